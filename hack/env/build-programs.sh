@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Builds programs from the Go modules that programs/go.mod pins, into $CAIP_CACHE/bin.
+#   build-programs.sh NAME...      of: etcd kube-apiserver kube-controller-manager kubectl capi-core clusterctl helm
+# Safe to interrupt: a program is moved into place when it is whole, and Go keeps what it had compiled.
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+KUBERNETES=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' "$HERE/programs/go.mod")
+CAPI=$(awk '$1 == "sigs.k8s.io/cluster-api" { print $2 }' "$HERE/programs/go.mod")
+# Without these the programs call themselves v0.0.0, which Cluster API refuses.
+V=k8s.io/component-base/version
+LDFLAGS="-s -w -X $V.gitVersion=$KUBERNETES -X $V.gitMajor=1 -X $V.gitMinor=$(cut -d. -f2 <<<"$KUBERNETES") -X $V.gitTreeState=clean"
+export GOFLAGS=-mod=readonly CGO_ENABLED=0
+
+package() {
+  case $1 in
+    etcd) echo go.etcd.io/etcd/server/v3 ;;
+    kube-apiserver | kube-controller-manager | kubectl) echo "k8s.io/kubernetes/cmd/$1" ;;
+    capi-core) echo sigs.k8s.io/cluster-api/core ;;
+    clusterctl) echo sigs.k8s.io/cluster-api/cmd/clusterctl ;;
+    helm) echo helm.sh/helm/v3/cmd/helm ;;
+    *) die "no such program: $1" ;;
+  esac
+}
+
+recipe=$(cat "$HERE/programs/go.mod" "$HERE/programs/go.sum" "$0" | sha256sum | cut -c1-16)
+is_current() { [ -x "$BIN/$1" ] && [ "$(cat "$BIN/.$1" 2>/dev/null)" = "$recipe" ]; }
+
+# Cluster API's source, with two uses: its config/ folder has the CRDs and webhooks, and its core
+# manager is built from here, because its webhook server listens on every interface and has no flag
+# for that: one line makes it listen on loopback.
+capi_source() {
+  local source=$CAIP_CACHE/src/cluster-api-$CAPI from
+  if [ ! -d "$source" ]; then
+    from=$(go -C "$HERE/programs" mod download -json "sigs.k8s.io/cluster-api@$CAPI" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    rm -rf "$source.tmp" && mkdir -p "$CAIP_CACHE/src"
+    cp -r "$from" "$source.tmp" && chmod -R u+w "$source.tmp"
+    sed -i 's|^\(\t*\)Port: *webhookPort,|\1Host: "127.0.0.1",\n&|' "$source.tmp/core/main.go"
+    grep -q 'Host: "127.0.0.1",' "$source.tmp/core/main.go" || die "cluster-api $CAPI sets up its webhook server in another way: see capi_source in $0"
+    mv "$source.tmp" "$source"
+  fi
+  echo "$source"
+}
+
+# Where the build's go.mod is: a copy, since a build takes minutes and the repository may be switched
+# to another branch meanwhile.
+build_folder() { # NAME
+  local folder=$CAIP_CACHE/src/programs
+  [ "$1" != capi-core ] || folder=$CAIP_CACHE/src/capi-core
+  mkdir -p "$folder"
+  cp "$HERE/programs/go.mod" "$HERE/programs/go.sum" "$folder"
+  [ "$1" != capi-core ] || go -C "$folder" mod edit -replace "sigs.k8s.io/cluster-api=$(capi_source)"
+  echo "$folder"
+}
+
+build() { # NAME LABEL
+  local name=$1 log=$CAIP_CACHE/log/build-$1.log began=$SECONDS said=$SECONDS folder pid
+  say "programs: building $name ($2)"
+  folder=$(build_folder "$name")
+  go -C "$folder" build -v -buildvcs=false -o "$BIN/$name.tmp" -ldflags "$LDFLAGS" "$(package "$name")" >"$log" 2>&1 &
+  pid=$!
+  while sleep .2 && kill -0 "$pid" 2>/dev/null; do
+    if ((SECONDS - said >= 30)); then
+      said=$SECONDS
+      say "programs:   $name: $(grep -c / "$log" || true) packages compiled in $((SECONDS - began)) s"
+    fi
+  done
+  if ! wait "$pid"; then
+    grep -v '^[a-z0-9.]*/[^ ]*$' "$log" | tail -n 8 >&2 || true
+    die "the build of $name failed; its output is $log"
+  fi
+  mv "$BIN/$name.tmp" "$BIN/$name"
+  echo "$recipe" >"$BIN/.$name"
+  say "programs: built $name in $((SECONDS - began)) s"
+}
+
+mkdir -p "$BIN" "$CAIP_CACHE/log"
+lock 9 "$CAIP_CACHE/lock-programs" "builds programs"
+todo=()
+for name in "$@"; do is_current "$name" || todo+=("$name"); done
+for i in "${!todo[@]}"; do build "${todo[$i]}" "$((i + 1)) of ${#todo[@]}"; done

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# Stops a set of servers by its pid files, a controller that was started on it included.
+#   down.sh [--purge]      --purge also removes its data, and keeps what was built
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+[ $# = 0 ] || [ "$*" = --purge ] || die "usage: down.sh [--purge]"
+[ -d "$ENV_DIR" ] || exit 0
+lock 8 "$ENV_DIR/lock" "starts or stops '$CAIP_ENV'"
+
+# Those that write go before those that store.
+stop "$CONTROLLER_PID"
+for server in "$CAPI" "$CONTROLLER_MANAGER" "$APISERVER" "$ETCD"; do stop "$server" 5 & done
+for server in "$KEYSTONE" "$NEUTRON"; do stop "$server" & done
+wait
+stop "$MARIADB" 30
+
+if [ "${1:-}" = --purge ]; then
+  # The lock stays, since another run may be waiting for it.
+  find "$ENV_DIR" -mindepth 1 -maxdepth 1 ! -name lock -exec rm -rf {} +
+  say "'$CAIP_ENV' is stopped and its data are removed"
+else
+  say "'$CAIP_ENV' is stopped"
+fi

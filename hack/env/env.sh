@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Prints what a shell needs to use a set of servers:  eval "$(hack/env/env.sh)"
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+printf 'export KUBECONFIG=%q\n' "$KUBECONFIG_FILE"
+printf 'export OS_CLIENT_CONFIG_FILE=%q\n' "$CLOUDS_FILE"
+printf 'export CAIP_NEUTRON_LOG=%q\n' "$OPENSTACK_DIR/log/neutron-access.log"
+# shellcheck disable=SC2016 # the reader's PATH, not this one's
+printf 'export PATH=%q:"$PATH"\n' "$BIN"

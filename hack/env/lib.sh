@@ -1,0 +1,154 @@
+# shellcheck shell=bash disable=SC2034 # what is set here is used where it is sourced
+# What the scripts of this folder share: where things are, and how servers are started and stopped.
+# Sourced, never run. It must not start, build or change anything by itself.
+#
+#   CAIP_CACHE      everything built or stored, in one folder (default ~/.cache/caip-openstack)
+#   CAIP_ENV        name of one set of servers with its own data (default dev)
+#   CAIP_PORT_BASE  the first of the seven loopback ports that the set uses
+
+shopt -s inherit_errexit
+
+HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+
+CAIP_CACHE=$(realpath -m "${CAIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/caip-openstack}")
+CAIP_ENV=${CAIP_ENV:-dev}
+
+die() { echo "error: $*" >&2; exit 1; }
+say() { echo "$*" >&2; }
+have() { command -v "$1" >/dev/null; }
+
+require_cargo() {
+  have cargo || die "cargo is needed (Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$HERE/../../Cargo.toml") or newer), and is not in PATH"
+}
+
+# The name becomes a folder and part of a unix socket's path, which Linux limits to 107 characters.
+[[ $CAIP_ENV =~ ^[a-z0-9][a-z0-9-]{0,30}$ ]] ||
+  die "CAIP_ENV must be at most 31 lower case letters, digits and dashes, not '$CAIP_ENV'"
+
+ENV_DIR=$CAIP_CACHE/env/$CAIP_ENV
+OPENSTACK_DIR=$ENV_DIR/openstack
+MANAGEMENT_DIR=$ENV_DIR/management
+MARIADB_SOCKET=$OPENSTACK_DIR/mariadb.sock
+[ ${#MARIADB_SOCKET} -le 107 ] ||
+  die "the path $MARIADB_SOCKET is too long for a unix socket; set CAIP_CACHE to a shorter folder"
+
+BIN=$CAIP_CACHE/bin
+REQUIREMENTS=$HERE/requirements.txt
+# A virtual environment cannot be moved, and others may be running from the old one: each set of pins
+# has its own.
+VENV=$CAIP_CACHE/venv-$(cat "$HERE/constraints.txt" "$REQUIREMENTS" | sha256sum | cut -c1-10)
+
+# The well-known sets have ports of their own, so that they run side by side without being told to.
+port_base() {
+  case $CAIP_ENV in
+    dev) echo 21000 ;;
+    test) echo 21010 ;;
+    demo) echo 21020 ;;
+    bench) echo 21030 ;;
+    *) echo $((21100 + $(cksum <<<"$CAIP_ENV" | cut -d' ' -f1) % 200 * 10)) ;;
+  esac
+}
+CAIP_PORT_BASE=${CAIP_PORT_BASE:-$(port_base)}
+if ! [[ $CAIP_PORT_BASE =~ ^[0-9]{4,5}$ ]] || ((CAIP_PORT_BASE < 1024 || CAIP_PORT_BASE > 65529)); then
+  die "CAIP_PORT_BASE must be a port from 1024 to 65529, not '$CAIP_PORT_BASE'"
+fi
+KEYSTONE_PORT=$CAIP_PORT_BASE
+NEUTRON_PORT=$((CAIP_PORT_BASE + 1))
+APISERVER_PORT=$((CAIP_PORT_BASE + 2))
+ETCD_PORT=$((CAIP_PORT_BASE + 3))
+CAPI_PORT=$((CAIP_PORT_BASE + 4))
+HEALTH_PORT=$((CAIP_PORT_BASE + 5)) # of a controller that is run by hand or by the demo
+METRICS_PORT=$((CAIP_PORT_BASE + 6))
+
+KEYSTONE_URL=http://127.0.0.1:$KEYSTONE_PORT/v3
+NEUTRON_URL=http://127.0.0.1:$NEUTRON_PORT
+
+KUBECONFIG_FILE=$MANAGEMENT_DIR/kubeconfig
+CLOUDS_FILE=$OPENSTACK_DIR/clouds.yaml
+MARIADB=$OPENSTACK_DIR/mariadb.pid
+KEYSTONE=$OPENSTACK_DIR/keystone.pid
+NEUTRON=$OPENSTACK_DIR/neutron.pid
+ETCD=$MANAGEMENT_DIR/etcd.pid
+APISERVER=$MANAGEMENT_DIR/kube-apiserver.pid
+CONTROLLER_MANAGER=$MANAGEMENT_DIR/kube-controller-manager.pid
+CAPI=$MANAGEMENT_DIR/capi-core.pid
+CONTROLLER_PID=$ENV_DIR/controller.pid
+CONTROLLER_LOG=$ENV_DIR/controller.log
+
+# --- servers ------------------------------------------------------------------
+# A server is named by its pid file, and carries CAIP_SERVER=PIDFILE in its environment. A pid alone may long belong to
+# another program (a reboot, a pid that came round), and a killed parent may leave children that hold
+# its port: the variable says whose a process is.
+
+server_pids() { # PIDFILE: every living process of that server
+  local environ
+  # shellcheck disable=SC2013 # one path a line, without blanks
+  for environ in $(grep -slzxF "CAIP_SERVER=$1" /proc/[0-9]*/environ); do
+    environ=${environ#/proc/}
+    echo "${environ%/environ}"
+  done
+}
+
+alive() { # PIDFILE
+  [ -s "$1" ] && grep -qszxF "CAIP_SERVER=$1" "/proc/$(<"$1")/environ"
+}
+
+start() { # PIDFILE LOG COMMAND...: runs in a session of its own, so that Ctrl-C here does not reach it
+  local pidfile=$1 log=$2 i
+  shift 2
+  alive "$pidfile" && return
+  stop "$pidfile"
+  # The locks stay here: a server that held one would lock out the next run for ever.
+  CAIP_SERVER=$pidfile setsid nohup "$@" >>"$log" 2>&1 </dev/null 7>&- 8>&- 9>&- &
+  echo $! >"$pidfile.tmp" && mv "$pidfile.tmp" "$pidfile"
+  # The variable is there once the program has replaced this shell's copy.
+  for ((i = 0; i < 100; i++)); do
+    alive "$pidfile" && return
+    sleep .02
+  done
+}
+
+stop() { # PIDFILE [SECONDS]: TERM to the server, then KILL to whatever is left of it
+  local pidfile=$1 deadline=$((SECONDS + ${2:-15})) pid
+  if alive "$pidfile"; then kill "$(<"$pidfile")" 2>/dev/null || true; fi
+  while alive "$pidfile" && ((SECONDS < deadline)); do sleep .1; done
+  while pid=$(server_pids "$pidfile") && [ -n "$pid" ]; do
+    # shellcheck disable=SC2086 # a list
+    kill -9 $pid 2>/dev/null || true
+    sleep .1
+  done
+  rm -f "$pidfile"
+}
+
+wait_for() { # SECONDS WHAT LOG PIDFILE COMMAND...: until the command succeeds, or the server is gone
+  local seconds=$1 what=$2 log=$3 pidfile=$4 deadline=$((SECONDS + $1))
+  shift 4
+  until "$@" >/dev/null 2>&1; do
+    if ! alive "$pidfile" || ((SECONDS > deadline)); then
+      "$@" >/dev/null 2>&1 && return
+      tail -n 15 "$log" >&2 || true
+      alive "$pidfile" || die "$what stopped right after its start; its log is $log"
+      die "$what did not answer within $seconds s; its log is $log"
+    fi
+    sleep .2
+  done
+}
+
+port_is_free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
+
+require_port() { # PIDFILE PORT WHAT: before anything is started
+  alive "$1" && return
+  [ -n "$(server_pids "$1")" ] && return # a remnant of ours, which start() clears away
+  port_is_free "$2" || die "port $2 on 127.0.0.1, for $3, is taken; CAIP_PORT_BASE (now $CAIP_PORT_BASE) moves all of them"
+}
+
+# --- one at a time ------------------------------------------------------------
+# Descriptor 7 holds the lock of a whole run of tests, 8 that of a set of servers, 9 that of a build. The system releases them when
+# the process and its children are gone, however they went.
+lock() { # 7|8|9 FILE [WHAT]: waits for another run, and says so if it is told what that does
+  mkdir -p "$(dirname "$2")"
+  eval "exec $1>>\"\$2\""
+  flock -n "$1" && return
+  [ -z "${3:-}" ] || say "waiting for another run that $3"
+  flock "$1"
+}

@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Starts a management cluster of this set on loopback: etcd, kube-apiserver, kube-controller-manager
+# (garbage collection, namespaces, service accounts) and Cluster API's core manager with its CRDs,
+# admission and conversion webhooks. Safe to run again.
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+LOG=$MANAGEMENT_DIR/log PKI=$MANAGEMENT_DIR/pki
+CAPI_CONFIG=$CAIP_CACHE/src/cluster-api-$(awk '$1 == "sigs.k8s.io/cluster-api" { print $2 }' "$HERE/programs/go.mod")/core/config
+export KUBECONFIG=$KUBECONFIG_FILE
+kubectl() { "$BIN/kubectl" --cache-dir "$MANAGEMENT_DIR/kubectl-cache" "$@"; }
+
+make_keys() {
+  [ -d "$PKI" ] && return
+  local new=$PKI.tmp
+  rm -rf "$new" && mkdir -m 700 "$new"
+  {
+    openssl req -x509 -newkey rsa:2048 -nodes -days 3650 -subj /CN=caip-openstack-test-ca -keyout "$new/ca.key" -out "$new/ca.crt"
+    openssl genrsa -out "$new/service-accounts.key" 2048
+    openssl req -newkey rsa:2048 -nodes -subj /CN=localhost -keyout "$new/tls.key" -out "$new/tls.csr"
+    openssl x509 -req -in "$new/tls.csr" -CA "$new/ca.crt" -CAkey "$new/ca.key" -CAcreateserial -days 3650 -out "$new/tls.crt" \
+      -extfile <(echo 'subjectAltName=IP:127.0.0.1,DNS:localhost')
+  } 2>"$LOG/openssl.log" || { tail -n 3 "$LOG/openssl.log" >&2; die "openssl failed; see $LOG/openssl.log"; }
+  echo "$(openssl rand -hex 16),admin,admin,system:masters" >"$new/tokens.csv"
+  mv "$new" "$PKI"
+}
+
+write_kubeconfig() {
+  cat >"$KUBECONFIG.tmp" <<EOT
+apiVersion: v1
+kind: Config
+current-context: $CAIP_ENV
+clusters:
+- name: $CAIP_ENV
+  cluster: {server: "https://127.0.0.1:$APISERVER_PORT", certificate-authority-data: $(base64 -w0 "$PKI/ca.crt")}
+users:
+- name: admin
+  user: {token: $(cut -d, -f1 "$PKI/tokens.csv")}
+contexts:
+- name: $CAIP_ENV
+  context: {cluster: $CAIP_ENV, user: admin}
+EOT
+  chmod 600 "$KUBECONFIG.tmp" && mv "$KUBECONFIG.tmp" "$KUBECONFIG"
+}
+
+start_kubernetes() {
+  start "$ETCD" "$LOG/etcd.log" "$BIN/etcd" --data-dir "$MANAGEMENT_DIR/etcd" --unsafe-no-fsync --log-level warn \
+    --listen-client-urls "http://127.0.0.1:$ETCD_PORT" --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" \
+    --listen-peer-urls http://127.0.0.1:0
+  # The issuer is a name, not this server's address: the ports may be moved, tokens stay good.
+  start "$APISERVER" "$LOG/kube-apiserver.log" "$BIN/kube-apiserver" --etcd-servers "http://127.0.0.1:$ETCD_PORT" \
+    --bind-address 127.0.0.1 --advertise-address 127.0.0.1 --secure-port "$APISERVER_PORT" \
+    --tls-cert-file "$PKI/tls.crt" --tls-private-key-file "$PKI/tls.key" --client-ca-file "$PKI/ca.crt" \
+    --token-auth-file "$PKI/tokens.csv" --authorization-mode RBAC --service-cluster-ip-range 10.0.0.0/24 \
+    --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$PKI/service-accounts.key" \
+    --service-account-signing-key-file "$PKI/service-accounts.key" --endpoint-reconciler-type none
+  wait_for 60 kube-apiserver "$LOG/kube-apiserver.log" "$APISERVER" kubectl get --raw /readyz
+  start "$CONTROLLER_MANAGER" "$LOG/kube-controller-manager.log" "$BIN/kube-controller-manager" --kubeconfig "$KUBECONFIG" \
+    --service-account-private-key-file "$PKI/service-accounts.key" --root-ca-file "$PKI/ca.crt" --leader-elect=false \
+    --bind-address 127.0.0.1 --secure-port 0 --controllers \
+    garbage-collector-controller,namespace-controller,serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller
+}
+
+# There is no pod network here, so webhooks are reached by URL instead of by Service.
+start_cluster_api() {
+  local manifest=$MANAGEMENT_DIR/cluster-api.yaml
+  "$VENV/bin/python" "$HERE/localize.py" "$CAPI_CONFIG" "https://127.0.0.1:$CAPI_PORT" "$PKI/ca.crt" >"$manifest"
+  kubectl apply --server-side --force-conflicts -f "$manifest" -f "$HERE/capo-kinds.yaml" >"$LOG/apply-cluster-api.log" 2>&1 ||
+    { tail -n 5 "$LOG/apply-cluster-api.log" >&2; die "Cluster API's CRDs were not accepted; see $LOG/apply-cluster-api.log"; }
+  kubectl create namespace capi-system --dry-run=client -o yaml | kubectl apply -f - >>"$LOG/apply-cluster-api.log" 2>&1
+  POD_NAMESPACE=capi-system POD_NAME=capi-core POD_UID=0 start "$CAPI" "$LOG/capi-core.log" "$BIN/capi-core" \
+    --webhook-port "$CAPI_PORT" --webhook-cert-dir "$PKI" --diagnostics-address 127.0.0.1:0 --insecure-diagnostics \
+    --health-addr 127.0.0.1:0 --leader-elect=false
+  wait_for 60 "Cluster API's core manager" "$LOG/capi-core.log" "$CAPI" admits_claims
+}
+
+# A claim of the old version goes through the conversion and the admission webhooks, and is not kept.
+admits_claims() {
+  kubectl create --dry-run=server -f - <<'EOT'
+apiVersion: ipam.cluster.x-k8s.io/v1beta1
+kind: IPAddressClaim
+metadata: {name: probe, namespace: default}
+spec: {poolRef: {apiGroup: ipam.cluster.x-k8s.io, kind: OpenStackFloatingIPPool, name: probe}}
+EOT
+}
+
+mkdir -p "$LOG"
+make_keys
+write_kubeconfig
+start_kubernetes
+start_cluster_api
+say "management cluster: up after $SECONDS s: KUBECONFIG=$KUBECONFIG"
