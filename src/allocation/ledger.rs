@@ -1,0 +1,674 @@
+//! What we know of one project's floating IPs, and what is under way. Rebuilt from Neutron at any time; stores nothing.
+//!
+//! The choice of a candidate is made here, one at a time, while the calls themselves run side by side: whoever chose an
+//! address holds it until its call is settled. A listing never overwrites what a later write of ours was told: each
+//! entry knows the step at which it was last true.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::identity::{ClaimKey, Nonce, PoolId};
+use super::mark::Marks;
+use super::policy::PoolPolicy;
+use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
+
+/// A point in the order of what this process did and saw.
+pub type Step = u64;
+
+/// How long a write whose outcome is not known may still land: the longest call timeout on our side, doubled, since
+/// the server may go on with what it has accepted.
+pub const SETTLING: SignedDuration = SignedDuration::from_secs(60);
+
+/// A floating IP as it was last seen or written.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    /// The floating IP.
+    pub fip: FloatingIp,
+    /// Its marks, parsed once.
+    pub marks: Marks,
+    /// The step at which all of it was true: the start of the listing or the reply that showed it.
+    pub seen: Step,
+    /// The step of our last write to it.
+    pub written: Step,
+    /// Who is at work on it.
+    pub hold: Option<Hold>,
+    /// Writes to it whose outcome is not known, and which may still land.
+    pub doubts: Vec<Doubt>,
+    /// Since when it belongs to no claim although it says that it does.
+    pub orphaned_since: Option<Timestamp>,
+}
+
+/// A write whose outcome is not known. Reading it back does not settle it: what is not there may still come, and what is
+/// there may still go. Time does.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Doubt {
+    /// Who wrote: the hold at that time; none for a claim that gave it back.
+    pub by: Option<Hold>,
+    /// When the outcome became unknown.
+    pub since: Timestamp,
+}
+
+impl Entry {
+    /// Whether it was seen whole after our last write to it.
+    pub fn is_confirmed(&self) -> bool {
+        self.seen > self.written
+    }
+}
+
+/// Who is at work on an address. Nobody else chooses or sweeps it meanwhile.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// A claim chose it, and it is not yet the claim's for certain.
+    Claim {
+        /// The pool.
+        pool: PoolId,
+        /// The claim.
+        claim: ClaimKey,
+    },
+    /// It is being given back.
+    Sweep,
+    /// It was created for a claim that may not have it.
+    Unwanted,
+}
+
+/// A POST that is under way, or whose outcome is not known. It counts under `maxIPs`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Creation {
+    /// The pool.
+    pub pool: PoolId,
+    /// For whom; none for a preallocated one.
+    pub claim: Option<ClaimKey>,
+    /// When the outcome became unknown.
+    pub unknown_since: Option<Timestamp>,
+}
+
+/// Why a pool creates nothing for now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Block {
+    /// What Neutron answered.
+    pub refusal: super::Refusal,
+    /// When to ask again.
+    pub until: Timestamp,
+}
+
+/// A claim's place among those that wait: the oldest first.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Place {
+    /// When the claim was created.
+    pub since: Timestamp,
+    /// Its namespace and name, to tell those of one second apart.
+    pub object: super::directory::ObjectName,
+}
+
+/// What we know of one project.
+#[derive(Default, Debug)]
+pub struct Ledger {
+    step: Step,
+    listed: Option<Step>,
+    listed_from: Option<Timestamp>,
+    listed_at: Option<Timestamp>,
+    entries: BTreeMap<FloatingIpId, Entry>,
+    by_address: BTreeMap<IpAddr, BTreeSet<FloatingIpId>>,
+    by_claim: BTreeMap<(PoolId, ClaimKey), BTreeSet<FloatingIpId>>,
+    by_pool: BTreeMap<PoolId, BTreeSet<FloatingIpId>>,
+    nonces: BTreeMap<Nonce, usize>,
+    held: BTreeSet<FloatingIpId>,
+    doubted: BTreeSet<FloatingIpId>,
+    deleted: BTreeMap<FloatingIpId, Step>,
+    creations: BTreeMap<Nonce, Creation>,
+    blocks: BTreeMap<PoolId, Block>,
+    barren: BTreeMap<PoolId, Timestamp>,
+    empty_subnets: BTreeMap<SubnetId, Timestamp>,
+    waiting: BTreeMap<PoolId, BTreeSet<Place>>,
+}
+
+impl Ledger {
+    /// The next step: what begins now sees everything that was done before.
+    pub fn next_step(&mut self) -> Step {
+        self.step += 1;
+        self.step
+    }
+
+    /// The step at which the last complete listing began.
+    pub fn listed(&self) -> Option<Step> {
+        self.listed
+    }
+
+    /// When the last complete listing began.
+    pub fn listed_from(&self) -> Option<Timestamp> {
+        self.listed_from
+    }
+
+    /// When the last complete listing ended.
+    pub fn listed_at(&self) -> Option<Timestamp> {
+        self.listed_at
+    }
+
+    /// A complete listing of the project that began at `began` (step and time) has ended.
+    pub fn list(&mut self, began: Step, began_at: Timestamp, fips: Vec<FloatingIp>, now: Timestamp) {
+        let seen: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
+        let gone = |entry: &&Entry| entry.seen.max(entry.written) < began && !seen.contains(&entry.fip.id);
+        let gone: Vec<FloatingIpId> = self.entries.values().filter(gone).map(|entry| entry.fip.id.clone()).collect();
+        gone.iter().for_each(|id| drop(self.remove(id)));
+        for fip in fips {
+            let is_older = self.entries.get(&fip.id).is_some_and(|entry| entry.seen.max(entry.written) >= began)
+                || self.deleted.get(&fip.id).is_some_and(|deleted| *deleted >= began);
+            if !is_older {
+                self.put(fip, began);
+            }
+        }
+        self.deleted.retain(|_, deleted| *deleted >= began);
+        let is_settled = |since: Timestamp| began_at.duration_since(since) >= SETTLING;
+        let known = &self.nonces;
+        self.creations.retain(|nonce, creation| {
+            creation.unknown_since.is_none_or(|since| !is_settled(since) && !known.contains_key(nonce))
+        });
+        let entries = &mut self.entries;
+        self.doubted.retain(|id| {
+            entries.get_mut(id).is_some_and(|entry| {
+                entry.doubts.retain(|doubt| !is_settled(doubt.since));
+                !entry.doubts.is_empty()
+            })
+        });
+        (self.listed, self.listed_from, self.listed_at) = (Some(began), Some(began_at), Some(now));
+    }
+
+    /// Neutron told, in the reply to a write that began at `began`, how the floating IP is. A listing that began before
+    /// the reply may not know of it, and so overwrites and removes nothing.
+    pub fn wrote(&mut self, mut fip: FloatingIp, began: Step) {
+        let step = self.next_step();
+        if self.deleted.contains_key(&fip.id) {
+            return;
+        }
+        // Whether what a listing saw meanwhile came before or after, nobody can tell: what is on it stays on it.
+        if let Some(entry) = self.entries.get(&fip.id).filter(|entry| entry.seen > began) {
+            fip.port = fip.port.or_else(|| entry.fip.port.clone());
+            fip.is_forwarded |= entry.fip.is_forwarded;
+            fip.tags.extend(entry.fip.tags.iter().cloned());
+        }
+        let id = fip.id.clone();
+        self.put(fip, began);
+        if let Some(entry) = self.entries.get_mut(&id) {
+            entry.written = step;
+        }
+    }
+
+    /// A tag was added or taken off; nothing else was told.
+    pub fn tagged(&mut self, id: &FloatingIpId, tag: &str, is_there: bool) {
+        let step = self.next_step();
+        if let Some(mut entry) = self.remove(id) {
+            if is_there {
+                entry.fip.tags.insert(tag.into())
+            } else {
+                entry.fip.tags.remove(tag)
+            };
+            entry.marks = Marks::read(&entry.fip);
+            entry.written = step;
+            self.insert(entry);
+        }
+    }
+
+    /// The floating IP is gone.
+    pub fn gone(&mut self, id: &FloatingIpId) {
+        let step = self.next_step();
+        self.remove(id);
+        self.deleted.insert(id.clone(), step);
+    }
+
+    /// A POST is about to be sent.
+    pub fn begin_creation(&mut self, nonce: Nonce, creation: Creation) {
+        self.creations.insert(nonce, creation);
+    }
+
+    /// A POST was answered, well or ill; what it created was [written](Self::wrote).
+    pub fn end_creation(&mut self, nonce: &Nonce) {
+        self.creations.remove(nonce);
+    }
+
+    /// A POST's outcome is not known: it keeps its place until a listing settles it.
+    pub fn doubt_creation(&mut self, nonce: &Nonce, now: Timestamp) {
+        if let Some(creation) = self.creations.get_mut(nonce) {
+            creation.unknown_since = Some(now);
+        }
+    }
+
+    /// Takes, or gives back, the exclusive right to work on an address.
+    pub fn hold(&mut self, id: &FloatingIpId, hold: Option<Hold>) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            if hold.is_some() {
+                self.held.insert(id.clone())
+            } else {
+                self.held.remove(id)
+            };
+            entry.hold = hold;
+        }
+    }
+
+    /// A write to it was certainly not done: whoever holds it gives up, unless an earlier write of its may still land.
+    pub fn give_up(&mut self, id: &FloatingIpId) {
+        if self.entries.get(id).is_some_and(|entry| entry.doubts.iter().all(|doubt| doubt.by != entry.hold)) {
+            self.hold(id, None);
+        }
+    }
+
+    /// Gives back everything that a claim held: it is done with.
+    pub fn let_go(&mut self, hold: &Hold) {
+        let held = self.held().filter(|entry| entry.hold.as_ref() == Some(hold));
+        let held: Vec<_> = held.map(|entry| entry.fip.id.clone()).collect();
+        held.iter().for_each(|id| self.hold(id, None));
+    }
+
+    /// A write to it, by whoever holds it now, has no known outcome. Until a listing that begins [`SETTLING`] later,
+    /// nobody else takes it and no sweep touches it; its place under `maxIPs` stays taken.
+    pub fn doubt(&mut self, id: &FloatingIpId, now: Timestamp) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.doubts.push(Doubt { by: entry.hold.clone(), since: now });
+            self.doubted.insert(id.clone());
+        }
+    }
+
+    /// Until when late writes of a predecessor may land, or (when that is past) that no listing has begun since then.
+    pub fn fence(&self, pool: &PoolPolicy) -> Option<Timestamp> {
+        pool.fenced_until.filter(|until| self.listed_from.is_none_or(|from| from < *until))
+    }
+
+    /// Remembers since when an address is an orphan, or that it is none.
+    pub fn orphan(&mut self, id: &FloatingIpId, since: Option<Timestamp>) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.orphaned_since = since;
+        }
+    }
+
+    /// A pool creates nothing until then.
+    pub fn block(&mut self, pool: PoolId, block: Block) {
+        self.blocks.insert(pool, block);
+    }
+
+    /// A pool may try again: something changed.
+    pub fn unblock(&mut self, pool: &PoolId) {
+        self.blocks.remove(pool);
+        self.empty_subnets.clear();
+    }
+
+    /// Something was given back: a pool that was refused may ask again at once, with one claim for all.
+    pub fn retry_now(&mut self, pool: &PoolId) {
+        if let Some(block) = self.blocks.get_mut(pool) {
+            block.until = Timestamp::UNIX_EPOCH;
+        }
+        self.empty_subnets.clear();
+    }
+
+    /// Why a pool creates nothing now.
+    pub fn blocked(&self, pool: &PoolId, now: Timestamp) -> Option<&Block> {
+        self.blocks.get(pool).filter(|block| now < block.until)
+    }
+
+    /// What Neutron last refused a pool with, if it has created nothing since.
+    pub fn refused(&self, pool: &PoolId) -> Option<&super::Refusal> {
+        self.blocks.get(pool).map(|block| &block.refusal)
+    }
+
+    /// Whether a pool that was refused may ask again: one of its claims does, for all of them.
+    pub fn is_probing(&self, pool: &PoolId, now: Timestamp) -> bool {
+        self.blocks.get(pool).is_some_and(|block| now >= block.until)
+    }
+
+    /// Nothing is preallocated for a pool until then: what Neutron offered was excluded, reserved, or named by others.
+    pub fn hold_off(&mut self, pool: &PoolId, until: Timestamp) {
+        self.barren.insert(pool.clone(), until);
+    }
+
+    /// Whether it is worth asking for an address to have ready.
+    pub fn may_preallocate(&self, pool: &PoolId, now: Timestamp) -> bool {
+        self.blocked(pool, now).is_none() && self.barren.get(pool).is_none_or(|until| now >= *until)
+    }
+
+    /// A subnet had no address left; another is tried until then.
+    pub fn subnet_is_empty(&mut self, subnet: SubnetId, until: Timestamp) {
+        self.empty_subnets.insert(subnet, until);
+    }
+
+    /// Whether a subnet is worth asking.
+    pub fn may_ask(&self, subnet: &SubnetId, now: Timestamp) -> bool {
+        self.empty_subnets.get(subnet).is_none_or(|until| now >= *until)
+    }
+
+    /// A claim waits for an address, or no longer does.
+    pub fn wait(&mut self, pool: &PoolId, place: Place, is_waiting: bool) {
+        let queue = self.waiting.entry(pool.clone()).or_default();
+        if is_waiting {
+            queue.insert(place)
+        } else {
+            queue.remove(&place)
+        };
+    }
+
+    /// The claims of a pool that wait, oldest first.
+    pub fn waiting(&self, pool: &PoolId) -> impl Iterator<Item = &Place> {
+        self.waiting.get(pool).into_iter().flatten()
+    }
+
+    /// One floating IP.
+    pub fn get(&self, id: &FloatingIpId) -> Option<&Entry> {
+        self.entries.get(id)
+    }
+
+    /// The floating IPs with this address: one, but for the same address on two networks.
+    pub fn at(&self, address: IpAddr) -> impl Iterator<Item = &Entry> {
+        self.by_address.get(&address).into_iter().flatten().filter_map(|id| self.entries.get(id))
+    }
+
+    /// The floating IPs whose marks name this claim, by id.
+    pub fn of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &Entry> {
+        let ids = self.by_claim.get(&(pool.clone(), claim.clone()));
+        ids.into_iter().flatten().filter_map(|id| self.entries.get(id))
+    }
+
+    /// The floating IPs whose marks name this pool, by id.
+    pub fn of_pool(&self, pool: &PoolId) -> impl Iterator<Item = &Entry> {
+        self.by_pool.get(pool).into_iter().flatten().filter_map(|id| self.entries.get(id))
+    }
+
+    /// Every floating IP, by id.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values()
+    }
+
+    /// The POSTs of a pool that are under way or in doubt.
+    pub fn creations<'a>(&'a self, pool: &'a PoolId) -> impl Iterator<Item = (&'a Nonce, &'a Creation)> {
+        self.creations.iter().filter(move |(_, creation)| creation.pool == *pool)
+    }
+
+    /// Whether somebody copied this floating IP's creation mark onto another.
+    pub fn is_copied(&self, entry: &Entry) -> bool {
+        entry.marks.created.as_ref().is_some_and(|mark| self.nonces.get(&mark.nonce).is_some_and(|count| *count > 1))
+    }
+
+    /// How many addresses count under the pool's `maxIPs`: every one with its mark, chosen for it, or being created.
+    pub fn counted(&self, pool: &PoolId) -> usize {
+        let is_the_pools = |hold: &Hold| matches!(hold, Hold::Claim { pool: holder, .. } if holder == pool);
+        let chosen = |entry: &&Entry| {
+            let mut writers = entry.hold.iter().chain(entry.doubts.iter().filter_map(|doubt| doubt.by.as_ref()));
+            writers.any(is_the_pools) && !entry.marks.pools().contains(pool)
+        };
+        let marked = self.by_pool.get(pool).map_or(0, BTreeSet::len);
+        // Nothing that is already in the entries is counted again as a creation in doubt.
+        let creating = self.creations(pool).filter(|(nonce, _)| !self.nonces.contains_key(nonce)).count();
+        let at_work = self.held.union(&self.doubted).filter_map(|id| self.entries.get(id));
+        marked + creating + at_work.filter(chosen).count()
+    }
+
+    /// Whether a mark of the pool's may still land, on one that it has or on a new one.
+    pub fn is_in_doubt(&self, pool: &PoolId) -> bool {
+        let is_the_pools =
+            |doubt: &Doubt| matches!(&doubt.by, Some(Hold::Claim { pool: holder, .. }) if holder == pool);
+        let mut doubted = self.doubted.iter().filter_map(|id| self.entries.get(id));
+        self.creations(pool).next().is_some() || doubted.any(|entry| entry.doubts.iter().any(is_the_pools))
+    }
+
+    /// The addresses that somebody is at work on.
+    pub fn held(&self) -> impl Iterator<Item = &Entry> {
+        self.held.iter().filter_map(|id| self.entries.get(id))
+    }
+
+    fn put(&mut self, fip: FloatingIp, seen: Step) {
+        let old = self.remove(&fip.id);
+        let (written, hold, doubts, orphaned_since) =
+            old.map_or((0, None, vec![], None), |old| (old.written, old.hold, old.doubts, old.orphaned_since));
+        self.insert(Entry { marks: Marks::read(&fip), fip, seen, written, hold, doubts, orphaned_since });
+    }
+
+    fn insert(&mut self, entry: Entry) {
+        let id = entry.fip.id.clone();
+        self.by_address.entry(entry.fip.address).or_default().insert(id.clone());
+        for pool in entry.marks.pools() {
+            self.by_pool.entry(pool.clone()).or_default().insert(id.clone());
+            for claim in entry.marks.claims_of(pool) {
+                self.by_claim.entry((pool.clone(), claim.clone())).or_default().insert(id.clone());
+            }
+        }
+        if let Some(mark) = &entry.marks.created {
+            *self.nonces.entry(mark.nonce.clone()).or_default() += 1;
+        }
+        if entry.hold.is_some() {
+            self.held.insert(id.clone());
+        }
+        if !entry.doubts.is_empty() {
+            self.doubted.insert(id.clone());
+        }
+        self.entries.insert(id, entry);
+    }
+
+    fn remove(&mut self, id: &FloatingIpId) -> Option<Entry> {
+        let entry = self.entries.remove(id)?;
+        self.held.remove(id);
+        self.doubted.remove(id);
+        unlink(&mut self.by_address, &entry.fip.address, id);
+        for pool in entry.marks.pools() {
+            unlink(&mut self.by_pool, pool, id);
+            for claim in entry.marks.claims_of(pool) {
+                unlink(&mut self.by_claim, &(pool.clone(), claim.clone()), id);
+            }
+        }
+        if let Some(mark) = &entry.marks.created
+            && let Some(count) = self.nonces.get_mut(&mark.nonce)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.nonces.remove(&mark.nonce);
+            }
+        }
+        Some(entry)
+    }
+}
+
+fn unlink<K: Ord>(index: &mut BTreeMap<K, BTreeSet<FloatingIpId>>, key: &K, id: &FloatingIpId) {
+    if let Some(ids) = index.get_mut(key) {
+        ids.remove(id);
+        if ids.is_empty() {
+            index.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::identity::Nonce;
+    use super::super::vocabulary::*;
+    use super::*;
+
+    fn nonce(last: u8) -> Nonce {
+        idle_mark(last).nonce
+    }
+
+    fn creation(claim: Option<&str>) -> Creation {
+        Creation { pool: pool_id("p"), claim: claim.map(key), unknown_since: None }
+    }
+
+    fn list(ledger: &mut Ledger, began: Step, at: Timestamp, fips: Vec<Fip>) {
+        ledger.list(began, at, fips.into_iter().map(|fip| fip.0).collect(), at);
+    }
+
+    fn counted(world: &World) -> usize {
+        world.ledger.counted(&pool_id("p"))
+    }
+
+    #[test]
+    fn a_listing_does_not_undo_what_was_written_after_it_began() {
+        let mut world = world().sees([fip(10).idle()]);
+        let listing = world.ledger.next_step();
+        let writing = world.ledger.next_step();
+        world.ledger.wrote(fip(10).created_for("web").0, writing);
+        list(&mut world.ledger, listing, noon(), vec![fip(10).idle()]);
+        assert_eq!(world.ledger.of_claim(&pool_id("p"), &key("web")).count(), 1);
+        assert!(!world.entry(10).is_confirmed());
+        world.look([fip(10).created_for("web")]);
+        assert!(world.entry(10).is_confirmed());
+    }
+
+    #[test]
+    fn a_listing_does_not_remove_what_was_created_after_it_began() {
+        let mut world = world();
+        let listing = world.ledger.next_step();
+        let writing = world.ledger.next_step();
+        world.ledger.wrote(fip(10).idle().0, writing);
+        list(&mut world.ledger, listing, noon(), vec![]);
+        assert!(world.ledger.get(&id(10)).is_some());
+        world.look([]);
+        assert!(world.ledger.get(&id(10)).is_none());
+    }
+
+    #[test]
+    fn a_reply_does_not_hide_what_a_later_listing_saw() {
+        let mut world = world().sees([fip(10).idle()]);
+        let writing = world.ledger.next_step();
+        world.look([fip(10).created_for("web").attached().tagged_by_another_pool()]);
+        world.ledger.wrote(fip(10).created_for("web").0, writing);
+        assert!(world.entry(10).fip.is_attached() && world.entry(10).marks.pools().len() == 2);
+    }
+
+    #[test]
+    fn what_was_deleted_does_not_come_back_with_an_older_listing_or_reply() {
+        let mut world = world().sees([fip(10).idle()]);
+        let listing = world.ledger.next_step();
+        let writing = world.ledger.next_step();
+        world.ledger.gone(&id(10));
+        list(&mut world.ledger, listing, noon(), vec![fip(10).idle()]);
+        world.ledger.wrote(fip(10).idle().0, writing);
+        assert!(world.ledger.get(&id(10)).is_none());
+        assert_eq!(counted(&world), 0);
+    }
+
+    #[test]
+    fn each_address_counts_once() {
+        let mut world = world().sees([fip(10).idle(), fip(11).tagged_for("web"), fip(12), fip(13)]);
+        assert_eq!(counted(&world), 2);
+        let world_with = |world: &mut World, last, hold| world.ledger.hold(&id(last), Some(hold));
+        let hold = Hold::Claim { pool: pool_id("p"), claim: key("db") };
+        world_with(&mut world, 12, hold.clone());
+        assert_eq!(counted(&world), 3, "chosen");
+        world.ledger.tagged(&id(12), &super::super::mark::claim_tag(&pool_id("p"), &key("db")), true);
+        assert_eq!(counted(&world), 3, "chosen and marked");
+        world.ledger.doubt(&id(12), noon());
+        assert_eq!(counted(&world), 3, "and in doubt");
+        world_with(&mut world, 13, Hold::Sweep);
+        assert_eq!(counted(&world), 3, "not ours");
+    }
+
+    #[test]
+    fn a_creation_counts_until_it_is_known_and_not_twice() {
+        let mut world = world();
+        world.ledger.begin_creation(nonce(10), creation(Some("web")));
+        assert_eq!(counted(&world), 1);
+        let began = world.ledger.next_step();
+        world.ledger.wrote(fip(10).created_for("web").0, began);
+        assert_eq!(counted(&world), 1);
+        world.ledger.end_creation(&nonce(10));
+        assert_eq!(counted(&world), 1);
+        world.ledger.begin_creation(nonce(11), creation(None));
+        world.ledger.end_creation(&nonce(11));
+        assert_eq!(counted(&world), 1, "refused");
+    }
+
+    #[test]
+    fn a_creation_in_doubt_is_settled_by_its_mark_or_by_time_never_by_an_early_look() {
+        let doubted = || {
+            let mut world = world();
+            world.ledger.begin_creation(nonce(10), creation(Some("web")));
+            world.ledger.doubt_creation(&nonce(10), noon());
+            world
+        };
+        let mut seen = doubted();
+        seen.look([fip(10).created_for("web")]);
+        assert_eq!((counted(&seen), seen.ledger.creations(&pool_id("p")).count()), (1, 0));
+        let mut early = doubted();
+        early.now = noon() + seconds(59);
+        early.look([]);
+        assert_eq!(counted(&early), 1);
+        early.now = noon() + seconds(60);
+        early.look([]);
+        assert_eq!(counted(&early), 0);
+    }
+
+    #[test]
+    fn a_listing_that_began_too_early_settles_nothing() {
+        let mut world = world();
+        world.ledger.begin_creation(nonce(10), creation(Some("web")));
+        world.ledger.doubt_creation(&nonce(10), noon());
+        let began = world.ledger.next_step();
+        world.ledger.list(began, noon() + seconds(59), vec![], noon() + seconds(90));
+        assert_eq!(counted(&world), 1);
+    }
+
+    #[test]
+    fn a_doubt_outlives_the_hold_and_keeps_its_place() {
+        let mut world = world().sees([fip(10)]).chosen(10, "web");
+        world.ledger.doubt(&id(10), noon());
+        world.ledger.give_up(&id(10));
+        assert!(world.entry(10).hold.is_some(), "a later failure says nothing of the earlier write");
+        world.ledger.hold(&id(10), None);
+        world.look([fip(10)]);
+        assert_eq!(counted(&world), 1);
+        assert!(world.ledger.is_in_doubt(&pool_id("p")) && !world.ledger.is_in_doubt(&pool_id("other")));
+        world.now = noon() + seconds(60);
+        world.look([fip(10)]);
+        assert_eq!(counted(&world), 0);
+        assert!(!world.ledger.is_in_doubt(&pool_id("p")));
+    }
+
+    #[test]
+    fn a_hold_survives_listings_and_writes_until_it_is_given_back() {
+        let hold = Hold::Claim { pool: pool_id("p"), claim: key("web") };
+        let mut world = world().sees([fip(10)]).chosen(10, "web");
+        world.look([fip(10)]);
+        world.ledger.tagged(&id(10), "tag", true);
+        assert_eq!(world.entry(10).hold, Some(hold.clone()));
+        assert_eq!(world.ledger.held().count(), 1);
+        world.ledger.let_go(&hold);
+        assert_eq!((world.entry(10).hold.clone(), world.ledger.held().count()), (None, 0));
+        world = world.chosen(10, "web");
+        world.ledger.give_up(&id(10));
+        assert_eq!(world.entry(10).hold, None);
+    }
+
+    #[test]
+    fn the_indexes_follow_the_marks() {
+        let mut world = world().sees([fip(10).created_for("web")]);
+        let began = world.ledger.next_step();
+        world.ledger.wrote(fip(10).created_for("db").0, began);
+        let of = |world: &World, claim| world.ledger.of_claim(&pool_id("p"), &key(claim)).count();
+        assert_eq!((of(&world, "web"), of(&world, "db")), (0, 1));
+        world.look([fip(10)]);
+        assert_eq!((of(&world, "db"), world.ledger.of_pool(&pool_id("p")).count()), (0, 0));
+        assert_eq!(world.ledger.at(address(10)).count(), 1);
+    }
+
+    #[test]
+    fn those_that_wait_stand_in_the_order_of_their_age() {
+        let mut ledger = Ledger::default();
+        let place = |name: &str, since| Place { since, object: super::super::directory::ObjectName::new("team", name) };
+        for place in [place("c", noon()), place("b", ago(5)), place("a", noon())] {
+            ledger.wait(&pool_id("p"), place, true);
+        }
+        let names = |ledger: &Ledger| -> Vec<_> {
+            ledger.waiting(&pool_id("p")).map(|place| place.object.name.clone()).collect()
+        };
+        assert_eq!(names(&ledger), ["b", "a", "c"]);
+        ledger.wait(&pool_id("p"), place("a", noon()), false);
+        assert_eq!(names(&ledger), ["b", "c"]);
+    }
+
+    #[test]
+    fn the_fence_falls_when_a_listing_began_after_it() {
+        let mut world = world().fenced();
+        assert_eq!(world.ledger.fence(&world.pool), Some(noon() + seconds(60)));
+        world.now = noon() + seconds(59);
+        world.look([]);
+        assert!(world.ledger.fence(&world.pool).is_some());
+        world.now = noon() + seconds(60);
+        world.look([]);
+        assert_eq!(world.ledger.fence(&world.pool), None);
+    }
+}

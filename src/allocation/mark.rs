@@ -1,0 +1,347 @@
+//! Ownership as it is written in Neutron: rendered and parsed here and nowhere else.
+//!
+//! | where | on what | text |
+//! |---|---|---|
+//! | description | what we created | `caip-openstack pool=P nonce=N [claim=C] [out=T] [kept=1] [(claim NAME in NAMESPACE)]` |
+//! | tag | what we did not create | `caip.P.C` |
+//! | tag | both, once released | `caip-out.P.C.T` |
+//!
+//! `P` is the pool's id, `C` the claim's key, `N` the POST's nonce, `T` seconds since 1970 in hexadecimal. `out=` stands
+//! in for the release tag where Neutron has no tags. All lower case, so that a database that ignores case confuses
+//! nothing; a tag is at most 55 characters (Neutron before 2021 allowed 60), without `/` and `,`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use jiff::Timestamp;
+
+use super::identity::{ClaimKey, Nonce, PoolId};
+use crate::floating_ip::FloatingIp;
+
+const DESCRIPTION: &str = "caip-openstack ";
+const CLAIM_TAG: &str = "caip.";
+const RELEASE_TAG: &str = "caip-out.";
+/// Neutron's limit on a description.
+const DESCRIPTION_LENGTH: usize = 255;
+
+/// The mark in the description of a floating IP that we created.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreationMark {
+    /// The pool that created it.
+    pub pool: PoolId,
+    /// The POST that created it.
+    pub nonce: Nonce,
+    /// The claim that has it; none when it is the pool's, free.
+    pub claim: Option<ClaimKey>,
+    /// When it was released, where Neutron has no tags.
+    pub released: Option<Timestamp>,
+    /// Whether a claim had it and `Retain` kept it: then it is not deleted with its pool, as an unused one is.
+    pub is_retained: bool,
+}
+
+impl CreationMark {
+    /// The description; `reader` is the claim's namespace and name, for people, cut to what fits.
+    pub fn render(&self, reader: Option<(&str, &str)>) -> String {
+        let mut text = format!("{DESCRIPTION}pool={} nonce={}", self.pool, self.nonce);
+        if let Some(claim) = &self.claim {
+            text += &format!(" claim={claim}");
+        }
+        if let Some(released) = self.released {
+            text += &format!(" out={:x}", released.as_second());
+        }
+        if self.is_retained {
+            text += " kept=1";
+        }
+        if let Some((namespace, name)) = reader {
+            let room = DESCRIPTION_LENGTH.saturating_sub(text.len() + namespace.len() + " (claim  in )".len());
+            text += &format!(" (claim {} in {namespace})", &name[..name.len().min(room)]);
+        }
+        text
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let fields = text.strip_prefix(DESCRIPTION)?;
+        let fields = fields.split_once(" (").map_or(fields, |(fields, _)| fields);
+        let (mut pool, mut nonce, mut claim, mut released, mut kept) = (None, None, None, None, None);
+        for field in fields.split(' ') {
+            let (key, value) = field.split_once('=')?;
+            let is_new = match key {
+                "pool" => pool.replace(PoolId::parse(value)?).is_none(),
+                "nonce" => nonce.replace(Nonce::parse(value)?).is_none(),
+                "claim" => claim.replace(ClaimKey::parse(value)?).is_none(),
+                "out" => released.replace(parse_time(value)?).is_none(),
+                "kept" => kept.replace((value == "1").then_some(())?).is_none(),
+                _ => return None,
+            };
+            if !is_new {
+                return None;
+            }
+        }
+        Some(Self { pool: pool?, nonce: nonce?, claim, released, is_retained: kept.is_some() })
+    }
+}
+
+/// The tag that gives a floating IP that we did not create to a claim.
+pub fn claim_tag(pool: &PoolId, claim: &ClaimKey) -> String {
+    format!("{CLAIM_TAG}{pool}.{claim}")
+}
+
+/// The tag that says that a claim gave its floating IP back.
+pub fn release_tag(pool: &PoolId, claim: &ClaimKey, at: Timestamp) -> String {
+    format!("{RELEASE_TAG}{pool}.{claim}.{:x}", at.as_second())
+}
+
+fn parse_time(text: &str) -> Option<Timestamp> {
+    Timestamp::from_second(i64::from_str_radix(text, 16).ok()?).ok()
+}
+
+/// Everything that our kind of controller, of any pool, wrote on a floating IP.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Marks {
+    /// From the description.
+    pub created: Option<CreationMark>,
+    /// From claim tags.
+    pub claims: BTreeSet<(PoolId, ClaimKey)>,
+    /// From release tags: each claim's, with the time of the first and every tag that says so.
+    pub releases: BTreeMap<(PoolId, ClaimKey), (Timestamp, BTreeSet<String>)>,
+    /// Something that begins like ours but does not parse: a newer version's, or somebody's hand. Never touched.
+    pub is_unreadable: bool,
+}
+
+impl Marks {
+    /// Reads what is written on a floating IP.
+    pub fn read(fip: &FloatingIp) -> Self {
+        let mut marks = Self { created: CreationMark::parse(&fip.description), ..Self::default() };
+        marks.is_unreadable = marks.created.is_none() && fip.description.starts_with(DESCRIPTION);
+        for tag in &fip.tags {
+            marks.read_tag(tag);
+        }
+        if let Some(CreationMark { pool, claim: Some(claim), released: Some(at), .. }) = &marks.created {
+            marks.releases.entry((pool.clone(), claim.clone())).or_insert((*at, BTreeSet::new()));
+        }
+        marks
+    }
+
+    fn read_tag(&mut self, tag: &str) {
+        // A database that ignores case may hand ours back in another's writing; whose it is then, nobody can tell.
+        let is_of_our_kind =
+            |prefix: &str| tag.get(..prefix.len()).is_some_and(|text| text.eq_ignore_ascii_case(prefix));
+        if let Some(rest) = tag.strip_prefix(RELEASE_TAG) {
+            let mut parts = rest.split('.');
+            let parsed = (|| {
+                let owner = (PoolId::parse(parts.next()?)?, ClaimKey::parse(parts.next()?)?);
+                let at = parse_time(parts.next()?)?;
+                parts.next().is_none().then_some((owner, at))
+            })();
+            match parsed {
+                Some((owner, at)) => {
+                    let (first, tags) = self.releases.entry(owner).or_insert((at, BTreeSet::new()));
+                    *first = at.min(*first);
+                    tags.insert(tag.into());
+                }
+                None => self.is_unreadable = true,
+            }
+        } else if let Some(rest) = tag.strip_prefix(CLAIM_TAG) {
+            let owner = rest.split_once('.').and_then(|(p, c)| Some((PoolId::parse(p)?, ClaimKey::parse(c)?)));
+            match owner {
+                Some(owner) => drop(self.claims.insert(owner)),
+                None => self.is_unreadable = true,
+            }
+        } else if is_of_our_kind(RELEASE_TAG) || is_of_our_kind(CLAIM_TAG) {
+            self.is_unreadable = true;
+        }
+    }
+
+    /// Nothing of ours or of our kind.
+    pub fn is_empty(&self) -> bool {
+        self.created.is_none() && self.claims.is_empty() && self.releases.is_empty() && !self.is_unreadable
+    }
+
+    /// Every pool that is named.
+    pub fn pools(&self) -> BTreeSet<&PoolId> {
+        let created = self.created.iter().map(|mark| &mark.pool);
+        let claims = self.claims.iter().map(|(pool, _)| pool);
+        created.chain(claims).chain(self.releases.keys().map(|(pool, _)| pool)).collect()
+    }
+
+    /// Every claim of the pool that is named, released or not.
+    pub fn claims_of<'a>(&'a self, pool: &'a PoolId) -> BTreeSet<&'a ClaimKey> {
+        let created = self.created.iter().filter(|mark| mark.pool == *pool).filter_map(|mark| mark.claim.as_ref());
+        let of_pool = move |(owner, claim): &'a (PoolId, ClaimKey)| (owner == pool).then_some(claim);
+        created.chain(self.claims.iter().filter_map(of_pool)).chain(self.releases.keys().filter_map(of_pool)).collect()
+    }
+
+    /// How the floating IP stands towards a pool.
+    pub fn standing(&self, pool: &PoolId) -> Standing {
+        if self.is_empty() {
+            return Standing::Unmarked;
+        }
+        let pools = self.pools();
+        if self.is_unreadable || pools.iter().any(|other| *other != pool) {
+            return if pools.contains(pool) { Standing::Contested } else { Standing::Foreign };
+        }
+        let described = self.created.iter().filter_map(|mark| mark.claim.as_ref());
+        let owners: BTreeSet<&ClaimKey> = described.chain(self.claims.iter().map(|(_, claim)| claim)).collect();
+        let is_released = |claim: &ClaimKey| self.releases.contains_key(&(pool.clone(), claim.clone()));
+        let living: Vec<&&ClaimKey> = owners.iter().filter(|claim| !is_released(claim)).collect();
+        match (living.as_slice(), self.releases.first_key_value()) {
+            ([claim], _) => Standing::Held((**claim).clone()),
+            ([], Some(_)) => {
+                // The one that had it last: a release that a takeover left behind is neither its name nor its time.
+                let of_owner = |((_, claim), _): &(&(PoolId, ClaimKey), &(Timestamp, _))| owners.contains(claim);
+                let last = self.releases.iter().max_by_key(|release| (of_owner(release), release.1.0));
+                let ((_, claim), (at, _)) = last.expect("a release was matched");
+                Standing::Released { claim: claim.clone(), at: *at }
+            }
+            ([], None) => Standing::Idle,
+            _ => Standing::Contested,
+        }
+    }
+}
+
+/// How a floating IP stands towards a pool.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Standing {
+    /// Nobody of our kind has written on it.
+    Unmarked,
+    /// Another pool's, or not readable: never touched.
+    Foreign,
+    /// Ours and somebody else's, or of two claims: nobody may have it until one of them is off.
+    Contested,
+    /// We created it and no claim has it.
+    Idle,
+    /// A claim has it.
+    Held(ClaimKey),
+    /// A claim gave it back.
+    Released {
+        /// The claim that had it.
+        claim: ClaimKey,
+        /// When.
+        at: Timestamp,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::vocabulary::*;
+    use super::*;
+
+    fn longest_pool() -> PoolId {
+        pool_id("abcdefghij-123456789")
+    }
+
+    fn longest_mark() -> CreationMark {
+        CreationMark {
+            pool: longest_pool(),
+            claim: Some(key("web")),
+            released: Timestamp::from_second(Timestamp::MAX.as_second()).ok(),
+            is_retained: true,
+            ..idle_mark(1)
+        }
+    }
+
+    fn standing(fip: Fip) -> Standing {
+        Marks::read(&fip.0).standing(&pool_id("p"))
+    }
+
+    #[test]
+    fn a_tag_fits_the_neutron_of_before_2021() {
+        for tag in [claim_tag(&longest_pool(), &key("web")), release_tag(&longest_pool(), &key("web"), Timestamp::MAX)]
+        {
+            assert!(tag.len() <= 60, "{tag} has {}", tag.len());
+            assert!(!tag.contains(['/', ',']) && tag == tag.to_lowercase(), "{tag}");
+        }
+    }
+
+    #[test]
+    fn a_description_fits_with_the_longest_names() {
+        let (namespace, name) = ("n".repeat(63), "m".repeat(253));
+        let text = longest_mark().render(Some((&namespace, &name)));
+        assert!(text.len() <= 255, "{}", text.len());
+        assert_eq!(CreationMark::parse(&text), Some(longest_mark()));
+    }
+
+    #[test]
+    fn what_is_rendered_is_read_back() {
+        for claim in [None, Some(key("web"))] {
+            for released in [None, Some(noon())] {
+                for is_retained in [false, true] {
+                    for reader in [None, Some(("team", "web")), Some(("a", "b.c (d=e)"))] {
+                        let mark = CreationMark { claim: claim.clone(), released, is_retained, ..idle_mark(1) };
+                        assert_eq!(CreationMark::parse(&mark.render(reader)), Some(mark));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn tags_are_read_back() {
+        let marks = Marks::read(&fip(10).tagged_for("web").released_by("db", noon()).tag("theirs").0);
+        assert_eq!(marks.claims, [(pool_id("p"), key("web"))].into());
+        assert_eq!(marks.releases[&(pool_id("p"), key("db"))].0, noon());
+        assert!(!marks.is_unreadable && marks.created.is_none());
+    }
+
+    #[test]
+    fn what_nearly_reads_as_ours_is_nobodys_to_touch() {
+        let good = idle_mark(1).render(None);
+        let texts = [
+            good.replace("nonce=", "once="),
+            good.replace("nonce00001", "short"),
+            format!("{good} new=field"),
+            format!("{good} pool=p"),
+            format!("{good} "),
+            "caip-openstack ".into(),
+        ];
+        for text in texts {
+            let fip = fip(10).described(text.clone());
+            assert!(Marks::read(&fip.0).is_unreadable, "{text}");
+            assert_eq!(standing(fip), Standing::Foreign, "{text}");
+        }
+        let tag = claim_tag(&pool_id("p"), &key("web"));
+        for tag in ["caip.p", "caip.", "caip-out.p.x.1", &format!("{tag}.more"), &tag.to_uppercase(), "CAIP-OUT.x"] {
+            assert_eq!(standing(fip(10).tag(tag)), Standing::Foreign, "{tag}");
+        }
+    }
+
+    #[test]
+    fn other_peoples_words_are_no_marks() {
+        for tag in ["caipirinha", "CAIP", "prod", "capo.p.x", ""] {
+            assert!(Marks::read(&fip(10).tag(tag).described("for the office").0).is_empty(), "{tag}");
+        }
+    }
+
+    #[test]
+    fn standings() {
+        let held = |claim: &str| Standing::Held(key(claim));
+        let out = |claim: &str, at| Standing::Released { claim: key(claim), at };
+        let table = [
+            ("nothing on it", fip(1), Standing::Unmarked),
+            ("created, free", fip(1).idle(), Standing::Idle),
+            ("created for a claim", fip(1).created_for("web"), held("web")),
+            ("tagged for a claim", fip(1).tagged_for("web"), held("web")),
+            ("tagged for two", fip(1).tagged_for("web").tagged_for("db"), Standing::Contested),
+            ("created for one, tagged for another", fip(1).created_for("web").tagged_for("db"), Standing::Contested),
+            ("created and released", fip(1).created_for("web").released_by("web", ago(9)), out("web", ago(9))),
+            ("tagged and released", fip(1).tagged_for("web").released_by("web", ago(9)), out("web", ago(9))),
+            ("only the release is left", fip(1).released_by("web", ago(9)), out("web", ago(9))),
+            (
+                "released twice, the first counts",
+                fip(1).tagged_for("web").released_by("web", ago(9)).released_by("web", ago(5)),
+                out("web", ago(9)),
+            ),
+            ("taken over from another", fip(1).created_for("web").released_by("db", ago(9)), held("web")),
+            (
+                "taken over, and released too",
+                fip(1).created_for("web").released_by("db", ago(9)).released_by("web", ago(5)),
+                out("web", ago(5)),
+            ),
+            ("another pool's", fip(1).tagged_by_another_pool(), Standing::Foreign),
+            ("ours and another pool's", fip(1).tagged_for("web").tagged_by_another_pool(), Standing::Contested),
+            ("ours and unreadable", fip(1).created_for("web").tag("caip.new"), Standing::Contested),
+        ];
+        for (what, fip, expected) in table {
+            assert_eq!(standing(fip), expected, "{what}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What a pool may do, parsed and resolved: the spec with its network found. Built once per change, by the pool controller.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use jiff::{SignedDuration, Timestamp};
+
+use super::identity::PoolId;
+use super::ledger::Place;
+use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
+
+/// A pool as the core sees it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PoolPolicy {
+    /// Its identity in marks.
+    pub id: PoolId,
+    /// The predefined addresses, in the order in which they are given.
+    pub listed: Vec<IpAddr>,
+    /// The network to reuse and create on; none for a closed list.
+    pub network: Option<NetworkId>,
+    /// Subnets to create on, in order of preference; Neutron chooses when empty.
+    pub subnets: Vec<SubnetId>,
+    /// The most addresses that may carry the pool's mark.
+    pub max_ips: Option<usize>,
+    /// Whether what we created is deleted once released.
+    pub deletes: bool,
+    /// Which free floating IPs of the project may be used.
+    pub reuse: ReusePolicy,
+    /// Never given.
+    pub excluded: Vec<IpNet>,
+    /// Kept for one claim each, by the claim's name.
+    pub reservations: BTreeMap<String, IpAddr>,
+    /// How many free ones to keep ready.
+    pub preallocate: usize,
+    /// How long a released address rests.
+    pub grace: SignedDuration,
+    /// Whether orphans are released, or only reported.
+    pub releases_orphans: bool,
+    /// How long an orphan must be seen as one before it is released.
+    pub orphan_grace: SignedDuration,
+    /// Whether floating IPs can carry tags here.
+    pub has_tags: bool,
+    /// Until then a predecessor's late writes may still land: nothing is chosen or swept, and with a limit nothing is
+    /// created. Absent where the predecessor is known to have finished its calls.
+    pub fenced_until: Option<Timestamp>,
+}
+
+/// Which free floating IPs of the project may be used.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ReusePolicy {
+    /// None.
+    Never,
+    /// Those on which nobody has written anything.
+    Unmarked {
+        /// Not changed for this long.
+        idle: SignedDuration,
+    },
+    /// Those with all of these tags.
+    Tagged {
+        /// The tags.
+        tags: BTreeSet<String>,
+        /// Not changed for this long.
+        idle: SignedDuration,
+    },
+}
+
+impl PoolPolicy {
+    /// Whether the address is never given.
+    pub fn is_excluded(&self, address: IpAddr) -> bool {
+        self.excluded.iter().any(|range| range.contains(&address))
+    }
+
+    /// The claim that the address is kept for, by name.
+    pub fn reserved_for(&self, address: IpAddr) -> Option<&str> {
+        self.reservations.iter().find(|(_, reserved)| **reserved == address).map(|(claim, _)| claim.as_str())
+    }
+
+    /// Whether the address may be given to the claim, as far as the pool's spec goes.
+    pub fn allows(&self, address: IpAddr, claim_name: &str) -> bool {
+        !self.is_excluded(address) && self.reserved_for(address).is_none_or(|owner| owner == claim_name)
+    }
+
+    /// Those that wait for any address: a claim with a reservation waits for its own alone.
+    pub fn without_reservation<'a>(&self, waiting: impl Iterator<Item = &'a Place>) -> impl Iterator<Item = &'a Place> {
+        waiting.filter(|place| !self.reservations.contains_key(&place.object.name))
+    }
+
+    /// Whether a free floating IP that nobody of our kind marked may be reused. Its port is not looked at here.
+    pub fn may_reuse(&self, fip: &FloatingIp, now: Timestamp) -> bool {
+        let rested = |idle: &SignedDuration| fip.changed_at.is_some_and(|at| now.duration_since(at) >= *idle);
+        self.network.as_ref() == Some(&fip.network)
+            && self.has_tags
+            && match &self.reuse {
+                ReusePolicy::Never => false,
+                ReusePolicy::Unmarked { idle } => {
+                    fip.tags.is_empty() && fip.description.is_empty() && fip.dns_name.is_empty() && rested(idle)
+                }
+                ReusePolicy::Tagged { tags, idle } => tags.is_subset(&fip.tags) && rested(idle),
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::vocabulary::*;
+    use super::*;
+
+    fn may_reuse(fip: Fip) -> bool {
+        world().pool.may_reuse(&fip.0, noon())
+    }
+
+    #[test]
+    fn what_nobody_wrote_upon_may_be_reused() {
+        assert!(may_reuse(fip(10)));
+        assert!(!may_reuse(fip(10).tag("prod")));
+        assert!(!may_reuse(fip(10).described("mail")));
+        let mut named = fip(10);
+        named.0.dns_name = "www".into();
+        assert!(!may_reuse(named));
+        assert!(!may_reuse(fip(10).on("another")));
+    }
+
+    #[test]
+    fn what_changed_lately_may_be_about_to_be_used() {
+        assert!(!may_reuse(fip(10).changed(ago(299))));
+        assert!(may_reuse(fip(10).changed(ago(300))));
+        let mut unknown = fip(10);
+        unknown.0.changed_at = None;
+        assert!(!may_reuse(unknown));
+    }
+
+    #[test]
+    fn with_tags_asked_for_only_those_with_all_of_them_are_reused() {
+        let tags: BTreeSet<String> = ["a".into(), "b".into()].into();
+        let world = world().with(|pool| pool.reuse = ReusePolicy::Tagged { tags, idle: seconds(300) });
+        let may = |fip: Fip| world.pool.may_reuse(&fip.0, noon());
+        assert!(may(fip(10).tag("a").tag("b").tag("c").described("anything")));
+        assert!(!may(fip(10).tag("a")));
+        assert!(!may(fip(10)));
+        assert!(!may(fip(10).tag("a").tag("b").changed(ago(1))));
+    }
+
+    #[test]
+    fn nothing_is_reused_without_tags_or_where_that_is_said() {
+        let may = |change: fn(&mut PoolPolicy)| world().with(change).pool.may_reuse(&fip(10).0, noon());
+        assert!(!may(|pool| pool.has_tags = false));
+        assert!(!may(|pool| pool.reuse = ReusePolicy::Never));
+        assert!(!may(|pool| pool.network = None));
+    }
+
+    #[test]
+    fn an_excluded_or_reserved_address_is_allowed_to_nobody_else() {
+        let pool = world().excludes("203.0.113.64/28").reserves("web", 10).pool;
+        assert!(!pool.allows(address(66), "web"));
+        assert!(pool.allows(address(10), "web") && !pool.allows(address(10), "db"));
+        assert!(pool.allows(address(11), "db"));
+        assert_eq!(pool.reserved_for(address(10)), Some("web"));
+    }
+}

@@ -1,0 +1,17 @@
+//! The objects that users and Cluster API see: our pool, Cluster API's claim, address and cluster, and the words for conditions.
+
+pub mod address;
+pub mod claim;
+pub mod cluster;
+pub mod conditions;
+pub mod names;
+pub mod pool;
+pub mod pool_network;
+mod pool_schema;
+pub mod version;
+
+pub use address::{IpAddress, IpAddressSpec};
+pub use claim::{IpAddressClaim, IpAddressClaimSpec, IpAddressClaimStatus};
+pub use cluster::Cluster;
+pub use pool::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolSpec, OpenStackFloatingIPPoolStatus};
+pub use version::IpamVersion;

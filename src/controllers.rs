@@ -1,0 +1,141 @@
+//! Pool, claim and sweeper: read, decide, act, report.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | [`watch`] | keeps what Kubernetes has in stores, and tells who must look |
+//! | [`context`](self) | what all three share |
+//! | [`project`] | one project's ledger, and the one listing at a time that keeps it true |
+//! | [`explain`] | what OpenStack said, with what to do about it |
+//! | [`registry`] | the pools that can serve, as the pool controller last resolved them |
+//! | [`pool`] | credentials, network, identity, counters, conditions; the end of a pool |
+//! | [`claim`] | one claim's life |
+//! | [`sweeper`] | what was released, orphans, spares |
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use kube::runtime::controller::{Config, Controller};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock::Clock;
+use crate::openstack::Clouds;
+use crate::runtime::health::Readiness;
+use crate::runtime::metrics::Metrics;
+
+mod act;
+mod claim;
+mod context;
+mod explain;
+mod patch;
+mod pool;
+mod project;
+mod registry;
+mod sweeper;
+mod watch;
+
+use context::Context;
+
+/// What the controllers work with.
+pub struct Setup {
+    /// The management cluster.
+    pub client: kube::Client,
+    /// Where sessions come from.
+    pub clouds: Arc<dyn Clouds>,
+    /// What the command line chose.
+    pub options: Options,
+    /// Where things are counted.
+    pub metrics: Metrics,
+    /// Where the controllers report that they are well.
+    pub readiness: Readiness,
+    /// Time and chance.
+    pub clock: Clock,
+}
+
+/// What the command line chose.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// The namespace to watch; all of them when there is none.
+    pub namespace: Option<String>,
+    /// The watch filter's value, when there is one.
+    pub watch_filter: Option<String>,
+    /// How many claims are worked on side by side; 0 for no limit.
+    pub claim_concurrency: usize,
+    /// How many pools are worked on side by side; 0 for no limit.
+    pub pool_concurrency: usize,
+    /// Whether a predecessor may still have calls under way.
+    pub fence: bool,
+}
+
+/// Why the controllers ended by themselves.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A watch ended, which it never does by itself.
+    #[error("keep a watch going")]
+    WatchEnded,
+}
+
+/// Runs all controllers until `shutdown` resolves and what was begun is finished.
+pub async fn run(setup: Setup, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+    let stop = CancellationToken::new();
+    let ending = stop.clone();
+    let shutdown = async move {
+        shutdown.await;
+        ending.cancel();
+    };
+    tokio::pin!(shutdown);
+    setup.readiness.set("caches", false);
+    let version = tokio::select! {
+        version = watch::await_apis(&setup.client) => version,
+        () = &mut shutdown => return Ok(()),
+    };
+    let (wake, woken) = context::wakers();
+    let (stores, watches) = watch::stores(version);
+    let ctx = Arc::new(Context::new(setup, version, stores, wake));
+    let watching = watches.drive(ctx.clone());
+    tokio::pin!(watching);
+    let working = async {
+        ctx.stores.ready().await;
+        ctx.readiness.set("caches", true);
+        tracing::info!(ipam.version = version.as_str(), "controllers start");
+        work(ctx.clone(), woken, stop.clone()).await;
+    };
+    tokio::pin!(working);
+    tokio::select! {
+        () = &mut working => Ok(()),
+        () = &mut watching => Err(Error::WatchEnded),
+        // From here on nothing new is begun; the watches go on, since what is under way reads from them.
+        () = &mut shutdown => tokio::select! {
+            () = working => Ok(()),
+            () = watching => Err(Error::WatchEnded),
+        },
+    }
+}
+
+/// The three controllers side by side, until `stop` and until what was begun is finished.
+async fn work(ctx: Arc<Context>, woken: context::Woken, stop: CancellationToken) {
+    let side_by_side = |most: usize| Config::default().concurrency(u16::try_from(most).unwrap_or(u16::MAX));
+    let pools = Controller::for_stream(futures::stream::pending(), ctx.stores.pools.clone())
+        .with_config(side_by_side(ctx.options.pool_concurrency))
+        .reconcile_on(receive(woken.pools))
+        .graceful_shutdown_on(stop.clone().cancelled_owned())
+        .run(pool::reconcile, pool::on_error, ctx.clone())
+        .for_each(|_| async {});
+    let sweeper = Controller::for_stream(futures::stream::pending(), ctx.stores.pools.clone())
+        .with_config(side_by_side(ctx.options.pool_concurrency))
+        .reconcile_on(receive(woken.sweeps))
+        .graceful_shutdown_on(stop.clone().cancelled_owned())
+        .run(sweeper::reconcile, sweeper::on_error, ctx.clone())
+        .for_each(|_| async {});
+    let claims = Controller::for_stream_with(futures::stream::pending(), ctx.stores.claims.clone(), ctx.version)
+        .with_config(side_by_side(ctx.options.claim_concurrency))
+        .reconcile_on(receive(woken.claims))
+        .graceful_shutdown_on(stop.cancelled_owned())
+        .run(claim::reconcile, claim::on_error, ctx.clone())
+        .for_each(|_| async {});
+    tokio::join!(pools, sweeper, claims);
+}
+
+fn receive<T: Send + 'static>(receiver: mpsc::UnboundedReceiver<T>) -> impl futures::Stream<Item = T> + Send {
+    futures::stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) })
+}

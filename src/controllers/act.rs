@@ -1,0 +1,181 @@
+//! The effects in Neutron, one call each, with what the ledger learns from the answer. Each is safe to repeat.
+//!
+//! A call whose outcome is not known leaves the address held by whoever made it, so that nobody else builds on it.
+
+use tracing::info;
+
+use super::registry::Served;
+use crate::allocation::claim::Write;
+use crate::allocation::directory::ObjectName;
+use crate::allocation::ledger::Hold;
+use crate::allocation::mark::CreationMark;
+use crate::allocation::sweep::Chore;
+use crate::clock::Clock;
+use crate::floating_ip::{FloatingIp, FloatingIpId};
+use crate::openstack::{Error, ErrorKind, NewFloatingIp};
+
+/// Writes a mark on an address that the caller holds.
+pub(super) async fn mark(
+    served: &Served,
+    clock: &Clock,
+    id: &FloatingIpId,
+    write: &Write,
+    reader: Option<&ObjectName>,
+) -> Result<(), Error> {
+    match write {
+        Write::Describe(mark) => describe(served, clock, id, &mark.render(reader.map(names))).await,
+        Write::Tag(tag) => add_tag(served, clock, id, tag).await,
+    }
+}
+
+/// Rewrites a description.
+pub(super) async fn describe(
+    served: &Served,
+    clock: &Clock,
+    id: &FloatingIpId,
+    description: &str,
+) -> Result<(), Error> {
+    let began = served.project.ledger().next_step();
+    match served.neutron.describe_floating_ip(id, description).await {
+        Ok(fip) => {
+            info!(pool.name = %served.name, fip.id = %id, fip.address = %fip.address, fip.description = description, "described");
+            served.project.ledger().wrote(fip, began);
+            Ok(())
+        }
+        Err(error) => failed(served, clock, id, error),
+    }
+}
+
+/// Adds a tag.
+pub(super) async fn add_tag(served: &Served, clock: &Clock, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+    let result = {
+        let _tagging = served.project.tagging();
+        served.neutron.add_tag(id, tag).await
+    };
+    match result {
+        Ok(()) => {
+            info!(pool.name = %served.name, fip.id = %id, fip.tag = tag, "tagged");
+            served.project.ledger().tagged(id, tag, true);
+            Ok(())
+        }
+        Err(error) => failed(served, clock, id, error),
+    }
+}
+
+/// Takes tags off, in their order.
+pub(super) async fn untag(served: &Served, clock: &Clock, id: &FloatingIpId, tags: &[String]) -> Result<(), Error> {
+    for tag in tags {
+        match served.neutron.remove_tag(id, tag).await {
+            Ok(()) => {
+                info!(pool.name = %served.name, fip.id = %id, fip.tag = tag, "untagged");
+                served.project.ledger().tagged(id, tag, false);
+            }
+            Err(error) => return failed(served, clock, id, error),
+        }
+    }
+    Ok(())
+}
+
+/// Takes a claim's mark off an address that it may not have. From here on the address is being given back: what is
+/// withdrawn is not taken again half way.
+pub(super) async fn withdraw(
+    served: &Served,
+    clock: &Clock,
+    id: &FloatingIpId,
+    tag: &str,
+    claim: Hold,
+) -> Result<(), Error> {
+    served.project.ledger().hold(id, Some(Hold::Sweep));
+    let created = served.project.ledger().get(id).and_then(|entry| entry.marks.created.clone());
+    let result = match created.filter(|mark| mark.pool == served.policy.id) {
+        Some(mark) => {
+            let is_retained = !served.policy.deletes;
+            let idle = CreationMark { claim: None, released: None, is_retained, ..mark };
+            describe(served, clock, id, &idle.render(None)).await
+        }
+        None => untag(served, clock, id, &[tag.to_owned()]).await,
+    };
+    // Certainly not done: it is still the claim's to withdraw. Else the sweep and time settle it.
+    let is_undone = result.as_ref().is_err_and(|error| !error.is_unknown());
+    served.project.ledger().hold(id, is_undone.then_some(claim));
+    result
+}
+
+/// Creates a floating IP whose creation the ledger already counts.
+pub(super) async fn create(
+    served: &Served,
+    clock: &Clock,
+    new: NewFloatingIp,
+    mark: &CreationMark,
+    reader: Option<&ObjectName>,
+) -> Result<FloatingIp, Error> {
+    let began = served.project.ledger().next_step();
+    let new = NewFloatingIp { description: mark.render(reader.map(names)), ..new };
+    let result = served.neutron.create_floating_ip(&new).await;
+    let mut ledger = served.project.ledger();
+    match &result {
+        Ok(fip) => {
+            info!(pool.name = %served.name, fip.id = %fip.id, fip.address = %fip.address, claim.name = reader.map(tracing::field::display), "created");
+            ledger.wrote(fip.clone(), began);
+            ledger.end_creation(&mark.nonce);
+        }
+        Err(error) if error.is_unknown() => ledger.doubt_creation(&mark.nonce, clock.now()),
+        Err(_) => ledger.end_creation(&mark.nonce),
+    }
+    result
+}
+
+/// Deletes a floating IP that the caller holds; one that is gone already is success.
+pub(super) async fn delete(served: &Served, clock: &Clock, id: &FloatingIpId) -> Result<(), Error> {
+    match served.neutron.delete_floating_ip(id).await {
+        Ok(()) => info!(pool.name = %served.name, fip.id = %id, "deleted"),
+        Err(error) if error.kind == ErrorKind::NotFound => {}
+        Err(error) => return failed(served, clock, id, error),
+    }
+    served.project.ledger().gone(id);
+    Ok(())
+}
+
+/// Does one chore of a sweep, and gives the address back. What is not known to be done is left to time, and planned anew.
+pub(super) async fn chore(served: &Served, clock: &Clock, chore: &Chore) -> Result<(), Error> {
+    let result = match chore {
+        Chore::Delete(id) => delete(served, clock, id).await,
+        Chore::Rewrite { id, description, tags } => rewrite(served, clock, id, description.as_deref(), tags).await,
+        Chore::Release(id, tag) => add_tag(served, clock, id, tag).await,
+        Chore::Describe(id, mark) => describe(served, clock, id, &mark.render(None)).await,
+    };
+    served.project.ledger().hold(chore.id(), None);
+    result
+}
+
+async fn rewrite(
+    served: &Served,
+    clock: &Clock,
+    id: &FloatingIpId,
+    description: Option<&str>,
+    tags: &[String],
+) -> Result<(), Error> {
+    if let Some(description) = description {
+        describe(served, clock, id, description).await?;
+    }
+    untag(served, clock, id, tags).await
+}
+
+/// What a failed write teaches: gone is gone, undone frees the address, unknown keeps it from everybody else.
+fn failed(served: &Served, clock: &Clock, id: &FloatingIpId, error: Error) -> Result<(), Error> {
+    let mut ledger = served.project.ledger();
+    if error.kind == ErrorKind::NotFound {
+        ledger.gone(id);
+        return Ok(());
+    }
+    if error.is_unknown() {
+        ledger.doubt(id, clock.now());
+    } else {
+        ledger.hold(id, None);
+    }
+    Err(error)
+}
+
+fn names(object: &ObjectName) -> (&str, &str) {
+    (&object.namespace, &object.name)
+}

@@ -1,0 +1,256 @@
+//! One claim's life: read what there is, decide what is due, do it, say so (design 3).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
+
+use super::context::{Context, name_of};
+use super::registry::{Known, Problem};
+use crate::allocation::ClaimKey;
+use crate::allocation::directory::ObjectName;
+use crate::allocation::ledger::Place;
+use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_NOT_READY};
+use crate::api::names::{CLAIM_FINALIZER, DELETE_FOR_MOVE_ANNOTATION, GARBAGE_COLLECTOR_FINALIZERS, PAUSED_ANNOTATION};
+use crate::api::{Cluster, IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
+use crate::openstack;
+use crate::runtime::telemetry::chain;
+
+mod publish;
+mod release;
+mod report;
+mod serve;
+
+pub(super) use release::release_strays;
+pub(super) use serve::BLOCKED_FOR;
+
+/// How long a failed claim waits before it is tried again, when OpenStack does not say.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// How soon a claim looks again for a pool that is there and that the watch has not brought yet; the pool wakes it too.
+const POOL_COMES: Duration = Duration::from_millis(500);
+
+/// Why a claim's reconcile ended early. It is tried again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// The API server did not do what was asked.
+    #[error("{0}")]
+    Kubernetes(&'static str, #[source] kube::Error),
+    /// OpenStack did not do what was asked.
+    #[error("ask OpenStack")]
+    OpenStack(#[source] openstack::Error),
+    /// The pool cannot be worked with now, but this claim cannot go without it.
+    #[error("reach the pool's project: {0}")]
+    PoolNotReady(String),
+}
+
+/// Everything that a decision about a claim needs.
+struct Observed {
+    claim: Arc<IpAddressClaim>,
+    name: ObjectName,
+    key: ClaimKey,
+    pool_name: ObjectName,
+    pool: Option<Arc<OpenStackFloatingIPPool>>,
+    known: Known,
+    cluster: ClusterState,
+    address: Option<Arc<IpAddress>>,
+}
+
+/// The Cluster that a claim belongs to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum ClusterState {
+    /// It names none.
+    None,
+    /// It names one that is not there.
+    Missing(String),
+    /// It is there, and paused.
+    Paused,
+    /// It is there.
+    Running,
+}
+
+/// What is due for a claim.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Course {
+    /// Nothing at all.
+    Leave,
+    /// Give it an address, or keep the one that it has.
+    Serve,
+    /// Tell why nothing is done yet.
+    Tell(&'static str, String),
+    /// Give its address back.
+    Release,
+    /// The pool goes and nothing is published: what may have been marked is given back, and the claim waits for another.
+    GiveUp(String),
+}
+
+/// Reconciles one claim.
+pub(super) async fn reconcile(claim: Arc<IpAddressClaim>, ctx: Arc<Context>) -> Result<Action, Error> {
+    // The watch brings what we wrote last, and then wakes it: until then this is the past.
+    if ctx.writes().is_past_claim(&name_of(claim.as_ref()), claim.as_ref()) {
+        return Ok(Action::await_change());
+    }
+    let observed = read(claim, &ctx);
+    if observed.pool.is_none() && observed.claim.spec.pool_ref.is_ours() && is_there(&observed.pool_name, &ctx).await? {
+        return Ok(Action::requeue(POOL_COMES));
+    }
+    match course(&observed, &ctx) {
+        Course::Leave => Ok(Action::await_change()),
+        Course::Tell(reason, message) => {
+            report::waiting(&observed, &ctx, reason, message).await?;
+            Ok(Action::await_change())
+        }
+        Course::Serve => serve::run(&observed, &ctx).await,
+        Course::Release => release::run(&observed, &ctx).await,
+        Course::GiveUp(message) => {
+            report::waiting(&observed, &ctx, POOL_NOT_READY, message).await?;
+            release::run(&observed, &ctx).await
+        }
+    }
+}
+
+/// A failed reconcile is tried again, later where the server asked for that.
+pub(super) fn on_error(claim: Arc<IpAddressClaim>, error: &Error, ctx: Arc<Context>) -> Action {
+    match error {
+        // The claim changed meanwhile: the change wakes it, and nothing is wrong.
+        Error::Kubernetes(_, source) if super::patch::is_conflict(source) => {
+            return Action::requeue(Duration::from_millis(100));
+        }
+        _ => {}
+    }
+    ctx.metrics.reconcile_failed("claim");
+    tracing::warn!(claim = %claim.name_any(), namespace = claim.namespace(), "failed to {}", chain(error));
+    let asked = match error {
+        Error::OpenStack(error) => error.retry_after.unwrap_or(RETRY),
+        _ => RETRY,
+    };
+    Action::requeue(ctx.clock.jitter(asked, 0.5))
+}
+
+/// A claim is gone: nobody waits for it any more.
+pub(super) fn forget(ctx: &Context, pool: &ObjectName, claim: &IpAddressClaim) {
+    let name = name_of(claim);
+    ctx.writes().forget_claim(&name, claim);
+    if let Some(waiting) = ctx.waiting().get_mut(pool) {
+        waiting.remove(&name);
+    }
+    if let Some(served) = ctx.registry.get(pool).and_then(|known| known.served) {
+        served.project.ledger().wait(&served.policy.id, place(claim), false);
+    }
+    ctx.wake_sweeper(pool);
+}
+
+/// The watch started anew: a claim that is not among these went while nobody looked, and waits no longer.
+pub(super) fn retain(ctx: &Context, living: &BTreeSet<ObjectName>) {
+    ctx.writes().retain_claims(&ctx.stores.claims);
+    ctx.waiting().values_mut().for_each(|claims| claims.retain(|claim, _| living.contains(claim)));
+    for pool in ctx.registry.names() {
+        if let Some(served) = ctx.registry.get(&pool).and_then(|known| known.served) {
+            let mut ledger = served.project.ledger();
+            let id = &served.policy.id;
+            let gone = ledger.waiting(id).filter(|place| !living.contains(&place.object));
+            let gone: Vec<Place> = gone.cloned().collect();
+            gone.into_iter().for_each(|place| ledger.wait(id, place, false));
+        }
+        // A pool that is being deleted waits for its last claim; what it held may be an orphan.
+        ctx.wake_pool(&pool);
+    }
+}
+
+/// The claim's place among those that wait.
+fn place(claim: &IpAddressClaim) -> Place {
+    let since = claim.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    Place { since, object: name_of(claim) }
+}
+
+/// Whether the pool exists, although the watch has not brought it: claims and pools are watched apart, and a pool that is
+/// taken for missing would be told as missing, or its addresses left behind.
+async fn is_there(pool: &ObjectName, ctx: &Context) -> Result<bool, Error> {
+    let found = ctx.pools(&pool.namespace).get_opt(&pool.name).await;
+    Ok(found.map_err(|error| Error::Kubernetes("look for the pool", error))?.is_some())
+}
+
+fn read(claim: Arc<IpAddressClaim>, ctx: &Context) -> Observed {
+    let name = name_of(claim.as_ref());
+    let pool_name = ObjectName::new(&name.namespace, &claim.spec.pool_ref.name);
+    let cluster = match super::watch::cluster_of(&claim) {
+        None => ClusterState::None,
+        Some(cluster) => {
+            let reference = kube::runtime::reflector::ObjectRef::new_with(cluster, ctx.version).within(&name.namespace);
+            match ctx.stores.clusters.get(&reference) {
+                None => ClusterState::Missing(cluster.into()),
+                Some(cluster) if Cluster::is_paused(&cluster) => ClusterState::Paused,
+                Some(_) => ClusterState::Running,
+            }
+        }
+    };
+    let pool_reference = kube::runtime::reflector::ObjectRef::new(&pool_name.name).within(&pool_name.namespace);
+    let address_reference =
+        kube::runtime::reflector::ObjectRef::new_with(&name.name, ctx.version).within(&name.namespace);
+    Observed {
+        key: ClaimKey::of(&name.namespace, &name.name),
+        pool: ctx.stores.pools.get(&pool_reference),
+        known: ctx.registry.get(&pool_name).unwrap_or_default(),
+        address: ctx.stores.addresses.get(&address_reference),
+        claim,
+        name,
+        pool_name,
+        cluster,
+    }
+}
+
+/// Decides what is due, from Kubernetes alone.
+fn course(observed: &Observed, ctx: &Context) -> Course {
+    let claim = &observed.claim;
+    let is_marked = |object: &kube::core::ObjectMeta, key: &str| {
+        object.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key))
+    };
+    let pool_is = |key: &str| observed.pool.as_ref().is_some_and(|pool| is_marked(pool.meta(), key));
+    let is_paused = observed.cluster == ClusterState::Paused
+        || is_marked(claim.meta(), PAUSED_ANNOTATION)
+        || pool_is(PAUSED_ANNOTATION);
+    let is_moving = is_marked(claim.meta(), DELETE_FOR_MOVE_ANNOTATION) || pool_is(DELETE_FOR_MOVE_ANNOTATION);
+    let is_ours = observed.pool.as_ref().is_none_or(|pool| super::pool::is_watched(pool, ctx));
+    if !claim.spec.pool_ref.is_ours() || is_paused || is_moving || !is_ours {
+        return Course::Leave;
+    }
+    if claim.metadata.deletion_timestamp.is_some() {
+        let foreign = |finalizer: &String| {
+            finalizer != CLAIM_FINALIZER && !GARBAGE_COLLECTOR_FINALIZERS.contains(&finalizer.as_str())
+        };
+        let is_ours = super::patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER);
+        // While anybody else holds it, the address stays: CAPO's finalizer is there until the VM is gone.
+        let is_held = claim.metadata.finalizers.iter().flatten().any(foreign);
+        return if is_ours && !is_held { Course::Release } else { Course::Leave };
+    }
+    let has_address = claim.status.as_ref().is_some_and(|status| status.address_ref.is_some());
+    let tell = |reason, message| if has_address { Course::Leave } else { Course::Tell(reason, message) };
+    let kind = "OpenStackFloatingIPPool";
+    match (&observed.cluster, &observed.pool, &observed.known) {
+        (ClusterState::Missing(cluster), ..) => {
+            tell(ALLOCATION_FAILED, format!("the Cluster {cluster} that the claim belongs to does not exist"))
+        }
+        (_, None, _) => tell(
+            POOL_NOT_READY,
+            format!("{kind} {} does not exist in this namespace: create it", observed.pool_name.name),
+        ),
+        (_, Some(pool), _) if pool.metadata.deletion_timestamp.is_some() && observed.address.is_none() => {
+            let message = format!("{kind} {} is being deleted", observed.pool_name.name);
+            match super::patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER) {
+                true => Course::GiveUp(message),
+                false => tell(POOL_NOT_READY, message),
+            }
+        }
+        (_, _, Known { served: Some(_), problem: None, .. }) => Course::Serve,
+        // An address that is published is kept whatever the pool's spec has become.
+        (_, _, Known { served: Some(_), problem: Some(_), .. }) if observed.address.is_some() => Course::Serve,
+        (_, _, Known { problem: Some(Problem { reason, message }), .. }) => {
+            tell(POOL_NOT_READY, format!("{kind} {} is not ready ({reason}): {message}", observed.pool_name.name))
+        }
+        // The pool is being looked at for the first time; it wakes its claims when it knows what to tell them.
+        (_, _, Known { problem: None, served: None, .. }) => Course::Leave,
+    }
+}

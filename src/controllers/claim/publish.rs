@@ -1,0 +1,208 @@
+//! The IPAddress: made by the contract, kept as it should be, and never taken over from somebody else.
+
+use std::sync::Arc;
+
+use kube::api::{DeleteParams, PostParams};
+use kube::core::TypeMeta;
+use kube::{Resource, ResourceExt};
+use serde_json::json;
+
+use super::{Error, Observed};
+use crate::allocation::claim::{Origin, Published};
+use crate::api::address::IpAddressSpec;
+use crate::api::claim::{AddressRef, PoolRef};
+use crate::api::names::{
+    ADDRESS_FINALIZER, CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, ORIGIN_ANNOTATION,
+    POOL_ID_ANNOTATION, POOL_KIND,
+};
+use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
+use crate::controllers::context::Context;
+use crate::controllers::patch;
+use crate::controllers::registry::Served;
+use crate::controllers::watch;
+use crate::floating_ip::{FloatingIp, FloatingIpId};
+
+/// What the claim's IPAddress names; an error, for the user, when somebody else made it.
+pub(super) fn published(observed: &Observed, served: &Served) -> Result<Option<Published>, String> {
+    match observed.address.as_deref() {
+        Some(address) => read(address, &observed.claim, served).map(Some),
+        None => Ok(None),
+    }
+}
+
+fn read(address: &IpAddress, claim: &IpAddressClaim, served: &Served) -> Result<Published, String> {
+    let annotations = address.annotations();
+    let is_ours = address.spec.claim_ref.name == claim.name_any()
+        && address.spec.pool_ref == claim.spec.pool_ref
+        && annotations.get(POOL_ID_ANNOTATION).map(String::as_str) == Some(served.policy.id.as_str());
+    let parts = annotations.get(FLOATING_IP_ID_ANNOTATION).zip(address.spec.address.parse().ok());
+    match parts.filter(|_| is_ours) {
+        Some((fip, address)) => Ok(Published { address, fip: FloatingIpId::new(fip) }),
+        None => Err(format!(
+            "IPAddress {} exists, but was not made by this pool for this claim: delete it, and the claim gets an address",
+            address.name_any()
+        )),
+    }
+}
+
+/// Makes the claim's IPAddress what it should be.
+pub(super) async fn run(
+    observed: &Observed,
+    ctx: &Arc<Context>,
+    served: &Served,
+    fip: &FloatingIp,
+    origin: Origin,
+) -> Result<(), Error> {
+    let failed = |what| move |error| Error::Kubernetes(what, error);
+    let api = ctx.addresses(&observed.name.namespace);
+    let Some(pool) = &observed.pool else { return Ok(()) };
+    match observed.address.as_deref() {
+        // Made a moment ago, and the watch has not brought it yet.
+        None if ctx.writes().addresses.contains(&observed.name) => Ok(()),
+        None => {
+            match api.create(&PostParams::default(), &desired(observed, pool, served, fip, origin, ctx.version)).await {
+                Ok(created) => {
+                    ctx.writes().addresses.insert(observed.name.clone());
+                    // The watch will say the same; until then nobody else may take the address for unnamed.
+                    if let Some(naming) = watch::naming(&created) {
+                        ctx.directory_mut(|directory| directory.observe(observed.name.clone(), naming));
+                    }
+                    Ok(())
+                }
+                // Our own, not seen yet, or somebody else's: the watch brings it, and then it is looked at.
+                Err(error) if patch::is_conflict(&error) => {
+                    let existing = api.get(&observed.name.name).await.map_err(failed("read the IPAddress"))?;
+                    match read(&existing, &observed.claim, served) {
+                        Ok(published) if published.fip == fip.id && existing.metadata.deletion_timestamp.is_none() => {
+                            Ok(())
+                        }
+                        _ => Err(Error::Kubernetes("create the IPAddress", error)),
+                    }
+                }
+                Err(error) => Err(Error::Kubernetes("create the IPAddress", error)),
+            }
+        }
+        // Deleted under a living claim: it goes, and comes back with the same address.
+        Some(address) if address.metadata.deletion_timestamp.is_some() => {
+            remove_finalizer(ctx, address).await?;
+            Ok(())
+        }
+        Some(address) => match repair(address, observed, pool, ctx.version) {
+            None => Ok(()),
+            Some(change) => {
+                patch::merge(&api, &observed.name.name, change).await.map(drop).map_err(failed("repair the IPAddress"))
+            }
+        },
+    }
+}
+
+/// Takes the IPAddress away: finalizer first, as the contract has it.
+pub(super) async fn remove(ctx: &Arc<Context>, address: &IpAddress) -> Result<(), Error> {
+    remove_finalizer(ctx, address).await?;
+    if address.metadata.deletion_timestamp.is_some() {
+        return Ok(());
+    }
+    let api = ctx.addresses(&address.namespace().unwrap_or_default());
+    let same = kube::api::Preconditions { uid: address.uid(), resource_version: None };
+    match api.delete(&address.name_any(), &DeleteParams::default().preconditions(same)).await {
+        Ok(_) => Ok(()),
+        Err(error) if patch::is_not_found(&error) => Ok(()),
+        Err(error) => Err(Error::Kubernetes("delete the IPAddress", error)),
+    }
+}
+
+async fn remove_finalizer(ctx: &Arc<Context>, address: &IpAddress) -> Result<(), Error> {
+    let Some(change) = patch::without_finalizer(&address.metadata, ADDRESS_FINALIZER) else { return Ok(()) };
+    let api = ctx.addresses(&address.namespace().unwrap_or_default());
+    match patch::merge(&api, &address.name_any(), change).await {
+        Ok(_) => Ok(()),
+        Err(error) if patch::is_not_found(&error) => Ok(()),
+        Err(error) => Err(Error::Kubernetes("take the finalizer off the IPAddress", error)),
+    }
+}
+
+fn owners(claim: &IpAddressClaim, pool: &OpenStackFloatingIPPool, version: IpamVersion) -> serde_json::Value {
+    json!([
+        {
+            "apiVersion": IpAddressClaim::api_version(&version), "kind": "IPAddressClaim", "name": claim.name_any(),
+            "uid": claim.uid(), "controller": true, "blockOwnerDeletion": true,
+        },
+        {
+            "apiVersion": OpenStackFloatingIPPool::api_version(&()), "kind": POOL_KIND, "name": pool.name_any(),
+            "uid": pool.uid(), "controller": false, "blockOwnerDeletion": true,
+        },
+    ])
+}
+
+fn desired(
+    observed: &Observed,
+    pool: &OpenStackFloatingIPPool,
+    served: &Served,
+    fip: &FloatingIp,
+    origin: Origin,
+    version: IpamVersion,
+) -> IpAddress {
+    let claim = &observed.claim;
+    let mut address = IpAddress {
+        spec: IpAddressSpec {
+            claim_ref: AddressRef { name: claim.name_any() },
+            pool_ref: PoolRef::ours(&pool.name_any()),
+            address: fip.address.to_string(),
+            prefix: if fip.address.is_ipv4() { 32 } else { 128 },
+        },
+        types: Some(TypeMeta {
+            api_version: IpAddress::api_version(&version).into_owned(),
+            kind: IpAddress::kind(&version).into_owned(),
+        }),
+        ..IpAddress::default()
+    };
+    address.metadata.name = Some(claim.name_any());
+    address.metadata.namespace = claim.namespace();
+    address.metadata.finalizers = Some(vec![ADDRESS_FINALIZER.into()]);
+    address.metadata.owner_references =
+        serde_json::from_value(owners(claim, pool, version)).expect("owner references are well formed");
+    address.metadata.labels =
+        claim.labels().get(CLUSTER_NAME_LABEL).map(|cluster| [(CLUSTER_NAME_LABEL.to_owned(), cluster.clone())].into());
+    address.metadata.annotations = Some(
+        [
+            (POOL_ID_ANNOTATION, served.policy.id.as_str()),
+            (FLOATING_IP_ID_ANNOTATION, fip.id.as_str()),
+            (NETWORK_ID_ANNOTATION, fip.network.as_str()),
+            (ORIGIN_ANNOTATION, origin.as_str()),
+        ]
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .into(),
+    );
+    address
+}
+
+/// What a restore or a hand has taken from the IPAddress: owners, finalizer.
+fn repair(
+    address: &IpAddress,
+    observed: &Observed,
+    pool: &OpenStackFloatingIPPool,
+    version: IpamVersion,
+) -> Option<serde_json::Value> {
+    let owns = |uid: Option<String>| address.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref());
+    let has_owners = owns(observed.claim.uid()) && owns(pool.uid());
+    let is_protected = patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER);
+    if has_owners && is_protected {
+        return None;
+    }
+    let mut finalizers = address.metadata.finalizers.clone().unwrap_or_default();
+    if !is_protected {
+        finalizers.push(ADDRESS_FINALIZER.into());
+    }
+    let ours = [("IPAddressClaim", observed.claim.name_any()), (POOL_KIND, pool.name_any())];
+    let is_foreign = |owner: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
+        !ours.iter().any(|(kind, name)| owner.kind == *kind && owner.name == *name)
+    };
+    let mut owners = owners(&observed.claim, pool, version);
+    let others = address.owner_references().iter().filter(is_foreign);
+    if let Some(all) = owners.as_array_mut() {
+        all.extend(others.filter_map(|owner| serde_json::to_value(owner).ok()));
+    }
+    Some(json!({"metadata": {
+        "resourceVersion": address.metadata.resource_version, "finalizers": finalizers, "ownerReferences": owners,
+    }}))
+}

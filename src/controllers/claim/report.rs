@@ -1,0 +1,114 @@
+//! What a claim is told: its condition, its address, an event; only when they change.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Resource;
+use kube::runtime::events::EventType;
+use serde_json::json;
+
+use super::{Error, Observed};
+use crate::allocation::claim::Origin;
+use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED};
+use crate::api::conditions::{READY, Wish, claim_patch, claim_ready};
+use crate::controllers::context::{Context, Waiting};
+use crate::controllers::patch;
+use crate::floating_ip::FloatingIp;
+use crate::runtime::metrics::Source;
+
+/// The claim has its address.
+pub(super) async fn bound(
+    observed: &Observed,
+    ctx: &Arc<Context>,
+    fip: &FloatingIp,
+    origin: Origin,
+) -> Result<(), Error> {
+    let wish = Wish {
+        type_: READY,
+        status: "True",
+        reason: ADDRESS_ALLOCATED,
+        message: format!("floating IP {} of pool {}", fip.address, observed.pool_name.name),
+    };
+    let is_new = write(observed, ctx, &wish, Some(&observed.name.name)).await?;
+    let waited = ctx.waiting().get_mut(&observed.pool_name).and_then(|waiting| waiting.remove(&observed.name));
+    if is_new {
+        let since = waited.map_or_else(|| super::place(&observed.claim).since, |waiting| waiting.since);
+        let duration = Duration::try_from(ctx.clock.now().duration_since(since)).unwrap_or_default();
+        ctx.metrics.allocated(source(origin), duration);
+        let note = format!("floating IP {} ({}) of pool {}", fip.address, origin.as_str(), observed.pool_name.name);
+        ctx.event(observed.claim.object_ref(&ctx.version), EventType::Normal, ADDRESS_ALLOCATED, "Allocate", note)
+            .await;
+        ctx.report_soon(&observed.pool_name);
+    }
+    Ok(())
+}
+
+/// There is no address to give.
+pub(super) async fn exhausted(observed: &Observed, ctx: &Arc<Context>, message: String) -> Result<(), Error> {
+    waiting(observed, ctx, POOL_EXHAUSTED, message).await
+}
+
+/// Something failed, or must be mended.
+pub(super) async fn failed(observed: &Observed, ctx: &Arc<Context>, message: String) -> Result<(), Error> {
+    waiting(observed, ctx, ALLOCATION_FAILED, message).await
+}
+
+/// The claim has no address yet, and why.
+pub(super) async fn waiting(
+    observed: &Observed,
+    ctx: &Arc<Context>,
+    reason: &'static str,
+    message: String,
+) -> Result<(), Error> {
+    {
+        let mut all = ctx.waiting();
+        let of_pool = all.entry(observed.pool_name.clone()).or_default();
+        let since = of_pool.get(&observed.name).map_or_else(|| ctx.clock.now(), |waiting| waiting.since);
+        of_pool.insert(observed.name.clone(), Waiting { reason, since });
+    }
+    let wish = Wish { type_: READY, status: "False", reason, message };
+    if write(observed, ctx, &wish, None).await? {
+        let on = observed.claim.object_ref(&ctx.version);
+        ctx.event(on, EventType::Warning, reason, "Allocate", wish.message).await;
+        ctx.report_soon(&observed.pool_name);
+    }
+    Ok(())
+}
+
+/// Writes the status if it differs; tells whether it did. An address that is there is never taken back here.
+async fn write(observed: &Observed, ctx: &Arc<Context>, wish: &Wish, address: Option<&str>) -> Result<bool, Error> {
+    let status = observed.claim.status.as_ref();
+    let current = status.and_then(|status| status.address_ref.as_ref()).map(|reference| reference.name.as_str());
+    let is_said = claim_ready(status, ctx.version).is_some_and(|(status, reason, message)| {
+        status == wish.status && reason == wish.reason && (wish.status == "True" || message == wish.message)
+    });
+    if is_said && (address.is_none() || address == current) {
+        return Ok(false);
+    }
+    let mut status = claim_patch(status, ctx.version, wish, ctx.clock.now());
+    if let Some(name) = address {
+        status["addressRef"] = json!({"name": name});
+    }
+    let api = ctx.claims(&observed.name.namespace);
+    let change = kube::api::Patch::Merge(json!({"status": status}));
+    match api.patch_status(&observed.name.name, &kube::api::PatchParams::default(), &change).await {
+        Ok(claim) => {
+            ctx.writes().claim(&observed.name, &claim);
+            Ok(true)
+        }
+        // It went meanwhile: nobody is left to be told.
+        Err(error) if patch::is_not_found(&error) => Ok(false),
+        Err(error) => Err(Error::Kubernetes("write the claim's status", error)),
+    }
+}
+
+fn source(origin: Origin) -> Source {
+    match origin {
+        Origin::Recovered => Source::Recovered,
+        Origin::Reserved => Source::Reserved,
+        Origin::List => Source::List,
+        Origin::Owned => Source::Owned,
+        Origin::Reuse => Source::Reuse,
+        Origin::Created => Source::Created,
+    }
+}

@@ -1,0 +1,277 @@
+//! Gives a claim its address: decide, act, learn, again, until it is the claim's for certain; then publish it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::runtime::controller::Action;
+use tracing::info;
+
+use super::{Error, Observed, publish, report};
+use crate::allocation::claim::{Decision, Origin, Wanting, creation_mark, decide, may_keep};
+use crate::allocation::ledger::{Block, Creation, Hold};
+use crate::allocation::mark::CreationMark;
+use crate::allocation::{Nonce, Refusal};
+use crate::api::names::CLAIM_FINALIZER;
+use crate::controllers::act;
+use crate::controllers::context::Context;
+use crate::controllers::explain::explain;
+use crate::controllers::patch;
+use crate::controllers::registry::Served;
+use crate::floating_ip::{FloatingIp, FloatingIpId};
+use crate::openstack::{self, ErrorKind, NewFloatingIp};
+
+/// More turns than any claim needs: mark, confirm and withdraw of a few candidates. Past it the claim is tried later.
+const TURNS: usize = 24;
+/// How long a pool that Neutron refused creates nothing: one look for all its waiting claims. With the time until the
+/// pool's next look, what was mended serves within 30 s.
+pub(in crate::controllers) const BLOCKED_FOR: Duration = Duration::from_secs(10);
+/// How soon a write whose outcome is not known is looked for again.
+const SETTLE: Duration = Duration::from_secs(5);
+
+/// How an attempt ended.
+enum End {
+    Bound(FloatingIp, Origin),
+    Refused(Refusal),
+    Wait(Duration, String),
+    /// The pool was paused, or is being deleted, since the claim was looked at: it is looked at again.
+    Stopped,
+    NeedsPerson(String),
+    Failed(openstack::Error),
+}
+
+/// Serves one claim.
+pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>) -> Result<Action, Error> {
+    let Some(served) = observed.known.served.clone() else { return Ok(Action::await_change()) };
+    let published = match publish::published(observed, &served) {
+        Ok(published) => published,
+        Err(message) => {
+            report::failed(observed, ctx, message).await?;
+            return Ok(Action::requeue(ctx.clock.jitter(Duration::from_secs(10), 0.5)));
+        }
+    };
+    // Before anything is done in Neutron, so that no deletion can overtake it.
+    if let Some(change) = patch::with_finalizer(&observed.claim.metadata, CLAIM_FINALIZER) {
+        let claim = patch::merge(&ctx.claims(&observed.name.namespace), &observed.name.name, change)
+            .await
+            .map_err(|error| Error::Kubernetes("put the finalizer on the claim", error))?;
+        ctx.writes().claim(&observed.name, &claim);
+    }
+    let wanting = Wanting {
+        key: observed.key.clone(),
+        object: observed.name.clone(),
+        since: super::place(&observed.claim).since,
+        published,
+    };
+    let mut attempt = Attempt { ctx, served: &served, wanting, unwanted: Vec::new(), origin: Origin::Recovered };
+    let end = attempt.run().await;
+    attempt.clean_up().await;
+    conclude(observed, ctx, &served, &attempt.wanting, end).await
+}
+
+async fn conclude(
+    observed: &Observed,
+    ctx: &Arc<Context>,
+    served: &Served,
+    wanting: &Wanting,
+    end: End,
+) -> Result<Action, Error> {
+    let is_waiting = matches!(&end, End::Refused(_)) && !served.policy.reservations.contains_key(&wanting.object.name);
+    served.project.ledger().wait(&served.policy.id, wanting.place(), is_waiting);
+    match end {
+        End::Bound(fip, origin) => {
+            publish::run(observed, ctx, served, &fip, origin).await?;
+            // Only now: until the directory knows, the hold is what keeps others away.
+            served.project.ledger().let_go(&wanting.hold(&served.policy.id));
+            report::bound(observed, ctx, &fip, origin).await?;
+            Ok(Action::await_change())
+        }
+        End::Refused(refusal) => {
+            report::exhausted(observed, ctx, refusal.to_string()).await?;
+            // A release or an edit of the pool wakes it; so does the pool's timer.
+            Ok(Action::await_change())
+        }
+        End::Wait(how_long, message) => {
+            report::failed(observed, ctx, message).await?;
+            Ok(Action::requeue(how_long))
+        }
+        End::Stopped => Ok(Action::requeue(Duration::from_millis(500))),
+        End::NeedsPerson(message) => {
+            report::failed(observed, ctx, message).await?;
+            Ok(Action::requeue(ctx.clock.jitter(Duration::from_secs(15), 0.5)))
+        }
+        End::Failed(error) => {
+            if matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::BadNetwork | ErrorKind::Credentials)
+                && ctx.registry.doubt(&served.name, ctx.clock.now())
+            {
+                ctx.wake_pool(&served.name);
+            }
+            report::failed(observed, ctx, explain(&error)).await?;
+            Err(Error::OpenStack(error))
+        }
+    }
+}
+
+struct Attempt<'a> {
+    ctx: &'a Arc<Context>,
+    served: &'a Arc<Served>,
+    wanting: Wanting,
+    unwanted: Vec<FloatingIpId>,
+    origin: Origin,
+}
+
+impl Attempt<'_> {
+    async fn run(&mut self) -> End {
+        for _ in 0..TURNS {
+            if self.served.project.ledger().listed().is_none()
+                && let Err(error) = self.look().await
+            {
+                return End::Failed(error);
+            }
+            match self.turn().await {
+                Ok(Some(end)) => return end,
+                Ok(None) => {}
+                Err(error) => return End::Failed(error),
+            }
+        }
+        End::Wait(SETTLE, "several addresses in turn were taken by somebody else; trying again".into())
+    }
+
+    /// Decides, takes what the decision needs, and acts: `None` when there is more to decide.
+    async fn turn(&mut self) -> Result<Option<End>, openstack::Error> {
+        // The end of a pool waits for what was begun, not for what is about to be.
+        if self.wanting.published.is_none() && !self.ctx.is_at_work(&self.served.name) {
+            return Ok(Some(End::Stopped));
+        }
+        let now = self.ctx.clock.now();
+        let policy = &self.served.policy;
+        // Under one lock: what is chosen is held before anybody else can choose.
+        let (decision, nonce) = {
+            let mut ledger = self.served.project.ledger();
+            let decision = self.ctx.directory(|directory| decide(&ledger, directory, policy, &self.wanting, now));
+            let mut nonce = None;
+            match &decision {
+                Decision::Mark(id, _, _) | Decision::TakeBack(id, _) => ledger.hold(id, Some(self.hold())),
+                Decision::Create(..) => {
+                    let new =
+                        Nonce::parse(&self.ctx.clock.random_name(Nonce::LENGTH)).expect("of the nonce's alphabet");
+                    let claim = Some(self.wanting.key.clone());
+                    ledger
+                        .begin_creation(new.clone(), Creation { pool: policy.id.clone(), claim, unknown_since: None });
+                    nonce = Some(new);
+                }
+                _ => {}
+            }
+            (decision, nonce)
+        };
+        tracing::debug!(claim.name = %self.wanting.object, ?decision, "decided");
+        match decision {
+            Decision::Keep(id) => {
+                let fip = self.served.project.ledger().get(&id).map(|entry| entry.fip.clone());
+                return Ok(fip.map(|fip| End::Bound(fip, self.origin)));
+            }
+            Decision::Refuse(refusal) => return Ok(Some(End::Refused(refusal))),
+            Decision::Lost(loss) => return Ok(Some(End::NeedsPerson(loss.to_string()))),
+            Decision::Fenced(until) => {
+                let left = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+                let message = "waiting until no call of a previous controller can still change an address".to_owned();
+                return Ok(Some(End::Wait(left + Duration::from_millis(100), message)));
+            }
+            Decision::Settle => {
+                self.look().await?;
+                let is_open = {
+                    let ledger = self.served.project.ledger();
+                    ledger.creations(&policy.id).any(|(_, creation)| creation.claim.as_ref() == Some(&self.wanting.key))
+                };
+                if is_open {
+                    let message = "OpenStack did not say whether it created an address; looking for it".to_owned();
+                    return Ok(Some(End::Wait(SETTLE, message)));
+                }
+            }
+            Decision::Confirm(_) => self.look().await?,
+            Decision::Mark(id, origin, write) => {
+                if origin != Origin::Recovered {
+                    self.origin = origin;
+                }
+                act::mark(self.served, &self.ctx.clock, &id, &write, Some(&self.wanting.object)).await?;
+            }
+            Decision::TakeBack(id, tags) => act::untag(self.served, &self.ctx.clock, &id, &tags).await?,
+            Decision::Withdraw(id, tag) => act::withdraw(self.served, &self.ctx.clock, &id, &tag, self.hold()).await?,
+            Decision::Create(network, subnet) => {
+                let nonce = nonce.expect("chosen with the decision");
+                let mark = creation_mark(policy, Some(&self.wanting.key), nonce);
+                self.origin = Origin::Created;
+                self.create(NewFloatingIp { network, subnet, description: String::new() }, mark).await?;
+            }
+        }
+        Ok(None)
+    }
+
+    async fn create(&mut self, new: NewFloatingIp, mark: CreationMark) -> Result<(), openstack::Error> {
+        let policy = &self.served.policy;
+        match act::create(self.served, &self.ctx.clock, new.clone(), &mark, Some(&self.wanting.object)).await {
+            Ok(fip) => {
+                self.unblock();
+                let may_keep = self.ctx.directory(|directory| may_keep(directory, policy, &self.wanting, &fip));
+                if !may_keep {
+                    // Held while another is asked for, so that Neutron does not offer it again.
+                    self.served.project.ledger().hold(&fip.id, Some(Hold::Unwanted));
+                    self.unwanted.push(fip.id);
+                }
+                Ok(())
+            }
+            Err(error) if error.is_unknown() => {
+                // It may be there: then it is found by its mark at once, and is the claim's.
+                self.look().await?;
+                Ok(())
+            }
+            Err(error) => {
+                let until = self.ctx.clock.now() + BLOCKED_FOR;
+                let mut ledger = self.served.project.ledger();
+                let refusal = match (error.kind, new.subnet) {
+                    (ErrorKind::OverQuota, _) => Refusal::QuotaReached,
+                    (ErrorKind::NoMoreAddresses, Some(subnet)) => {
+                        ledger.subnet_is_empty(subnet, until);
+                        return Ok(());
+                    }
+                    (ErrorKind::NoMoreAddresses, None) => Refusal::NetworkExhausted,
+                    _ => return Err(error),
+                };
+                ledger.block(policy.id.clone(), Block { refusal, until });
+                Ok(())
+            }
+        }
+    }
+
+    /// Neutron gives again: whoever was refused need not wait any longer.
+    fn unblock(&self) {
+        let was_refused = {
+            let mut ledger = self.served.project.ledger();
+            let was_refused = ledger.refused(&self.served.policy.id).is_some();
+            ledger.unblock(&self.served.policy.id);
+            was_refused
+        };
+        if was_refused {
+            self.ctx.wake_waiting(&self.served.name);
+        }
+    }
+
+    async fn look(&self) -> Result<(), openstack::Error> {
+        let after = self.served.project.ledger().next_step();
+        self.served.project.look(self.served.neutron.as_ref(), &self.ctx.clock, after).await
+    }
+
+    fn hold(&self) -> Hold {
+        self.wanting.hold(&self.served.policy.id)
+    }
+
+    /// Deletes what Neutron offered and the pool may not give. What cannot be deleted now is the sweep's.
+    async fn clean_up(&mut self) {
+        for id in std::mem::take(&mut self.unwanted) {
+            self.served.project.ledger().hold(&id, Some(Hold::Sweep));
+            if let Err(error) = act::delete(self.served, &self.ctx.clock, &id).await {
+                info!(fip.id = %id, "an address that may not be given is left to the sweep: {error}");
+                self.served.project.ledger().hold(&id, None);
+            }
+        }
+    }
+}

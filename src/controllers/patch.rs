@@ -1,0 +1,49 @@
+//! Small patches: never a whole object, so that what others wrote and what we do not know survives.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Resource};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+/// Merges `change` into the object.
+pub(super) async fn merge<K>(api: &Api<K>, name: &str, change: Value) -> Result<K, kube::Error>
+where
+    K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+{
+    api.patch(name, &PatchParams::default(), &Patch::Merge(change)).await
+}
+
+/// The finalizers with ours on; `None` when it is there already. The list is replaced whole, so the patch names the
+/// version that it was read from: a conflict is an error, and the object is looked at again.
+pub(super) fn with_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Value> {
+    let mut all = meta.finalizers.clone().unwrap_or_default();
+    (!all.iter().any(|other| other == finalizer)).then(|| {
+        all.push(finalizer.to_owned());
+        json!({"metadata": {"resourceVersion": meta.resource_version, "finalizers": all}})
+    })
+}
+
+/// The finalizers with ours off; `None` when it is not there.
+pub(super) fn without_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Value> {
+    let all = meta.finalizers.as_ref()?;
+    all.iter().any(|other| other == finalizer).then(|| {
+        let rest: Vec<&String> = all.iter().filter(|other| *other != finalizer).collect();
+        json!({"metadata": {"resourceVersion": meta.resource_version, "finalizers": rest}})
+    })
+}
+
+/// Whether a finalizer is there.
+pub(super) fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
+    meta.finalizers.iter().flatten().any(|other| other == finalizer)
+}
+
+/// Whether the error says that the object is not there.
+pub(super) fn is_not_found(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404)
+}
+
+/// Whether the error says that somebody else was faster.
+pub(super) fn is_conflict(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 409)
+}

@@ -1,0 +1,73 @@
+//! Makes a pool ours: its finalizer, and its identity in marks, both written before anything is done in Neutron.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use serde_json::json;
+
+use super::Error;
+use crate::allocation::PoolId;
+use crate::api::OpenStackFloatingIPPool;
+use crate::api::names::{POOL_FINALIZER, POOL_ID_ANNOTATION};
+use crate::controllers::context::{Context, name_of};
+use crate::controllers::patch;
+
+/// How many characters a made id has: 36^10 of them, so that no two pools of a project ever meet.
+const ID_LENGTH: usize = 10;
+
+/// The id that the pool has, or will have once it is ours.
+pub(super) fn intended(pool: &OpenStackFloatingIPPool, ctx: &Context) -> PoolId {
+    id(pool, ctx).unwrap_or_else(|| {
+        let id = PoolId::parse(&ctx.clock.random_name(ID_LENGTH)).expect("letters and digits make an id");
+        ctx.minted().insert(id.clone());
+        id
+    })
+}
+
+/// The pool as it is once it is ours. Not before it can be served: what was never served has nothing in OpenStack, and
+/// so nothing that its deletion would have to wait for.
+pub(super) async fn run(
+    pool: &Arc<OpenStackFloatingIPPool>,
+    id: &PoolId,
+    ctx: &Arc<Context>,
+) -> Result<Arc<OpenStackFloatingIPPool>, Error> {
+    let is_written = pool.annotations().get(POOL_ID_ANNOTATION).map(String::as_str) == Some(id.as_str());
+    let finalizers = patch::with_finalizer(&pool.metadata, POOL_FINALIZER);
+    if is_written && finalizers.is_none() {
+        return Ok(pool.clone());
+    }
+    // With the version that was read: two writers cannot both give an id.
+    let mut change =
+        finalizers.unwrap_or_else(|| json!({"metadata": {"resourceVersion": pool.metadata.resource_version}}));
+    change["metadata"]["annotations"] = json!({POOL_ID_ANNOTATION: id.as_str()});
+    let name = name_of(pool.as_ref());
+    let pool = patch::merge(&ctx.pools(&name.namespace), &name.name, change)
+        .await
+        .map_err(|error| Error::Kubernetes("put finalizer and id on the pool", error))?;
+    ctx.writes().pool(&name, &pool);
+    tracing::info!(pool.name = %name, pool.id = %id, "pool adopted");
+    Ok(Arc::new(pool))
+}
+
+/// The pool's id: from its spec, its annotation, or, when somebody wiped that, from what this process knows of it, or
+/// from its IPAddresses.
+pub(super) fn id(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Option<PoolId> {
+    let given = pool.spec.pool_id.as_deref().and_then(PoolId::parse);
+    let written = || pool.annotations().get(POOL_ID_ANNOTATION).and_then(|id| PoolId::parse(id));
+    let remembered = || {
+        let known = ctx.registry.get(&name_of(pool)).filter(|known| known.uid == pool.metadata.uid)?;
+        known.served.map(|served| served.policy.id.clone())
+    };
+    let published = || {
+        let is_the_pools = |address: &crate::api::IpAddress| {
+            address.namespace() == pool.namespace()
+                && address.spec.pool_ref.is_ours()
+                && address.spec.pool_ref.name == pool.name_any()
+        };
+        let addresses = ctx.stores.addresses.state_filter(is_the_pools);
+        let ids = addresses.iter().filter_map(|address| address.annotations().get(POOL_ID_ANNOTATION));
+        // The smallest, so that the answer is the same each time.
+        ids.filter_map(|id| PoolId::parse(id)).min()
+    };
+    given.or_else(written).or_else(remembered).or_else(published)
+}

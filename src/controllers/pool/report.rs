@@ -1,0 +1,251 @@
+//! What a pool tells: conditions, figures, failed addresses, metrics and events; written only when they change.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::api::{Patch, PatchParams};
+use kube::runtime::events::EventType;
+use kube::{Resource, ResourceExt};
+use serde_json::{Value, json};
+
+use super::Error;
+use super::resolve::Failure;
+use crate::allocation::count::{Count, count};
+use crate::api::conditions::{
+    CREDENTIALS_VALID, EXHAUSTED, NETWORK_RESOLVED, ORPHANS_DETECTED, PAUSED, READY, Wish, pool_reasons as reasons, set,
+};
+use crate::api::pool::{AddressCounts, FailedAddress, ResolvedNetwork};
+use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
+use crate::controllers::context::{Context, name_of};
+use crate::controllers::patch;
+use crate::controllers::registry::{Problem, Served};
+use crate::openstack::ErrorKind;
+use crate::runtime::metrics::{PoolFigures, PoolLabels};
+
+const SERVES: &str = "claims can be served";
+const SERVES_WITHOUT_TAGS: &str = "claims can be served, but by new floating IPs alone: this Neutron has no tags on floating IPs (extension standard-attr-tag), so that spec.preAllocatedFloatingIPs and spec.reuse have no effect";
+
+fn wish(type_: &'static str, status: &'static str, reason: &'static str, message: impl Into<String>) -> Wish {
+    Wish { type_, status, reason, message: message.into() }
+}
+
+/// Claims are served: true when nothing needs an early second look.
+pub(super) async fn serving(
+    pool: &OpenStackFloatingIPPool,
+    ctx: &Arc<Context>,
+    served: &Served,
+) -> Result<bool, Error> {
+    let count = {
+        let ledger = served.project.ledger();
+        ctx.directory(|directory| count(&ledger, directory, &served.policy, ctx.clock.now()))
+    };
+    let network = served.network.as_ref();
+    let wishes = [
+        wish(READY, "True", reasons::READY, if served.policy.has_tags { SERVES } else { SERVES_WITHOUT_TAGS }),
+        wish(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack takes the credentials"),
+        match network {
+            Some(network) => {
+                wish(NETWORK_RESOLVED, "True", reasons::NETWORK_FOUND, format!("{} ({})", network.name, network.id))
+            }
+            None => wish(NETWORK_RESOLVED, "True", reasons::LIST_ONLY, "the pool gives only the addresses of its list"),
+        },
+        match &count.exhausted {
+            Some(refusal) => wish(EXHAUSTED, "True", reasons::EXHAUSTED, refusal.to_string()),
+            None => wish(EXHAUSTED, "False", reasons::ADDRESSES_AVAILABLE, "there are addresses to give"),
+        },
+        wish(PAUSED, "False", reasons::NOT_PAUSED, "the pool is not paused"),
+        orphans(pool, ctx),
+    ];
+    let mut status = pool.status.clone().unwrap_or_default();
+    status.addresses = Some(counts(&count));
+    status.network = network.map(|network| ResolvedNetwork { id: network.id.to_string(), name: network.name.clone() });
+    status.pool_id = Some(served.policy.id.to_string());
+    status.failed = failed(&count);
+    measure(pool, ctx, served, &count);
+    write(pool, ctx, status, &wishes).await?;
+    let waits = ctx.waiting().get(&served.name).is_some_and(|waiting| !waiting.is_empty());
+    Ok(!waits && count.failed == 0)
+}
+
+/// Something is in the way.
+pub(super) async fn failing(
+    pool: &OpenStackFloatingIPPool,
+    ctx: &Arc<Context>,
+    failure: &Failure,
+) -> Result<(), Error> {
+    let problem = failure.problem();
+    let mut wishes = vec![wish(READY, "False", problem.reason, problem.message)];
+    wishes.extend(causes(failure));
+    wishes.push(wish(PAUSED, "False", reasons::NOT_PAUSED, "the pool is not paused"));
+    measure_failing(pool, ctx);
+    write(pool, ctx, pool.status.clone().unwrap_or_default(), &wishes).await
+}
+
+/// The pool is being deleted.
+pub(super) async fn ending(
+    pool: &OpenStackFloatingIPPool,
+    ctx: &Arc<Context>,
+    problem: Problem,
+    failure: Option<&Failure>,
+) -> Result<(), Error> {
+    let mut wishes = vec![wish(READY, "False", problem.reason, problem.message)];
+    wishes.extend(failure.into_iter().flat_map(causes));
+    write(pool, ctx, pool.status.clone().unwrap_or_default(), &wishes).await
+}
+
+/// Nothing is done.
+pub(super) async fn paused(pool: &OpenStackFloatingIPPool, ctx: &Arc<Context>) -> Result<(), Error> {
+    let wishes = [wish(PAUSED, "True", reasons::PAUSED, "the paused annotation is on the pool")];
+    write(pool, ctx, pool.status.clone().unwrap_or_default(), &wishes).await
+}
+
+/// The conditions that explain why it is not ready.
+fn causes(failure: &Failure) -> Vec<Wish> {
+    let problem = failure.problem();
+    match failure {
+        Failure::Rival(_) => Vec::new(),
+        Failure::Credentials(_) => vec![
+            wish(CREDENTIALS_VALID, "False", problem.reason, problem.message),
+            wish(NETWORK_RESOLVED, "Unknown", reasons::UNKNOWN, "not known without credentials"),
+        ],
+        Failure::Network(_) => vec![
+            wish(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack takes the credentials"),
+            wish(NETWORK_RESOLVED, "False", problem.reason, problem.message),
+        ],
+        Failure::Session(error) | Failure::Look(error) => {
+            let is_refused =
+                matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Credentials | ErrorKind::NoNetworkService);
+            let status = if is_refused { "False" } else { "Unknown" };
+            vec![wish(CREDENTIALS_VALID, status, problem.reason, problem.message)]
+        }
+    }
+}
+
+fn orphans(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Wish {
+    let found = ctx.found().get(&name_of(pool)).cloned().unwrap_or_default();
+    if found.orphans.is_empty() {
+        let message = "every address with the pool's mark belongs to a claim or is free";
+        return wish(ORPHANS_DETECTED, "False", reasons::NO_ORPHANS, message);
+    }
+    let some: Vec<String> = found.orphans.iter().take(8).map(ToString::to_string).collect();
+    let more = if found.orphans.len() > some.len() { " and others" } else { "" };
+    let message = format!(
+        "addresses that carry the pool's mark but belong to no claim: {}{more}; spec.orphans says what becomes of them",
+        some.join(", ")
+    );
+    wish(ORPHANS_DETECTED, "True", reasons::ORPHANS_FOUND, message)
+}
+
+fn counts(count: &Count) -> AddressCounts {
+    let figure = |figure: usize| u32::try_from(figure).unwrap_or(u32::MAX);
+    AddressCounts {
+        total: figure(count.total),
+        allocated: figure(count.allocated),
+        free: figure(count.free),
+        cooling: figure(count.cooling),
+        failed: figure(count.failed),
+    }
+}
+
+fn failed(count: &Count) -> Vec<FailedAddress> {
+    let failed = count.failures.iter();
+    failed.map(|(address, why)| FailedAddress { address: address.to_string(), reason: why.to_string() }).collect()
+}
+
+fn labels(pool: &OpenStackFloatingIPPool) -> PoolLabels {
+    PoolLabels { namespace: pool.namespace().unwrap_or_default(), name: pool.name_any() }
+}
+
+/// The figures that do not come from the count.
+fn around(pool: &OpenStackFloatingIPPool, ctx: &Context) -> PoolFigures {
+    let name = name_of(pool);
+    let all = ctx.waiting();
+    let claims = || all.get(&name).into_iter().flat_map(BTreeMap::values);
+    let mut waiting = BTreeMap::new();
+    claims().for_each(|claim| *waiting.entry(claim.reason).or_default() += 1);
+    PoolFigures {
+        limit: pool.spec.max_ips.map(u64::from),
+        waiting,
+        oldest_waiting: claims().map(|claim| claim.since).min(),
+        orphans: ctx.found().get(&name).map_or(0, |found| found.orphans.len() as u64),
+        ..PoolFigures::default()
+    }
+}
+
+fn measure(pool: &OpenStackFloatingIPPool, ctx: &Context, served: &Served, count: &Count) {
+    let figures = PoolFigures {
+        total: count.total as u64,
+        allocated: count.allocated as u64,
+        free: count.free as u64,
+        cooling: count.cooling as u64,
+        failed: count.failed as u64,
+        ready: true,
+        ..around(pool, ctx)
+    };
+    ctx.metrics.pool_observed(&labels(pool), figures);
+    if let Some(at) = served.project.ledger().listed_at() {
+        ctx.metrics.pool_listed(&labels(pool), at);
+    }
+}
+
+/// The figures as they were last known, but not ready.
+fn measure_failing(pool: &OpenStackFloatingIPPool, ctx: &Context) {
+    let counts = pool.status.as_ref().and_then(|status| status.addresses).unwrap_or_default();
+    let figures = PoolFigures {
+        total: counts.total.into(),
+        allocated: counts.allocated.into(),
+        free: counts.free.into(),
+        cooling: counts.cooling.into(),
+        failed: counts.failed.into(),
+        ready: false,
+        ..around(pool, ctx)
+    };
+    ctx.metrics.pool_observed(&labels(pool), figures);
+}
+
+async fn write(
+    pool: &OpenStackFloatingIPPool,
+    ctx: &Arc<Context>,
+    mut status: OpenStackFloatingIPPoolStatus,
+    wishes: &[Wish],
+) -> Result<(), Error> {
+    let generation = pool.metadata.generation;
+    status.observed_generation = generation;
+    for wish in wishes {
+        set(&mut status.conditions, wish, generation, ctx.clock.now());
+    }
+    let name = name_of(pool);
+    let before = pool.status.clone().unwrap_or_default();
+    if status == before {
+        return Ok(());
+    }
+    let ready = |status: &OpenStackFloatingIPPoolStatus| {
+        let ready = status.conditions.iter().find(|condition| condition.type_ == READY);
+        ready.map(|ready| (ready.status.clone(), ready.reason.clone(), ready.message.clone()))
+    };
+    let (was, is) = (ready(&before), ready(&status));
+    let change = json!({"status": as_patch(&status)});
+    match ctx.pools(&name.namespace).patch_status(&name.name, &PatchParams::default(), &Patch::Merge(change)).await {
+        Ok(written) => ctx.writes().pool(&name, &written),
+        Err(error) if patch::is_not_found(&error) => return Ok(()),
+        Err(error) => return Err(Error::Kubernetes("write the pool's status", error)),
+    }
+    if was != is
+        && let Some((status, reason, message)) = is
+    {
+        let type_ = if status == "True" { EventType::Normal } else { EventType::Warning };
+        ctx.event(pool.object_ref(&()), type_, &reason, "Reconcile", message).await;
+    }
+    Ok(())
+}
+
+/// A merge patch takes away only what it names as null.
+fn as_patch(status: &OpenStackFloatingIPPoolStatus) -> Value {
+    let mut value = serde_json::to_value(status).expect("a status is plain data");
+    for field in ["addresses", "network", "poolID", "failed"] {
+        if value.get(field).is_none() {
+            value[field] = Value::Null;
+        }
+    }
+    value
+}

@@ -1,0 +1,261 @@
+//! The sweeper: what was released, orphans, spares. One sweep at a time for each pool, its calls side by side.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
+
+use super::claim::BLOCKED_FOR;
+use super::context::{Context, Found, name_of};
+use super::registry::Served;
+use super::{act, claim, patch};
+use crate::allocation::claim::creation_mark;
+use crate::allocation::directory::ObjectName;
+use crate::allocation::ledger::{Block, Creation, Hold};
+use crate::allocation::mark::Standing;
+use crate::allocation::sweep::{Chore, Living, Surroundings, Sweep, plan};
+use crate::allocation::{ClaimKey, Nonce, Refusal};
+use crate::api::names::{ADDRESS_FINALIZER, DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION};
+use crate::api::{IpAddress, OpenStackFloatingIPPool};
+use crate::openstack::{self, ErrorKind, NewFloatingIp};
+use crate::runtime::metrics;
+use crate::runtime::telemetry::chain;
+
+/// How soon something that failed is tried again.
+const RETRY: Duration = Duration::from_secs(5);
+/// How soon an address that was released and still has a port is looked at again: CAPO deletes the port before it lets
+/// the claim go, so this is rare.
+const PORT_RETRY: Duration = Duration::from_secs(15);
+/// More rounds than a sweep needs; what is left is swept at once again.
+const ROUNDS: usize = 16;
+
+/// Why a sweep ended early. It is tried again.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Error {
+    /// OpenStack did not do what was asked.
+    #[error("ask OpenStack")]
+    OpenStack(#[source] openstack::Error),
+    /// The API server did not do what was asked.
+    #[error("release an IPAddress whose claim is gone")]
+    Address(#[source] claim::Error),
+}
+
+/// Sweeps one pool.
+pub(super) async fn reconcile(pool: Arc<OpenStackFloatingIPPool>, ctx: Arc<Context>) -> Result<Action, Error> {
+    let is_marked = |key| pool.annotations().contains_key(key);
+    let name = name_of(pool.as_ref());
+    let served = ctx.registry.get(&name).and_then(|known| known.served);
+    let Some(served) = served.filter(|_| super::pool::is_watched(&pool, &ctx)) else {
+        return Ok(Action::await_change());
+    };
+    if is_marked(PAUSED_ANNOTATION) || is_marked(DELETE_FOR_MOVE_ANNOTATION) {
+        return Ok(Action::await_change());
+    }
+    if has_port_left(&served) {
+        // Nobody but Neutron tells when the port is gone.
+        let since = ctx.clock.now() - jiff::SignedDuration::try_from(PORT_RETRY / 2).unwrap_or_default();
+        served.project.look_since(served.neutron.as_ref(), &ctx.clock, since).await.map_err(Error::OpenStack)?;
+    }
+    claim::release_strays(&ctx, &served).await.map_err(Error::Address)?;
+    // The end of a pool has a plan of its own.
+    if pool.meta().deletion_timestamp.is_some() || served.project.ledger().listed().is_none() {
+        return Ok(Action::await_change());
+    }
+    let mut has_changed = false;
+    let mut result = Ok(Sweep::default());
+    for _ in 0..ROUNDS {
+        if !ctx.is_at_work(&name) {
+            break;
+        }
+        result = round(&ctx, &served).await;
+        match &result {
+            Ok(sweep) if sweep.chores.is_empty() && sweep.preallocate == 0 && !sweep.look_again => break,
+            Ok(sweep) => has_changed |= !sweep.chores.is_empty() || sweep.preallocate > 0,
+            Err(_) => break,
+        }
+    }
+    if has_changed {
+        served.project.ledger().retry_now(&served.policy.id);
+        ctx.report_soon(&name);
+    }
+    let offered = result.as_ref().map_or(0, |sweep| sweep.offered);
+    if has_changed || offered > 0 {
+        ctx.wake_waiting(&name);
+    }
+    let sweep = result.map_err(Error::OpenStack)?;
+    let rest = sweep.wake_at.map(|at| Duration::try_from(at.duration_since(ctx.clock.now())).unwrap_or_default());
+    let rest = rest.map(|rest| rest + Duration::from_millis(50));
+    let port = sweep.has_ports.then(|| ctx.clock.jitter(PORT_RETRY, 0.5));
+    let again = sweep.look_again.then_some(RETRY);
+    Ok([rest, port, again].into_iter().flatten().min().map_or_else(Action::await_change, Action::requeue))
+}
+
+/// Whether something is attached to an address that no claim holds.
+fn has_port_left(served: &Served) -> bool {
+    let (ledger, id) = (served.project.ledger(), &served.policy.id);
+    ledger.of_pool(id).any(|entry| {
+        entry.fip.is_attached() && matches!(entry.marks.standing(id), Standing::Idle | Standing::Released { .. })
+    })
+}
+
+/// A failed sweep is tried again.
+pub(super) fn on_error(pool: Arc<OpenStackFloatingIPPool>, error: &Error, ctx: Arc<Context>) -> Action {
+    ctx.metrics.reconcile_failed("sweeper");
+    tracing::warn!(pool = %pool.name_any(), namespace = pool.namespace(), "failed to {}", chain(error));
+    let asked = match error {
+        Error::OpenStack(error) => error.retry_after.unwrap_or(RETRY),
+        Error::Address(_) => RETRY,
+    };
+    Action::requeue(ctx.clock.jitter(asked, 0.5))
+}
+
+/// Looks if it must, plans, and does what is planned.
+async fn round(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<Sweep, openstack::Error> {
+    let around = surroundings(ctx, &served.name);
+    let sweep = take(ctx, served, &around);
+    if sweep.look_again && sweep.chores.is_empty() {
+        let after = served.project.ledger().next_step();
+        served.project.look(served.neutron.as_ref(), &ctx.clock, after).await?;
+        return Ok(sweep);
+    }
+    let mut chores: FuturesUnordered<_> = sweep.chores.iter().map(|chore| do_chore(served, chore, ctx)).collect();
+    let mut failed = None;
+    while let Some(result) = chores.next().await {
+        failed = result.err().or(failed);
+    }
+    drop(chores);
+    let created: Vec<_> = (0..sweep.preallocate).map(|_| preallocate(ctx, served)).collect();
+    for result in futures::future::join_all(created).await {
+        failed = result.err().or(failed);
+    }
+    failed.map_or(Ok(sweep), Err)
+}
+
+/// Plans under the lock, and holds what the plan is about before anybody else can choose it.
+fn take(ctx: &Arc<Context>, served: &Served, around: &Surroundings) -> Sweep {
+    let now = ctx.clock.now();
+    let mut ledger = served.project.ledger();
+    let sweep = ctx.directory(|directory| plan(&ledger, directory, &served.policy, around, now));
+    for chore in &sweep.chores {
+        ledger.hold(chore.id(), Some(Hold::Sweep));
+    }
+    let was: Vec<_> =
+        ledger.of_pool(&served.policy.id).map(|entry| (entry.fip.id.clone(), entry.orphaned_since)).collect();
+    for (id, since) in was {
+        ledger.orphan(&id, sweep.orphans.contains(&id).then(|| since.unwrap_or(now)));
+    }
+    let mut orphans: Vec<_> =
+        sweep.orphans.iter().filter_map(|id| ledger.get(id)).map(|entry| entry.fip.address).collect();
+    orphans.sort();
+    drop(ledger);
+    let found = Found { orphans };
+    let old = ctx.found().insert(served.name.clone(), found.clone()).unwrap_or_default();
+    if old != found {
+        ctx.report_soon(&served.name);
+    }
+    sweep
+}
+
+fn surroundings(ctx: &Context, pool: &ObjectName) -> Surroundings {
+    let is_the_pools = |claim: &crate::api::IpAddressClaim| {
+        claim.namespace().as_deref() == Some(&pool.namespace)
+            && claim.spec.pool_ref.is_ours()
+            && claim.spec.pool_ref.name == pool.name
+    };
+    let claims: BTreeMap<ClaimKey, Living> = ctx
+        .stores
+        .claims
+        .state_filter(is_the_pools)
+        .iter()
+        .map(|claim| {
+            let goes = claim.metadata.deletion_timestamp.is_some();
+            (ClaimKey::of(&pool.namespace, &claim.name_any()), if goes { Living::Goes } else { Living::Stays })
+        })
+        .collect();
+    let is_paused = ctx
+        .stores
+        .clusters
+        .find(|cluster| cluster.namespace().as_deref() == Some(&pool.namespace) && cluster.is_paused())
+        .is_some();
+    Surroundings { claims, is_paused }
+}
+
+async fn do_chore(served: &Arc<Served>, chore: &Chore, ctx: &Arc<Context>) -> Result<(), openstack::Error> {
+    act::chore(served, &ctx.clock, chore).await?;
+    match chore {
+        Chore::Delete(_) => ctx.metrics.swept(metrics::Sweep::Deleted),
+        Chore::Rewrite { description: Some(_), .. } => ctx.metrics.swept(metrics::Sweep::Retained),
+        Chore::Rewrite { description: None, .. } => ctx.metrics.swept(metrics::Sweep::Unmarked),
+        Chore::Release(..) | Chore::Describe(..) => {}
+    }
+    Ok(())
+}
+
+/// Creates one floating IP for the pool to have ready.
+async fn preallocate(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<(), openstack::Error> {
+    let policy = &served.policy;
+    let nonce = Nonce::parse(&ctx.clock.random_name(Nonce::LENGTH)).expect("of the nonce's alphabet");
+    let (network, subnet) = {
+        let mut ledger = served.project.ledger();
+        // The pool's end may have begun since this was planned, and does not wait for what is not begun.
+        let Some(network) = policy.network.clone().filter(|_| ctx.is_at_work(&served.name)) else { return Ok(()) };
+        let now = ctx.clock.now();
+        let subnet = policy.subnets.iter().find(|subnet| ledger.may_ask(subnet, now)).cloned();
+        if (subnet.is_none() && !policy.subnets.is_empty()) || ledger.blocked(&policy.id, now).is_some() {
+            return Ok(());
+        }
+        // Counted again under the lock: the plan may be older than what claims have created since.
+        if policy.max_ips.is_some_and(|limit| ledger.counted(&policy.id) >= limit) {
+            return Ok(());
+        }
+        let creation = Creation { pool: policy.id.clone(), claim: None, unknown_since: None };
+        ledger.begin_creation(nonce.clone(), creation);
+        (network, subnet)
+    };
+    let new = NewFloatingIp { network, subnet: subnet.clone(), description: String::new() };
+    let mark = creation_mark(policy, None, nonce);
+    let until = ctx.clock.now() + BLOCKED_FOR;
+    match act::create(served, &ctx.clock, new, &mark, None).await {
+        Ok(fip) => {
+            let is_of_use = policy.reserved_for(fip.address).is_none()
+                && !policy.is_excluded(fip.address)
+                && ctx.directory(|directory| !directory.is_named(&fip));
+            if is_of_use {
+                return Ok(());
+            }
+            served.project.ledger().hold(&fip.id, Some(Hold::Sweep));
+            act::chore(served, &ctx.clock, &Chore::Delete(fip.id)).await
+        }
+        Err(error) => {
+            let mut ledger = served.project.ledger();
+            match (error.kind, subnet) {
+                (ErrorKind::OverQuota, _) => {
+                    ledger.block(policy.id.clone(), Block { refusal: Refusal::QuotaReached, until });
+                }
+                (ErrorKind::NoMoreAddresses, Some(subnet)) => ledger.subnet_is_empty(subnet, until),
+                (ErrorKind::NoMoreAddresses, None) => {
+                    ledger.block(policy.id.clone(), Block { refusal: Refusal::NetworkExhausted, until });
+                }
+                _ => return Err(error),
+            }
+            Ok(())
+        }
+    }
+}
+
+/// Whether an IPAddress of the pool is being deleted and nobody else will let it go: its claim is gone already.
+pub(super) fn is_stray(ctx: &Context, pool: &ObjectName, address: &IpAddress) -> bool {
+    let namespace = address.namespace().unwrap_or_default();
+    let reference =
+        kube::runtime::reflector::ObjectRef::new_with(&address.spec.claim_ref.name, ctx.version).within(&namespace);
+    namespace == pool.namespace
+        && address.spec.pool_ref.is_ours()
+        && address.spec.pool_ref.name == pool.name
+        && address.metadata.deletion_timestamp.is_some()
+        && patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER)
+        && ctx.stores.claims.get(&reference).is_none()
+}

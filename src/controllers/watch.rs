@@ -1,0 +1,331 @@
+//! Watches: keep what Kubernetes has in stores, and tell who must look. One malformed object never stops the rest.
+
+use std::collections::BTreeSet;
+use std::fmt::Debug;
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{StreamExt, TryStreamExt};
+use k8s_openapi::api::core::v1::Secret;
+use kube::core::DeserializeGuard;
+use kube::core::PartialObjectMeta;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+
+use super::context::{Context, Stores, name_of};
+use crate::allocation::directory::{Naming, ObjectName, OurNaming};
+use crate::allocation::{ClaimKey, PoolId};
+use crate::api::names::{
+    CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, POOL_ID_ANNOTATION, SECRET_FINALIZER_PREFIX,
+};
+use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
+use crate::floating_ip::{FloatingIpId, NetworkId};
+use crate::runtime::metrics::PoolLabels;
+
+/// How long to wait before asking again for CRDs that are not there.
+const CRD_RETRY: Duration = Duration::from_secs(5);
+
+/// Waits until Cluster API's IPAM kinds and ours are served; says once what is missing.
+pub(super) async fn await_apis(client: &Client) -> IpamVersion {
+    let mut said = None;
+    loop {
+        let pools: Api<OpenStackFloatingIPPool> = Api::all(client.clone());
+        let missing = match IpamVersion::discover(client).await {
+            Ok(Some(version)) => match pools.list(&kube::api::ListParams::default().limit(1)).await {
+                Ok(_) => return version,
+                Err(error) => format!("cannot list OpenStackFloatingIPPools (is crds/ applied?): {error}"),
+            },
+            Ok(None) => "Cluster API's IPAM kinds are not served: install Cluster API 1.9 or later".to_owned(),
+            Err(error) => format!("cannot ask the API server what it serves: {error}"),
+        };
+        if said.as_ref() != Some(&missing) {
+            tracing::warn!("waiting: {missing}");
+            said = Some(missing);
+        }
+        tokio::time::sleep(CRD_RETRY).await;
+    }
+}
+
+/// The writing ends of [`Stores`].
+pub(super) struct Watches {
+    pools: Writer<OpenStackFloatingIPPool>,
+    claims: Writer<IpAddressClaim>,
+    addresses: Writer<IpAddress>,
+    clusters: Writer<Cluster>,
+}
+
+pub(super) fn stores(version: IpamVersion) -> (Stores, Watches) {
+    let (pools, claims) = (Writer::new(()), Writer::new(version));
+    let (addresses, clusters) = (Writer::new(version), Writer::new(version));
+    let stores = Stores {
+        pools: pools.as_reader(),
+        claims: claims.as_reader(),
+        addresses: addresses.as_reader(),
+        clusters: clusters.as_reader(),
+    };
+    (stores, Watches { pools, claims, addresses, clusters })
+}
+
+/// What happened to an object.
+enum Change<'a, K> {
+    Seen(&'a K),
+    Gone(&'a K),
+    /// The watch started anew: these are all that there are.
+    All(&'a BTreeSet<ObjectName>),
+}
+
+impl Watches {
+    /// Runs until the process ends.
+    pub(super) async fn drive(self, ctx: Arc<Context>) {
+        let scope = ctx.options.namespace.clone();
+        let (client, version) = (ctx.client.clone(), ctx.version);
+        let pools = match &scope {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        };
+        let secrets = match &scope {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        };
+        tokio::select! {
+            () = drive(pools, self.pools, |change| pool_changed(&ctx, change)) => {}
+            () = drive(api(&client, scope.as_deref(), version), self.claims, |change| claim_changed(&ctx, change)) => {}
+            () = drive(api(&client, scope.as_deref(), version), self.addresses, |change| address_changed(&ctx, change)) => {}
+            () = drive(api(&client, scope.as_deref(), version), self.clusters, |change| cluster_changed(&ctx, change)) => {}
+            () = drive_secrets(secrets, |secret| secret_changed(&ctx, secret)) => {}
+        }
+    }
+}
+
+fn api<K>(client: &Client, namespace: Option<&str>, version: IpamVersion) -> Api<DeserializeGuard<K>>
+where
+    DeserializeGuard<K>: Resource<DynamicType = IpamVersion, Scope = kube::core::DynamicResourceScope>,
+{
+    match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &version),
+        None => Api::all_with(client.clone(), &version),
+    }
+}
+
+async fn drive<K>(api: Api<DeserializeGuard<K>>, mut writer: Writer<K>, tell: impl Fn(Change<'_, K>))
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
+    let mut listed = BTreeSet::new();
+    loop {
+        let event = match events.try_next().await {
+            Ok(Some(event)) => event,
+            Ok(None) => return,
+            Err(error) => {
+                tracing::warn!(kind = std::any::type_name::<K>(), "watch interrupted: {error}");
+                continue;
+            }
+        };
+        match event {
+            watcher::Event::Init => {
+                listed.clear();
+                writer.apply_watcher_event(&watcher::Event::Init);
+            }
+            watcher::Event::InitApply(guarded) => {
+                if let Some(object) = parse(guarded) {
+                    listed.insert(name_of(&object));
+                    tell_after(&mut writer, watcher::Event::InitApply(object), |object| tell(Change::Seen(object)));
+                }
+            }
+            watcher::Event::InitDone => {
+                writer.apply_watcher_event(&watcher::Event::InitDone);
+                tell(Change::All(&listed));
+                // Woken before the store had them: they are woken again now that it has.
+                let store = writer.as_reader();
+                store.state().iter().for_each(|object| tell(Change::Seen(object)));
+            }
+            watcher::Event::Apply(guarded) => {
+                if let Some(object) = parse(guarded) {
+                    tell_after(&mut writer, watcher::Event::Apply(object), |object| tell(Change::Seen(object)));
+                }
+            }
+            watcher::Event::Delete(guarded) => {
+                if let Some(object) = parse(guarded) {
+                    tell_after(&mut writer, watcher::Event::Delete(object), |object| tell(Change::Gone(object)));
+                }
+            }
+        }
+    }
+}
+
+/// Secrets are only watched for the moment at which one changes, and for our finalizers: their metadata is asked for, and
+/// what is in them is read by whoever needs it.
+async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, tell: impl Fn(SecretChange<'_>)) {
+    let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
+    loop {
+        match events.try_next().await {
+            // A restarted watch may have missed a change, so that what it lists counts too.
+            Ok(Some(watcher::Event::Apply(secret) | watcher::Event::InitApply(secret))) => tell(Change::Seen(&secret)),
+            Ok(Some(watcher::Event::Delete(secret))) => tell(Change::Gone(&secret)),
+            Ok(Some(watcher::Event::Init | watcher::Event::InitDone)) => {}
+            Ok(None) => return,
+            Err(error) => tracing::warn!(kind = "Secret", "watch interrupted: {error}"),
+        }
+    }
+}
+
+type SecretChange<'a> = Change<'a, PartialObjectMeta<Secret>>;
+
+fn tell_after<K>(writer: &mut Writer<K>, event: watcher::Event<K>, tell: impl FnOnce(&K))
+where
+    K: Resource + Clone,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    writer.apply_watcher_event(&event);
+    if let watcher::Event::InitApply(object) | watcher::Event::Apply(object) | watcher::Event::Delete(object) = &event {
+        tell(object);
+    }
+}
+
+fn parse<K: Resource>(guarded: DeserializeGuard<K>) -> Option<K> {
+    match guarded.0 {
+        Ok(mut object) => {
+            // Never read, and larger than all the rest.
+            object.meta_mut().managed_fields = None;
+            Some(object)
+        }
+        Err(invalid) => {
+            let (namespace, name) = (invalid.metadata.namespace, invalid.metadata.name);
+            tracing::warn!(?namespace, ?name, "object left out, it cannot be read: {}", invalid.error);
+            None
+        }
+    }
+}
+
+fn pool_changed(ctx: &Context, change: Change<'_, OpenStackFloatingIPPool>) {
+    match change {
+        Change::Seen(pool) => {
+            let listed = pool.spec.listed().into_iter();
+            let reserved = pool.spec.reservations.iter().filter_map(|reservation| reservation.address.parse().ok());
+            ctx.directory_mut(|directory| {
+                directory.set_roster(roster(&name_of(pool)), listed.chain(reserved).collect())
+            });
+            ctx.wake_pool(&name_of(pool));
+        }
+        Change::Gone(pool) => pool_gone(ctx, &name_of(pool)),
+        Change::All(living) => {
+            let known = ctx.registry.names().into_iter();
+            known.filter(|pool| !living.contains(pool)).for_each(|pool| pool_gone(ctx, &pool));
+        }
+    }
+}
+
+fn pool_gone(ctx: &Context, name: &ObjectName) {
+    ctx.directory_mut(|directory| directory.set_roster(roster(name), BTreeSet::new()));
+    ctx.registry.forget(name);
+    ctx.metrics.pool_gone(&PoolLabels { namespace: name.namespace.clone(), name: name.name.clone() });
+    ctx.wake_waiting(name);
+    // Another may have waited for this one's id.
+    ctx.stores.pools.state().iter().for_each(|other| ctx.wake_pool(&name_of(other.as_ref())));
+}
+
+/// The pools that name the Secret look at it again, and those whose finalizer is on it although they no longer do.
+fn secret_changed(ctx: &Context, change: SecretChange<'_>) {
+    let is_ours = |finalizer: &&String| finalizer.starts_with(SECRET_FINALIZER_PREFIX);
+    let (secret, ours): (_, BTreeSet<String>) = match change {
+        Change::Seen(secret) => {
+            (name_of(secret), secret.metadata.finalizers.iter().flatten().filter(is_ours).cloned().collect())
+        }
+        // A restarted watch may not tell of one that went meanwhile; to let it go again does no harm.
+        Change::Gone(secret) => (name_of(secret), BTreeSet::new()),
+        Change::All(_) => return,
+    };
+    ctx.kept_secrets().observe(secret.clone(), ours.clone());
+    let is_concerned = |pool: &OpenStackFloatingIPPool| {
+        pool.namespace().as_deref() == Some(&secret.namespace)
+            && (pool.spec.identity_ref.name == secret.name
+                || (!ours.is_empty() && ours.contains(&super::pool::secret_finalizer(pool))))
+    };
+    for pool in ctx.stores.pools.state_filter(is_concerned) {
+        ctx.wake_pool(&name_of(pool.as_ref()));
+    }
+}
+
+/// The name under which a pool of ours keeps its roster in the directory.
+fn roster(pool: &ObjectName) -> String {
+    format!("ipam/{}/{}", pool.namespace, pool.name)
+}
+
+fn claim_changed(ctx: &Context, change: Change<'_, IpAddressClaim>) {
+    match change {
+        Change::Seen(claim) if claim.spec.pool_ref.is_ours() => ctx.wake_claim(&name_of(claim)),
+        Change::Gone(claim) if claim.spec.pool_ref.is_ours() => {
+            let pool = ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name);
+            super::claim::forget(ctx, &pool, claim);
+            // A pool that is being deleted waits for its last claim.
+            ctx.wake_pool(&pool);
+        }
+        Change::Seen(_) | Change::Gone(_) => {}
+        Change::All(living) => super::claim::retain(ctx, living),
+    }
+}
+
+fn address_changed(ctx: &Context, change: Change<'_, IpAddress>) {
+    match change {
+        Change::Seen(address) => {
+            ctx.writes().addresses.remove(&name_of(address));
+            if let Some(naming) = naming(address) {
+                ctx.directory_mut(|directory| directory.observe(name_of(address), naming));
+            }
+            wake_owner(ctx, address);
+        }
+        Change::Gone(address) => {
+            ctx.directory_mut(|directory| directory.forget(&name_of(address)));
+            wake_owner(ctx, address);
+        }
+        Change::All(living) => ctx.directory_mut(|directory| directory.retain(living)),
+    }
+}
+
+fn wake_owner(ctx: &Context, address: &IpAddress) {
+    if address.spec.pool_ref.is_ours() {
+        let namespace = address.namespace().unwrap_or_default();
+        ctx.wake_claim(&ObjectName::new(&namespace, &address.spec.claim_ref.name));
+        if address.metadata.deletion_timestamp.is_some() {
+            ctx.wake_sweeper(&ObjectName::new(&namespace, &address.spec.pool_ref.name));
+        }
+    }
+}
+
+/// What an IPAddress names; ours are known by the pool's id and the floating IP's, which others may not have written.
+pub(super) fn naming(object: &IpAddress) -> Option<Naming> {
+    let address = object.spec.address.parse().ok()?;
+    let annotations = object.annotations();
+    let ours = || {
+        let pool = PoolId::parse(annotations.get(POOL_ID_ANNOTATION)?)?;
+        let fip = FloatingIpId::new(annotations.get(FLOATING_IP_ID_ANNOTATION)?);
+        let claim = ClaimKey::of(&object.namespace()?, &object.spec.claim_ref.name);
+        let network = annotations.get(NETWORK_ID_ANNOTATION).map(NetworkId::new);
+        object.spec.pool_ref.is_ours().then_some(OurNaming { pool, claim, fip, network })
+    };
+    Some(Naming { address, ours: ours() })
+}
+
+fn cluster_changed(ctx: &Context, change: Change<'_, Cluster>) {
+    let (Change::Seen(cluster) | Change::Gone(cluster)) = change else { return };
+    let cluster = name_of(cluster);
+    let belongs = |claim: &IpAddressClaim| {
+        claim.namespace().as_deref() == Some(&cluster.namespace)
+            && claim.spec.pool_ref.is_ours()
+            && cluster_of(claim) == Some(cluster.name.as_str())
+    };
+    for claim in ctx.stores.claims.state_filter(belongs) {
+        ctx.wake_claim(&name_of(claim.as_ref()));
+    }
+}
+
+/// The Cluster that a claim belongs to: by its spec, or by the label that CAPO sets (contract, part A.3).
+pub(super) fn cluster_of(claim: &IpAddressClaim) -> Option<&str> {
+    let by_label = || claim.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
+    claim.spec.cluster_name.as_deref().or_else(by_label).filter(|name| !name.is_empty())
+}

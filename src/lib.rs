@@ -1,0 +1,17 @@
+//! A Cluster API IPAM provider for OpenStack floating IPs. The flow is: watch → read → **decide** → act → report.
+//!
+//! | room | what is in it |
+//! |---|---|
+//! | [`api`] | the pool's CRD; Cluster API's claim and address, their versions; conditions and reasons |
+//! | [`allocation`] | pure: what to do for a claim, for a pool, in a sweep; marks; the laws |
+//! | [`openstack`] | the calls that we make, the real Neutron and one in memory |
+//! | [`controllers`] | pool, claim and sweeper: read, decide, act, report |
+//! | [`runtime`] | flags, leader election, health, metrics, logs, shutdown |
+
+pub mod allocation;
+pub mod api;
+pub mod clock;
+pub mod controllers;
+pub mod floating_ip;
+pub mod openstack;
+pub mod runtime;

@@ -1,0 +1,188 @@
+//! Credentials from a Secret: a `clouds.yaml` and, where the cloud's CA is not a public one, `cacert`.
+//!
+//! Nothing here reads a file or the environment, and nothing it returns can print a password. What is written is
+//! understood as openstacksdk does (<https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html>),
+//! but what would leave the Secret (vendor profiles, files) is refused.
+
+mod cloud;
+mod error;
+mod identity;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use k8s_openapi::ByteString;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use sha2::{Digest, Sha256};
+use url::Url;
+
+pub use error::CredentialsError;
+pub(super) use identity::Identity;
+
+/// The Secret's key with the clouds.
+pub const CLOUDS_YAML: &str = "clouds.yaml";
+/// The Secret's key with CA certificates, added to those of the system. Optional.
+pub const CACERT: &str = "cacert";
+
+/// What makes two sets of credentials the same: a hash over all that has an effect, CA and region included.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fingerprint([u8; 32]);
+
+impl fmt::Debug for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The whole hash would let somebody with the logs try passwords at home.
+        write!(f, "Fingerprint({:02x}{:02x}…)", self.0[0], self.0[1])
+    }
+}
+
+/// Credentials that can be tried.
+#[derive(Clone)]
+pub struct Credentials {
+    pub(super) identity: Identity,
+    /// Keystone's URL, ending in `/v3/`.
+    pub(super) auth_url: Url,
+    pub(super) region: Option<String>,
+    /// `public`, `internal` or `admin`.
+    pub(super) interface: &'static str,
+    pub(super) verify: bool,
+    pub(super) authorities: Vec<CertificateDer<'static>>,
+    fingerprint: Fingerprint,
+}
+
+impl Credentials {
+    /// Reads the cloud `cloud_name` from a Secret's data. `region` overrides the cloud's own `region_name`.
+    ///
+    /// The error is meant for the condition of the pool that names the Secret.
+    pub fn from_secret(
+        data: &BTreeMap<String, ByteString>,
+        cloud_name: &str,
+        region: Option<&str>,
+    ) -> Result<Self, CredentialsError> {
+        let yaml = data.get(CLOUDS_YAML).ok_or_else(|| CredentialsError::MissingKey {
+            key: CLOUDS_YAML,
+            present: data.keys().cloned().collect(),
+        })?;
+        let yaml = std::str::from_utf8(&yaml.0).map_err(|_| CredentialsError::NotText { key: CLOUDS_YAML })?;
+        let mut cloud = cloud::find(yaml, cloud_name)?;
+        refuse_references(&cloud)?;
+
+        let auth = cloud.auth.take().ok_or(CredentialsError::MissingField {
+            field: "auth",
+            remedy: "add it, with auth_url and the credentials",
+        })?;
+        let auth_url = identity_url(auth.auth_url.as_deref())?;
+        let interface = interface(cloud.interface.as_deref().or(cloud.endpoint_type.as_deref()))?;
+        let region = region.map(str::to_owned).or(cloud.region_name).filter(|region| !region.is_empty());
+        let verify = cloud.verify.unwrap_or(true);
+        let authorities = data.get(CACERT).map(|pem| authorities(&pem.0)).transpose()?.unwrap_or_default();
+        let identity = Identity::new(auth, cloud.auth_type.as_deref())?;
+
+        let mut hash = Sha256::new();
+        identity.hash_into(&mut hash);
+        for part in [auth_url.as_str(), region.as_deref().unwrap_or_default(), interface] {
+            identity::hash_part(&mut hash, part.as_bytes());
+        }
+        identity::hash_part(&mut hash, &[u8::from(verify)]);
+        for authority in &authorities {
+            identity::hash_part(&mut hash, authority);
+        }
+        let fingerprint = Fingerprint(hash.finalize().into());
+        Ok(Self { identity, auth_url, region, interface, verify, authorities, fingerprint })
+    }
+
+    /// The same for the same effective content, and only then.
+    pub fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials")
+            .field("auth_type", &self.identity.auth_type())
+            .field("auth_url", &self.auth_url.as_str())
+            .field("region", &self.region)
+            .field("fingerprint", &self.fingerprint)
+            .finish_non_exhaustive()
+    }
+}
+
+fn refuse_references(cloud: &cloud::Cloud) -> Result<(), CredentialsError> {
+    let refuse = |field, remedy| Err(CredentialsError::OutsideTheSecret { field, remedy });
+    let is_set = |value: &Option<String>| value.as_deref().is_some_and(|value| !value.is_empty());
+    if is_set(&cloud.cacert) {
+        return refuse("cacert", "put the CA's PEM into key cacert of the Secret and remove this line");
+    }
+    if is_set(&cloud.cert) {
+        return refuse("cert", "client certificates are not supported; use an application credential");
+    }
+    if is_set(&cloud.key) {
+        return refuse("key", "client certificates are not supported; use an application credential");
+    }
+    if is_set(&cloud.profile) {
+        return refuse("profile", "copy what the profile says, auth_url above all, into this cloud");
+    }
+    if is_set(&cloud.cloud) {
+        return refuse("cloud", "copy what the profile says, auth_url above all, into this cloud");
+    }
+    Ok(())
+}
+
+/// Keystone's v3 root: `auth_url` comes with or without the version, and a relative join needs the last slash.
+fn identity_url(auth_url: Option<&str>) -> Result<Url, CredentialsError> {
+    let bad = |problem| CredentialsError::BadField { field: "auth.auth_url", problem };
+    let written = auth_url.filter(|url| !url.is_empty()).ok_or(CredentialsError::MissingField {
+        field: "auth.auth_url",
+        remedy: "set it to Keystone's URL, such as https://keystone.example.com/v3",
+    })?;
+    let mut url = Url::parse(written).map_err(|_| bad("it is not a URL"))?;
+    if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none() {
+        return Err(bad("it must begin with https:// or http://"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(bad("it holds a user or a password; put them into auth.username and auth.password"));
+    }
+    url.set_query(None);
+    url.set_fragment(None);
+    let path = url.path().trim_end_matches('/').to_owned();
+    match path.rsplit('/').next() {
+        Some("v3") => url.set_path(&format!("{path}/")),
+        Some("v2.0") => {
+            return Err(bad("it names version 2.0 of Keystone, which is gone; use the one that ends in /v3"));
+        }
+        _ => url.set_path(&format!("{path}/v3/")),
+    }
+    Ok(url)
+}
+
+fn interface(written: Option<&str>) -> Result<&'static str, CredentialsError> {
+    // `endpoint_type` is the older name, and `publicURL` the older value.
+    match written.map(|written| written.strip_suffix("URL").unwrap_or(written)) {
+        None | Some("" | "public") => Ok("public"),
+        Some("internal") => Ok("internal"),
+        Some("admin") => Ok("admin"),
+        Some(_) => {
+            Err(CredentialsError::BadField { field: "interface", problem: "it must be public, internal or admin" })
+        }
+    }
+}
+
+fn authorities(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
+    let bad = |problem| CredentialsError::BadCaCert { problem };
+    let certificates: Vec<_> =
+        CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|_| bad("is damaged"))?;
+    if certificates.is_empty() {
+        return Err(bad("holds no certificate"));
+    }
+    // What rustls would refuse later is refused here, where the message can name the key.
+    let mut store = rustls::RootCertStore::empty();
+    for certificate in &certificates {
+        store.add(certificate.clone()).map_err(|_| bad("holds something that is no CA certificate"))?;
+    }
+    Ok(certificates)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests;

@@ -1,0 +1,191 @@
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+
+use super::*;
+
+const PASSWORD: &str = r#"
+clouds:
+  openstack:
+    region_name: RegionOne
+    auth: {auth_url: "https://keystone.example.com:5000", username: demo, password: hunter2, project_name: demo}
+  other:
+"#;
+
+fn secret(yaml: &str) -> BTreeMap<String, ByteString> {
+    BTreeMap::from([(CLOUDS_YAML.to_owned(), ByteString(yaml.as_bytes().to_vec()))])
+}
+
+fn read(yaml: &str) -> Result<Credentials, CredentialsError> {
+    Credentials::from_secret(&secret(yaml), "openstack", None)
+}
+
+fn auth(auth_type: &str, auth: &str) -> Result<Credentials, CredentialsError> {
+    read(&format!("clouds:\n  openstack:\n    {auth_type}\n    auth: {{auth_url: \"http://k/v3\", {auth}}}\n"))
+}
+
+fn message(result: Result<Credentials, CredentialsError>) -> String {
+    result.expect_err("these credentials are bad").to_string()
+}
+
+#[test]
+fn a_password_with_names_falls_into_the_default_domain() {
+    let request = read(PASSWORD).unwrap().identity.request().unwrap();
+    assert_eq!(
+        request,
+        serde_json::json!({"auth": {
+            "identity": {"methods": ["password"],
+                "password": {"user": {"name": "demo", "domain": {"id": "default"}, "password": "hunter2"}}},
+            "scope": {"project": {"name": "demo", "domain": {"id": "default"}}}}})
+    );
+}
+
+#[test]
+fn one_domain_serves_user_and_project_and_ids_need_none() {
+    let request = auth("", "username: u, password: p, project_name: x, domain_name: d").unwrap().identity.request();
+    let request = request.unwrap();
+    assert_eq!(request["auth"]["identity"]["password"]["user"]["domain"], serde_json::json!({"name": "d"}));
+    assert_eq!(request["auth"]["scope"]["project"]["domain"], serde_json::json!({"name": "d"}));
+    let request = auth("", "user_id: u, password: p, project_id: x, domain_name: d").unwrap().identity.request();
+    let request = request.unwrap();
+    assert_eq!(request["auth"]["identity"]["password"]["user"], serde_json::json!({"id": "u", "password": "p"}));
+    assert_eq!(request["auth"]["scope"]["project"], serde_json::json!({"id": "x"}));
+}
+
+#[test]
+fn an_application_credential_by_name_carries_its_users_domain() {
+    let credentials = auth(
+        "auth_type: v3applicationcredential",
+        "application_credential_name: a, application_credential_secret: s, username: u, user_domain_name: d",
+    );
+    assert_eq!(
+        credentials.unwrap().identity.request().unwrap()["auth"]["identity"]["application_credential"],
+        serde_json::json!({"name": "a", "secret": "s", "user": {"name": "u", "domain": {"name": "d"}}})
+    );
+}
+
+#[test]
+fn the_kind_is_inferred_from_what_is_there() {
+    let kind = |fields: &str| auth("", fields).unwrap().identity.auth_type();
+    assert_eq!(kind("username: u, password: p"), "v3password");
+    assert_eq!(kind("application_credential_id: i, application_credential_secret: s"), "v3applicationcredential");
+    assert_eq!(kind("token: t"), "v3token");
+}
+
+#[test]
+fn a_password_of_digits_is_taken_to_the_letter() {
+    let credentials = auth("", "username: u, password: 0123").unwrap();
+    let request = credentials.identity.request().unwrap();
+    assert_eq!(request["auth"]["identity"]["password"]["user"]["password"], "0123");
+}
+
+#[test]
+fn the_identity_url_ends_in_v3_and_a_slash_however_it_was_written() {
+    for (written, meant) in [
+        ("https://k:5000", "https://k:5000/v3/"),
+        ("https://k:5000/v3", "https://k:5000/v3/"),
+        ("https://k:5000/v3/", "https://k:5000/v3/"),
+        ("https://k/identity", "https://k/identity/v3/"),
+        ("https://k/identity/v3?x=1#y", "https://k/identity/v3/"),
+    ] {
+        assert_eq!(identity_url(Some(written)).unwrap().as_str(), meant);
+    }
+    for bad in ["k:5000", "ftp://k", "https://u:p@k/v3", "https://k/v2.0", "nonsense"] {
+        let message = identity_url(Some(bad)).unwrap_err().to_string();
+        assert!(message.starts_with("auth.auth_url in clouds.yaml cannot be used: "), "{message}");
+    }
+}
+
+#[test]
+fn the_region_of_the_pool_beats_that_of_the_cloud() {
+    assert_eq!(read(PASSWORD).unwrap().region.as_deref(), Some("RegionOne"));
+    let other = Credentials::from_secret(&secret(PASSWORD), "openstack", Some("RegionTwo")).unwrap();
+    assert_eq!(other.region.as_deref(), Some("RegionTwo"));
+    assert_ne!(other.fingerprint(), read(PASSWORD).unwrap().fingerprint());
+}
+
+#[test]
+fn the_fingerprint_follows_what_has_an_effect_and_nothing_else() {
+    let first = read(PASSWORD).unwrap().fingerprint();
+    assert_eq!(first, read(&format!("# a comment\n{PASSWORD}")).unwrap().fingerprint());
+    assert_ne!(first, read(&PASSWORD.replace("hunter2", "hunter3")).unwrap().fingerprint());
+    assert_ne!(first, read(&PASSWORD.replace("    auth:", "    verify: false\n    auth:")).unwrap().fingerprint());
+    let mut with_ca = secret(PASSWORD);
+    let ca = rcgen::generate_simple_self_signed(vec!["k".to_owned()]).unwrap().cert.pem();
+    with_ca.insert(CACERT.to_owned(), ByteString(ca.into_bytes()));
+    assert_ne!(first, Credentials::from_secret(&with_ca, "openstack", None).unwrap().fingerprint());
+}
+
+#[test]
+fn nothing_that_prints_credentials_prints_a_secret() {
+    for fields in [
+        "username: u, password: hunter2",
+        "token: hunter2",
+        "application_credential_id: i, application_credential_secret: hunter2",
+    ] {
+        let printed = format!("{:?}", auth("", fields).unwrap());
+        assert!(!printed.contains("hunter2"), "{printed}");
+        assert!(printed.contains("auth_url"), "{printed}");
+    }
+}
+
+#[test]
+fn every_slip_names_what_to_mend() {
+    let no_key = BTreeMap::from([("clouds.yml".to_owned(), ByteString(vec![]))]);
+    let message_of = |data: &BTreeMap<String, ByteString>| message(Credentials::from_secret(data, "openstack", None));
+    assert_eq!(message_of(&no_key), "the Secret has no key clouds.yaml (it has clouds.yml): add it");
+    assert_eq!(message_of(&BTreeMap::new()), "the Secret has no key clouds.yaml (it has none): add it");
+    let binary = BTreeMap::from([(CLOUDS_YAML.to_owned(), ByteString(vec![0xff, 0xfe]))]);
+    assert!(message_of(&binary).starts_with("key clouds.yaml of the Secret is not UTF-8 text"));
+
+    let unknown = Credentials::from_secret(&secret(PASSWORD), "prod", None);
+    assert_eq!(
+        message(unknown),
+        "clouds.yaml has no cloud named \"prod\" (it has openstack, other): set identityRef.cloudName"
+    );
+    let empty = Credentials::from_secret(&secret(PASSWORD), "other", None);
+    assert!(message(empty).starts_with("auth is missing in clouds.yaml"));
+    for (fields, names) in [
+        ("password: p", "auth.username is missing"),
+        ("username: u", "auth.password is missing"),
+        ("username: u, password: \"\"", "auth.password is missing"),
+        ("application_credential_secret: s", "auth.application_credential_id is missing"),
+        ("application_credential_name: n, application_credential_secret: s", "auth.username is missing"),
+    ] {
+        assert!(message(auth("", fields)).starts_with(names), "{}", message(auth("", fields)));
+    }
+    let oidc = message(auth("auth_type: v3oidcpassword", "username: u"));
+    assert_eq!(
+        oidc,
+        "auth_type \"v3oidcpassword\" in clouds.yaml is not supported: use v3password, v3applicationcredential or v3token"
+    );
+    assert!(
+        message(read("clouds:\n  openstack:\n    auth: {username: u, password: p}\n")).starts_with("auth.auth_url")
+    );
+    assert!(message(auth("interface: outer", "username: u, password: p")).starts_with("interface in clouds.yaml"));
+    for field in ["cacert: /etc/ca.pem", "cert: /c.pem", "key: /k.pem", "profile: vexxhost", "cloud: vexxhost"] {
+        let message = message(auth(field, "username: u, password: p"));
+        assert!(message.contains("points outside the Secret"), "{message}");
+    }
+    let mut with_ca = secret(PASSWORD);
+    for damaged in ["", "/etc/ssl/ca.pem", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"] {
+        with_ca.insert(CACERT.to_owned(), ByteString(damaged.as_bytes().to_vec()));
+        assert!(message_of(&with_ca).starts_with("key cacert of the Secret "));
+    }
+}
+
+#[test]
+fn a_malformed_file_names_the_line_and_quotes_nothing() {
+    let unclosed = "clouds:\n  openstack:\n    auth: {password: hunter2, username: demo\n";
+    let wrong_kind = "clouds:\n  openstack:\n    auth: hunter2\n";
+    let bad_bool = "clouds:\n  openstack:\n    verify: hunter2\n";
+    let doubled = "clouds:\n  openstack:\n    auth:\n      password: hunter2\n      password: hunter2\n";
+    for (yaml, line) in [(unclosed, "line 3"), (wrong_kind, "line 3"), (bad_bool, "line 3"), (doubled, "line 5")] {
+        let error = read(yaml).expect_err("it is malformed");
+        let message = error.to_string();
+        assert!(message.contains(line), "{message}");
+        assert!(!format!("{message} {error:?}").contains("hunter2"), "{message}");
+    }
+    assert!(message(read("other: 1\n")).contains("it has no section \"clouds\""));
+    assert!(message(read("")).starts_with("clouds.yaml cannot be read"));
+}

@@ -1,0 +1,86 @@
+//! Where Neutron is: the one entry of the catalogue that fits region and interface.
+
+use openstack_sdk_core::catalog::ServiceEndpoint;
+use openstack_sdk_core::types::ApiVersion;
+use url::Url;
+
+use super::super::{Credentials, Error, ErrorKind};
+use super::keystone::Token;
+
+const OPERATION: &str = "find Neutron in the catalogue";
+
+/// Neutron's endpoint, ending in `/v2.0/`.
+///
+/// The version is added rather than discovered: there is no other, and discovery costs a call for each session.
+pub(super) fn neutron(token: &Token, credentials: &Credentials) -> Result<ServiceEndpoint, Error> {
+    let fail = |kind, message: String| Error::new(kind, OPERATION, message);
+    let interface = credentials.interface;
+    let mut offers: Vec<(&str, &str)> = token
+        .catalog
+        .iter()
+        .filter(|service| service.service_type == "network")
+        .flat_map(|service| &service.endpoints)
+        .filter(|endpoint| endpoint.interface.trim_end_matches("URL") == interface)
+        .map(|endpoint| (endpoint.region.as_deref().unwrap_or("none"), endpoint.url.as_str()))
+        .collect();
+    offers.sort_unstable();
+    offers.dedup();
+    let mut regions: Vec<&str> = offers.iter().map(|(region, _)| *region).collect();
+    regions.dedup();
+    let regions = regions.join(", ");
+
+    let mut fitting =
+        offers.iter().filter(|(region, _)| credentials.region.as_deref().is_none_or(|want| want == *region));
+    let (region, url) = match (fitting.next(), fitting.next(), &credentials.region) {
+        (Some(only), None, _) => only,
+        // Two in one region are two entries for the same: the first, as others take it.
+        (Some(first), Some(_), Some(_)) => first,
+        (Some(first), Some(second), None) if first.0 == second.0 => first,
+        (Some(_), Some(_), None) => {
+            let message = format!("there is one in each of the regions {regions}: set identityRef.region");
+            return Err(fail(ErrorKind::Credentials, message));
+        }
+        (None, _, Some(region)) if !offers.is_empty() => {
+            let message = format!(
+                "region {region} has none at its {interface} interface, but these have: {regions}; set identityRef.region to one of them"
+            );
+            return Err(fail(ErrorKind::NoNetworkService, message));
+        }
+        (None, ..) => {
+            let message = format!("no region has one at its {interface} interface: is interface in clouds.yaml right?");
+            return Err(fail(ErrorKind::NoNetworkService, message));
+        }
+    };
+    let malformed = || fail(ErrorKind::Malformed, format!("the URL of region {region} cannot be used"));
+    let url = versioned(url).ok_or_else(malformed)?;
+    Ok(ServiceEndpoint::new(url, ApiVersion::new(2, 0)))
+}
+
+fn versioned(url: &str) -> Option<Url> {
+    let mut url = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
+    let path = url.path().trim_end_matches('/').to_owned();
+    let last = path.rsplit('/').next().unwrap_or_default();
+    url.set_path(&if last == "v2.0" { format!("{path}/") } else { format!("{path}/v2.0/") });
+    url.set_query(None);
+    Some(url)
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_version_is_there_once_however_the_catalogue_has_it() {
+        for (catalogue, meant) in [
+            ("http://n:9696", "http://n:9696/v2.0/"),
+            ("http://n:9696/", "http://n:9696/v2.0/"),
+            ("https://n/networking", "https://n/networking/v2.0/"),
+            ("https://n/network/v2.0", "https://n/network/v2.0/"),
+            ("https://n/network/v2.0/", "https://n/network/v2.0/"),
+        ] {
+            assert_eq!(versioned(catalogue).unwrap().as_str(), meant);
+        }
+        assert!(versioned("n:9696").is_none());
+    }
+}

@@ -1,0 +1,159 @@
+//! The closed sets that label what is counted.
+
+use std::fmt;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+
+use crate::openstack::ErrorKind;
+
+/// Where a claim's address came from, in the order in which the sources are tried.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Source {
+    /// It was the claim's already.
+    Recovered,
+    /// A reservation.
+    Reserved,
+    /// The pool's predefined list.
+    List,
+    /// Retained or preallocated by the pool.
+    Owned,
+    /// A free floating IP of the project.
+    Reuse,
+    /// A new one.
+    Created,
+}
+
+impl Source {
+    pub(super) const ALL: [Self; 6] =
+        [Self::Recovered, Self::Reserved, Self::List, Self::Owned, Self::Reuse, Self::Created];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Recovered => "recovered",
+            Self::Reserved => "reserved",
+            Self::List => "list",
+            Self::Owned => "owned",
+            Self::Reuse => "reuse",
+            Self::Created => "created",
+        }
+    }
+}
+
+/// What became of a floating IP that was released.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Sweep {
+    /// Deleted in Neutron.
+    Deleted,
+    /// Kept for the pool.
+    Retained,
+    /// Given back to the project without our marks.
+    Unmarked,
+}
+
+impl Sweep {
+    pub(super) const ALL: [Self; 3] = [Self::Deleted, Self::Retained, Self::Unmarked];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::Retained => "retained",
+            Self::Unmarked => "unmarked",
+        }
+    }
+}
+
+/// Whether something that can fail did.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Outcome {
+    /// It was done.
+    Success,
+    /// It was not.
+    Failure,
+}
+
+impl Outcome {
+    pub(super) const ALL: [Self; 2] = [Self::Success, Self::Failure];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+        }
+    }
+}
+
+impl<T, E> From<&Result<T, E>> for Outcome {
+    fn from(result: &Result<T, E>) -> Self {
+        if result.is_ok() { Self::Success } else { Self::Failure }
+    }
+}
+
+/// The kind as a label.
+pub(super) const fn kind(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::NotFound => "not_found",
+        ErrorKind::BadNetwork => "bad_network",
+        ErrorKind::OverQuota => "over_quota",
+        ErrorKind::NoMoreAddresses => "no_more_addresses",
+        ErrorKind::Conflict => "conflict",
+        ErrorKind::Unauthorized => "unauthorized",
+        ErrorKind::Forbidden => "forbidden",
+        ErrorKind::TooManyRequests => "too_many_requests",
+        ErrorKind::Rejected => "rejected",
+        ErrorKind::Server => "server",
+        ErrorKind::NoAnswer => "no_answer",
+        ErrorKind::Unreachable => "unreachable",
+        ErrorKind::Untrusted => "untrusted",
+        ErrorKind::Malformed => "malformed",
+        ErrorKind::Credentials => "credentials",
+        ErrorKind::NoNetworkService => "no_network_service",
+    }
+}
+
+macro_rules! label_value {
+    ($($name:ty),*) => {$(
+        impl EncodeLabelValue for $name {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+                self.as_str().encode(encoder)
+            }
+        }
+    )*};
+}
+label_value!(Source, Sweep, Outcome);
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct Allocation {
+    pub(super) source: Source,
+    pub(super) result: Outcome,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct Done {
+    pub(super) result: Outcome,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct Swept {
+    pub(super) how: Sweep,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct Request {
+    pub(super) operation: &'static str,
+    pub(super) result: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct Operation {
+    pub(super) operation: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct Controller {
+    pub(super) controller: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct Build {
+    pub(super) version: String,
+}
