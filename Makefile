@@ -1,0 +1,61 @@
+# Every target is one command of hack/ or of cargo; `make help` lists them.
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+CARGO ?= cargo
+CRD := crds/ipam.cluster.x-k8s.io_openstackfloatingippools.yaml
+
+##@ The program
+.PHONY: build release generate clean
+build: ## compile the program for development
+	$(CARGO) build --locked
+release: ## compile it as it is shipped: target/release/caip-openstack
+	$(CARGO) build --locked --release
+generate: ## write the CRD into crds/ from the Rust types
+	@mkdir -p crds
+	$(CARGO) run --locked -q --example crdgen >$(CRD).tmp || { rm -f $(CRD).tmp; exit 1; }
+	mv $(CRD).tmp $(CRD)
+clean: ## remove what cargo made (the servers' cache stays: see env-purge)
+	$(CARGO) clean
+
+##@ Checks
+.PHONY: test unit fmt lint verify-generated
+test: ## everything, on real servers of its own; installs what it needs, leaves nothing running
+	@hack/test.sh
+unit: ## the tests that need no server, in seconds
+	$(CARGO) test --locked --lib --bins --test laws
+fmt: ## format the Rust sources
+	$(CARGO) fmt
+lint: ## format and lints, warnings are errors; shell scripts too where shellcheck is installed
+	@hack/lint.sh
+verify-generated: ## fail when crds/ is not what `make generate` writes
+	@hack/verify-generated.sh
+
+##@ Show and measure
+.PHONY: demo demo-stop bench
+demo: ## the main job step by step on real servers, which stay for going on by hand
+	@hack/demo.sh
+demo-stop: ## stop what the demo left running, and remove its data
+	@CAIP_ENV=$${CAIP_ENV:-demo} hack/env/down.sh --purge
+bench: ## 20, 100 and 300 claims at once, beside what plain HTTP clients reach; writes bench.json
+	@hack/bench.sh
+
+##@ Servers on loopback (CAIP_ENV names a set, CAIP_PORT_BASE moves its ports, CAIP_CACHE the folder)
+.PHONY: env-up env-down env-purge env tools
+env-up: ## MariaDB, Keystone, Neutron; etcd, kube-apiserver, kube-controller-manager, Cluster API
+	@hack/env/up.sh
+env-down: ## stop them
+	@hack/env/down.sh
+env-purge: ## stop them and remove their data; what was built stays
+	@hack/env/down.sh --purge
+env: ## print the variables for a shell: eval "$$(make -s env)"
+	@hack/env/env.sh
+tools: ## also build clusterctl and helm
+	@hack/env/build-programs.sh kubectl clusterctl helm
+
+##@ Help
+.PHONY: help
+help: ## this list
+	@awk 'BEGIN { FS = ":.*## " } \
+	  /^##@/ { printf "\n%s\n", substr($$0, 5) } { gsub(/\$$\$$/, "$$") } \
+	  /^[a-z-]+:.*## / { printf "  %-17s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)

@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Format and lints; every warning is an error.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo fmt --check
+cargo clippy --locked --all-targets -- -D warnings
+if command -v shellcheck >/dev/null; then
+  shellcheck .ci/run hack/*.sh hack/env/*.sh
+else
+  echo "shellcheck is not installed: the shell scripts are not linted" >&2
+fi

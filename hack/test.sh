@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# All tests: `make test`. Compiles while the servers start, and stops them however it ends.
+#   CAIP_KEEP_ENV=1   leaves the servers running, to look at what a failed test left
+#   CAIP_ENV          another set of servers than `test`, for two runs side by side
+set -euo pipefail
+CAIP_ENV=${CAIP_ENV:-test}
+export CAIP_ENV
+# shellcheck source=env/lib.sh
+. "$(dirname "$0")/env/lib.sh"
+cd "$HERE/../.."
+
+summary=() up=
+stage() { # NAME COMMAND...
+  local name=$1 began=$SECONDS status=0
+  shift
+  echo "== $name" >&2
+  "$@" || status=$?
+  summary+=("$(printf '%4d s  %s%s' $((SECONDS - began)) "$name" "$([ $status = 0 ] || echo ': FAILED')")")
+  [ $status = 0 ] || exit $status
+}
+
+finish() {
+  local status=$?
+  trap '' INT TERM
+  if [ -n "$up" ]; then
+    # An interrupted start ends its compilers itself; a job of this shell does not hear of Ctrl-C.
+    kill "$up" 2>/dev/null || true
+    wait "$up" || true
+  fi
+  if [ "${CAIP_KEEP_ENV:-}" = 1 ]; then
+    echo "the servers stay: eval \"\$(CAIP_ENV=$CAIP_ENV make -s env)\"; make env-down CAIP_ENV=$CAIP_ENV" >&2
+  else
+    hack/env/down.sh || status=1
+  fi
+  printf '%s\n' "" "${summary[@]}" "$(printf '%4d s  in all' $SECONDS)" >&2
+  exit "$status"
+}
+
+# From nothing each time: what an earlier run left behind must not decide this one.
+servers_from_nothing() {
+  hack/env/down.sh --purge
+  exec hack/env/up.sh
+}
+servers_are_up() { wait "$up" && up=; }
+
+require_cargo
+hack/env/packages.sh # before anything is compiled: cargo needs its linker
+lock 7 "$CAIP_CACHE/env/.$CAIP_ENV-run" "tests on '$CAIP_ENV'"
+trap finish EXIT
+trap 'exit 130' INT TERM
+stage "format" cargo fmt --check
+servers_from_nothing & up=$!
+stage "compile the tests" cargo test --locked --no-run
+stage "unit and property tests" cargo test --locked --lib --bins --test laws
+stage "documentation tests" cargo test --locked --doc
+stage "lints" hack/lint.sh
+stage "generated files" hack/verify-generated.sh
+stage "wait for the servers" servers_are_up
+eval "$(hack/env/env.sh)"
+stage "contract, CRD and controller tests" cargo test --locked --test it

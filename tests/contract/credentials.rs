@@ -1,0 +1,73 @@
+//! Every kind of credentials, at a real Keystone.
+
+use caip_openstack::clock::Clock;
+use caip_openstack::openstack::session::Sessions;
+use caip_openstack::openstack::{Clouds, Credentials, Error, ErrorKind, Neutron};
+use std::sync::Arc;
+
+use super::World;
+use super::real::{Real, secret, world};
+
+/// Logs in with an `auth` section of these fields.
+async fn log_in(world: &Real, region: &str, fields: &str) -> Result<Arc<dyn Neutron>, Error> {
+    let yaml = format!(
+        "clouds:\n  ours:\n    region_name: {region}\n    auth: {{auth_url: \"{}\", {fields}}}\n",
+        world.keystone()
+    );
+    let credentials = Credentials::from_secret(&secret(yaml.into_bytes()), "ours", None).expect("they are well formed");
+    Sessions::new(Clock::system()).connect(&credentials).await
+}
+
+#[tokio::test]
+async fn a_real_keystone_takes_every_kind_of_credentials() {
+    super::ask(world().await, async |world: &Real| {
+        let (user, name, project) = world.user();
+        let (credential, token) = world.application_credential().await;
+        for fields in [
+            format!("user_id: {user}, password: contract, project_id: {project}"),
+            format!("username: {name}, password: contract, project_name: {name}"),
+            format!("username: {name}, password: contract, project_name: {name}, domain_name: Default"),
+            format!("username: {name}, user_domain_id: default, password: contract, project_name: {name}, project_domain_name: Default"),
+            format!("application_credential_id: {credential}, application_credential_secret: contract"),
+            format!("application_credential_name: contract, application_credential_secret: contract, username: {name}, user_domain_name: Default"),
+            format!("application_credential_name: contract, application_credential_secret: contract, user_id: {user}"),
+            format!("token: {token}, project_id: {project}"),
+        ] {
+            let neutron = log_in(world, "RegionOne", &fields).await.unwrap_or_else(|error| panic!("{fields}: {error}"));
+            assert_eq!(neutron.scope(), world.neutron().scope(), "{fields}");
+            assert_eq!(neutron.list_floating_ips().await.expect("it lists"), []);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_real_keystones_refusals_are_told_apart() {
+    super::ask(world().await, async |world: &Real| {
+        let (user, _, project) = world.user();
+        for (region, fields, kind) in [
+            ("RegionOne", format!("user_id: {user}, password: wrong, project_id: {project}"), ErrorKind::Unauthorized),
+            (
+                "RegionOne",
+                format!("user_id: {user}, password: contract, project_name: nothing"),
+                ErrorKind::Unauthorized,
+            ),
+            (
+                "RegionOne",
+                "application_credential_id: none, application_credential_secret: x".to_owned(),
+                ErrorKind::Unauthorized,
+            ),
+            ("RegionOne", "token: gAAAAA".to_owned(), ErrorKind::Unauthorized),
+            ("RegionOne", format!("user_id: {user}, password: contract"), ErrorKind::Credentials),
+            (
+                "RegionTwo",
+                format!("user_id: {user}, password: contract, project_id: {project}"),
+                ErrorKind::NoNetworkService,
+            ),
+        ] {
+            let Err(error) = log_in(world, region, &fields).await else { panic!("{fields}: it logs in") };
+            assert_eq!(error.kind, kind, "{fields}: {error}");
+        }
+    })
+    .await;
+}

@@ -1,0 +1,173 @@
+//! Every rule, both ways, against the real API server.
+
+use std::fmt::Write;
+
+use futures::{StreamExt, stream};
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::table::{Row, absent, rows};
+use super::{schema, unserved};
+use crate::support::{Kind, Manifest, Namespace, with_namespace};
+
+/// Rules about a change; `updates.rs` tests them.
+const ABOUT_CHANGES: [&str; 2] = ["poolID cannot be added or removed", "poolID cannot be changed"];
+
+#[test]
+fn every_rule_of_the_crd_has_a_row_and_every_row_a_rule() {
+    let mut missing = String::new();
+    let rows = rows();
+    let stated: Vec<_> = schema::rules()
+        .into_iter()
+        .filter(|(_, rule)| !ABOUT_CHANGES.iter().any(|change| rule.starts_with(change)))
+        .collect();
+    for (path, rule) in &stated {
+        if !rows.iter().any(|row| row.path == *path && rule.starts_with(row.rule)) {
+            writeln!(missing, "no row for {path}: {rule}").expect("a string takes all");
+        }
+    }
+    for row in &rows {
+        if !stated.iter().any(|(path, rule)| row.path == *path && rule.starts_with(row.rule)) {
+            writeln!(missing, "no rule for the row {}: {}", row.path, row.rule).expect("a string takes all");
+        }
+    }
+    assert!(missing.is_empty(), "{missing}");
+}
+
+#[tokio::test]
+async fn good_values_are_taken_and_bad_ones_refused_by_field_and_message() {
+    with_namespace(async |ns| {
+        ns.create(unserved("with-status").network("public")).await;
+        let checks = rows().into_iter().map(async |row| check(ns, &row).await);
+        let complaints: Vec<String> = stream::iter(checks).buffer_unordered(16).concat().await;
+        assert!(complaints.is_empty(), "\n{}", complaints.join("\n"));
+    })
+    .await;
+}
+
+/// What is wrong with a row, if anything.
+async fn check(ns: &Namespace, row: &Row) -> Vec<String> {
+    let mut complaints = Vec::new();
+    if let Err(error) = submit(ns, &row.path, &row.good).await {
+        complaints.push(format!("{} ({}) = {}: refused: {}", row.path, row.rule, row.good, message(&error)));
+    }
+    match submit(ns, &row.path, &row.bad).await {
+        Err(kube::Error::Api(status)) if status.code == 422 => {
+            let causes = status.details.as_ref().map(|details| details.causes.clone()).unwrap_or_default();
+            // The API server adds this when CEL is not tried after the schema has failed.
+            let counts = |cause: &&kube::core::response::StatusCause| cause.field != "<nil>";
+            let said: Vec<_> = causes.iter().filter(counts).collect();
+            let names_only_the_field = said.iter().all(|cause| without_indices(&cause.field) == row.path);
+            let says_why = said.iter().any(|cause| cause.message.contains(message_of(row.rule)));
+            if !(names_only_the_field && says_why) {
+                complaints.push(format!("{} ({}) = {}: says {}", row.path, row.rule, row.bad, status.message));
+            }
+        }
+        Err(error) => complaints.push(format!("{} ({}) = {}: {}", row.path, row.rule, row.bad, message(&error))),
+        Ok(_) => complaints.push(format!("{} ({}) = {}: taken", row.path, row.rule, row.bad)),
+    }
+    complaints
+}
+
+fn message(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        error => error.to_string(),
+    }
+}
+
+async fn submit(ns: &Namespace, path: &str, value: &Value) -> Result<(), kube::Error> {
+    let mut body = json!({});
+    place(&mut body, path, value);
+    add_what_else_is_required(&mut body, path, value);
+    if path.starts_with("status") {
+        let how = PatchParams { dry_run: true, ..PatchParams::default() };
+        ns.api(Kind::Pool).patch_status("with-status", &how, &Patch::Merge(&body)).await?;
+    } else {
+        body["metadata"]["name"] = "p".into();
+        ns.dry_run(Manifest::new(Kind::Pool, body)).await?;
+    }
+    Ok(())
+}
+
+/// Puts a value at a path; an item becomes a list of one. A row about a list's items as a whole gives all of them.
+fn place(body: &mut Value, path: &str, value: &Value) {
+    let mut at = body;
+    let mut steps = path.split('.').peekable();
+    while let Some(step) = steps.next() {
+        let (name, is_item) = step.strip_suffix("[]").map_or((step, false), |name| (name, true));
+        let whole_list = is_item && value.is_array() && steps.peek().is_none();
+        at = &mut at[name];
+        if is_item && !whole_list {
+            *at = json!([{}]);
+            at = &mut at[0];
+        }
+    }
+    if *value != absent() {
+        *at = value.clone();
+    }
+}
+
+fn add_what_else_is_required(body: &mut Value, path: &str, value: &Value) {
+    let fill = |at: &mut Value, defaults: Value| {
+        for (name, default) in defaults.as_object().into_iter().flatten() {
+            let is_meant_to_be_absent = path.ends_with(&format!(".{name}")) && *value == absent();
+            match is_meant_to_be_absent {
+                true => drop(at.as_object_mut().map(|fields| fields.remove(name))),
+                false if at[name].is_null() => at[name] = default.clone(),
+                false => {}
+            }
+        }
+    };
+    if path == "spec" && *value == absent() {
+        drop(body.as_object_mut().map(|fields| fields.remove("spec")));
+    } else if path.starts_with("spec") {
+        fill(&mut body["spec"], json!({"identityRef": {"name": "cloud", "cloudName": "openstack"}}));
+        if body["spec"]["identityRef"].is_object() {
+            fill(&mut body["spec"]["identityRef"], json!({"name": "cloud", "cloudName": "openstack"}));
+        }
+    }
+    if path.starts_with("spec.reservations[].") {
+        fill(&mut body["spec"]["reservations"][0], json!({"claim": "a", "address": "203.0.113.12"}));
+    } else if path.starts_with("spec.reuse.tags") || (path == "spec.reuse.policy" && value == "Tagged") {
+        fill(&mut body["spec"]["reuse"], json!({"policy": "Tagged", "tags": ["a"]}));
+    } else if path.starts_with("status.addresses.") {
+        let none = json!({"total": 0, "allocated": 0, "free": 0, "cooling": 0, "failed": 0});
+        fill(&mut body["status"]["addresses"], none);
+    } else if path.starts_with("status.network.") {
+        fill(&mut body["status"]["network"], json!({"id": "a", "name": "a"}));
+    } else if path.starts_with("status.failed[].") {
+        fill(&mut body["status"]["failed"][0], json!({"address": "a", "reason": "a"}));
+    } else if path.starts_with("status.conditions[].") {
+        let condition = json!({
+            "type": "Ready", "status": "True", "reason": "A", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"
+        });
+        fill(&mut body["status"]["conditions"][0], condition);
+    }
+}
+
+/// How the API server words a keyword's failure; a CEL rule has its own words.
+fn message_of(rule: &'static str) -> &'static str {
+    match rule {
+        "minLength" => "should be at least",
+        "maxLength" => "may not be more than",
+        "minimum" => "should be greater than or equal to",
+        "maximum" => "should be less than or equal to",
+        "maxItems" => "must have at most",
+        "enum" => "supported values",
+        "required" => "Required value",
+        "set" | "map" => "Duplicate value",
+        message => message,
+    }
+}
+
+fn without_indices(field: &str) -> String {
+    let mut inside = false;
+    field
+        .chars()
+        .filter(|&letter| {
+            inside = (inside || letter == '[') && letter != ']';
+            !inside || letter == '['
+        })
+        .collect()
+}

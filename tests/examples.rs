@@ -1,0 +1,97 @@
+//! The examples are taken by the real API server as they are.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use caip_openstack::api::claim::PoolRef;
+use kube::api::{Patch, PatchParams};
+use serde_json::Value;
+
+use crate::support::{Kind, with_namespace};
+
+#[tokio::test]
+async fn pools_and_secrets_of_the_examples_are_taken_as_they_are() {
+    with_namespace(async |ns| {
+        let mut pools = BTreeSet::new();
+        for (path, manifest) in manifests() {
+            let kind = match manifest["kind"].as_str() {
+                Some("OpenStackFloatingIPPool") => Kind::Pool,
+                Some("Secret") => Kind::Secret,
+                _ => continue,
+            };
+            let name = manifest["metadata"]["name"].as_str().expect("an example has a name");
+            // Strict, as `kubectl apply` is: a field that the schema does not have is refused.
+            let how = PatchParams::apply("kubectl").force().dry_run().validation_strict();
+            let taken = ns.api(kind).patch(name, &how, &Patch::Apply(&manifest)).await;
+            taken.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            if kind == Kind::Pool {
+                pools.insert(case(&path));
+                assert_eq!(manifest["spec"]["identityRef"]["name"], "cloud", "{}: the Secret's name", path.display());
+            }
+        }
+        assert_eq!(pools.len(), 9, "{pools:?}");
+    })
+    .await;
+}
+
+#[test]
+fn secret_of_the_examples_has_the_cloud_that_the_pools_name() {
+    let (_, secret) = manifests().into_iter().find(|(_, one)| one["kind"] == "Secret").expect("a Secret is there");
+    let clouds = secret["stringData"]["clouds.yaml"].as_str().expect("the key is clouds.yaml");
+    let clouds: Value = serde_saphyr::from_str(clouds).expect("clouds.yaml is YAML");
+    for (path, pool) in manifests().into_iter().filter(|(_, one)| one["kind"] == "OpenStackFloatingIPPool") {
+        let cloud = pool["spec"]["identityRef"]["cloudName"].as_str().expect("a pool names its cloud");
+        assert!(clouds["clouds"][cloud].is_object(), "{}: {cloud}", path.display());
+    }
+}
+
+#[test]
+fn machine_template_points_at_the_pools_of_the_examples() {
+    let template = manifests().into_iter().find(|(_, one)| one["kind"] == "OpenStackMachineTemplate");
+    let (_, template) = template.expect("a template is there");
+    let reference = template["spec"]["template"]["spec"]["floatingIPPoolRef"].clone();
+    let reference: PoolRef = serde_json::from_value(reference).expect("the reference names group, kind and name");
+    assert_eq!(reference, PoolRef::ours("public"));
+    assert!(reference.is_ours());
+}
+
+#[test]
+fn every_example_is_in_the_list_and_says_what_it_is() {
+    let list = fs::read_to_string(examples().join("README.md")).expect("the list is there");
+    for (path, _) in manifests() {
+        let case = case(&path);
+        assert!(list.contains(&format!("]({case})")), "examples/README.md does not list {case}");
+        let words = fs::read_to_string(examples().join(&case).join("README.md")).unwrap_or_default();
+        assert!(words.lines().count() > 2, "{case} does not say what it is");
+    }
+}
+
+fn examples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("examples")
+}
+
+fn case(manifest: &Path) -> String {
+    let folder = manifest.parent().and_then(Path::file_name).expect("a manifest is in a folder");
+    folder.to_string_lossy().into_owned()
+}
+
+/// All manifests, with where they are.
+fn manifests() -> Vec<(PathBuf, Value)> {
+    let mut all = Vec::new();
+    for folder in entries(&examples()).into_iter().filter(|path| path.is_dir()) {
+        for path in entries(&folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == "yaml")) {
+            let text = fs::read_to_string(&path).expect("a file that is listed can be read");
+            let manifest = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            all.push((path, manifest));
+        }
+    }
+    all
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let listed = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut paths: Vec<PathBuf> = listed.map(|entry| entry.expect("a folder can be read").path()).collect();
+    paths.sort();
+    paths
+}

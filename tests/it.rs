@@ -1,0 +1,12 @@
+//! The tests that need more than the library: one binary, so that it is linked once and shares one controller.
+
+mod bad_input;
+mod contract;
+mod crd;
+mod examples;
+mod life;
+mod runtime;
+mod session;
+#[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]
+mod support;
+mod vocabulary;

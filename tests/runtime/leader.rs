@@ -1,0 +1,122 @@
+//! Leader election on a real API server, whose conflicts decide.
+
+use std::time::Duration;
+
+use caip_openstack::clock::Clock;
+use caip_openstack::runtime::leader::{Leader, LeaseSettings, Lost};
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use kube::api::{Api, DeleteParams, Patch, PatchParams};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use super::with_namespace;
+
+/// The shortest lease that there is; the rest leaves room for a busy machine.
+const LEASE: Duration = Duration::from_secs(2);
+
+async fn candidate(client: &kube::Client, namespace: &str, identity: &str) -> Leader {
+    let settings = LeaseSettings {
+        namespace: namespace.into(),
+        name: "the-lease".into(),
+        identity: identity.into(),
+        duration: LEASE,
+        renew_deadline: Duration::from_millis(1500),
+        retry_period: Duration::from_millis(200),
+    };
+    Leader::acquire(client.clone(), settings, &Clock::system()).await
+}
+
+fn leases(client: &kube::Client, namespace: &str) -> Api<Lease> {
+    Api::namespaced(client.clone(), namespace)
+}
+
+async fn record(client: &kube::Client, namespace: &str) -> LeaseSpec {
+    leases(client, namespace).get("the-lease").await.expect("there is a lease").spec.expect("it has a record")
+}
+
+/// Until the holder has renewed for longer than a lease lasts.
+async fn renewed_for_longer_than_a_lease(client: &kube::Client, namespace: &str) {
+    loop {
+        let record = record(client, namespace).await;
+        let (Some(first), Some(last)) = (record.acquire_time, record.renew_time) else { panic!("no times") };
+        if last.0.duration_since(first.0).unsigned_abs() > LEASE * 3 / 2 {
+            return;
+        }
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn of_two_candidates_one_leads_until_it_gives_the_lease_back() {
+    with_namespace(async |client, ns| {
+        let first = candidate(&client, &ns, "first").await;
+        assert!(first.was_vacant(), "there never was a lease");
+        let mut second = Box::pin(candidate(&client, &ns, "second"));
+        tokio::select! {
+            _ = &mut second => panic!("two lead"),
+            () = renewed_for_longer_than_a_lease(&client, &ns) => {}
+        }
+        assert_eq!(record(&client, &ns).await.holder_identity.as_deref(), Some("first"));
+
+        first.release().await.expect("it can be given back");
+        assert_eq!(record(&client, &ns).await.holder_identity, None);
+        let begin = Instant::now();
+        let second = second.await;
+        assert!(begin.elapsed() < LEASE, "a lease that was given back is not waited out");
+        assert!(second.was_vacant());
+        assert_eq!(record(&client, &ns).await.lease_transitions, Some(1));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn of_many_candidates_at_once_one_leads() {
+    with_namespace(async |client, ns| {
+        let names: Vec<_> = (0..8).map(|number| format!("candidate-{number}")).collect();
+        let candidates = names.iter().map(|name| Box::pin(candidate(&client, &ns, name)));
+        let (leader, _, others) = futures::future::select_all(candidates).await;
+        tokio::select! {
+            _ = futures::future::select_all(others) => panic!("two lead"),
+            () = renewed_for_longer_than_a_lease(&client, &ns) => {}
+        }
+        leader.release().await.expect("it can be given back");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_leader_that_went_silent_is_waited_out() {
+    with_namespace(async |client, ns| {
+        drop(candidate(&client, &ns, "first").await);
+        let begin = Instant::now();
+        let second = candidate(&client, &ns, "second").await;
+        assert!(begin.elapsed() >= LEASE, "it was not waited out");
+        assert!(!second.was_vacant(), "requests of the first may be under way");
+        assert_eq!(record(&client, &ns).await.holder_identity.as_deref(), Some("second"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_leader_is_told_when_its_lease_is_taken() {
+    with_namespace(async |client, ns| {
+        let leader = candidate(&client, &ns, "first").await;
+        let theft = json!({"spec": {"holderIdentity": "thief"}});
+        let params = PatchParams::default();
+        leases(&client, &ns).patch("the-lease", &params, &Patch::Merge(theft)).await.expect("it can be taken");
+        assert_eq!(leader.lost().await, Lost::TakenBy("thief".into()));
+        leader.release().await.expect("there is nothing to give back");
+        assert_eq!(record(&client, &ns).await.holder_identity.as_deref(), Some("thief"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_leader_is_told_when_its_lease_is_deleted() {
+    with_namespace(async |client, ns| {
+        let leader = candidate(&client, &ns, "first").await;
+        leases(&client, &ns).delete("the-lease", &DeleteParams::default()).await.expect("it can be deleted");
+        assert_eq!(leader.lost().await, Lost::Vacated);
+    })
+    .await;
+}

@@ -1,0 +1,198 @@
+//! Sessions against a server on loopback that counts: what is asked, how often, with which token, and how each failure
+//! reads. Time is tokio's, paused.
+
+mod server;
+mod trouble;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use caip_openstack::floating_ip::FloatingIpId;
+use caip_openstack::openstack::session::Sessions;
+use caip_openstack::openstack::{Clouds, ErrorKind, Neutron};
+use futures::future::join_all;
+use serde_json::json;
+use server::{Reply, Seen, Server, clock, credentials, listing, row};
+use tokio::time::{Instant, sleep};
+
+async fn connect(server: &Server) -> Arc<dyn Neutron> {
+    Sessions::new(clock()).connect(&credentials(&server.url, "hunter2")).await.expect("it connects")
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_new_token_serves_all_calls_that_were_refused() {
+    let server = Server::start(|seen: &Seen| match seen.token.as_deref() {
+        Some("token-1") => Reply::unauthorized(),
+        _ => listing(&[]),
+    })
+    .await;
+    let neutron = connect(&server).await;
+    sleep(Duration::from_secs(60)).await;
+    for result in join_all((0..30).map(|_| neutron.list_floating_ips())).await {
+        result.expect("the second token is good");
+    }
+    assert_eq!(server.count("POST /v3/auth/tokens"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_is_renewed_before_it_expires_and_not_sooner() {
+    let server = Server::start(|_: &Seen| listing(&[])).await;
+    let neutron = connect(&server).await;
+    sleep(Duration::from_secs(3600 - 130)).await;
+    neutron.list_floating_ips().await.expect("it lists");
+    assert_eq!(server.count("POST /v3/auth/tokens"), 1);
+    sleep(Duration::from_secs(60)).await;
+    neutron.list_floating_ips().await.expect("it lists");
+    assert_eq!(server.count("POST /v3/auth/tokens"), 2);
+    let tokens: Vec<_> = server.seen().into_iter().filter_map(|seen| seen.token).collect();
+    assert_eq!(tokens, ["token-1", "token-2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_neutron_that_accepts_no_token_does_not_become_keystones_burden() {
+    let server = Server::start(|_: &Seen| Reply::unauthorized()).await;
+    let neutron = connect(&server).await;
+    for _ in 0..50 {
+        let error = neutron.list_floating_ips().await.expect_err("no token is good");
+        assert_eq!(error.kind, ErrorKind::Unauthorized, "{error}");
+    }
+    assert!(server.count("POST /v3/auth/tokens") <= 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_credentials_are_not_asked_again_at_once_but_changed_ones_are() {
+    let server = Server::start(|_: &Seen| listing(&[])).await;
+    server.set_keystone(|seen| seen.body.contains("hunter2").then(Reply::unauthorized));
+    let heard = Arc::new(AtomicUsize::new(0));
+    let failed = heard.clone();
+    let sessions = Sessions::new(clock()).on_authentication(move |error| {
+        failed.fetch_add(usize::from(error == Some(ErrorKind::Unauthorized)), Ordering::SeqCst);
+    });
+    let wrong = credentials(&server.url, "hunter2");
+    for result in join_all((0..50).map(|_| sessions.connect(&wrong))).await {
+        let Err(error) = result else { panic!("the password is wrong") };
+        assert_eq!(error.kind, ErrorKind::Unauthorized);
+        assert!(error.to_string().contains("check username, password, project and domain in clouds.yaml"), "{error}");
+    }
+    assert_eq!(server.count("POST /v3/auth/tokens"), 1);
+    sessions.connect(&credentials(&server.url, "hunter3")).await.expect("this one is right");
+    assert_eq!(server.count("POST /v3/auth/tokens"), 2);
+    sleep(Duration::from_secs(6)).await;
+    assert!(sessions.connect(&wrong).await.is_err());
+    assert_eq!(server.count("POST /v3/auth/tokens"), 3);
+
+    // What heals in Keystone is noticed within 30 s.
+    server.set_keystone(|_| None);
+    sleep(Duration::from_secs(16)).await;
+    assert!(sessions.connect(&wrong).await.is_ok());
+    assert_eq!(heard.load(Ordering::SeqCst), 2, "the metrics hear of what Keystone was asked");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_same_credentials_share_a_session_and_others_do_not() {
+    let server = Server::start(|_: &Seen| listing(&[])).await;
+    let sessions = Sessions::new(clock());
+    let first = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
+    let same = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
+    let other = sessions.connect(&credentials(&server.url, "hunter3")).await.expect("it connects");
+    assert!(Arc::ptr_eq(&first, &same) && !Arc::ptr_eq(&first, &other));
+    assert_eq!(server.count("POST /v3/auth/tokens"), 2);
+    assert_eq!(first.scope().endpoint, format!("{}/network/v2.0/", server.url));
+}
+
+#[tokio::test]
+async fn no_more_than_eight_calls_run_side_by_side() {
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let counted = (running, most.clone());
+    let server = Server::start(move |_: &Seen| {
+        let (running, most) = counted.clone();
+        Reply::later(async move {
+            most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            sleep(Duration::from_millis(10)).await;
+            running.fetch_sub(1, Ordering::SeqCst);
+            listing(&[])
+        })
+    })
+    .await;
+    let neutron = connect(&server).await;
+    for result in join_all((0..50).map(|_| neutron.list_floating_ips())).await {
+        result.expect("it lists");
+    }
+    assert_eq!(most.load(Ordering::SeqCst), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_to_wait_is_obeyed_by_all_callers_of_the_cloud() {
+    let first = AtomicUsize::new(0);
+    let server = Server::start(move |_: &Seen| match first.fetch_add(1, Ordering::SeqCst) {
+        0 => Reply::new(429, json!({"error": {"message": "slow down"}})).header("Retry-After", "4"),
+        _ => listing(&[]),
+    })
+    .await;
+    let neutron = connect(&server).await;
+    let begin = Instant::now();
+    let limited = neutron.list_floating_ips();
+    let others = async {
+        sleep(Duration::from_secs(1)).await;
+        join_all((0..20).map(|_| neutron.list_floating_ips())).await
+    };
+    let (limited, others) = tokio::join!(limited, others);
+    limited.expect("a read is repeated");
+    assert!(others.iter().all(Result::is_ok));
+    let network = server.seen().into_iter().filter(|seen| seen.path.starts_with("/network"));
+    let early = network.skip(1).filter(|seen| seen.at < begin + Duration::from_secs(4)).count();
+    assert_eq!(early, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_long_time_to_wait_is_told_instead_of_waited_for() {
+    let server = Server::start(|_: &Seen| {
+        Reply::new(429, json!({"error": {"message": "slow down"}})).header("Retry-After", "40")
+    })
+    .await;
+    let neutron = connect(&server).await;
+    for _ in 0..5 {
+        let error = neutron.list_floating_ips().await.expect_err("it is limited");
+        assert_eq!(error.kind, ErrorKind::TooManyRequests);
+        assert!(error.retry_after.is_some_and(|wait| wait > Duration::from_secs(30)), "{error:?}");
+    }
+    assert_eq!(server.count("GET /network"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_page_is_read_and_every_row_once() {
+    let pages = |seen: &Seen| {
+        assert!(seen.path.contains("limit=1000") && seen.path.contains("sort_key=id"), "{}", seen.path);
+        let next = json!([{"rel": "next", "href": "unused"}]);
+        match seen.path.split("marker=").nth(1).and_then(|rest| rest.split('&').next()) {
+            None => Reply::new(200, json!({"floatingips": [row("a"), row("b")], "floatingips_links": next})),
+            Some("b") => {
+                Reply::new(200, json!({"floatingips": [row("c"), {"id": "unreadable"}], "floatingips_links": next}))
+            }
+            // A full last page has a next one, which is empty.
+            Some(_) => Reply::new(200, json!({"floatingips": [], "floatingips_links": []})),
+        }
+    };
+    let server = Server::start(pages).await;
+    let ids: Vec<_> =
+        connect(&server).await.list_floating_ips().await.expect("it lists").into_iter().map(|ip| ip.id).collect();
+    assert_eq!(ids, ["a", "b", "c"].map(FloatingIpId::new));
+    assert_eq!(server.count("GET /network"), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_marker_that_was_deleted_loses_no_row() {
+    // Neutron answers it with the first page again.
+    let pages = |seen: &Seen| {
+        let next = json!([{"rel": "next", "href": "unused"}]);
+        if seen.path.contains("limit=") {
+            return Reply::new(200, json!({"floatingips": [row("a"), row("b")], "floatingips_links": next}));
+        }
+        listing(&["a", "c", "d"])
+    };
+    let server = Server::start(pages).await;
+    let ids: Vec<_> =
+        connect(&server).await.list_floating_ips().await.expect("it lists").into_iter().map(|ip| ip.id).collect();
+    assert_eq!(ids, ["a", "c", "d"].map(FloatingIpId::new));
+}

@@ -1,0 +1,241 @@
+//! What scenarios create, written as users write it: JSON, not the program's own types.
+
+use caip_openstack::api::{IpamVersion, OpenStackFloatingIPPool};
+use kube::Resource;
+use kube::core::{ApiResource, DynamicObject};
+use serde_json::{Value, json};
+
+use super::world::run_id;
+
+/// The kinds that scenarios deal with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// `OpenStackFloatingIPPool`, ours.
+    Pool,
+    /// Cluster API's `IPAddressClaim`.
+    Claim,
+    /// Cluster API's `IPAddress`.
+    Address,
+    /// Cluster API's `Cluster`.
+    Cluster,
+    /// `Secret`.
+    Secret,
+    /// `Event` of `events.k8s.io`.
+    Event,
+}
+
+impl Kind {
+    /// Where the API server serves it.
+    pub fn resource(self, version: IpamVersion) -> ApiResource {
+        let of = |group: &str, version: &str, kind: &str, plural: &str| ApiResource {
+            group: group.into(),
+            version: version.into(),
+            api_version: if group.is_empty() { version.into() } else { format!("{group}/{version}") },
+            kind: kind.into(),
+            plural: plural.into(),
+        };
+        match self {
+            Self::Pool => ApiResource::erase::<OpenStackFloatingIPPool>(&()),
+            Self::Claim => version.resource("IPAddressClaim", "ipaddressclaims"),
+            Self::Address => version.resource("IPAddress", "ipaddresses"),
+            Self::Cluster => of("cluster.x-k8s.io", version.as_str(), "Cluster", "clusters"),
+            Self::Secret => of("", "v1", "Secret", "secrets"),
+            Self::Event => of("events.k8s.io", "v1", "Event", "events"),
+        }
+    }
+}
+
+/// An object to create or apply; its namespace is the scenario's.
+#[derive(Clone, Debug)]
+pub struct Manifest {
+    /// What it is.
+    pub kind: Kind,
+    /// `metadata`, `spec` and the rest; `apiVersion` and `kind` are filled in.
+    pub body: Value,
+}
+
+impl Manifest {
+    /// An object of a kind.
+    pub fn new(kind: Kind, body: Value) -> Self {
+        Self { kind, body }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.body["metadata"]["name"].as_str().expect("a manifest has a name").to_owned()
+    }
+
+    /// The object in a namespace.
+    pub fn object(&self, version: IpamVersion, namespace: &str) -> DynamicObject {
+        let resource = self.kind.resource(version);
+        let mut body = self.body.clone();
+        body["apiVersion"] = resource.api_version.into();
+        body["kind"] = resource.kind.into();
+        let mut object: DynamicObject = serde_json::from_value(body).expect("a manifest is an object");
+        object.meta_mut().namespace = Some(namespace.to_owned());
+        object
+    }
+}
+
+/// A pool under construction. It starts with the Secret `cloud`, no network and no list, and takes no free addresses of
+/// the project (`reuse: Never`), since scenarios that run at once share a project.
+#[derive(Clone, Debug)]
+pub struct PoolBuilder(Value);
+
+/// A pool.
+pub fn pool(name: &str) -> PoolBuilder {
+    PoolBuilder(json!({
+        "metadata": {"name": name, "labels": {"cluster.x-k8s.io/watch-filter": run_id()}},
+        "spec": {"identityRef": {"name": "cloud", "cloudName": "openstack"}, "reuse": {"policy": "Never"}}
+    }))
+}
+
+impl PoolBuilder {
+    /// Any field of the spec, replaced whole.
+    pub fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
+        self.0["spec"][field] = value.into();
+        self
+    }
+
+    /// A field of the spec left out.
+    pub fn without(mut self, field: &str) -> Self {
+        self.0["spec"].as_object_mut().expect("a spec is an object").remove(field);
+        self
+    }
+
+    /// An annotation.
+    pub fn annotation(mut self, name: &str, value: &str) -> Self {
+        self.0["metadata"]["annotations"][name] = value.into();
+        self
+    }
+
+    /// A label; the watch filter decides which run's controller serves the pool.
+    pub fn label(mut self, name: &str, value: &str) -> Self {
+        self.0["metadata"]["labels"][name] = value.into();
+        self
+    }
+
+    /// New addresses from the network of this name.
+    pub fn network(self, name: &str) -> Self {
+        self.with("floatingIPNetwork", json!({"filter": {"name": name}}))
+    }
+
+    /// A predefined list.
+    pub fn list<S: Into<String>>(self, addresses: impl IntoIterator<Item = S>) -> Self {
+        let addresses: Vec<Value> = addresses.into_iter().map(|address| Value::String(address.into())).collect();
+        self.with("preAllocatedFloatingIPs", addresses)
+    }
+
+    /// The most addresses.
+    pub fn max_ips(self, most: u32) -> Self {
+        self.with("maxIPs", most)
+    }
+
+    /// `Delete` or `Retain`.
+    pub fn reclaim(self, policy: &str) -> Self {
+        self.with("reclaimPolicy", policy)
+    }
+
+    /// Free addresses of the project that have all of these tags, whenever they last changed.
+    pub fn reuse_tagged(self, tags: &[&str]) -> Self {
+        self.with("reuse", json!({"policy": "Tagged", "tags": tags, "minIdleSeconds": 0}))
+    }
+
+    /// Free addresses of the project without tag, description and DNS name. Only for a network of the scenario's own.
+    pub fn reuse_unmarked(self) -> Self {
+        self.with("reuse", json!({"policy": "Unmarked", "minIdleSeconds": 0}))
+    }
+
+    /// Addresses and ranges that are never given.
+    pub fn excluded<S: Into<String>>(self, addresses: impl IntoIterator<Item = S>) -> Self {
+        let addresses: Vec<Value> = addresses.into_iter().map(|address| Value::String(address.into())).collect();
+        self.with("excludedAddresses", addresses)
+    }
+
+    /// An address that is kept for one claim, given by its name; adds to those before.
+    pub fn reserve(mut self, claim: &str, address: &str) -> Self {
+        let reservation = json!({"claim": claim, "address": address});
+        match self.0["spec"]["reservations"].as_array_mut() {
+            Some(all) => all.push(reservation),
+            None => self.0["spec"]["reservations"] = json!([reservation]),
+        }
+        self
+    }
+
+    /// Free addresses to keep ready.
+    pub fn preallocate(self, count: u32) -> Self {
+        self.with("preallocate", count)
+    }
+
+    /// The identity in OpenStack's marks.
+    pub fn pool_id(self, id: &str) -> Self {
+        self.with("poolID", id)
+    }
+}
+
+impl From<PoolBuilder> for Manifest {
+    fn from(pool: PoolBuilder) -> Self {
+        Self::new(Kind::Pool, pool.0)
+    }
+}
+
+/// A claim under construction.
+#[derive(Clone, Debug)]
+pub struct ClaimBuilder(Value);
+
+/// The claim that CAPO makes for a server: its name, its finalizer, no `clusterName`, and here no owner, since there is
+/// no `OpenStackServer`. Points at the pool `public` until told otherwise.
+pub fn claim(server: &str) -> ClaimBuilder {
+    ClaimBuilder(json!({
+        "metadata": {
+            "name": format!("{server}-floating-ip-address"),
+            "finalizers": ["openstackmachine.infrastructure.cluster.x-k8s.io/ip-claim"]
+        },
+        "spec": {"poolRef": {
+            "apiGroup": "ipam.cluster.x-k8s.io", "kind": "OpenStackFloatingIPPool", "name": "public"
+        }}
+    }))
+}
+
+impl ClaimBuilder {
+    /// The pool.
+    pub fn from(mut self, pool: &str) -> Self {
+        self.0["spec"]["poolRef"]["name"] = pool.into();
+        self
+    }
+
+    /// Any field of the pool's reference.
+    pub fn pool_ref(mut self, field: &str, value: &str) -> Self {
+        self.0["spec"]["poolRef"][field] = value.into();
+        self
+    }
+
+    /// The Cluster, by the label that CAPO sets.
+    pub fn of_cluster(mut self, cluster: &str) -> Self {
+        self.0["metadata"]["labels"]["cluster.x-k8s.io/cluster-name"] = cluster.into();
+        self
+    }
+
+    /// An annotation.
+    pub fn annotation(mut self, name: &str, value: &str) -> Self {
+        self.0["metadata"]["annotations"][name] = value.into();
+        self
+    }
+
+    /// Without CAPO's finalizer: as if the machine were gone already, so that deleting the claim releases it.
+    pub fn unheld(mut self) -> Self {
+        self.0["metadata"].as_object_mut().expect("metadata is an object").remove("finalizers");
+        self
+    }
+
+    /// Its name.
+    pub fn name(&self) -> String {
+        self.0["metadata"]["name"].as_str().expect("a claim has a name").to_owned()
+    }
+}
+
+impl From<ClaimBuilder> for Manifest {
+    fn from(claim: ClaimBuilder) -> Self {
+        Self::new(Kind::Claim, claim.0)
+    }
+}

@@ -1,0 +1,85 @@
+//! The servers that scenarios run against. They are started outside, by `make env-up`; here they are only found.
+
+use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use caip_openstack::api::IpamVersion;
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::wait::{await_condition, conditions};
+use kube::{Api, Client, Config};
+use tokio::sync::OnceCell;
+
+/// The CRD as it is committed.
+pub const CRD_YAML: &str = include_str!("../../crds/ipam.cluster.x-k8s.io_openstackfloatingippools.yaml");
+
+/// The management cluster. Made anew for each scenario: a client lives in the runtime of its test.
+#[derive(Clone)]
+pub struct World {
+    /// A client that may do everything.
+    pub client: Client,
+    /// The version of Cluster API's IPAM kinds that it serves.
+    pub version: IpamVersion,
+}
+
+impl World {
+    /// The cluster that `KUBECONFIG` names, with our CRD.
+    ///
+    /// Refuses one that is not on this machine, since scenarios change CRDs and delete namespaces.
+    pub async fn new() -> Self {
+        static CRD_APPLIED: OnceCell<()> = OnceCell::const_new();
+        required("KUBECONFIG");
+        trust_tls();
+        let config = Config::infer().await.unwrap_or_else(|error| panic!("KUBECONFIG cannot be read: {error:?}"));
+        assert!(
+            config.cluster_url.host().is_some_and(is_loopback),
+            "KUBECONFIG names {}, which is not on this machine: scenarios run against `make env-up` only",
+            config.cluster_url
+        );
+        let client = Client::try_from(config).expect("a configuration that was read makes a client");
+        let version = IpamVersion::discover(&client)
+            .await
+            .unwrap_or_else(|error| panic!("the API server of KUBECONFIG does not answer ({error}); run `make env-up`"))
+            .expect("Cluster API's IPAM kinds are not served: run `make env-up`");
+        CRD_APPLIED.get_or_init(|| apply_crd(client.clone())).await;
+        Self { client, version }
+    }
+}
+
+/// What tells this run of the tests from others against the same servers: its pools carry it as their watch filter.
+pub fn run_id() -> &'static str {
+    static RUN: OnceLock<String> = OnceLock::new();
+    RUN.get_or_init(|| super::unique("run"))
+}
+
+/// The value of an environment variable that scenarios cannot do without.
+pub fn required(variable: &str) -> String {
+    std::env::var(variable).ok().filter(|value| !value.is_empty()).unwrap_or_else(|| {
+        panic!("{variable} is not set: run `make test`, or `make env-up` and set {variable} as it says")
+    })
+}
+
+/// Chooses the cryptography for TLS; later calls change nothing.
+pub fn trust_tls() {
+    // An error means that it was chosen before.
+    let _chosen_before = rustls::crypto::ring::default_provider().install_default();
+}
+
+fn is_loopback(host: &str) -> bool {
+    let host = host.trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+async fn apply_crd(client: Client) {
+    let crd: CustomResourceDefinition = serde_saphyr::from_str(CRD_YAML).expect("crds/ holds a CRD");
+    let name = crd.metadata.name.clone().expect("the CRD has a name");
+    let crds: Api<CustomResourceDefinition> = Api::all(client);
+    crds.patch(&name, &PatchParams::apply("kubectl").force(), &Patch::Apply(&crd))
+        .await
+        .unwrap_or_else(|error| panic!("the API server refuses crds/: {error}"));
+    tokio::time::timeout(Duration::from_secs(30), await_condition(crds, &name, conditions::is_crd_established()))
+        .await
+        .expect("the CRD is established within 30 s")
+        .expect("the CRD can be watched");
+}
