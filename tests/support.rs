@@ -29,7 +29,7 @@ pub use clouds::{cloud_entry, clouds_yaml};
 pub use controller::{Controller, controller};
 pub use manifest::{ClaimBuilder, Kind, Manifest, PoolBuilder, claim, pool};
 pub use namespace::{Namespace, condition_of, with_namespace};
-pub use openstack::{Cloud, FloatingIp};
+pub use openstack::{Cloud, ExternalNetwork, FloatingIp};
 pub use tls::Tls;
 pub use wait::{HEALS, SOON, eventually, stays};
 pub use wire::Wire;

@@ -79,10 +79,11 @@ async fn external_network_of_a_scenario_has_as_many_addresses_as_asked_for() {
     let admin = Cloud::named("admin").await;
     let demo = Cloud::named("demo").await;
     let network = admin.external_network(2).await;
-    let first = demo.create(&network, "").await;
+    let first = demo.create(&network.name, "").await;
     // Neutron chooses at random.
-    let other = ["198.51.100.2", "198.51.100.3"].into_iter().find(|other| *other != first.address).expect("two differ");
-    assert_eq!(admin.create_at(&network, other, demo.project()).await.network, first.network);
+    let other =
+        [network.address(0), network.address(1)].into_iter().find(|other| *other != first.address).expect("two differ");
+    assert_eq!(admin.create_at(&network.name, &other, demo.project()).await.network, first.network);
     let body = serde_json::json!({"floatingip": {"floating_network_id": first.network}});
     let (status, answer) = demo.call(reqwest::Method::POST, "floatingips", Some(body)).await;
     assert_eq!((status.as_u16(), &answer["NeutronError"]["type"]), (409, &"IpAddressGenerationFailure".into()));

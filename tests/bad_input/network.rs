@@ -17,9 +17,9 @@ fn by_name(name: &str) -> Value {
 #[tokio::test]
 async fn a_network_or_subnet_that_cannot_be_meant_is_told_and_heals() {
     let admin = Cloud::named("admin").await;
-    let of_two_subnets = admin.external_network(8).await;
+    let of_two_subnets = admin.external_network(8).await.name;
     let second = json!({"subnet": {"network_id": admin.network(&of_two_subnets).await, "name": "second",
-        "ip_version": 4, "cidr": "198.51.101.0/24", "enable_dhcp": false}});
+        "ip_version": 4, "cidr": "198.51.100.0/24", "enable_dhcp": false}});
     let (status, answer) = admin.call(reqwest::Method::POST, "subnets", Some(second)).await;
     assert!(status.is_success(), "{answer}");
     let several = OddCloud::start(Fault::Shows(&["public-large", "tiny"])).await;

@@ -36,16 +36,16 @@ async fn network_without_addresses_is_named_and_claims_are_served_when_it_has_so
     let admin = Cloud::named("admin").await;
     let network = admin.external_network(1).await;
     with_namespace(async |ns| {
-        served(ns, pool("public").network(&network)).await;
+        served(ns, pool("public").network(&network.name)).await;
         ns.bind(claim("web-0")).await;
         let message = refused(ns, "web-1", "PoolExhausted").await;
         assert!(message.contains("network has no address left") && message.contains("add"), "{message}");
         refused(ns, "web-2", "PoolExhausted").await;
         // A person adds an allocation range.
-        let id = admin.network(&network).await;
+        let id = admin.network(&network.name).await;
         let (_, subnets) = admin.call(Method::GET, &format!("subnets?network_id={id}"), None).await;
         let path = format!("subnets/{}", subnets["subnets"][0]["id"].as_str().expect("a subnet has an id"));
-        let range = json!([{"start": "198.51.100.2", "end": "198.51.100.3"}]);
+        let range = json!([{"start": network.address(0), "end": network.address(1)}]);
         let (status, answer) =
             admin.call(Method::PUT, &path, Some(json!({"subnet": {"allocation_pools": range}}))).await;
         assert!(status.is_success(), "{answer}");

@@ -1,10 +1,10 @@
 //! Addresses of a network: reused, created, excluded, preallocated.
 
 use super::*;
-use crate::support::{pool, unique, with_namespace};
+use crate::support::{ExternalNetwork, pool, unique, with_namespace};
 
 /// Runs a scenario on an external network of its own, which has so many addresses.
-async fn with_network(addresses: u8, scenario: impl AsyncFnOnce(&Namespace, &str)) {
+async fn with_network(addresses: u8, scenario: impl AsyncFnOnce(&Namespace, &ExternalNetwork)) {
     let admin = Cloud::named("admin").await;
     let network = admin.external_network(addresses).await;
     with_namespace(async |ns| scenario(ns, &network).await).await;
@@ -15,13 +15,13 @@ async fn with_network(addresses: u8, scenario: impl AsyncFnOnce(&Namespace, &str
 async fn free_addresses_that_mean_nothing_to_anybody_are_reused_before_any_is_made() {
     with_network(12, async |ns, network| {
         let cloud = ns.cloud().await;
-        let free = ns.floating_ip(network).await;
-        let described = cloud.create(network, "somebody's").await;
-        let tagged = ns.floating_ip(network).await;
+        let free = ns.floating_ip(&network.name).await;
+        let described = cloud.create(&network.name, "somebody's").await;
+        let tagged = ns.floating_ip(&network.name).await;
         cloud.tag(&tagged.id, "somebodys").await;
-        let listed = ns.floating_ip(network).await;
+        let listed = ns.floating_ip(&network.name).await;
         ns.create(pool("another").list([&listed.address])).await;
-        let (id, wire) = served_by_wire(ns, pool("public").network(network).reuse_unmarked()).await;
+        let (id, wire) = served_by_wire(ns, pool("public").network(&network.name).reuse_unmarked()).await;
         assert_eq!(ns.bind(claim("web-0")).await, free.address);
         assert_eq!(wire.writes(), ["PUT floatingips/ID/tags/TAG"]);
         let made = ns.bind(claim("web-1")).await;
@@ -38,8 +38,8 @@ async fn free_addresses_that_mean_nothing_to_anybody_are_reused_before_any_is_ma
 #[tokio::test]
 async fn addresses_that_changed_a_moment_ago_are_not_reused() {
     with_network(4, async |ns, network| {
-        let fresh = ns.floating_ip(network).await;
-        served(ns, pool("public").network(network).without("reuse")).await;
+        let fresh = ns.floating_ip(&network.name).await;
+        served(ns, pool("public").network(&network.name).without("reuse")).await;
         assert_ne!(ns.bind(claim("web-0")).await, fresh.address);
     })
     .await;
@@ -48,9 +48,9 @@ async fn addresses_that_changed_a_moment_ago_are_not_reused() {
 #[tokio::test]
 async fn nothing_is_reused_where_the_policy_says_never() {
     with_network(4, async |ns, network| {
-        let fresh = ns.floating_ip(network).await;
+        let fresh = ns.floating_ip(&network.name).await;
         let never = serde_json::json!({"policy": "Never"});
-        served(ns, pool("public").network(network).with("reuse", never)).await;
+        served(ns, pool("public").network(&network.name).with("reuse", never)).await;
         assert_ne!(ns.bind(claim("web-0")).await, fresh.address);
     })
     .await;
@@ -84,10 +84,10 @@ async fn tagged_addresses_are_reused_when_they_have_all_the_tags_and_no_port() {
 #[tokio::test]
 async fn excluded_and_reserved_addresses_that_neutron_offers_are_given_back() {
     with_network(3, async |ns, network| {
-        let spec = pool("public").network(network).excluded(["198.51.100.2"]);
-        let spec = spec.reserve(&named("db-0"), "198.51.100.3");
+        let spec = pool("public").network(&network.name).excluded([network.address(0)]);
+        let spec = spec.reserve(&named("db-0"), &network.address(1));
         let (id, wire) = served_by_wire(ns, spec).await;
-        assert_eq!(ns.bind(claim("web-0")).await, "198.51.100.4");
+        assert_eq!(ns.bind(claim("web-0")).await, network.address(2));
         assert!(wire.count("POST floatingips") <= 3, "{:?}", wire.writes());
         let cloud = ns.cloud().await;
         eventually(HEALS, async || match marked(cloud, &id).await.len() {
@@ -102,7 +102,7 @@ async fn excluded_and_reserved_addresses_that_neutron_offers_are_given_back() {
 #[tokio::test]
 async fn network_that_offers_only_excluded_addresses_says_so_and_keeps_none() {
     with_network(2, async |ns, network| {
-        let id = served(ns, pool("public").network(network).excluded(["198.51.100.0/29"])).await;
+        let id = served(ns, pool("public").network(&network.name).excluded([network.cidr()])).await;
         ns.create(claim("web-0")).await;
         let message = waits(ns, "web-0", "PoolExhausted").await;
         assert!(message.contains("the network"), "{message}");
@@ -113,8 +113,8 @@ async fn network_that_offers_only_excluded_addresses_says_so_and_keeps_none() {
         })
         .await;
         // The spec is mended, and the claim is served.
-        ns.patch(Kind::Pool, "public", serde_json::json!({"spec": {"excludedAddresses": ["198.51.100.2"]}})).await;
-        assert_eq!(bound(ns, "web-0").await, "198.51.100.3");
+        ns.patch(Kind::Pool, "public", serde_json::json!({"spec": {"excludedAddresses": [network.address(0)]}})).await;
+        assert_eq!(bound(ns, "web-0").await, network.address(1));
     })
     .await;
 }

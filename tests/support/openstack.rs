@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use reqwest::{Method, StatusCode};
@@ -49,6 +50,25 @@ impl FloatingIp {
             description: text("description"),
             tags: tags.filter_map(Value::as_str).map(str::to_owned).collect(),
         }
+    }
+}
+
+/// An external network that only one scenario uses.
+pub struct ExternalNetwork {
+    /// Its name.
+    pub name: String,
+    range: String,
+}
+
+impl ExternalNetwork {
+    /// All its addresses, and more.
+    pub fn cidr(&self) -> String {
+        format!("{}.0/24", self.range)
+    }
+
+    /// One of its addresses, from 0.
+    pub fn address(&self, which: u8) -> String {
+        format!("{}.{}", self.range, which + 2)
     }
 }
 
@@ -211,20 +231,24 @@ impl Cloud {
         self.must(Method::DELETE, &format!("ports/{id}"), None).await;
     }
 
-    /// Makes an external network of a scenario's own with `count` addresses, and returns its name. Only an administrator
-    /// may. No router leads to it, so nothing can be attached.
-    pub async fn external_network(&self, count: u8) -> String {
+    /// Makes an external network of a scenario's own with `count` addresses. Only an administrator may. No router leads
+    /// to it, so nothing can be attached.
+    pub async fn external_network(&self, count: u8) -> ExternalNetwork {
+        // Two networks of one project may have the same addresses, but a scenario could not tell whose it sees.
+        static MADE: AtomicU8 = AtomicU8::new(0);
         let name = super::unique("t");
-        let network = self.make("networks", json!({"network": {"name": name, "router:external": true}})).await;
+        let range = format!("198.18.{}", MADE.fetch_add(1, Ordering::Relaxed));
+        let body = self.make("networks", json!({"network": {"name": name, "router:external": true}})).await;
+        let network = ExternalNetwork { name, range };
         self.make(
             "subnets",
             json!({"subnet": {
-                "network_id": network["id"], "ip_version": 4, "cidr": "198.51.100.0/24", "enable_dhcp": false,
-                "allocation_pools": [{"start": "198.51.100.2", "end": format!("198.51.100.{}", 1 + count)}]
+                "network_id": body["id"], "ip_version": 4, "cidr": network.cidr(), "enable_dhcp": false,
+                "allocation_pools": [{"start": network.address(0), "end": network.address(count - 1)}]
             }}),
         )
         .await;
-        name
+        network
     }
 
     /// Deletes what was created through this client, last things first. What is gone already, or is held by somebody
