@@ -1,0 +1,110 @@
+//! Which floating IPs a pool can give, and in which order. Who counts under `maxIPs` is the ledger's to say.
+
+use jiff::Timestamp;
+
+use super::{Origin, Wanting, is_free};
+use crate::allocation::directory::Directory;
+use crate::allocation::ledger::{Entry, Ledger};
+use crate::allocation::mark::Standing;
+use crate::allocation::policy::{PoolPolicy, ReusePolicy};
+
+/// What can be given without creating anything, in the order of choice.
+pub(super) struct Candidates;
+
+impl Candidates {
+    /// What the pool owns: idle, or released and rested.
+    pub(super) fn owned<'a>(
+        ledger: &'a Ledger,
+        directory: &Directory,
+        pool: &PoolPolicy,
+        claim: &Wanting,
+        now: Timestamp,
+    ) -> Vec<&'a Entry> {
+        ledger
+            .of_pool(&pool.id)
+            .filter(|entry| is_ownable(ledger, directory, pool, entry, now))
+            .filter(|entry| pool.allows(entry.fip.address, &claim.object.name))
+            .collect()
+    }
+
+    /// What nobody of our kind has marked: the list in its order, then the project's by address.
+    pub(super) fn others<'a>(
+        ledger: &'a Ledger,
+        directory: &Directory,
+        pool: &PoolPolicy,
+        claim: &Wanting,
+        now: Timestamp,
+    ) -> Vec<(Origin, &'a Entry)> {
+        let name = &claim.object.name;
+        let listed = pool.listed.iter().flat_map(|address| ledger.at(*address));
+        let listed = listed.filter(|entry| is_listable(directory, pool, entry) && pool.allows(entry.fip.address, name));
+        let mut others: Vec<_> = listed.map(|entry| (Origin::List, entry)).collect();
+        if pool.reuse != ReusePolicy::Never && pool.network.is_some() {
+            let reusable = |entry: &&Entry| is_reusable(directory, pool, entry, now);
+            let mut reused: Vec<_> = ledger.entries().filter(reusable).collect();
+            reused.sort_by_key(|entry| (entry.fip.address, entry.fip.id.clone()));
+            others.extend(reused.into_iter().map(|entry| (Origin::Reuse, entry)));
+        }
+        others
+    }
+}
+
+/// Whether the pool can give one that it created: idle, or released, rested and seen without a port since.
+pub(in crate::allocation) fn is_ownable(
+    ledger: &Ledger,
+    directory: &Directory,
+    pool: &PoolPolicy,
+    entry: &Entry,
+    now: Timestamp,
+) -> bool {
+    let is_created = entry.marks.created.as_ref().is_some_and(|mark| mark.pool == pool.id);
+    let is_unclaimed = match entry.marks.standing(&pool.id) {
+        Standing::Idle => true,
+        Standing::Released { at, .. } => now.duration_since(at) >= pool.grace && entry.is_confirmed(),
+        _ => false,
+    };
+    is_created
+        && is_unclaimed
+        && is_free(entry)
+        && !pool.is_excluded(entry.fip.address)
+        && pool.network.as_ref() == Some(&entry.fip.network)
+        && !directory.is_named(&entry.fip)
+        && !ledger.is_copied(entry)
+}
+
+/// How many addresses the pool has beyond its limit, which was lowered.
+pub(in crate::allocation) fn surplus(ledger: &Ledger, pool: &PoolPolicy) -> usize {
+    pool.max_ips.map_or(0, |limit| ledger.counted(&pool.id).saturating_sub(limit))
+}
+
+/// How many of those that the pool owns may be given: all that are free, but for the surplus. Else a pool whose limit
+/// was lowered would never come down to it, as long as somebody waits.
+pub(super) fn givable(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, now: Timestamp) -> usize {
+    let free = ledger.of_pool(&pool.id).filter(|entry| is_ownable(ledger, directory, pool, entry, now)).count();
+    free.saturating_sub(surplus(ledger, pool))
+}
+
+/// Whether a listed one can be given.
+pub(in crate::allocation) fn is_listable(directory: &Directory, pool: &PoolPolicy, entry: &Entry) -> bool {
+    pool.has_tags
+        && is_free(entry)
+        && entry.marks.is_empty()
+        && !pool.is_excluded(entry.fip.address)
+        && !directory.is_named(&entry.fip)
+}
+
+/// Whether a free one of the project can be given.
+pub(in crate::allocation) fn is_reusable(
+    directory: &Directory,
+    pool: &PoolPolicy,
+    entry: &Entry,
+    now: Timestamp,
+) -> bool {
+    is_free(entry)
+        && entry.marks.is_empty()
+        && pool.may_reuse(&entry.fip, now)
+        && !pool.is_excluded(entry.fip.address)
+        && pool.reserved_for(entry.fip.address).is_none()
+        && !directory.is_rostered(entry.fip.address)
+        && !directory.is_named(&entry.fip)
+}

@@ -1,0 +1,151 @@
+//! An address for a claim that has none, or the limit that was met: under `maxIPs`, in the order of age.
+
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+
+use super::candidates::{Candidates, givable};
+use super::{Decision, Origin, UNWANTED_LIMIT, Wanting, Write, fenced, is_free};
+use crate::allocation::directory::Directory;
+use crate::allocation::ledger::{Entry, Hold, Ledger};
+use crate::allocation::mark::{CreationMark, Standing, claim_tag};
+use crate::allocation::policy::PoolPolicy;
+use crate::allocation::refusal::Refusal;
+
+/// Chooses an address for a claim that has none.
+pub(super) fn choose(
+    ledger: &Ledger,
+    directory: &Directory,
+    pool: &PoolPolicy,
+    claim: &Wanting,
+    now: Timestamp,
+) -> Decision {
+    if let Some(address) = pool.reservations.get(&claim.object.name) {
+        return take_reserved(ledger, directory, pool, claim, *address, now);
+    }
+    let place = claim.place();
+    let older = pool.without_reservation(ledger.waiting(&pool.id)).take_while(|other| **other < place).count();
+    let room = pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(ledger.counted(&pool.id)));
+
+    // Those that the pool owns count under its limit already; all others need room.
+    let owned = Candidates::owned(ledger, directory, pool, claim, now);
+    let givable = owned.len().min(givable(ledger, directory, pool, now));
+    let others = Candidates::others(ledger, directory, pool, claim, now);
+    let may_create = pool.network.is_some() && ledger.blocked(&pool.id, now).is_none();
+    let creatable = match (may_create, ledger.is_probing(&pool.id, now)) {
+        (false, _) => 0,
+        (true, true) => 1,
+        (true, false) => usize::MAX,
+    };
+    let unbounded = others.len().saturating_add(creatable);
+    if older >= givable.saturating_add(unbounded.min(room)) {
+        return refuse(ledger, pool, room);
+    }
+    let listed = others.first().filter(|(origin, _)| *origin == Origin::List && room > 0);
+    if let Some((origin, entry)) = listed {
+        return mark(ledger, pool, claim, *origin, entry, now);
+    }
+    if let Some(entry) = owned.first() {
+        return mark(ledger, pool, claim, Origin::Owned, entry, now);
+    }
+    match others.first() {
+        Some((origin, entry)) => mark(ledger, pool, claim, *origin, entry, now),
+        None => create(ledger, pool, now),
+    }
+}
+
+fn create(ledger: &Ledger, pool: &PoolPolicy, now: Timestamp) -> Decision {
+    let Some(network) = pool.network.clone() else { return refuse(ledger, pool, usize::MAX) };
+    // With a limit, a POST of a predecessor that lands late would be one too many.
+    if pool.max_ips.is_some() && ledger.fence(pool).is_some() {
+        return fenced(ledger, pool, now);
+    }
+    let unwanted = ledger.of_pool(&pool.id).filter(|entry| entry.hold == Some(Hold::Unwanted)).count();
+    if unwanted >= UNWANTED_LIMIT {
+        return Decision::Refuse(Refusal::OnlyUnwanted);
+    }
+    if pool.subnets.is_empty() {
+        return Decision::Create(network, None);
+    }
+    match pool.subnets.iter().find(|subnet| ledger.may_ask(subnet, now)) {
+        Some(subnet) => Decision::Create(network, Some(subnet.clone())),
+        None => Decision::Refuse(Refusal::NetworkExhausted),
+    }
+}
+
+fn refuse(ledger: &Ledger, pool: &PoolPolicy, room: usize) -> Decision {
+    let has_unwanted = ledger.of_pool(&pool.id).any(|entry| entry.hold == Some(Hold::Unwanted));
+    Decision::Refuse(match (room, pool.max_ips, ledger.refused(&pool.id)) {
+        // They fill the limit while others are asked for: a higher limit is not what is missing.
+        (0, Some(_), _) if has_unwanted => Refusal::OnlyUnwanted,
+        (0, Some(limit), _) => Refusal::LimitReached(limit),
+        (_, _, Some(refusal)) if pool.network.is_some() => refusal.clone(),
+        _ if pool.network.is_none() && !pool.has_tags => Refusal::NoTags,
+        (_, Some(limit), None) if pool.network.is_some() => Refusal::LimitReached(limit),
+        _ => Refusal::ListUsedUp,
+    })
+}
+
+fn take_reserved(
+    ledger: &Ledger,
+    directory: &Directory,
+    pool: &PoolPolicy,
+    claim: &Wanting,
+    address: IpAddr,
+    now: Timestamp,
+) -> Decision {
+    if pool.is_excluded(address) {
+        return Decision::Refuse(Refusal::ReservationExcluded(address));
+    }
+    let in_reach = |entry: &&Entry| pool.network.as_ref().is_none_or(|network| *network == entry.fip.network);
+    let is_the_pools = |entry: &Entry| entry.marks.standing(&pool.id) == Standing::Idle;
+    let is_to_be_had = |entry: &&Entry| {
+        is_free(entry)
+            && !directory.is_named(&entry.fip)
+            && (is_the_pools(entry) || entry.marks.is_empty())
+            && !ledger.is_copied(entry)
+    };
+    // A listing by pages may show an address twice: the one that was deleted meanwhile, and the one that took its place.
+    let Some(entry) = ledger.at(address).filter(in_reach).find(is_to_be_had) else {
+        return Decision::Refuse(match ledger.at(address).any(|entry| in_reach(&entry)) {
+            true => Refusal::ReservationInUse(address),
+            false => Refusal::ReservationMissing(address),
+        });
+    };
+    let is_the_pools = is_the_pools(entry);
+    if !is_the_pools && !pool.has_tags {
+        return Decision::Refuse(Refusal::NoTags);
+    }
+    match pool.max_ips {
+        Some(limit) if !is_the_pools && ledger.counted(&pool.id) >= limit => {
+            Decision::Refuse(Refusal::LimitReached(limit))
+        }
+        Some(limit) if is_the_pools && givable(ledger, directory, pool, now) == 0 => {
+            Decision::Refuse(Refusal::LimitReached(limit))
+        }
+        _ => mark(ledger, pool, claim, Origin::Reserved, entry, now),
+    }
+}
+
+fn mark(
+    ledger: &Ledger,
+    pool: &PoolPolicy,
+    claim: &Wanting,
+    origin: Origin,
+    entry: &Entry,
+    now: Timestamp,
+) -> Decision {
+    let id = entry.fip.id.clone();
+    // A late write of a predecessor would land on top, take the tag off again, or be one more than the limit.
+    if ledger.fence(pool).is_some() {
+        return fenced(ledger, pool, now);
+    }
+    match &entry.marks.created {
+        Some(mark) => {
+            let mark =
+                CreationMark { claim: Some(claim.key.clone()), released: None, is_retained: false, ..mark.clone() };
+            Decision::Mark(id, origin, Write::Describe(mark))
+        }
+        None => Decision::Mark(id, origin, Write::Tag(claim_tag(&pool.id, &claim.key))),
+    }
+}

@@ -1,0 +1,198 @@
+//! What the ledger knows after each step, and what it forgets.
+
+use super::*;
+use crate::allocation::identity::Nonce;
+use crate::allocation::vocabulary::*;
+
+fn nonce(last: u8) -> Nonce {
+    idle_mark(last).nonce
+}
+
+fn creation(claim: Option<&str>) -> Creation {
+    Creation { pool: pool_id("p"), claim: claim.map(key), unknown_since: None }
+}
+
+fn list(ledger: &mut Ledger, began: Step, at: Timestamp, fips: Vec<Fip>) {
+    ledger.list(began, at, fips.into_iter().map(|fip| fip.0).collect(), at);
+}
+
+fn counted(world: &World) -> usize {
+    world.ledger.counted(&pool_id("p"))
+}
+
+#[test]
+fn a_listing_does_not_undo_what_was_written_after_it_began() {
+    let mut world = world().sees([fip(10).idle()]);
+    let listing = world.ledger.next_step();
+    let writing = world.ledger.next_step();
+    world.ledger.wrote(fip(10).created_for("web").0, writing);
+    list(&mut world.ledger, listing, noon(), vec![fip(10).idle()]);
+    assert_eq!(world.ledger.of_claim(&pool_id("p"), &key("web")).count(), 1);
+    assert!(!world.entry(10).is_confirmed());
+    world.look([fip(10).created_for("web")]);
+    assert!(world.entry(10).is_confirmed());
+}
+
+#[test]
+fn a_listing_does_not_remove_what_was_created_after_it_began() {
+    let mut world = world();
+    let listing = world.ledger.next_step();
+    let writing = world.ledger.next_step();
+    world.ledger.wrote(fip(10).idle().0, writing);
+    list(&mut world.ledger, listing, noon(), vec![]);
+    assert!(world.ledger.get(&id(10)).is_some());
+    world.look([]);
+    assert!(world.ledger.get(&id(10)).is_none());
+}
+
+#[test]
+fn a_reply_does_not_hide_what_a_later_listing_saw() {
+    let mut world = world().sees([fip(10).idle()]);
+    let writing = world.ledger.next_step();
+    world.look([fip(10).created_for("web").attached().tagged_by_another_pool()]);
+    world.ledger.wrote(fip(10).created_for("web").0, writing);
+    assert!(world.entry(10).fip.is_attached() && world.entry(10).marks.pools().len() == 2);
+}
+
+#[test]
+fn what_was_deleted_does_not_come_back_with_an_older_listing_or_reply() {
+    let mut world = world().sees([fip(10).idle()]);
+    let listing = world.ledger.next_step();
+    let writing = world.ledger.next_step();
+    world.ledger.gone(&id(10));
+    list(&mut world.ledger, listing, noon(), vec![fip(10).idle()]);
+    world.ledger.wrote(fip(10).idle().0, writing);
+    assert!(world.ledger.get(&id(10)).is_none());
+    assert_eq!(counted(&world), 0);
+}
+
+#[test]
+fn each_address_counts_once() {
+    let mut world = world().sees([fip(10).idle(), fip(11).tagged_for("web"), fip(12), fip(13)]);
+    assert_eq!(counted(&world), 2);
+    let world_with = |world: &mut World, last, hold| world.ledger.hold(&id(last), Some(hold));
+    let hold = Hold::Claim { pool: pool_id("p"), claim: key("db") };
+    world_with(&mut world, 12, hold.clone());
+    assert_eq!(counted(&world), 3, "chosen");
+    world.ledger.tagged(&id(12), &crate::allocation::mark::claim_tag(&pool_id("p"), &key("db")), true);
+    assert_eq!(counted(&world), 3, "chosen and marked");
+    world.ledger.doubt(&id(12), noon());
+    assert_eq!(counted(&world), 3, "and in doubt");
+    world_with(&mut world, 13, Hold::Sweep);
+    assert_eq!(counted(&world), 3, "not ours");
+}
+
+#[test]
+fn a_creation_counts_until_it_is_known_and_not_twice() {
+    let mut world = world();
+    world.ledger.begin_creation(nonce(10), creation(Some("web")));
+    assert_eq!(counted(&world), 1);
+    let began = world.ledger.next_step();
+    world.ledger.wrote(fip(10).created_for("web").0, began);
+    assert_eq!(counted(&world), 1);
+    world.ledger.end_creation(&nonce(10));
+    assert_eq!(counted(&world), 1);
+    world.ledger.begin_creation(nonce(11), creation(None));
+    world.ledger.end_creation(&nonce(11));
+    assert_eq!(counted(&world), 1, "refused");
+}
+
+#[test]
+fn a_creation_in_doubt_is_settled_by_its_mark_or_by_time_never_by_an_early_look() {
+    let doubted = || {
+        let mut world = world();
+        world.ledger.begin_creation(nonce(10), creation(Some("web")));
+        world.ledger.doubt_creation(&nonce(10), noon());
+        world
+    };
+    let mut seen = doubted();
+    seen.look([fip(10).created_for("web")]);
+    assert_eq!((counted(&seen), seen.ledger.creations(&pool_id("p")).count()), (1, 0));
+    let mut early = doubted();
+    early.now = noon() + seconds(59);
+    early.look([]);
+    assert_eq!(counted(&early), 1);
+    early.now = noon() + seconds(60);
+    early.look([]);
+    assert_eq!(counted(&early), 0);
+}
+
+#[test]
+fn a_listing_that_began_too_early_settles_nothing() {
+    let mut world = world();
+    world.ledger.begin_creation(nonce(10), creation(Some("web")));
+    world.ledger.doubt_creation(&nonce(10), noon());
+    let began = world.ledger.next_step();
+    world.ledger.list(began, noon() + seconds(59), vec![], noon() + seconds(90));
+    assert_eq!(counted(&world), 1);
+}
+
+#[test]
+fn a_doubt_outlives_the_hold_and_keeps_its_place() {
+    let mut world = world().sees([fip(10)]).chosen(10, "web");
+    world.ledger.doubt(&id(10), noon());
+    world.ledger.give_up(&id(10));
+    assert!(world.entry(10).hold.is_some(), "a later failure says nothing of the earlier write");
+    world.ledger.hold(&id(10), None);
+    world.look([fip(10)]);
+    assert_eq!(counted(&world), 1);
+    assert!(world.ledger.is_in_doubt(&pool_id("p")) && !world.ledger.is_in_doubt(&pool_id("other")));
+    world.now = noon() + seconds(60);
+    world.look([fip(10)]);
+    assert_eq!(counted(&world), 0);
+    assert!(!world.ledger.is_in_doubt(&pool_id("p")));
+}
+
+#[test]
+fn a_hold_survives_listings_and_writes_until_it_is_given_back() {
+    let hold = Hold::Claim { pool: pool_id("p"), claim: key("web") };
+    let mut world = world().sees([fip(10)]).chosen(10, "web");
+    world.look([fip(10)]);
+    world.ledger.tagged(&id(10), "tag", true);
+    assert_eq!(world.entry(10).hold, Some(hold.clone()));
+    assert_eq!(world.ledger.held().count(), 1);
+    world.ledger.let_go(&hold);
+    assert_eq!((world.entry(10).hold.clone(), world.ledger.held().count()), (None, 0));
+    world = world.chosen(10, "web");
+    world.ledger.give_up(&id(10));
+    assert_eq!(world.entry(10).hold, None);
+}
+
+#[test]
+fn the_indexes_follow_the_marks() {
+    let mut world = world().sees([fip(10).created_for("web")]);
+    let began = world.ledger.next_step();
+    world.ledger.wrote(fip(10).created_for("db").0, began);
+    let of = |world: &World, claim| world.ledger.of_claim(&pool_id("p"), &key(claim)).count();
+    assert_eq!((of(&world, "web"), of(&world, "db")), (0, 1));
+    world.look([fip(10)]);
+    assert_eq!((of(&world, "db"), world.ledger.of_pool(&pool_id("p")).count()), (0, 0));
+    assert_eq!(world.ledger.at(address(10)).count(), 1);
+}
+
+#[test]
+fn those_that_wait_stand_in_the_order_of_their_age() {
+    let mut ledger = Ledger::default();
+    let place =
+        |name: &str, since| Place { since, object: crate::allocation::directory::ObjectName::new("team", name) };
+    for place in [place("c", noon()), place("b", ago(5)), place("a", noon())] {
+        ledger.wait(&pool_id("p"), place, true);
+    }
+    let names =
+        |ledger: &Ledger| -> Vec<_> { ledger.waiting(&pool_id("p")).map(|place| place.object.name.clone()).collect() };
+    assert_eq!(names(&ledger), ["b", "a", "c"]);
+    ledger.wait(&pool_id("p"), place("a", noon()), false);
+    assert_eq!(names(&ledger), ["b", "c"]);
+}
+
+#[test]
+fn the_fence_falls_when_a_listing_began_after_it() {
+    let mut world = world().fenced();
+    assert_eq!(world.ledger.fence(&world.pool), Some(noon() + seconds(60)));
+    world.now = noon() + seconds(59);
+    world.look([]);
+    assert!(world.ledger.fence(&world.pool).is_some());
+    world.now = noon() + seconds(60);
+    world.look([]);
+    assert_eq!(world.ledger.fence(&world.pool), None);
+}
