@@ -176,4 +176,5 @@ start "$NEUTRON" "$LOG/neutron-uwsgi.log" "$VENV/bin/uwsgi" --ini "$OPENSTACK_DI
 wait_for 60 Keystone "$LOG/keystone-uwsgi.log" "$KEYSTONE" curl -sf "$KEYSTONE_URL"
 wait_for 60 Neutron "$LOG/neutron-uwsgi.log" "$NEUTRON" curl -sf "$NEUTRON_URL/"
 seed
+"$VENV/bin/python" "$HERE/warm_up.py" "$CLOUDS_FILE" 2>"$LOG/warm-up.log" || die "$(tail -n 1 "$LOG/warm-up.log")"
 say "openstack: up after $SECONDS s: Keystone $KEYSTONE_URL, Neutron $NEUTRON_URL"

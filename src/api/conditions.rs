@@ -30,6 +30,8 @@ pub mod claim_reasons {
     pub const POOL_NOT_READY: &str = "PoolNotReady";
     /// Something failed, or must be mended by a person.
     pub const ALLOCATION_FAILED: &str = "AllocationFailed";
+    /// It is being deleted, and its address could not be given back yet.
+    pub const RELEASE_FAILED: &str = "ReleaseFailed";
 }
 
 /// Reasons of a pool's conditions.

@@ -9,6 +9,7 @@ use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 
 use super::context::{Context, name_of};
+use super::explain::explain;
 use super::registry::{Known, Problem};
 use crate::allocation::ClaimKey;
 use crate::allocation::directory::ObjectName;
@@ -45,6 +46,17 @@ pub(super) enum Error {
     /// The pool cannot be worked with now, but this claim cannot go without it.
     #[error("reach the pool's project: {0}")]
     PoolNotReady(String),
+}
+
+impl Error {
+    /// What the user of a claim is told, when it is not Kubernetes that failed: that would not take the message either.
+    fn told(&self) -> Option<String> {
+        match self {
+            Self::Kubernetes(..) => None,
+            Self::OpenStack(error) => Some(explain(error)),
+            Self::PoolNotReady(problem) => Some(format!("the pool is not ready: {problem}")),
+        }
+    }
 }
 
 /// Everything that a decision about a claim needs.
@@ -104,7 +116,13 @@ pub(super) async fn reconcile(claim: Arc<IpAddressClaim>, ctx: Arc<Context>) -> 
             Ok(Action::await_change())
         }
         Course::Serve => serve::run(&observed, &ctx).await,
-        Course::Release => release::run(&observed, &ctx).await,
+        Course::Release => {
+            let released = release::run(&observed, &ctx).await;
+            if let Some(why) = released.as_ref().err().and_then(Error::told) {
+                report::held_up(&observed, &ctx, &why).await?;
+            }
+            released
+        }
         Course::GiveUp(message) => {
             report::waiting(&observed, &ctx, POOL_NOT_READY, message).await?;
             release::run(&observed, &ctx).await

@@ -144,8 +144,11 @@ async fn claim_whose_openstack_is_gone_for_good_can_be_abandoned() {
         let (id, wire) = served_by_wire(ns, pool("public").network("public")).await;
         let address = ns.bind(claim("web-0")).await;
         wire.cut();
+        ns.release(&named("web-0")).await;
+        let told = waits(ns, "web-0", "ReleaseFailed").await;
+        assert!(told.contains("503") && told.contains(ABANDON), "{told}");
         ns.patch(Kind::Claim, &named("web-0"), json!({"metadata": {"annotations": {ABANDON: "true"}}})).await;
-        release(ns, "web-0").await;
+        ns.await_gone(Kind::Claim, &named("web-0"), HEALS).await;
         let events = ns.events(Kind::Claim, &named("web-0")).await;
         let is_recorded =
             events.iter().any(|(reason, note)| reason == "FloatingIPLeftBehind" && note.contains(&address));

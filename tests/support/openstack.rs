@@ -237,7 +237,7 @@ impl Cloud {
         // Two networks of one project may have the same addresses, but a scenario could not tell whose it sees.
         static MADE: AtomicU8 = AtomicU8::new(0);
         let name = super::unique("t");
-        let range = format!("198.18.{}", MADE.fetch_add(1, Ordering::Relaxed));
+        let range = format!("198.19.{}", MADE.fetch_add(1, Ordering::Relaxed));
         let body = self.make("networks", json!({"network": {"name": name, "router:external": true}})).await;
         let network = ExternalNetwork { name, range };
         self.make(

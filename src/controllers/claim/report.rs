@@ -9,8 +9,9 @@ use serde_json::json;
 
 use super::{Error, Observed};
 use crate::allocation::claim::Origin;
-use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED};
+use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED, RELEASE_FAILED};
 use crate::api::conditions::{READY, Wish, claim_patch, claim_ready};
+use crate::api::names::ABANDON_ANNOTATION;
 use crate::controllers::context::{Context, Waiting};
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
@@ -51,6 +52,20 @@ pub(super) async fn exhausted(observed: &Observed, ctx: &Arc<Context>, message: 
 /// Something failed, or must be mended.
 pub(super) async fn failed(observed: &Observed, ctx: &Arc<Context>, message: String) -> Result<(), Error> {
     waiting(observed, ctx, ALLOCATION_FAILED, message).await
+}
+
+/// The claim is being deleted and its address cannot be given back yet. It does not wait for an address.
+pub(super) async fn held_up(observed: &Observed, ctx: &Arc<Context>, why: &str) -> Result<(), Error> {
+    let message = format!(
+        "its address cannot be given back yet: {why}; where OpenStack is gone for good, the annotation \
+         {ABANDON_ANNOTATION}=true lets the claim go and leaves the address there"
+    );
+    let wish = Wish { type_: READY, status: "False", reason: RELEASE_FAILED, message };
+    if write(observed, ctx, &wish, None).await? {
+        let on = observed.claim.object_ref(&ctx.version);
+        ctx.event(on, EventType::Warning, RELEASE_FAILED, "Release", wish.message).await;
+    }
+    Ok(())
 }
 
 /// The claim has no address yet, and why.
