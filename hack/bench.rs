@@ -14,6 +14,8 @@ mod access_log;
 mod baseline;
 #[path = "bench/cluster.rs"]
 mod cluster;
+#[path = "bench/machine.rs"]
+mod machine;
 #[path = "bench/neutron.rs"]
 mod neutron;
 #[path = "bench/process.rs"]

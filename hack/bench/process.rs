@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 
 /// Linux counts CPU time for programs in hundredths of a second, whatever the machine (`USER_HZ`).
-const TICKS_PER_SECOND: f64 = 100.0;
+pub const TICKS_PER_SECOND: f64 = 100.0;
 
 /// The controller. Ends when it is dropped.
 pub struct Process {
@@ -53,12 +53,8 @@ impl Process {
 
     /// The CPU time that it has used.
     pub fn cpu(&self) -> Result<Duration> {
-        let text = self.proc_file("stat")?;
-        // The name, in brackets, may have spaces; the fields after it are counted from the state, field 3.
-        let fields: Vec<&str> = text.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-        let ticks = |field: usize| fields.get(field - 3).and_then(|ticks| ticks.parse::<f64>().ok());
-        let used = ticks(14).zip(ticks(15)).context("understand /proc/PID/stat")?;
-        Ok(Duration::from_secs_f64((used.0 + used.1) / TICKS_PER_SECOND))
+        let used = cpu_ticks(&self.proc_file("stat")?).context("understand /proc/PID/stat")?;
+        Ok(Duration::from_secs_f64(used / TICKS_PER_SECOND))
     }
 
     /// The memory that it has, and the most that it had.
@@ -76,6 +72,14 @@ impl Process {
         let path = format!("/proc/{}/{name}", self.child.id());
         std::fs::read_to_string(&path).with_context(|| format!("read {path}"))
     }
+}
+
+/// The time in `/proc/PID/stat`, of the process and in the kernel for it.
+pub fn cpu_ticks(stat: &str) -> Option<f64> {
+    // The name, in brackets, may have spaces; the fields after it are counted from the state, field 3.
+    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
+    Some(ticks(14)? + ticks(15)?)
 }
 
 impl Drop for Process {

@@ -77,6 +77,11 @@ impl Report {
             write!(text, "{:>7.1} | {:>10.1} ", round.release_cpu_ms_per_claim, round.rss_bound_mib)?;
             writeln!(text, "{:>5.1} {:>5.1}", round.rss_after_mib, round.rss_peak_mib)?;
         }
+        writeln!(text, "\nCPU seconds on the whole machine until all were bound\n")?;
+        for round in &self.rounds {
+            let used: Vec<String> = round.bind_cpu_s.iter().map(|(name, used)| format!("{name} {used:.2}")).collect();
+            writeln!(text, "{:<12} {:>6} | {}", round.kind, round.claims, used.join(", "))?;
+        }
         writeln!(text, "\nNeutron calls\n")?;
         for round in &self.rounds {
             writeln!(text, "{:<12} {:>6} | bind:    {}", round.kind, round.claims, listed(&round.bind_calls))?;

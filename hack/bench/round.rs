@@ -20,6 +20,7 @@ use crate::Bench;
 use crate::access_log::Calls;
 use crate::baseline::{Baseline, CALLS, Limits, Write};
 use crate::cluster::Place;
+use crate::machine::Machine;
 use crate::neutron::{FloatingIp, NOTE};
 use crate::process::Process;
 use crate::settled::{self, Settled};
@@ -93,6 +94,8 @@ pub struct Measured {
     pub addresses_gone_s: f64,
     pub bind_calls: Calls,
     pub release_calls: Calls,
+    /// CPU seconds on the whole machine until all were bound, by program.
+    pub bind_cpu_s: BTreeMap<String, f64>,
     pub bind_cpu_ms_per_claim: f64,
     pub release_cpu_ms_per_claim: f64,
     pub rss_bound_mib: f64,
@@ -162,10 +165,11 @@ impl Round<'_> {
         let per_claim = |used: Duration| used.as_secs_f64() * 1000.0 / self.claims as f64;
 
         let (_, begin) = self.bench.log.quiet_since(QUIET).await?;
-        let cpu = process.cpu()?;
+        let (cpu, machine) = (process.cpu()?, Machine::now());
         let begun = Instant::now();
         let created = self.create_claims(place).await?;
         let bound = self.await_all(&mut seen, Seen::Bound, place, process).await?;
+        let bind_cpu_s = Machine::now().since(&machine);
         let bound_s = (last(&bound)? - begun).as_secs_f64();
         let (_, end) = self.bench.log.quiet_since(QUIET).await?;
         let bind_calls = self.bench.log.calls(begin, end)?;
@@ -202,6 +206,7 @@ impl Round<'_> {
             addresses_gone_s: last_write.saturating_duration_since(begun).as_secs_f64(),
             bind_calls,
             release_calls: self.bench.log.calls(begin, end)?,
+            bind_cpu_s,
             bind_cpu_ms_per_claim,
             release_cpu_ms_per_claim: per_claim(process.cpu()? - cpu),
             rss_bound_mib,
