@@ -14,6 +14,8 @@ mod access_log;
 mod baseline;
 #[path = "bench/cluster.rs"]
 mod cluster;
+#[path = "bench/contract.rs"]
+mod contract;
 #[path = "bench/machine.rs"]
 mod machine;
 #[path = "bench/neutron.rs"]

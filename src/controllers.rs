@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`watch`] | keeps what Kubernetes has in stores, and tells who must look |
 //! | [`context`](self) | what all three share |
+//! | [`events`] | what users are told beside the conditions |
 //! | [`project`] | one project's ledger, and the one listing at a time that keeps it true |
 //! | [`explain`] | what OpenStack said, with what to do about it |
 //! | [`registry`] | the pools that can serve, as the pool controller last resolved them |
@@ -26,6 +27,7 @@ use crate::runtime::metrics::Metrics;
 mod act;
 mod claim;
 mod context;
+mod events;
 mod explain;
 mod patch;
 mod pool;
@@ -91,14 +93,20 @@ pub async fn run(setup: Setup, shutdown: impl Future<Output = ()> + Send + 'stat
     };
     let (wake, woken) = context::wakers();
     let (stores, watches) = watch::stores(version);
-    let ctx = Arc::new(Context::new(setup, version, stores, wake));
+    let (events, announced) = events::events(setup.client.clone());
+    let ctx = Arc::new(Context::new(setup, version, stores, wake, events));
     let watching = watches.drive(ctx.clone());
     tokio::pin!(watching);
     let working = async {
         ctx.stores.ready().await;
         ctx.readiness.set("caches", true);
         tracing::info!(ipam.version = version.as_str(), "controllers start");
-        work(ctx.clone(), woken, stop.clone()).await;
+        let done = CancellationToken::new();
+        let working = async {
+            work(ctx.clone(), woken, stop.clone()).await;
+            done.cancel();
+        };
+        tokio::join!(working, announced.write(done.cancelled()));
     };
     tokio::pin!(working);
     tokio::select! {

@@ -20,9 +20,6 @@ use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-/// One to work and one to answer probes meanwhile. All waiting is asynchronous; more threads would only cost memory.
-const WORKERS: usize = 2;
-
 fn main() -> ExitCode {
     let flags = match Flags::read(std::env::args_os()) {
         Ok(flags) => flags,
@@ -50,11 +47,9 @@ fn main() -> ExitCode {
 fn start(flags: Flags) -> anyhow::Result<ExitCode> {
     // Whoever asks for TLS without naming a provider gets this one. It can be set once, and this is once.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build()
-        .context("start the runtime")?;
+    // One thread: all waiting is asynchronous, the work between is short, and every hand-over to another thread would cost
+    // more than what is handed over.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
     let result = runtime.block_on(run(flags));
     // What is still under way must not keep a process that no longer leads.
     runtime.shutdown_background();

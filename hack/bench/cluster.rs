@@ -89,7 +89,8 @@ impl Cluster {
         self.version.resource("IPAddressClaim", "ipaddressclaims")
     }
 
-    fn address_kind(&self) -> ApiResource {
+    /// Cluster API's IPAddress, as the cluster serves it.
+    pub fn address_kind(&self) -> ApiResource {
         self.version.resource("IPAddress", "ipaddresses")
     }
 

@@ -65,13 +65,15 @@ impl Report {
         writeln!(text, "\nClaims at once; seconds, Neutron calls a claim, CPU milliseconds a claim, MiB\n")?;
         writeln!(
             text,
-            "kind         claims |  bound    p50    p99  limit  ratio |  gone  given back | calls: bind release | \
+            "kind         claims |  bound    p50    p99  limit  ratio | contract  ratio |  gone  given back | calls: bind release | \
              CPU: bind release | RSS: bound after  peak"
         )?;
         for round in &self.rounds {
             let (limit, ratio) = (number(round.limit_s, 2), number(round.ratio, 2));
+            let (contract, contract_ratio) = (number(round.contract_s, 2), number(round.contract_ratio, 2));
             write!(text, "{:<12} {:>6} | {:>6.2} {:>6.2} ", round.kind, round.claims, round.bound_s, round.p50_s)?;
-            write!(text, "{:>6.2} {limit:>6} {ratio:>6} | {:>5.2} ", round.p99_s, round.claims_gone_s)?;
+            write!(text, "{:>6.2} {limit:>6} {ratio:>6} | {contract:>8} {contract_ratio:>6} | ", round.p99_s)?;
+            write!(text, "{:>5.2} ", round.claims_gone_s)?;
             write!(text, "{:>11.2} | {:>11.2} ", round.addresses_gone_s, round.calls_to_bind())?;
             write!(text, "{:>7.2} | {:>9.1} ", round.calls_to_release(), round.bind_cpu_ms_per_claim)?;
             write!(text, "{:>7.1} | {:>10.1} ", round.release_cpu_ms_per_claim, round.rss_bound_mib)?;
@@ -113,6 +115,9 @@ impl Report {
             let kind = round.kind;
             if let Some(ratio) = round.ratio {
                 promises.push(at_least(format!("{kind}: share of what plain clients reach"), 0.85, ratio));
+            }
+            if let Some(ratio) = round.contract_ratio {
+                promises.push(at_least(format!("{kind}: share of plain clients that keep the contract"), 0.85, ratio));
             }
             // One listing for the whole burst is no call of any single claim: a twentieth is left for it.
             let calls = if matches!(kind, "new" | "preallocated") { 1.05 } else { 1.2 };

@@ -20,6 +20,7 @@ use crate::Bench;
 use crate::access_log::Calls;
 use crate::baseline::{Baseline, CALLS, Limits, Write};
 use crate::cluster::Place;
+use crate::contract;
 use crate::machine::Machine;
 use crate::neutron::{FloatingIp, NOTE};
 use crate::process::Process;
@@ -88,6 +89,9 @@ pub struct Measured {
     /// What plain HTTP clients take for the writes that the claims need, and theirs by ours.
     pub limit_s: Option<f64>,
     pub ratio: Option<f64>,
+    /// What plain clients take that write what Cluster API's contract asks for as well, and theirs by ours.
+    pub contract_s: Option<f64>,
+    pub contract_ratio: Option<f64>,
     /// From before the first deletion until the last claim was gone.
     pub claims_gone_s: f64,
     /// … and until the last write in Neutron.
@@ -119,6 +123,11 @@ impl Round<'_> {
         self.bench.neutron.delete_many(made.into_iter().map(|made| made.id)).await?;
         let limits = before.better(&self.limit(baseline).await?);
         measured.limit_s = limits.of(self.kind.write()).map(|seconds| seconds * self.claims as f64 / CALLS as f64);
+        if baseline.is_some() {
+            let contract_s = contract::measure(self.bench, self.kind.write(), self.claims).await?;
+            measured.contract_s = Some(contract_s);
+            measured.contract_ratio = Some(contract_s / measured.bound_s);
+        }
         measured.ratio = measured.limit_s.map(|limit| limit / measured.bound_s);
         eprintln!("  bound in {:.2} s, limit {:.2?} s", measured.bound_s, measured.limit_s);
         Ok(measured)
@@ -202,6 +211,8 @@ impl Round<'_> {
             p99_s: percentile(&times, 0.99),
             limit_s: None,
             ratio: None,
+            contract_s: None,
+            contract_ratio: None,
             claims_gone_s,
             addresses_gone_s: last_write.saturating_duration_since(begun).as_secs_f64(),
             bind_calls,

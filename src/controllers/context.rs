@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
 use tokio::sync::mpsc;
 
+use super::events::Events;
 use super::project::Projects;
 use super::registry::Registry;
 use super::{Options, Setup};
@@ -191,13 +190,11 @@ pub(super) struct Context {
     found: Mutex<BTreeMap<ObjectName, Found>>,
     kept_secrets: Mutex<KeptSecrets>,
     wake: Wake,
-    recorder: Recorder,
+    pub(super) events: Events,
 }
 
 impl Context {
-    pub(super) fn new(setup: Setup, version: IpamVersion, stores: Stores, wake: Wake) -> Self {
-        let instance = std::env::var("POD_NAME").ok();
-        let recorder = Recorder::new(setup.client.clone(), Reporter { controller: "caip-openstack".into(), instance });
+    pub(super) fn new(setup: Setup, version: IpamVersion, stores: Stores, wake: Wake, events: Events) -> Self {
         Self {
             started: setup.clock.now(),
             client: setup.client,
@@ -218,7 +215,7 @@ impl Context {
             found: Mutex::default(),
             kept_secrets: Mutex::default(),
             wake,
-            recorder,
+            events,
         }
     }
 
@@ -319,14 +316,6 @@ impl Context {
         let waiting: Vec<ObjectName> =
             self.waiting().get(pool).map(|claims| claims.keys().cloned().collect()).unwrap_or_default();
         waiting.iter().for_each(|claim| self.wake_claim(claim));
-    }
-
-    /// Tells the user; an event that is lost is not worth a failure.
-    pub(super) async fn event(&self, on: ObjectReference, type_: EventType, reason: &str, action: &str, note: String) {
-        let event = Event { type_, reason: reason.into(), note: Some(note), action: action.into(), secondary: None };
-        if let Err(error) = self.recorder.publish(&event, &on).await {
-            tracing::debug!(error = %crate::runtime::telemetry::chain(&error), reason, "event not recorded");
-        }
     }
 }
 

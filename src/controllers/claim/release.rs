@@ -125,7 +125,7 @@ async fn leave_behind(observed: &Observed, ctx: &Arc<Context>, pool_is_gone: boo
     tracing::warn!(claim.name = %observed.name, fip.address = %address, "floating IP left behind in OpenStack: {why}");
     let on: ObjectReference = observed.claim.object_ref(&ctx.version);
     let note = format!("floating IP {address} was left as it is in OpenStack, since {why}: release it there");
-    ctx.event(on, EventType::Warning, "FloatingIPLeftBehind", "Release", note).await;
+    ctx.events.record(on, EventType::Warning, "FloatingIPLeftBehind", "Release", note).await;
 }
 
 /// Releases IPAddresses that are being deleted although their claim is gone: its finalizers were taken by force.

@@ -37,8 +37,13 @@ pub(super) async fn bound(
         let duration = Duration::try_from(ctx.clock.now().duration_since(since)).unwrap_or_default();
         ctx.metrics.allocated(source(origin), duration);
         let note = format!("floating IP {} ({}) of pool {}", fip.address, origin.as_str(), observed.pool_name.name);
-        ctx.event(observed.claim.object_ref(&ctx.version), EventType::Normal, ADDRESS_ALLOCATED, "Allocate", note)
-            .await;
+        ctx.events.announce(
+            observed.claim.object_ref(&ctx.version),
+            EventType::Normal,
+            ADDRESS_ALLOCATED,
+            "Allocate",
+            note,
+        );
         ctx.report_soon(&observed.pool_name);
     }
     Ok(())
@@ -63,7 +68,7 @@ pub(super) async fn held_up(observed: &Observed, ctx: &Arc<Context>, why: &str) 
     let wish = Wish { type_: READY, status: "False", reason: RELEASE_FAILED, message };
     if write(observed, ctx, &wish, None).await? {
         let on = observed.claim.object_ref(&ctx.version);
-        ctx.event(on, EventType::Warning, RELEASE_FAILED, "Release", wish.message).await;
+        ctx.events.announce(on, EventType::Warning, RELEASE_FAILED, "Release", wish.message);
     }
     Ok(())
 }
@@ -84,7 +89,7 @@ pub(super) async fn waiting(
     let wish = Wish { type_: READY, status: "False", reason, message };
     if write(observed, ctx, &wish, None).await? {
         let on = observed.claim.object_ref(&ctx.version);
-        ctx.event(on, EventType::Warning, reason, "Allocate", wish.message).await;
+        ctx.events.announce(on, EventType::Warning, reason, "Allocate", wish.message);
         ctx.report_soon(&observed.pool_name);
     }
     Ok(())

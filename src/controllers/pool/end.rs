@@ -128,7 +128,7 @@ async fn clean_up(
         }
         if !attached.is_empty() {
             let note = format!("no longer managed, although something is still attached: {}", attached.join(", "));
-            ctx.event(pool.object_ref(&()), EventType::Warning, "AttachedFloatingIPLeft", "Delete", note).await;
+            ctx.events.record(pool.object_ref(&()), EventType::Warning, "AttachedFloatingIPLeft", "Delete", note).await;
         }
         let chores = end.chores.iter().map(|chore| act::chore(served, &ctx.clock, chore));
         join_all(chores).await.into_iter().collect::<Result<Vec<()>, _>>()?;
@@ -166,5 +166,5 @@ async fn abandon(pool: &OpenStackFloatingIPPool, ctx: &Arc<Context>) {
     tracing::warn!(pool.name = %name, "abandoned, floating IPs left behind in OpenStack: {left}");
     // An event's note has at most 1,024 characters; the log has them all.
     let note = format!("left behind in OpenStack, as the abandon annotation says: {left}").chars().take(1000).collect();
-    ctx.event(pool.object_ref(&()), EventType::Warning, "Abandoned", "Delete", note).await;
+    ctx.events.record(pool.object_ref(&()), EventType::Warning, "Abandoned", "Delete", note).await;
 }

@@ -234,7 +234,7 @@ async fn write(
         && let Some((status, reason, message)) = is
     {
         let type_ = if status == "True" { EventType::Normal } else { EventType::Warning };
-        ctx.event(pool.object_ref(&()), type_, &reason, "Reconcile", message).await;
+        ctx.events.announce(pool.object_ref(&()), type_, &reason, "Reconcile", message);
     }
     Ok(())
 }

@@ -1,0 +1,81 @@
+//! Events: what users are told beside the conditions. Most are announced: written one after another, behind the work, so
+//! that a burst of claims is bound before it is talked about. What stands for something left undone is recorded at once.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use tokio::sync::mpsc;
+
+use crate::runtime::telemetry::chain;
+
+/// How long the announcements that are left may take when the process ends.
+const LAST_WORDS: Duration = Duration::from_secs(2);
+
+/// Where events come from: cheap to call, never in the way.
+pub(super) struct Events {
+    recorder: Recorder,
+    queue: mpsc::UnboundedSender<(ObjectReference, Event)>,
+}
+
+/// What was announced and not yet written.
+pub(super) struct Announced {
+    recorder: Recorder,
+    queue: mpsc::UnboundedReceiver<(ObjectReference, Event)>,
+}
+
+/// Both ends.
+pub(super) fn events(client: kube::Client) -> (Events, Announced) {
+    let instance = std::env::var("POD_NAME").ok();
+    let recorder = Recorder::new(client, Reporter { controller: "caip-openstack".into(), instance });
+    let (send, receive) = mpsc::unbounded_channel();
+    (Events { recorder: recorder.clone(), queue: send }, Announced { recorder, queue: receive })
+}
+
+impl Events {
+    /// Tells the user soon; lost when the process dies before.
+    pub(super) fn announce(&self, on: ObjectReference, type_: EventType, reason: &str, action: &str, note: String) {
+        // A receiver that is gone means that the process ends.
+        let _ = self.queue.send((on, event(type_, reason, action, note)));
+    }
+
+    /// Tells the user now: returns when it is written, or could not be.
+    pub(super) async fn record(&self, on: ObjectReference, type_: EventType, reason: &str, action: &str, note: String) {
+        publish(&self.recorder, &on, &event(type_, reason, action, note)).await;
+    }
+}
+
+impl Announced {
+    /// Writes what is announced, until `ending` and until what was announced before is written.
+    pub(super) async fn write(mut self, ending: impl Future<Output = ()>) {
+        tokio::pin!(ending);
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut ending => break,
+                next = self.queue.recv() => match next {
+                    Some((on, event)) => publish(&self.recorder, &on, &event).await,
+                    None => return,
+                },
+            }
+        }
+        self.queue.close();
+        let rest = async {
+            while let Some((on, event)) = self.queue.recv().await {
+                publish(&self.recorder, &on, &event).await;
+            }
+        };
+        let _ = tokio::time::timeout(LAST_WORDS, rest).await;
+    }
+}
+
+fn event(type_: EventType, reason: &str, action: &str, note: String) -> Event {
+    Event { type_, reason: reason.into(), note: Some(note), action: action.into(), secondary: None }
+}
+
+/// An event that is lost is not worth a failure.
+async fn publish(recorder: &Recorder, on: &ObjectReference, event: &Event) {
+    if let Err(error) = recorder.publish(event, on).await {
+        tracing::debug!(error = %chain(&error), reason = event.reason, "event not recorded");
+    }
+}
