@@ -39,6 +39,30 @@ pub enum ErrorKind {
     NoNetworkService,
 }
 
+impl ErrorKind {
+    /// The one word for metrics and traces.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not_found",
+            Self::BadNetwork => "bad_network",
+            Self::OverQuota => "over_quota",
+            Self::NoMoreAddresses => "no_more_addresses",
+            Self::Conflict => "conflict",
+            Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::TooManyRequests => "too_many_requests",
+            Self::Rejected => "rejected",
+            Self::Server => "server",
+            Self::NoAnswer => "no_answer",
+            Self::Unreachable => "unreachable",
+            Self::Untrusted => "untrusted",
+            Self::Malformed => "malformed",
+            Self::Credentials => "credentials",
+            Self::NoNetworkService => "no_network_service",
+        }
+    }
+}
+
 /// A failed call.
 ///
 /// `Display` is one line for a condition: what was asked and what came back, without request ids, tokens, passwords or

@@ -177,7 +177,7 @@ impl Metrics {
 
     /// A call to OpenStack ended. `operation` is one of [`OPERATIONS`].
     pub fn openstack_call<T>(&self, operation: &'static str, result: &Result<T, Error>, duration: Duration) {
-        let how = result.as_ref().map_or_else(|error| labels::kind(error.kind), |_| "ok");
+        let how = result.as_ref().map_or_else(|error| error.kind.as_str(), |_| "ok");
         self.requests.get_or_create(&Request { operation, result: how }).inc();
         self.request_duration.get_or_create(&Operation { operation }).observe(duration.as_secs_f64());
     }

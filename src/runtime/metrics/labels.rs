@@ -4,8 +4,6 @@ use std::fmt;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 
-use crate::openstack::ErrorKind;
-
 /// Where a claim's address came from, in the order in which the sources are tried.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Source {
@@ -85,28 +83,6 @@ impl Outcome {
 impl<T, E> From<&Result<T, E>> for Outcome {
     fn from(result: &Result<T, E>) -> Self {
         if result.is_ok() { Self::Success } else { Self::Failure }
-    }
-}
-
-/// The kind as a label.
-pub(super) const fn kind(kind: ErrorKind) -> &'static str {
-    match kind {
-        ErrorKind::NotFound => "not_found",
-        ErrorKind::BadNetwork => "bad_network",
-        ErrorKind::OverQuota => "over_quota",
-        ErrorKind::NoMoreAddresses => "no_more_addresses",
-        ErrorKind::Conflict => "conflict",
-        ErrorKind::Unauthorized => "unauthorized",
-        ErrorKind::Forbidden => "forbidden",
-        ErrorKind::TooManyRequests => "too_many_requests",
-        ErrorKind::Rejected => "rejected",
-        ErrorKind::Server => "server",
-        ErrorKind::NoAnswer => "no_answer",
-        ErrorKind::Unreachable => "unreachable",
-        ErrorKind::Untrusted => "untrusted",
-        ErrorKind::Malformed => "malformed",
-        ErrorKind::Credentials => "credentials",
-        ErrorKind::NoNetworkService => "no_network_service",
     }
 }
 
