@@ -11,6 +11,7 @@ mod gate;
 mod keystone;
 mod limiter;
 mod sessions;
+mod span;
 mod transport;
 
 use std::sync::Arc;
@@ -85,7 +86,7 @@ impl Session {
             .when(|error| is_worth_repeating(error) && begun.elapsed() < ATTEMPTS_WITHIN)
             // The gate makes everybody wait for what a server asks; a longer wait is the caller's business.
             .notify(|error, delay| tracing::debug!(operation, ?delay, %error, "repeating a call"));
-        retried.await
+        span::call(operation, retried, |response| answer::request_id(response.headers())).await
     }
 
     async fn attempt<Q>(&self, operation: &'static str, query: &Q) -> Result<Response<Bytes>, Error>

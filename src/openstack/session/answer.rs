@@ -82,7 +82,8 @@ pub(super) fn one_line(message: &str) -> String {
     line.chars().take(LONGEST_MESSAGE).chain("…".chars()).collect()
 }
 
-fn request_id(headers: &HeaderMap) -> Option<String> {
+/// `x-openstack-request-id`, by which the cloud's operators find the request in their logs.
+pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
     let id = headers.get("x-openstack-request-id").or_else(|| headers.get("x-compute-request-id"))?;
     id.to_str().ok().map(|id| id.chars().take(64).collect())
 }

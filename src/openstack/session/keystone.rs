@@ -11,8 +11,8 @@ use openstack_sdk_auth_core::types::ServiceEndpoints;
 use secrecy::ExposeSecret;
 
 use super::super::{Credentials, Error, ErrorKind};
-use super::answer;
 use super::transport::{self, KEYSTONE_TIMEOUT};
+use super::{answer, span};
 use crate::clock::Clock;
 use crate::floating_ip::ProjectId;
 
@@ -110,7 +110,7 @@ impl Keystone {
             return Err(failure.error.clone());
         }
         let began = self.clock.now();
-        let result = self.authenticate().await;
+        let result = span::call(OPERATION, self.authenticate(), |_| None).await;
         (self.heard)(result.as_ref().err().map(|error| error.kind));
         match result {
             Ok(token) => {
