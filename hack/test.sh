@@ -53,6 +53,8 @@ servers_from_nothing & up=$!
 stage "compile the tests" cargo test --locked --no-run
 stage "unit and property tests" cargo test --locked --lib --bins --test laws
 stage "documentation tests" cargo test --locked --doc
+# The one target that tells the feature from none; everything else is tested as it is shipped.
+stage "traces (feature otel)" cargo test --locked --features otel --test traces
 stage "lints" hack/lint.sh
 stage "generated files" hack/verify-generated.sh
 stage "wait for the servers" servers_are_up

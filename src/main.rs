@@ -32,16 +32,20 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if let Err(error) =
-        telemetry::start(flags.logging_format, flags.verbosity, std::env::var("RUST_LOG").ok().as_deref())
-    {
-        eprintln!("caip-openstack: failed to {}", telemetry::chain(&error));
-        return ExitCode::from(2);
-    }
-    start(flags).unwrap_or_else(|error| {
+    let directives = std::env::var("RUST_LOG").ok();
+    let telemetry = match telemetry::start(flags.logging_format, flags.verbosity, directives.as_deref()) {
+        Ok(telemetry) => telemetry,
+        Err(error) => {
+            eprintln!("caip-openstack: failed to {}", telemetry::chain(&error));
+            return ExitCode::from(2);
+        }
+    };
+    let code = start(flags).unwrap_or_else(|error| {
         tracing::error!("failed to {}", telemetry::chain(error.as_ref()));
         ExitCode::FAILURE
-    })
+    });
+    telemetry.end();
+    code
 }
 
 fn start(flags: Flags) -> anyhow::Result<ExitCode> {

@@ -6,12 +6,15 @@ use std::time::Duration;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
-/// How long the controllers may take to finish what they are doing. With [`RELEASE_GRACE`] it stays under the 30 s that
-/// a pod is given.
+/// How long the controllers may take to finish what they are doing. With [`RELEASE_GRACE`] and [`TRACES_GRACE`] it stays
+/// under the 30 s that a pod is given.
 pub const CONTROLLERS_GRACE: Duration = Duration::from_secs(20);
 
 /// How long giving the lease back may take.
 pub const RELEASE_GRACE: Duration = Duration::from_secs(5);
+
+/// How long sending the last traces may take, in a program that is built to send any.
+pub const TRACES_GRACE: Duration = Duration::from_secs(3);
 
 /// Resolves `token` on the first SIGTERM or SIGINT, and returns on the second one.
 ///

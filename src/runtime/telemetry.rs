@@ -1,20 +1,42 @@
-//! Logs: text or JSON, one line an event, to stderr.
+//! Logs: text or JSON, one line an event, to stderr. And traces, where the program is built with the feature `otel`.
 //!
 //! The OpenStack SDK's debug events carry whole bodies and catalogues, so nothing, RUST_LOG included, turns them on.
 
 use std::error::Error;
 
-use tracing::{Level, Metadata};
+use tracing::{Level, Metadata, Subscriber};
 use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
 use tracing_subscriber::layer::{Layer, SubscriberExt};
+#[cfg(feature = "otel")]
+use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Registry, fmt};
 
 use super::flags::LoggingFormat;
 
-/// Starts logging for the whole process. Called once, first thing.
+#[cfg(feature = "otel")]
+mod traces;
+
+/// What is to be ended with the program.
+#[must_use = "the last traces are sent by `end`"]
+pub struct Telemetry {
+    #[cfg(feature = "otel")]
+    traces: Option<traces::Traces>,
+}
+
+impl Telemetry {
+    /// Sends the traces that are not sent yet, as far as [`TRACES_GRACE`](super::shutdown::TRACES_GRACE) allows. Called
+    /// once, last thing, and not from a task: it blocks.
+    pub fn end(self) {
+        #[cfg(feature = "otel")]
+        self.traces.into_iter().for_each(traces::Traces::end);
+    }
+}
+
+/// Starts logs and traces for the whole process. Called once, first thing.
 ///
-/// `directives` are RUST_LOG's; where there are none, `verbosity` (the flag `-v`) decides.
-pub fn start(format: LoggingFormat, verbosity: u8, directives: Option<&str>) -> Result<(), StartError> {
+/// `directives` are RUST_LOG's; where there are none, `verbosity` (the flag `-v`) decides. They are about logs only. What
+/// is wrong with the variables of traces is said in the log, and is no reason not to start.
+pub fn start(format: LoggingFormat, verbosity: u8, directives: Option<&str>) -> Result<Telemetry, StartError> {
     let directives = directives.filter(|text| !text.is_empty());
     let chosen = match directives {
         Some(directives) => EnvFilter::try_new(directives).map_err(StartError::Directives)?,
@@ -26,7 +48,31 @@ pub fn start(format: LoggingFormat, verbosity: u8, directives: Option<&str>) -> 
         LoggingFormat::Text => lines.with_filter(filter).boxed(),
         LoggingFormat::Json => lines.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed(),
     };
-    tracing::subscriber::set_global_default(Registry::default().with(lines)).map_err(StartError::Twice)
+    set(Registry::default().with(lines))
+}
+
+#[cfg(not(feature = "otel"))]
+fn set(logs: impl Subscriber + Send + Sync) -> Result<Telemetry, StartError> {
+    tracing::subscriber::set_global_default(logs).map_err(StartError::Twice)?;
+    Ok(Telemetry {})
+}
+
+#[cfg(feature = "otel")]
+fn set(logs: impl Subscriber + Send + Sync + for<'span> LookupSpan<'span>) -> Result<Telemetry, StartError> {
+    let (traces, error) = match traces::Traces::from_environment() {
+        Ok(traces) => (traces, None),
+        Err(error) => (None, Some(error)),
+    };
+    // Not one subscriber with an optional layer: one that is not there has no filter, and every span would be made.
+    match &traces {
+        Some(traces) => tracing::subscriber::set_global_default(logs.with(traces.layer())),
+        None => tracing::subscriber::set_global_default(logs),
+    }
+    .map_err(StartError::Twice)?;
+    if let Some(error) = error {
+        tracing::warn!("no traces are sent, failed to {}", chain(&error));
+    }
+    Ok(Telemetry { traces })
 }
 
 /// An error and its causes in one line, each said once: some libraries repeat the cause in their own message.

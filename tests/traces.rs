@@ -1,0 +1,165 @@
+//! Traces, with the feature `otel`: what a collector is sent, and when it is sent nothing.
+//!
+//! Variables and subscribers belong to a process, so each question starts this binary again: [`program`] does what the
+//! program does, towards a server and a collector of the test.
+
+#[allow(dead_code, reason = "shared with tests/session.rs: not every word is used here")]
+#[path = "session/server.rs"]
+mod server;
+
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::Request;
+use caip_openstack::floating_ip::FloatingIpId;
+use caip_openstack::openstack::session::Sessions;
+use caip_openstack::openstack::{Clouds, ErrorKind};
+use caip_openstack::runtime::flags::LoggingFormat;
+use caip_openstack::runtime::shutdown::TRACES_GRACE;
+use caip_openstack::runtime::telemetry;
+use http::StatusCode;
+use server::{Reply, Seen, Server, listing};
+use tracing::Instrument;
+
+/// Where the OpenStack of [`program`] is.
+const OPENSTACK: &str = "TEST_OPENSTACK";
+
+/// Two calls within what kube's span of a reconcile looks like, one of which finds nothing.
+#[test]
+#[ignore = "started by the other tests"]
+fn program() {
+    let Ok(url) = std::env::var(OPENSTACK) else { return };
+    let telemetry = telemetry::start(LoggingFormat::Text, 0, None).expect("it starts");
+    let span = tracing::debug_span!(target: "caip_openstack::probe", "probe");
+    println!("spans are {}", if span.is_disabled() { "not made" } else { "made" });
+    drop(span);
+    tracing::debug_span!(target: "openstack_sdk_core::api", "sdk", body = "hunter2").in_scope(|| ());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let reconcile =
+        tracing::info_span!(target: "kube_runtime::controller", "reconciling object", object.ref = "pool/web");
+    let work = async {
+        let sessions = Sessions::new(server::clock());
+        let neutron = sessions.connect(&server::credentials(&url, "hunter2")).await.expect("it connects");
+        neutron.list_floating_ips().await.expect("it lists");
+        // Time for a batch, and for the next one.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        let missing = neutron.get_floating_ip(&FloatingIpId::new("missing")).await;
+        assert_eq!(missing.expect_err("it is not there").kind, ErrorKind::NotFound);
+    };
+    runtime.block_on(work.instrument(reconcile));
+    let begin = Instant::now();
+    telemetry.end();
+    assert!(begin.elapsed() < TRACES_GRACE + Duration::from_secs(1), "it ended after {:?}", begin.elapsed());
+}
+
+/// Runs [`program`] with these variables; what it wrote.
+async fn run(variables: &[(&str, &str)]) -> String {
+    let neutron = |seen: &Seen| match seen.path.contains("missing") {
+        true => Reply::refusal(404, "FloatingIPNotFound"),
+        false => listing(&["a"]),
+    };
+    let server = Server::start(move |seen: &Seen| neutron(seen).header("x-openstack-request-id", "req-7")).await;
+    let mut command = Command::new(std::env::current_exe().expect("it was started from a file"));
+    command.args(["--exact", "program", "--ignored", "--nocapture"]);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_")) {
+        command.env_remove(name);
+    }
+    // Batches come sooner than every 5 s.
+    command.env(OPENSTACK, &server.url).env("OTEL_BSP_SCHEDULE_DELAY", "20").envs(variables.iter().copied());
+    let ran = tokio::task::spawn_blocking(move || command.output()).await.expect("it does not panic");
+    let output = ran.expect("it starts again");
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    assert!(output.status.success(), "{text}");
+    text
+}
+
+/// What came in, one request a line, as text as far as it is text.
+#[derive(Clone, Default)]
+struct Collector(Arc<Mutex<Vec<(String, String)>>>);
+
+impl Collector {
+    /// At the URL, with an answer of this status.
+    async fn start(status: StatusCode) -> (Self, String) {
+        let (collector, listener) = (Self::default(), tokio::net::TcpListener::bind("127.0.0.1:0").await);
+        let listener = listener.expect("some port is free");
+        let url = format!("http://{}", listener.local_addr().expect("it is bound"));
+        let heard = collector.clone();
+        let app = Router::new().fallback(move |request: Request| async move {
+            let (parts, body) = request.into_parts();
+            let body = axum::body::to_bytes(body, 1 << 20).await.expect("a small body");
+            let kind = parts.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+            let line = format!("{} {} {kind}", parts.method, parts.uri);
+            // Protocol buffers keep texts as they are.
+            heard.0.lock().expect("not poisoned").push((line, String::from_utf8_lossy(&body).into_owned()));
+            status
+        });
+        tokio::spawn(async move { axum::serve(listener, app).await });
+        (collector, url)
+    }
+
+    fn heard(&self) -> Vec<(String, String)> {
+        self.0.lock().expect("not poisoned").clone()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_hears_of_reconciles_and_calls_and_of_no_secret() {
+    let (collector, url) = Collector::start(StatusCode::OK).await;
+    let said = run(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url), ("OTEL_RESOURCE_ATTRIBUTES", "lab=north")]).await;
+    assert!(said.contains("spans are made") && !said.contains("WARN"), "{said}");
+    let heard = collector.heard();
+    assert!(heard.iter().all(|(line, _)| line == "POST /v1/traces application/x-protobuf"), "{heard:?}");
+    let spans: String = heard.into_iter().map(|(_, spans)| spans).collect();
+    let names = ["reconciling object", "pool/web", "authenticate", "list floating IPs", "read floating IP"];
+    let facts = ["ok", "not_found", "req-7", "caip-openstack", "service.version", "lab", "north"];
+    for part in names.into_iter().chain(facts) {
+        assert!(spans.contains(part), "no {part:?} in {spans:?}");
+    }
+    for part in ["hunter2", "token-1", "203.0.113.5", "floatingips"] {
+        assert!(!spans.contains(part), "{part:?} in {spans:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_endpoint_for_traces_alone_is_taken_as_it_is_and_a_name_too() {
+    let (collector, url) = Collector::start(StatusCode::OK).await;
+    let url = format!("{url}/from/here");
+    run(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &url), ("OTEL_SERVICE_NAME", "addresses")]).await;
+    let heard = collector.heard();
+    assert!(!heard.is_empty() && heard.iter().all(|(line, _)| line.starts_with("POST /from/here ")), "{heard:?}");
+    assert!(heard.iter().all(|(_, spans)| spans.contains("addresses")), "{heard:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_sent_unless_it_is_asked_for() {
+    let (collector, url) = Collector::start(StatusCode::OK).await;
+    let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str());
+    for variables in [
+        &[("OTEL_SERVICE_NAME", "no endpoint")][..],
+        &[("OTEL_EXPORTER_OTLP_ENDPOINT", "")],
+        &[endpoint, ("OTEL_SDK_DISABLED", "true")],
+        &[endpoint, ("OTEL_TRACES_EXPORTER", "none")],
+    ] {
+        let said = run(variables).await;
+        assert!(said.contains("spans are not made"), "{variables:?}: {said}");
+    }
+    run(&[endpoint, ("OTEL_TRACES_SAMPLER", "always_off")]).await;
+    assert_eq!(collector.heard(), []);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_collector_in_trouble_costs_one_warning_and_bounded_time() {
+    let (refusing, refused) = Collector::start(StatusCode::FORBIDDEN).await;
+    // The first takes connections and never answers; nobody is at the second.
+    let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("some port is free");
+    let away = std::net::TcpListener::bind("127.0.0.1:0").expect("some port is free").local_addr();
+    let silent_url = format!("http://{}", silent.local_addr().expect("it is bound"));
+    let away = format!("http://{}", away.expect("it is bound"));
+    for (url, warnings) in [(refused.as_str(), 1), (&away, 1), (&silent_url, 0), ("not a URL", 1)] {
+        let said = run(&[("OTEL_EXPORTER_OTLP_ENDPOINT", url)]).await;
+        assert_eq!(said.matches("WARN").count(), warnings, "{url}: {said}");
+    }
+    assert!(refusing.heard().len() > 1, "it is tried again: {:?}", refusing.heard());
+}
