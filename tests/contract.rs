@@ -34,8 +34,8 @@ trait World: Send + Sync {
     async fn attach(&self, id: &FloatingIpId);
     /// Takes it off again.
     async fn detach(&self, id: &FloatingIpId);
-    /// Sets the project's quota of floating IPs.
-    async fn set_quota(&self, limit: u32);
+    /// Sets the project's quota of floating IPs; `None` for no limit.
+    async fn set_quota(&self, limit: Option<u32>);
     /// Removes all that the test made.
     async fn clean(&self);
 }
@@ -250,7 +250,10 @@ async fn a_network_without_addresses_is_told_apart(world: &impl World) {
 }
 
 async fn a_quota_is_counted_and_its_end_told_apart(world: &impl World) {
-    world.set_quota(2).await;
+    world.set_quota(None).await;
+    let unlimited = world.neutron().quota().await.expect("a member may read it").expect("it says what is used");
+    assert_eq!((unlimited.limit, unlimited.used), (None, 0));
+    world.set_quota(Some(2)).await;
     for used in 1..=2 {
         created(world).await;
         let quota = world.neutron().quota().await.expect("it reads").expect("there is a quota");

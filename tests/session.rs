@@ -196,3 +196,16 @@ async fn a_marker_that_was_deleted_loses_no_row() {
         connect(&server).await.list_floating_ips().await.expect("it lists").into_iter().map(|ip| ip.id).collect();
     assert_eq!(ids, ["a", "c", "d"].map(FloatingIpId::new));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_quota_that_may_not_be_read_is_none_and_no_trouble() {
+    for (status, error_type) in [(403, "PolicyNotAuthorized"), (404, "HTTPNotFound")] {
+        let server = Server::start(move |_: &Seen| Reply::refusal(status, error_type)).await;
+        assert_eq!(connect(&server).await.quota().await.expect("it is an answer"), None);
+        assert_eq!((server.count("GET /network/v2.0/quotas/p1/details"), server.count("GET /network")), (1, 1));
+    }
+    let quota = json!({"quota": {"floatingip": {"limit": -1, "used": 3, "reserved": 0}, "port": {"limit": 1}}});
+    let server = Server::start(move |_: &Seen| Reply::new(200, quota.clone())).await;
+    let quota = connect(&server).await.quota().await.expect("it reads").expect("there is one");
+    assert_eq!((quota.limit, quota.used), (None, 3));
+}

@@ -100,6 +100,8 @@ pub(super) async fn reconcile(pool: Arc<OpenStackFloatingIPPool>, ctx: Arc<Conte
                 wake_claims(&ctx, &name, |claim| is_new || is_unserved(claim));
             }
             wake_wronged(&ctx, &served);
+            // After the claims were woken: they do not wait for a figure.
+            served.project.quota.refresh(served.neutron.as_ref(), &ctx.clock).await;
             let is_easy = report::serving(&pool, &ctx, &served).await?;
             ctx.wake_sweeper(&name);
             if !is_easy {

@@ -11,6 +11,10 @@ use crate::allocation::ledger::Step;
 use crate::clock::Clock;
 use crate::openstack::{Error, Neutron, Scope};
 
+mod quota;
+
+use quota::KnownQuota;
+
 /// How long a look waits for tags that are being written, so that one listing reads many back.
 const GATHER: Duration = Duration::from_millis(400);
 
@@ -22,6 +26,8 @@ pub(super) struct Project {
     listing: tokio::sync::Mutex<()>,
     failed: Mutex<Option<(Step, Error)>>,
     tagging: Mutex<usize>,
+    /// The quota of floating IPs, for the metric.
+    pub(super) quota: KnownQuota,
 }
 
 impl Project {
@@ -111,6 +117,7 @@ impl Projects {
             listing: tokio::sync::Mutex::default(),
             failed: Mutex::default(),
             tagging: Mutex::default(),
+            quota: KnownQuota::default(),
         });
         projects.insert(scope.clone(), Arc::downgrade(&project));
         project

@@ -66,8 +66,8 @@ impl World for Memory {
     async fn detach(&self, id: &FloatingIpId) {
         assert!(self.cloud.set_port(id, None));
     }
-    async fn set_quota(&self, limit: u32) {
-        self.cloud.set_quota(&self.project, Some(limit));
+    async fn set_quota(&self, limit: Option<u32>) {
+        self.cloud.set_quota(&self.project, limit);
     }
     async fn clean(&self) {}
 }

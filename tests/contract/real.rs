@@ -91,7 +91,7 @@ pub(super) async fn world() -> Real {
     let plumbing = OnceCell::new();
     let world = Real { operator, neutron, stranger, project, user, name, network, subnet, tiny, private, plumbing };
     // Its own from the start, so that cleaning up finds one.
-    world.set_quota(50).await;
+    world.set_quota(Some(50)).await;
     world
 }
 
@@ -122,7 +122,8 @@ impl World for Real {
     async fn detach(&self, id: &FloatingIpId) {
         self.set_port(id, Value::Null).await;
     }
-    async fn set_quota(&self, limit: u32) {
+    async fn set_quota(&self, limit: Option<u32>) {
+        let limit = limit.map_or(-1, i64::from);
         let quota = json!({"quota": {"floatingip": limit}});
         self.operator.call("PUT", "neutron", &format!("quotas/{}", self.project), Some(quota)).await;
     }

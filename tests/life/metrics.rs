@@ -39,6 +39,8 @@ async fn metrics_tell_what_became_of_claims_and_pools() {
         };
         await_metric("caip_pool_ready{POOL}", "1").await;
         await_metric("caip_pool_limit{POOL}", "2").await;
+        // As hack/env/seed.py sets it.
+        await_metric(r#"caip_quota_floating_ips{POOL,kind="limit"}"#, "5000").await;
         ns.bind(claim("web-0")).await;
         ns.bind(claim("web-1")).await;
         refused(ns, "web-2", "PoolExhausted").await;
@@ -59,6 +61,7 @@ async fn metrics_tell_what_became_of_claims_and_pools() {
         ns.await_gone(Kind::Pool, "public", HEALS).await;
         await_metric("caip_pool_ready{POOL}", "").await;
         await_metric(r#"caip_pool_addresses{POOL,state="total"}"#, "").await;
+        await_metric(r#"caip_quota_floating_ips{POOL,kind="limit"}"#, "").await;
     })
     .await;
 }

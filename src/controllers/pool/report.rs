@@ -186,6 +186,7 @@ fn measure(pool: &OpenStackFloatingIPPool, ctx: &Context, served: &Served, count
     if let Some(at) = served.project.ledger().listed_at() {
         ctx.metrics.pool_listed(&labels(pool), at);
     }
+    ctx.metrics.pool_quota(&labels(pool), served.project.quota.last());
 }
 
 /// The figures as they were last known, but not ready.
