@@ -62,7 +62,7 @@ pub struct Published {
 }
 
 /// Where an address came from, in the order of choice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Origin {
     /// It was the claim's already.
     Recovered,
@@ -79,8 +79,11 @@ pub enum Origin {
 }
 
 impl Origin {
+    /// Each of them.
+    pub const ALL: [Self; 6] = [Self::Recovered, Self::Reserved, Self::List, Self::Owned, Self::Reuse, Self::Created];
+
     /// The one word for logs, metrics and the IPAddress' annotation.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Recovered => "recovered",
             Self::Reserved => "reserved",

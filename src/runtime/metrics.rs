@@ -14,14 +14,15 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
+use crate::allocation::claim::Origin;
 use crate::openstack::{Error, Quota};
 
 mod labels;
 mod pools;
 mod process;
 
-use labels::{Allocation, Build, Controller, Done, Operation, Request, Swept};
-pub use labels::{Outcome, Source, Sweep};
+use labels::{Allocation, Build, Controller, Done, Operation, Request, Source, Swept};
+pub use labels::{Outcome, Sweep};
 pub use pools::{PoolFigures, PoolLabels};
 
 /// The names of the calls, as the traits in [`crate::openstack`] have them.
@@ -89,7 +90,7 @@ impl Metrics {
     }
 
     fn start_at_zero(&self) {
-        for source in Source::ALL {
+        for source in Origin::ALL.map(Source) {
             for result in Outcome::ALL {
                 drop(self.allocations.get_or_create(&Allocation { source, result }));
             }
@@ -155,14 +156,14 @@ impl Metrics {
     }
 
     /// A claim was bound, `duration` after it was first seen.
-    pub fn allocated(&self, source: Source, duration: Duration) {
-        self.allocations.get_or_create(&Allocation { source, result: Outcome::Success }).inc();
+    pub fn allocated(&self, origin: Origin, duration: Duration) {
+        self.allocations.get_or_create(&Allocation { source: Source(origin), result: Outcome::Success }).inc();
         self.allocation_duration.observe(duration.as_secs_f64());
     }
 
     /// An address was chosen for a claim and could not be had.
-    pub fn allocation_failed(&self, source: Source) {
-        self.allocations.get_or_create(&Allocation { source, result: Outcome::Failure }).inc();
+    pub fn allocation_failed(&self, origin: Origin) {
+        self.allocations.get_or_create(&Allocation { source: Source(origin), result: Outcome::Failure }).inc();
     }
 
     /// A claim's address was tagged for release and the claim let go, or that failed.

@@ -15,7 +15,6 @@ use crate::api::names::ABANDON_ANNOTATION;
 use crate::controllers::context::{Context, Waiting};
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
-use crate::runtime::metrics::Source;
 
 /// The claim has its address.
 pub(super) async fn bound(
@@ -35,7 +34,7 @@ pub(super) async fn bound(
     if is_new {
         let since = waited.map_or_else(|| super::place(&observed.claim).since, |waiting| waiting.since);
         let duration = Duration::try_from(ctx.clock.now().duration_since(since)).unwrap_or_default();
-        ctx.metrics.allocated(source(origin), duration);
+        ctx.metrics.allocated(origin, duration);
         let note = format!("floating IP {} ({}) of pool {}", fip.address, origin.as_str(), observed.pool_name.name);
         ctx.events.announce(
             observed.claim.object_ref(&ctx.version),
@@ -119,16 +118,5 @@ async fn write(observed: &Observed, ctx: &Arc<Context>, wish: &Wish, address: Op
         // It went meanwhile: nobody is left to be told.
         Err(error) if patch::is_not_found(&error) => Ok(false),
         Err(error) => Err(Error::Kubernetes("write the claim's status", error)),
-    }
-}
-
-fn source(origin: Origin) -> Source {
-    match origin {
-        Origin::Recovered => Source::Recovered,
-        Origin::Reserved => Source::Reserved,
-        Origin::List => Source::List,
-        Origin::Owned => Source::Owned,
-        Origin::Reuse => Source::Reuse,
-        Origin::Created => Source::Created,
     }
 }

@@ -4,36 +4,15 @@ use std::fmt;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 
-/// Where a claim's address came from, in the order in which the sources are tried.
+use crate::allocation::claim::Origin;
+
+/// Where a claim's address came from. A wrapper, since the allocation core knows nothing of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Source {
-    /// It was the claim's already.
-    Recovered,
-    /// A reservation.
-    Reserved,
-    /// The pool's predefined list.
-    List,
-    /// Retained or preallocated by the pool.
-    Owned,
-    /// A free floating IP of the project.
-    Reuse,
-    /// A new one.
-    Created,
-}
+pub(super) struct Source(pub(super) Origin);
 
 impl Source {
-    pub(super) const ALL: [Self; 6] =
-        [Self::Recovered, Self::Reserved, Self::List, Self::Owned, Self::Reuse, Self::Created];
-
     const fn as_str(self) -> &'static str {
-        match self {
-            Self::Recovered => "recovered",
-            Self::Reserved => "reserved",
-            Self::List => "list",
-            Self::Owned => "owned",
-            Self::Reuse => "reuse",
-            Self::Created => "created",
-        }
+        self.0.as_str()
     }
 }
 

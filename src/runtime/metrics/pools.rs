@@ -13,6 +13,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
+use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_EXHAUSTED, POOL_NOT_READY};
 use crate::openstack::Quota;
 
 /// Which pool.
@@ -50,7 +51,7 @@ pub struct PoolFigures {
 }
 
 /// Reasons that every pool shows, with 0 where nothing waits, so that an alert finds them from the start.
-const USUAL_REASONS: [&str; 3] = ["AllocationFailed", "PoolExhausted", "PoolNotReady"];
+const USUAL_REASONS: [&str; 3] = [ALLOCATION_FAILED, POOL_EXHAUSTED, POOL_NOT_READY];
 
 #[derive(Default)]
 struct Known {
