@@ -192,7 +192,8 @@ impl Attempt<'_> {
                 if origin != Origin::Recovered {
                     self.origin = origin;
                 }
-                act::mark(self.served, &self.ctx.clock, &id, &write, Some(&self.wanting.object)).await?;
+                let marked = act::mark(self.served, &self.ctx.clock, &id, &write, Some(&self.wanting.object)).await;
+                marked.inspect_err(|_| self.ctx.metrics.allocation_failed(origin))?;
             }
             Decision::TakeBack(id, tags) => act::untag(self.served, &self.ctx.clock, &id, &tags).await?,
             Decision::Withdraw(id, tag) => act::withdraw(self.served, &self.ctx.clock, &id, &tag, self.hold()).await?,
@@ -208,7 +209,8 @@ impl Attempt<'_> {
 
     async fn create(&mut self, new: NewFloatingIp, mark: CreationMark) -> Result<(), openstack::Error> {
         let policy = &self.served.policy;
-        match act::create(self.served, &self.ctx.clock, new.clone(), &mark, Some(&self.wanting.object)).await {
+        let created = act::create(self.served, &self.ctx.clock, new.clone(), &mark, Some(&self.wanting.object)).await;
+        match created.inspect_err(|_| self.ctx.metrics.allocation_failed(Origin::Created)) {
             Ok(fip) => {
                 self.unblock();
                 let may_keep = self.ctx.directory(|directory| may_keep(directory, policy, &self.wanting, &fip));
