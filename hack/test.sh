@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # All tests: `make test`. Compiles while the servers start, and stops them however it ends.
 #   CAIP_KEEP_ENV=1   leaves the servers running, to look at what a failed test left
+#   CAIP_TEST_THREADS how many scenarios run side by side
 #   CAIP_ENV          another set of servers than `test`, for two runs side by side
 set -euo pipefail
 CAIP_ENV=${CAIP_ENV:-test}
@@ -59,4 +60,5 @@ stage "lints" hack/lint.sh
 stage "generated files" hack/verify-generated.sh
 stage "wait for the servers" servers_are_up
 eval "$(hack/env/env.sh)"
-stage "contract, CRD and controller tests" cargo test --locked --test it
+# A scenario mostly waits: for the servers, for a watch, for a time to pass.
+stage "contract, CRD and controller tests" cargo test --locked --test it -- --test-threads "${CAIP_TEST_THREADS:-6}"
