@@ -118,9 +118,14 @@ async fn a_500_to_a_tag_is_seen_through_and_only_for_what_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_not_neutrons_is_malformed_and_nothing_is_taken_for_gone() {
-    for (status, body) in
-        [(200, "<html>login</html>"), (200, "{\"floatingip"), (200, "{}"), (404, "<html>nothing</html>")]
-    {
+    for (status, body) in [
+        (200, "<html>login</html>"),
+        (200, "{\"floatingip"),
+        (200, "{}"),
+        (200, "[]"),
+        (200, "\"ok\""),
+        (404, "<html>nothing</html>"),
+    ] {
         let server = Server::start(move |_: &Seen| Reply::text(status, body)).await;
         let neutron = connect(&server).await;
         for error in [

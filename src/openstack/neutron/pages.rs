@@ -73,7 +73,8 @@ where
     // Safe: it reads.
     let response = session.call(operation, Repeat::Safe, request).await?;
     let mut body: Value = read(operation, &response)?;
-    let Value::Array(rows) = body[key].take() else {
+    // `get_mut`, not an index, which panics where the answer is no object.
+    let Some(Value::Array(rows)) = body.get_mut(key).map(Value::take) else {
         let message = "the answer is a success, but not what Neutron would say";
         return Err(Error::new(ErrorKind::Malformed, operation, message));
     };
