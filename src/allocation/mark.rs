@@ -39,6 +39,11 @@ pub struct CreationMark {
 }
 
 impl CreationMark {
+    /// The same floating IP, now this claim's: whatever it was released or retained for is over.
+    pub fn given_to(&self, claim: &ClaimKey) -> Self {
+        Self { claim: Some(claim.clone()), released: None, is_retained: false, ..self.clone() }
+    }
+
     /// The description; `reader` is the claim's namespace and name, for people, cut to what fits.
     pub fn render(&self, reader: Option<(&str, &str)>) -> String {
         let mut text = format!("{DESCRIPTION}pool={} nonce={}", self.pool, self.nonce);

@@ -8,7 +8,7 @@ use super::candidates::{Candidates, givable};
 use super::{Decision, Origin, UNWANTED_LIMIT, Wanting, Write, fenced, is_free};
 use crate::allocation::directory::Directory;
 use crate::allocation::ledger::{Entry, Hold, Ledger};
-use crate::allocation::mark::{CreationMark, Standing, claim_tag};
+use crate::allocation::mark::{Standing, claim_tag};
 use crate::allocation::policy::PoolPolicy;
 use crate::allocation::refusal::Refusal;
 
@@ -141,11 +141,7 @@ fn mark(
         return fenced(ledger, pool, now);
     }
     match &entry.marks.created {
-        Some(mark) => {
-            let mark =
-                CreationMark { claim: Some(claim.key.clone()), released: None, is_retained: false, ..mark.clone() };
-            Decision::Mark(id, origin, Write::Describe(mark))
-        }
+        Some(mark) => Decision::Mark(id, origin, Write::Describe(mark.given_to(&claim.key))),
         None => Decision::Mark(id, origin, Write::Tag(claim_tag(&pool.id, &claim.key))),
     }
 }

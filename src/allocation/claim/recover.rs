@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use super::{Decision, Loss, Origin, Published, Wanting, Write, fenced, is_free};
 use crate::allocation::directory::{Directory, OurNaming};
 use crate::allocation::ledger::{Entry, Ledger};
-use crate::allocation::mark::{CreationMark, Standing, claim_tag};
+use crate::allocation::mark::{Standing, claim_tag};
 use crate::allocation::policy::PoolPolicy;
 use crate::floating_ip::FloatingIp;
 
@@ -102,16 +102,7 @@ pub(super) fn keep(ledger: &Ledger, pool: &PoolPolicy, claim: &Wanting, entry: &
     }
     match described {
         Some(_) if ledger.fence(pool).is_some() => fenced(ledger, pool, now),
-        Some(mark) => Decision::Mark(
-            id,
-            Origin::Recovered,
-            Write::Describe(CreationMark {
-                claim: Some(claim.key.clone()),
-                released: None,
-                is_retained: false,
-                ..mark.clone()
-            }),
-        ),
+        Some(mark) => Decision::Mark(id, Origin::Recovered, Write::Describe(mark.given_to(&claim.key))),
         None => Decision::Mark(id, Origin::Recovered, Write::Tag(claim_tag(&pool.id, &claim.key))),
     }
 }
@@ -132,16 +123,9 @@ pub(super) fn finish(directory: &Directory, pool: &PoolPolicy, claim: &Wanting, 
     match &entry.marks.created {
         _ if is_lost => Decision::Withdraw(id, tag),
         // The write is repeated as it was: the same text for the same claim cannot do harm, however late it lands.
-        Some(mark) if mark.pool == pool.id => Decision::Mark(
-            id,
-            Origin::Owned,
-            Write::Describe(CreationMark {
-                claim: Some(claim.key.clone()),
-                released: None,
-                is_retained: false,
-                ..mark.clone()
-            }),
-        ),
+        Some(mark) if mark.pool == pool.id => {
+            Decision::Mark(id, Origin::Owned, Write::Describe(mark.given_to(&claim.key)))
+        }
         _ => Decision::Mark(id, Origin::List, Write::Tag(tag)),
     }
 }
