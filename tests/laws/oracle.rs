@@ -87,6 +87,10 @@ pub struct Supply {
     reserved: Option<BTreeSet<FloatingIpId>>,
     list: BTreeSet<FloatingIpId>,
     owned: BTreeSet<FloatingIpId>,
+    /// How many the pool has ready, those that are reserved for others included.
+    ready: usize,
+    /// How many it has beyond its limit, which was lowered: so many of them go and are given to nobody.
+    surplus: usize,
     reuse: BTreeSet<FloatingIpId>,
     /// How many may be created, as far as Neutron goes: one, when it refused before and may be asked again.
     creatable: usize,
@@ -99,6 +103,7 @@ impl Question<'_> {
     pub fn supply(&self) -> Supply {
         let mut supply = Supply {
             creatable: self.creatable(),
+            surplus: self.pool.max_ips.map_or(0, |limit| self.count().saturating_sub(limit)),
             room: self.pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(self.count())),
             older: self.older(),
             ..Supply::default()
@@ -123,6 +128,8 @@ impl Question<'_> {
                     reserved.insert(fip.id.clone());
                 }
             }
+            let is_ready = is_on_network && (is_idle || self.is_rested(&words) && entry.seen > entry.written);
+            supply.ready += usize::from(is_ready);
             let others: Vec<&IpAddr> = self
                 .pool
                 .reservations
@@ -135,7 +142,7 @@ impl Question<'_> {
             }
             if words.is_none() && self.pool.has_tags && self.pool.listed.contains(&fip.address) {
                 supply.list.insert(fip.id.clone());
-            } else if is_on_network && (is_idle || self.is_rested(&words) && entry.seen > entry.written) {
+            } else if is_ready {
                 supply.owned.insert(fip.id.clone());
             } else if is_on_network && words.is_none() && self.is_reusable(fip) {
                 supply.reuse.insert(fip.id.clone());
@@ -270,13 +277,18 @@ impl Question<'_> {
 impl Supply {
     /// The first class that has any.
     fn best(&self) -> Option<&BTreeSet<FloatingIpId>> {
-        let classes = [(&self.list, self.room > 0), (&self.owned, true), (&self.reuse, self.room > 0)];
+        let classes = [(&self.list, self.room > 0), (&self.owned, self.givable() > 0), (&self.reuse, self.room > 0)];
         classes.into_iter().find(|(class, is_open)| *is_open && !class.is_empty()).map(|(class, _)| class)
     }
 
     /// How many claims can be served.
     fn amount(&self) -> usize {
         let others = (self.list.len() + self.reuse.len()).saturating_add(self.creatable);
-        self.owned.len().saturating_add(others.min(self.room))
+        self.givable().saturating_add(others.min(self.room))
+    }
+
+    /// How many of the pool's own may be given.
+    fn givable(&self) -> usize {
+        self.owned.len().min(self.ready.saturating_sub(self.surplus))
     }
 }
