@@ -6,6 +6,7 @@
 //! | [`context`](self) | what all three share |
 //! | [`events`] | what users are told beside the conditions |
 //! | [`project`] | one project's ledger, and the one listing at a time that keeps it true |
+//! | [`queue`] | who is looked at next |
 //! | [`explain`] | what OpenStack said, with what to do about it |
 //! | [`registry`] | the pools that can serve, as the pool controller last resolved them |
 //! | [`pool`] | credentials, network, identity, counters, conditions; the end of a pool |
@@ -14,9 +15,6 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
-use kube::runtime::controller::{Config, Controller};
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -32,6 +30,7 @@ mod explain;
 mod patch;
 mod pool;
 mod project;
+mod queue;
 mod registry;
 mod sweeper;
 mod watch;
@@ -88,6 +87,7 @@ pub async fn run(setup: Setup, shutdown: impl Future<Output = ()> + Send + 'stat
     tokio::pin!(shutdown);
     setup.readiness.set("caches", false);
     let version = tokio::select! {
+        biased;
         version = watch::await_apis(&setup.client) => version,
         () = &mut shutdown => return Ok(()),
     };
@@ -110,10 +110,13 @@ pub async fn run(setup: Setup, shutdown: impl Future<Output = ()> + Send + 'stat
     };
     tokio::pin!(working);
     tokio::select! {
+        // In this order always, so that a simulation repeats.
+        biased;
         () = &mut working => Ok(()),
         () = &mut watching => Err(Error::WatchEnded),
         // From here on nothing new is begun; the watches go on, since what is under way reads from them.
         () = &mut shutdown => tokio::select! {
+            biased;
             () = working => Ok(()),
             () = watching => Err(Error::WatchEnded),
         },
@@ -122,28 +125,29 @@ pub async fn run(setup: Setup, shutdown: impl Future<Output = ()> + Send + 'stat
 
 /// The three controllers side by side, until `stop` and until what was begun is finished.
 async fn work(ctx: Arc<Context>, woken: context::Woken, stop: CancellationToken) {
-    let side_by_side = |most: usize| Config::default().concurrency(u16::try_from(most).unwrap_or(u16::MAX));
-    let pools = Controller::for_stream(futures::stream::pending(), ctx.stores.pools.clone())
-        .with_config(side_by_side(ctx.options.pool_concurrency))
-        .reconcile_on(receive(woken.pools))
-        .graceful_shutdown_on(stop.clone().cancelled_owned())
-        .run(pool::reconcile, pool::on_error, ctx.clone())
-        .for_each(|_| async {});
-    let sweeper = Controller::for_stream(futures::stream::pending(), ctx.stores.pools.clone())
-        .with_config(side_by_side(ctx.options.pool_concurrency))
-        .reconcile_on(receive(woken.sweeps))
-        .graceful_shutdown_on(stop.clone().cancelled_owned())
-        .run(sweeper::reconcile, sweeper::on_error, ctx.clone())
-        .for_each(|_| async {});
-    let claims = Controller::for_stream_with(futures::stream::pending(), ctx.stores.claims.clone(), ctx.version)
-        .with_config(side_by_side(ctx.options.claim_concurrency))
-        .reconcile_on(receive(woken.claims))
-        .graceful_shutdown_on(stop.cancelled_owned())
-        .run(claim::reconcile, claim::on_error, ctx.clone())
-        .for_each(|_| async {});
+    let pools = queue::run(
+        ctx.stores.pools.clone(),
+        woken.pools,
+        ctx.options.pool_concurrency,
+        stop.clone(),
+        async |pool| pool::reconcile(pool, ctx.clone()).await,
+        |pool, error| pool::on_error(pool, error, ctx.clone()),
+    );
+    let sweeper = queue::run(
+        ctx.stores.pools.clone(),
+        woken.sweeps,
+        ctx.options.pool_concurrency,
+        stop.clone(),
+        async |pool| sweeper::reconcile(pool, ctx.clone()).await,
+        |pool, error| sweeper::on_error(pool, error, ctx.clone()),
+    );
+    let claims = queue::run(
+        ctx.stores.claims.clone(),
+        woken.claims,
+        ctx.options.claim_concurrency,
+        stop.clone(),
+        async |claim| claim::reconcile(claim, ctx.clone()).await,
+        |claim, error| claim::on_error(claim, error, ctx.clone()),
+    );
     tokio::join!(pools, sweeper, claims);
-}
-
-fn receive<T: Send + 'static>(receiver: mpsc::UnboundedReceiver<T>) -> impl futures::Stream<Item = T> + Send {
-    futures::stream::unfold(receiver, |mut receiver| async move { receiver.recv().await.map(|item| (item, receiver)) })
 }

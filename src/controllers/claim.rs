@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 
 use super::context::{Context, name_of};
 use super::explain::explain;
+use super::queue::Action;
 use super::registry::{Known, Problem};
 use crate::allocation::ClaimKey;
 use crate::allocation::directory::ObjectName;

@@ -322,6 +322,17 @@ impl Context {
 /// How long a pool gathers changes of its figures before it writes them.
 const REPORT_DELAY: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// The objects of a store that are meant, by name: a store by itself has no order.
+pub(super) fn all<K>(store: &Store<K>, which: impl Fn(&K) -> bool) -> Vec<Arc<K>>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + std::hash::Hash + Clone,
+{
+    let mut objects = store.state_filter(which);
+    objects.sort_by_cached_key(|object| name_of(object.as_ref()));
+    objects
+}
+
 /// An object's namespace and name.
 pub(super) fn name_of<K: Resource>(object: &K) -> ObjectName {
     ObjectName::new(object.namespace().unwrap_or_default(), object.name_any())

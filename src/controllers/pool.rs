@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::runtime::controller::Action;
 
-use super::context::{Context, name_of};
+use super::context::{Context, all, name_of};
+use super::queue::Action;
 use super::registry::Served;
 use crate::allocation::ClaimKey;
 use crate::allocation::directory::{ObjectName, OurNaming};
@@ -176,7 +176,7 @@ fn wake_claims(ctx: &Context, pool: &ObjectName, which: impl Fn(&IpAddressClaim)
             && claim.spec.pool_ref.name == pool.name
             && which(claim)
     };
-    for claim in ctx.stores.claims.state_filter(is_meant) {
+    for claim in all(&ctx.stores.claims, is_meant) {
         ctx.wake_claim(&name_of(claim.as_ref()));
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 
 use super::claim::BLOCKED_FOR;
 use super::context::{Context, Found, name_of};
+use super::queue::Action;
 use super::registry::Served;
 use super::{act, claim, patch};
 use crate::allocation::claim::creation_mark;

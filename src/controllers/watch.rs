@@ -15,7 +15,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
-use super::context::{Context, Stores, name_of};
+use super::context::{Context, Stores, all, name_of};
 use crate::allocation::directory::{Naming, ObjectName, OurNaming};
 use crate::allocation::{ClaimKey, PoolId};
 use crate::api::names::{
@@ -91,6 +91,8 @@ impl Watches {
             None => Api::all(client.clone()),
         };
         tokio::select! {
+            // In this order always, so that a simulation repeats.
+            biased;
             () = drive(pools, self.pools, |change| pool_changed(&ctx, change)) => {}
             () = drive(api(&client, scope.as_deref(), version), self.claims, |change| claim_changed(&ctx, change)) => {}
             () = drive(api(&client, scope.as_deref(), version), self.addresses, |change| address_changed(&ctx, change)) => {}
@@ -142,7 +144,7 @@ where
                 tell(Change::All(&listed));
                 // Woken before the store had them: they are woken again now that it has.
                 let store = writer.as_reader();
-                store.state().iter().for_each(|object| tell(Change::Seen(object)));
+                all(&store, |_| true).iter().for_each(|object| tell(Change::Seen(object)));
             }
             watcher::Event::Apply(guarded) => {
                 if let Some(object) = parse(guarded) {
@@ -226,7 +228,7 @@ fn pool_gone(ctx: &Context, name: &ObjectName) {
     ctx.metrics.pool_gone(&PoolLabels { namespace: name.namespace.clone(), name: name.name.clone() });
     ctx.wake_waiting(name);
     // Another may have waited for this one's id.
-    ctx.stores.pools.state().iter().for_each(|other| ctx.wake_pool(&name_of(other.as_ref())));
+    all(&ctx.stores.pools, |_| true).iter().for_each(|other| ctx.wake_pool(&name_of(other.as_ref())));
 }
 
 /// The pools that name the Secret look at it again, and those whose finalizer is on it although they no longer do.
@@ -246,7 +248,7 @@ fn secret_changed(ctx: &Context, change: SecretChange<'_>) {
             && (pool.spec.identity_ref.name == secret.name
                 || (!ours.is_empty() && ours.contains(&super::pool::secret_finalizer(pool))))
     };
-    for pool in ctx.stores.pools.state_filter(is_concerned) {
+    for pool in all(&ctx.stores.pools, is_concerned) {
         ctx.wake_pool(&name_of(pool.as_ref()));
     }
 }
@@ -319,7 +321,7 @@ fn cluster_changed(ctx: &Context, change: Change<'_, Cluster>) {
             && claim.spec.pool_ref.is_ours()
             && cluster_of(claim) == Some(cluster.name.as_str())
     };
-    for claim in ctx.stores.claims.state_filter(belongs) {
+    for claim in all(&ctx.stores.claims, belongs) {
         ctx.wake_claim(&name_of(claim.as_ref()));
     }
 }

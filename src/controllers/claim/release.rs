@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::runtime::controller::Action;
 use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 
@@ -14,8 +13,9 @@ use crate::allocation::ledger::Hold;
 use crate::allocation::release::{Release, decide};
 use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER};
 use crate::controllers::act;
-use crate::controllers::context::Context;
+use crate::controllers::context::{Context, all};
 use crate::controllers::patch;
+use crate::controllers::queue::Action;
 use crate::controllers::registry::Served;
 use crate::controllers::sweeper::is_stray;
 use crate::openstack;
@@ -130,7 +130,7 @@ async fn leave_behind(observed: &Observed, ctx: &Arc<Context>, pool_is_gone: boo
 
 /// Releases IPAddresses that are being deleted although their claim is gone: its finalizers were taken by force.
 pub(in crate::controllers) async fn release_strays(ctx: &Arc<Context>, served: &Served) -> Result<(), Error> {
-    for address in ctx.stores.addresses.state_filter(|address| is_stray(ctx, &served.name, address)) {
+    for address in all(&ctx.stores.addresses, |address| is_stray(ctx, &served.name, address)) {
         let namespace = address.namespace().unwrap_or_default();
         let claim = ObjectName::new(namespace, &address.spec.claim_ref.name);
         give_back(ctx, served, &claim).await.map_err(Error::OpenStack)?;

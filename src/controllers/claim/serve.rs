@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::runtime::controller::Action;
 use tracing::info;
 
 use super::{Error, Observed, publish, report};
@@ -16,6 +15,7 @@ use crate::controllers::act;
 use crate::controllers::context::Context;
 use crate::controllers::explain::explain;
 use crate::controllers::patch;
+use crate::controllers::queue::Action;
 use crate::controllers::registry::Served;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::openstack::{self, ErrorKind, NewFloatingIp};

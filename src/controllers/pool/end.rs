@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
-use kube::runtime::controller::Action;
 use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 
@@ -18,6 +17,7 @@ use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER, POOL_FINALIZER};
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::controllers::context::{Context, name_of};
+use crate::controllers::queue::Action;
 use crate::controllers::registry::{Problem, Served};
 use crate::controllers::{act, patch};
 use crate::openstack;

@@ -13,7 +13,7 @@ use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::POOL_KIND;
-use crate::controllers::context::{Context, name_of};
+use crate::controllers::context::{Context, all, name_of};
 use crate::controllers::patch;
 use crate::controllers::registry::Problem;
 
@@ -60,9 +60,10 @@ pub(super) fn elder(
         let since = pool.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (since, pool.namespace(), pool.name_any())
     };
-    ctx.stores
-        .pools
-        .find(|other| other.uid() != pool.uid() && age(other) < age(pool) && adopt::id(other, ctx).as_ref() == Some(id))
+    let is_elder = |other: &OpenStackFloatingIPPool| {
+        other.uid() != pool.uid() && age(other) < age(pool) && adopt::id(other, ctx).as_ref() == Some(id)
+    };
+    all(&ctx.stores.pools, is_elder).into_iter().min_by_key(|other| age(other))
 }
 
 /// CAPO's pools, wherever we look; none where CAPO is not installed.

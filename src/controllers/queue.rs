@@ -1,0 +1,202 @@
+//! One controller's work: every object that was asked for is looked at, in the order in which that was due.
+//!
+//! Ours in place of kube's `Controller`, whose objects wait and run in the order of a hash that differs from process to
+//! process: what follows from the order of two claims could be neither simulated nor repeated. Here the order is that of
+//! the asking. **Guaranteed:** one object is looked at once at a time, different ones side by side; an object that is
+//! asked for while it is looked at is looked at once more; the earlier of two dates counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use kube::Resource;
+use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument;
+
+use crate::allocation::directory::ObjectName;
+
+/// When an object is looked at again if nobody asks for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Action(Option<Duration>);
+
+impl Action {
+    /// Not by itself.
+    pub(super) fn await_change() -> Self {
+        Self(None)
+    }
+
+    /// After so long.
+    pub(super) fn requeue(after: Duration) -> Self {
+        Self(Some(after))
+    }
+}
+
+/// Further than any wait of ours, and near enough for every timer.
+const FAR: Duration = Duration::from_secs(86400 * 30);
+
+/// Looks at what is asked for until `stop`, and then finishes what was begun. At most `side_by_side` objects at a time;
+/// 0 for no limit.
+pub(super) async fn run<K, E>(
+    store: Store<K>,
+    mut asked: UnboundedReceiver<ObjectRef<K>>,
+    side_by_side: usize,
+    stop: CancellationToken,
+    reconcile: impl AsyncFn(Arc<K>) -> Result<Action, E>,
+    on_error: impl Fn(Arc<K>, &E) -> Action,
+) where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + std::hash::Hash + Clone,
+{
+    let most = if side_by_side == 0 { usize::MAX } else { side_by_side };
+    let mut queue = Queue::default();
+    let mut running = FuturesUnordered::new();
+    let (reconcile, on_error) = (&reconcile, &on_error);
+    loop {
+        while running.len() < most && !stop.is_cancelled() {
+            let Some((name, reference)) = queue.take(Instant::now()) else { break };
+            match store.get(&reference) {
+                Some(object) => {
+                    let span = tracing::info_span!("reconciling object", "object.ref" = %reference);
+                    let work = async move {
+                        let result = reconcile(object.clone()).await;
+                        (name, reference, result.unwrap_or_else(|error| on_error(object, &error)))
+                    };
+                    running.push(work.instrument(span));
+                }
+                // It is gone; if it comes back, the watch asks for it.
+                None => queue.end(&name),
+            }
+        }
+        let due = queue.due().filter(|_| running.len() < most).unwrap_or_else(|| Instant::now() + FAR);
+        tokio::select! {
+            // In this order always, so that a simulation repeats.
+            biased;
+            Some((name, reference, Action(again))) = running.next() => {
+                queue.end(&name);
+                if let Some(after) = again {
+                    queue.ask(name, reference, Instant::now() + after.min(FAR));
+                }
+            }
+            () = stop.cancelled(), if running.is_empty() => return,
+            Some(reference) = asked.recv(), if !stop.is_cancelled() => {
+                let name = ObjectName::new(reference.namespace.clone().unwrap_or_default(), &reference.name);
+                queue.ask(name, reference, Instant::now());
+            }
+            () = tokio::time::sleep_until(due) => {}
+        }
+    }
+}
+
+/// Who is asked for, and when that is due.
+struct Queue<R> {
+    due: BTreeMap<(Instant, u64), (ObjectName, R)>,
+    at: BTreeMap<ObjectName, (Instant, u64)>,
+    running: BTreeSet<ObjectName>,
+    /// Asked for while they were looked at, with the date.
+    again: BTreeMap<ObjectName, (Instant, R)>,
+    next: u64,
+}
+
+impl<R> Default for Queue<R> {
+    fn default() -> Self {
+        Self { due: BTreeMap::new(), at: BTreeMap::new(), running: BTreeSet::new(), again: BTreeMap::new(), next: 0 }
+    }
+}
+
+impl<R> Queue<R> {
+    /// Asks for an object.
+    fn ask(&mut self, name: ObjectName, reference: R, when: Instant) {
+        if self.running.contains(&name) {
+            if self.again.get(&name).is_none_or(|(at, _)| when < *at) {
+                self.again.insert(name, (when, reference));
+            }
+            return;
+        }
+        if let Some(at) = self.at.get(&name) {
+            if at.0 <= when {
+                return;
+            }
+            self.due.remove(at);
+        }
+        self.next += 1;
+        self.at.insert(name.clone(), (when, self.next));
+        self.due.insert((when, self.next), (name, reference));
+    }
+
+    /// The first object that is due; it is looked at until [`Self::end`].
+    fn take(&mut self, now: Instant) -> Option<(ObjectName, R)> {
+        let first = self.due.first_entry().filter(|first| first.key().0 <= now)?;
+        let (name, reference) = first.remove();
+        self.at.remove(&name);
+        self.running.insert(name.clone());
+        Some((name, reference))
+    }
+
+    /// The object was looked at.
+    fn end(&mut self, name: &ObjectName) {
+        self.running.remove(name);
+        if let Some((when, reference)) = self.again.remove(name) {
+            self.ask(name.clone(), reference, when);
+        }
+    }
+
+    /// When the next object is due.
+    fn due(&self) -> Option<Instant> {
+        self.due.first_key_value().map(|((when, _), _)| *when)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(name: &str) -> ObjectName {
+        ObjectName::new("ns", name)
+    }
+
+    fn taken(queue: &mut Queue<()>, now: Instant) -> Vec<String> {
+        std::iter::from_fn(|| queue.take(now)).map(|(name, ())| name.name).collect()
+    }
+
+    #[test]
+    fn objects_are_taken_in_the_order_of_the_asking() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        for each in ["c", "a", "b", "a"] {
+            queue.ask(name(each), (), now);
+        }
+        assert_eq!(taken(&mut queue, now), ["c", "a", "b"]);
+    }
+
+    #[test]
+    fn the_earlier_of_two_dates_counts() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let later = now + Duration::from_secs(9);
+        queue.ask(name("a"), (), later);
+        queue.ask(name("b"), (), now);
+        assert_eq!(taken(&mut queue, now), ["b"]);
+        assert_eq!(queue.due(), Some(later));
+        queue.ask(name("a"), (), now);
+        queue.ask(name("a"), (), later);
+        assert_eq!(taken(&mut queue, now), ["a"]);
+        assert_eq!(queue.due(), None);
+    }
+
+    #[test]
+    fn what_is_asked_for_while_it_is_looked_at_is_looked_at_once_more() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        queue.ask(name("a"), (), now);
+        assert_eq!(taken(&mut queue, now), ["a"]);
+        queue.ask(name("a"), (), now);
+        queue.ask(name("a"), (), now);
+        assert_eq!(taken(&mut queue, now), Vec::<String>::new(), "once at a time");
+        queue.end(&name("a"));
+        assert_eq!(taken(&mut queue, now), ["a"]);
+        queue.end(&name("a"));
+        assert_eq!(taken(&mut queue, now), Vec::<String>::new());
+    }
+}
