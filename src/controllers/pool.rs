@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
+use kube::runtime::reflector::ObjectRef;
 
 use super::context::{Context, all, name_of};
 use super::queue::Action;
@@ -97,7 +98,7 @@ pub(super) async fn reconcile(pool: Arc<OpenStackFloatingIPPool>, ctx: Arc<Conte
             ctx.registry.serve(served.clone(), &pool);
             if has_changed {
                 served.project.ledger().retry_now(&served.policy.id);
-                wake_claims(&ctx, &name, |claim| is_new || is_unserved(claim));
+                wake_claims(&ctx, &name, |claim| is_new || is_unserved(&ctx, claim));
             }
             wake_wronged(&ctx, &served);
             // After the claims were woken: they do not wait for a figure.
@@ -137,7 +138,7 @@ async fn fail(
     ctx.registry.fail(&name, problem);
     if is_new {
         ctx.wake_waiting(&name);
-        wake_claims(ctx, &name, is_unserved);
+        wake_claims(ctx, &name, |claim| is_unserved(ctx, claim));
     }
     report::failing(pool, ctx, &failure).await?;
     let asked = failure.retry_after().unwrap_or(PROBLEM_RETRY);
@@ -181,10 +182,15 @@ fn wake_claims(ctx: &Context, pool: &ObjectName, which: impl Fn(&IpAddressClaim)
     }
 }
 
-/// Whether the claim may be served differently when its pool has changed.
-fn is_unserved(claim: &IpAddressClaim) -> bool {
-    claim.metadata.deletion_timestamp.is_some()
-        || claim.status.as_ref().is_none_or(|status| status.address_ref.is_none())
+/// Whether the claim may be served differently when its pool has changed: it has no address, or somebody deleted the
+/// IPAddress that it had and nobody could bring it back meanwhile.
+fn is_unserved(ctx: &Context, claim: &IpAddressClaim) -> bool {
+    let address = claim.status.as_ref().and_then(|status| status.address_ref.as_ref());
+    let is_published = address.is_some_and(|address| {
+        let namespace = claim.namespace().unwrap_or_default();
+        ctx.stores.addresses.get(&ObjectRef::new_with(&address.name, ctx.version).within(&namespace)).is_some()
+    });
+    claim.metadata.deletion_timestamp.is_some() || !is_published
 }
 
 /// Wakes the claims whose address does not carry their mark any more: it is put back, or they are told what is wrong.

@@ -36,7 +36,7 @@ pub(super) async fn run(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>)
     let id = adopt::id(pool, ctx).filter(|id| rivals::elder(pool, id, ctx).is_none());
     if is_abandoned {
         abandon(pool, ctx).await;
-        super::wake_claims(ctx, &name, super::is_unserved);
+        super::wake_claims(ctx, &name, |claim| super::is_unserved(ctx, claim));
     }
     let served = match &id {
         Some(id) if !is_abandoned => match served(pool, id, ctx).await {
@@ -84,7 +84,7 @@ async fn served(pool: &OpenStackFloatingIPPool, id: &PoolId, ctx: &Arc<Context>)
     let served = resolve::for_cleanup(pool, id, ctx).await?;
     ctx.registry.serve(served.clone(), pool);
     // Claims that are going may have waited for a session.
-    super::wake_claims(ctx, &name, super::is_unserved);
+    super::wake_claims(ctx, &name, |claim| super::is_unserved(ctx, claim));
     Ok(served)
 }
 
