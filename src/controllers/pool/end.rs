@@ -8,7 +8,7 @@ use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 
 use super::resolve::{self, Failure};
-use super::{Error, PROBLEM_RETRY, adopt, report, rivals, secret};
+use super::{AUDIT, Error, PROBLEM_RETRY, adopt, report, rivals, secret};
 use crate::allocation::PoolId;
 use crate::allocation::directory::ObjectName;
 use crate::allocation::ledger::Hold;
@@ -46,6 +46,13 @@ pub(super) async fn run(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>)
         _ => None,
     };
     if is_held(&name, ctx) {
+        // What it waits for may be OpenStack, which its claims need to let go: then that is what the user is told.
+        if let Some(served) = &served {
+            let since = ctx.clock.now() - jiff::SignedDuration::try_from(AUDIT).unwrap_or_default();
+            if let Err(error) = served.project.look_since(served.neutron.as_ref(), &ctx.clock, since).await {
+                return blocked(pool, ctx, &Failure::Look(error)).await;
+            }
+        }
         let message = "the pool is being deleted; it waits until no claim holds an address of it".to_owned();
         let problem = Problem { reason: reasons::DELETING, message };
         ctx.registry.fail(&name, problem.clone());
