@@ -19,11 +19,13 @@ clean: ## remove what cargo made (the servers' cache stays: see env-purge)
 	$(CARGO) clean
 
 ##@ Checks
-.PHONY: test unit fmt lint verify-generated
+.PHONY: test unit soak fmt lint verify-generated
 test: ## everything, on real servers of its own; installs what it needs, leaves nothing running
 	@hack/test.sh
 unit: ## the tests that need no server, in seconds
-	$(CARGO) test --locked --lib --bins --test laws
+	$(CARGO) test --locked --lib --bins --test laws --test simulation
+soak: ## 100,000 generated histories of the whole controllers in simulated time (SOAK_HISTORIES)
+	@hack/soak.sh
 fmt: ## format the Rust sources
 	$(CARGO) fmt
 lint: ## format and lints, warnings are errors; shell scripts too where shellcheck is installed

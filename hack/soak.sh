@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Many generated histories of the whole controllers in simulated time: `make soak`. Needs no servers.
+#   SOAK_HISTORIES   how many of each kind (default 100000)
+#   SOAK_SEED        where to begin (default: another place each day, so that each run looks at what none has seen)
+#   SOAK_WORKERS     how many processes share them (default: as many as there are processors)
+# A history that breaks a law is shrunk and printed, and ends it; SIMULATION_SEED and SIMULATION_HISTORIES=1 repeat it.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+histories=${SOAK_HISTORIES:-100000}
+seed=${SOAK_SEED:-$(($(date +%s) / 86400 * 1000000))}
+workers=${SOAK_WORKERS:-$(nproc)}
+share=$(((histories + workers - 1) / workers))
+
+cargo test --locked --profile soak --test simulation --no-run
+echo "$histories histories of each kind from seed $seed, $workers processes" >&2
+jobs=()
+trap 'kill "${jobs[@]}" 2>/dev/null || true' EXIT
+for ((worker = 0; worker < workers; worker++)); do
+  SIMULATION_SEED=$((seed + worker * share)) SIMULATION_HISTORIES=$share RUST_BACKTRACE=0 \
+    cargo test --locked -q --profile soak --test simulation -- --nocapture --test-threads 1 generated::the_laws &
+  jobs+=($!)
+done
+status=0
+for job in "${jobs[@]}"; do
+  wait "$job" || status=1
+done
+trap - EXIT
+[ $status = 0 ] && echo "$((share * workers)) histories of each kind: every law held, in $SECONDS s" >&2
+exit $status

@@ -1,0 +1,65 @@
+//! The resources that the API server knows: those that the controllers read or write.
+
+/// A kind, with the one version that it is served in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Kind {
+    Namespace,
+    Secret,
+    Cluster,
+    Claim,
+    Address,
+    Pool,
+    /// CAPO's in-tree pool.
+    InTreePool,
+    Event,
+    Lease,
+}
+
+impl Kind {
+    pub const ALL: [Self; 9] = [
+        Self::Namespace,
+        Self::Secret,
+        Self::Cluster,
+        Self::Claim,
+        Self::Address,
+        Self::Pool,
+        Self::InTreePool,
+        Self::Event,
+        Self::Lease,
+    ];
+
+    /// Group, version, plural and kind.
+    pub fn names(self) -> (&'static str, &'static str, &'static str, &'static str) {
+        match self {
+            Self::Namespace => ("", "v1", "namespaces", "Namespace"),
+            Self::Secret => ("", "v1", "secrets", "Secret"),
+            Self::Cluster => ("cluster.x-k8s.io", "v1beta2", "clusters", "Cluster"),
+            Self::Claim => ("ipam.cluster.x-k8s.io", "v1beta2", "ipaddressclaims", "IPAddressClaim"),
+            Self::Address => ("ipam.cluster.x-k8s.io", "v1beta2", "ipaddresses", "IPAddress"),
+            Self::Pool => ("ipam.cluster.x-k8s.io", "v1alpha1", "openstackfloatingippools", "OpenStackFloatingIPPool"),
+            Self::InTreePool => {
+                ("infrastructure.cluster.x-k8s.io", "v1alpha1", "openstackfloatingippools", "OpenStackFloatingIPPool")
+            }
+            Self::Event => ("events.k8s.io", "v1", "events", "Event"),
+            Self::Lease => ("coordination.k8s.io", "v1", "leases", "Lease"),
+        }
+    }
+
+    pub fn api_version(self) -> String {
+        let (group, version, ..) = self.names();
+        if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+    }
+
+    /// Whether its status is a resource of its own.
+    pub fn has_status(self) -> bool {
+        matches!(self, Self::Claim | Self::Pool | Self::Cluster)
+    }
+
+    /// The kind of a group, version and plural.
+    pub fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| {
+            let names = kind.names();
+            (names.0, names.1, names.2) == (group, version, plural)
+        })
+    }
+}

@@ -1,0 +1,104 @@
+//! The way to the API server: what kube's client sends, over the wire of its process.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::Body;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use kube::client::Body as KubeBody;
+use serde_json::json;
+use tower::Service;
+
+use crate::api::http::{answer, query, target};
+use crate::api::{ApiServer, Kind};
+use crate::wire::{Call, Failure, No, Side, Wire};
+
+/// kube's client of one process.
+pub fn client(server: &ApiServer, wire: &Wire) -> kube::Client {
+    kube::Client::new(Connection { server: server.clone(), wire: wire.clone() }, "default")
+}
+
+#[derive(Clone)]
+struct Connection {
+    server: ApiServer,
+    wire: Wire,
+}
+
+/// A call that nobody answered, as kube's client sees it.
+#[derive(Debug)]
+struct Silence;
+
+impl std::fmt::Display for Silence {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("no answer in time")
+    }
+}
+
+impl std::error::Error for Silence {}
+
+type Answered = Result<Response<Body>, Silence>;
+
+impl Service<Request<KubeBody>> for Connection {
+    type Response = Response<Body>;
+    type Error = Box<dyn std::error::Error + Send + Sync>;
+    type Future = BoxFuture<'static, Result<Self::Response, Self::Error>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<KubeBody>) -> Self::Future {
+        let Self { server, wire } = self.clone();
+        async move {
+            let (parts, body) = request.into_parts();
+            let body = body.collect_bytes().await.map_err(Box::new)?.to_vec();
+            let request = Arc::new(Request::from_parts(parts, body));
+            Ok(send(server, wire, request).await.map_err(Box::new)?)
+        }
+        .boxed()
+    }
+}
+
+async fn send(server: ApiServer, wire: Wire, request: Arc<Request<Vec<u8>>>) -> Answered {
+    let is_watch = query(request.uri()).contains_key("watch");
+    let meant = target(request.uri().path());
+    let is_event = meant.as_ref().is_some_and(|target| target.kind == Kind::Event);
+    // The names of events have the real time in them.
+    let path = if is_event { "an event" } else { request.uri().path() };
+    let call = Call {
+        side: Side::Kubernetes,
+        what: format!("{} {path}{}", request.method(), if is_watch { " watch" } else { "" }),
+        is_write: !is_watch && *request.method() != Method::GET,
+    };
+    let lags = wire.clone();
+    let make = move || {
+        let (server, request, lags) = (server.clone(), request.clone(), lags.clone());
+        async move { Ok(if is_watch { server.watch(&request, move || lags.lag()) } else { server.serve(&request) }) }
+            .boxed()
+    };
+    wire.pass(
+        call,
+        make,
+        |failure| failed(&failure),
+        |answer: &Answered| match answer {
+            Ok(answer) => answer.status().as_u16().to_string(),
+            Err(_) => "silence".to_owned(),
+        },
+    )
+    .await
+}
+
+fn failed(failure: &Failure) -> Answered {
+    let status = |code: u16, reason: &str| {
+        let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "trouble", "reason": reason, "code": code});
+        Ok(answer(code, &body))
+    };
+    match failure {
+        Failure::NoAnswer | Failure::Refused(No::Unreachable) => Err(Silence),
+        Failure::Refused(No::Server) => status(500, "InternalError"),
+        Failure::Refused(No::TooMany) => status(429, "TooManyRequests"),
+        Failure::Refused(No::Conflict) => status(409, "Conflict"),
+    }
+}

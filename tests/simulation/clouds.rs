@@ -1,0 +1,184 @@
+//! The way to OpenStack: the in-memory cloud's sessions, over the wire of one process; and who witnesses what lands.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
+use caip_openstack::openstack::memory::MemoryCloud;
+use caip_openstack::openstack::{
+    Clouds, Credentials, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, Quota, Scope, Subnet,
+};
+use futures::FutureExt;
+use futures::future::BoxFuture;
+
+use crate::wire::{Call, Failure, No, Side, Wire};
+use crate::witness::Witness;
+
+/// The clouds as one process reaches them.
+pub struct WiredClouds {
+    pub cloud: MemoryCloud,
+    pub wire: Wire,
+    pub witness: Witness,
+}
+
+#[async_trait]
+impl Clouds for WiredClouds {
+    async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
+        let (cloud, credentials) = (self.cloud.clone(), Arc::new(credentials.clone()));
+        let make = move || {
+            let (cloud, credentials) = (cloud.clone(), credentials.clone());
+            async move { cloud.connect(&credentials).await }.boxed()
+        };
+        let call = Call { side: Side::OpenStack, what: "connect".into(), is_write: false };
+        let session = self.wire.pass(call, make, |failure| Err(error("connect", failure)), told).await?;
+        Ok(Arc::new(WiredNeutron { inner: session, wire: self.wire.clone(), witness: self.witness.clone() }))
+    }
+}
+
+struct WiredNeutron {
+    inner: Arc<dyn Neutron>,
+    wire: Wire,
+    witness: Witness,
+}
+
+fn told<T>(answer: &Result<T, Error>) -> String {
+    match answer {
+        Ok(_) => "ok".to_owned(),
+        Err(error) => format!("{:?}", error.kind),
+    }
+}
+
+fn error(operation: &'static str, failure: Failure) -> Error {
+    let (kind, message) = match failure {
+        Failure::NoAnswer => (ErrorKind::NoAnswer, "the cloud does not answer in time"),
+        Failure::Refused(No::Server) => (ErrorKind::Server, "the cloud is in trouble"),
+        Failure::Refused(No::TooMany) => (ErrorKind::TooManyRequests, "too many requests"),
+        Failure::Refused(No::Conflict) => (ErrorKind::Conflict, "somebody else changed it"),
+        Failure::Refused(No::Unreachable) => (ErrorKind::Unreachable, "the cloud refuses connections"),
+    };
+    Error::new(kind, operation, message)
+}
+
+impl WiredNeutron {
+    async fn read<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        make: impl Fn(Arc<dyn Neutron>) -> BoxFuture<'static, Result<T, Error>> + Send + 'static,
+    ) -> Result<T, Error> {
+        let inner = self.inner.clone();
+        let call = Call { side: Side::OpenStack, what: operation.into(), is_write: false };
+        self.wire.pass(call, move || make(inner.clone()), |failure| Err(error(operation, failure)), told).await
+    }
+
+    /// A write: whoever witnesses it sees Neutron before and after, at the moment at which it lands.
+    async fn write<T: Send + 'static>(
+        &self,
+        operation: &'static str,
+        about: String,
+        make: impl Fn(Arc<dyn Neutron>) -> BoxFuture<'static, Result<T, Error>> + Send + Sync + 'static,
+    ) -> Result<T, Error> {
+        let (inner, witness, make) = (self.inner.clone(), self.witness.clone(), Arc::new(make));
+        let landing = move || {
+            let (inner, witness, make) = (inner.clone(), witness.clone(), make.clone());
+            async move {
+                let answer = make(inner).await;
+                witness.landed(operation);
+                answer
+            }
+            .boxed()
+        };
+        let call = Call { side: Side::OpenStack, what: format!("{operation} {about}"), is_write: true };
+        self.wire.pass(call, landing, |failure| Err(error(operation, failure)), told).await
+    }
+}
+
+#[async_trait]
+impl Neutron for WiredNeutron {
+    fn scope(&self) -> &Scope {
+        self.inner.scope()
+    }
+
+    async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
+        self.read("list floating IPs", |inner| async move { inner.list_floating_ips().await }.boxed()).await
+    }
+
+    async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
+        let id = id.clone();
+        self.read("read floating IP", move |inner| {
+            let id = id.clone();
+            async move { inner.get_floating_ip(&id).await }.boxed()
+        })
+        .await
+    }
+
+    async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
+        let new = new.clone();
+        self.write("create floating IP", new.description.clone(), move |inner| {
+            let new = new.clone();
+            async move { inner.create_floating_ip(&new).await }.boxed()
+        })
+        .await
+    }
+
+    async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
+        let (id, description) = (id.clone(), description.to_owned());
+        self.write("describe floating IP", format!("{id} {description}"), move |inner| {
+            let (id, description) = (id.clone(), description.clone());
+            async move { inner.describe_floating_ip(&id, &description).await }.boxed()
+        })
+        .await
+    }
+
+    async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
+        let id = id.clone();
+        self.write("delete floating IP", id.to_string(), move |inner| {
+            let id = id.clone();
+            async move { inner.delete_floating_ip(&id).await }.boxed()
+        })
+        .await
+    }
+
+    async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+        let (id, tag) = (id.clone(), tag.to_owned());
+        self.write("tag floating IP", format!("{id} {tag}"), move |inner| {
+            let (id, tag) = (id.clone(), tag.clone());
+            async move { inner.add_tag(&id, &tag).await }.boxed()
+        })
+        .await
+    }
+
+    async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+        let (id, tag) = (id.clone(), tag.to_owned());
+        self.write("untag floating IP", format!("{id} {tag}"), move |inner| {
+            let (id, tag) = (id.clone(), tag.clone());
+            async move { inner.remove_tag(&id, &tag).await }.boxed()
+        })
+        .await
+    }
+
+    async fn find_networks(&self, filter: &Filter) -> Result<Vec<Network>, Error> {
+        let filter = filter.clone();
+        self.read("find networks", move |inner| {
+            let filter = filter.clone();
+            async move { inner.find_networks(&filter).await }.boxed()
+        })
+        .await
+    }
+
+    async fn find_subnets(&self, filter: &Filter) -> Result<Vec<Subnet>, Error> {
+        let filter = filter.clone();
+        self.read("find subnets", move |inner| {
+            let filter = filter.clone();
+            async move { inner.find_subnets(&filter).await }.boxed()
+        })
+        .await
+    }
+
+    async fn has_tags(&self) -> Result<bool, Error> {
+        self.read("list extensions", |inner| async move { inner.has_tags().await }.boxed()).await
+    }
+
+    async fn quota(&self) -> Result<Option<Quota>, Error> {
+        self.read("read quota", |inner| async move { inner.quota().await }.boxed()).await
+    }
+}

@@ -1,0 +1,286 @@
+//! What each event of a history does to the world.
+
+use std::time::Duration;
+
+use caip_openstack::allocation::mark::{Marks, claim_tag};
+use caip_openstack::allocation::{ClaimKey, PoolId};
+use caip_openstack::api::names::{PAUSED_ANNOTATION, POOL_ID_ANNOTATION};
+use serde_json::{Value, json};
+
+use crate::api::Kind;
+use crate::api::objects::finalizers;
+use crate::history::{Edit, Event, Tampering, side, trouble, weather};
+use crate::people::key;
+use crate::world::{ADDRESSES, NAMESPACE, Site, World, address};
+
+/// The pools of each site: the same names everywhere.
+pub const POOLS: [&str; 2] = ["public", "second"];
+/// Claims of each site: the first of each pair is of the first pool.
+const CLAIMS: u8 = 6;
+/// CAPO's finalizer on a claim, until the machine is gone.
+const CAPO_FINALIZER: &str = "openstackmachine.infrastructure.cluster.x-k8s.io/ip-claim";
+
+impl World {
+    fn site(&self, index: u8) -> &Site {
+        &self.sites[usize::from(index) % self.sites.len()]
+    }
+
+    /// A site, one of its claims' names, and that claim's pool.
+    fn claim(&self, index: u8) -> (&Site, String, &'static str) {
+        let local = usize::from(index) / self.sites.len() % usize::from(CLAIMS);
+        (self.site(index), format!("web-{local}"), POOLS[local % 2])
+    }
+
+    fn pool(&self, index: u8) -> (&Site, &'static str) {
+        (self.site(index), POOLS[usize::from(index) / self.sites.len() % 2])
+    }
+
+    fn process(&self, index: u8) -> &crate::process::Process {
+        let site = self.site(index);
+        &site.replicas[usize::from(index) / self.sites.len() % site.replicas.len()]
+    }
+
+    /// One thing happens.
+    pub async fn happen(&self, event: Event) {
+        self.trace.tell(|| format!("--- {event:?}"));
+        match event {
+            Event::Pass(time) => self.pass(Duration::from_millis(u64::from(time) * 10)).await,
+            Event::CreatePool(pool) => {
+                let (site, name) = self.pool(pool);
+                site.create_pool(name, &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            }
+            Event::DeletePool(pool) => {
+                self.interfered.set(true);
+                let (site, name) = self.pool(pool);
+                site.delete(Kind::Pool, name);
+            }
+            Event::Edit(pool, edit) => self.edit(pool, edit),
+            Event::CreateClaim(claim) => {
+                let (site, name, pool) = self.claim(claim);
+                site.create_claim(&name, pool);
+            }
+            Event::DeleteClaim(claim) => {
+                let (site, name, _) = self.claim(claim);
+                site.delete(Kind::Claim, &name);
+            }
+            Event::ForceClaim(claim) => {
+                let (site, name, _) = self.claim(claim);
+                self.interfered.set(true);
+                site.change(Kind::Claim, &name, &json!({"metadata": {"finalizers": null}}));
+                site.delete(Kind::Claim, &name);
+            }
+            Event::Keep(claim) => self.keep(claim),
+            Event::DeleteAddress(claim) => {
+                let (site, name, _) = self.claim(claim);
+                site.delete(Kind::Address, &name);
+            }
+            Event::Boot(claim) => {
+                let (site, name, _) = self.claim(claim);
+                let bound = site.address_of(&name).filter(|_| site.is_bound(&name));
+                if let Some((_, id)) = bound.filter(|_| !self.is_going(site, &name)) {
+                    self.tamper(|world| world.cloud.set_port(&id, Some(&format!("port-of-{name}"))));
+                }
+            }
+            Event::Stop(claim) => {
+                let (site, name, _) = self.claim(claim);
+                if let Some((_, id)) = site.address_of(&name) {
+                    self.tamper(|world| world.cloud.set_port(&id, None));
+                }
+            }
+            Event::Tamper(fip, how) => self.tamper_with(fip, how),
+            Event::UserCreates(index) => {
+                let address = address(index);
+                self.interfered.set(true);
+                self.tamper(|world| {
+                    if world.cloud.floating_ips().iter().all(|fip| fip.address != address) {
+                        world.cloud.create_at(&world.project, &world.network, address);
+                    }
+                });
+            }
+            Event::Foreign(site, index) => self.foreign(self.site(site), index),
+            Event::Pause(what, index) => self.pause(what, index),
+            Event::WipeId(pool) => {
+                self.interfered.set(true);
+                let (site, name) = self.pool(pool);
+                site.change(Kind::Pool, name, &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: null}}}));
+            }
+            Event::Secret(site) => {
+                let site = self.site(site);
+                if site.server.get(&key(Kind::Secret, "cloud")).is_some() {
+                    site.delete(Kind::Secret, "cloud");
+                } else {
+                    self.create_secret(&site.server);
+                }
+            }
+            Event::Trouble(process, after, kind) => {
+                if let Some(wire) = self.process(process).now() {
+                    wire.plan(wire.calls() + usize::from(after), trouble(kind));
+                }
+            }
+            Event::Weather(process, to, kind, seconds) => {
+                let share = 1 + kind % 8;
+                self.process(process).weather(side(to), weather(kind), share, Duration::from_secs(seconds.into()));
+            }
+            Event::Kill(process) => {
+                if let Some(wire) = self.process(process).now() {
+                    wire.kill();
+                }
+            }
+            Event::Forget(site) => self.site(site).server.forget_history(),
+            Event::Cut(site) => self.site(site).server.cut_watches(),
+            Event::Skew(process, seconds) => self.process(process).skew.set(seconds.into()),
+        }
+    }
+
+    fn is_going(&self, site: &Site, claim: &str) -> bool {
+        let claim = site.server.get(&key(Kind::Claim, claim));
+        claim.is_none_or(|claim| claim["metadata"].get("deletionTimestamp").is_some())
+    }
+
+    fn keep(&self, claim: u8) {
+        let (site, name, _) = self.claim(claim);
+        let Some(object) = site.server.get(&key(Kind::Claim, &name)) else { return };
+        let mut all = finalizers(&object);
+        match all.iter().position(|finalizer| *finalizer == CAPO_FINALIZER) {
+            Some(at) => drop(all.remove(at)),
+            None => all.push(CAPO_FINALIZER),
+        }
+        site.change(Kind::Claim, &name, &json!({"metadata": {"finalizers": all}}));
+    }
+
+    fn pause(&self, what: u8, index: u8) {
+        let (kind, site, name) = match what % 3 {
+            0 => (Kind::Cluster, self.site(index), "c".to_owned()),
+            1 => (Kind::Pool, self.pool(index).0, self.pool(index).1.to_owned()),
+            _ => (Kind::Claim, self.claim(index).0, self.claim(index).1),
+        };
+        let Some(object) = site.server.get(&key(kind, &name)) else { return };
+        let is_paused = object["metadata"]["annotations"].get(PAUSED_ANNOTATION).is_some();
+        let value = if is_paused { Value::Null } else { "true".into() };
+        site.change(kind, &name, &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}}));
+    }
+
+    fn foreign(&self, site: &Site, index: u8) {
+        let name = format!("other-{}", index % ADDRESSES);
+        if site.server.get(&key(Kind::Address, &name)).is_some() {
+            return site.delete(Kind::Address, &name);
+        }
+        self.interfered.set(true);
+        let pool = json!({"apiGroup": "ipam.example.org", "kind": "Pool", "name": "p"});
+        let spec =
+            json!({"address": address(index).to_string(), "prefix": 32, "claimRef": {"name": name}, "poolRef": pool});
+        let object = json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
+        let _ = site.server.create(Kind::Address, object);
+    }
+
+    fn tamper_with(&self, index: u8, how: Tampering) {
+        let fips = self.cloud.floating_ips();
+        let Some(fip) = fips.get(usize::from(index) % fips.len().max(1)) else { return };
+        let id = fip.id.clone();
+        self.interfered.set(true);
+        let marks = Marks::read(fip);
+        self.tamper(|world| {
+            let edit =
+                |change: &dyn Fn(&mut caip_openstack::floating_ip::FloatingIp)| _ = world.cloud.edit(&id, change);
+            match how {
+                Tampering::Attach => _ = world.cloud.set_port(&id, Some("port-of-a-user")),
+                Tampering::Detach => _ = world.cloud.set_port(&id, None),
+                Tampering::Delete => _ = world.cloud.delete(&id),
+                Tampering::Tag => edit(&|fip| _ = fip.tags.insert("prod".into())),
+                Tampering::Describe if marks.created.is_some() => {}
+                Tampering::Describe => edit(&|fip| fip.description = "mail".into()),
+                Tampering::Wipe => edit(&|fip| {
+                    fip.tags.clear();
+                    fip.description.clear();
+                }),
+                Tampering::Mark => edit(&|fip| {
+                    let theirs = PoolId::parse("theirs").unwrap();
+                    fip.tags.insert(claim_tag(&theirs, &ClaimKey::of("a", "b")));
+                }),
+            }
+        });
+    }
+
+    fn edit(&self, pool: u8, edit: Edit) {
+        self.interfered.set(true);
+        let (site, name) = self.pool(pool);
+        let Some(object) = site.server.get(&key(Kind::Pool, name)) else { return };
+        let spec = &object["spec"];
+        let toggled = |field: &str, value: Value| {
+            let mut all: Vec<Value> = spec[field].as_array().cloned().unwrap_or_default();
+            match all.iter().position(|other| *other == value) {
+                Some(at) => drop(all.remove(at)),
+                None => all.push(value),
+            }
+            if all.is_empty() { Value::Null } else { Value::Array(all) }
+        };
+        let change = match edit {
+            Edit::Limit(limit) => {
+                let limit = limit % 6;
+                // What is under way may still land.
+                let floor = self.marked(site, name) + 4;
+                self.floors.borrow_mut().insert((site.server.id(), name.to_owned()), floor);
+                json!({"maxIPs": if limit == 5 { Value::Null } else { limit.into() }})
+            }
+            Edit::List(index) => {
+                json!({"preAllocatedFloatingIPs": toggled("preAllocatedFloatingIPs", address(index).to_string().into())})
+            }
+            Edit::Exclude(index) => {
+                json!({"excludedAddresses": toggled("excludedAddresses", address(index).to_string().into())})
+            }
+            Edit::Reserve(claim, index) => {
+                let (_, claim, _) = self.claim(claim);
+                let address = address(index).to_string();
+                let is_taken = spec["reservations"]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .any(|it| it["address"] == address.as_str() || it["claim"] == claim.as_str());
+                if is_taken {
+                    return;
+                }
+                json!({"reservations": toggled("reservations", json!({"claim": claim, "address": address}))})
+            }
+            Edit::Preallocate(count) => json!({"preallocate": count % 3}),
+            Edit::Retain => {
+                json!({"reclaimPolicy": if spec["reclaimPolicy"] == "Retain" { "Delete" } else { "Retain" }})
+            }
+            Edit::Reuse(how) => json!({"reuse": match how % 3 {
+                0 => json!({"policy": "Never", "tags": null}),
+                1 => json!({"policy": "Unmarked", "tags": null}),
+                _ => json!({"policy": "Tagged", "tags": ["prod"]}),
+            }}),
+            Edit::Grace(seconds) => json!({"reuseGracePeriodSeconds": seconds % 60}),
+            Edit::Network => json!({"floatingIPNetwork": match spec.get("floatingIPNetwork") {
+                Some(_) => Value::Null,
+                None => json!({"filter": {"name": "public"}}),
+            }}),
+        };
+        site.change(Kind::Pool, name, &json!({"spec": change}));
+    }
+
+    /// How many floating IPs carry a pool's mark.
+    fn marked(&self, site: &Site, pool: &str) -> usize {
+        let id = site.server.get(&key(Kind::Pool, pool)).and_then(|pool| crate::laws::pool_id(&pool));
+        let Some(id) = id else { return 0 };
+        self.cloud.floating_ips().iter().filter(|fip| Marks::read(fip).pools().contains(&id)).count()
+    }
+
+    /// What users began and left half done is ended, so that everything can come to rest.
+    pub fn unpause(&self) {
+        for site in &self.sites {
+            for kind in [Kind::Cluster, Kind::Pool, Kind::Claim] {
+                for object in site.server.all(kind) {
+                    let name = crate::laws::text(&object, "/metadata/name").to_owned();
+                    if object["metadata"]["annotations"].get(PAUSED_ANNOTATION).is_some() {
+                        site.change(kind, &name, &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}}));
+                    }
+                }
+            }
+            let secret = site.server.get(&key(Kind::Secret, "cloud"));
+            if secret.is_none() {
+                self.create_secret(&site.server);
+            }
+        }
+    }
+}

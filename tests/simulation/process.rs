@@ -1,0 +1,145 @@
+//! A replica of the controllers: the whole of them, started as the program starts them, and started again when it died,
+//! lost the lease or ended.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::pending;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use caip_openstack::clock::Clock;
+use caip_openstack::controllers::{self, Options, Setup};
+use caip_openstack::openstack::memory::MemoryCloud;
+use caip_openstack::runtime::health::Readiness;
+use caip_openstack::runtime::leader::{Leader, LeaseSettings};
+use caip_openstack::runtime::metrics::Metrics;
+
+use crate::api::ApiServer;
+use crate::client::client;
+use crate::clouds::WiredClouds;
+use crate::trace::Trace;
+use crate::wire::{Side, Trouble, Wire};
+use crate::witness::Witness;
+
+/// How long whoever restarts a process takes.
+const RESTART: Duration = Duration::from_secs(2);
+
+/// Trouble for one life of a process: the numbers of the calls that it strikes.
+pub type Plan = Vec<(usize, Trouble)>;
+
+/// One replica, through all its lives.
+pub struct Process {
+    pub name: String,
+    pub server: ApiServer,
+    pub cloud: MemoryCloud,
+    pub witness: Witness,
+    pub trace: Trace,
+    pub clock: Clock,
+    /// Whether it works only while it holds the lease.
+    pub is_elected: bool,
+    /// Chance, from the history's seed.
+    pub chance: RefCell<fastrand::Rng>,
+    /// The most milliseconds that a call takes each way.
+    pub slowest: Cell<u64>,
+    /// How far its clock is off, in seconds, from its next life on.
+    pub skew: Cell<i64>,
+    /// What goes wrong in the lives to come.
+    pub plans: RefCell<VecDeque<Plan>>,
+    /// The connection of the life that is.
+    pub wire: RefCell<Option<Wire>>,
+    /// How many calls each life made that is over.
+    pub past_calls: RefCell<Vec<usize>>,
+}
+
+impl Process {
+    /// Lives, dies and lives again.
+    pub async fn run(self: Rc<Self>) {
+        loop {
+            let wire = self.wire();
+            tokio::select! {
+                biased;
+                () = wire.died() => {}
+                () = self.live(&wire) => {}
+            }
+            // Whoever is left of it sends nothing any more.
+            wire.kill();
+            self.past_calls.borrow_mut().push(wire.calls());
+            self.trace.tell(|| format!("{} is gone after {} calls", self.name, wire.calls()));
+            tokio::time::sleep(RESTART).await;
+        }
+    }
+
+    fn wire(&self) -> Wire {
+        let seed = self.chance.borrow_mut().u64(..);
+        let wire = Wire::new(self.name.clone(), seed, self.slowest.get(), self.trace.clone());
+        for (number, trouble) in self.plans.borrow_mut().pop_front().unwrap_or_default() {
+            wire.plan(number, trouble);
+        }
+        *self.wire.borrow_mut() = Some(wire.clone());
+        wire
+    }
+
+    /// The wire of the life that is, if there is one.
+    pub fn now(&self) -> Option<Wire> {
+        self.wire.borrow().clone().filter(|wire| !wire.is_dead())
+    }
+
+    /// Something goes wrong with a share of the calls for a while.
+    pub fn weather(&self, side: Side, trouble: Trouble, share: u8, lasts: Duration) {
+        if let Some(wire) = self.now() {
+            wire.weather(side, trouble, share, lasts);
+        }
+    }
+
+    async fn live(&self, wire: &Wire) {
+        let seed = self.chance.borrow_mut().u64(..);
+        let client = client(&self.server, wire);
+        let clock = Clock::simulated(self.clock.now() + jiff::SignedDuration::from_secs(self.skew.get()), seed);
+        let leader = match self.is_elected {
+            true => Some(Leader::acquire(client.clone(), lease(self.name.clone()), &clock).await),
+            false => None,
+        };
+        let setup = Setup {
+            client,
+            clouds: Arc::new(WiredClouds {
+                cloud: self.cloud.clone(),
+                wire: wire.clone(),
+                witness: self.witness.clone(),
+            }),
+            options: Options {
+                namespace: None,
+                watch_filter: None,
+                claim_concurrency: 0,
+                pool_concurrency: 0,
+                fence: leader.as_ref().is_none_or(|leader| !leader.was_vacant()),
+            },
+            metrics: Metrics::new(),
+            readiness: Readiness::new(),
+            clock,
+        };
+        let lost = async {
+            match &leader {
+                Some(leader) => leader.lost().await.to_string(),
+                None => pending().await,
+            }
+        };
+        let how = tokio::select! {
+            biased;
+            result = controllers::run(setup, pending()) => format!("ended: {result:?}"),
+            how = lost => how,
+        };
+        self.trace.tell(|| format!("{}: {how}", self.name));
+    }
+}
+
+fn lease(identity: String) -> LeaseSettings {
+    LeaseSettings {
+        namespace: "caip-system".into(),
+        name: "caip-openstack".into(),
+        identity,
+        duration: Duration::from_secs(15),
+        renew_deadline: Duration::from_secs(10),
+        retry_period: Duration::from_secs(2),
+    }
+}

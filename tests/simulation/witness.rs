@@ -1,0 +1,145 @@
+//! Who sees every change in Neutron at the moment at which it is made, by us or by users: what came first, a port or a
+//! mark, nobody can tell afterwards.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use caip_openstack::allocation::mark::Marks;
+use caip_openstack::allocation::{ClaimKey, PoolId};
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
+use caip_openstack::openstack::memory::MemoryCloud;
+
+use crate::checker::Broken;
+
+/// One history's witness. Clones are the same.
+#[derive(Clone)]
+pub struct Witness(Arc<Mutex<Inner>>);
+
+struct Inner {
+    cloud: MemoryCloud,
+    known: BTreeMap<FloatingIpId, Known>,
+    /// Counts everything that happens.
+    moment: u64,
+    changes: usize,
+    others: BTreeSet<FloatingIpId>,
+    forged: BTreeSet<FloatingIpId>,
+    broken: Vec<Broken>,
+}
+
+struct Known {
+    fip: FloatingIp,
+    is_ours: bool,
+    /// When the port came that is there.
+    attached: u64,
+    /// When each mark of a claim came that is there.
+    marked: BTreeMap<(PoolId, ClaimKey), u64>,
+}
+
+impl Witness {
+    pub fn new(cloud: MemoryCloud) -> Self {
+        let known = BTreeMap::new();
+        let (others, forged) = (BTreeSet::new(), BTreeSet::new());
+        Self(Arc::new(Mutex::new(Inner { cloud, known, moment: 0, changes: 0, others, forged, broken: Vec::new() })))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().expect("no code panics while it holds what was seen")
+    }
+
+    /// A write of ours has landed.
+    pub fn landed(&self, operation: &str) {
+        let mut inner = self.inner();
+        for (id, known) in inner.look(true) {
+            if operation == "delete floating IP" && !known.is_ours {
+                inner.broken.push(Broken::new(3, id, "deleted, and we did not create it"));
+            }
+        }
+    }
+
+    /// A user has done something.
+    pub fn tampered(&self) {
+        let mut inner = self.inner();
+        let gone: Vec<FloatingIpId> = inner.look(false).into_iter().map(|(id, _)| id).collect();
+        for id in gone {
+            inner.others.remove(&id);
+        }
+    }
+
+    /// What users created and did not delete.
+    pub fn others(&self) -> BTreeSet<FloatingIpId> {
+        self.inner().others.clone()
+    }
+
+    /// What somebody wrote a mark on, or wiped one from, by hand.
+    pub fn forged(&self) -> BTreeSet<FloatingIpId> {
+        self.inner().forged.clone()
+    }
+
+    /// The laws that were broken on the way.
+    pub fn broken(&self) -> Vec<Broken> {
+        std::mem::take(&mut self.inner().broken)
+    }
+
+    /// How often anything really changed: a POST that is refused is none.
+    pub fn changes(&self) -> usize {
+        self.inner().changes
+    }
+
+    /// Law 2: whether the floating IP had a port before the claim's mark came.
+    pub fn was_attached_before(&self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) -> bool {
+        let inner = self.inner();
+        let Some(known) = inner.known.get(id) else { return false };
+        let marked = known.marked.get(&(pool.clone(), claim.clone()));
+        known.fip.is_attached() && marked.is_none_or(|marked| known.attached < *marked)
+    }
+}
+
+impl Inner {
+    /// Takes in how Neutron is now, and returns what is gone.
+    fn look(&mut self, is_ours: bool) -> Vec<(FloatingIpId, Known)> {
+        self.moment += 1;
+        let moment = self.moment;
+        let now: BTreeMap<FloatingIpId, FloatingIp> =
+            self.cloud.floating_ips().into_iter().map(|fip| (fip.id.clone(), fip)).collect();
+        let gone: Vec<FloatingIpId> = self.known.keys().filter(|id| !now.contains_key(id)).cloned().collect();
+        self.changes += gone.len();
+        let gone = gone.into_iter().filter_map(|id| self.known.remove(&id).map(|known| (id, known))).collect();
+        for (id, fip) in now {
+            let marks = Marks::read(&fip);
+            let Some(known) = self.known.get_mut(&id) else {
+                self.changes += 1;
+                if !is_ours {
+                    self.others.insert(id.clone());
+                }
+                let marked = marked(&marks, &BTreeMap::new(), moment);
+                self.known.insert(id, Known { fip, is_ours, attached: moment, marked });
+                continue;
+            };
+            if known.fip == fip {
+                continue;
+            }
+            self.changes += 1;
+            if known.fip.port != fip.port {
+                known.attached = moment;
+            }
+            if !is_ours && Marks::read(&known.fip) != marks {
+                self.forged.insert(id);
+            }
+            known.marked = marked(&marks, &known.marked, moment);
+            known.fip = fip;
+        }
+        gone
+    }
+}
+
+fn marked(marks: &Marks, before: &BTreeMap<(PoolId, ClaimKey), u64>, moment: u64) -> BTreeMap<(PoolId, ClaimKey), u64> {
+    let mut now = BTreeMap::new();
+    for pool in marks.pools() {
+        for claim in marks.claims_of(pool) {
+            let mark = (pool.clone(), claim.clone());
+            let since = before.get(&mark).copied().unwrap_or(moment);
+            now.insert(mark, since);
+        }
+    }
+    now
+}
