@@ -25,7 +25,7 @@ for job in "${jobs[@]}"; do
   wait "$job" || status=1
 done
 trap - EXIT
-# Every point of what is enumerated, of which a plain run takes every third.
+# Every point of what is enumerated, of which a plain run takes some.
 SIMULATION_STEP=1 RUST_BACKTRACE=0 \
   cargo test --locked -q --profile soak --test simulation -- --nocapture --skip generated::the_laws || status=1
 [ $status = 0 ] && echo "$((share * workers)) histories of each kind: every law held, in $SECONDS s" >&2

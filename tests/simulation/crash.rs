@@ -85,7 +85,7 @@ fn one_claims_life_survives_trouble_at_any_call() {
         let calls = lived(&pool, None, false).calls[0][0];
         for number in 0..calls.min(CALLS) {
             for (index, trouble) in TROUBLES.into_iter().enumerate() {
-                if !is_due(number + index) {
+                if !is_due(number + index, 7) {
                     continue;
                 }
                 points += 1;

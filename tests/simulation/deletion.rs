@@ -100,7 +100,7 @@ fn every_order_of_deleting_everything_ends() {
     assert_eq!(orders.len(), 720);
     for (pace, gap) in [Duration::ZERO, Duration::from_millis(700), Duration::from_secs(11)].into_iter().enumerate() {
         for (index, order) in orders.iter().enumerate() {
-            if is_due(index + pace) && !deleted(order, gap, false).broken.is_empty() {
+            if is_due(index + pace, 3) && !deleted(order, gap, false).broken.is_empty() {
                 let told = deleted(order, gap, true);
                 panic!("{order:?} with {gap:?} in between: {:?}\n{}", told.broken, told.story);
             }

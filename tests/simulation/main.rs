@@ -85,9 +85,8 @@ pub fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Whether a point of an enumeration has its turn: each has in a soak, every third in a plain run, which has to be soon
-/// over. `SIMULATION_STEP=1` takes them all.
-pub fn is_due(point: usize) -> bool {
-    let step = variable("SIMULATION_STEP").unwrap_or(3);
-    (point as u64).is_multiple_of(step)
+/// Whether a point of an enumeration has its turn: each has in a soak (`SIMULATION_STEP=1`), one of `every` in a plain
+/// run, which has to be soon over.
+pub fn is_due(point: usize, every: u64) -> bool {
+    (point as u64).is_multiple_of(variable("SIMULATION_STEP").unwrap_or(every))
 }
