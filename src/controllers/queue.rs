@@ -72,7 +72,8 @@ pub(super) async fn run<K, E>(
                 None => queue.end(&name),
             }
         }
-        let due = queue.due().filter(|_| running.len() < most).unwrap_or_else(|| Instant::now() + FAR);
+        let due = queue.due().filter(|_| running.len() < most && !stop.is_cancelled());
+        let due = due.unwrap_or_else(|| Instant::now() + FAR);
         tokio::select! {
             // In this order always, so that a simulation repeats.
             biased;
@@ -153,7 +154,55 @@ impl<R> Queue<R> {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::{Context, Wake, Waker};
+
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use kube::runtime::{reflector, watcher};
+
     use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_due_when_it_ends_does_not_keep_it_awake() {
+        let (store, mut writer) = reflector::store::<ConfigMap>();
+        let (ask, asked) = tokio::sync::mpsc::unbounded_channel();
+        for name in ["a", "b"] {
+            let mut object = ConfigMap::default();
+            object.metadata.name = Some(name.into());
+            writer.apply_watcher_event(&watcher::Event::Apply(object));
+            ask.send(ObjectRef::<ConfigMap>::new(name)).expect("it is received");
+        }
+        let stop = CancellationToken::new();
+        // The first is never done, and the second is due again in a second.
+        let work = async |object: Arc<ConfigMap>| match object.metadata.name.as_deref() {
+            Some("a") => std::future::pending::<Result<Action, ()>>().await,
+            _ => Ok(Action::requeue(Duration::from_secs(1))),
+        };
+        let mut run = pin!(run(store, asked, 0, stop.clone(), work, |_, ()| Action::await_change()));
+        let count = Arc::new(Count::default());
+        let waker = Waker::from(count.clone());
+        let mut look = || assert!(run.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        look();
+        stop.cancel();
+        tokio::time::advance(Duration::from_secs(2)).await;
+        look();
+        // Who yields is woken by the runtime, a turn later.
+        tokio::task::yield_now().await;
+        let before = count.0.load(Ordering::Relaxed);
+        look();
+        tokio::task::yield_now().await;
+        assert_eq!(count.0.load(Ordering::Relaxed), before, "it does not wake itself");
+    }
 
     fn name(name: &str) -> ObjectName {
         ObjectName::new("ns", name)
