@@ -17,6 +17,7 @@
 
 mod clouds;
 mod controller;
+mod fault;
 mod manifest;
 mod namespace;
 mod openstack;
@@ -27,6 +28,7 @@ mod world;
 
 pub use clouds::{cloud_entry, clouds_yaml};
 pub use controller::{Controller, controller};
+pub use fault::{EVERYTHING, Fault, NEUTRON, TOKEN};
 pub use manifest::{ClaimBuilder, Kind, Manifest, PoolBuilder, claim, pool};
 pub use namespace::{Namespace, condition_of, with_namespace};
 pub use openstack::{Cloud, ExternalNetwork, FloatingIp};

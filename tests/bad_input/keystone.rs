@@ -8,9 +8,8 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::case::{Case, run_all};
-use super::cloud::{Fault, OddCloud};
 use super::secrets;
-use crate::support::{Cloud, cloud_entry, clouds_yaml};
+use crate::support::{Cloud, Fault, TOKEN, Wire, cloud_entry, clouds_yaml};
 
 const REFUSED: (&str, &str) = ("CredentialsValid", "False");
 const NOT_KNOWN: (&str, &str) = ("CredentialsValid", "Unknown");
@@ -25,20 +24,21 @@ async fn a_keystone_that_cannot_be_used_is_told_and_heals() {
     };
     let neutron = Cloud::named("demo").await.endpoint().to_owned();
 
-    let slow = OddCloud::start(Fault::SlowKeystone(Duration::from_secs(60))).await;
+    let slow = Wire::to("demo").await;
+    slow.set([Fault::delay(TOKEN, Duration::from_secs(60))]);
     let (slow_yaml, is_quick) = (slow.clouds_yaml(), move || {
-        slow.set(Fault::None);
+        slow.set([]);
         std::future::ready(()).boxed()
     });
     let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
     let is_opened = move || {
         async move {
-            OddCloud::listen(TcpListener::bind(closed).await.expect("nobody took the port"), Fault::None).await;
+            Wire::listen(TcpListener::bind(closed).await.expect("nobody took the port"), "demo").await;
         }
         .boxed()
     };
-    let (private, certificate) = OddCloud::with_tls().await;
-    let (other, _) = OddCloud::with_tls().await;
+    let (private, certificate) = Wire::with_tls("demo").await;
+    let (other, _) = Wire::with_tls("demo").await;
     let trusted = json!({"clouds.yaml": private.clouds_yaml(), "cacert": certificate});
     let private = Arc::new(private);
 
@@ -89,5 +89,5 @@ async fn a_keystone_that_cannot_be_used_is_told_and_heals() {
             .mended_by_secret(good),
     ])
     .await;
-    assert!(private.asked("POST /network/v2.0/floatingips") > 0, "with its CA the whole way is by TLS");
+    assert!(private.count("POST floatingips") > 0, "with its CA the whole way is by TLS");
 }

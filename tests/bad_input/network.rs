@@ -4,8 +4,8 @@ use futures::FutureExt;
 use serde_json::{Value, json};
 
 use super::case::{Case, is_untouched, run_all};
-use super::cloud::{Fault, OddCloud};
-use crate::support::{Cloud, HEALS, Kind, SOON, claim, controller, pool, with_namespace};
+use super::cloud::{no_tags, shows};
+use crate::support::{Cloud, HEALS, Kind, SOON, Wire, claim, controller, pool, with_namespace};
 
 const NOT_RESOLVED: (&str, &str) = ("NetworkResolved", "False");
 const NOBODYS_ID: &str = "00000000-0000-4000-8000-000000000000";
@@ -22,22 +22,25 @@ async fn a_network_or_subnet_that_cannot_be_meant_is_told_and_heals() {
         "ip_version": 4, "cidr": "198.51.100.0/24", "enable_dhcp": false}});
     let (status, answer) = admin.call(reqwest::Method::POST, "subnets", Some(second)).await;
     assert!(status.is_success(), "{answer}");
-    let several = OddCloud::start(Fault::Shows(&["public-large", "tiny"])).await;
-    let none = OddCloud::start(Fault::Shows(&["private"])).await;
-    let untagged = OddCloud::start(Fault::NoTags).await;
+    let several = Wire::to("demo").await;
+    several.set(shows(&["public-large", "tiny"]));
+    let none = Wire::to("demo").await;
+    none.set(shows(&["private"]));
+    let untagged = Wire::to("demo").await;
+    untagged.set(no_tags());
     let demo = Cloud::named("demo").await;
     let listed = demo.create("public-large", "").await.address;
     let gets_tags = {
         let untagged = untagged.clone();
         move || {
-            untagged.set(Fault::None);
+            untagged.set([]);
             std::future::ready(()).boxed()
         }
     };
     let shows_one = {
         let none = none.clone();
         move || {
-            none.set(Fault::Shows(&["public-large", "private"]));
+            none.set(shows(&["public-large", "private"]));
             std::future::ready(()).boxed()
         }
     };

@@ -5,11 +5,10 @@ use std::time::Duration;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::cloud::{Fault, OddCloud};
 use super::secrets;
 use crate::support::{
-    Cloud, Controller, HEALS, Kind, Namespace, SOON, claim, cloud_entry, clouds_yaml, controller, eventually, pool,
-    unique, with_namespace,
+    Cloud, Controller, HEALS, Kind, Namespace, SOON, Wire, claim, cloud_entry, clouds_yaml, controller, eventually,
+    pool, unique, with_namespace,
 };
 
 /// As long as a changed Secret may take to have its effect.
@@ -98,7 +97,7 @@ async fn an_application_credential_and_a_token_serve_as_well_as_a_password() {
 async fn a_rotated_secret_takes_effect_without_a_restart_and_bound_claims_do_not_notice() {
     controller();
     let (old, new) = (Credential::create().await, Credential::create().await);
-    let cloud = OddCloud::start(Fault::None).await;
+    let cloud = Wire::to("demo").await;
     with_namespace(async |ns| {
         ns.secret("cloud", &cloud.leading_here(&old.clouds_yaml)).await;
         ns.create(pool("public").network("public-large")).await;
@@ -106,7 +105,7 @@ async fn a_rotated_secret_takes_effect_without_a_restart_and_bound_claims_do_not
         is_settled(ns, 1).await;
 
         // As it should be done: the new one first, and then the old one goes.
-        let asked = cloud.asked("POST /v3/auth/tokens");
+        let asked = cloud.authentications();
         ns.secret("cloud", &cloud.leading_here(&new.clouds_yaml)).await;
         is_asked_again(&cloud, asked).await;
         old.revoke().await;
@@ -115,7 +114,7 @@ async fn a_rotated_secret_takes_effect_without_a_restart_and_bound_claims_do_not
 
         // And as it happens.
         new.revoke().await;
-        let asked = cloud.asked("POST /v3/auth/tokens");
+        let asked = cloud.authentications();
         ns.secret("cloud", &cloud.clouds_yaml()).await;
         is_asked_again(&cloud, asked).await;
         ns.bind(claim("revoked").from("public")).await;
@@ -139,8 +138,8 @@ async fn is_settled(ns: &Namespace, allocated: u64) {
     .await;
 }
 
-async fn is_asked_again(cloud: &OddCloud, before: usize) {
-    eventually(HEARS, async || match cloud.asked("POST /v3/auth/tokens") {
+async fn is_asked_again(cloud: &Wire, before: usize) {
+    eventually(HEARS, async || match cloud.authentications() {
         after if after > before => Ok(()),
         _ => Err("Keystone is not asked with the new credentials"),
     })
