@@ -81,3 +81,52 @@ async fn claims_of_other_pools_are_left_alone() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn claim_that_is_deleted_as_soon_as_it_is_made_leaves_nothing() {
+    with_namespace(async |ns| {
+        let id = served(ns, pool("public").network("public")).await;
+        // Some are seen before they are deleted, some after, some never.
+        let names: Vec<String> = (0..8).map(|number| named(&format!("web-{number}"))).collect();
+        let hasty = names.iter().enumerate().map(|(number, name)| async move {
+            ns.create(claim(&format!("web-{number}")).unheld()).await;
+            ns.delete(Kind::Claim, name).await;
+        });
+        futures::future::join_all(hasty).await;
+        for name in &names {
+            ns.await_gone(Kind::Claim, name, HEALS).await;
+            ns.await_gone(Kind::Address, name, HEALS).await;
+        }
+        let cloud = ns.cloud().await;
+        eventually(AUDITED, async || match marked(cloud, &id).await {
+            left if left.is_empty() => Ok(()),
+            left => Err(format!("left in Neutron: {left:?}")),
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn claims_of_one_name_in_two_namespaces_have_an_address_each() {
+    with_namespace(async |one| {
+        with_namespace(async |two| {
+            let ids = [
+                served(one, pool("public").network("public")).await,
+                served(two, pool("public").network("public")).await,
+            ];
+            let (first, second) = tokio::join!(one.bind(claim("web-0")), two.bind(claim("web-0")));
+            assert_ne!(first, second);
+            let cloud = one.cloud().await;
+            for (id, address) in ids.iter().zip([&first, &second]) {
+                let marked: Vec<_> = marked(cloud, id).await.into_iter().map(|fip| fip.address).collect();
+                assert_eq!(marked, [address.as_str()], "a pool marks its own and no other");
+            }
+            release(one, "web-0").await;
+            until_deleted(cloud, &first, HEALS).await;
+            assert!(cloud.find(&second).await.is_some());
+        })
+        .await;
+    })
+    .await;
+}

@@ -96,6 +96,22 @@ pub(super) async fn run(
     }
 }
 
+/// The claim went while it was served. It can: the API server deletes an object that had no finalizer when it looked,
+/// even if one was put on before it is done. Nobody else would miss the address, since the garbage collector leaves what
+/// the pool still owns. So the IPAddress is deleted, and the sweep gives back what a claim that is gone has named.
+pub(super) async fn without_claim(observed: &Observed, ctx: &Arc<Context>) -> Result<(), Error> {
+    // Taken away by a move, or for another reason to leave things as they are: the audit sees to it.
+    if !ctx.is_at_work(&observed.pool_name) {
+        return Ok(());
+    }
+    tracing::info!(claim.name = %observed.name, "went while it was served: its address is given back");
+    let api = ctx.addresses(&observed.name.namespace);
+    match api.delete(&observed.name.name, &DeleteParams::default()).await {
+        Err(error) if !patch::is_not_found(&error) => Err(Error::Kubernetes("delete the IPAddress", error)),
+        _ => Ok(()),
+    }
+}
+
 /// Takes the IPAddress away: finalizer first, as the contract has it.
 pub(super) async fn remove(ctx: &Arc<Context>, address: &IpAddress) -> Result<(), Error> {
     remove_finalizer(ctx, address).await?;

@@ -16,22 +16,22 @@ use crate::controllers::context::{Context, Waiting};
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
 
-/// The claim has its address.
+/// The claim has its address; `false` when it went meanwhile.
 pub(super) async fn bound(
     observed: &Observed,
     ctx: &Arc<Context>,
     fip: &FloatingIp,
     origin: Origin,
-) -> Result<(), Error> {
+) -> Result<bool, Error> {
     let wish = Wish {
         type_: READY,
         status: "True",
         reason: ADDRESS_ALLOCATED,
         message: format!("floating IP {} of pool {}", fip.address, observed.pool_name.name),
     };
-    let is_new = write(observed, ctx, &wish, Some(&observed.name.name)).await?;
+    let written = write(observed, ctx, &wish, Some(&observed.name.name)).await?;
     let waited = ctx.waiting().get_mut(&observed.pool_name).and_then(|waiting| waiting.remove(&observed.name));
-    if is_new {
+    if written == Written::Now {
         let since = waited.map_or_else(|| super::place(&observed.claim).since, |waiting| waiting.since);
         let duration = Duration::try_from(ctx.clock.now().duration_since(since)).unwrap_or_default();
         ctx.metrics.allocated(origin, duration);
@@ -45,7 +45,7 @@ pub(super) async fn bound(
         );
         ctx.report_soon(&observed.pool_name);
     }
-    Ok(())
+    Ok(written != Written::ToNobody)
 }
 
 /// There is no address to give.
@@ -65,7 +65,7 @@ pub(super) async fn held_up(observed: &Observed, ctx: &Arc<Context>, why: &str) 
          {ABANDON_ANNOTATION}=true lets the claim go and leaves the address there"
     );
     let wish = Wish { type_: READY, status: "False", reason: RELEASE_FAILED, message };
-    if write(observed, ctx, &wish, None).await? {
+    if write(observed, ctx, &wish, None).await? == Written::Now {
         let on = observed.claim.object_ref(&ctx.version);
         ctx.events.announce(on, EventType::Warning, RELEASE_FAILED, "Release", wish.message);
     }
@@ -86,7 +86,7 @@ pub(super) async fn waiting(
         of_pool.insert(observed.name.clone(), Waiting { reason, since });
     }
     let wish = Wish { type_: READY, status: "False", reason, message };
-    if write(observed, ctx, &wish, None).await? {
+    if write(observed, ctx, &wish, None).await? == Written::Now {
         let on = observed.claim.object_ref(&ctx.version);
         ctx.events.announce(on, EventType::Warning, reason, "Allocate", wish.message);
         ctx.report_soon(&observed.pool_name);
@@ -94,15 +94,24 @@ pub(super) async fn waiting(
     Ok(())
 }
 
-/// Writes the status if it differs; tells whether it did. An address that is there is never taken back here.
-async fn write(observed: &Observed, ctx: &Arc<Context>, wish: &Wish, address: Option<&str>) -> Result<bool, Error> {
+/// What became of a status.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    Now,
+    Before,
+    /// The claim went meanwhile: nobody is left to be told.
+    ToNobody,
+}
+
+/// Writes the status if it differs. An address that is there is never taken back here.
+async fn write(observed: &Observed, ctx: &Arc<Context>, wish: &Wish, address: Option<&str>) -> Result<Written, Error> {
     let status = observed.claim.status.as_ref();
     let current = status.and_then(|status| status.address_ref.as_ref()).map(|reference| reference.name.as_str());
     let is_said = claim_ready(status, ctx.version).is_some_and(|(status, reason, message)| {
         status == wish.status && reason == wish.reason && (wish.status == "True" || message == wish.message)
     });
     if is_said && (address.is_none() || address == current) {
-        return Ok(false);
+        return Ok(Written::Before);
     }
     let mut status = claim_patch(status, ctx.version, wish, ctx.clock.now());
     if let Some(name) = address {
@@ -113,10 +122,9 @@ async fn write(observed: &Observed, ctx: &Arc<Context>, wish: &Wish, address: Op
     match api.patch_status(&observed.name.name, &kube::api::PatchParams::default(), &change).await {
         Ok(claim) => {
             ctx.writes().claim(&observed.name, &claim);
-            Ok(true)
+            Ok(Written::Now)
         }
-        // It went meanwhile: nobody is left to be told.
-        Err(error) if patch::is_not_found(&error) => Ok(false),
+        Err(error) if patch::is_not_found(&error) => Ok(Written::ToNobody),
         Err(error) => Err(Error::Kubernetes("write the claim's status", error)),
     }
 }

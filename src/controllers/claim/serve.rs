@@ -82,7 +82,9 @@ async fn conclude(
             publish::run(observed, ctx, served, &fip, origin).await?;
             // Only now: until the directory knows, the hold is what keeps others away.
             served.project.ledger().let_go(&wanting.hold(&served.policy.id));
-            report::bound(observed, ctx, &fip, origin).await?;
+            if !report::bound(observed, ctx, &fip, origin).await? {
+                publish::without_claim(observed, ctx).await?;
+            }
             Ok(Action::await_change())
         }
         End::Refused(refusal) => {
