@@ -5,12 +5,15 @@ mod burst;
 mod claim;
 mod ending;
 mod exhausted;
+mod faults;
 mod limits;
 mod list;
 mod metrics;
 mod moved;
 mod network;
 mod orphans;
+mod outage;
+mod outside;
 mod paused;
 mod rebuilt;
 mod releasing;
@@ -34,6 +37,8 @@ const PAUSED: &str = "cluster.x-k8s.io/paused";
 
 /// Time for many claims at once, on a machine that does other things too.
 const BURST: Duration = Duration::from_secs(90);
+/// The same where calls were lost: whether one was done all the same is settled after a minute.
+const TROUBLE: Duration = Duration::from_secs(180);
 /// Until a pool that is well looks at Neutron again, and what it then finds is mended.
 const AUDITED: Duration = Duration::from_secs(100);
 
@@ -185,7 +190,12 @@ async fn count_waiting(ns: &Namespace, reason: &str) -> usize {
 
 /// Waits until so many claims are bound.
 async fn await_bound_count(ns: &Namespace, wanted: usize) {
-    eventually(BURST, async || match count_bound(ns).await {
+    await_bound_count_within(BURST, ns, wanted).await;
+}
+
+/// The same, where it may take longer.
+async fn await_bound_count_within(within: Duration, ns: &Namespace, wanted: usize) {
+    eventually(within, async || match count_bound(ns).await {
         count if count == wanted => Ok(()),
         count => Err(format!("{count} of {wanted} claims are bound")),
     })
