@@ -4,6 +4,7 @@ mod bad_input;
 mod contract;
 mod crd;
 mod examples;
+mod failure_modes;
 mod life;
 mod runtime;
 mod session;
