@@ -65,7 +65,7 @@ async fn ready(ns: &Namespace, pool: PoolBuilder) -> String {
     let pool: Manifest = pool.into();
     let name = pool.name();
     ns.create(pool).await;
-    ns.await_condition(Kind::Pool, &name, "Ready", "True", "Ready", HEALS).await;
+    ns.await_condition(Kind::Pool, &name, "Ready", "True", "Ready", BURST).await;
     pool_id(ns, &name).await
 }
 
