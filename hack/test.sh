@@ -2,7 +2,7 @@
 # All tests: `make test`. Compiles while the servers start, and stops them however it ends.
 #   CAIP_KEEP_ENV=1   leaves the servers running, to look at what a failed test left
 #   CAIP_TEST_THREADS how many scenarios run side by side
-#   CAIP_FAULTS=all   every case of trouble on the wire, not one of each family: ten minutes more
+#   CAIP_FAULTS=all   all sixteen cases of trouble on the wire, not three: ten minutes more
 #   CAIP_ENV          another set of servers than `test`, for two runs side by side
 set -euo pipefail
 CAIP_ENV=${CAIP_ENV:-test}

@@ -157,8 +157,7 @@ fn cases(elsewhere: &str) -> Vec<Case> {
             New,
             [Fault::limit(NEUTRON, Some(2)).times(3), Fault::limit(NEUTRON, Some(7)).once()],
             [Fault::limit(NEUTRON, Some(2)).times(3)],
-        )
-        .plain(),
+        ),
         Case::new(
             "too many requests, for nobody knows how long",
             New,
@@ -186,8 +185,7 @@ fn cases(elsewhere: &str) -> Vec<Case> {
             New,
             [Fault::unauthorized(CREATE).times(3)],
             [Fault::unauthorized(DELETE).times(3)],
-        )
-        .plain(),
+        ),
         Case::new(
             "slow answers",
             New,
@@ -219,8 +217,7 @@ fn cases(elsewhere: &str) -> Vec<Case> {
                 Fault::reset(LIST).once(),
             ],
             [],
-        )
-        .plain(),
+        ),
         Case::new(
             "descriptions",
             Ready,
@@ -240,7 +237,7 @@ fn cases(elsewhere: &str) -> Vec<Case> {
 #[tokio::test]
 async fn whatever_goes_wrong_on_the_wire_every_claim_gets_one_address_and_nothing_is_left() {
     let elsewhere = Wire::to("demo").await;
-    // All of them take ten minutes of what Neutron can do here: most wait a minute for a call in doubt to be settled.
+    // All of them take ten minutes of what Neutron can do on two cores, and leave nothing of it to other tests.
     let takes_all = std::env::var("CAIP_FAULTS").is_ok_and(|which| which == "all");
     let cases = cases(elsewhere.url()).into_iter().filter(|case| takes_all || case.is_plain);
     let outcomes = stream::iter(cases).map(async |case| {
