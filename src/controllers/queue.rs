@@ -56,7 +56,15 @@ pub(super) async fn run<K, E>(
     let mut queue = Queue::default();
     let mut running = FuturesUnordered::new();
     let (reconcile, on_error) = (&reconcile, &on_error);
+    let ask = |queue: &mut Queue<_>, reference: ObjectRef<K>| {
+        let name = ObjectName::new(reference.namespace.clone().unwrap_or_default(), &reference.name);
+        queue.ask(name, reference, Instant::now());
+    };
     loop {
+        // All of a burst first: whoever is asked for ten times in it is looked at once.
+        while let Ok(reference) = asked.try_recv() {
+            ask(&mut queue, reference);
+        }
         while running.len() < most && !stop.is_cancelled() {
             let Some((name, reference)) = queue.take(Instant::now()) else { break };
             match store.get(&reference) {
@@ -84,10 +92,7 @@ pub(super) async fn run<K, E>(
                 }
             }
             () = stop.cancelled(), if running.is_empty() => return,
-            Some(reference) = asked.recv(), if !stop.is_cancelled() => {
-                let name = ObjectName::new(reference.namespace.clone().unwrap_or_default(), &reference.name);
-                queue.ask(name, reference, Instant::now());
-            }
+            Some(reference) = asked.recv(), if !stop.is_cancelled() => ask(&mut queue, reference),
             () = tokio::time::sleep_until(due) => {}
         }
     }
@@ -202,6 +207,29 @@ mod tests {
         look();
         tokio::task::yield_now().await;
         assert_eq!(count.0.load(Ordering::Relaxed), before, "it does not wake itself");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_burst_for_one_object_is_one_look() {
+        let (store, mut writer) = reflector::store::<ConfigMap>();
+        let (ask, asked) = tokio::sync::mpsc::unbounded_channel();
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some("a".into());
+        writer.apply_watcher_event(&watcher::Event::Apply(object));
+        for _ in 0..100 {
+            ask.send(ObjectRef::<ConfigMap>::new("a")).expect("it is received");
+        }
+        let (stop, looks) = (CancellationToken::new(), AtomicUsize::new(0));
+        let work = async |_| {
+            looks.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, ()>(Action::await_change())
+        };
+        let run = run(store, asked, 0, stop.clone(), work, |_, ()| Action::await_change());
+        tokio::join!(run, async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            stop.cancel();
+        });
+        assert_eq!(looks.into_inner(), 1);
     }
 
     fn name(name: &str) -> ObjectName {
