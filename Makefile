@@ -34,13 +34,15 @@ verify-generated: ## fail when crds/ is not what `make generate` writes
 	@hack/verify-generated.sh
 
 ##@ Show and measure
-.PHONY: demo demo-stop bench
+.PHONY: demo demo-stop bench bench-recovery
 demo: ## the main job step by step on real servers, which stay for going on by hand
 	@hack/demo.sh
 demo-stop: ## stop what the demo left running, and remove its data
 	@CAIP_ENV=$${CAIP_ENV:-demo} hack/env/down.sh --purge
 bench: ## 20, 100 and 300 claims at once, beside what plain HTTP clients reach; writes bench.json
 	@hack/bench.sh
+bench-recovery: ## kill -9 with 1,000 bound claims: how long until the next process serves, and what it asks for
+	@hack/bench.sh --kinds new --claims 1000 --no-baseline --no-settled --recovery --json bench-recovery.json
 
 ##@ Servers on loopback (CAIP_ENV names a set, CAIP_PORT_BASE moves its ports, CAIP_CACHE the folder)
 .PHONY: env-up env-down env-purge env tools

@@ -22,6 +22,8 @@ mod machine;
 mod neutron;
 #[path = "bench/process.rs"]
 mod process;
+#[path = "bench/recovery.rs"]
+mod recovery;
 #[path = "bench/report.rs"]
 mod report;
 #[path = "bench/round.rs"]
@@ -60,6 +62,9 @@ struct Flags {
     /// Leave out the minute of watching bound claims.
     #[arg(long)]
     no_settled: bool,
+    /// Kill the program when the claims are bound, and measure how the next one recovers.
+    #[arg(long)]
+    recovery: bool,
     /// The external network to take addresses from.
     #[arg(long, default_value = "public-large")]
     network: String,

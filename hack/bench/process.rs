@@ -51,6 +51,13 @@ impl Process {
         Ok(())
     }
 
+    /// Ends it at once, as a crash would.
+    pub fn kill(&mut self) {
+        // Errors mean that it has ended already.
+        let _ended_already = self.child.kill();
+        let _status = self.child.wait();
+    }
+
     /// The CPU time that it has used.
     pub fn cpu(&self) -> Result<Duration> {
         let used = cpu_ticks(&self.proc_file("stat")?).context("understand /proc/PID/stat")?;
@@ -84,8 +91,6 @@ pub fn cpu_ticks(stat: &str) -> Option<f64> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Errors mean that it has ended already.
-        let _ended_already = self.child.kill();
-        let _status = self.child.wait();
+        self.kill();
     }
 }

@@ -95,6 +95,14 @@ impl Report {
                     writeln!(text, "{:<12} {:>6} |   written: {write}", "", "")?;
                 }
             }
+            if let Some(recovery) = &round.recovery {
+                let calls = listed(&recovery.neutron_calls);
+                write!(text, "{:<12} {:>6} | killed: a new claim bound after {:.2} s, ", "", "", recovery.served_s)?;
+                writeln!(text, "{calls}; CPU {:.0} ms, RSS {:.1} MiB", recovery.cpu_ms, recovery.rss_mib)?;
+                for write in &recovery.kubernetes_writes {
+                    writeln!(text, "{:<12} {:>6} |   written: {write}", "", "")?;
+                }
+            }
         }
         let promises = self.promises();
         if promises.is_empty() {
@@ -111,6 +119,12 @@ impl Report {
     /// What of the promises was measured.
     fn promises(&self) -> Vec<Promise> {
         let mut promises = Vec::new();
+        for recovery in self.rounds.iter().filter_map(|round| round.recovery.as_ref()) {
+            let calls = recovery.neutron_calls.values().sum::<usize>() as f64;
+            promises.push(at_most("killed: Neutron calls of the next process".into(), 12.0, calls));
+            let writes = recovery.kubernetes_writes.len() as f64;
+            promises.push(at_most("killed: writes to Kubernetes of the next process".into(), 0.0, writes));
+        }
         for round in self.rounds.iter().filter(|round| round.claims == 100) {
             let kind = round.kind;
             if let Some(ratio) = round.ratio {

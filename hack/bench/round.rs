@@ -24,6 +24,7 @@ use crate::contract;
 use crate::machine::Machine;
 use crate::neutron::{FloatingIp, NOTE};
 use crate::process::Process;
+use crate::recovery::{self, Recovery};
 use crate::settled::{self, Settled};
 
 /// How many requests of ours the API server gets at once.
@@ -106,6 +107,7 @@ pub struct Measured {
     pub rss_after_mib: f64,
     pub rss_peak_mib: f64,
     pub settled: Option<Settled>,
+    pub recovery: Option<Recovery>,
 }
 
 impl Round<'_> {
@@ -194,6 +196,10 @@ impl Round<'_> {
             true => Some(settled::watch(place, &self.bench.log, process).await?),
             false => None,
         };
+        let recovery = match self.bench.flags.recovery {
+            true => Some(recovery::measure(self.bench, place, process, self.claims).await?),
+            false => None,
+        };
 
         let (_, begin) = self.bench.log.quiet_since(QUIET).await?;
         let cpu = process.cpu()?;
@@ -224,6 +230,7 @@ impl Round<'_> {
             rss_after_mib: memory.now,
             rss_peak_mib: memory.peak,
             settled,
+            recovery,
         })
     }
 
