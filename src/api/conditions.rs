@@ -50,6 +50,8 @@ pub mod pool_reasons {
     pub const CREDENTIALS_INVALID: &str = "CredentialsInvalid";
     /// Keystone refused the credentials.
     pub const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
+    /// The credentials are those of another project than the pool's floating IPs.
+    pub const PROJECT_CHANGED: &str = "ProjectChanged";
     /// OpenStack took the credentials.
     pub const AUTHENTICATED: &str = "Authenticated";
     /// OpenStack does not answer, or not as it should.

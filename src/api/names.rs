@@ -16,6 +16,8 @@ pub const SECRET_FINALIZER_PREFIX: &str = "openstackfloatingippool.ipam.cluster.
 
 /// The pool's identity in Neutron's marks, written once, on the pool and on each of its IPAddresses.
 pub const POOL_ID_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/pool-id";
+/// The project that a pool's floating IPs are in, written once, on the pool: other credentials must not lead elsewhere.
+pub const PROJECT_ID_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/project-id";
 /// The floating IP's id in Neutron, on an IPAddress.
 pub const FLOATING_IP_ID_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/floating-ip-id";
 /// The id of the floating IP's network in Neutron, on an IPAddress.

@@ -82,7 +82,7 @@ pub(super) async fn reconcile(pool: Arc<OpenStackFloatingIPPool>, ctx: Arc<Conte
     };
     match checked {
         Ok(served) => {
-            let pool = adopt::run(&pool, &id, &ctx).await?;
+            let pool = adopt::run(&pool, &id, &served.neutron.scope().project, &ctx).await?;
             if let Err(failure) = secret::protect(&pool, &ctx).await {
                 return fail(&pool, &ctx, failure).await;
             }

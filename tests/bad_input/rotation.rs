@@ -200,42 +200,69 @@ async fn a_secret_stays_while_the_pool_names_it_and_no_longer() {
 }
 
 #[tokio::test]
-async fn credentials_of_another_project_serve_from_there_and_touch_nothing_here() {
+async fn credentials_of_another_project_stop_the_pool_and_touch_nothing() {
     controller();
     with_namespace(async |ns| {
         ns.secret_for("demo").await;
         ns.create(pool("public").network("public-large")).await;
         let here = ns.bind(claim("here").from("public")).await;
         is_settled(ns, 1).await;
-        let before = ns.cloud().await.find(&here).await.expect("it is there");
+        let demo = ns.cloud().await;
+        let before = demo.find(&here).await.expect("it is there");
 
         ns.secret_for("other").await;
         let other = Cloud::named("other").await;
-        let there = claim("there").name();
-        // The pool knows of the change before the claim comes.
-        is_settled(ns, 0).await;
-        let address = ns.bind(claim("there").from("public")).await;
-        assert!(other.find(&address).await.is_some(), "{address} is of the other project");
-        assert_eq!(ns.cloud().await.find(&here).await.as_ref(), Some(&before), "nothing is done to it");
-        assert_eq!(ns.await_bound(&claim("here").name(), SOON).await, here);
-        let told = claim("here").name();
-        let message = ns.await_condition(Kind::Claim, &told, "Ready", "False", "AllocationFailed", HEALS).await;
-        for part in [here.as_str(), "the credentials are those of another project"] {
-            assert!(message.contains(part), "{part:?} is not in {message:?}");
+        let message = ns.await_condition(Kind::Pool, "public", "Ready", "False", "ProjectChanged", HEARS).await;
+        for project in [demo.project(), other.project()] {
+            assert!(message.contains(project), "{project} is not in {message:?}");
         }
+        ns.await_condition(Kind::Pool, "public", "CredentialsValid", "False", "ProjectChanged", SOON).await;
+        ns.create(claim("new").from("public")).await;
+        let told = ns.await_condition(Kind::Claim, &claim("new").name(), "Ready", "False", "PoolNotReady", HEALS).await;
+        assert!(told.contains("ProjectChanged"), "{told}");
+        // Who has an address keeps it, and is not told otherwise.
+        assert_eq!(ns.await_bound(&claim("here").name(), SOON).await, here);
+        ns.await_condition(Kind::Claim, &claim("here").name(), "Ready", "True", "AddressAllocated", SOON).await;
+        assert_eq!(demo.find(&here).await.as_ref(), Some(&before), "nothing is done to it");
 
-        // It goes back to where it came from.
-        ns.release(&there).await;
-        ns.await_gone(Kind::Claim, &there, SOON).await;
-        eventually(HEALS, async || match other.find(&address).await {
-            None => Ok(()),
-            Some(left) => Err(format!("released and still there: {left:?}")),
+        ns.secret_for("demo").await;
+        is_ready(ns).await;
+        ns.await_bound(&claim("new").name(), HEALS).await;
+        assert_eq!(demo.find(&here).await, Some(before));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pool_that_is_deleted_with_credentials_of_another_project_waits_for_the_right_ones() {
+    with_namespace(async |ns| {
+        let filter = unique("filter");
+        let start = || Controller::start(&[&format!("--watch-filter={filter}"), &format!("--namespace={}", ns.name)]);
+        ns.secret_for("demo").await;
+        let first = start();
+        let pool = pool("public").network("public-large").preallocate(1);
+        ns.create(pool.label("cluster.x-k8s.io/watch-filter", &filter)).await;
+        is_ready(ns).await;
+        let spare = eventually(HEALS, async || {
+            let id = ns.get(Kind::Pool, "public").await.expect("it is there").data["status"]["poolID"].clone();
+            let id = id.as_str().ok_or("no id yet")?.to_owned();
+            let all = ns.cloud().await.floating_ips().await;
+            all.into_iter().find(|fip| fip.description.contains(&id)).map(|fip| fip.address).ok_or("no spare yet")
         })
         .await;
+        first.kill();
+        ns.secret_for("other").await;
+        let _second = start();
+        ns.await_condition(Kind::Pool, "public", "Ready", "False", "ProjectChanged", HEALS).await;
+        ns.delete(Kind::Pool, "public").await;
+        let message = ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", HEALS).await;
+        for part in ["the credentials are those of project", "abandon=true"] {
+            assert!(message.contains(part), "{part:?} is not in {message:?}");
+        }
+        assert!(ns.cloud().await.find(&spare).await.is_some(), "nothing is done to it");
         ns.secret_for("demo").await;
-        is_settled(ns, 1).await;
-        ns.await_condition(Kind::Claim, &told, "Ready", "True", "AddressAllocated", HEALS).await;
-        assert_eq!(ns.cloud().await.find(&here).await, Some(before));
+        ns.await_gone(Kind::Pool, "public", HEALS).await;
+        assert!(ns.cloud().await.find(&spare).await.is_none(), "it is deleted with its pool");
     })
     .await;
 }

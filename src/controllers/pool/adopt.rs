@@ -1,4 +1,4 @@
-//! Makes a pool ours: its finalizer, and its identity in marks, both written before anything is done in Neutron.
+//! Makes a pool ours: its finalizer, its identity in marks and its project, all written before anything is done in Neutron.
 
 use std::sync::Arc;
 
@@ -8,9 +8,10 @@ use serde_json::json;
 use super::Error;
 use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
-use crate::api::names::{POOL_FINALIZER, POOL_ID_ANNOTATION};
+use crate::api::names::{POOL_FINALIZER, POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION};
 use crate::controllers::context::{Context, name_of};
 use crate::controllers::patch;
+use crate::floating_ip::ProjectId;
 
 /// How many characters a made id has: 36^10 of them, so that no two pools of a project ever meet.
 const ID_LENGTH: usize = 10;
@@ -24,14 +25,27 @@ pub(super) fn intended(pool: &OpenStackFloatingIPPool, ctx: &Context) -> PoolId 
     })
 }
 
+/// The project that the pool's floating IPs are in, once it has served.
+pub(super) fn project(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Option<ProjectId> {
+    let written = pool.annotations().get(PROJECT_ID_ANNOTATION).map(ProjectId::new);
+    let remembered = || {
+        let known = ctx.registry.get(&name_of(pool)).filter(|known| known.uid == pool.metadata.uid)?;
+        known.served.map(|served| served.neutron.scope().project.clone())
+    };
+    written.or_else(remembered)
+}
+
 /// The pool as it is once it is ours. Not before it can be served: what was never served has nothing in OpenStack, and
 /// so nothing that its deletion would have to wait for.
 pub(super) async fn run(
     pool: &Arc<OpenStackFloatingIPPool>,
     id: &PoolId,
+    project: &ProjectId,
     ctx: &Arc<Context>,
 ) -> Result<Arc<OpenStackFloatingIPPool>, Error> {
-    let is_written = pool.annotations().get(POOL_ID_ANNOTATION).map(String::as_str) == Some(id.as_str());
+    let annotations = [(POOL_ID_ANNOTATION, id.as_str()), (PROJECT_ID_ANNOTATION, project.as_str())];
+    let has = |(key, value): &(&str, &str)| pool.annotations().get(*key).map(String::as_str) == Some(value);
+    let is_written = annotations.iter().all(has);
     let finalizers = patch::with_finalizer(&pool.metadata, POOL_FINALIZER);
     if is_written && finalizers.is_none() {
         return Ok(pool.clone());
@@ -39,11 +53,11 @@ pub(super) async fn run(
     // With the version that was read: two writers cannot both give an id.
     let mut change =
         finalizers.unwrap_or_else(|| json!({"metadata": {"resourceVersion": pool.metadata.resource_version}}));
-    change["metadata"]["annotations"] = json!({POOL_ID_ANNOTATION: id.as_str()});
+    change["metadata"]["annotations"] = annotations.into_iter().collect();
     let name = name_of(pool.as_ref());
     let pool = patch::merge(&ctx.pools(&name.namespace), &name.name, change)
         .await
-        .map_err(|error| Error::Kubernetes("put finalizer and id on the pool", error))?;
+        .map_err(|error| Error::Kubernetes("put finalizer, id and project on the pool", error))?;
     ctx.writes().pool(&name, &pool);
     tracing::info!(pool.name = %name, pool.id = %id, "pool adopted");
     Ok(Arc::new(pool))

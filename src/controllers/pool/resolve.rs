@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 
-use super::{network, secret};
+use super::{adopt, network, secret};
 use crate::allocation::policy::ReusePolicy;
 use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::conditions::pool_reasons as reasons;
@@ -16,7 +16,7 @@ use crate::controllers::explain::explain;
 use crate::controllers::registry::{Problem, Resolved, Served};
 use crate::floating_ip::SubnetId;
 use crate::openstack::session::REQUEST_TIMEOUT;
-use crate::openstack::{self, Credentials, ErrorKind, Network};
+use crate::openstack::{self, Credentials, ErrorKind, Network, Neutron};
 
 /// How long a network, once found, is taken for found; a refusal by Neutron ends it at once.
 const RESOLVED_FOR: SignedDuration = SignedDuration::from_hours(1);
@@ -71,6 +71,7 @@ pub(super) async fn run(
     let credentials = secret::read(pool, ctx).await?;
     let name = name_of(pool);
     let neutron = ctx.clouds.connect(&credentials).await.map_err(Failure::Session)?;
+    require_project(pool, neutron.as_ref(), ctx)?;
     let resolved = Resolved {
         fingerprint: credentials.fingerprint(),
         network: pool.spec.floating_ip_network.clone(),
@@ -111,12 +112,27 @@ pub(super) async fn for_cleanup(
 ) -> Result<Arc<Served>, Failure> {
     let credentials: Credentials = secret::read(pool, ctx).await?;
     let neutron = ctx.clouds.connect(&credentials).await.map_err(Failure::Session)?;
+    require_project(pool, neutron.as_ref(), ctx)?;
     let fingerprint = credentials.fingerprint();
     let resolved = Resolved { fingerprint, network: None, subnets: Vec::new(), at: ctx.clock.now() };
     let has_tags = neutron.has_tags().await.map_err(Failure::Look)?;
     let policy = policy(&pool.spec, id, None, Vec::new(), has_tags, ctx);
     let project = ctx.projects.of(neutron.scope());
     Ok(Arc::new(Served { name: name_of(pool), policy, network: None, resolved, neutron, project }))
+}
+
+/// Elsewhere nothing of the pool's would be found, and so be taken for gone.
+fn require_project(pool: &OpenStackFloatingIPPool, neutron: &dyn Neutron, ctx: &Context) -> Result<(), Failure> {
+    let is = &neutron.scope().project;
+    match adopt::project(pool, ctx).filter(|was| was != is) {
+        None => Ok(()),
+        Some(was) => {
+            let message = format!(
+                "the credentials are those of project {is}, but the pool's floating IPs are in project {was}: give it credentials of {was} again, or make another pool for {is}"
+            );
+            Err(Failure::Credentials(Problem { reason: reasons::PROJECT_CHANGED, message }))
+        }
+    }
 }
 
 fn policy(
