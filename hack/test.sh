@@ -33,9 +33,18 @@ finish() {
     echo "the servers stay: eval \"\$(CAIP_ENV=$CAIP_ENV make -s env)\"; make env-down CAIP_ENV=$CAIP_ENV" >&2
   else
     hack/env/down.sh || status=1
+    at_older hack/env/down.sh || status=1
   fi
   printf '%s\n' "" "${summary[@]}" "$(printf '%4d s  in all' $SECONDS)" >&2
   exit "$status"
+}
+
+# Another management cluster for the same OpenStack, with an older Cluster API, on ports of its own.
+at_older() { CAIP_ENV=$CAIP_ENV-v1beta1 CAIP_PORT_BASE=$((CAIP_PORT_BASE + 3000)) "$@"; }
+older_from_nothing() {
+  hack/env/build-programs.sh capi-core-v1beta1
+  at_older hack/env/down.sh --purge
+  CAIP_CLUSTER_API=v1beta1 at_older hack/env/management.sh
 }
 
 # From nothing each time: what an earlier run left behind must not decide this one.
@@ -62,4 +71,9 @@ stage "generated files" hack/verify-generated.sh
 stage "wait for the servers" servers_are_up
 eval "$(hack/env/env.sh)"
 # A scenario mostly waits: for the servers, for a watch, for a time to pass.
-stage "contract, CRD and controller tests" cargo test --locked --test it -- --test-threads "${CAIP_TEST_THREADS:-6}"
+scenarios() { cargo test --locked --test it -- --test-threads "${CAIP_TEST_THREADS:-6}" "$@"; }
+stage "contract, CRD and controller tests" scenarios
+stage "start an older Cluster API" older_from_nothing
+KUBECONFIG=$(at_older bash -c '. hack/env/lib.sh; echo "$KUBECONFIG_FILE"')
+stage "controller tests with v1beta1 alone" scenarios life bad_input
+stage "an upgrade of Cluster API" at_older cargo test --locked --test upgrade

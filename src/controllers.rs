@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
+use crate::api::IpamVersion;
 use crate::clock::Clock;
 use crate::openstack::Clouds;
 use crate::runtime::health::Readiness;
@@ -38,6 +39,7 @@ mod watch;
 use context::Context;
 
 /// What the controllers work with.
+#[derive(Clone)]
 pub struct Setup {
     /// The management cluster.
     pub client: kube::Client,
@@ -77,28 +79,48 @@ pub enum Error {
 }
 
 /// Runs all controllers until `shutdown` resolves and what was begun is finished.
-pub async fn run(setup: Setup, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
-    let stop = CancellationToken::new();
-    let ending = stop.clone();
-    let shutdown = async move {
-        shutdown.await;
-        ending.cancel();
+///
+/// When Cluster API is upgraded meanwhile and serves another version of its kinds, they start anew with that.
+pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+    let ending = CancellationToken::new();
+    let working = async {
+        while !ending.is_cancelled() {
+            setup.readiness.set("caches", false);
+            tokio::select! {
+                // In this order always, so that a simulation repeats.
+                biased;
+                version = watch::await_apis(&setup.client) => serve(setup.clone(), version, ending.child_token()).await?,
+                () = ending.cancelled() => {}
+            }
+            // A call that was given up may still land, and whoever knew of it is gone.
+            setup.options.fence = true;
+        }
+        Ok(())
     };
-    tokio::pin!(shutdown);
-    setup.readiness.set("caches", false);
-    let version = tokio::select! {
+    tokio::pin!(working);
+    tokio::select! {
         biased;
-        version = watch::await_apis(&setup.client) => version,
-        () = &mut shutdown => return Ok(()),
-    };
+        result = &mut working => result,
+        () = shutdown => {
+            ending.cancel();
+            working.await
+        }
+    }
+}
+
+/// Works with one version of Cluster API's kinds, until `stop` or until another is served, and until what was begun is
+/// finished: the watches go on that long, since what is under way reads from them.
+async fn serve(setup: Setup, version: IpamVersion, stop: CancellationToken) -> Result<(), Error> {
     let (wake, woken) = context::wakers();
     let (stores, watches) = watch::stores(version);
     let (events, announced) = events::events(setup.client.clone());
     let ctx = Arc::new(Context::new(setup, version, stores, wake, events));
-    let watching = watches.drive(ctx.clone());
-    tokio::pin!(watching);
     let working = async {
-        ctx.stores.ready().await;
+        tokio::select! {
+            biased;
+            () = ctx.stores.ready() => {}
+            () = stop.cancelled() => return,
+        }
         ctx.readiness.set("caches", true);
         tracing::info!(ipam.version = version.as_str(), "controllers start");
         let done = CancellationToken::new();
@@ -108,18 +130,17 @@ pub async fn run(setup: Setup, shutdown: impl Future<Output = ()> + Send + 'stat
         };
         tokio::join!(working, announced.write(done.cancelled()));
     };
-    tokio::pin!(working);
+    let outdated = async {
+        let other = watch::another_version(&ctx.client, version).await;
+        tracing::info!(ipam.version = other.as_str(), "Cluster API serves another version, controllers start anew");
+        stop.cancel();
+        std::future::pending().await
+    };
     tokio::select! {
-        // In this order always, so that a simulation repeats.
         biased;
-        () = &mut working => Ok(()),
-        () = &mut watching => Err(Error::WatchEnded),
-        // From here on nothing new is begun; the watches go on, since what is under way reads from them.
-        () = &mut shutdown => tokio::select! {
-            biased;
-            () = working => Ok(()),
-            () = watching => Err(Error::WatchEnded),
-        },
+        () = working => Ok(()),
+        () = watches.drive(ctx.clone()) => Err(Error::WatchEnded),
+        () = outdated => Ok(()),
     }
 }
 

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
 # Builds programs from the Go modules that programs/go.mod pins, into $CAIP_CACHE/bin.
 #   build-programs.sh NAME...      of: etcd kube-apiserver kube-controller-manager kubectl capi-core clusterctl helm
+#                                  and capi-core-v1beta1, from the older Cluster API of cluster-api-v1beta1/go.mod
 # Safe to interrupt: a program is moved into place when it is whole, and Go keeps what it had compiled.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 KUBERNETES=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' "$HERE/programs/go.mod")
-CAPI=$(awk '$1 == "sigs.k8s.io/cluster-api" { print $2 }' "$HERE/programs/go.mod")
 # Without these the programs call themselves v0.0.0, which Cluster API refuses.
 V=k8s.io/component-base/version
 LDFLAGS="-s -w -X $V.gitVersion=$KUBERNETES -X $V.gitMajor=1 -X $V.gitMinor=$(cut -d. -f2 <<<"$KUBERNETES") -X $V.gitTreeState=clean"
@@ -18,26 +18,37 @@ package() {
     etcd) echo go.etcd.io/etcd/server/v3 ;;
     kube-apiserver | kube-controller-manager | kubectl) echo "k8s.io/kubernetes/cmd/$1" ;;
     capi-core) echo sigs.k8s.io/cluster-api/core ;;
+    capi-core-v1beta1) echo sigs.k8s.io/cluster-api ;;
     clusterctl) echo sigs.k8s.io/cluster-api/cmd/clusterctl ;;
     helm) echo helm.sh/helm/v3/cmd/helm ;;
     *) die "no such program: $1" ;;
   esac
 }
 
-recipe=$(cat "$HERE/programs/go.mod" "$HERE/programs/go.sum" "$0" | sha256sum | cut -c1-16)
-is_current() { [ -x "$BIN/$1" ] && [ "$(cat "$BIN/.$1" 2>/dev/null)" = "$recipe" ]; }
+# The folder with the go.mod that pins a program.
+pins() { # NAME
+  case $1 in
+    *-v1beta1) echo "$HERE/cluster-api-v1beta1" ;;
+    *) echo "$HERE/programs" ;;
+  esac
+}
+recipe() { cat "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" "$0" | sha256sum | cut -c1-16; }
+is_current() { [ -x "$BIN/$1" ] && [ "$(cat "$BIN/.$1" 2>/dev/null)" = "$(recipe "$1")" ]; }
 
 # Cluster API's source, with two uses: its config/ folder has the CRDs and webhooks, and its core
 # manager is built from here, because its webhook server listens on every interface and has no flag
 # for that: one line makes it listen on loopback.
-capi_source() {
-  local source=$CAIP_CACHE/src/cluster-api-$CAPI from
+capi_source() { # NAME
+  local version source main=core/main.go from
+  version=$(capi_version "$(pins "$1")")
+  source=$CAIP_CACHE/src/cluster-api-$version
   if [ ! -d "$source" ]; then
-    from=$(go -C "$HERE/programs" mod download -json "sigs.k8s.io/cluster-api@$CAPI" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    from=$(go -C "$(pins "$1")" mod download -json "sigs.k8s.io/cluster-api@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
     rm -rf "$source.tmp" && mkdir -p "$CAIP_CACHE/src"
     cp -r "$from" "$source.tmp" && chmod -R u+w "$source.tmp"
-    sed -i 's|^\(\t*\)Port: *webhookPort,|\1Host: "127.0.0.1",\n&|' "$source.tmp/core/main.go"
-    grep -q 'Host: "127.0.0.1",' "$source.tmp/core/main.go" || die "cluster-api $CAPI sets up its webhook server in another way: see capi_source in $0"
+    [ -f "$source.tmp/$main" ] || main=main.go
+    sed -i 's|^\(\t*\)Port: *webhookPort,|\1Host: "127.0.0.1",\n&|' "$source.tmp/$main"
+    grep -q 'Host: "127.0.0.1",' "$source.tmp/$main" || die "cluster-api $version sets up its webhook server in another way: see capi_source in $0"
     mv "$source.tmp" "$source"
   fi
   echo "$source"
@@ -47,10 +58,10 @@ capi_source() {
 # to another branch meanwhile.
 build_folder() { # NAME
   local folder=$CAIP_CACHE/src/programs
-  [ "$1" != capi-core ] || folder=$CAIP_CACHE/src/capi-core
+  [[ $1 != capi-core* ]] || folder=$CAIP_CACHE/src/$1
   mkdir -p "$folder"
-  cp "$HERE/programs/go.mod" "$HERE/programs/go.sum" "$folder"
-  [ "$1" != capi-core ] || go -C "$folder" mod edit -replace "sigs.k8s.io/cluster-api=$(capi_source)"
+  cp "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" "$folder"
+  [[ $1 != capi-core* ]] || go -C "$folder" mod edit -replace "sigs.k8s.io/cluster-api=$(capi_source "$1")"
   echo "$folder"
 }
 
@@ -71,7 +82,7 @@ build() { # NAME LABEL
     die "the build of $name failed; its output is $log"
   fi
   mv "$BIN/$name.tmp" "$BIN/$name"
-  echo "$recipe" >"$BIN/.$name"
+  recipe "$name" >"$BIN/.$name"
   say "programs: built $name in $((SECONDS - began)) s"
 }
 

@@ -16,6 +16,7 @@ CAIP_ENV=${CAIP_ENV:-dev}
 die() { echo "error: $*" >&2; exit 1; }
 say() { echo "$*" >&2; }
 have() { command -v "$1" >/dev/null; }
+capi_version() { awk '$1 == "sigs.k8s.io/cluster-api" { print $2 }' "$1/go.mod"; } # FOLDER with a go.mod
 
 require_cargo() {
   have cargo || die "cargo is needed (Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$HERE/../../Cargo.toml") or newer), and is not in PATH"

@@ -33,16 +33,18 @@ converted = set(re.findall(r"^- path: patches/webhook_in_(\w+)\.yaml", kustomiza
 objects = []
 for path in sorted(glob.glob(f"{config}/crd/bases/*.yaml")):
     crd = yaml.load(read(os.path.abspath(path)), Loader)
-    crd["metadata"].setdefault("labels", {}).update(labels)
+    versions = {version["name"] for version in crd["spec"]["versions"]}
+    served = {label: version for label, version in labels.items() if not version or version in versions}
+    crd["metadata"].setdefault("labels", {}).update(served)
     if crd["spec"]["names"]["plural"] in converted:
         crd["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {
             "conversionReviewVersions": ["v1", "v1beta1"],
             "clientConfig": {"url": f"{url}/convert", "caBundle": ca}}}
     objects.append(crd)
 
-provider = os.path.basename(os.path.dirname(os.path.abspath(config)))
 for configuration in yaml.load_all(read("webhook/manifests.yaml"), Loader):
-    configuration["metadata"]["name"] = f"{provider}-{configuration['metadata']['name']}"
+    # One name for every version, so that an upgrade takes the place of what was there.
+    configuration["metadata"]["name"] = f"cluster-api-{configuration['metadata']['name']}"
     for hook in configuration["webhooks"]:
         hook["clientConfig"] = {"url": url + hook["clientConfig"]["service"]["path"], "caBundle": ca}
     objects.append(configuration)

@@ -2,12 +2,18 @@
 # Starts a management cluster of this set on loopback: etcd, kube-apiserver, kube-controller-manager
 # (garbage collection, namespaces, service accounts) and Cluster API's core manager with its CRDs,
 # admission and conversion webhooks. Safe to run again.
+#   CAIP_CLUSTER_API   v1beta2 (default), or v1beta1: an older Cluster API that serves that version alone; run again with
+#                      v1beta2, it is upgraded
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
 LOG=$MANAGEMENT_DIR/log PKI=$MANAGEMENT_DIR/pki
-CAPI_CONFIG=$CAIP_CACHE/src/cluster-api-$(awk '$1 == "sigs.k8s.io/cluster-api" { print $2 }' "$HERE/programs/go.mod")/core/config
+case ${CAIP_CLUSTER_API:=v1beta2} in
+  v1beta2) CAPI_PROGRAM=capi-core CAPI_CONFIG=$CAIP_CACHE/src/cluster-api-$(capi_version "$HERE/programs")/core/config ;;
+  v1beta1) CAPI_PROGRAM=capi-core-v1beta1 CAPI_CONFIG=$CAIP_CACHE/src/cluster-api-$(capi_version "$HERE/cluster-api-v1beta1")/config ;;
+  *) die "CAIP_CLUSTER_API must be v1beta1 or v1beta2, not '$CAIP_CLUSTER_API'" ;;
+esac
 export KUBECONFIG=$KUBECONFIG_FILE
 kubectl() { "$BIN/kubectl" --cache-dir "$MANAGEMENT_DIR/kubectl-cache" "$@"; }
 
@@ -69,10 +75,13 @@ start_cluster_api() {
   kubectl apply --server-side --force-conflicts -f "$manifest" -f "$HERE/capo-kinds.yaml" >"$LOG/apply-cluster-api.log" 2>&1 ||
     { tail -n 5 "$LOG/apply-cluster-api.log" >&2; die "Cluster API's CRDs were not accepted; see $LOG/apply-cluster-api.log"; }
   kubectl create namespace capi-system --dry-run=client -o yaml | kubectl apply -f - >>"$LOG/apply-cluster-api.log" 2>&1
-  POD_NAMESPACE=capi-system POD_NAME=capi-core POD_UID=0 start "$CAPI" "$LOG/capi-core.log" "$BIN/capi-core" \
+  local running=$MANAGEMENT_DIR/cluster-api-version
+  [ "$(cat "$running" 2>/dev/null)" = "$CAIP_CLUSTER_API" ] || stop "$CAPI"
+  POD_NAMESPACE=capi-system POD_NAME=capi-core POD_UID=0 start "$CAPI" "$LOG/capi-core.log" "$BIN/$CAPI_PROGRAM" \
     --webhook-port "$CAPI_PORT" --webhook-cert-dir "$PKI" --diagnostics-address 127.0.0.1:0 --insecure-diagnostics \
     --health-addr 127.0.0.1:0 --leader-elect=false
   wait_for 60 "Cluster API's core manager" "$LOG/capi-core.log" "$CAPI" admits_claims
+  echo "$CAIP_CLUSTER_API" >"$running"
 }
 
 # A claim of the old version goes through the conversion and the admission webhooks, and is not kept.

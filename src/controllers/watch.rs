@@ -49,6 +49,23 @@ pub(super) async fn await_apis(client: &Client) -> IpamVersion {
     }
 }
 
+/// How often it is looked whether Cluster API was upgraded.
+const VERSION_CHECK: Duration = Duration::from_secs(30);
+
+/// Waits until another version is to be used than this one: it was said twice, since a CRD that is being changed may be
+/// away for a moment.
+pub(super) async fn another_version(client: &Client, used: IpamVersion) -> IpamVersion {
+    let mut said = used;
+    loop {
+        tokio::time::sleep(if said == used { VERSION_CHECK } else { CRD_RETRY }).await;
+        let found = IpamVersion::discover(client).await.ok().flatten().unwrap_or(used);
+        if found != used && found == said {
+            return found;
+        }
+        said = found;
+    }
+}
+
 /// The writing ends of [`Stores`].
 pub(super) struct Watches {
     pools: Writer<OpenStackFloatingIPPool>,

@@ -1,5 +1,6 @@
 //! A claim of CAPO's form and what it is given.
 
+use caip_openstack::api::IpamVersion;
 use kube::ResourceExt;
 use serde_json::json;
 
@@ -54,7 +55,11 @@ async fn claim_of_capo_gets_a_new_address_by_the_contract() {
         );
 
         ns.await_condition(Kind::Claim, &name, "Ready", "True", "AddressAllocated", HEALS).await;
-        let old_style = &claimed.data["status"]["deprecated"]["v1beta1"]["conditions"][0];
+        let status = &claimed.data["status"];
+        let old_style = match ns.world.version {
+            IpamVersion::V1Beta1 => &status["conditions"][0],
+            IpamVersion::V1Beta2 => &status["deprecated"]["v1beta1"]["conditions"][0],
+        };
         assert_eq!((&old_style["type"], &old_style["status"]), (&json!("Ready"), &json!("True")));
         let events = ns.events(Kind::Claim, &name).await;
         assert!(events.iter().any(|(reason, note)| reason == "AddressAllocated" && note.contains(&address)));

@@ -362,10 +362,10 @@ impl Namespace {
     }
 }
 
-/// A condition of an object, in either place where a claim's version keeps it.
+/// A condition of an object, where its version keeps those with a reason and a message.
 pub fn condition_of<'a>(object: &'a DynamicObject, condition: &str) -> Option<&'a Value> {
     let status = &object.data["status"];
-    [&status["conditions"], &status["v1beta2"]["conditions"]]
+    [&status["v1beta2"]["conditions"], &status["conditions"]]
         .into_iter()
         .filter_map(Value::as_array)
         .flatten()
