@@ -46,15 +46,15 @@ bench-recovery: ## kill -9 with 1,000 bound claims: how long until the next proc
 
 ##@ Servers on loopback (CAIP_ENV names a set, CAIP_PORT_BASE moves its ports, CAIP_CACHE the folder)
 .PHONY: env-up env-down env-purge env tools
-env-up: ## MariaDB, Keystone, Neutron; etcd, kube-apiserver, kube-controller-manager, Cluster API
-	@hack/env/up.sh
+env-up: ## MariaDB, Keystone, Neutron; two of: etcd, kube-apiserver, kube-controller-manager, Cluster API
+	@hack/env/up.sh --second
 env-down: ## stop them
 	@hack/env/down.sh
 env-purge: ## stop them and remove their data; what was built stays
 	@hack/env/down.sh --purge
 env: ## print the variables for a shell: eval "$$(make -s env)"
 	@hack/env/env.sh
-tools: ## also build clusterctl and helm
+tools: ## also build clusterctl (which env-up builds too) and helm
 	@hack/env/build-programs.sh kubectl clusterctl helm
 
 ##@ Help

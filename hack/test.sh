@@ -50,7 +50,7 @@ older_from_nothing() {
 # From nothing each time: what an earlier run left behind must not decide this one.
 servers_from_nothing() {
   hack/env/down.sh --purge
-  exec hack/env/up.sh
+  exec hack/env/up.sh --second
 }
 servers_are_up() { wait "$up" && up=; }
 

@@ -11,7 +11,10 @@ lock 8 "$ENV_DIR/lock" "starts or stops '$CAIP_ENV'"
 
 # Those that write go before those that store.
 stop "$CONTROLLER_PID"
-for server in "$CAPI" "$CONTROLLER_MANAGER" "$APISERVER" "$ETCD"; do stop "$server" 5 & done
+for which in 1 2; do
+  management_cluster "$which"
+  for server in "$CAPI" "$CONTROLLER_MANAGER" "$APISERVER" "$ETCD"; do stop "$server" 5 & done
+done
 for server in "$KEYSTONE" "$NEUTRON"; do stop "$server" & done
 wait
 stop "$MARIADB" 30

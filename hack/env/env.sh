@@ -5,6 +5,8 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 printf 'export KUBECONFIG=%q\n' "$KUBECONFIG_FILE"
+management_cluster 2
+printf 'export CAIP_SECOND_KUBECONFIG=%q\n' "$KUBECONFIG_FILE"
 printf 'export OS_CLIENT_CONFIG_FILE=%q\n' "$CLOUDS_FILE"
 printf 'export CAIP_NEUTRON_LOG=%q\n' "$OPENSTACK_DIR/log/neutron-access.log"
 # shellcheck disable=SC2016 # the reader's PATH, not this one's

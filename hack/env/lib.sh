@@ -4,7 +4,7 @@
 #
 #   CAIP_CACHE      everything built or stored, in one folder (default ~/.cache/caip-openstack)
 #   CAIP_ENV        name of one set of servers with its own data (default dev)
-#   CAIP_PORT_BASE  the first of the seven loopback ports that the set uses
+#   CAIP_PORT_BASE  the first of the ten loopback ports that the set uses
 
 shopt -s inherit_errexit
 
@@ -28,7 +28,6 @@ require_cargo() {
 
 ENV_DIR=$CAIP_CACHE/env/$CAIP_ENV
 OPENSTACK_DIR=$ENV_DIR/openstack
-MANAGEMENT_DIR=$ENV_DIR/management
 MARIADB_SOCKET=$OPENSTACK_DIR/mariadb.sock
 [ ${#MARIADB_SOCKET} -le 107 ] ||
   die "the path $MARIADB_SOCKET is too long for a unix socket; set CAIP_CACHE to a shorter folder"
@@ -50,31 +49,40 @@ port_base() {
   esac
 }
 CAIP_PORT_BASE=${CAIP_PORT_BASE:-$(port_base)}
-if ! [[ $CAIP_PORT_BASE =~ ^[0-9]{4,5}$ ]] || ((CAIP_PORT_BASE < 1024 || CAIP_PORT_BASE > 65529)); then
-  die "CAIP_PORT_BASE must be a port from 1024 to 65529, not '$CAIP_PORT_BASE'"
+if ! [[ $CAIP_PORT_BASE =~ ^[0-9]{4,5}$ ]] || ((CAIP_PORT_BASE < 1024 || CAIP_PORT_BASE > 65526)); then
+  die "CAIP_PORT_BASE must be a port from 1024 to 65526, not '$CAIP_PORT_BASE'"
 fi
 KEYSTONE_PORT=$CAIP_PORT_BASE
 NEUTRON_PORT=$((CAIP_PORT_BASE + 1))
-APISERVER_PORT=$((CAIP_PORT_BASE + 2))
-ETCD_PORT=$((CAIP_PORT_BASE + 3))
-CAPI_PORT=$((CAIP_PORT_BASE + 4))
 HEALTH_PORT=$((CAIP_PORT_BASE + 5)) # of a controller that is run by hand or by the demo
 METRICS_PORT=$((CAIP_PORT_BASE + 6))
 
 KEYSTONE_URL=http://127.0.0.1:$KEYSTONE_PORT/v3
 NEUTRON_URL=http://127.0.0.1:$NEUTRON_PORT
 
-KUBECONFIG_FILE=$MANAGEMENT_DIR/kubeconfig
 CLOUDS_FILE=$OPENSTACK_DIR/clouds.yaml
 MARIADB=$OPENSTACK_DIR/mariadb.pid
 KEYSTONE=$OPENSTACK_DIR/keystone.pid
 NEUTRON=$OPENSTACK_DIR/neutron.pid
-ETCD=$MANAGEMENT_DIR/etcd.pid
-APISERVER=$MANAGEMENT_DIR/kube-apiserver.pid
-CONTROLLER_MANAGER=$MANAGEMENT_DIR/kube-controller-manager.pid
-CAPI=$MANAGEMENT_DIR/capi-core.pid
 CONTROLLER_PID=$ENV_DIR/controller.pid
 CONTROLLER_LOG=$ENV_DIR/controller.log
+
+# A set has one OpenStack, and one or two management clusters: which of them the names below mean.
+management_cluster() { # 1|2
+  local first=$((CAIP_PORT_BASE + 2)) suffix=
+  [ "$1" = 1 ] || { first=$((CAIP_PORT_BASE + 7)) suffix=-$1; }
+  APISERVER_PORT=$first
+  ETCD_PORT=$((first + 1))
+  CAPI_PORT=$((first + 2))
+  MANAGEMENT_CLUSTER=$CAIP_ENV$suffix
+  MANAGEMENT_DIR=$ENV_DIR/management$suffix
+  KUBECONFIG_FILE=$MANAGEMENT_DIR/kubeconfig
+  ETCD=$MANAGEMENT_DIR/etcd.pid
+  APISERVER=$MANAGEMENT_DIR/kube-apiserver.pid
+  CONTROLLER_MANAGER=$MANAGEMENT_DIR/kube-controller-manager.pid
+  CAPI=$MANAGEMENT_DIR/capi-core.pid
+}
+management_cluster 1
 
 # --- servers ------------------------------------------------------------------
 # A server is named by its pid file, and carries CAIP_SERVER=PIDFILE in its environment. A pid alone may long belong to

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Starts a management cluster of this set on loopback: etcd, kube-apiserver, kube-controller-manager
+# Starts a management cluster of this set on loopback, the first one or the second: etcd, kube-apiserver, kube-controller-manager
 # (garbage collection, namespaces, service accounts) and Cluster API's core manager with its CRDs,
 # admission and conversion webhooks. Safe to run again.
 #   CAIP_CLUSTER_API   v1beta2 (default), or v1beta1: an older Cluster API that serves that version alone; run again with
@@ -8,12 +8,16 @@ set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
+[ $# -le 1 ] && [[ ${1:-1} =~ ^[12]$ ]] || die "usage: management.sh [1|2]"
+management_cluster "${1:-1}"
 LOG=$MANAGEMENT_DIR/log PKI=$MANAGEMENT_DIR/pki
 case ${CAIP_CLUSTER_API:=v1beta2} in
-  v1beta2) CAPI_PROGRAM=capi-core CAPI_CONFIG=$CAIP_CACHE/src/cluster-api-$(capi_version "$HERE/programs")/core/config ;;
-  v1beta1) CAPI_PROGRAM=capi-core-v1beta1 CAPI_CONFIG=$CAIP_CACHE/src/cluster-api-$(capi_version "$HERE/cluster-api-v1beta1")/config ;;
+  v1beta2) CAPI_PROGRAM=capi-core CAPI_VERSION=$(capi_version "$HERE/programs") CONFIG=core/config ;;
+  v1beta1) CAPI_PROGRAM=capi-core-v1beta1 CAPI_VERSION=$(capi_version "$HERE/cluster-api-v1beta1") CONFIG=config ;;
   *) die "CAIP_CLUSTER_API must be v1beta1 or v1beta2, not '$CAIP_CLUSTER_API'" ;;
 esac
+CAPI_SOURCE=$CAIP_CACHE/src/cluster-api-$CAPI_VERSION
+CAPI_CONFIG=$CAPI_SOURCE/$CONFIG
 export KUBECONFIG=$KUBECONFIG_FILE
 kubectl() { "$BIN/kubectl" --cache-dir "$MANAGEMENT_DIR/kubectl-cache" "$@"; }
 
@@ -36,16 +40,16 @@ write_kubeconfig() {
   cat >"$KUBECONFIG.tmp" <<EOT
 apiVersion: v1
 kind: Config
-current-context: $CAIP_ENV
+current-context: $MANAGEMENT_CLUSTER
 clusters:
-- name: $CAIP_ENV
+- name: $MANAGEMENT_CLUSTER
   cluster: {server: "https://127.0.0.1:$APISERVER_PORT", certificate-authority-data: $(base64 -w0 "$PKI/ca.crt")}
 users:
 - name: admin
   user: {token: $(cut -d, -f1 "$PKI/tokens.csv")}
 contexts:
-- name: $CAIP_ENV
-  context: {cluster: $CAIP_ENV, user: admin}
+- name: $MANAGEMENT_CLUSTER
+  context: {cluster: $MANAGEMENT_CLUSTER, user: admin}
 EOT
   chmod 600 "$KUBECONFIG.tmp" && mv "$KUBECONFIG.tmp" "$KUBECONFIG"
 }
@@ -84,6 +88,23 @@ start_cluster_api() {
   echo "$CAIP_CLUSTER_API" >"$running"
 }
 
+# What `clusterctl init` notes about the providers that it installs, and `clusterctl move` compares.
+write_inventory() {
+  local log=$LOG/apply-inventory.log
+  {
+    kubectl apply --server-side -f "$CAPI_SOURCE/cmd/clusterctl/config/manifest/clusterctl-api.yaml" &&
+      kubectl wait --for=condition=Established --timeout=30s crd/providers.clusterctl.cluster.x-k8s.io &&
+      kubectl apply --server-side -f - <<EOT
+apiVersion: clusterctl.cluster.x-k8s.io/v1alpha3
+kind: Provider
+metadata: {name: cluster-api, namespace: capi-system}
+providerName: cluster-api
+type: CoreProvider
+version: $CAPI_VERSION
+EOT
+  } >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "clusterctl's inventory was not accepted; see $log"; }
+}
+
 # A claim of the old version goes through the conversion and the admission webhooks, and is not kept.
 admits_claims() {
   kubectl create --dry-run=server -f - <<'EOT'
@@ -99,4 +120,5 @@ make_keys
 write_kubeconfig
 start_kubernetes
 start_cluster_api
-say "management cluster: up after $SECONDS s: KUBECONFIG=$KUBECONFIG"
+write_inventory
+say "management cluster $MANAGEMENT_CLUSTER: up after $SECONDS s: KUBECONFIG=$KUBECONFIG"
