@@ -20,7 +20,7 @@ use crate::allocation::mark::Standing;
 use crate::allocation::sweep::{Chore, Living, Surroundings, Sweep, plan};
 use crate::allocation::{ClaimKey, Nonce, Refusal};
 use crate::api::names::{ADDRESS_FINALIZER, DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION};
-use crate::api::{IpAddress, OpenStackFloatingIPPool};
+use crate::api::{Cluster, IpAddress, OpenStackFloatingIPPool};
 use crate::openstack::{self, ErrorKind, NewFloatingIp};
 use crate::runtime::metrics;
 use crate::runtime::telemetry::chain;
@@ -176,12 +176,13 @@ fn surroundings(ctx: &Context, pool: &ObjectName) -> Surroundings {
             (ClaimKey::of(&pool.namespace, &claim.name_any()), if goes { Living::Goes } else { Living::Stays })
         })
         .collect();
-    let is_paused = ctx
-        .stores
-        .clusters
-        .find(|cluster| cluster.namespace().as_deref() == Some(&pool.namespace) && cluster.is_paused())
-        .is_some();
-    Surroundings { claims, is_paused }
+    Surroundings { claims, is_paused: has_paused_cluster(ctx, &pool.namespace) }
+}
+
+/// Whether a Cluster of the namespace is paused: a move or a restore may be under way, and what is missing may come.
+fn has_paused_cluster(ctx: &Context, namespace: &str) -> bool {
+    let is_it = |cluster: &Cluster| cluster.namespace().as_deref() == Some(namespace) && cluster.is_paused();
+    ctx.stores.clusters.find(is_it).is_some()
 }
 
 async fn do_chore(served: &Arc<Served>, chore: &Chore, ctx: &Arc<Context>) -> Result<(), openstack::Error> {
@@ -247,7 +248,8 @@ async fn preallocate(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<(), ope
     }
 }
 
-/// Whether an IPAddress of the pool is being deleted and nobody else will let it go: its claim is gone already.
+/// Whether an IPAddress of the pool is being deleted and nobody else will let it go: its claim is gone already, and not
+/// because both are being moved.
 pub(super) fn is_stray(ctx: &Context, pool: &ObjectName, address: &IpAddress) -> bool {
     let namespace = address.namespace().unwrap_or_default();
     let reference =
@@ -258,4 +260,6 @@ pub(super) fn is_stray(ctx: &Context, pool: &ObjectName, address: &IpAddress) ->
         && address.metadata.deletion_timestamp.is_some()
         && patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER)
         && ctx.stores.claims.get(&reference).is_none()
+        && !address.annotations().contains_key(DELETE_FOR_MOVE_ANNOTATION)
+        && !has_paused_cluster(ctx, &namespace)
 }

@@ -55,3 +55,49 @@ async fn move_takes_nothing_from_a_claim_and_it_finds_its_address_where_it_arriv
     })
     .await;
 }
+
+#[tokio::test]
+async fn address_that_is_being_moved_is_not_released_when_its_claim_is_gone_already() {
+    with_namespace(async |ns| {
+        let id = served(ns, pool("public").network("public")).await;
+        ready(ns, pool("other").network("public")).await;
+        ns.bind(claim("web-0")).await;
+        let (name, before) = (named("web-0"), marked(ns.cloud().await, &id).await);
+        take_away(ns, Kind::Address, &name).await;
+        take_away(ns, Kind::Claim, &name).await;
+        strip(ns, Kind::Claim, &name).await;
+        // Time enough to do wrong: another pool serves a whole life.
+        ns.bind(claim("sign").from("other")).await;
+        release(ns, "sign").await;
+        assert_eq!(marked(ns.cloud().await, &id).await, before);
+        assert!(ns.get(Kind::Address, &name).await.is_some_and(|address| is_protected(&address)));
+        strip(ns, Kind::Address, &name).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn address_without_its_claim_is_not_released_while_a_cluster_is_paused() {
+    with_namespace(async |ns| {
+        served(ns, pool("public").network("public")).await;
+        ready(ns, pool("other").network("public")).await;
+        ns.create(cluster("prod", json!({}))).await;
+        let address = ns.bind(claim("web-0").of_cluster("prod")).await;
+        let (cloud, name) = (ns.cloud().await, named("web-0"));
+        let before = seen(cloud, &address).await;
+        ns.patch(Kind::Cluster, "prod", json!({"spec": {"paused": true}})).await;
+        // The watches of Clusters and claims are two: one claim's life is time enough for the first.
+        ns.bind(claim("first").from("other")).await;
+        ns.delete(Kind::Address, &name).await;
+        ns.delete(Kind::Claim, &name).await;
+        strip(ns, Kind::Claim, &name).await;
+        ns.bind(claim("sign").from("other")).await;
+        release(ns, "sign").await;
+        assert_eq!(seen(cloud, &address).await, before);
+        assert!(ns.get(Kind::Address, &name).await.is_some_and(|address| is_protected(&address)));
+        ns.patch(Kind::Cluster, "prod", json!({"spec": {"paused": null}})).await;
+        ns.await_gone(Kind::Address, &name, AUDITED).await;
+        until_deleted(cloud, &address, HEALS).await;
+    })
+    .await;
+}
