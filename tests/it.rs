@@ -1,11 +1,18 @@
 //! The tests that need more than the library: one binary, so that it is linked once and shares one controller.
 
 mod bad_input;
+#[path = "laws/checker.rs"]
+mod checker;
 mod contract;
 mod crd;
 mod examples;
 mod failure_modes;
+#[allow(dead_code, reason = "the simulation asks more of it")]
+#[path = "support/laws.rs"]
+mod laws;
 mod life;
+#[path = "laws/oracle.rs"]
+mod oracle;
 mod runtime;
 mod session;
 #[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]

@@ -3,6 +3,7 @@
 mod again;
 mod burst;
 mod claim;
+mod clusterctl;
 mod ending;
 mod exhausted;
 mod faults;
@@ -19,6 +20,7 @@ mod rebuilt;
 mod releasing;
 mod rivals;
 mod settled;
+mod workload;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -16,23 +16,29 @@
 //! Nothing here uses the room `openstack` of the program: what a scenario sees in Neutron is a second opinion.
 
 mod clouds;
+mod clusterctl;
 mod controller;
 mod fault;
 mod manifest;
 mod namespace;
 mod openstack;
+mod pair;
 mod tls;
+mod verdict;
 mod wait;
 mod wire;
 mod world;
 
 pub use clouds::{cloud_entry, clouds_yaml};
+pub use clusterctl::Move;
 pub use controller::{Controller, controller};
 pub use fault::{EVERYTHING, Fault, NEUTRON, TOKEN};
-pub use manifest::{ClaimBuilder, Kind, Manifest, PoolBuilder, claim, pool};
+pub use manifest::{ClaimBuilder, Kind, Manifest, PoolBuilder, claim, owner_reference, pool};
 pub use namespace::{Namespace, condition_of, with_namespace};
 pub use openstack::{Cloud, ExternalNetwork, FloatingIp};
+pub use pair::with_two_clusters;
 pub use tls::Tls;
+pub use verdict::await_lawful;
 pub use wait::{HEALS, SOON, eventually, stays};
 pub use wire::Wire;
 pub use world::{CRD_YAML, World, run_id};

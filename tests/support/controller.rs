@@ -30,8 +30,12 @@ impl Controller {
     /// Starts one of the scenario's own, with more flags. Give it a watch filter or a namespace of its own, or it shares
     /// the pools of the run's controller.
     pub fn start(flags: &[&str]) -> Self {
+        Self::start_in(&required("KUBECONFIG"), flags)
+    }
+
+    /// The same, for the management cluster that a kubeconfig leads to.
+    pub fn start_in(kubeconfig: &str, flags: &[&str]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        required("KUBECONFIG");
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("controller-{}-{number}.log", run_id()));
         let output = File::create(&log).unwrap_or_else(|error| panic!("{} cannot be made: {error}", log.display()));
@@ -42,7 +46,7 @@ impl Controller {
         if !flags.iter().any(|flag| flag.starts_with("--watch-filter")) {
             command.arg(format!("--watch-filter={}", run_id()));
         }
-        command.args(flags).stdin(Stdio::null());
+        command.args(flags).env("KUBECONFIG", kubeconfig).stdin(Stdio::null());
         command.stdout(output.try_clone().expect("a file can be opened twice")).stderr(output);
         let child = spawn_in_lasting_thread(command)
             .unwrap_or_else(|error| panic!("setpriv (util-linux) cannot start the controller: {error}"));

@@ -1,11 +1,13 @@
 //! What scenarios create, written as users write it: JSON, not the program's own types.
 
 use caip_openstack::api::{IpamVersion, OpenStackFloatingIPPool};
-use kube::Resource;
 use kube::core::{ApiResource, DynamicObject};
+use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::world::run_id;
+
+const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
 
 /// The kinds that scenarios deal with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -18,6 +20,10 @@ pub enum Kind {
     Address,
     /// Cluster API's `Cluster`.
     Cluster,
+    /// CAPO's `OpenStackCluster`, which a Cluster names; a stand-in without fields.
+    InfrastructureCluster,
+    /// CAPO's `OpenStackServer`, which owns its claim; a stand-in without fields.
+    Server,
     /// `Secret`.
     Secret,
     /// `Event` of `events.k8s.io`.
@@ -39,6 +45,8 @@ impl Kind {
             Self::Claim => version.resource("IPAddressClaim", "ipaddressclaims"),
             Self::Address => version.resource("IPAddress", "ipaddresses"),
             Self::Cluster => of("cluster.x-k8s.io", version.as_str(), "Cluster", "clusters"),
+            Self::InfrastructureCluster => of(INFRASTRUCTURE, "v1beta1", "OpenStackCluster", "openstackclusters"),
+            Self::Server => of(INFRASTRUCTURE, "v1alpha1", "OpenStackServer", "openstackservers"),
             Self::Secret => of("", "v1", "Secret", "secrets"),
             Self::Event => of("events.k8s.io", "v1", "Event", "events"),
         }
@@ -113,6 +121,11 @@ impl PoolBuilder {
     pub fn label(mut self, name: &str, value: &str) -> Self {
         self.0["metadata"]["labels"][name] = value.into();
         self
+    }
+
+    /// Served by the controllers of [`super::Namespace::serve`] in namespaces of this name, instead of the run's.
+    pub fn served_in(self, namespace: &str) -> Self {
+        self.label("cluster.x-k8s.io/watch-filter", namespace)
     }
 
     /// New addresses from the network of this name.
@@ -216,6 +229,12 @@ impl ClaimBuilder {
         self
     }
 
+    /// The server that it is for: its owner, as CAPO writes it.
+    pub fn owned_by(mut self, owner: &DynamicObject) -> Self {
+        self.0["metadata"]["ownerReferences"] = json!([owner_reference(owner)]);
+        self
+    }
+
     /// An annotation.
     pub fn annotation(mut self, name: &str, value: &str) -> Self {
         self.0["metadata"]["annotations"][name] = value.into();
@@ -238,4 +257,10 @@ impl From<ClaimBuilder> for Manifest {
     fn from(claim: ClaimBuilder) -> Self {
         Self::new(Kind::Claim, claim.0)
     }
+}
+
+/// A reference to an owner that is neither the controller nor waited for.
+pub fn owner_reference(owner: &DynamicObject) -> Value {
+    let types = owner.types.as_ref().expect("what the API server sends has a kind");
+    json!({"apiVersion": types.api_version, "kind": types.kind, "name": owner.name_any(), "uid": owner.uid()})
 }

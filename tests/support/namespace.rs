@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
 use super::clouds::{cloud_entry, clouds_yaml};
+use super::controller::Controller;
 use super::manifest::{Kind, Manifest};
 use super::openstack::{Cloud, FloatingIp};
 use super::wait::HEALS;
@@ -25,7 +26,7 @@ use super::world::World;
 /// Neutron may carry a mark of its pools then: every scenario shows that nothing leaks. When it has panicked, what it
 /// saw is printed, and everything is removed by force.
 pub async fn with_namespace(scenario: impl AsyncFnOnce(&Namespace)) {
-    let ns = Namespace::create_new().await;
+    let ns = Namespace::create_in(World::new().await, super::unique("t")).await;
     let outcome = AssertUnwindSafe(scenario(&ns)).catch_unwind().await;
     if outcome.is_err() {
         ns.print_state().await;
@@ -48,17 +49,18 @@ pub struct Namespace {
     cloud: OnceCell<Cloud>,
     // A plain mutex: held to add an entry, never across an await.
     leftovers: Mutex<Option<String>>,
+    // The same: held to start or end a process.
+    controller: Mutex<Option<Controller>>,
 }
 
 impl Namespace {
-    async fn create_new() -> Self {
-        let world = World::new().await;
-        let name = super::unique("t");
+    /// Creates a namespace of a name that nobody has used before.
+    pub(super) async fn create_in(world: World, name: String) -> Self {
         let body: KubeNamespace =
             serde_json::from_value(json!({"metadata": {"name": name}})).expect("that is a namespace");
         let namespaces: Api<KubeNamespace> = Api::all(world.client.clone());
         namespaces.create(&PostParams::default(), &body).await.expect("a namespace of a new name can be created");
-        Self { name, world, cloud: OnceCell::new(), leftovers: Mutex::default() }
+        Self { name, world, cloud: OnceCell::new(), leftovers: Mutex::default(), controller: Mutex::default() }
     }
 
     /// The objects of a kind in the namespace.
@@ -281,7 +283,32 @@ impl Namespace {
         panic!("the finalizers of {kind:?} {name} change all the time");
     }
 
-    async fn print_state(&self) {
+    /// Starts a controller for this namespace alone, until the namespace ends. It serves the pools that are
+    /// [`super::PoolBuilder::served_in`] it. Another that ran is ended first, as by a crash.
+    pub fn serve(&self) {
+        self.crash();
+        let flags = [format!("--namespace={}", self.name), format!("--watch-filter={}", self.name)];
+        let controller = Controller::start_in(&self.world.kubeconfig, &flags.each_ref().map(String::as_str));
+        *self.controller.lock().expect("no code panics while it holds the controller") = Some(controller);
+    }
+
+    /// The namespace's controller dies, if one runs.
+    pub fn crash(&self) {
+        drop(self.controller.lock().expect("no code panics while it holds the controller").take());
+    }
+
+    /// Takes all objects of these kinds away by force, as when the cluster is lost: whoever holds them is not asked.
+    pub async fn lose(&self, kinds: &[Kind]) {
+        for kind in kinds {
+            for object in self.list(*kind).await {
+                self.delete(*kind, &object.name_any()).await;
+                self.drop_finalizers(*kind, &object.name_any(), |_| true).await;
+                self.await_gone(*kind, &object.name_any(), HEALS).await;
+            }
+        }
+    }
+
+    pub(super) async fn print_state(&self) {
         for kind in [Kind::Pool, Kind::Claim, Kind::Address] {
             for object in self.api(kind).list(&ListParams::default()).await.map(|all| all.items).unwrap_or_default() {
                 eprintln!("{kind:?} {}: {}", object.name_any(), describe(Some(&object)));
@@ -293,7 +320,7 @@ impl Namespace {
     }
 
     /// Removes everything. `Err` says what did not go by itself.
-    async fn end(&self, passed: bool) -> Result<(), String> {
+    pub(super) async fn end(&self, passed: bool) -> Result<(), String> {
         let excused = self.leftovers.lock().expect("no code panics while it holds the note").is_some();
         let pools = self.list(Kind::Pool).await;
         let mut marks: Vec<String> = Vec::new();
@@ -318,6 +345,7 @@ impl Namespace {
                 self.drop_finalizers(kind, &object.name_any(), |_| true).await;
             }
         }
+        self.crash();
         let namespaces: Api<KubeNamespace> = Api::all(self.world.client.clone());
         // Kubernetes does the rest; the name is never used again, so nobody waits for it.
         let _deleted = namespaces.delete(&self.name, &DeleteParams::background()).await;

@@ -173,8 +173,16 @@ impl Cloud {
         FloatingIp::read(&self.make("floatingips", body).await)
     }
 
+    /// The ids of the floating IPs that were created through this client and not deleted through it.
+    pub fn made_floating_ips(&self) -> Vec<String> {
+        let created = self.created.lock().expect("no code panics while it holds the list");
+        created.iter().filter_map(|path| path.strip_prefix("floatingips/")).map(str::to_owned).collect()
+    }
+
     /// Deletes a floating IP; `false` when there was none.
     pub async fn delete(&self, id: &str) -> bool {
+        let is_it = |path: &String| path.strip_prefix("floatingips/") == Some(id);
+        self.created.lock().expect("no code panics while it holds the list").retain(|path| !is_it(path));
         let (status, answer) = self.call(Method::DELETE, &format!("floatingips/{id}"), None).await;
         assert!(status.is_success() || status == StatusCode::NOT_FOUND, "DELETE floatingips/{id}: {status} {answer}");
         status.is_success()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use caip_openstack::api::IpamVersion;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Patch, PatchParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, Config};
 use tokio::sync::OnceCell;
@@ -14,37 +15,54 @@ use tokio::sync::OnceCell;
 /// The CRD as it is committed.
 pub const CRD_YAML: &str = include_str!("../../crds/ipam.cluster.x-k8s.io_openstackfloatingippools.yaml");
 
-/// The management cluster. Made anew for each scenario: a client lives in the runtime of its test.
+/// A management cluster. Made anew for each scenario: a client lives in the runtime of its test.
 #[derive(Clone)]
 pub struct World {
     /// A client that may do everything.
     pub client: Client,
     /// The version of Cluster API's IPAM kinds that it serves.
     pub version: IpamVersion,
+    /// The kubeconfig that leads to it, for programs.
+    pub kubeconfig: String,
 }
 
 impl World {
     /// The cluster that `KUBECONFIG` names, with our CRD.
-    ///
-    /// Refuses one that is not on this machine, since scenarios change CRDs and delete namespaces.
     pub async fn new() -> Self {
         static CRD_APPLIED: OnceCell<()> = OnceCell::const_new();
-        required("KUBECONFIG");
+        Self::named("KUBECONFIG", &CRD_APPLIED).await
+    }
+
+    /// The second management cluster, beside the first one and with the same OpenStack; with our CRD too.
+    pub async fn second() -> Self {
+        static CRD_APPLIED: OnceCell<()> = OnceCell::const_new();
+        Self::named("CAIP_SECOND_KUBECONFIG", &CRD_APPLIED).await
+    }
+
+    /// Refuses a cluster that is not on this machine, since scenarios change CRDs and delete namespaces.
+    async fn named(variable: &str, crd_applied: &OnceCell<()>) -> Self {
+        let kubeconfig = required(variable);
         trust_tls();
-        let config = Config::infer().await.unwrap_or_else(|error| panic!("KUBECONFIG cannot be read: {error:?}"));
+        let config = read(&kubeconfig)
+            .await
+            .unwrap_or_else(|error| panic!("{variable} cannot be read ({error:?}); run `make env-up`"));
         assert!(
             config.cluster_url.host().is_some_and(is_loopback),
-            "KUBECONFIG names {}, which is not on this machine: scenarios run against `make env-up` only",
+            "{variable} names {}, which is not on this machine: scenarios run against `make env-up` only",
             config.cluster_url
         );
         let client = Client::try_from(config).expect("a configuration that was read makes a client");
         let version = IpamVersion::discover(&client)
             .await
-            .unwrap_or_else(|error| panic!("the API server of KUBECONFIG does not answer ({error}); run `make env-up`"))
+            .unwrap_or_else(|error| panic!("the API server of {variable} does not answer ({error}); run `make env-up`"))
             .expect("Cluster API's IPAM kinds are not served: run `make env-up`");
-        CRD_APPLIED.get_or_init(|| apply_crd(client.clone())).await;
-        Self { client, version }
+        crd_applied.get_or_init(|| apply_crd(client.clone())).await;
+        Self { client, version, kubeconfig }
     }
+}
+
+async fn read(kubeconfig: &str) -> Result<Config, kube::config::KubeconfigError> {
+    Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &KubeConfigOptions::default()).await
 }
 
 /// What tells this run of the tests from others against the same servers: its pools carry it as their watch filter.
