@@ -18,6 +18,7 @@ mod outside;
 mod paused;
 mod rebuilt;
 mod releasing;
+mod restored;
 mod rivals;
 mod settled;
 mod workload;
