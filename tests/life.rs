@@ -21,6 +21,7 @@ mod releasing;
 mod restored;
 mod rivals;
 mod settled;
+mod shared_project;
 mod workload;
 
 use std::collections::BTreeSet;
