@@ -50,10 +50,21 @@ async fn ip_address_that_lost_everything_but_its_spec_is_put_in_order() {
         ns.bind(claim("web-0")).await;
         let name = named("web-0");
         let before = ns.get(Kind::Address, &name).await.expect("it is there");
-        let wiped = json!({"metadata": {"finalizers": null, "ownerReferences": null}});
+        let wiped = json!({"metadata": {"finalizers": null, "ownerReferences": null, "annotations": null}});
         ns.patch(Kind::Address, &name, wiped).await;
+        let names = |object: &DynamicObject| {
+            let mut annotations = object.annotations().clone();
+            // Where it came from is not known any more.
+            annotations.remove("openstackfloatingippool.ipam.cluster.x-k8s.io/origin");
+            annotations
+        };
+        assert_eq!(names(&before).len(), 3);
         let is_whole = |object: Option<&DynamicObject>| {
-            object.is_some_and(|object| is_protected(object) && object.owner_references() == before.owner_references())
+            object.is_some_and(|object| {
+                is_protected(object)
+                    && object.owner_references() == before.owner_references()
+                    && names(object) == names(&before)
+            })
         };
         ns.await_object(Kind::Address, &name, SOON, "whole", is_whole).await;
     })

@@ -1,7 +1,9 @@
 //! The IPAddress: made by the contract, kept as it should be, and never taken over from somebody else.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, PostParams};
 use kube::core::TypeMeta;
 use kube::{Resource, ResourceExt};
@@ -9,6 +11,7 @@ use serde_json::json;
 
 use super::{Error, Observed};
 use crate::allocation::claim::{Origin, Published};
+use crate::allocation::mark::Standing;
 use crate::api::address::IpAddressSpec;
 use crate::api::claim::{AddressRef, PoolRef};
 use crate::api::names::{
@@ -24,25 +27,39 @@ use crate::floating_ip::{FloatingIp, FloatingIpId};
 
 /// What the claim's IPAddress names; an error, for the user, when somebody else made it.
 pub(super) fn published(observed: &Observed, served: &Served) -> Result<Option<Published>, String> {
-    match observed.address.as_deref() {
-        Some(address) => read(address, &observed.claim, served).map(Some),
-        None => Ok(None),
-    }
-}
-
-fn read(address: &IpAddress, claim: &IpAddressClaim, served: &Served) -> Result<Published, String> {
-    let annotations = address.annotations();
-    let is_ours = address.spec.claim_ref.name == claim.name_any()
-        && address.spec.pool_ref == claim.spec.pool_ref
-        && annotations.get(POOL_ID_ANNOTATION).map(String::as_str) == Some(served.policy.id.as_str());
-    let parts = annotations.get(FLOATING_IP_ID_ANNOTATION).zip(address.spec.address.parse().ok());
-    match parts.filter(|_| is_ours) {
-        Some((fip, address)) => Ok(Published { address, fip: FloatingIpId::new(fip) }),
-        None => Err(format!(
+    let Some(address) = observed.address.as_deref() else { return Ok(None) };
+    let published = read(address, &observed.claim, served).or_else(|| recognize(address, observed, served));
+    published.map(Some).ok_or_else(|| {
+        format!(
             "IPAddress {} exists, but was not made by this pool for this claim: delete it, and the claim gets an address",
             address.name_any()
-        )),
-    }
+        )
+    })
+}
+
+fn read(address: &IpAddress, claim: &IpAddressClaim, served: &Served) -> Option<Published> {
+    let annotations = address.annotations();
+    let is_ours =
+        is_for(address, claim) && annotations.get(POOL_ID_ANNOTATION).is_some_and(|id| id == served.policy.id.as_str());
+    let fip = annotations.get(FLOATING_IP_ID_ANNOTATION).filter(|_| is_ours)?;
+    Some(Published { address: address.spec.address.parse().ok()?, fip: FloatingIpId::new(fip) })
+}
+
+/// An IPAddress that lost its annotations, as by a move that was cut off and begun again: it is ours where the address that
+/// it names has the claim's mark in Neutron.
+fn recognize(address: &IpAddress, observed: &Observed, served: &Served) -> Option<Published> {
+    let annotations = address.annotations();
+    let has_lost = ![POOL_ID_ANNOTATION, FLOATING_IP_ID_ANNOTATION].iter().any(|key| annotations.contains_key(*key));
+    let named: IpAddr = address.spec.address.parse().ok()?;
+    let (ledger, id) = (served.project.ledger(), &served.policy.id);
+    let held = Standing::Held(observed.key.clone());
+    let mut theirs = ledger.of_claim(id, &observed.key);
+    let entry = theirs.find(|entry| entry.fip.address == named && entry.marks.standing(id) == held)?;
+    (has_lost && is_for(address, &observed.claim)).then(|| Published { address: named, fip: entry.fip.id.clone() })
+}
+
+fn is_for(address: &IpAddress, claim: &IpAddressClaim) -> bool {
+    address.spec.claim_ref.name == claim.name_any() && address.spec.pool_ref == claim.spec.pool_ref
 }
 
 /// Makes the claim's IPAddress what it should be.
@@ -73,7 +90,9 @@ pub(super) async fn run(
                 Err(error) if patch::is_conflict(&error) => {
                     let existing = api.get(&observed.name.name).await.map_err(failed("read the IPAddress"))?;
                     match read(&existing, &observed.claim, served) {
-                        Ok(published) if published.fip == fip.id && existing.metadata.deletion_timestamp.is_none() => {
+                        Some(published)
+                            if published.fip == fip.id && existing.metadata.deletion_timestamp.is_none() =>
+                        {
                             Ok(())
                         }
                         _ => Err(Error::Kubernetes("create the IPAddress", error)),
@@ -87,7 +106,7 @@ pub(super) async fn run(
             remove_finalizer(ctx, address).await?;
             Ok(())
         }
-        Some(address) => match repair(address, observed, pool, ctx.version) {
+        Some(address) => match repair(address, &desired(observed, pool, served, fip, origin, ctx.version)) {
             None => Ok(()),
             Some(change) => {
                 patch::merge(&api, &observed.name.name, change).await.map(drop).map_err(failed("repair the IPAddress"))
@@ -137,8 +156,8 @@ async fn remove_finalizer(ctx: &Arc<Context>, address: &IpAddress) -> Result<(),
     }
 }
 
-fn owners(claim: &IpAddressClaim, pool: &OpenStackFloatingIPPool, version: IpamVersion) -> serde_json::Value {
-    json!([
+fn owners(claim: &IpAddressClaim, pool: &OpenStackFloatingIPPool, version: IpamVersion) -> Vec<OwnerReference> {
+    let owners = json!([
         {
             "apiVersion": IpAddressClaim::api_version(&version), "kind": "IPAddressClaim", "name": claim.name_any(),
             "uid": claim.uid(), "controller": true, "blockOwnerDeletion": true,
@@ -147,7 +166,8 @@ fn owners(claim: &IpAddressClaim, pool: &OpenStackFloatingIPPool, version: IpamV
             "apiVersion": OpenStackFloatingIPPool::api_version(&()), "kind": POOL_KIND, "name": pool.name_any(),
             "uid": pool.uid(), "controller": false, "blockOwnerDeletion": true,
         },
-    ])
+    ]);
+    serde_json::from_value(owners).expect("owner references are well formed")
 }
 
 fn desired(
@@ -175,8 +195,7 @@ fn desired(
     address.metadata.name = Some(claim.name_any());
     address.metadata.namespace = claim.namespace();
     address.metadata.finalizers = Some(vec![ADDRESS_FINALIZER.into()]);
-    address.metadata.owner_references =
-        serde_json::from_value(owners(claim, pool, version)).expect("owner references are well formed");
+    address.metadata.owner_references = Some(owners(claim, pool, version));
     address.metadata.labels =
         claim.labels().get(CLUSTER_NAME_LABEL).map(|cluster| [(CLUSTER_NAME_LABEL.to_owned(), cluster.clone())].into());
     address.metadata.annotations = Some(
@@ -192,33 +211,28 @@ fn desired(
     address
 }
 
-/// What a restore or a hand has taken from the IPAddress: owners, finalizer.
-fn repair(
-    address: &IpAddress,
-    observed: &Observed,
-    pool: &OpenStackFloatingIPPool,
-    version: IpamVersion,
-) -> Option<serde_json::Value> {
-    let owns = |uid: Option<String>| address.owner_references().iter().any(|owner| Some(&owner.uid) == uid.as_ref());
-    let has_owners = owns(observed.claim.uid()) && owns(pool.uid());
+/// What a restore, a move or a hand has taken from the IPAddress: owners, finalizer, annotations.
+fn repair(address: &IpAddress, desired: &IpAddress) -> Option<serde_json::Value> {
+    let wanted = desired.owner_references();
+    let has_owners = wanted.iter().all(|owner| address.owner_references().iter().any(|its| its.uid == owner.uid));
     let is_protected = patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER);
-    if has_owners && is_protected {
+    // What is there was looked at before; only where all of it is missing it is written again.
+    let has_annotations = address.annotations().contains_key(POOL_ID_ANNOTATION);
+    if has_owners && is_protected && has_annotations {
         return None;
     }
     let mut finalizers = address.metadata.finalizers.clone().unwrap_or_default();
     if !is_protected {
         finalizers.push(ADDRESS_FINALIZER.into());
     }
-    let ours = [("IPAddressClaim", observed.claim.name_any()), (POOL_KIND, pool.name_any())];
-    let is_foreign = |owner: &&k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference| {
-        !ours.iter().any(|(kind, name)| owner.kind == *kind && owner.name == *name)
-    };
-    let mut owners = owners(&observed.claim, pool, version);
+    let is_foreign = |its: &&OwnerReference| !wanted.iter().any(|ours| ours.kind == its.kind && ours.name == its.name);
     let others = address.owner_references().iter().filter(is_foreign);
-    if let Some(all) = owners.as_array_mut() {
-        all.extend(others.filter_map(|owner| serde_json::to_value(owner).ok()));
-    }
-    Some(json!({"metadata": {
+    let owners: Vec<&OwnerReference> = wanted.iter().chain(others).collect();
+    let mut change = json!({"metadata": {
         "resourceVersion": address.metadata.resource_version, "finalizers": finalizers, "ownerReferences": owners,
-    }}))
+    }});
+    if !has_annotations {
+        change["metadata"]["annotations"] = json!(desired.annotations());
+    }
+    Some(change)
 }
