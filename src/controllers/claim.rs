@@ -230,7 +230,9 @@ fn course(observed: &Observed, ctx: &Context) -> Course {
     let is_paused = observed.cluster == ClusterState::Paused
         || is_marked(claim.meta(), PAUSED_ANNOTATION)
         || pool_is(PAUSED_ANNOTATION);
-    let is_moving = is_marked(claim.meta(), DELETE_FOR_MOVE_ANNOTATION) || pool_is(DELETE_FOR_MOVE_ANNOTATION);
+    let is_moving = is_marked(claim.meta(), DELETE_FOR_MOVE_ANNOTATION)
+        || pool_is(DELETE_FOR_MOVE_ANNOTATION)
+        || observed.address.as_ref().is_some_and(|address| is_marked(address.meta(), DELETE_FOR_MOVE_ANNOTATION));
     let is_ours = observed.pool.as_ref().is_none_or(|pool| super::pool::is_watched(pool, ctx));
     if !claim.spec.pool_ref.is_ours() || is_paused || is_moving || !is_ours {
         return Course::Leave;
