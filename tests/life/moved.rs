@@ -61,7 +61,7 @@ async fn address_that_is_being_moved_is_not_released_when_its_claim_is_gone_alre
     with_namespace(async |ns| {
         let id = served(ns, pool("public").network("public")).await;
         ready(ns, pool("other").network("public")).await;
-        ns.bind(claim("web-0")).await;
+        let address = ns.bind(claim("web-0")).await;
         let (name, before) = (named("web-0"), marked(ns.cloud().await, &id).await);
         take_away(ns, Kind::Address, &name).await;
         take_away(ns, Kind::Claim, &name).await;
@@ -72,6 +72,8 @@ async fn address_that_is_being_moved_is_not_released_when_its_claim_is_gone_alre
         assert_eq!(marked(ns.cloud().await, &id).await, before);
         assert!(ns.get(Kind::Address, &name).await.is_some_and(|address| is_protected(&address)));
         strip(ns, Kind::Address, &name).await;
+        // It arrives.
+        assert_eq!(ns.bind(claim("web-0")).await, address);
     })
     .await;
 }

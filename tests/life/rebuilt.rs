@@ -26,13 +26,7 @@ async fn claims_of_a_rebuilt_cluster_get_their_old_addresses() {
         assert!(before.contains(&listed.address));
 
         first.kill();
-        for kind in [Kind::Address, Kind::Claim, Kind::Pool] {
-            for object in ns.list(kind).await {
-                ns.patch(kind, &object.name_any(), json!({"metadata": {"finalizers": null}})).await;
-                ns.delete(kind, &object.name_any()).await;
-                ns.await_gone(kind, &object.name_any(), HEALS).await;
-            }
-        }
+        ns.lose(&[Kind::Address, Kind::Claim, Kind::Pool]).await;
         wire.forget();
         let _second = start();
         ready(ns, manifest()).await;

@@ -3,7 +3,8 @@
 
 use super::workload::{KINDS, Workload};
 use super::*;
-use crate::support::{pool, with_two_clusters};
+use crate::support::{cloud_entry, clouds_yaml, pool, with_two_clusters};
+use Kind::{Address, Claim, Cluster, InfrastructureCluster, Pool, Secret, Server};
 
 /// All objects of a kind, as a backup has them.
 async fn saved(ns: &Namespace, kind: Kind) -> Vec<Manifest> {
@@ -22,7 +23,7 @@ async fn saved(ns: &Namespace, kind: Kind) -> Vec<Manifest> {
     .collect()
 }
 
-/// Another pool serves a whole life: time enough to do wrong.
+/// That pool serves a whole life: time enough to do wrong.
 async fn time_passes(ns: &Namespace) {
     ns.bind(claim("sign").from("sign")).await;
     release(ns, "sign").await;
@@ -41,7 +42,7 @@ async fn everything_is_restored(order: [Kind; 7], awaited: Option<Kind>) {
         lost.lose(&KINDS).await;
 
         new.serve();
-        ns_with_sign(new).await;
+        clock(new).await;
         for (kind, objects) in backup {
             if awaited == Some(kind) {
                 await_bound_count(new, workload.addresses.len()).await;
@@ -61,15 +62,12 @@ async fn everything_is_restored(order: [Kind; 7], awaited: Option<Kind>) {
     .await;
 }
 
-/// A pool that has nothing to do with what is restored, by a way of its own.
-async fn ns_with_sign(ns: &Namespace) {
-    let clouds = crate::support::clouds_yaml(&crate::support::cloud_entry("demo"));
-    ns.secret("sign", &clouds).await;
+/// A pool that has nothing to do with what is restored, by a way of its own to OpenStack: what it does takes time.
+async fn clock(ns: &Namespace) {
+    ns.secret("sign", &clouds_yaml(&cloud_entry("demo"))).await;
     let identity = json!({"name": "sign", "cloudName": "openstack"});
     ready(ns, pool("sign").with("identityRef", identity).network("public").served_in(&ns.name)).await;
 }
-
-use Kind::{Address, Claim, Cluster, InfrastructureCluster, Pool, Secret, Server};
 
 #[tokio::test]
 async fn restore_of_claims_first_and_their_cluster_last_gives_every_claim_its_address() {

@@ -195,7 +195,7 @@ fn refusals_are_justified(seen: &Seen, site: usize) -> Vec<Broken> {
     let objects = &seen.clusters[site];
     let mut broken = Vec::new();
     for claim in of_kind(objects, "IPAddressClaim") {
-        let is_ours = text(claim, "/spec/poolRef/apiGroup") == GROUP;
+        let is_ours = text(claim, "/spec/poolRef/apiGroup") == GROUP && text(claim, "/spec/poolRef/kind") == POOL_KIND;
         if !is_ours || is_going(claim) || is_left_alone(objects, claim) || is_served(objects, claim) {
             continue;
         }

@@ -1,4 +1,6 @@
-//! A scenario's own namespace: everything in it goes at the end, in Kubernetes and in Neutron, also after a panic.
+//! A scenario's own namespace, and what a person can do in it.
+
+mod ending;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Mutex;
@@ -17,17 +19,22 @@ use super::clouds::{cloud_entry, clouds_yaml};
 use super::controller::Controller;
 use super::manifest::{Kind, Manifest};
 use super::openstack::{Cloud, FloatingIp};
+use super::verdict::await_lawful;
 use super::wait::HEALS;
 use super::world::World;
 
 /// Runs a scenario in a namespace of its own.
 ///
-/// When the scenario has passed, its claims and then its pools are deleted and must be gone within 30 s, and nothing in
-/// Neutron may carry a mark of its pools then: every scenario shows that nothing leaks. When it has panicked, what it
-/// saw is printed, and everything is removed by force.
+/// When the scenario has passed, the laws must hold; then its claims and its pools are deleted and must be gone within
+/// 30 s, and nothing in Neutron may carry a mark of its pools: every scenario shows that nothing leaks. When it has
+/// panicked, what it saw is printed, and everything is removed by force.
 pub async fn with_namespace(scenario: impl AsyncFnOnce(&Namespace)) {
     let ns = Namespace::create_in(World::new().await, super::unique("t")).await;
-    let outcome = AssertUnwindSafe(scenario(&ns)).catch_unwind().await;
+    let judged = async {
+        scenario(&ns).await;
+        await_lawful(&[&ns]).await;
+    };
+    let outcome = AssertUnwindSafe(judged).catch_unwind().await;
     if outcome.is_err() {
         ns.print_state().await;
     }
@@ -306,87 +313,6 @@ impl Namespace {
                 self.await_gone(*kind, &object.name_any(), HEALS).await;
             }
         }
-    }
-
-    pub(super) async fn print_state(&self) {
-        for kind in [Kind::Pool, Kind::Claim, Kind::Address] {
-            for object in self.api(kind).list(&ListParams::default()).await.map(|all| all.items).unwrap_or_default() {
-                eprintln!("{kind:?} {}: {}", object.name_any(), describe(Some(&object)));
-                for (reason, note) in self.events(kind, &object.name_any()).await {
-                    eprintln!("    event {reason}: {note}");
-                }
-            }
-        }
-    }
-
-    /// Removes everything. `Err` says what did not go by itself.
-    pub(super) async fn end(&self, passed: bool) -> Result<(), String> {
-        let excused = self.leftovers.lock().expect("no code panics while it holds the note").is_some();
-        let pools = self.list(Kind::Pool).await;
-        let mut marks: Vec<String> = Vec::new();
-        for pool in &pools {
-            let id = pool.data["status"]["poolID"].as_str().or_else(|| pool.data["spec"]["poolID"].as_str());
-            marks.extend(id.map(str::to_owned));
-        }
-        let mut outcome = Ok(());
-        for kind in [Kind::Claim, Kind::Pool] {
-            for object in self.list(kind).await {
-                self.delete(kind, &object.name_any()).await;
-                if kind == Kind::Claim {
-                    self.let_go(&object.name_any()).await;
-                }
-            }
-            // Objects that no controller has seen have no finalizers, so that a scenario without one ends at once.
-            let patience = if passed && !excused { HEALS } else { Duration::from_secs(3) };
-            outcome = outcome.and(self.await_none(kind, patience).await);
-        }
-        for kind in [Kind::Claim, Kind::Address, Kind::Pool, Kind::Secret, Kind::Cluster] {
-            for object in self.list(kind).await {
-                self.drop_finalizers(kind, &object.name_any(), |_| true).await;
-            }
-        }
-        self.crash();
-        let namespaces: Api<KubeNamespace> = Api::all(self.world.client.clone());
-        // Kubernetes does the rest; the name is never used again, so nobody waits for it.
-        let _deleted = namespaces.delete(&self.name, &DeleteParams::background()).await;
-        if let Some(cloud) = self.cloud.get() {
-            cloud.clean_up().await;
-        }
-        if !marks.is_empty() {
-            outcome = outcome.and(self.remove_marked(&marks).await);
-        }
-        if excused { Ok(()) } else { outcome }
-    }
-
-    async fn await_none(&self, kind: Kind, within: Duration) -> Result<(), String> {
-        for object in self.list(kind).await {
-            let name = object.name_any();
-            let gone = await_condition(self.api(kind), &name, |object: Option<&DynamicObject>| object.is_none());
-            if tokio::time::timeout(within, gone).await.is_err() {
-                return Err(format!("{kind:?} {name} is still there {within:?} after it was deleted"));
-            }
-        }
-        Ok(())
-    }
-
-    /// Deletes what a pool left in Neutron, and says so.
-    async fn remove_marked(&self, marks: &[String]) -> Result<(), String> {
-        let cloud = self.cloud().await;
-        let is_marked = |floating_ip: &FloatingIp| {
-            marks.iter().any(|mark| {
-                floating_ip.description.contains(mark) || floating_ip.tags.iter().any(|tag| tag.contains(mark))
-            })
-        };
-        let left: Vec<_> = cloud.floating_ips().await.into_iter().filter(is_marked).collect();
-        for floating_ip in &left {
-            cloud.delete(&floating_ip.id).await;
-        }
-        if left.is_empty() {
-            return Ok(());
-        }
-        let left: Vec<_> =
-            left.iter().map(|left| format!("{} {:?} {:?}", left.address, left.description, left.tags)).collect();
-        Err(format!("its pools are gone and these still carry their marks: {}", left.join(", ")))
     }
 }
 

@@ -19,6 +19,8 @@ pub struct Cloud {
     project: String,
     // A plain mutex: held to add an entry, never across an await. In the order of creation.
     created: Mutex<Vec<String>>,
+    // The same. The ids of floating IPs.
+    forged: Mutex<BTreeSet<String>>,
 }
 
 /// A floating IP.
@@ -93,7 +95,7 @@ impl Cloud {
         let body: Value = response.json().await.expect("Keystone answers in JSON");
         let neutron = network_endpoint(&body).expect("the catalogue has a public endpoint for `network`");
         let project = body["token"]["project"]["id"].as_str().expect("the token is for a project").to_owned();
-        Self { http, token, neutron, project, created: Mutex::default() }
+        Self { http, token, neutron, project, created: Mutex::default(), forged: Mutex::default() }
     }
 
     /// The token that Keystone gave.
@@ -161,7 +163,9 @@ impl Cloud {
     pub async fn create(&self, network: &str, description: &str) -> FloatingIp {
         let network = self.network(network).await;
         let body = json!({"floatingip": {"floating_network_id": network, "description": description}});
-        FloatingIp::read(&self.make("floatingips", body).await)
+        let made = FloatingIp::read(&self.make("floatingips", body).await);
+        self.note_forgery(&made.id, description);
+        made
     }
 
     /// Creates a floating IP of this address for another project; only an administrator may.
@@ -177,6 +181,17 @@ impl Cloud {
     pub fn made_floating_ips(&self) -> Vec<String> {
         let created = self.created.lock().expect("no code panics while it holds the list");
         created.iter().filter_map(|path| path.strip_prefix("floatingips/")).map(str::to_owned).collect()
+    }
+
+    /// The ids of the floating IPs on which a mark like the program's was written through this client.
+    pub fn forged(&self) -> BTreeSet<String> {
+        self.forged.lock().expect("no code panics while it holds the set").clone()
+    }
+
+    fn note_forgery(&self, id: &str, text: &str) {
+        if text.starts_with("caip") {
+            self.forged.lock().expect("no code panics while it holds the set").insert(id.to_owned());
+        }
     }
 
     /// Deletes a floating IP; `false` when there was none.
@@ -205,11 +220,13 @@ impl Cloud {
 
     /// Rewrites a floating IP's description.
     pub async fn describe(&self, id: &str, description: &str) -> FloatingIp {
+        self.note_forgery(id, description);
         self.put(id, json!({"description": description})).await
     }
 
     /// Adds a tag to a floating IP.
     pub async fn tag(&self, id: &str, tag: &str) {
+        self.note_forgery(id, tag);
         self.must(Method::PUT, &format!("floatingips/{id}/tags/{tag}"), None).await;
     }
 

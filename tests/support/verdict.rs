@@ -37,11 +37,16 @@ async fn look(sides: &[&Namespace]) -> Seen {
     let mut seen = Seen { is_quiet: true, now: Timestamp::now(), ..Seen::default() };
     for side in sides {
         seen.clusters.push(objects(side).await);
-        let made = side.cloud().await.made_floating_ips();
-        seen.others.extend(made.into_iter().map(FloatingIpId::new));
+        let cloud = side.cloud().await;
+        seen.others.extend(cloud.made_floating_ips().into_iter().map(FloatingIpId::new));
+        seen.forged.extend(cloud.forged().into_iter().map(FloatingIpId::new));
     }
+    // What says that the program created it may be deleted by it.
+    seen.others.retain(|id| !seen.forged.contains(id));
     let pools: Vec<&Value> = seen.clusters.iter().flatten().map(Arc::as_ref).filter(|it| is_pool(it)).collect();
-    let limits = pools.iter().filter_map(|pool| {
+    // One whose spec was edited may have had a higher limit before.
+    let unedited = pools.iter().filter(|pool| pool["metadata"]["generation"] == 1);
+    let limits = unedited.filter_map(|pool| {
         let limit = pool.pointer("/spec/maxIPs").and_then(Value::as_u64)?;
         Some((pool_id(pool)?, usize::try_from(limit).ok()?))
     });
@@ -102,11 +107,12 @@ impl Ours {
     }
 
     fn has(&self, fip: &FloatingIp) -> bool {
-        let is_marked = |id: &String| fip.description.contains(id) || fip.tags.iter().any(|tag| tag.contains(id));
+        let is_marked = |id: &str| fip.description.contains(id) || fip.tags.iter().any(|tag| tag.contains(id));
+        // On a network that others use too, what carries another's mark is theirs.
         self.made.contains(&fip.id)
             || self.addresses.contains(&fip.address.to_string())
-            || self.reused.contains(&fip.network)
-            || self.pools.iter().any(is_marked)
+            || self.pools.iter().any(|id| is_marked(id))
+            || self.reused.contains(&fip.network) && !is_marked("caip")
     }
 }
 
