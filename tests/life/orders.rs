@@ -79,7 +79,10 @@ async fn everything_goes(order: [What; 6]) {
         .await;
         let cloud = ns.cloud().await;
         assert_eq!(marked(cloud, &id).await, [], "{order:?}");
-        assert!(cloud.find(&listed).await.is_some_and(|fip| !is_marked(&fip)), "{order:?}: the listed one is the user's");
+        assert!(
+            cloud.find(&listed).await.is_some_and(|fip| !is_marked(&fip)),
+            "{order:?}: the listed one is the user's"
+        );
     })
     .await;
 }
