@@ -3,7 +3,7 @@
 mod ending;
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -57,7 +57,7 @@ pub struct Namespace {
     // A plain mutex: held to add an entry, never across an await.
     leftovers: Mutex<Option<String>>,
     // The same: held to start or end a process.
-    controller: Mutex<Option<Controller>>,
+    controllers: Mutex<Vec<Arc<Controller>>>,
 }
 
 impl Namespace {
@@ -67,7 +67,7 @@ impl Namespace {
             serde_json::from_value(json!({"metadata": {"name": name}})).expect("that is a namespace");
         let namespaces: Api<KubeNamespace> = Api::all(world.client.clone());
         namespaces.create(&PostParams::default(), &body).await.expect("a namespace of a new name can be created");
-        Self { name, world, cloud: OnceCell::new(), leftovers: Mutex::default(), controller: Mutex::default() }
+        Self { name, world, cloud: OnceCell::new(), leftovers: Mutex::default(), controllers: Mutex::default() }
     }
 
     /// The objects of a kind in the namespace.
@@ -291,17 +291,29 @@ impl Namespace {
     }
 
     /// Starts a controller for this namespace alone, until the namespace ends. It serves the pools that are
-    /// [`super::PoolBuilder::served_in`] it. Another that ran is ended first, as by a crash.
+    /// [`super::PoolBuilder::served_in`] it. Others that ran are ended first, as by a crash.
     pub fn serve(&self) {
         self.crash();
-        let flags = [format!("--namespace={}", self.name), format!("--watch-filter={}", self.name)];
-        let controller = Controller::start_in(&self.world.kubeconfig, &flags.each_ref().map(String::as_str));
-        *self.controller.lock().expect("no code panics while it holds the controller") = Some(controller);
+        self.serve_by(&self.world.kubeconfig, &[]);
     }
 
-    /// The namespace's controller dies, if one runs.
+    /// The same by a kubeconfig and with flags of the scenario's own, beside those that run.
+    pub fn serve_by(&self, kubeconfig: &str, flags: &[&str]) -> Arc<Controller> {
+        let own = [format!("--namespace={}", self.name), format!("--watch-filter={}", self.name)];
+        // The last of two wins.
+        let flags = [&own.each_ref().map(String::as_str), flags].concat();
+        let controller = Arc::new(Controller::start_in(kubeconfig, &flags));
+        self.running().push(controller.clone());
+        controller
+    }
+
+    /// The namespace's controllers die, those that run.
     pub fn crash(&self) {
-        drop(self.controller.lock().expect("no code panics while it holds the controller").take());
+        self.running().drain(..).for_each(|controller| controller.kill());
+    }
+
+    fn running(&self) -> MutexGuard<'_, Vec<Arc<Controller>>> {
+        self.controllers.lock().expect("no code panics while it holds the controllers")
     }
 
     /// Takes all objects of these kinds away by force, as when the cluster is lost: whoever holds them is not asked.
