@@ -23,6 +23,7 @@ use crate::api::names::{
 };
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::floating_ip::{FloatingIpId, NetworkId};
+use crate::runtime::client::WATCH_LASTS;
 use crate::runtime::metrics::PoolLabels;
 
 /// How long to wait before asking again for CRDs that are not there.
@@ -134,7 +135,7 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
-    let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
+    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_LASTS)).default_backoff().boxed();
     let mut listed = BTreeSet::new();
     loop {
         let event = match events.try_next().await {
@@ -180,7 +181,7 @@ where
 /// Secrets are only watched for the moment at which one changes, and for our finalizers: their metadata is asked for, and
 /// what is in them is read by whoever needs it.
 async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, tell: impl Fn(SecretChange<'_>)) {
-    let mut events = watcher(api, watcher::Config::default()).default_backoff().boxed();
+    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_LASTS)).default_backoff().boxed();
     loop {
         match events.try_next().await {
             // A restarted watch may have missed a change, so that what it lists counts too.

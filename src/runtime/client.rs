@@ -21,9 +21,14 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// How long one try may take.
 const TRY: Duration = Duration::from_secs(5);
 
-/// Longer than the longest silence of a healthy watch, which the server ends after 290 s. A request whose answer got
-/// lost would otherwise be waited for forever.
-const LONGEST_SILENCE: Duration = Duration::from_secs(295);
+/// How long a watch lasts, in seconds; the server ends it then, and it goes on as another. A healthy watch may be silent
+/// all that time, so this is what it takes to notice one that will never say anything again: about as long as client-go
+/// does. kube's default is 290 s, minutes in which claims would wait and nobody would be told.
+pub const WATCH_LASTS: u32 = 40;
+
+/// Longer than the longest silence of a healthy watch. A request whose answer got lost would otherwise be waited for
+/// forever.
+const LONGEST_SILENCE: Duration = Duration::from_secs(WATCH_LASTS as u64 + 5);
 
 /// How many requests wait for the head of their answer at a time. kube speaks HTTP/1, so each would have a connection of its
 /// own: a burst of hundreds of claims would spend its time on TLS handshakes and its memory on their buffers.

@@ -85,3 +85,24 @@ async fn what_changed_while_the_api_server_was_away_is_caught_up_with() {
 async fn what_changed_while_the_api_server_said_nothing_is_caught_up_with() {
     caught_up_after(Line::hold).await;
 }
+
+#[tokio::test]
+async fn watches_that_will_never_say_anything_again_are_noticed() {
+    with_namespace(async |ns| {
+        let line = Line::to(ns).await;
+        ns.secret_for("demo").await;
+        let controller = ns.serve_by(line.kubeconfig(), &[]);
+        ready(ns, pool("public").network("public-large").served_in(&ns.name)).await;
+        ns.bind(claim("web-0")).await;
+        line.lose_connections();
+        let begun = std::time::Instant::now();
+        ns.create(claim("web-1")).await;
+        ns.release(&named("web-0")).await;
+        ns.await_bound(&named("web-1"), TROUBLE).await;
+        ns.await_gone(Kind::Claim, &named("web-0"), TROUBLE).await;
+        eprintln!("noticed after {} s", begun.elapsed().as_secs());
+        controller.assert_running();
+        await_lawful(&[ns]).await;
+    })
+    .await;
+}
