@@ -25,6 +25,7 @@ mod restored;
 mod rivals;
 mod settled;
 mod shared_project;
+mod takeover;
 mod workload;
 
 use std::collections::BTreeSet;

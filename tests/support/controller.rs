@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock};
@@ -77,17 +77,26 @@ impl Controller {
     }
 
     /// Asks it to end, as Kubernetes would, and waits for its status.
-    pub fn terminate(&self) -> std::process::ExitStatus {
-        let pid = self.pid().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
-        assert!(sent.success(), "the controller had ended before it was asked to");
+    pub fn terminate(&self) -> ExitStatus {
+        self.signal("TERM");
         self.child.lock().expect("no code panics while it holds the child").wait().expect("the controller is our child")
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status().expect("kill runs");
+        assert!(sent.success(), "the controller had ended before it was asked to");
+    }
+
+    /// Its status, when it has ended.
+    pub fn ended(&self) -> Option<ExitStatus> {
+        let mut child = self.child.lock().expect("no code panics while it holds the child");
+        child.try_wait().expect("the controller is our child")
     }
 
     /// Panics with the end of its log when it is not running any more.
     pub fn assert_running(&self) {
-        let ended = self.child.lock().expect("no code panics while it holds the child").try_wait();
-        if let Ok(Some(status)) = ended {
+        if let Some(status) = self.ended() {
             panic!("the controller has ended ({status}):\n{}", tail(&self.log()));
         }
     }

@@ -81,7 +81,7 @@ impl Fault {
         Self::new(calls, How::Never)
     }
 
-    /// It takes this long before OpenStack hears of it.
+    /// It takes this long before OpenStack hears of it; that it does, whatever became of the caller.
     pub fn delay(calls: &'static str, pause: Duration) -> Self {
         Self::new(calls, How::Late(pause))
     }

@@ -34,6 +34,7 @@ struct Ends {
     calls: Mutex<Vec<String>>,
     faults: Mutex<Vec<Fault>>,
     authentications: AtomicUsize,
+    landed: AtomicUsize,
 }
 
 impl Wire {
@@ -65,8 +66,9 @@ impl Wire {
         let keystone = entry["auth"]["auth_url"].as_str().expect("a cloud has an auth_url").to_owned();
         let keystone = keystone.trim_end_matches('/').trim_end_matches("/v3").to_owned();
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client needs nothing");
-        let (calls, faults, authentications) = (Mutex::default(), Mutex::default(), AtomicUsize::default());
-        let wire = Self(Arc::new(Ends { url, keystone, neutron, entry, http, calls, faults, authentications }));
+        let (calls, faults) = (Mutex::default(), Mutex::default());
+        let (authentications, landed) = (AtomicUsize::default(), AtomicUsize::default());
+        let wire = Self(Arc::new(Ends { url, keystone, neutron, entry, http, calls, faults, authentications, landed }));
         let ends = wire.0.clone();
         let app = Router::new().fallback(move |request: Request| {
             let ends = ends.clone();
@@ -109,6 +111,11 @@ impl Wire {
     /// How often Keystone was asked for a token.
     pub fn authentications(&self) -> usize {
         self.0.authentications.load(Ordering::Relaxed)
+    }
+
+    /// How many calls that came late have been done by now.
+    pub fn landed(&self) -> usize {
+        self.0.landed.load(Ordering::Relaxed)
     }
 
     /// Forgets what was seen so far.
@@ -157,7 +164,7 @@ impl Ends {
         Some(fault.clone())
     }
 
-    async fn answer(&self, request: Request) -> Response {
+    async fn answer(self: &Arc<Self>, request: Request) -> Response {
         let (parts, body) = request.into_parts();
         let body = to_bytes(body, 1 << 20).await.unwrap_or_default().to_vec();
         let is_keystone = parts.uri.path().starts_with("/v3");
@@ -172,8 +179,15 @@ impl Ends {
         match fault.how {
             How::Change(change) => return self.pass(call, |text| change(text)).await,
             How::Late(pause) => {
-                tokio::time::sleep(pause).await;
-                return self.pass(call, |text| text).await;
+                let ends = self.clone();
+                // Apart from the caller's connection: it lands when the caller has died, too.
+                let landing = tokio::spawn(async move {
+                    tokio::time::sleep(pause).await;
+                    let answer = ends.pass(call, |text| text).await;
+                    ends.landed.fetch_add(1, Ordering::Relaxed);
+                    answer
+                });
+                return landing.await.unwrap_or_else(|_| response(502, Vec::new(), Vec::new()));
             }
             _ if fault.is_done => drop(self.pass(call, |text| text).await),
             _ => {}
