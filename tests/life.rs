@@ -7,6 +7,7 @@ mod clusterctl;
 mod ending;
 mod exhausted;
 mod faults;
+mod forbidden;
 mod gap;
 mod killed;
 mod limits;
