@@ -20,6 +20,7 @@ mod orphans;
 mod outage;
 mod outside;
 mod paused;
+mod race;
 mod rebuilt;
 mod releasing;
 mod restored;

@@ -24,6 +24,7 @@ mod manifest;
 mod namespace;
 mod openstack;
 mod pair;
+mod project;
 mod tls;
 mod verdict;
 mod wait;
@@ -39,6 +40,7 @@ pub use manifest::{ClaimBuilder, Kind, Manifest, PoolBuilder, claim, owner_refer
 pub use namespace::{Namespace, condition_of, with_namespace};
 pub use openstack::{Cloud, ExternalNetwork, FloatingIp};
 pub use pair::with_two_clusters;
+pub use project::Project;
 pub use tls::Tls;
 pub use verdict::await_lawful;
 pub use wait::{HEALS, SOON, eventually, stays};

@@ -80,6 +80,11 @@ impl Namespace {
         self.cloud.get_or_init(|| Cloud::named("demo")).await
     }
 
+    /// OpenStack is seen as another user sees it; to be said before it is looked at.
+    pub fn sees(&self, cloud: Cloud) {
+        assert!(self.cloud.set(cloud).is_ok(), "OpenStack was looked at already");
+    }
+
     /// The Secret `cloud`, which [`super::pool`] names, with the credentials of a cloud of `OS_CLIENT_CONFIG_FILE`.
     pub async fn secret_for(&self, cloud: &str) -> DynamicObject {
         self.secret("cloud", &clouds_yaml(&cloud_entry(cloud))).await

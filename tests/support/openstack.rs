@@ -15,6 +15,7 @@ use super::world::trust_tls;
 pub struct Cloud {
     http: reqwest::Client,
     token: String,
+    keystone: String,
     neutron: String,
     project: String,
     // A plain mutex: held to add an entry, never across an await. In the order of creation.
@@ -77,10 +78,14 @@ impl ExternalNetwork {
 impl Cloud {
     /// Signs in to a cloud of `OS_CLIENT_CONFIG_FILE`: `demo`, the user of the pools; `admin`; `demo-app`.
     pub async fn named(cloud: &str) -> Self {
+        Self::of(&cloud_entry(cloud)).await
+    }
+
+    /// Signs in as an entry of a `clouds.yaml` says.
+    pub async fn of(entry: &Value) -> Self {
         trust_tls();
-        let entry = cloud_entry(cloud);
         let auth = &entry["auth"];
-        let keystone = auth["auth_url"].as_str().unwrap_or_else(|| panic!("cloud `{cloud}` has no auth_url"));
+        let keystone = auth["auth_url"].as_str().expect("a cloud has an auth_url").to_owned();
         let timeout = Duration::from_secs(60);
         let http = reqwest::Client::builder().timeout(timeout).build().expect("an HTTP client needs nothing");
         let response = http
@@ -89,13 +94,13 @@ impl Cloud {
             .send()
             .await
             .unwrap_or_else(|error| panic!("Keystone at {keystone} does not answer ({error}); run `make env-up`"));
-        assert!(response.status().is_success(), "Keystone refuses cloud `{cloud}`: {}", response.status());
+        assert!(response.status().is_success(), "Keystone refuses {}: {}", auth["username"], response.status());
         let header = response.headers().get("x-subject-token").and_then(|token| token.to_str().ok());
         let token = header.expect("Keystone sends a token").to_owned();
         let body: Value = response.json().await.expect("Keystone answers in JSON");
         let neutron = network_endpoint(&body).expect("the catalogue has a public endpoint for `network`");
         let project = body["token"]["project"]["id"].as_str().expect("the token is for a project").to_owned();
-        Self { http, token, neutron, project, created: Mutex::default(), forged: Mutex::default() }
+        Self { http, token, keystone, neutron, project, created: Mutex::default(), forged: Mutex::default() }
     }
 
     /// The token that Keystone gave.
@@ -115,7 +120,17 @@ impl Cloud {
 
     /// Any call to Neutron; the answer as it is. `path` begins after `/v2.0/`.
     pub async fn call(&self, method: Method, path: &str, body: Option<Value>) -> (StatusCode, Value) {
-        let url = format!("{}/v2.0/{path}", self.neutron);
+        self.send(method, format!("{}/v2.0/{path}", self.neutron), body).await
+    }
+
+    /// A call to Keystone that succeeds; `path` begins after `/v3/`.
+    pub async fn identity(&self, method: Method, path: &str, body: Option<Value>) -> Value {
+        let (status, answer) = self.send(method.clone(), format!("{}/{path}", self.keystone), body).await;
+        assert!(status.is_success(), "{method} {path}: {status} {answer}");
+        answer
+    }
+
+    async fn send(&self, method: Method, url: String, body: Option<Value>) -> (StatusCode, Value) {
         let mut request = self.http.request(method.clone(), &url).header("X-Auth-Token", &self.token);
         if let Some(body) = body {
             request = request.json(&body);

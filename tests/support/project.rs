@@ -1,0 +1,60 @@
+//! A project of one scenario's own in OpenStack, with a user and a quota.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::clouds::cloud_entry;
+use super::openstack::Cloud;
+
+/// A project that nobody else uses.
+pub struct Project {
+    admin: Cloud,
+    entry: Value,
+    id: String,
+    user: String,
+}
+
+impl Project {
+    /// Makes one, and a user who is a member of it.
+    pub async fn new() -> Self {
+        let admin = Cloud::named("admin").await;
+        let name = super::unique("t");
+        let made = |answer: Value, kind: &str| answer[kind]["id"].as_str().expect("what is made has an id").to_owned();
+        let project = json!({"project": {"name": name, "domain_id": "default"}});
+        let id = made(admin.identity(Method::POST, "projects", Some(project)).await, "project");
+        let user = json!({"user": {"name": name, "password": name, "domain_id": "default"}});
+        let user = made(admin.identity(Method::POST, "users", Some(user)).await, "user");
+        let roles = admin.identity(Method::GET, "roles?name=member", None).await;
+        let role = roles["roles"][0]["id"].as_str().expect("there is the role `member`");
+        admin.identity(Method::PUT, &format!("projects/{id}/users/{user}/roles/{role}"), None).await;
+        let mut entry = cloud_entry("demo");
+        for field in ["username", "password", "project_name"] {
+            entry["auth"][field] = name.clone().into();
+        }
+        Self { admin, entry, id, user }
+    }
+
+    /// Its entry in a `clouds.yaml`.
+    pub fn entry(&self) -> &Value {
+        &self.entry
+    }
+
+    /// OpenStack as its user sees it.
+    pub async fn cloud(&self) -> Cloud {
+        Cloud::of(&self.entry).await
+    }
+
+    /// How many floating IPs it may have, by its quota.
+    pub async fn set_quota(&self, limit: usize) {
+        let path = format!("quotas/{}", self.id);
+        let (status, answer) = self.admin.call(Method::PUT, &path, Some(json!({"quota": {"floatingip": limit}}))).await;
+        assert!(status.is_success(), "{answer}");
+    }
+
+    /// Removes it; nothing is left in it by then.
+    pub async fn end(self) {
+        assert_eq!(self.cloud().await.floating_ips().await, [], "left in the project");
+        self.admin.identity(Method::DELETE, &format!("users/{}", self.user), None).await;
+        self.admin.identity(Method::DELETE, &format!("projects/{}", self.id), None).await;
+    }
+}
