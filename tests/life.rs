@@ -27,6 +27,7 @@ mod restored;
 mod rivals;
 mod settled;
 mod shared_project;
+mod storm;
 mod takeover;
 mod workload;
 

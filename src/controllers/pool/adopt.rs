@@ -8,13 +8,20 @@ use serde_json::json;
 use super::Error;
 use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
-use crate::api::names::{POOL_FINALIZER, POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION};
+use crate::api::names::{
+    DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION, POOL_FINALIZER, POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION,
+};
 use crate::controllers::context::{Context, name_of};
 use crate::controllers::patch;
 use crate::floating_ip::ProjectId;
 
 /// How many characters a made id has: 36^10 of them, so that no two pools of a project ever meet.
 const ID_LENGTH: usize = 10;
+
+/// How often it is tried to write to a pool that others write to all the time, before it is looked at anew.
+const TRIES: usize = 5;
+
+const ADOPT: &str = "put finalizer, id and project on the pool";
 
 /// The id that the pool has, or will have once it is ours.
 pub(super) fn intended(pool: &OpenStackFloatingIPPool, ctx: &Context) -> PoolId {
@@ -43,6 +50,31 @@ pub(super) async fn run(
     project: &ProjectId,
     ctx: &Arc<Context>,
 ) -> Result<Arc<OpenStackFloatingIPPool>, Error> {
+    let name = name_of(pool.as_ref());
+    let api = ctx.pools(&name.namespace);
+    let mut known = pool.clone();
+    for _ in 1..TRIES {
+        match write(&known, id, project, ctx).await {
+            // Finding out what it names took a while; somebody wrote to it meanwhile, but not what would change that.
+            Err(error) if patch::is_conflict(&error) => {
+                let now = api.get(&name.name).await.map_err(|error| Error::Kubernetes("read the pool again", error))?;
+                if !is_as_before(&now, pool, id, ctx) {
+                    return Err(Error::Kubernetes(ADOPT, error));
+                }
+                known = Arc::new(now);
+            }
+            result => return result.map_err(|error| Error::Kubernetes(ADOPT, error)),
+        }
+    }
+    write(&known, id, project, ctx).await.map_err(|error| Error::Kubernetes(ADOPT, error))
+}
+
+async fn write(
+    pool: &Arc<OpenStackFloatingIPPool>,
+    id: &PoolId,
+    project: &ProjectId,
+    ctx: &Arc<Context>,
+) -> Result<Arc<OpenStackFloatingIPPool>, kube::Error> {
     let annotations = [(POOL_ID_ANNOTATION, id.as_str()), (PROJECT_ID_ANNOTATION, project.as_str())];
     let has = |(key, value): &(&str, &str)| pool.annotations().get(*key).map(String::as_str) == Some(value);
     let is_written = annotations.iter().all(has);
@@ -55,12 +87,23 @@ pub(super) async fn run(
         finalizers.unwrap_or_else(|| json!({"metadata": {"resourceVersion": pool.metadata.resource_version}}));
     change["metadata"]["annotations"] = annotations.into_iter().collect();
     let name = name_of(pool.as_ref());
-    let pool = patch::merge(&ctx.pools(&name.namespace), &name.name, change)
-        .await
-        .map_err(|error| Error::Kubernetes("put finalizer, id and project on the pool", error))?;
+    let pool = patch::merge(&ctx.pools(&name.namespace), &name.name, change).await?;
     ctx.writes().pool(&name, &pool);
     tracing::info!(pool.name = %name, pool.id = %id, "pool adopted");
     Ok(Arc::new(pool))
+}
+
+/// Whether all that was found out about the pool still holds: it is the same one with the same spec, to be served, and
+/// nobody gave it another id.
+fn is_as_before(now: &OpenStackFloatingIPPool, before: &OpenStackFloatingIPPool, id: &PoolId, ctx: &Context) -> bool {
+    let has = |key| now.annotations().contains_key(key);
+    now.metadata.uid == before.metadata.uid
+        && now.metadata.generation == before.metadata.generation
+        && now.metadata.deletion_timestamp.is_none()
+        && !has(PAUSED_ANNOTATION)
+        && !has(DELETE_FOR_MOVE_ANNOTATION)
+        && super::is_watched(now, ctx)
+        && now.annotations().get(POOL_ID_ANNOTATION).is_none_or(|given| given == id.as_str())
 }
 
 /// The pool's id: from its spec, its annotation, or, when somebody wiped that, from what this process knows of it, or
