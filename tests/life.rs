@@ -19,6 +19,7 @@ mod orders;
 mod orphans;
 mod outage;
 mod outside;
+mod pages;
 mod paused;
 mod race;
 mod rebuilt;

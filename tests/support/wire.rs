@@ -35,6 +35,8 @@ struct Ends {
     faults: Mutex<Vec<Fault>>,
     authentications: AtomicUsize,
     landed: AtomicUsize,
+    /// The longest page that is asked for.
+    page: AtomicUsize,
 }
 
 impl Wire {
@@ -68,7 +70,9 @@ impl Wire {
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client needs nothing");
         let (calls, faults) = (Mutex::default(), Mutex::default());
         let (authentications, landed) = (AtomicUsize::default(), AtomicUsize::default());
-        let wire = Self(Arc::new(Ends { url, keystone, neutron, entry, http, calls, faults, authentications, landed }));
+        let page = AtomicUsize::new(usize::MAX);
+        let ends = Ends { url, keystone, neutron, entry, http, calls, faults, authentications, landed, page };
+        let wire = Self(Arc::new(ends));
         let ends = wire.0.clone();
         let app = Router::new().fallback(move |request: Request| {
             let ends = ends.clone();
@@ -127,6 +131,11 @@ impl Wire {
     /// From now on this goes wrong, and nothing else: the first that meets a call happens to it.
     pub fn set(&self, faults: impl IntoIterator<Item = Fault>) {
         *self.0.faults() = faults.into_iter().collect();
+    }
+
+    /// From now on Neutron gives no longer pages than this, as one with a lower maximum would.
+    pub fn page_at_most(&self, rows: usize) {
+        self.0.page.store(rows, Ordering::Relaxed);
     }
 
     /// From now on OpenStack is out of order.
@@ -207,6 +216,7 @@ impl Ends {
 
     async fn pass(&self, call: Call, change: impl Fn(String) -> String) -> Response {
         let path = call.parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        let path = shorter_page(path, self.page.load(Ordering::Relaxed));
         let base = if call.is_keystone { &self.keystone } else { &self.neutron };
         let mut out = self.http.request(call.parts.method.clone(), format!("{base}{path}")).body(call.body);
         for (name, value) in call.parts.headers.iter().filter(|(name, _)| HEADERS.contains(&name.as_str())) {
@@ -227,6 +237,18 @@ fn response(status: u16, headers: Vec<(HeaderName, HeaderValue)>, body: Vec<u8>)
     let mut response = Response::builder().status(status).body(Body::from(body)).expect("a response");
     response.headers_mut().extend(headers);
     response
+}
+
+/// The same path and query, for a page of so many rows at most.
+fn shorter_page(path: &str, most: usize) -> String {
+    let shorter = |part: &str| match part.strip_prefix("limit=").map(str::parse::<usize>) {
+        Some(Ok(rows)) => format!("limit={}", rows.min(most)),
+        _ => part.to_owned(),
+    };
+    match path.split_once('?') {
+        Some((path, query)) => format!("{path}?{}", query.split('&').map(shorter).collect::<Vec<_>>().join("&")),
+        None => path.to_owned(),
+    }
 }
 
 /// A call without what differs between two of its kind.
