@@ -79,6 +79,13 @@ impl Manifest {
         let mut body = self.body.clone();
         body["apiVersion"] = resource.api_version.into();
         body["kind"] = resource.kind.into();
+        // A Cluster of v1beta1 names its infrastructure by version, and is never deleted without.
+        if let (Self { kind: Kind::Cluster, .. }, IpamVersion::V1Beta1) = (self, version)
+            && let Some(reference) = body["spec"]["infrastructureRef"].as_object_mut()
+            && reference.remove("apiGroup").is_some()
+        {
+            reference.insert("apiVersion".into(), format!("{INFRASTRUCTURE}/v1beta1").into());
+        }
         let mut object: DynamicObject = serde_json::from_value(body).expect("a manifest is an object");
         object.meta_mut().namespace = Some(namespace.to_owned());
         object
