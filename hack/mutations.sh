@@ -93,7 +93,8 @@ break_it 1 "an address in doubt is chosen" \
 break_it 2 "an address with a port is chosen" \
     'entry.doubts.is_empty() && !entry.fip.is_attached()' 'entry.doubts.is_empty()'
 break_it 2 "a port that came before the mark is not looked at" \
-    'let is_unsure = entry.hold.is_some() && entry.fip.is_attached();' 'let is_unsure = false;'
+    'let is_unsure = entry.fip.is_attached() && (entry.hold.is_some() || is_disowned(pool, claim, entry));' \
+    'let is_unsure = false;'
 break_it 2 "another owner's mark is ignored when reusing" \
     '&& entry.marks.is_empty()
         && pool.may_reuse' '&& pool.may_reuse'

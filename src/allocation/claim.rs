@@ -14,12 +14,12 @@ use jiff::Timestamp;
 pub(super) use candidates::{is_listable, is_ownable, is_reusable, surplus};
 use choose::choose;
 pub use recover::may_keep;
-use recover::{chosen, finish, keep, keep_published, recover};
+use recover::{chosen, finish, keep, keep_published, recover, stranded};
 
 use super::directory::{Directory, ObjectName};
 use super::identity::{ClaimKey, Nonce, PoolId};
 use super::ledger::{Entry, Hold, Ledger, Place};
-use super::mark::CreationMark;
+use super::mark::{CreationMark, claim_tag};
 use super::policy::PoolPolicy;
 use super::refusal::Refusal;
 use crate::floating_ip::{FloatingIpId, NetworkId, SubnetId};
@@ -164,6 +164,9 @@ pub fn decide(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, claim: 
     }
     if let Some(entry) = chosen(ledger, pool, claim) {
         return finish(directory, pool, claim, entry);
+    }
+    if let Some(entry) = stranded(ledger, pool, claim) {
+        return Decision::Withdraw(entry.fip.id.clone(), claim_tag(&pool.id, &claim.key));
     }
     if ledger.creations(&pool.id).any(|(_, creation)| creation.claim.as_ref() == Some(&claim.key)) {
         return Decision::Settle;

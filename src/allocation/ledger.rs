@@ -26,7 +26,7 @@ pub type Step = u64;
 pub const SETTLING: SignedDuration = SignedDuration::from_secs(60);
 
 /// What we know of one project.
-#[derive(Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Ledger {
     step: Step,
     listed: Option<Step>,
@@ -79,6 +79,7 @@ impl Ledger {
             let is_older = self.entries.get(&fip.id).is_some_and(|entry| entry.seen.max(entry.written) >= began)
                 || self.deleted.get(&fip.id).is_some_and(|deleted| *deleted >= began);
             if !is_older {
+                self.note_late(&fip);
                 self.put(fip, began);
             }
         }
@@ -128,6 +129,7 @@ impl Ledger {
                 entry.fip.tags.remove(tag)
             };
             entry.marks = Marks::read(&entry.fip);
+            entry.disowned.retain(|mark| entry.marks.claims.contains(mark));
             entry.written = step;
             self.insert(entry);
         }
@@ -176,11 +178,36 @@ impl Ledger {
         }
     }
 
-    /// Gives back everything that a claim held: it is done with.
+    /// A claim's mark is about to be taken off: from here on the address is being given back, and is not taken again half
+    /// way.
+    pub fn begin_withdrawal(&mut self, id: &FloatingIpId, by: &Hold) {
+        if let (Some(entry), Hold::Claim { pool, claim }) = (self.entries.get_mut(id), by) {
+            entry.disowned.insert((pool.clone(), claim.clone()));
+        }
+        self.hold(id, Some(Hold::Sweep));
+    }
+
+    /// It is off, or time will tell; or it was certainly not done: then it is the claim's to withdraw again, unless an
+    /// earlier withdrawal may still land.
+    pub fn end_withdrawal(&mut self, id: &FloatingIpId, by: Hold, is_undone: bool) {
+        let may_land = |entry: &Entry| entry.doubts.iter().any(|doubt| doubt.by.as_ref() != Some(&by));
+        let is_the_claims = is_undone && !self.entries.get(id).is_some_and(may_land);
+        self.hold(id, is_the_claims.then_some(by));
+    }
+
+    /// Gives back everything that a claim held: it is done with, and stands by its marks.
     pub fn let_go(&mut self, hold: &Hold) {
         let held = self.held().filter(|entry| entry.hold.as_ref() == Some(hold));
         let held: Vec<_> = held.map(|entry| entry.fip.id.clone()).collect();
         held.iter().for_each(|id| self.hold(id, None));
+        if let Hold::Claim { pool, claim } = hold {
+            let mine = (pool.clone(), claim.clone());
+            for id in self.by_claim.get(&mine).into_iter().flatten() {
+                if let Some(entry) = self.entries.get_mut(id) {
+                    entry.disowned.remove(&mine);
+                }
+            }
+        }
     }
 
     /// A write to it, by whoever holds it now, has no known outcome. Until a listing that begins [`SETTLING`] later,
@@ -338,9 +365,22 @@ impl Ledger {
 
     fn put(&mut self, fip: FloatingIp, seen: Step) {
         let old = self.remove(&fip.id);
-        let (written, hold, doubts, orphaned_since) =
-            old.map_or((0, None, vec![], None), |old| (old.written, old.hold, old.doubts, old.orphaned_since));
-        self.insert(Entry { marks: Marks::read(&fip), fip, seen, written, hold, doubts, orphaned_since });
+        let marks = Marks::read(&fip);
+        let (written, hold, doubts, mut disowned, orphaned_since) = old
+            .map_or((0, None, vec![], BTreeSet::new(), None), |old| {
+                (old.written, old.hold, old.doubts, old.disowned, old.orphaned_since)
+            });
+        disowned.retain(|mark| marks.claims.contains(mark));
+        self.insert(Entry { marks, fip, seen, written, hold, doubts, disowned, orphaned_since });
+    }
+
+    /// Notes the marks that a listing brings and that no reply told of.
+    fn note_late(&mut self, fip: &FloatingIp) {
+        let Some(entry) = self.entries.get_mut(&fip.id) else { return };
+        let is_at_work = |(pool, claim): &(PoolId, ClaimKey)| matches!(&entry.hold, Some(Hold::Claim { pool: of, claim: by }) if of == pool && by == claim);
+        let came = Marks::read(fip).claims.into_iter().filter(|mark| !entry.marks.claims.contains(mark));
+        let came: Vec<_> = came.filter(|mark| !is_at_work(mark)).collect();
+        entry.disowned.extend(came);
     }
 
     fn insert(&mut self, entry: Entry) {

@@ -201,7 +201,8 @@ impl Pass<'_> {
         let owner = self.directory.owner(&entry.fip);
         let stands = |claim: &ClaimKey| match owner {
             Some(owner) => owner.pool == *pool && owner.claim == *claim,
-            None => self.is_wanted(claim, entry),
+            // Released beside another owner it is nobody's to take back, whoever goes by that name now.
+            None => self.is_wanted(claim, entry) && !entry.marks.releases.contains_key(&(pool.clone(), claim.clone())),
         };
         let claims = entry.marks.claims_of(pool);
         let is_held = owner.is_some() || claims.iter().any(|claim| stands(claim));

@@ -85,7 +85,7 @@ pub(super) async fn withdraw(
     tag: &str,
     claim: Hold,
 ) -> Result<(), Error> {
-    served.project.ledger().hold(id, Some(Hold::Sweep));
+    served.project.ledger().begin_withdrawal(id, &claim);
     let created = served.project.ledger().get(id).and_then(|entry| entry.marks.created.clone());
     let result = match created.filter(|mark| mark.pool == served.policy.id) {
         Some(mark) => {
@@ -95,9 +95,8 @@ pub(super) async fn withdraw(
         }
         None => untag(served, clock, id, &[tag.to_owned()]).await,
     };
-    // Certainly not done: it is still the claim's to withdraw. Else the sweep and time settle it.
     let is_undone = result.as_ref().is_err_and(|error| !error.is_unknown());
-    served.project.ledger().hold(id, is_undone.then_some(claim));
+    served.project.ledger().end_withdrawal(id, claim, is_undone);
     result
 }
 

@@ -264,7 +264,10 @@ impl Site {
 
     /// Takes the claim's mark off, and nothing else; from here on the address is being given back.
     fn withdraw(&mut self, work: Work, pool: &PoolPolicy, id: FloatingIpId, tag: String, now: Timestamp) {
-        self.ledger.hold(&id, Some(Hold::Sweep));
+        if let Work::Withdraw(name) | Work::Release(name) = &work {
+            let claim = ClaimKey::of(&name.namespace, &name.name);
+            self.ledger.begin_withdrawal(&id, &Hold::Claim { pool: pool.id.clone(), claim });
+        }
         let created = self.ledger.get(&id).and_then(|entry| entry.marks.created.clone());
         let call = match created.filter(|mark| mark.pool == pool.id) {
             Some(mark) => {
@@ -433,12 +436,11 @@ impl Site {
                     self.ledger.give_up(&id);
                 }
             }
-            Work::Withdraw(name) if !is_done && !is_unknown => {
-                let pool = job.pool;
+            Work::Withdraw(name) => {
                 let claim = ClaimKey::of(&name.namespace, &name.name);
-                self.ledger.hold(&id, Some(Hold::Claim { pool, claim }));
+                self.ledger.end_withdrawal(&id, Hold::Claim { pool: job.pool, claim }, !is_done && !is_unknown);
             }
-            Work::Withdraw(_) | Work::Sweep | Work::Discard => self.ledger.hold(&id, None),
+            Work::Sweep | Work::Discard => self.ledger.hold(&id, None),
             Work::Release(_) => {
                 if self.ledger.get(&id).is_some_and(|entry| entry.hold == Some(Hold::Sweep)) {
                     self.ledger.hold(&id, None);

@@ -56,7 +56,7 @@ pub(super) fn recover<'a>(
         // In use it stays the claim's even where the spec was changed since; unused it is given back.
         let may_have = entry.fip.is_attached() || may_keep(directory, pool, claim, &entry.fip);
         // A port that came while the choice was not yet certain is somebody else's.
-        let is_unsure = entry.hold.is_some() && entry.fip.is_attached();
+        let is_unsure = entry.fip.is_attached() && (entry.hold.is_some() || is_disowned(pool, claim, entry));
         let is_elsewhere = directory.owner(&entry.fip).is_some_and(|owner| !is_claim(owner, pool, claim));
         // Chosen by this very claim, it is the one that was chosen, whoever copied its mark since.
         let is_clear = entry.hold.is_some() || !ledger.is_copied(entry);
@@ -111,6 +111,25 @@ pub(super) fn keep(ledger: &Ledger, pool: &PoolPolicy, claim: &Wanting, entry: &
 pub(super) fn chosen<'a>(ledger: &'a Ledger, pool: &PoolPolicy, claim: &Wanting) -> Option<&'a Entry> {
     let hold = claim.hold(&pool.id);
     ledger.held().find(|entry| entry.hold.as_ref() == Some(&hold))
+}
+
+/// An address that carries this claim's tag beside another owner's, or beside a port that is not the claim's, and nobody
+/// is at work on it: the process that wrote the tag died before it could withdraw, or the tag landed after that. Nobody
+/// else would take it off while the claim waits, and the other owner would be told that its address is not its own.
+pub(super) fn stranded<'a>(ledger: &'a Ledger, pool: &PoolPolicy, claim: &Wanting) -> Option<&'a Entry> {
+    let mine = (pool.id.clone(), claim.key.clone());
+    let is_shared =
+        |entry: &Entry| entry.marks.is_unreadable || entry.marks.pools().iter().any(|other| **other != pool.id);
+    let is_ours = |entry: &Entry| entry.marks.created.as_ref().is_some_and(|mark| mark.pool == pool.id);
+    let is_lost = |entry: &Entry| is_shared(entry) || entry.fip.is_attached() && is_disowned(pool, claim, entry);
+    let is_left = |entry: &Entry| entry.hold.is_none() && ledger.fence(pool).is_none();
+    ledger
+        .of_claim(&pool.id, &claim.key)
+        .find(|entry| entry.marks.claims.contains(&mine) && is_lost(entry) && !is_ours(entry) && is_left(entry))
+}
+
+fn is_disowned(pool: &PoolPolicy, claim: &Wanting, entry: &Entry) -> bool {
+    entry.disowned.contains(&(pool.id.clone(), claim.key.clone()))
 }
 
 /// What becomes of a choice that was not completed.

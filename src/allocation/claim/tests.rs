@@ -407,3 +407,44 @@ fn nothing_is_decided_before_the_project_was_listed() {
     let world = World { ledger: Ledger::default(), ..world() };
     assert_eq!(world.decide("web"), Decision::Settle);
 }
+
+#[test]
+fn a_tag_that_was_left_beside_another_owners_is_withdrawn() {
+    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
+    let world = world().lists([10]).sees([fip(10).tagged_for("web").tagged_by_another_pool()]);
+    assert_eq!(world.decide("web"), withdraw);
+    assert_ne!(world.fenced().decide("web"), withdraw, "it may land again");
+}
+
+#[test]
+fn a_tag_that_landed_late_beside_a_port_is_withdrawn() {
+    let mut world = world().lists([10]).sees([fip(10)]);
+    world.look([fip(10).tagged_for("web").attached()]);
+    assert_eq!(world.decide("web"), Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web"))));
+    let mut world = World { ledger: Default::default(), ..world };
+    world.look([fip(10).tagged_for("web").attached()]);
+    assert_eq!(world.decide("web"), Decision::Keep(id(10)), "to a new process it may be the claim's machine's");
+}
+
+#[test]
+fn a_withdrawal_that_was_lost_is_not_forgotten() {
+    let mut world = world().lists([10]).sees([fip(10)]).chosen(10, "web");
+    let mine = Hold::Claim { pool: pool_id("p"), claim: key("web") };
+    world.ledger.tagged(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
+    world.look([fip(10).tagged_for("web").attached()]);
+    world.ledger.begin_withdrawal(&id(10), &mine);
+    world.ledger.doubt(&id(10), world.now);
+    world.ledger.end_withdrawal(&id(10), mine, false);
+    world.now += seconds(60);
+    world.look([fip(10).tagged_for("web").attached()]);
+    assert_eq!(world.decide("web"), Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web"))));
+}
+
+#[test]
+fn what_was_published_is_the_claims_however_its_tag_came() {
+    let mut world = world().lists([10]).sees([fip(10)]);
+    world.look([fip(10).tagged_for("web")]);
+    world.ledger.let_go(&Hold::Claim { pool: pool_id("p"), claim: key("web") });
+    world.look([fip(10).tagged_for("web").attached()]);
+    assert_eq!(world.decide("web"), Decision::Keep(id(10)));
+}

@@ -1,5 +1,7 @@
 //! What the ledger holds of a floating IP, of a creation, and of those that wait. Data only.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
 
 use super::Step;
@@ -24,6 +26,9 @@ pub struct Entry {
     pub hold: Option<Hold>,
     /// Writes to it whose outcome is not known, and which may still land.
     pub doubts: Vec<Doubt>,
+    /// Marks that their claim does not stand by: it began to take them off, or they landed late, when nobody was at work
+    /// on it for that claim. What is attached then was attached by somebody else.
+    pub disowned: BTreeSet<(PoolId, ClaimKey)>,
     /// Since when it belongs to no claim although it says that it does.
     pub orphaned_since: Option<Timestamp>,
 }

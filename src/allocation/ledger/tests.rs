@@ -196,3 +196,18 @@ fn the_fence_falls_when_a_listing_began_after_it() {
     world.look([]);
     assert_eq!(world.ledger.fence(&world.pool), None);
 }
+
+#[test]
+fn a_withdrawal_that_may_still_land_leaves_the_address_to_nobody() {
+    let mine = || Hold::Claim { pool: pool_id("p"), claim: key("web") };
+    let mut world = world().sees([fip(10)]).chosen(10, "web");
+    world.ledger.begin_withdrawal(&id(10), &mine());
+    world.ledger.end_withdrawal(&id(10), mine(), true);
+    assert_eq!(world.entry(10).hold, Some(mine()), "certainly not done");
+    world.ledger.begin_withdrawal(&id(10), &mine());
+    world.ledger.doubt(&id(10), noon());
+    world.ledger.end_withdrawal(&id(10), mine(), false);
+    world.ledger.begin_withdrawal(&id(10), &mine());
+    world.ledger.end_withdrawal(&id(10), mine(), true);
+    assert_eq!(world.entry(10).hold, None, "the first may yet take off what the claim puts on");
+}

@@ -297,3 +297,11 @@ fn a_pool_stays_until_nothing_of_its_can_come_any_more() {
     assert!(doubted.wind_up().look_again, "a tag that may still land");
     assert!(!world().wind_up().look_again);
 }
+
+#[test]
+fn what_was_given_back_beside_another_owner_is_not_the_next_claims_of_that_name() {
+    let released = fip(10).released_by("web", ago(1)).tagged_by_another_pool();
+    let plan = world().living("web").sees([released]).plan();
+    let tags = vec![release_tag(&pool_id("p"), &key("web"), ago(1))];
+    assert_eq!(plan.chores, [Chore::Rewrite { id: id(10), description: None, tags }]);
+}
