@@ -170,7 +170,7 @@ fn failed(served: &Served, clock: &Clock, id: &FloatingIpId, error: Error) -> Re
     if error.is_unknown() {
         ledger.doubt(id, clock.now());
     } else {
-        ledger.hold(id, None);
+        ledger.give_up(id);
     }
     Err(error)
 }
