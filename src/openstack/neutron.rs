@@ -162,8 +162,8 @@ impl Neutron for NeutronClient {
         let operation = "untag floating IP";
         let (id_path, tag) = (path(operation, id)?, tag_path(operation, tag)?);
         let request = delete_tag::Request::builder().floatingip_id(id_path).id(tag).build().expect(COMPLETE);
-        // Safe: what is not there is what was asked for.
-        let result = match self.session.call(operation, Repeat::Safe, request).await {
+        // Never: when a second one was answered, the first could still come, and would take off a mark put on since.
+        let result = match self.session.call(operation, Repeat::Never, request).await {
             Err(error) if error.status == Some(500) => Err(self.explain_500(id, error).await),
             other => other.map(drop),
         };
