@@ -137,9 +137,11 @@ impl Neutron for NeutronClient {
         // to the first attempt, and "done" to one after an attempt that nobody saw the end of.
         let first = self.session.call(operation, Repeat::Never, request()?).await;
         match first {
-            Err(error) if error.is_unknown() && error.status != Some(500) => {
-                match self.session.call(operation, Repeat::Safe, request()?).await {
+            Err(first) if first.is_unknown() && first.status != Some(500) => {
+                match self.session.call(operation, Repeat::SafeWrite, request()?).await {
                     Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
+                    // Whatever the second is told, the first may still be done.
+                    Err(error) if !error.is_unknown() => Err(first),
                     other => other.map(drop),
                 }
             }
@@ -152,7 +154,7 @@ impl Neutron for NeutronClient {
         let (id_path, tag) = (path(operation, id)?, tag_path(operation, tag)?);
         let request = put_tag::Request::builder().floatingip_id(id_path).id(tag).build().expect(COMPLETE);
         // Safe: measured as idempotent, and it touches no other tag.
-        match self.session.call(operation, Repeat::Safe, request).await {
+        match self.session.call(operation, Repeat::SafeWrite, request).await {
             Err(error) if error.status == Some(500) => Err(self.explain_500(id, error).await),
             other => other.map(drop),
         }

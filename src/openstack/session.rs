@@ -47,6 +47,9 @@ pub(super) enum Repeat {
     Never,
     /// Repeating it changes nothing. The reason stands at the call.
     Safe,
+    /// The same for a write: what an attempt without an answer does is not undone by what a later one is told, so that
+    /// the outcome is known only if one of them was done, or there is nothing to write to.
+    SafeWrite,
 }
 
 /// A session with one cloud's Neutron.
@@ -74,19 +77,31 @@ impl Session {
     {
         let query = raw(endpoint).skip_error_check(true);
         let begun = Instant::now();
-        let attempts = if repeat == Repeat::Safe { ATTEMPTS } else { 1 };
+        let attempts = if repeat == Repeat::Never { 1 } else { ATTEMPTS };
         let delays = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(200))
             .with_max_delay(Duration::from_secs(2))
             .with_max_times(attempts - 1)
             .with_jitter();
         let attempt = || self.attempt(operation, &query);
+        let mut unknown = None;
         let retried = attempt
             .retry(delays)
             .when(|error| is_worth_repeating(error) && begun.elapsed() < ATTEMPTS_WITHIN)
             // The gate makes everybody wait for what a server asks; a longer wait is the caller's business.
-            .notify(|error, delay| tracing::debug!(operation, ?delay, %error, "repeating a call"));
-        span::call(operation, retried, |response| answer::request_id(response.headers())).await
+            .notify(|error, delay| {
+                tracing::debug!(operation, ?delay, %error, "repeating a call");
+                if error.is_unknown() {
+                    unknown = Some(error.clone());
+                }
+            });
+        let result = span::call(operation, retried, |response| answer::request_id(response.headers())).await;
+        match (result, unknown) {
+            (Err(error), Some(earlier)) if repeat == Repeat::SafeWrite && error.kind != ErrorKind::NotFound => {
+                Err(if error.is_unknown() { error } else { earlier })
+            }
+            (result, _) => result,
+        }
     }
 
     async fn attempt<Q>(&self, operation: &'static str, query: &Q) -> Result<Response<Bytes>, Error>
