@@ -1,0 +1,196 @@
+//! Neutron as the protocol sees it: a few floating IPs that nobody of us created, with tags that are added and taken off
+//! one at a time. Small numbers, so that a state is a few bytes; the core is shown real floating IPs with real tags.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::IpAddr;
+
+use caip_openstack::allocation::mark::{claim_tag, release_tag};
+use caip_openstack::allocation::{ClaimKey, PoolId};
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId};
+use jiff::Timestamp;
+
+/// The most claims of one owner.
+pub const CLAIMS: usize = 2;
+const TAGS_OF_OWNER: usize = CLAIMS * 2;
+
+/// A tag of our kind: whose, which claim's, and whether it says that the claim gave its address back.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Tag(pub u8);
+
+impl Tag {
+    pub fn of(owner: usize, claim: usize, is_release: bool) -> Self {
+        Self((owner * TAGS_OF_OWNER + claim * 2 + usize::from(is_release)) as u8)
+    }
+    pub fn owner(self) -> usize {
+        usize::from(self.0) / TAGS_OF_OWNER
+    }
+    pub fn claim(self) -> usize {
+        usize::from(self.0) % TAGS_OF_OWNER / 2
+    }
+    pub fn is_release(self) -> bool {
+        self.0 % 2 == 1
+    }
+    /// The same tag, with its owner counted from another one on.
+    pub fn turned(self, by: usize, owners: usize) -> Self {
+        Self::of((self.owner() + by) % owners, self.claim(), self.is_release())
+    }
+    /// As the product writes it. Released addresses do not rest here, so the time of a release decides nothing.
+    pub fn text(self) -> String {
+        let (pool, claim) = (pool_id(self.owner()), key(self.claim()));
+        if self.is_release() { release_tag(&pool, &claim, noon()) } else { claim_tag(&pool, &claim) }
+    }
+    /// As the product wrote it, at whatever time.
+    pub fn read(text: &str) -> Self {
+        let all = (0..(3 * TAGS_OF_OWNER) as u8).map(Self);
+        let begins = |tag: &Self| text.starts_with(tag.text().rsplit_once('.').expect("a tag has parts").0);
+        let is_same = |tag: &Self| if tag.is_release() { begins(tag) } else { tag.text() == text };
+        all.into_iter().find(is_same).unwrap_or_else(|| panic!("the core wrote {text}"))
+    }
+}
+
+impl fmt::Debug for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let what = if self.is_release() { "release" } else { "claim" };
+        write!(f, "{what} {}{}", owner_name(self.owner()), self.claim())
+    }
+}
+
+/// A set of tags.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Tags(u16);
+
+impl Tags {
+    pub fn has(self, tag: Tag) -> bool {
+        self.0 & (1 << tag.0) != 0
+    }
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    pub fn set(&mut self, tag: Tag, is_there: bool) {
+        if is_there { self.0 |= 1 << tag.0 } else { self.0 &= !(1 << tag.0) }
+    }
+    pub fn iter(self) -> impl Iterator<Item = Tag> {
+        (0..16).map(Tag).filter(move |tag| self.has(*tag))
+    }
+    pub fn turned(self, by: usize, owners: usize) -> Self {
+        let (all, by) = ((1u32 << (owners * TAGS_OF_OWNER)) - 1, by % owners * TAGS_OF_OWNER);
+        let bits = u32::from(self.0) << by;
+        Self(((bits | bits >> (owners * TAGS_OF_OWNER)) & all) as u16)
+    }
+}
+
+impl fmt::Debug for Tags {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// A floating IP in Neutron.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Fip {
+    pub tags: Tags,
+    pub has_port: bool,
+    /// The tags that came after the port. Only the laws look at it.
+    pub late: Tags,
+}
+
+impl Fip {
+    pub fn attach(&mut self, has_port: bool) {
+        (self.has_port, self.late) = (has_port, Tags::default());
+    }
+    pub fn put(&mut self, tag: Tag, is_there: bool) {
+        let is_new = is_there && !self.tags.has(tag);
+        self.tags.set(tag, is_there);
+        self.late.set(tag, self.has_port && (is_new || is_there && self.late.has(tag)));
+    }
+    pub fn seen(self) -> Seen {
+        Seen { tags: self.tags, has_port: self.has_port }
+    }
+}
+
+/// What a listing shows of it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Seen {
+    pub tags: Tags,
+    pub has_port: bool,
+}
+
+impl Seen {
+    /// The floating IP as the product reads it: unchanged for ever, so that `minIdleSeconds` protects nobody.
+    pub fn shown(self, index: usize) -> FloatingIp {
+        FloatingIp {
+            id: fip_id(index),
+            address: address(index),
+            network: network(),
+            project: ProjectId::new("project"),
+            port: self.has_port.then(|| PortId::new("port")),
+            is_forwarded: false,
+            description: String::new(),
+            tags: self.tags.iter().map(Tag::text).collect(),
+            dns_name: String::new(),
+            changed_at: Some(Timestamp::UNIX_EPOCH),
+        }
+    }
+    pub fn read(fip: &FloatingIp) -> Self {
+        let mut tags = Tags::default();
+        fip.tags.iter().for_each(|text| tags.set(Tag::read(text), true));
+        Self { tags, has_port: fip.is_attached() }
+    }
+    pub fn turned(self, by: usize, owners: usize) -> Self {
+        Self { tags: self.tags.turned(by, owners), ..self }
+    }
+}
+
+/// A write as it is sent: one tag on or off.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Call {
+    pub fip: u8,
+    pub tag: Tag,
+    pub adds: bool,
+}
+
+impl fmt::Debug for Call {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?} on {}", if self.adds { "PUT" } else { "DELETE" }, self.tag, self.fip)
+    }
+}
+
+pub fn noon() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).expect("in range")
+}
+
+pub fn owner_name(owner: usize) -> char {
+    char::from(b'A' + owner as u8)
+}
+
+pub fn pool_id(owner: usize) -> PoolId {
+    PoolId::parse(&format!("pool-{owner}")).expect("of the form of an id")
+}
+
+/// The same names in every management cluster.
+pub fn key(claim: usize) -> ClaimKey {
+    ClaimKey::of("team", &format!("claim-{claim}"))
+}
+
+pub fn fip_id(index: usize) -> FloatingIpId {
+    FloatingIpId::new(format!("fip-{index}"))
+}
+
+/// Which one an id of the core's means.
+pub fn fip_index(id: &FloatingIpId) -> usize {
+    (0..4).find(|index| fip_id(*index) == *id).expect("one of the model's")
+}
+
+pub fn address(index: usize) -> IpAddr {
+    IpAddr::from([203, 0, 113, 10 + index as u8])
+}
+
+pub fn network() -> NetworkId {
+    NetworkId::new("public")
+}
+
+/// The addresses of the first `count` floating IPs.
+pub fn addresses(count: usize) -> BTreeSet<IpAddr> {
+    (0..count).map(address).collect()
+}

@@ -1,0 +1,300 @@
+//! One owner: the pool of one management cluster. Its memory of Neutron is the product's own `Ledger` and `Directory`, and
+//! every decision is the product's own; here is only what `src/controllers` does with a decision and with a reply.
+//!
+//! An owner knows itself as owner 0 and the others from there on, so that owners in the same situation are the same value.
+
+use std::collections::BTreeMap;
+
+use caip_openstack::allocation::claim::{self, Decision, Published, Wanting, Write};
+use caip_openstack::allocation::directory::{Directory, Naming, ObjectName, OurNaming};
+use caip_openstack::allocation::ledger::{Block, Hold, Ledger, Step};
+use caip_openstack::allocation::mark::Standing;
+use caip_openstack::allocation::policy::{PoolPolicy, ReusePolicy};
+use caip_openstack::allocation::refusal::Refusal;
+use caip_openstack::allocation::release::{self, Release};
+use caip_openstack::allocation::sweep::{self, Chore, Living, Surroundings};
+use jiff::{SignedDuration, Timestamp};
+
+use crate::events::{Claim, Event, Flaw, Job, Life, Reply, Spec, Work};
+use crate::neutron::{CLAIMS, Call, Tag, address, addresses, fip_id, fip_index, key, network, noon, pool_id};
+
+/// The longest that a request which nobody waits for any more may take to reach Neutron: `REQUEST_TIMEOUT`. Time passes
+/// in such pieces.
+pub const TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
+
+#[derive(Clone, Debug)]
+pub struct Owner {
+    pub spec: Spec,
+    pub now: Timestamp,
+    pub ledger: Ledger,
+    pub directory: Directory,
+    pub policy: PoolPolicy,
+    pub claims: [Claim; CLAIMS],
+    pub jobs: BTreeMap<usize, Job>,
+    pub look: Option<(Step, Timestamp)>,
+    /// Somebody waits for a listing.
+    pub must_look: bool,
+    /// What the last event published.
+    pub gave: Option<(usize, u8)>,
+}
+
+impl Owner {
+    pub fn new(spec: Spec) -> Self {
+        let claim = |index| Claim {
+            life: if index < spec.claims { Life::Stays } else { Life::Absent },
+            published: None,
+            is_served: false,
+            is_old: false,
+        };
+        let mut directory = Directory::default();
+        directory.set_roster("pool".into(), addresses(spec.listed));
+        Self {
+            spec,
+            now: noon(),
+            ledger: memory(),
+            directory,
+            policy: policy(spec),
+            claims: std::array::from_fn(claim),
+            jobs: BTreeMap::new(),
+            look: None,
+            must_look: true,
+            gave: None,
+        }
+    }
+
+    pub fn happen(&mut self, event: &Event) {
+        self.gave = None;
+        match event {
+            Event::Create(claim) => {
+                self.claims[*claim] = Claim { life: Life::Stays, published: None, is_served: false, is_old: false };
+            }
+            Event::Delete(claim) => self.claims[*claim].life = Life::Goes,
+            Event::Serve(claim) => self.go_on(*claim),
+            Event::Sweep => self.sweep(),
+            Event::Answered(slot, reply) => self.learn(*slot, *reply),
+            Event::Look => self.look = Some((self.ledger.next_step(), self.now)),
+            Event::Listed(seen) => {
+                let (began, at) = self.look.take().expect("a listing is under way");
+                let fips = seen.iter().enumerate().map(|(index, seen)| seen.shown(index)).collect();
+                self.ledger.list(began, at, fips, self.now);
+                self.must_look = false;
+                for claim in (0..CLAIMS).filter(|claim| self.claims[*claim].is_served).collect::<Vec<_>>() {
+                    self.go_on(claim);
+                }
+            }
+            Event::Pass => self.now += TIMEOUT,
+            Event::Crash => self.crash(),
+        }
+    }
+
+    /// A claim's controller takes its next turn, unless a call of its is under way.
+    fn go_on(&mut self, claim: usize) {
+        if self.jobs.contains_key(&claim) {
+            return;
+        }
+        match self.claims[claim].life {
+            Life::Stays => self.serve(claim),
+            Life::Goes if self.claims[claim].is_served => self.serve(claim),
+            Life::Goes => self.release(claim),
+            Life::Absent => {}
+        }
+    }
+
+    /// One turn of `controllers/claim/serve.rs`.
+    fn serve(&mut self, claim: usize) {
+        let wanting = self.wanting(claim);
+        let decision = claim::decide(&self.ledger, &self.directory, &self.policy, &wanting, self.now);
+        let decision = match (decision, self.spec.flaw) {
+            (Decision::Confirm(id), Some(Flaw::NoConfirm)) => Decision::Keep(id),
+            (decision, _) => decision,
+        };
+        let hold = wanting.hold(&self.policy.id);
+        let is_refused = matches!(decision, Decision::Refuse(_));
+        self.claims[claim].is_served =
+            !is_refused && !matches!(decision, Decision::Keep(_) | Decision::Fenced(_) | Decision::Lost(_));
+        if !self.claims[claim].is_served {
+            self.ledger.wait(&self.policy.id, wanting.place(), is_refused);
+        }
+        match decision {
+            Decision::Keep(id) => {
+                let fip = fip_index(&id);
+                if self.claims[claim].published.is_none() {
+                    self.claims[claim].published = Some(fip as u8);
+                    self.gave = Some((claim, fip as u8));
+                }
+                self.directory.observe(wanting.object.clone(), self.naming(claim, fip));
+                self.ledger.let_go(&hold);
+            }
+            Decision::Mark(id, _, Write::Tag(tag)) => {
+                self.ledger.hold(&id, Some(hold));
+                self.send(claim, Work::Mark, fip_index(&id), &[tag], true);
+            }
+            Decision::TakeBack(id, tags) => {
+                self.ledger.hold(&id, Some(hold));
+                self.send(claim, Work::TakeBack, fip_index(&id), &tags, false);
+            }
+            Decision::Withdraw(id, _) if self.spec.flaw == Some(Flaw::NoWithdrawal) => {
+                self.ledger.hold(&id, None);
+                self.claims[claim].is_served = false;
+            }
+            Decision::Withdraw(id, tag) => {
+                self.ledger.begin_withdrawal(&id, &hold);
+                self.send(claim, Work::Withdraw, fip_index(&id), &[tag], false);
+            }
+            Decision::Confirm(_) | Decision::Settle => self.must_look = true,
+            Decision::Fenced(_) | Decision::Refuse(_) | Decision::Lost(_) => {}
+            Decision::Create(..) | Decision::Mark(_, _, Write::Describe(_)) => panic!("nothing is created here"),
+        }
+    }
+
+    /// One turn of `controllers/claim/release.rs`.
+    fn release(&mut self, claim: usize) {
+        let wanting = self.wanting(claim);
+        match release::decide(&self.ledger, &self.policy, &wanting.key, self.now) {
+            Release::Tag(id, tag) => self.send(claim, Work::Release, fip_index(&id), &[tag], true),
+            Release::Withdraw(id, tag) => {
+                self.ledger.begin_withdrawal(&id, &wanting.hold(&self.policy.id));
+                self.send(claim, Work::Withdraw, fip_index(&id), &[tag], false);
+            }
+            Release::Settle => self.must_look = true,
+            Release::Describe(..) => panic!("there are tags here"),
+            Release::Done => {
+                self.ledger.let_go(&wanting.hold(&self.policy.id));
+                self.directory.forget(&wanting.object);
+                self.ledger.wait(&self.policy.id, wanting.place(), false);
+                self.claims[claim] = Claim { life: Life::Absent, published: None, is_served: false, is_old: false };
+            }
+        }
+    }
+
+    /// One round of `controllers/sweeper.rs`.
+    fn sweep(&mut self) {
+        if self.ledger.listed().is_none() || self.jobs.keys().any(|slot| *slot >= CLAIMS) {
+            return;
+        }
+        let living = |(index, claim): (usize, &Claim)| match claim.life {
+            Life::Absent => None,
+            Life::Stays => Some((key(index), Living::Stays)),
+            Life::Goes => Some((key(index), Living::Goes)),
+        };
+        let claims = self.claims.iter().enumerate().filter_map(living).collect();
+        let around = Surroundings { claims, is_paused: false };
+        let plan = sweep::plan(&self.ledger, &self.directory, &self.policy, &around, self.now);
+        let noted: Vec<_> =
+            self.ledger.of_pool(&self.policy.id).map(|entry| (entry.fip.id.clone(), entry.orphaned_since)).collect();
+        for (id, since) in noted {
+            self.ledger.orphan(&id, plan.orphans.contains(&id).then(|| since.unwrap_or(self.now)));
+        }
+        self.must_look |= plan.look_again && plan.chores.is_empty();
+        for chore in plan.chores {
+            let id = chore.id().clone();
+            let standing = self.ledger.get(&id).map(|entry| entry.marks.standing(&self.policy.id));
+            let is_released = matches!(standing, Some(Standing::Released { .. }));
+            self.ledger.hold(&id, Some(Hold::Sweep));
+            let fip = fip_index(&id);
+            match chore {
+                Chore::Rewrite { description: None, tags, .. } => {
+                    self.send(CLAIMS + fip, Work::Chore(is_released), fip, &tags, false);
+                }
+                Chore::Release(_, tag) => self.send(CLAIMS + fip, Work::Chore(false), fip, &[tag], true),
+                other => panic!("nothing was created here: {other:?}"),
+            }
+        }
+    }
+
+    /// What `controllers/act.rs` learns from a reply.
+    fn learn(&mut self, slot: usize, reply: Reply) {
+        let mut job = self.jobs.remove(&slot).expect("a call is under way");
+        let call = job.calls.remove(0);
+        let id = fip_id(call.fip.into());
+        let reply = match (reply, self.spec.flaw) {
+            (Reply::Unknown, Some(Flaw::NoDoubt)) => Reply::Undone,
+            (reply, _) => reply,
+        };
+        match reply {
+            Reply::Done => self.ledger.tagged(&id, &call.tag.text(), call.adds),
+            Reply::Unknown => self.ledger.doubt(&id, self.now),
+            Reply::Undone if self.spec.flaw == Some(Flaw::GivesUpInDoubt) => self.ledger.hold(&id, None),
+            Reply::Undone => self.ledger.give_up(&id),
+        }
+        if reply == Reply::Done && !job.calls.is_empty() {
+            self.jobs.insert(slot, job);
+            return;
+        }
+        match job.work {
+            Work::Withdraw => {
+                let claim = Hold::Claim { pool: self.policy.id.clone(), claim: key(slot) };
+                self.ledger.end_withdrawal(&id, claim, reply == Reply::Undone);
+            }
+            Work::Chore(_) => self.ledger.hold(&id, None),
+            Work::Mark | Work::TakeBack | Work::Release => {}
+        }
+        if slot < CLAIMS && reply == Reply::Done {
+            self.go_on(slot);
+        } else if slot < CLAIMS {
+            self.claims[slot].is_served = false;
+        }
+    }
+
+    /// The process dies; the new one remembers what Kubernetes has, and waits out the calls of the old.
+    fn crash(&mut self) {
+        (self.ledger, self.look, self.must_look) = (memory(), None, true);
+        self.jobs.clear();
+        let is_fenced = self.spec.flaw != Some(Flaw::NoFence);
+        self.policy.fenced_until = is_fenced.then(|| self.now + TIMEOUT);
+        for claim in self.claims.iter_mut().filter(|claim| claim.life != Life::Absent) {
+            (claim.is_served, claim.is_old) = (false, true);
+        }
+    }
+
+    fn send(&mut self, slot: usize, work: Work, fip: usize, tags: &[String], adds: bool) {
+        let call = |text: &String| Call { fip: fip as u8, tag: Tag::read(text), adds };
+        let job = Job { work, calls: tags.iter().map(call).collect() };
+        assert!(!job.calls.is_empty(), "a decision without an effect");
+        assert!(job.calls.iter().all(|call| call.tag.owner() == 0), "another owner's tag: {job:?}");
+        self.jobs.insert(slot, job);
+    }
+
+    fn wanting(&self, claim: usize) -> Wanting {
+        let published = self.claims[claim].published.map(usize::from);
+        Wanting {
+            key: key(claim),
+            object: ObjectName::new("team", format!("claim-{claim}")),
+            since: Timestamp::from_second(claim as i64).expect("in range"),
+            published: published.map(|fip| Published { address: address(fip), fip: fip_id(fip) }),
+        }
+    }
+
+    fn naming(&self, claim: usize, fip: usize) -> Naming {
+        let pool = self.policy.id.clone();
+        let ours = OurNaming { pool, claim: key(claim), fip: fip_id(fip), network: Some(network()) };
+        Naming { address: address(fip), ours: Some(ours) }
+    }
+}
+
+/// What a new process knows: nothing, but that the project's quota is used up, so that no POST is made.
+fn memory() -> Ledger {
+    let mut ledger = Ledger::default();
+    ledger.block(pool_id(0), Block { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
+    ledger
+}
+
+fn policy(spec: Spec) -> PoolPolicy {
+    PoolPolicy {
+        id: pool_id(0),
+        listed: addresses(spec.listed).into_iter().collect(),
+        network: spec.reuses.then(network),
+        subnets: vec![],
+        max_ips: None,
+        deletes: true,
+        reuse: ReusePolicy::Unmarked { idle: SignedDuration::ZERO },
+        excluded: vec![],
+        reservations: BTreeMap::new(),
+        preallocate: 0,
+        grace: SignedDuration::ZERO,
+        releases_orphans: true,
+        orphan_grace: TIMEOUT,
+        has_tags: true,
+        fenced_until: None,
+    }
+}
