@@ -331,6 +331,12 @@ impl Ledger {
         self.creations.iter().filter(move |(_, creation)| creation.pool == *pool)
     }
 
+    /// Whether the POST that creates it is still under way, although a listing shows it already: it is its sender's to
+    /// give, and the reply that is to come knows nothing of what was written to it meanwhile.
+    pub fn is_arriving(&self, entry: &Entry) -> bool {
+        entry.marks.created.as_ref().is_some_and(|mark| self.creations.contains_key(&mark.nonce))
+    }
+
     /// Whether somebody copied this floating IP's creation mark onto another.
     pub fn is_copied(&self, entry: &Entry) -> bool {
         entry.marks.created.as_ref().is_some_and(|mark| self.nonces.get(&mark.nonce).is_some_and(|count| *count > 1))

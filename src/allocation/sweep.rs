@@ -130,6 +130,9 @@ impl Pass<'_> {
             self.sweep.look_again = true;
             return;
         }
+        if self.ledger.is_arriving(entry) {
+            return;
+        }
         match entry.marks.standing(&self.pool.id) {
             Standing::Released { claim, at } => self.released(entry, &claim, at),
             Standing::Held(claim) => self.held(entry, &claim),

@@ -66,6 +66,7 @@ pub(in crate::allocation) fn is_ownable(
     is_created
         && is_unclaimed
         && is_free(entry)
+        && !ledger.is_arriving(entry)
         && !pool.is_excluded(entry.fip.address)
         && pool.network.as_ref() == Some(&entry.fip.network)
         && !directory.is_named(&entry.fip)

@@ -101,6 +101,7 @@ fn take_reserved(
     let is_the_pools = |entry: &Entry| entry.marks.standing(&pool.id) == Standing::Idle;
     let is_to_be_had = |entry: &&Entry| {
         is_free(entry)
+            && !ledger.is_arriving(entry)
             && !directory.is_named(&entry.fip)
             && (is_the_pools(entry) || entry.marks.is_empty())
             && !ledger.is_copied(entry)

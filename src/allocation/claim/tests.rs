@@ -215,6 +215,15 @@ fn a_post_in_doubt_is_settled_before_anything_is_chosen() {
 }
 
 #[test]
+fn what_a_listing_shows_before_its_post_was_answered_is_given_to_nobody() {
+    let mut world = world().sees([fip(10).idle()]);
+    world.ledger.begin_creation(idle_mark(10).nonce, Creation { pool: pool_id("p"), claim: None, unknown_since: None });
+    assert_eq!(world.decide("web"), Decision::Create(network(), None));
+    world.ledger.end_creation(&idle_mark(10).nonce);
+    assert_eq!(marked(&world.decide("web")), Some(&id(10)));
+}
+
+#[test]
 fn the_claims_own_address_comes_before_every_other() {
     let marked = [fip(10).created_for("web"), fip(10).tagged_for("web"), fip(10).created_for("web").attached()];
     for fip in marked {
