@@ -170,7 +170,7 @@ async fn look(
 }
 
 /// Wakes those of the pool's claims.
-fn wake_claims(ctx: &Context, pool: &ObjectName, which: impl Fn(&IpAddressClaim) -> bool) {
+pub(super) fn wake_claims(ctx: &Context, pool: &ObjectName, which: impl Fn(&IpAddressClaim) -> bool) {
     let is_meant = |claim: &IpAddressClaim| {
         claim.namespace().as_deref() == Some(&pool.namespace)
             && claim.spec.pool_ref.is_ours()

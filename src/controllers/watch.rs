@@ -244,7 +244,8 @@ fn pool_gone(ctx: &Context, name: &ObjectName) {
     ctx.directory_mut(|directory| directory.set_roster(roster(name), BTreeSet::new()));
     ctx.registry.forget(name);
     ctx.metrics.pool_gone(&PoolLabels { namespace: name.namespace.clone(), name: name.name.clone() });
-    ctx.wake_waiting(name);
+    // All of its claims: one that was left alone with the pool, paused, waits for nothing that anybody knows of.
+    super::pool::wake_claims(ctx, name, |_| true);
     // Another may have waited for this one's id.
     all(&ctx.stores.pools, |_| true).iter().for_each(|other| ctx.wake_pool(&name_of(other.as_ref())));
 }

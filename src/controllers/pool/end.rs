@@ -52,6 +52,7 @@ pub(super) async fn run(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>)
             if let Err(error) = served.project.look_since(served.neutron.as_ref(), &ctx.clock, since).await {
                 return blocked(pool, ctx, &Failure::Look(error)).await;
             }
+            super::wake_wronged(ctx, served);
         }
         let message = "the pool is being deleted; it waits until no claim holds an address of it".to_owned();
         let problem = Problem { reason: reasons::DELETING, message };
