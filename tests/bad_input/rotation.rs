@@ -16,6 +16,9 @@ const TAKES_EFFECT: Duration = HEALS;
 /// Sooner than a pool with a problem looks again by itself: only whoever hears of the change is as quick.
 const HEARS: Duration = Duration::from_millis(7500);
 
+/// The same for a controller that starts after another one was killed.
+const FENCED: Duration = Duration::from_secs(90);
+
 /// An application credential of the user `demo`, and its `clouds.yaml`.
 struct Credential {
     http: reqwest::Client,
@@ -261,7 +264,8 @@ async fn pool_that_is_deleted_with_credentials_of_another_project_waits_for_the_
         }
         assert!(ns.cloud().await.find(&spare).await.is_some(), "nothing is done to it");
         ns.secret_for("demo").await;
-        ns.await_gone(Kind::Pool, "public", HEALS).await;
+        // Nor is anything of a pool that was there before taken off while a call of the first controller may still land.
+        ns.await_gone(Kind::Pool, "public", FENCED).await;
         assert!(ns.cloud().await.find(&spare).await.is_none(), "it is deleted with its pool");
     })
     .await;
