@@ -71,7 +71,7 @@ stage "generated files" hack/verify-generated.sh
 stage "wait for the servers" servers_are_up
 eval "$(hack/env/env.sh)"
 # A scenario mostly waits: for the servers, for a watch, for a time to pass.
-scenarios() { cargo test --locked --test it -- --test-threads "${CAIP_TEST_THREADS:-6}" "$@"; }
+scenarios() { cargo test --locked --test it -- --test-threads "${CAIP_TEST_THREADS:-4}" "$@"; }
 stage "contract, CRD and controller tests" scenarios
 stage "start an older Cluster API" older_from_nothing
 KUBECONFIG=$(at_older bash -c '. hack/env/lib.sh; echo "$KUBECONFIG_FILE"')
