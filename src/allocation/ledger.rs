@@ -383,7 +383,9 @@ impl Ledger {
     /// Notes the marks that a listing brings and that no reply told of.
     fn note_late(&mut self, fip: &FloatingIp) {
         let Some(entry) = self.entries.get_mut(&fip.id) else { return };
-        let is_at_work = |(pool, claim): &(PoolId, ClaimKey)| matches!(&entry.hold, Some(Hold::Claim { pool: of, claim: by }) if of == pool && by == claim);
+        let is_at_work = |(pool, claim): &(PoolId, ClaimKey)| {
+            entry.hold.as_ref() == Some(&Hold::Claim { pool: pool.clone(), claim: claim.clone() })
+        };
         let came = Marks::read(fip).claims.into_iter().filter(|mark| !entry.marks.claims.contains(mark));
         let came: Vec<_> = came.filter(|mark| !is_at_work(mark)).collect();
         entry.disowned.extend(came);

@@ -248,12 +248,7 @@ impl Context {
     /// Whether the pool, as last seen, is there, is to stay, and is not paused: whether anything may be begun for it.
     pub(super) fn is_at_work(&self, pool: &ObjectName) -> bool {
         let reference = ObjectRef::new(&pool.name).within(&pool.namespace);
-        self.stores.pools.get(&reference).is_some_and(|pool| {
-            let is_marked = |key| pool.annotations().contains_key(key);
-            pool.metadata.deletion_timestamp.is_none()
-                && !is_marked(PAUSED_ANNOTATION)
-                && !is_marked(DELETE_FOR_MOVE_ANNOTATION)
-        })
+        self.stores.pools.get(&reference).is_some_and(|pool| is_to_be_served(&pool))
     }
 
     /// What we wrote and the watches may not have brought yet.
@@ -321,6 +316,14 @@ impl Context {
 
 /// How long a pool gathers changes of its figures before it writes them.
 const REPORT_DELAY: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Whether the pool is to stay, and is not paused or being moved.
+pub(super) fn is_to_be_served(pool: &OpenStackFloatingIPPool) -> bool {
+    let is_marked = |key| pool.annotations().contains_key(key);
+    pool.metadata.deletion_timestamp.is_none()
+        && !is_marked(PAUSED_ANNOTATION)
+        && !is_marked(DELETE_FOR_MOVE_ANNOTATION)
+}
 
 /// The objects of a store that are meant, by name: a store by itself has no order.
 pub(super) fn all<K>(store: &Store<K>, which: impl Fn(&K) -> bool) -> Vec<Arc<K>>

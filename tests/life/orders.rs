@@ -50,10 +50,7 @@ async fn delete(ns: &Namespace, what: What) {
         Secret => ns.delete(Kind::Secret, "cloud").await,
         All => {
             let namespaces: Api<KubeNamespace> = Api::all(ns.world.client.clone());
-            match namespaces.delete(&ns.name, &DeleteParams::default()).await {
-                Ok(_) => {}
-                Err(error) => panic!("the namespace cannot be deleted: {error}"),
-            }
+            namespaces.delete(&ns.name, &DeleteParams::default()).await.expect("it can be deleted");
         }
     }
 }

@@ -8,10 +8,8 @@ use serde_json::json;
 use super::Error;
 use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
-use crate::api::names::{
-    DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION, POOL_FINALIZER, POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION,
-};
-use crate::controllers::context::{Context, name_of};
+use crate::api::names::{POOL_FINALIZER, POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION};
+use crate::controllers::context::{Context, is_to_be_served, name_of};
 use crate::controllers::patch;
 use crate::floating_ip::ProjectId;
 
@@ -96,12 +94,9 @@ async fn write(
 /// Whether all that was found out about the pool still holds: it is the same one with the same spec, to be served, and
 /// nobody gave it another id.
 fn is_as_before(now: &OpenStackFloatingIPPool, before: &OpenStackFloatingIPPool, id: &PoolId, ctx: &Context) -> bool {
-    let has = |key| now.annotations().contains_key(key);
     now.metadata.uid == before.metadata.uid
         && now.metadata.generation == before.metadata.generation
-        && now.metadata.deletion_timestamp.is_none()
-        && !has(PAUSED_ANNOTATION)
-        && !has(DELETE_FOR_MOVE_ANNOTATION)
+        && is_to_be_served(now)
         && super::is_watched(now, ctx)
         && now.annotations().get(POOL_ID_ANNOTATION).is_none_or(|given| given == id.as_str())
 }
