@@ -5,6 +5,7 @@
 //! entry knows the step at which it was last true.
 
 mod entry;
+mod offers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -12,11 +13,12 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 
 pub use entry::{Block, Creation, Doubt, Entry, Hold, Place};
+use offers::Offers;
 
 use super::identity::{ClaimKey, Nonce, PoolId};
 use super::mark::Marks;
 use super::policy::PoolPolicy;
-use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
+use crate::floating_ip::{FloatingIp, FloatingIpId};
 
 /// A point in the order of what this process did and saw.
 pub type Step = u64;
@@ -41,9 +43,7 @@ pub struct Ledger {
     doubted: BTreeSet<FloatingIpId>,
     deleted: BTreeMap<FloatingIpId, Step>,
     creations: BTreeMap<Nonce, Creation>,
-    blocks: BTreeMap<PoolId, Block>,
-    barren: BTreeMap<PoolId, Timestamp>,
-    empty_subnets: BTreeMap<SubnetId, Timestamp>,
+    offers: Offers,
     waiting: BTreeMap<PoolId, BTreeSet<Place>>,
 }
 
@@ -74,7 +74,7 @@ impl Ledger {
         let seen: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
         let gone = |entry: &&Entry| entry.seen.max(entry.written) < began && !seen.contains(&entry.fip.id);
         let gone: Vec<FloatingIpId> = self.entries.values().filter(gone).map(|entry| entry.fip.id.clone()).collect();
-        gone.iter().for_each(|id| drop(self.remove(id)));
+        gone.iter().for_each(|id| self.leave(id));
         for fip in fips {
             let is_older = self.entries.get(&fip.id).is_some_and(|entry| entry.seen.max(entry.written) >= began)
                 || self.deleted.get(&fip.id).is_some_and(|deleted| *deleted >= began);
@@ -138,7 +138,7 @@ impl Ledger {
     /// The floating IP is gone.
     pub fn gone(&mut self, id: &FloatingIpId) {
         let step = self.next_step();
-        self.remove(id);
+        self.leave(id);
         self.deleted.insert(id.clone(), step);
     }
 
@@ -229,60 +229,6 @@ impl Ledger {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.orphaned_since = since;
         }
-    }
-
-    /// A pool creates nothing until then.
-    pub fn block(&mut self, pool: PoolId, block: Block) {
-        self.blocks.insert(pool, block);
-    }
-
-    /// A pool may try again: something changed.
-    pub fn unblock(&mut self, pool: &PoolId) {
-        self.blocks.remove(pool);
-        self.empty_subnets.clear();
-    }
-
-    /// Something was given back: a pool that was refused may ask again at once, with one claim for all.
-    pub fn retry_now(&mut self, pool: &PoolId) {
-        if let Some(block) = self.blocks.get_mut(pool) {
-            block.until = Timestamp::UNIX_EPOCH;
-        }
-        self.empty_subnets.clear();
-    }
-
-    /// Why a pool creates nothing now.
-    pub fn blocked(&self, pool: &PoolId, now: Timestamp) -> Option<&Block> {
-        self.blocks.get(pool).filter(|block| now < block.until)
-    }
-
-    /// What Neutron last refused a pool with, if it has created nothing since.
-    pub fn refused(&self, pool: &PoolId) -> Option<&super::Refusal> {
-        self.blocks.get(pool).map(|block| &block.refusal)
-    }
-
-    /// Whether a pool that was refused may ask again: one of its claims does, for all of them.
-    pub fn is_probing(&self, pool: &PoolId, now: Timestamp) -> bool {
-        self.blocks.get(pool).is_some_and(|block| now >= block.until)
-    }
-
-    /// Nothing is preallocated for a pool until then: what Neutron offered was excluded, reserved, or named by others.
-    pub fn hold_off(&mut self, pool: &PoolId, until: Timestamp) {
-        self.barren.insert(pool.clone(), until);
-    }
-
-    /// Whether it is worth asking for an address to have ready.
-    pub fn may_preallocate(&self, pool: &PoolId, now: Timestamp) -> bool {
-        self.blocked(pool, now).is_none() && self.barren.get(pool).is_none_or(|until| now >= *until)
-    }
-
-    /// A subnet had no address left; another is tried until then.
-    pub fn subnet_is_empty(&mut self, subnet: SubnetId, until: Timestamp) {
-        self.empty_subnets.insert(subnet, until);
-    }
-
-    /// Whether a subnet is worth asking.
-    pub fn may_ask(&self, subnet: &SubnetId, now: Timestamp) -> bool {
-        self.empty_subnets.get(subnet).is_none_or(|until| now >= *until)
     }
 
     /// A claim waits for an address, or no longer does.
@@ -410,6 +356,12 @@ impl Ledger {
             self.doubted.insert(id.clone());
         }
         self.entries.insert(id, entry);
+    }
+
+    fn leave(&mut self, id: &FloatingIpId) {
+        if self.remove(id).is_some() {
+            self.offers.left(id);
+        }
     }
 
     fn remove(&mut self, id: &FloatingIpId) -> Option<Entry> {

@@ -259,12 +259,13 @@ impl Pass<'_> {
     /// How many to create, so that claims need not wait.
     fn shortage(&self) -> usize {
         let (ledger, pool) = (self.ledger, self.pool);
-        if pool.network.is_none() || !ledger.may_preallocate(&pool.id, self.now) {
+        if pool.network.is_none() || !ledger.may_create(&pool.id, self.now) {
             return 0;
         }
         let coming = ledger.creations(&pool.id).filter(|(_, creation)| creation.claim.is_none()).count();
         let room = pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(ledger.counted(&pool.id)));
-        pool.preallocate.saturating_sub(self.spares + coming).min(room)
+        let most = if ledger.is_probing(&pool.id, self.now) { room.min(1) } else { room };
+        pool.preallocate.saturating_sub(self.spares + coming).min(most)
     }
 
     /// Whether the claim is alive and has no other address: then this one is its, or it is about to settle that.

@@ -206,13 +206,11 @@ fn read(claim: Arc<IpAddressClaim>, ctx: &Context) -> Observed {
         }
     };
     let pool_reference = kube::runtime::reflector::ObjectRef::new(&pool_name.name).within(&pool_name.namespace);
-    let address_reference =
-        kube::runtime::reflector::ObjectRef::new_with(&name.name, ctx.version).within(&name.namespace);
     Observed {
         key: ClaimKey::of(&name.namespace, &name.name),
         pool: ctx.stores.pools.get(&pool_reference),
         known: ctx.registry.get(&pool_name).unwrap_or_default(),
-        address: ctx.stores.addresses.get(&address_reference),
+        address: ctx.address(&name),
         claim,
         name,
         pool_name,
@@ -258,6 +256,10 @@ fn course(observed: &Observed, ctx: &Context) -> Course {
             format!("{kind} {} does not exist in this namespace: create it", observed.pool_name.name),
         ),
         (_, Some(pool), _) if pool.metadata.deletion_timestamp.is_some() && observed.address.is_none() => {
+            // Published a moment ago: the watch brings the address, and that wakes the claim.
+            if ctx.writes().addresses.contains(&observed.name) {
+                return Course::Leave;
+            }
             let message = format!("{kind} {} is being deleted", observed.pool_name.name);
             match super::patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER) {
                 true => Course::GiveUp(message),

@@ -256,6 +256,18 @@ impl Context {
         self.writes.lock().expect("no code panics while it holds the writes")
     }
 
+    /// An IPAddress, as the watch last brought it.
+    pub(super) fn address(&self, name: &ObjectName) -> Option<Arc<IpAddress>> {
+        self.stores.addresses.get(&ObjectRef::new_with(&name.name, self.version).within(&name.namespace))
+    }
+
+    /// An IPAddress was created. The watch may have brought it before the reply came.
+    pub(super) fn created_address(&self, name: &ObjectName) {
+        if self.address(name).is_none() {
+            self.writes().addresses.insert(name.clone());
+        }
+    }
+
     /// The pool ids that this process made: nobody wrote in their name before, so they need no fence.
     pub(super) fn minted(&self) -> MutexGuard<'_, BTreeSet<PoolId>> {
         self.minted.lock().expect("no code panics while it holds the ids")

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::runtime::reflector::ObjectRef;
 
 use super::context::{Context, all, name_of};
 use super::queue::Action;
@@ -97,7 +96,7 @@ pub(super) async fn reconcile(pool: Arc<OpenStackFloatingIPPool>, ctx: Arc<Conte
             }
             ctx.registry.serve(served.clone(), &pool);
             if has_changed {
-                served.project.ledger().retry_now(&served.policy.id);
+                served.project.ledger().start_anew(&served.policy.id);
                 wake_claims(&ctx, &name, |claim| is_new || is_unserved(&ctx, claim));
             }
             wake_wronged(&ctx, &served);
@@ -188,7 +187,7 @@ fn is_unserved(ctx: &Context, claim: &IpAddressClaim) -> bool {
     let address = claim.status.as_ref().and_then(|status| status.address_ref.as_ref());
     let is_published = address.is_some_and(|address| {
         let namespace = claim.namespace().unwrap_or_default();
-        ctx.stores.addresses.get(&ObjectRef::new_with(&address.name, ctx.version).within(&namespace)).is_some()
+        ctx.address(&ObjectName::new(namespace, &address.name)).is_some()
     });
     claim.metadata.deletion_timestamp.is_some() || !is_published
 }

@@ -206,7 +206,7 @@ async fn preallocate(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<(), ope
         let Some(network) = policy.network.clone().filter(|_| ctx.is_at_work(&served.name)) else { return Ok(()) };
         let now = ctx.clock.now();
         let subnet = policy.subnets.iter().find(|subnet| ledger.may_ask(subnet, now)).cloned();
-        if (subnet.is_none() && !policy.subnets.is_empty()) || ledger.blocked(&policy.id, now).is_some() {
+        if (subnet.is_none() && !policy.subnets.is_empty()) || !ledger.may_create(&policy.id, now) {
             return Ok(());
         }
         // Counted again under the lock: the plan may be older than what claims have created since.
@@ -225,10 +225,15 @@ async fn preallocate(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<(), ope
             let is_of_use = policy.reserved_for(fip.address).is_none()
                 && !policy.is_excluded(fip.address)
                 && ctx.directory(|directory| !directory.is_named(&fip));
-            if is_of_use {
-                return Ok(());
+            {
+                let mut ledger = served.project.ledger();
+                if is_of_use {
+                    ledger.unblock(&policy.id);
+                    return Ok(());
+                }
+                ledger.decline(&fip.id, Hold::Sweep);
+                ledger.found_barren(&policy.id, ctx.clock.now());
             }
-            served.project.ledger().hold(&fip.id, Some(Hold::Sweep));
             act::chore(served, &ctx.clock, &Chore::Delete(fip.id)).await
         }
         Err(error) => {

@@ -205,11 +205,11 @@ impl Question<'_> {
     }
 
     fn creatable(&self) -> usize {
-        let is_blocked = self.pool.network.is_none() || self.ledger.blocked(&self.pool.id, self.now).is_some();
-        match (is_blocked, self.ledger.refused(&self.pool.id)) {
-            (true, _) => 0,
-            (false, Some(_)) => 1,
-            (false, None) => usize::MAX,
+        let may_create = self.pool.network.is_some() && self.ledger.may_create(&self.pool.id, self.now);
+        match (may_create, self.ledger.is_probing(&self.pool.id, self.now)) {
+            (false, _) => 0,
+            (true, true) => 1,
+            (true, false) => usize::MAX,
         }
     }
 
@@ -257,11 +257,13 @@ impl Question<'_> {
             Decision::Create(..) if supply.creatable == 0 || supply.amount() <= supply.older => {
                 wrong("nothing to create")
             }
-            Decision::Refuse(Refusal::OnlyUnwanted) => match supply.unwanted >= UNWANTED_LIMIT || supply.room == 0 {
-                true if supply.unwanted > 0 => Ok(()),
-                _ => wrong("none was unwanted"),
-            },
-            Decision::Refuse(Refusal::NetworkExhausted) if supply.best().is_none() && self.is_every_subnet_empty() => {
+            Decision::Refuse(Refusal::OnlyUnwanted) if !self.ledger.is_barren(&self.pool.id) => {
+                wrong("none was unwanted")
+            }
+            Decision::Refuse(Refusal::OnlyUnwanted) if supply.unwanted >= UNWANTED_LIMIT => Ok(()),
+            Decision::Refuse(Refusal::OnlyUnwanted | Refusal::NetworkExhausted)
+                if supply.best().is_none() && self.is_every_subnet_empty() =>
+            {
                 Ok(())
             }
             Decision::Refuse(_) if supply.amount() > supply.older => wrong("there is one to give"),

@@ -22,8 +22,6 @@ use crate::oracle::{Names, Question};
 
 /// How long a pool creates nothing after Neutron refused.
 const BLOCKED_FOR: SignedDuration = SignedDuration::from_secs(20);
-/// How long nothing is preallocated when Neutron offered what the pool may not give.
-const BARREN_FOR: SignedDuration = SignedDuration::from_secs(600);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PoolState {
@@ -177,7 +175,7 @@ impl Site {
                 self.ledger.wait(&policy.id, wanting.place(), false);
                 // Only now: until the directory knows, the hold is what keeps others away.
                 self.ledger.hold(&id, None);
-                self.end_attempt(name, now);
+                self.end_attempt(name, true, now);
             }
             Decision::Mark(id, _, write) => {
                 self.ledger.hold(&id, Some(hold));
@@ -206,9 +204,9 @@ impl Site {
             Decision::Confirm(_) | Decision::Settle => self.must_look = true,
             Decision::Refuse(_) => {
                 self.ledger.wait(&policy.id, wanting.place(), true);
-                self.end_attempt(name, now);
+                self.end_attempt(name, false, now);
             }
-            Decision::Fenced(_) | Decision::Lost(_) => self.end_attempt(name, now),
+            Decision::Fenced(_) | Decision::Lost(_) => self.end_attempt(name, false, now),
         }
     }
 
@@ -247,11 +245,14 @@ impl Site {
     }
 
     /// What Neutron offered and the claim may not have is deleted when the claim needs no other any more.
-    fn end_attempt(&mut self, name: &ObjectName, now: Timestamp) {
+    fn end_attempt(&mut self, name: &ObjectName, is_bound: bool, now: Timestamp) {
         let pool = self.policy_of(name).id.clone();
         let claim = ClaimKey::of(&name.namespace, &name.name);
         let entries = self.ledger.of_claim(&pool, &claim).filter(|entry| entry.hold == Some(Hold::Unwanted));
         let unwanted: Vec<_> = entries.map(|entry| entry.fip.id.clone()).collect();
+        if !unwanted.is_empty() && !is_bound {
+            self.ledger.found_barren(&pool, now);
+        }
         for id in unwanted {
             self.discard(&pool, id, now);
         }
@@ -462,20 +463,24 @@ impl Site {
                 return;
             }
             Reply::Answer(Answer::Fip(fip)) => {
-                self.ledger.unblock(&policy.id);
                 self.ledger.wrote(fip.clone(), job.began);
                 match &job.work {
                     Work::Create(name) if self.claims.contains_key(name) => {
-                        if !claim::may_keep(&self.directory, &policy, &self.wanting(name), &fip) {
-                            self.ledger.hold(&fip.id, Some(Hold::Unwanted));
+                        if claim::may_keep(&self.directory, &policy, &self.wanting(name), &fip) {
+                            self.ledger.unblock(&policy.id);
+                        } else {
+                            self.ledger.decline(&fip.id, Hold::Unwanted);
                         }
                     }
                     _ => {
                         let is_of_use = !policy.is_excluded(fip.address)
                             && policy.reserved_for(fip.address).is_none()
                             && !self.directory.is_named(&fip);
-                        if !is_of_use && self.ledger.get(&fip.id).is_some() {
-                            self.ledger.hold_off(&policy.id, now + BARREN_FOR);
+                        if is_of_use {
+                            self.ledger.unblock(&policy.id);
+                        } else if self.ledger.get(&fip.id).is_some() {
+                            self.ledger.decline(&fip.id, Hold::Sweep);
+                            self.ledger.found_barren(&policy.id, now);
                             self.discard(&policy.id, fip.id, now);
                         }
                     }

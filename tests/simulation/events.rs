@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::api::Kind;
 use crate::api::objects::finalizers;
 use crate::history::{Edit, Event, Tampering, side, trouble, weather};
+use crate::laws;
 use crate::people::key;
 use crate::world::{ADDRESSES, NAMESPACE, Site, World, address};
 
@@ -102,6 +103,12 @@ impl World {
             Event::WipeId(pool) => {
                 self.interfered.set(true);
                 let (site, name) = self.pool(pool);
+                let is_told =
+                    site.server.all(Kind::Address).iter().any(|address| address["spec"]["poolRef"]["name"] == name);
+                if !is_told {
+                    let pool = site.server.get(&key(Kind::Pool, name));
+                    self.lost_ids.borrow_mut().extend(pool.as_deref().and_then(laws::pool_id));
+                }
                 site.change(Kind::Pool, name, &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: null}}}));
             }
             Event::Secret(site) => {

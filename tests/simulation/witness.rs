@@ -21,6 +21,7 @@ struct Inner {
     /// Counts everything that happens.
     moment: u64,
     changes: usize,
+    offers: usize,
     others: BTreeSet<FloatingIpId>,
     forged: BTreeSet<FloatingIpId>,
     broken: Vec<Broken>,
@@ -29,6 +30,8 @@ struct Inner {
 struct Known {
     fip: FloatingIp,
     is_ours: bool,
+    /// Whether it is as it was created.
+    is_new: bool,
     /// When the port came that is there.
     attached: u64,
     /// When each mark of a claim came that is there.
@@ -39,7 +42,16 @@ impl Witness {
     pub fn new(cloud: MemoryCloud) -> Self {
         let known = BTreeMap::new();
         let (others, forged) = (BTreeSet::new(), BTreeSet::new());
-        Self(Arc::new(Mutex::new(Inner { cloud, known, moment: 0, changes: 0, others, forged, broken: Vec::new() })))
+        Self(Arc::new(Mutex::new(Inner {
+            cloud,
+            known,
+            moment: 0,
+            changes: 0,
+            offers: 0,
+            others,
+            forged,
+            broken: Vec::new(),
+        })))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -80,9 +92,14 @@ impl Witness {
         std::mem::take(&mut self.inner().broken)
     }
 
-    /// How often anything really changed: a POST that is refused is none.
+    /// How often anything really changed: a POST that is refused is none, and neither is an [offer](Self::offers).
     pub fn changes(&self) -> usize {
         self.inner().changes
+    }
+
+    /// How often we created a floating IP and deleted it as it was: Neutron offered what may not be given.
+    pub fn offers(&self) -> usize {
+        self.inner().offers
     }
 
     /// Law 2: whether the floating IP had a port before the claim's mark came.
@@ -102,8 +119,15 @@ impl Inner {
         let now: BTreeMap<FloatingIpId, FloatingIp> =
             self.cloud.floating_ips().into_iter().map(|fip| (fip.id.clone(), fip)).collect();
         let gone: Vec<FloatingIpId> = self.known.keys().filter(|id| !now.contains_key(id)).cloned().collect();
-        self.changes += gone.len();
-        let gone = gone.into_iter().filter_map(|id| self.known.remove(&id).map(|known| (id, known))).collect();
+        let gone: Vec<_> = gone.into_iter().filter_map(|id| self.known.remove(&id).map(|known| (id, known))).collect();
+        for (_, known) in &gone {
+            if known.is_ours && known.is_new {
+                self.offers += 1;
+                self.changes -= 1;
+            } else {
+                self.changes += 1;
+            }
+        }
         for (id, fip) in now {
             let marks = Marks::read(&fip);
             let Some(known) = self.known.get_mut(&id) else {
@@ -112,13 +136,14 @@ impl Inner {
                     self.others.insert(id.clone());
                 }
                 let marked = marked(&marks, &BTreeMap::new(), moment);
-                self.known.insert(id, Known { fip, is_ours, attached: moment, marked });
+                self.known.insert(id, Known { fip, is_ours, is_new: true, attached: moment, marked });
                 continue;
             };
             if known.fip == fip {
                 continue;
             }
             self.changes += 1;
+            known.is_new = false;
             if known.fip.port != fip.port {
                 known.attached = moment;
             }

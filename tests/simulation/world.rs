@@ -8,8 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use caip_openstack::allocation::PoolId;
+use caip_openstack::allocation::claim::UNWANTED_LIMIT;
+use caip_openstack::allocation::mark::Marks;
 use caip_openstack::clock::Clock;
-use caip_openstack::floating_ip::{NetworkId, ProjectId};
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, ProjectId};
 use caip_openstack::openstack::memory::MemoryCloud;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -58,6 +60,8 @@ pub struct World {
     pub trace: Trace,
     /// What a pool may have although its limit is lower: what it had when that was lowered.
     pub floors: RefCell<BTreeMap<(usize, String), usize>>,
+    /// The ids that somebody wiped from a pool that no IPAddress could tell it again.
+    pub lost_ids: RefCell<BTreeSet<PoolId>>,
     /// Whether a history ends here, without coming to rest.
     pub is_over: Cell<bool>,
     /// Whether anybody did anything that may change which address a claim has.
@@ -93,6 +97,7 @@ impl World {
             sites: Vec::new(),
             trace,
             floors: RefCell::default(),
+            lost_ids: RefCell::default(),
             is_over: Cell::new(false),
             interfered: Rc::default(),
             broken: Rc::default(),
@@ -181,10 +186,20 @@ impl World {
             network: Some(self.network.clone()),
             limits: self.limits(),
             others: self.witness.others(),
-            forged: self.witness.forged(),
+            forged: &self.witness.forged() | &self.abandoned(),
             is_quiet,
             now: self.clock.now(),
         }
+    }
+
+    /// What carries the mark of an id that was lost for good: nobody can tell whose it is.
+    fn abandoned(&self) -> BTreeSet<FloatingIpId> {
+        let mut lost = self.lost_ids.borrow().clone();
+        for site in &self.sites {
+            lost = &lost - &site.server.all(Kind::Pool).iter().filter_map(|pool| laws::pool_id(pool)).collect();
+        }
+        let is_lost = |fip: &FloatingIp| Marks::read(fip).pools().iter().any(|pool| lost.contains(*pool));
+        self.cloud.floating_ips().into_iter().filter(is_lost).map(|fip| fip.id).collect()
     }
 
     /// The most that each pool may have.
@@ -220,7 +235,7 @@ impl World {
         !self.broken.borrow().is_empty()
     }
 
-    /// A number that changes with every write.
+    /// Numbers that change with every write that changes anything.
     fn fingerprint(&self) -> (Vec<u64>, usize) {
         let versions = self.sites.iter().map(|site| site.server.writes()).collect();
         (versions, self.witness.changes())
@@ -251,10 +266,22 @@ impl World {
             }
         }
         self.judge(true);
-        let before = self.fingerprint();
+        let (before, offers) = (self.fingerprint(), self.witness.offers());
         self.pass(QUIET).await;
         if self.fingerprint() != before {
+            // An offer may be on its way out.
+            self.pass(SHORT).await;
+        }
+        if self.fingerprint() != before {
             self.broken.borrow_mut().push(Broken::new(8, "everything", "at work again although nothing changed"));
+        }
+        let pools: usize = self.sites.iter().map(|site| site.server.all(Kind::Pool).len()).sum();
+        if self.witness.offers() - offers > pools * 2 * UNWANTED_LIMIT {
+            self.broken.borrow_mut().push(Broken::new(
+                8,
+                "a network",
+                "asked again and again for what may not be given",
+            ));
         }
     }
 }
@@ -265,6 +292,8 @@ const RESTS: u32 = 6;
 const LONGEST: Duration = Duration::from_secs(60 * 60);
 /// For how long nothing is written then.
 const QUIET: Duration = Duration::from_secs(10 * 60);
+/// Longer than a POST and the DELETE after it.
+const SHORT: Duration = Duration::from_secs(20);
 
 /// The garbage collector and the namespace controller.
 async fn collect(server: ApiServer) {

@@ -31,7 +31,7 @@ pub(super) fn choose(
     let owned = Candidates::owned(ledger, directory, pool, claim, now);
     let givable = owned.len().min(givable(ledger, directory, pool, now));
     let others = Candidates::others(ledger, directory, pool, claim, now);
-    let may_create = pool.network.is_some() && ledger.blocked(&pool.id, now).is_none();
+    let may_create = pool.network.is_some() && ledger.may_create(&pool.id, now);
     let creatable = match (may_create, ledger.is_probing(&pool.id, now)) {
         (false, _) => 0,
         (true, true) => 1,
@@ -69,15 +69,15 @@ fn create(ledger: &Ledger, pool: &PoolPolicy, now: Timestamp) -> Decision {
     }
     match pool.subnets.iter().find(|subnet| ledger.may_ask(subnet, now)) {
         Some(subnet) => Decision::Create(network, Some(subnet.clone())),
+        None if ledger.is_barren(&pool.id) => Decision::Refuse(Refusal::OnlyUnwanted),
         None => Decision::Refuse(Refusal::NetworkExhausted),
     }
 }
 
 fn refuse(ledger: &Ledger, pool: &PoolPolicy, room: usize) -> Decision {
-    let has_unwanted = ledger.of_pool(&pool.id).any(|entry| entry.hold == Some(Hold::Unwanted));
     Decision::Refuse(match (room, pool.max_ips, ledger.refused(&pool.id)) {
-        // They fill the limit while others are asked for: a higher limit is not what is missing.
-        (0, Some(_), _) if has_unwanted => Refusal::OnlyUnwanted,
+        // They fill the limit, or are all that is left: a higher limit is not what is missing.
+        _ if pool.network.is_some() && ledger.is_barren(&pool.id) => Refusal::OnlyUnwanted,
         (0, Some(limit), _) => Refusal::LimitReached(limit),
         (_, _, Some(refusal)) if pool.network.is_some() => refusal.clone(),
         _ if pool.network.is_none() && !pool.has_tags => Refusal::NoTags,

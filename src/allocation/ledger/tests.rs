@@ -211,3 +211,50 @@ fn a_withdrawal_that_may_still_land_leaves_the_address_to_nobody() {
     world.ledger.end_withdrawal(&id(10), mine(), true);
     assert_eq!(world.entry(10).hold, None, "the first may yet take off what the claim puts on");
 }
+
+#[test]
+fn what_may_not_be_given_is_asked_for_less_and_less_often() {
+    let (mut world, pool) = (world(), pool_id("p"));
+    let mut pauses = vec![];
+    for _ in 0..8 {
+        let began = world.now;
+        world.ledger.found_barren(&pool, began);
+        world.ledger.found_barren(&pool, began + seconds(1)); // by another claim of the same attempt
+        assert_eq!(world.decide("web"), Decision::Refuse(Refusal::OnlyUnwanted));
+        while !world.ledger.may_create(&pool, world.now) {
+            world.now += seconds(30);
+        }
+        pauses.push(world.now.duration_since(began).as_secs());
+    }
+    assert_eq!(pauses, [30, 60, 120, 240, 480, 900, 900, 900]);
+    assert!(world.ledger.is_probing(&pool, world.now), "one asks for all");
+    world.ledger.unblock(&pool);
+    assert!(!world.ledger.is_barren(&pool), "one that may be given came");
+}
+
+#[test]
+fn what_may_not_be_given_is_asked_for_at_once_when_the_spec_changes_or_an_address_is_freed() {
+    let barren = || {
+        let mut world = world().sees([fip(10), fip(11)]);
+        world.ledger.decline(&id(10), Hold::Unwanted);
+        world.ledger.found_barren(&pool_id("p"), noon());
+        world
+    };
+    let may_create = |world: &World| world.ledger.may_create(&pool_id("p"), noon());
+    let mut world = barren();
+    world.ledger.gone(&id(10));
+    assert!(!may_create(&world), "it was declined: it would be offered again");
+    world.look([]);
+    assert!(may_create(&world), "somebody else's is gone");
+    let mut world = barren();
+    world.ledger.start_anew(&pool_id("p"));
+    assert!(may_create(&world));
+}
+
+#[test]
+fn a_refusal_ends_what_was_known_of_the_offers() {
+    let mut world = world();
+    world.ledger.found_barren(&pool_id("p"), noon());
+    world.ledger.block(pool_id("p"), Block { refusal: Refusal::NetworkExhausted, until: noon() + seconds(10) });
+    assert_eq!(world.decide("web"), Decision::Refuse(Refusal::NetworkExhausted));
+}

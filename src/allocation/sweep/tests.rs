@@ -137,7 +137,7 @@ fn spares_under_way_are_not_made_twice() {
     let creation = Creation { pool: pool_id("p"), claim: None, unknown_since: None };
     world.ledger.begin_creation(Nonce::parse("nonce12345").expect("of the nonce's form"), creation);
     assert_eq!(world.plan().preallocate, 1);
-    world.ledger.hold_off(&pool_id("p"), noon() + seconds(5));
+    world.ledger.found_barren(&pool_id("p"), noon());
     assert_eq!(world.plan().preallocate, 0, "Neutron offers only what nobody may have");
 }
 

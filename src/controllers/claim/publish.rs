@@ -79,7 +79,7 @@ pub(super) async fn run(
         None => {
             match api.create(&PostParams::default(), &desired(observed, pool, served, fip, origin, ctx.version)).await {
                 Ok(created) => {
-                    ctx.writes().addresses.insert(observed.name.clone());
+                    ctx.created_address(&observed.name);
                     // The watch will say the same; until then nobody else may take the address for unnamed.
                     if let Some(naming) = watch::naming(&created) {
                         ctx.directory_mut(|directory| directory.observe(observed.name.clone(), naming));

@@ -64,7 +64,7 @@ pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>) -> Result<Actio
     };
     let mut attempt = Attempt { ctx, served: &served, wanting, unwanted: Vec::new(), origin: Origin::Recovered };
     let end = attempt.run().await;
-    attempt.clean_up().await;
+    attempt.clean_up(matches!(end, End::Bound(..))).await;
     conclude(observed, ctx, &served, &attempt.wanting, end).await
 }
 
@@ -214,11 +214,11 @@ impl Attempt<'_> {
         let created = act::create(self.served, &self.ctx.clock, new.clone(), &mark, Some(&self.wanting.object)).await;
         match created.inspect_err(|_| self.ctx.metrics.allocation_failed(Origin::Created)) {
             Ok(fip) => {
-                self.unblock();
-                let may_keep = self.ctx.directory(|directory| may_keep(directory, policy, &self.wanting, &fip));
-                if !may_keep {
+                if self.ctx.directory(|directory| may_keep(directory, policy, &self.wanting, &fip)) {
+                    self.unblock();
+                } else {
                     // Held while another is asked for, so that Neutron does not offer it again.
-                    self.served.project.ledger().hold(&fip.id, Some(Hold::Unwanted));
+                    self.served.project.ledger().decline(&fip.id, Hold::Unwanted);
                     self.unwanted.push(fip.id);
                 }
                 Ok(())
@@ -250,8 +250,9 @@ impl Attempt<'_> {
     fn unblock(&self) {
         let was_refused = {
             let mut ledger = self.served.project.ledger();
-            let was_refused = ledger.refused(&self.served.policy.id).is_some();
-            ledger.unblock(&self.served.policy.id);
+            let pool = &self.served.policy.id;
+            let was_refused = ledger.refused(pool).is_some() || ledger.is_barren(pool);
+            ledger.unblock(pool);
             was_refused
         };
         if was_refused {
@@ -269,7 +270,10 @@ impl Attempt<'_> {
     }
 
     /// Deletes what Neutron offered and the pool may not give. What cannot be deleted now is the sweep's.
-    async fn clean_up(&mut self) {
+    async fn clean_up(&mut self, is_bound: bool) {
+        if !self.unwanted.is_empty() && !is_bound {
+            self.served.project.ledger().found_barren(&self.served.policy.id, self.ctx.clock.now());
+        }
         for id in std::mem::take(&mut self.unwanted) {
             self.served.project.ledger().hold(&id, Some(Hold::Sweep));
             if let Err(error) = act::delete(self.served, &self.ctx.clock, &id).await {
