@@ -301,10 +301,15 @@ fn address_changed(ctx: &Context, change: Change<'_, IpAddress>) {
             wake_owner(ctx, address);
         }
         Change::Gone(address) => {
+            ctx.writes().addresses.remove(&name_of(address));
             ctx.directory_mut(|directory| directory.forget(&name_of(address)));
             wake_owner(ctx, address);
         }
-        Change::All(living) => ctx.directory_mut(|directory| directory.retain(living)),
+        Change::All(living) => {
+            // One that was created and deleted while nobody watched is never seen.
+            ctx.writes().addresses.clear();
+            ctx.directory_mut(|directory| directory.retain(living));
+        }
     }
 }
 

@@ -33,6 +33,37 @@ async fn pool_that_is_deleted_waits_for_its_claims_and_then_cleans_up() {
 }
 
 #[tokio::test]
+async fn claim_that_a_deleted_pool_gave_up_is_served_by_the_next_of_its_name() {
+    with_namespace(async |ns| {
+        served(ns, pool("public").network("public").max_ips(1)).await;
+        ns.bind(claim("web-0")).await;
+        refused(ns, "web-1", "PoolExhausted").await;
+        ns.delete(Kind::Pool, "public").await;
+        ns.await_condition(Kind::Claim, &named("web-1"), "Ready", "False", "PoolNotReady", SOON).await;
+        release(ns, "web-0").await;
+        ns.await_gone(Kind::Pool, "public", HEALS).await;
+        ns.create(pool("public").network("public").max_ips(1)).await;
+        ns.await_condition(Kind::Claim, &named("web-1"), "Ready", "True", "AddressAllocated", HEALS).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn id_that_is_wiped_while_the_pool_waits_for_its_claims_is_put_back() {
+    with_namespace(async |ns| {
+        let id = served(ns, pool("public").network("public")).await;
+        ns.bind(claim("web-0")).await;
+        ns.delete(Kind::Pool, "public").await;
+        ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", SOON).await;
+        ns.patch(Kind::Pool, "public", json!({"metadata": {"annotations": {POOL_ID: null}}})).await;
+        let has_id =
+            |object: Option<&DynamicObject>| object.is_some_and(|pool| pool.annotations().get(POOL_ID) == Some(&id));
+        ns.await_object(Kind::Pool, "public", HEALS, "itself", has_id).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn pool_that_was_never_served_goes_at_once() {
     with_namespace(async |ns| {
         crate::support::controller();

@@ -49,11 +49,15 @@ pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>) -> Result<Actio
         publish::remove(ctx, address).await?;
     }
     if let Some(change) = patch::without_finalizer(&observed.claim.metadata, CLAIM_FINALIZER) {
-        // What wakes it before the watch has seen this must not release it again.
-        ctx.writes().let_go(&observed.claim, true);
+        // What wakes it before the watch has seen this must not release it again. One that lives waits for another pool.
+        let goes = observed.claim.metadata.deletion_timestamp.is_some();
+        ctx.writes().let_go(&observed.claim, goes);
         match patch::merge(&ctx.claims(&observed.name.namespace), &observed.name.name, change).await {
             // Counted here and not before: what comes before may be done again after a conflict.
-            Ok(_) => ctx.metrics.released(Outcome::Success),
+            Ok(claim) => {
+                ctx.writes().claim(&observed.name, &claim);
+                ctx.metrics.released(Outcome::Success);
+            }
             Err(error) if patch::is_not_found(&error) => {}
             Err(error) => {
                 ctx.writes().let_go(&observed.claim, false);

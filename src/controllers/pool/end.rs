@@ -45,6 +45,11 @@ pub(super) async fn run(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>)
         },
         _ => None,
     };
+    // Until it is gone its id must be known, also to a process that has seen nothing of it.
+    let pool = match (&id, &served) {
+        (Some(id), Some(served)) => &adopt::run(pool, id, &served.neutron.scope().project, ctx).await?,
+        _ => pool,
+    };
     if is_held(&name, ctx) {
         // What it waits for may be OpenStack, which its claims need to let go: then that is what the user is told.
         if let Some(served) = &served {
@@ -57,7 +62,8 @@ pub(super) async fn run(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>)
         let message = "the pool is being deleted; it waits until no claim holds an address of it".to_owned();
         let problem = Problem { reason: reasons::DELETING, message };
         ctx.registry.fail(&name, problem.clone());
-        ctx.wake_waiting(&name);
+        // Those that were about to be served when its deletion began, too: nobody told them anything yet.
+        super::wake_claims(ctx, &name, |claim| super::is_unserved(ctx, claim));
         // IPAddresses whose claim was taken away by force.
         ctx.wake_sweeper(&name);
         report::ending(pool, ctx, problem, None).await?;
