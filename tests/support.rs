@@ -15,6 +15,7 @@
 //!
 //! Nothing here uses the room `openstack` of the program: what a scenario sees in Neutron is a second opinion.
 
+mod account;
 mod clouds;
 mod clusterctl;
 mod controller;
@@ -31,6 +32,7 @@ mod wait;
 mod wire;
 mod world;
 
+pub use account::SYSTEM_NAMESPACE;
 pub use clouds::{cloud_entry, clouds_yaml};
 pub use clusterctl::Move;
 pub use controller::{Controller, controller};

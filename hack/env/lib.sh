@@ -81,6 +81,7 @@ management_cluster() { # 1|2
   APISERVER=$MANAGEMENT_DIR/kube-apiserver.pid
   CONTROLLER_MANAGER=$MANAGEMENT_DIR/kube-controller-manager.pid
   CAPI=$MANAGEMENT_DIR/capi-core.pid
+  AUDIT_LOG=$MANAGEMENT_DIR/audit.log # what the controller's ServiceAccount asked for
 }
 management_cluster 1
 

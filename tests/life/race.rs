@@ -48,7 +48,7 @@ async fn pools_of_two_controllers_race_for_a_quota_and_none_passes_its_own_limit
         ns.secret("cloud", &clouds_yaml(project.entry())).await;
         let another = unique("filter");
         ns.serve();
-        ns.serve_by(&ns.world.kubeconfig, &[&format!("--watch-filter={another}")]);
+        ns.serve_by(&ns.world.account, &[&format!("--watch-filter={another}")]);
         let limit = u32::try_from(LIMIT).expect("a few");
         let pools = [
             pool("narrow").max_ips(limit).served_in(&ns.name),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use futures::future::join_all;
 
 use super::*;
-use crate::support::{Controller, Fault, Line, await_lawful, pool, with_namespace};
+use crate::support::{Controller, Fault, Line, SYSTEM_NAMESPACE, await_lawful, pool, with_namespace};
 
 /// How long a leader may be silent. Longer than a busy machine is, and well below [`LATE`].
 const LEASE: &str = "--leader-elect-lease-duration=8s";
@@ -19,8 +19,9 @@ const CLAIMS: usize = 8;
 
 /// Starts a replica, and waits until it has said this.
 async fn replica(ns: &Namespace, kubeconfig: &str, part: &str) -> Arc<Controller> {
-    let lease = format!("--leader-election-namespace={}", ns.name);
-    let replica = ns.serve_by(kubeconfig, &["--leader-elect=true", LEASE, DEADLINE, RETRY, &lease]);
+    let place = format!("--leader-election-namespace={SYSTEM_NAMESPACE}");
+    let lease = format!("--leader-election-id={}", ns.name);
+    let replica = ns.serve_by(kubeconfig, &["--leader-elect=true", LEASE, DEADLINE, RETRY, &place, &lease]);
     says(&replica, part).await;
     replica
 }
@@ -76,7 +77,7 @@ async fn calls_of_a_leader_that_was_cut_off_land_after_the_takeover_and_do_no_ha
         let (line, wire) = (Line::to(ns).await, Wire::to("demo").await);
         ns.secret("cloud", &wire.clouds_yaml()).await;
         let leader = replica(ns, line.kubeconfig(), "leading was_vacant=true").await;
-        let follower = replica(ns, &ns.world.kubeconfig, "not leading yet").await;
+        let follower = replica(ns, &ns.world.account, "not leading yet").await;
         let id = mixed_pool(ns).await;
         let held = ["POST floatingips", "PUT floatingips/ID", "PUT floatingips/ID/tags/TAG"];
         wire.set(held.map(|call| Fault::delay(call, LATE).once()));
@@ -107,8 +108,8 @@ async fn a_leader_that_was_stopped_for_longer_than_its_lease_ends_when_it_wakes_
     with_namespace(async |ns| {
         let wire = Wire::to("demo").await;
         ns.secret("cloud", &wire.clouds_yaml()).await;
-        let leader = replica(ns, &ns.world.kubeconfig, "leading was_vacant=true").await;
-        let follower = replica(ns, &ns.world.kubeconfig, "not leading yet").await;
+        let leader = replica(ns, &ns.world.account, "leading was_vacant=true").await;
+        let follower = replica(ns, &ns.world.account, "not leading yet").await;
         let id = mixed_pool(ns).await;
         // Answers to these wait for it when it wakes.
         wire.set([Fault::delay("POST floatingips", Duration::from_secs(2)).times(CLAIMS)]);

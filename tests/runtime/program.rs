@@ -9,6 +9,7 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 use super::{PATIENCE, with_namespace};
+use crate::support::{SYSTEM_NAMESPACE, World};
 
 /// A running program and the lines that it logs. Killed when dropped.
 struct Program {
@@ -17,8 +18,10 @@ struct Program {
 }
 
 impl Program {
-    fn start(flags: &[&str]) -> Self {
+    /// As the ServiceAccount that `config/rbac` makes.
+    async fn start(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_caip-openstack"));
+        command.env("KUBECONFIG", World::new().await.account);
         let mut child = command.args(flags).stderr(Stdio::piped()).spawn().expect("the program starts");
         let (sender, lines) = channel();
         let stderr = BufReader::new(child.stderr.take().expect("it is piped"));
@@ -59,7 +62,7 @@ impl Drop for Program {
 async fn it_runs_until_sigterm_and_ends_well() {
     with_namespace(async |_, ns| {
         let flags = ["--leader-elect=false", "--health-addr=127.0.0.1:0", "--diagnostics-address=0"];
-        let program = Program::start(&[&flags[..], &[&format!("--namespace={ns}")]].concat());
+        let program = Program::start(&[&flags[..], &[&format!("--namespace={ns}")]].concat()).await;
         let line = program.says("--health-addr");
         let address = line.rsplit('"').nth(1).expect("the address is quoted").to_owned();
         program.says("connected");
@@ -79,13 +82,15 @@ async fn losing_the_lease_ends_it_with_one_clear_line() {
             "--health-addr=0",
             "--diagnostics-address=0",
             &format!("--namespace={ns}"),
-            &format!("--leader-election-namespace={ns}"),
+            &format!("--leader-election-namespace={SYSTEM_NAMESPACE}"),
+            &format!("--leader-election-id={ns}"),
             "--leader-elect-retry-period=200ms",
-        ]);
+        ])
+        .await;
         program.says("leading was_vacant=true");
-        let leases = Api::<Lease>::namespaced(client, &ns);
+        let leases = Api::<Lease>::namespaced(client, SYSTEM_NAMESPACE);
         let theft = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));
-        leases.patch("caip-openstack-leader-election", &PatchParams::default(), &theft).await.expect("it can be taken");
+        leases.patch(&ns, &PatchParams::default(), &theft).await.expect("it can be taken");
         program.says("leadership lost, ending: the lease was taken by thief");
         assert_eq!(program.end().code(), Some(1));
     })
@@ -95,11 +100,12 @@ async fn losing_the_lease_ends_it_with_one_clear_line() {
 #[tokio::test]
 async fn a_replica_that_waits_takes_over_from_one_that_ends() {
     with_namespace(async |_, ns| {
-        let (namespace, lease) = (format!("--namespace={ns}"), format!("--leader-election-namespace={ns}"));
-        let flags = ["--health-addr=0", "--diagnostics-address=0", &namespace, &lease];
-        let first = Program::start(&flags);
+        let (namespace, lease) = (format!("--namespace={ns}"), format!("--leader-election-id={ns}"));
+        let place = format!("--leader-election-namespace={SYSTEM_NAMESPACE}");
+        let flags = ["--health-addr=0", "--diagnostics-address=0", &namespace, &lease, &place];
+        let first = Program::start(&flags).await;
         first.says("leading was_vacant=true");
-        let second = Program::start(&flags);
+        let second = Program::start(&flags).await;
         second.says("not leading yet");
         first.signal("INT");
         assert_eq!(first.end().code(), Some(0));
@@ -110,14 +116,14 @@ async fn a_replica_that_waits_takes_over_from_one_that_ends() {
     .await;
 }
 
-#[test]
-fn what_is_wrong_at_the_start_is_one_clear_line() {
+#[tokio::test]
+async fn what_is_wrong_at_the_start_is_one_clear_line() {
     for (flags, part, code) in [
         (&["--no-such-flag"][..], "unknown flag --no-such-flag", 2),
         (&["--kubeconfig=/nowhere", "--health-addr=0", "--diagnostics-address=0"], "use the kubeconfig /nowhere", 1),
         (&["--health-addr=256.0.0.1:1"], "--health-addr", 1),
     ] {
-        let program = Program::start(flags);
+        let program = Program::start(flags).await;
         program.says(part);
         assert_eq!(program.end().code(), Some(code), "{flags:?}");
     }

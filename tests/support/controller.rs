@@ -1,4 +1,5 @@
-//! The program under test: one process for all scenarios of a run, and others for those that need their own.
+//! The program under test: one process for all scenarios of a run, and others for those that need their own. All work as
+//! the ServiceAccount that `config/rbac` makes.
 
 use std::fs::File;
 use std::io;
@@ -8,7 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock};
 
-use super::world::{required, run_id};
+use super::account;
+use super::world::run_id;
 
 /// A running controller. Ends when it is dropped, and in any case when the test binary does.
 pub struct Controller {
@@ -30,7 +32,7 @@ impl Controller {
     /// Starts one of the scenario's own, with more flags. Give it a watch filter or a namespace of its own, or it shares
     /// the pools of the run's controller.
     pub fn start(flags: &[&str]) -> Self {
-        Self::start_in(&required("KUBECONFIG"), flags)
+        Self::start_in(&account::kubeconfig("KUBECONFIG"), flags)
     }
 
     /// The same, for the management cluster that a kubeconfig leads to.

@@ -36,9 +36,9 @@ enum Flow {
 }
 
 impl Line {
-    /// To the API server of a namespace.
+    /// To the API server of a namespace, for a controller.
     pub async fn to(ns: &Namespace) -> Self {
-        let kubeconfig = std::fs::read_to_string(&ns.world.kubeconfig).expect("the kubeconfig can be read");
+        let kubeconfig = std::fs::read_to_string(&ns.world.account).expect("the kubeconfig can be read");
         let mut kubeconfig: Value = serde_saphyr::from_str(&kubeconfig).expect("the kubeconfig is YAML");
         let url = kubeconfig.pointer_mut("/clusters/0/cluster/server").expect("the kubeconfig names a server");
         let server = url.as_str().and_then(|url| url.strip_prefix("https://")).expect("it is reached by TLS");

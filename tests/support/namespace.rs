@@ -299,7 +299,7 @@ impl Namespace {
     /// [`super::PoolBuilder::served_in`] it. Others that ran are ended first, as by a crash.
     pub fn serve(&self) {
         self.crash();
-        self.serve_by(&self.world.kubeconfig, &[]);
+        self.serve_by(&self.world.account, &[]);
     }
 
     /// The same by a kubeconfig and with flags of the scenario's own, beside those that run.

@@ -12,6 +12,8 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, Config};
 use tokio::sync::OnceCell;
 
+use super::account;
+
 /// The CRD as it is committed.
 pub const CRD_YAML: &str = include_str!("../../crds/ipam.cluster.x-k8s.io_openstackfloatingippools.yaml");
 
@@ -22,25 +24,27 @@ pub struct World {
     pub client: Client,
     /// The version of Cluster API's IPAM kinds that it serves.
     pub version: IpamVersion,
-    /// The kubeconfig that leads to it, for programs.
+    /// The kubeconfig that leads to it, for people.
     pub kubeconfig: String,
+    /// The one of the ServiceAccount that `config/rbac` makes, for controllers.
+    pub account: String,
 }
 
 impl World {
     /// The cluster that `KUBECONFIG` names, with our CRD.
     pub async fn new() -> Self {
-        static CRD_APPLIED: OnceCell<()> = OnceCell::const_new();
-        Self::named("KUBECONFIG", &CRD_APPLIED).await
+        static IS_READY: OnceCell<()> = OnceCell::const_new();
+        Self::named("KUBECONFIG", &IS_READY).await
     }
 
     /// The second management cluster, beside the first one and with the same OpenStack; with our CRD too.
     pub async fn second() -> Self {
-        static CRD_APPLIED: OnceCell<()> = OnceCell::const_new();
-        Self::named("CAIP_SECOND_KUBECONFIG", &CRD_APPLIED).await
+        static IS_READY: OnceCell<()> = OnceCell::const_new();
+        Self::named("CAIP_SECOND_KUBECONFIG", &IS_READY).await
     }
 
     /// Refuses a cluster that is not on this machine, since scenarios change CRDs and delete namespaces.
-    async fn named(variable: &str, crd_applied: &OnceCell<()>) -> Self {
+    async fn named(variable: &str, is_ready: &OnceCell<()>) -> Self {
         let kubeconfig = required(variable);
         trust_tls();
         let config = read(&kubeconfig)
@@ -56,8 +60,12 @@ impl World {
             .await
             .unwrap_or_else(|error| panic!("the API server of {variable} does not answer ({error}); run `make env-up`"))
             .expect("Cluster API's IPAM kinds are not served: run `make env-up`");
-        crd_applied.get_or_init(|| apply_crd(client.clone())).await;
-        Self { client, version, kubeconfig }
+        let prepare = async || {
+            apply_crd(client.clone()).await;
+            account::create(&client, variable).await;
+        };
+        is_ready.get_or_init(prepare).await;
+        Self { client, version, kubeconfig, account: account::kubeconfig(variable) }
     }
 }
 

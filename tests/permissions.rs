@@ -1,0 +1,68 @@
+//! The permissions of `config/rbac` are the least that the controller works with: the API server's audit log, which
+//! `CAIP_AUDIT_LOGS` names, has a use of each, and no request that was refused. Run when all scenarios have been, by
+//! `hack/test.sh`.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+
+use serde_json::Value;
+
+/// What is asked for by admission, of the permissions of whoever sends a request, and so is in no log: the API servers of
+/// the tests have `OwnerReferencesPermissionEnforcement`.
+const ASKED_BY_ADMISSION: [&str; 2] = ["openstackfloatingippools/finalizers", "ipaddressclaims/finalizers"];
+
+/// API group, resource with its subresource, verb.
+type Permission = (String, String, String);
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn granted() -> BTreeSet<Permission> {
+    let documents: Vec<Value> =
+        serde_saphyr::from_multiple(include_str!("../config/rbac/role.yaml")).expect("config/rbac is YAML");
+    let mut granted = BTreeSet::new();
+    for rule in documents.iter().filter_map(|role| role["rules"].as_array()).flatten() {
+        let list = |key: &str| rule[key].as_array().expect("a rule has it").iter().filter_map(Value::as_str);
+        for group in list("apiGroups") {
+            for resource in list("resources") {
+                granted.extend(list("verbs").map(|verb| (group.into(), resource.into(), verb.into())));
+            }
+        }
+    }
+    granted
+}
+
+fn requests() -> impl Iterator<Item = Value> {
+    let logs = std::env::var("CAIP_AUDIT_LOGS").expect("CAIP_AUDIT_LOGS is not set: run `make test`");
+    let logs: Vec<File> = logs
+        .split(':')
+        .map(|log| File::open(log).unwrap_or_else(|error| panic!("the audit log {log} cannot be read: {error}")))
+        .collect();
+    logs.into_iter().flat_map(|log| BufReader::new(log).lines()).map(|line| {
+        let line = line.expect("an audit log can be read");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("not a line of an audit log ({error}): {line}"))
+    })
+}
+
+#[test]
+fn every_permission_is_used_and_none_is_missing() {
+    let (mut used, mut refused) = (BTreeSet::new(), BTreeSet::new());
+    for request in requests() {
+        let resource = match text(&request, "/objectRef/subresource") {
+            "" => text(&request, "/objectRef/resource").to_owned(),
+            subresource => format!("{}/{subresource}", text(&request, "/objectRef/resource")),
+        };
+        let what = (text(&request, "/objectRef/apiGroup").to_owned(), resource, text(&request, "/verb").to_owned());
+        let is_allowed = request["annotations"]["authorization.k8s.io/decision"] == "allow";
+        if is_allowed { &mut used } else { &mut refused }.insert(what);
+    }
+    let unused: Vec<_> = granted()
+        .into_iter()
+        .filter(|permission| !used.contains(permission) && !ASKED_BY_ADMISSION.contains(&permission.1.as_str()))
+        .collect();
+    assert!(!used.is_empty(), "nothing was asked for: were there scenarios?");
+    assert!(refused.is_empty(), "asked for without permission: {refused:?}");
+    assert!(unused.is_empty(), "allowed by config/rbac and never used: {unused:?}");
+}
