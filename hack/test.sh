@@ -73,6 +73,11 @@ eval "$(hack/env/env.sh)"
 # A scenario mostly waits: for the servers, for a watch, for a time to pass.
 scenarios() { cargo test --locked --test it -- --test-threads "${CAIP_TEST_THREADS:-4}" "$@"; }
 stage "contract, CRD and controller tests" scenarios
+# What the scenarios needed, and nothing else, is what the controller may do.
+audit_logs() { (management_cluster 1 && printf '%s:' "$AUDIT_LOG"; management_cluster 2 && printf '%s' "$AUDIT_LOG"); }
+export CAIP_AUDIT_LOGS
+CAIP_AUDIT_LOGS=$(audit_logs)
+stage "permissions" cargo test --locked --test permissions
 stage "start an older Cluster API" older_from_nothing
 KUBECONFIG=$(at_older bash -c '. hack/env/lib.sh; echo "$KUBECONFIG_FILE"')
 # A move and a restore are between management clusters of one version.
