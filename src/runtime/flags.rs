@@ -18,10 +18,16 @@ pub mod values;
 pub use ignored::Ignored;
 pub use values::Address;
 
-/// The version, and the commit where the build was told it by `CAIP_OPENSTACK_COMMIT`.
-pub static VERSION: LazyLock<String> = LazyLock::new(|| match option_env!("CAIP_OPENSTACK_COMMIT") {
-    Some(commit) if !commit.is_empty() => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
-    _ => env!("CARGO_PKG_VERSION").to_owned(),
+/// The commit that was built, as the build was told by `CAIP_OPENSTACK_COMMIT`; empty where it was not.
+pub const COMMIT: &str = match option_env!("CAIP_OPENSTACK_COMMIT") {
+    Some(commit) => commit,
+    None => "",
+};
+
+/// The version, and the commit where it is known: what `--version` and the log's first line say.
+pub static VERSION: LazyLock<String> = LazyLock::new(|| match COMMIT {
+    "" => env!("CARGO_PKG_VERSION").to_owned(),
+    commit => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
 });
 
 /// How log lines are written.

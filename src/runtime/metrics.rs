@@ -16,6 +16,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use crate::allocation::claim::Origin;
 use crate::openstack::{Error, Quota};
+use crate::runtime::flags::COMMIT;
 
 mod labels;
 mod pools;
@@ -116,7 +117,8 @@ impl Metrics {
         let mut all = Registry::default();
         all.register_collector(Box::new(process::Process));
         let ours = all.sub_registry_with_prefix("caip");
-        ours.register("build", "What is running.", Info::new(Build { version: env!("CARGO_PKG_VERSION").into() }));
+        let build = Build { version: env!("CARGO_PKG_VERSION"), revision: COMMIT };
+        ours.register("build", "What is running.", Info::new(build));
         ours.register("leader", "Whether this process leads.", self.leader.clone());
         let help = "Claims that were given an address, or failed to be, by where it came from.";
         ours.register("allocations", help, self.allocations.clone());
@@ -237,7 +239,7 @@ mod tests {
         has(&metrics, r#"caip_openstack_request_duration_seconds_count{operation="quota"} 0"#);
         has(&metrics, r#"caip_released_floating_ips_total{how="retained"} 0"#);
         has(&metrics, r#"caip_reconcile_errors_total{controller="sweeper"} 0"#);
-        has(&metrics, r#"caip_build_info{version="0.1.0"} 1"#);
+        has(&metrics, &format!(r#"caip_build_info{{version="0.1.0",revision="{COMMIT}"}} 1"#));
         has(&metrics, "caip_leader 0");
         assert!(!metrics.to_text().contains("pool=\""));
     }

@@ -110,5 +110,7 @@ pub(super) struct Controller {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 pub(super) struct Build {
-    pub(super) version: String,
+    pub(super) version: &'static str,
+    /// As exporters commonly call the commit.
+    pub(super) revision: &'static str,
 }
