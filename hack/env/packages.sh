@@ -30,23 +30,6 @@ missing_packages() {
 }
 
 require_toolchains
-mkdir -p "$CAIP_CACHE/log"
-lock 9 "$CAIP_CACHE/lock-packages" "installs Debian packages"
 missing=$(missing_packages)
 mapfile -t packages <<<"$missing"
-[ -n "$missing" ] || exit 0
-
-have apt-get || die "missing: ${packages[*]} (Debian's names); there is no apt-get here, install them by hand"
-as_root=()
-if [ "$(id -u)" != 0 ]; then
-  have sudo || die "missing: run as root: apt-get install --no-install-recommends ${packages[*]}"
-  as_root=(sudo)
-  [ -t 0 ] || as_root+=(-n)
-  "${as_root[@]}" true || die "sudo did not work; run as root: apt-get install --no-install-recommends ${packages[*]}"
-fi
-say "packages: installing ${packages[*]}"
-log=$CAIP_CACHE/log/apt.log
-{
-  "${as_root[@]}" apt-get update -q &&
-    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -yq --no-install-recommends "${packages[@]}"
-} >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "apt-get failed; its output is $log"; }
+[ -z "$missing" ] || exec "$HERE/install.sh" "${packages[@]}"
