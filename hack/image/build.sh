@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# Builds the image, without a daemon and without root: `make image`.
+#   build.sh [FOLDER]    writes into it (default target/image): the image of all platforms as one archive of an OCI
+#                        layout, and an SBOM for each
+#   IMAGE_PLATFORMS      default this machine's; "linux/amd64 linux/arm64"
+#   IMAGE_SOURCE         the URL of the sources, for the label of that name; no label without
+#   CAIP_OPENSTACK_COMMIT, SOURCE_DATE_EPOCH       of the commit, where there is no git
+#   CA_CERTIFICATES      another version of Debian's package than the newest: to build an old image again
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+[ $# -le 1 ] || die "usage: build.sh [FOLDER]"
+CYCLONEDX=0.5.9 # by the CycloneDX project itself
+OUT=$(realpath -m "${1:-$TARGET_DIR/image}")
+read -ra PLATFORMS <<<"${IMAGE_PLATFORMS:-linux/$(this_architecture)}"
+WORK=$IMAGE_CACHE/work-$$
+trap 'rm -rf "$WORK"' EXIT
+mkdir -p "$WORK" "$OUT"
+
+buildah() {
+  # A store of our own, in a folder that goes away, by copies: it works in a container as well.
+  BUILDAH_ISOLATION=chroot command buildah --storage-driver vfs --root "$WORK/store" --runroot "$WORK/run" "$@"
+}
+
+# Debian's CAs alone: the bundle of this machine may hold some of its owner's.
+ca_certificates() { # FILE
+  "$ROOM/debian.sh" "$WORK/ca" "ca-certificates${CA_CERTIFICATES:+=$CA_CERTIFICATES}" >"$WORK/ca.version"
+  (export LC_ALL=C && cat "$WORK"/ca/usr/share/ca-certificates/mozilla/*.crt) >"$1"
+}
+
+# Of what is linked for a target; what else is in the image comes in by stdin.
+sbom() { # TARGET
+  local tool=$IMAGE_CACHE/cargo-cyclonedx-$CYCLONEDX sources=$WORK/sbom-$1
+  [ -x "$tool/bin/cargo-cyclonedx" ] || {
+    say "image: building cargo-cyclonedx $CYCLONEDX, once"
+    env -u RUSTFLAGS CARGO_TARGET_DIR="$tool.build" cargo install --locked -q --debug --no-track --root "$tool" \
+      "cargo-cyclonedx@$CYCLONEDX" && rm -rf "$tool.build"
+  }
+  # It writes beside Cargo.toml.
+  mkdir "$sources"
+  cp "$PROJECT"/Cargo.{toml,lock} "$sources"
+  ln -s "$PROJECT"/{src,tests,hack} "$sources"
+  (cd "$sources" && "$tool/bin/cargo-cyclonedx" cyclonedx -qq --format json --spec-version 1.5 --no-build-deps --all \
+    --target "$1" --override-filename bom)
+  (cd "$PROJECT" && cargo tree --locked --target "$1" -e normal,no-proc-macro --prefix none) >"$sources/linked"
+  python3 "$ROOM/sbom.py" "$sources/bom.json" "$sources/linked"
+}
+
+# Every file of the image.
+fill() { # ARCHITECTURE FOLDER
+  local root=$2
+  mkdir -p "$root"/etc/ssl/certs "$root"/usr/share/{sbom,doc/caip-openstack}
+  "$ROOM/program.sh" "$1" "$root/caip-openstack" >"$WORK/linked"
+  ca_certificates "$root/etc/ssl/certs/ca-certificates.crt"
+  sed 's/^/deb /' "$WORK/ca.version" >>"$WORK/linked"
+  sbom "$(rust_target "$1")" <"$WORK/linked" >"$root/usr/share/sbom/caip-openstack.cdx.json"
+  cp "$PROJECT/LICENSE" "$root/usr/share/doc/caip-openstack/"
+  echo 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin' >"$root/etc/passwd"
+  echo 'nonroot:x:65532:' >"$root/etc/group"
+  # The parts of glibc that look names up and are in the program itself.
+  printf '%s: files\n' passwd group >"$root/etc/nsswitch.conf"
+  echo 'hosts: files dns' >>"$root/etc/nsswitch.conf"
+  chmod -R u=rwX,go=rX "$root"
+  chmod 755 "$root/caip-openstack"
+  find "$root" -exec touch -h -d "@$SOURCE_DATE_EPOCH" {} +
+}
+
+labels() {
+  local created pair
+  created=$(date -u -d "@$SOURCE_DATE_EPOCH" +%Y-%m-%dT%H:%M:%SZ)
+  for pair in title=caip-openstack "description=Cluster API IPAM provider for OpenStack floating IPs" licenses=Apache-2.0 \
+    "version=$VERSION" "revision=$COMMIT" "created=$created" ${IMAGE_SOURCE:+"source=$IMAGE_SOURCE"}; do
+    printf -- '--label\norg.opencontainers.image.%s\n--annotation\norg.opencontainers.image.%s\n' "$pair" "$pair"
+  done
+}
+
+image() { # PLATFORM
+  local context=$WORK/${1/\//-} architecture=${1#linux/} sbom
+  rust_target "$architecture" >/dev/null
+  mapfile -t options < <(labels)
+  fill "$architecture" "$context/rootfs"
+  buildah build -q --format oci --platform "$1" --timestamp "$SOURCE_DATE_EPOCH" --identity-label=false "${options[@]}" \
+    --manifest caip-openstack --file "$ROOM/Containerfile" "$context" >"$WORK/log" 2>&1 ||
+    { cat "$WORK/log" >&2; die "buildah cannot build the image of $1"; }
+  sbom=$OUT/caip-openstack-$VERSION-${1/\//-}.cdx.json
+  install -m 644 "$context/rootfs/usr/share/sbom/caip-openstack.cdx.json" "$sbom"
+}
+
+# The same bytes from the same image: buildah's own archive has the time of the day in it.
+archive() {
+  buildah manifest push -q --all caip-openstack "oci:$WORK/layout:$VERSION" >"$WORK/log" 2>&1 ||
+    { cat "$WORK/log" >&2; die "buildah cannot write the image"; }
+  tar -C "$WORK/layout" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+    --format=ustar -cf "$WORK/$ARCHIVE" blobs index.json oci-layout
+  mv "$WORK/$ARCHIVE" "$OUT/$ARCHIVE"
+}
+
+have python3 || die "python3 is needed: it writes the SBOM"
+type -P buildah >/dev/null || "$ROOM/../env/install.sh" buildah
+for platform in "${PLATFORMS[@]}"; do image "$platform"; done
+archive
+say "image $VERSION ($COMMIT) for ${PLATFORMS[*]}: $OUT/$ARCHIVE"
+say "digest $(tar -xOf "$OUT/$ARCHIVE" index.json | python3 -c 'import json, sys; print(json.load(sys.stdin)["manifests"][0]["digest"])')"
