@@ -18,6 +18,15 @@ generate: ## write the CRD into crds/ from the Rust types
 clean: ## remove what cargo made (the servers' cache stays: see env-purge)
 	$(CARGO) clean
 
+##@ What is shipped (docs/image.md, docs/releases.md)
+.PHONY: image image-test dist
+image: ## the container image, for this machine or IMAGE_PLATFORMS="linux/amd64 linux/arm64", into target/image
+	@hack/image/build.sh
+image-test: ## build the image and check it, unpacked and running; KUBECONFIG names a management cluster
+	@hack/image/test.sh
+dist: ## what a release publishes, of the commit: images, SBOMs, manifests, checksums, into dist/
+	@hack/dist.sh
+
 ##@ Checks
 .PHONY: test unit soak fmt lint verify-generated
 test: ## everything, on real servers of its own; installs what it needs, leaves nothing running

@@ -14,7 +14,7 @@ else
   echo "cargo-deny is not installed: the dependencies are not checked" >&2
 fi
 if command -v shellcheck >/dev/null; then
-  shellcheck .ci/run hack/*.sh hack/env/*.sh
+  shellcheck .ci/run hack/*.sh hack/env/*.sh hack/image/*.sh
 else
   echo "shellcheck is not installed: the shell scripts are not linted" >&2
 fi

@@ -78,6 +78,7 @@ audit_logs() { (management_cluster 1 && printf '%s:' "$AUDIT_LOG"; management_cl
 export CAIP_AUDIT_LOGS
 CAIP_AUDIT_LOGS=$(audit_logs)
 stage "permissions" cargo test --locked --test permissions
+stage "the image" hack/image/test.sh
 stage "start an older Cluster API" older_from_nothing
 KUBECONFIG=$(at_older bash -c '. hack/env/lib.sh; echo "$KUBECONFIG_FILE"')
 # A move and a restore are between management clusters of one version.
