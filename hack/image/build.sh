@@ -29,7 +29,7 @@ ca_certificates() { # FILE
   (export LC_ALL=C && cat "$WORK"/ca/usr/share/ca-certificates/mozilla/*.crt) >"$1"
 }
 
-# Of what is linked for a target; what else is in the image comes in by stdin.
+# Of the crates that are linked, and of what else is in the image.
 sbom() { # TARGET
   local tool=$IMAGE_CACHE/cargo-cyclonedx-$CYCLONEDX sources=$WORK/sbom-$1
   [ -x "$tool/bin/cargo-cyclonedx" ] || {
@@ -43,18 +43,31 @@ sbom() { # TARGET
   ln -s "$PROJECT"/{src,tests,hack} "$sources"
   (cd "$sources" && "$tool/bin/cargo-cyclonedx" cyclonedx -qq --format json --spec-version 1.5 --no-build-deps --all \
     --target "$1" --override-filename bom)
-  (cd "$PROJECT" && cargo tree --locked --target "$1" -e normal,no-proc-macro --prefix none) >"$sources/linked"
-  python3 "$ROOM/sbom.py" "$sources/bom.json" "$sources/linked"
+  python3 -B "$ROOM/sbom.py" "$sources/bom.json" "$WORK/crates" <"$WORK/others"
+}
+
+licenses() { # TARGET
+  local kind package copyright texts=()
+  while read -r kind package _; do
+    [ "$kind" = deb ] || continue
+    copyright=usr/share/doc/$package/copyright
+    if [ -e "$WORK/ca/$copyright" ]; then texts+=("$WORK/ca/$copyright"); else texts+=("/$copyright"); fi
+  done <"$WORK/others"
+  (cd "$PROJECT" && cargo metadata --locked --format-version 1 --filter-platform "$1") >"$WORK/metadata"
+  python3 -B "$ROOM/licenses.py" "$WORK/metadata" "$WORK/crates" "${texts[@]}"
 }
 
 # Every file of the image.
 fill() { # ARCHITECTURE FOLDER
-  local root=$2
+  local root=$2 target
+  target=$(rust_target "$1")
   mkdir -p "$root"/etc/ssl/certs "$root"/usr/share/{sbom,doc/caip-openstack}
-  "$ROOM/program.sh" "$1" "$root/caip-openstack" >"$WORK/linked"
+  "$ROOM/program.sh" "$1" "$root/caip-openstack" >"$WORK/others"
   ca_certificates "$root/etc/ssl/certs/ca-certificates.crt"
-  sed 's/^/deb /' "$WORK/ca.version" >>"$WORK/linked"
-  sbom "$(rust_target "$1")" <"$WORK/linked" >"$root/usr/share/sbom/caip-openstack.cdx.json"
+  sed 's/^/deb /' "$WORK/ca.version" >>"$WORK/others"
+  (cd "$PROJECT" && cargo tree --locked --target "$target" -e normal,no-proc-macro --prefix none) >"$WORK/crates"
+  sbom "$target" >"$root/usr/share/sbom/caip-openstack.cdx.json"
+  licenses "$target" >"$root/usr/share/doc/caip-openstack/THIRD-PARTY-LICENSES"
   cp "$PROJECT/LICENSE" "$root/usr/share/doc/caip-openstack/"
   echo 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin' >"$root/etc/passwd"
   echo 'nonroot:x:65532:' >"$root/etc/group"

@@ -23,6 +23,7 @@ FILES = {
     "etc/passwd": 0o644,
     "etc/ssl/certs/ca-certificates.crt": 0o644,
     "usr/share/doc/caip-openstack/LICENSE": 0o644,
+    "usr/share/doc/caip-openstack/THIRD-PARTY-LICENSES": 0o644,
     "usr/share/sbom/caip-openstack.cdx.json": 0o644,
 }
 
@@ -90,7 +91,7 @@ def check_cas(root):
 
 
 def check_sbom(root):
-    """A crate that left a path of its sources in the program is in it for certain: the SBOM must have it."""
+    """A crate that left a path of its sources in the program is in it for certain: the SBOM must have it, and the licences."""
     with open(os.path.join(root, "usr/share/sbom/caip-openstack.cdx.json"), encoding="utf-8") as file:
         components = json.load(file)["components"]
     listed = {f"{part['name']}-{part['version']}" for part in components}
@@ -100,6 +101,10 @@ def check_sbom(root):
     if len(seen) < 10:
         sys.exit(f"error: the program names only {sorted(seen)} as its sources: are they remapped?")
     expect("what the program has and the SBOM has not", sorted(seen - listed), [])
+    with open(os.path.join(root, "usr/share/doc/caip-openstack/THIRD-PARTY-LICENSES"), encoding="utf-8") as file:
+        licensed = set(re.findall(r"^  (\S+) (\S+): ", file.read(), re.MULTILINE))
+    crates = {(part["name"], part["version"]) for part in components if part["purl"].startswith("pkg:cargo/")}
+    expect("what the SBOM has and the licences have not", sorted(crates - licensed), [])
     for name in ("rust", "libc6-dev", "ca-certificates"):
         if not any(part["name"].startswith(name) for part in components):
             sys.exit(f"error: the SBOM does not say which {name} is in the image")

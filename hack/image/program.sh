@@ -16,7 +16,8 @@ FILE=$(realpath -m "$2")
 debian_rust() { # ARCHITECTURE
   local folder=$IMAGE_CACHE/rust-$1 new=$IMAGE_CACHE/rust-$1.new version std llvm
   rm -rf "$new"
-  version=$("$ROOM/debian.sh" "$new" rustc-web | cut -d' ' -f2)
+  version=$("$ROOM/debian.sh" "$new" rustc-web | cut -d' ' -f2) ||
+    die "Rust has no library for $TARGET here; with rustup: rustup target add $TARGET"
   if [ "$(cat "$folder/version" 2>/dev/null)" != "$version" ]; then
     say "image: unpacking Debian's Rust $version for $1, once"
     std=libstd-rust-web-$(cut -d. -f1,2 <<<"$version")

@@ -19,6 +19,7 @@ needed() {
   type -P skopeo >/dev/null || echo skopeo
   have bwrap || echo bubblewrap
   have readelf || echo binutils
+  have pgrep || echo procps
   [ "${PLATFORMS[*]}" = "linux/$(this_architecture)" ] || compgen -G "/usr/bin/qemu-*-static" >/dev/null || echo qemu-user-static
 }
 
