@@ -89,7 +89,7 @@ pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + '
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
-                version = watch::await_apis(&setup.client) => serve(setup.clone(), version, ending.child_token()).await?,
+                version = watch::await_apis(&setup) => serve(setup.clone(), version, ending.child_token()).await?,
                 () = ending.cancelled() => {}
             }
             // A call that was given up may still land, and whoever knew of it is gone.

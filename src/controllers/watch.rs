@@ -15,6 +15,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 
+use super::Setup;
 use super::context::{Context, Stores, all, name_of};
 use crate::allocation::directory::{Naming, ObjectName, OurNaming};
 use crate::allocation::{ClaimKey, PoolId};
@@ -29,11 +30,15 @@ use crate::runtime::metrics::PoolLabels;
 /// How long to wait before asking again for CRDs that are not there.
 const CRD_RETRY: Duration = Duration::from_secs(5);
 
-/// Waits until Cluster API's IPAM kinds and ours are served; says once what is missing.
-pub(super) async fn await_apis(client: &Client) -> IpamVersion {
+/// Waits until Cluster API's IPAM kinds and ours are served; says once what is missing. It looks where it is to work, since
+/// it may be allowed to list pools there alone.
+pub(super) async fn await_apis(Setup { client, options, .. }: &Setup) -> IpamVersion {
+    let pools: Api<OpenStackFloatingIPPool> = match &options.namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
+    };
     let mut said = None;
     loop {
-        let pools: Api<OpenStackFloatingIPPool> = Api::all(client.clone());
         let missing = match IpamVersion::discover(client).await {
             Ok(Some(version)) => match pools.list(&kube::api::ListParams::default().limit(1)).await {
                 Ok(_) => return version,
