@@ -3,18 +3,17 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 CARGO ?= cargo
-CRD := crds/ipam.cluster.x-k8s.io_openstackfloatingippools.yaml
 
 ##@ The program
-.PHONY: build release generate clean
+.PHONY: build release generate manifests clean
 build: ## compile the program for development
 	$(CARGO) build --locked
 release: ## compile it as it is shipped: target/release/caip-openstack
 	$(CARGO) build --locked --release
-generate: ## write the CRD into crds/ from the Rust types
-	@mkdir -p crds
-	$(CARGO) run --locked -q --example crdgen >$(CRD).tmp || { rm -f $(CRD).tmp; exit 1; }
-	mv $(CRD).tmp $(CRD)
+generate: ## write the CRD from the Rust types, the chart's copies and the table of its values
+	@hack/generate.sh
+manifests: ## write what clusterctl and kubectl install into out/ (IMAGE=registry/caip-openstack:tag)
+	@hack/manifests.sh out $(IMAGE)
 clean: ## remove what cargo made (the servers' cache stays: see env-purge)
 	$(CARGO) clean
 
@@ -39,7 +38,7 @@ fmt: ## format the Rust sources
 	$(CARGO) fmt
 lint: ## format and lints, warnings are errors; shell scripts too where shellcheck is installed
 	@hack/lint.sh
-verify-generated: ## fail when crds/ is not what `make generate` writes
+verify-generated: ## fail when something is not what `make generate` writes
 	@hack/verify-generated.sh
 
 ##@ Show and measure

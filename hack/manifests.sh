@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Writes what a release publishes beside the image:
+#   FOLDER/ipam-openstack/VERSION/   ipam-components.yaml and metadata.yaml: a local repository for clusterctl
+#   FOLDER/caip-openstack.yaml       the same without variables, for kubectl
+#   manifests.sh FOLDER [IMAGE]      IMAGE is caip-openstack:VERSION by default
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+die() { echo "error: $*" >&2; exit 1; }
+[ $# -ge 1 ] && [ $# -le 2 ] || die "usage: manifests.sh FOLDER [IMAGE]"
+version=v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
+image=${2:-caip-openstack:$version}
+[[ $image =~ ^[a-zA-Z0-9./:@_-]+$ ]] || die "the image must be a reference such as registry.example.com/caip-openstack:$version, not '$image'"
+# kubectl has kustomize built in; the project's own is where `make tools` puts it.
+kubectl=$(command -v kubectl) || kubectl=$(bash -c '. hack/env/lib.sh; echo "$BIN/kubectl"')
+[ -x "$kubectl" ] || die "kubectl is needed, and is not in PATH; make tools builds it"
+
+components=$1/ipam-openstack/$version
+mkdir -p "$components"
+write() { # OVERLAY FILE
+  "$kubectl" kustomize "config/$1" | sed "s|image: caip-openstack:dev\$|image: $image|" >"$2.tmp"
+  grep -qF "image: $image" "$2.tmp" || die "config/$1 has no image caip-openstack:dev to replace"
+  mv "$2.tmp" "$2"
+}
+write clusterctl "$components/ipam-components.yaml"
+write default "$1/caip-openstack.yaml"
+cp config/clusterctl/metadata.yaml "$components/metadata.yaml"
