@@ -11,6 +11,8 @@ die() { echo "error: $*" >&2; exit 1; }
 version=v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 image=${2:-caip-openstack:$version}
 [[ $image =~ ^[a-zA-Z0-9./:@_-]+$ ]] || die "the image must be a reference such as registry.example.com/caip-openstack:$version, not '$image'"
+# clusterctl takes only names that say their registry; without one, this is what a name means.
+[[ $image == */* ]] || image=docker.io/library/$image
 # kubectl has kustomize built in; the project's own is where `make tools` puts it.
 kubectl=$(command -v kubectl) || kubectl=$(bash -c '. hack/env/lib.sh; echo "$BIN/kubectl"')
 [ -x "$kubectl" ] || die "kubectl is needed, and is not in PATH; make tools builds it"
