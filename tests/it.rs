@@ -7,6 +7,7 @@ mod contract;
 mod crd;
 mod examples;
 mod failure_modes;
+mod install;
 #[allow(dead_code, reason = "the simulation asks more of it")]
 #[path = "support/laws.rs"]
 mod laws;

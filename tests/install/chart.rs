@@ -1,0 +1,165 @@
+//! What the chart makes of its values.
+
+use serde_json::{Value, json};
+
+use super::content::{assert_same, content, flags};
+use super::programs::{documents, has, one, render, try_render};
+use crate::support::CRD_YAML;
+
+fn container(values: &Value) -> Value {
+    one(&render(values), "Deployment", None)["spec"]["template"]["spec"]["containers"][0].clone()
+}
+
+fn rules(object: &Value) -> Vec<Value> {
+    object["rules"].as_array().expect("a role has rules").clone()
+}
+
+/// The rules of config/rbac/role.yaml: those of its ClusterRole.
+fn written() -> Vec<Value> {
+    rules(one(&documents(include_str!("../../config/rbac/role.yaml")), "ClusterRole", None))
+}
+
+#[test]
+fn version_of_the_chart_is_the_programs() {
+    let chart: Value = serde_saphyr::from_str(include_str!("../../config/chart/Chart.yaml")).expect("it is YAML");
+    assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(chart["appVersion"], format!("v{}", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn crd_of_the_chart_is_the_generated_one_and_kept_unless_told_otherwise() {
+    let mut generated = content(documents(CRD_YAML));
+    let keep = |objects: &[Value]| {
+        one(objects, "CustomResourceDefinition", None)["metadata"]["annotations"]["helm.sh/resource-policy"].clone()
+    };
+    let objects = render(&json!({}));
+    assert_eq!(keep(&objects), "keep");
+    let labels = &one(&objects, "CustomResourceDefinition", None)["metadata"]["labels"];
+    for label in ["clusterctl.cluster.x-k8s.io", "clusterctl.cluster.x-k8s.io/move-hierarchy"] {
+        assert_eq!(labels[label], "", "clusterctl move leaves pools behind without {label}");
+    }
+    generated.values_mut().for_each(|crd| {
+        crd["metadata"]["labels"]["cluster.x-k8s.io/provider"] = json!("ipam-openstack");
+    });
+    let mut made = content(objects);
+    made.retain(|name, _| generated.contains_key(name));
+    assert_same(&made, &generated);
+    assert_eq!(keep(&render(&json!({"crds": {"keep": false}}))), Value::Null);
+    assert!(!has(&render(&json!({"crds": {"install": false}})), "CustomResourceDefinition"));
+}
+
+#[test]
+fn roles_alone_are_made_for_one_namespace() {
+    let plain = render(&json!({"watchNamespace": "team-a", "metrics": {"secure": false}}));
+    assert!(!has(&plain, "ClusterRole") && !has(&plain, "ClusterRoleBinding"));
+    let role = one(&plain, "Role", Some("caip-openstack"));
+    let binding = one(&plain, "RoleBinding", Some("caip-openstack"));
+    assert_eq!([&role["metadata"]["namespace"], &binding["metadata"]["namespace"]], ["team-a", "team-a"]);
+    assert_eq!(binding["subjects"][0]["namespace"], "caip-openstack-system");
+    assert_eq!(binding["roleRef"]["kind"], "Role");
+
+    // Who may read the metrics is asked of the whole cluster, and that is all there is for it.
+    let secure = render(&json!({"watchNamespace": "team-a"}));
+    let reviews = one(&secure, "ClusterRole", Some("caip-openstack-metrics"));
+    assert_eq!(one(&secure, "Role", Some("caip-openstack")), role);
+    assert_eq!([rules(role), rules(reviews)].concat(), written());
+}
+
+#[test]
+fn permissions_for_metrics_are_made_where_they_are_asked_for() {
+    let cluster_role = |values: Value| rules(one(&render(&values), "ClusterRole", Some("caip-openstack")));
+    assert_eq!(cluster_role(json!({})), written());
+    let without = cluster_role(json!({"metrics": {"secure": false}}));
+    assert_eq!(cluster_role(json!({"metrics": {"enabled": false}})), without);
+    let left_out: Vec<_> = written().into_iter().filter(|rule| !without.contains(rule)).collect();
+    assert_eq!(left_out.len(), 2, "{left_out:?}");
+
+    let readers = render(&json!({"metrics": {"readers": [{"name": "prometheus", "namespace": "monitoring"}]}}));
+    let role = one(&readers, "ClusterRole", Some("caip-openstack-metrics-reader"));
+    assert_eq!(rules(role), [json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]})]);
+    let binding = one(&readers, "ClusterRoleBinding", Some("caip-openstack-metrics-reader"));
+    let prometheus = json!({"kind": "ServiceAccount", "name": "prometheus", "namespace": "monitoring"});
+    assert_eq!(binding["subjects"], json!([prometheus]));
+    assert!(!has(&render(&json!({"rbac": {"create": false}})), "ClusterRole"));
+}
+
+#[test]
+fn two_releases_share_no_name_and_no_lease() {
+    let names = |release: &str| {
+        let objects = try_render(release, "shared", &json!({"crds": {"install": false}})).expect("it renders");
+        let args = &one(&objects, "Deployment", None)["spec"]["template"]["spec"]["containers"][0]["args"];
+        let lease = flags(args).leader_election_id;
+        let names: Vec<_> = objects.iter().map(|object| object["metadata"]["name"].clone()).collect();
+        (lease, names)
+    };
+    let (blue, green) = (names("blue"), names("green"));
+    assert_ne!(blue.0, green.0);
+    assert!(blue.1.iter().all(|name| !green.1.contains(name)), "{blue:?} {green:?}");
+}
+
+#[test]
+fn values_become_flags() {
+    let container = container(&json!({
+        "watchNamespace": "team-a", "watchFilter": "blue", "syncPeriod": "1m", "openstackConcurrency": 3,
+        "logging": {"format": "text", "verbosity": 4}, "metrics": {"port": 9090, "secure": false},
+        "extraArgs": ["--sync-period=2m"]
+    }));
+    let flags = flags(&container["args"]);
+    assert_eq!(flags.watched_namespace().as_deref(), Some("team-a"));
+    assert_eq!(flags.watched_label().as_deref(), Some("blue"));
+    assert_eq!(flags.sync_period.as_secs(), 120, "the last of two wins");
+    assert_eq!((flags.openstack_concurrency.get(), flags.verbosity), (3, 4));
+    assert_eq!(format!("{:?}", flags.logging_format), "Text");
+    assert_eq!(format!("{:?}", flags.diagnostics_address), "Some(AnyHost(9090))");
+    assert!(flags.insecure_diagnostics && flags.leader_elect);
+    assert_eq!(container["ports"][1]["containerPort"], 9090);
+}
+
+#[test]
+fn image_is_named_by_its_digest_its_tag_or_the_charts_version() {
+    let image = |image: Value| container(&json!({"image": image}))["image"].clone();
+    let digest = format!("sha256:{}", "0".repeat(64));
+    assert_eq!(image(json!({})), format!("caip-openstack:v{}", env!("CARGO_PKG_VERSION")));
+    assert_eq!(image(json!({"repository": "r.example.com/x", "tag": "edge"})), "r.example.com/x:edge");
+    assert_eq!(image(json!({"tag": "edge", "digest": digest})), format!("caip-openstack@{digest}"));
+}
+
+#[test]
+fn spread_pods_are_those_of_the_release() {
+    let spread = |values: Value| {
+        one(&render(&values), "Deployment", None)["spec"]["template"]["spec"]["topologySpreadConstraints"].clone()
+    };
+    let selector = one(&render(&json!({})), "Deployment", None)["spec"]["selector"].clone();
+    assert_eq!(spread(json!({}))[0]["labelSelector"], selector);
+    let own = json!([{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"own": "one"}}}]);
+    assert_eq!(spread(json!({"topologySpreadConstraints": own})), own);
+    assert_eq!(spread(json!({"topologySpreadConstraints": []})), Value::Null);
+}
+
+/// The CRDs of the Prometheus operator are not here: this is what its documentation asks for.
+#[test]
+fn monitors_scrape_as_the_metrics_are_served() {
+    let options = json!({"enabled": true, "interval": "30s", "labels": {"release": "prometheus"}});
+    let monitored = render(&json!({"metrics": {"serviceMonitor": options}}));
+    let monitor = one(&monitored, "ServiceMonitor", None);
+    let endpoint = &monitor["spec"]["endpoints"][0];
+    assert_eq!([&endpoint["scheme"], &endpoint["interval"], &endpoint["port"]], ["https", "30s", "metrics"]);
+    assert_eq!(endpoint["bearerTokenFile"], "/var/run/secrets/kubernetes.io/serviceaccount/token");
+    assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
+    let service = &one(&monitored, "Service", None)["metadata"]["labels"];
+    for (label, value) in monitor["spec"]["selector"]["matchLabels"].as_object().expect("it selects by labels") {
+        assert_eq!(&service[label], value, "the Service is found");
+    }
+
+    let token = json!({"name": "prometheus-token", "key": "token"});
+    let options = json!({"enabled": true, "tokenSecret": token});
+    let monitored = render(&json!({"metrics": {"podMonitor": options}}));
+    let endpoint = &one(&monitored, "PodMonitor", None)["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint["authorization"], json!({"type": "Bearer", "credentials": token}));
+    assert_eq!(endpoint["tlsConfig"], json!({"insecureSkipVerify": true}));
+
+    let plain = render(&json!({"metrics": {"secure": false, "podMonitor": {"enabled": true}}}));
+    let endpoint = &one(&plain, "PodMonitor", None)["spec"]["podMetricsEndpoints"][0];
+    assert_eq!(endpoint, &json!({"port": "metrics", "path": "/metrics"}));
+}

@@ -1,0 +1,112 @@
+//! `clusterctl init` from a local repository, as docs/install.md tells it. In the second management cluster: a provider
+//! in the inventory of the first one would have to be in that of the second for `clusterctl move`, which other scenarios
+//! run meanwhile.
+
+use std::fs;
+
+use serde_json::{Value, json};
+
+use super::content::{assert_same, content, flags};
+use super::overlays::Folder;
+use super::programs::{SYSTEM, documents, program, render, run, said};
+use super::scratch::Scratch;
+
+const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+
+/// Asks the inventory for Cluster API's version.
+const CORE: [&str; 6] =
+    ["get", "providers/cluster-api", "--namespace", "capi-system", "--output", "jsonpath={.version}"];
+
+/// The file that a user writes, and Cluster API's own version, which clusterctl asks for its contract.
+fn configuration(folder: &Folder, core: &str, more: &str) -> String {
+    let root = folder.0.to_str().expect("it is UTF-8");
+    let cluster_api = folder.0.join("cluster-api").join(core);
+    fs::create_dir_all(&cluster_api).expect("a folder can be made");
+    let numbers: Vec<&str> = core.trim_start_matches('v').split('.').collect();
+    let metadata = json!({
+        "apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3", "kind": "Metadata",
+        "releaseSeries": [{"major": number(numbers[0]), "minor": number(numbers[1]), "contract": "v1beta2"}]
+    });
+    fs::write(cluster_api.join("metadata.yaml"), metadata.to_string()).expect("it can be written");
+    fs::write(cluster_api.join("core-components.yaml"), "").expect("it can be written");
+    let file = folder.0.join("clusterctl.yaml");
+    let text = format!(
+        "providers:
+  - {{name: openstack, type: IPAMProvider, url: {root}/ipam-openstack/{VERSION}/ipam-components.yaml}}
+  - {{name: cluster-api, type: CoreProvider, url: {root}/cluster-api/{core}/core-components.yaml}}
+{more}"
+    );
+    fs::write(&file, text).expect("it can be written");
+    file.to_str().expect("it is UTF-8").to_owned()
+}
+
+fn number(text: &str) -> u64 {
+    text.parse().expect("a version has numbers")
+}
+
+/// clusterctl wants cert-manager, and takes it as installed where its kinds are served.
+fn cert_manager() -> Value {
+    let crd = |kind: &str, plural: &str| {
+        let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+        let version = json!({"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}});
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.cert-manager.io")},
+            "spec": {"group": "cert-manager.io", "scope": "Namespaced", "versions": [version],
+                "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()}}
+        })
+    };
+    let items = [crd("Issuer", "issuers"), crd("Certificate", "certificates")];
+    json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
+#[test]
+fn clusterctl_makes_of_the_components_what_the_chart_installs() {
+    let folder = Folder::with_manifests();
+    let config = configuration(&folder, "v1.14.2", "");
+    let provider = format!("openstack:{VERSION}");
+    let generate = ["generate", "provider", "--ipam", &provider, "--target-namespace", SYSTEM, "--config", &config];
+    let made = content(documents(&said(&mut program("clusterctl", &generate), "")));
+    assert_same(&made, &content(render(&json!({}))));
+}
+
+#[tokio::test]
+async fn clusterctl_init_installs_the_provider_and_delete_leaves_the_pools_their_crd() {
+    let scratch = Scratch::in_second().await;
+    let folder = Folder::with_manifests();
+    let core = said(&mut scratch.program("kubectl", &CORE), "");
+    let images = "images: {ipam-openstack: {repository: registry.example.com/fip}}\nCAIP_LOG_LEVEL: 4\n";
+    let config = configuration(&folder, &core, images);
+    said(&mut scratch.run("kubectl", &["apply", "--server-side", "-f", "-"]), &cert_manager().to_string());
+    said(&mut scratch.run("kubectl", &["wait", "--for=condition=Established", "crd/issuers.cert-manager.io"]), "");
+    said(&mut scratch.run("kubectl", &["wait", "--for=condition=Established", "crd/certificates.cert-manager.io"]), "");
+    let clusterctl = |args: &[&str]| {
+        let mut command = scratch.program("clusterctl", args);
+        run(command.args(["--config", &config]), "")
+    };
+    let removed = || clusterctl(&["delete", "--ipam", "openstack"]);
+    // One that a run left that was cut off.
+    let _none = removed();
+
+    let done =
+        clusterctl(&["init", "--ipam", "openstack", "--target-namespace", &scratch.name, "--wait-providers=false"]);
+    let outcome = done.map(|_| installed(&scratch));
+    let removed = removed();
+    outcome.unwrap_or_else(|error| panic!("clusterctl init failed: {error}"));
+    removed.unwrap_or_else(|error| panic!("clusterctl delete failed: {error}"));
+    assert!(scratch.get("deployment/caip-openstack-controller-manager").is_none());
+    assert!(scratch.get("crd/openstackfloatingippools.ipam.cluster.x-k8s.io").is_some());
+}
+
+/// What clusterctl has installed is what the user asked for.
+fn installed(scratch: &Scratch) {
+    let provider = scratch.get("providers.clusterctl.cluster.x-k8s.io/ipam-openstack").expect("it is in the inventory");
+    assert_eq!([&provider["version"], &provider["type"]], [VERSION, "IPAMProvider"]);
+    let deployment = scratch.get("deployment/caip-openstack-controller-manager").expect("it is there");
+    let manager = &deployment["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(manager["name"], "manager");
+    assert_eq!(manager["image"], format!("registry.example.com/fip/caip-openstack:{VERSION}"));
+    assert_eq!(flags(&manager["args"]).verbosity, 4);
+    let binding = scratch.get("clusterrolebinding/caip-openstack").expect("it is there");
+    assert_eq!(binding["subjects"][0]["namespace"], scratch.name.as_str());
+}

@@ -1,0 +1,173 @@
+//! The kustomize overlays and what `make manifests` writes, beside the chart: whichever way one takes, the same is
+//! installed.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::content::{assert_same, content};
+use super::programs::{SYSTEM, documents, kustomize, manifests, one, program, render, said};
+use super::scratch::Scratch;
+use crate::support::unique;
+
+/// A folder that is removed when it is dropped.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    /// A new one, with what `make manifests` writes.
+    pub fn with_manifests() -> Self {
+        let folder = Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique("manifests")));
+        manifests(&folder.0);
+        folder
+    }
+
+    /// A file in it.
+    pub fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.0.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left is in the folder of the build.
+        let _left = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Objects of an overlay, with the image that the chart has.
+fn overlay(name: &str) -> Vec<Value> {
+    let mut objects = kustomize(name);
+    for object in objects.iter_mut().filter(|object| object["kind"] == "Deployment") {
+        let image = &mut object["spec"]["template"]["spec"]["containers"][0]["image"];
+        assert_eq!(*image, "caip-openstack:dev", "what users are told to set");
+        *image = json!(format!("caip-openstack:v{}", env!("CARGO_PKG_VERSION")));
+    }
+    objects
+}
+
+/// The components with the defaults of their variables, as clusterctl and cluster-api-operator fill them in.
+fn without_variables(components: &str) -> String {
+    let mut parts = components.split("${");
+    let mut filled = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (variable, rest) = part.split_once('}').expect("a variable ends");
+        let (_, default) = variable.split_once(":=").unwrap_or_else(|| panic!("{variable} has no default"));
+        filled += default;
+        filled += rest;
+    }
+    filled
+}
+
+#[test]
+fn chart_installs_what_the_default_overlay_does() {
+    assert_same(&content(overlay("default")), &content(render(&json!({}))));
+}
+
+#[test]
+fn published_manifests_install_what_the_chart_does() {
+    let folder = Folder::with_manifests();
+    let chart = content(render(&json!({})));
+    assert_same(&content(documents(&folder.read("caip-openstack.yaml"))), &chart);
+    let version = format!("ipam-openstack/v{}", env!("CARGO_PKG_VERSION"));
+    let components = folder.read(&format!("{version}/ipam-components.yaml"));
+    assert_same(&content(documents(&without_variables(&components))), &chart);
+    assert_eq!(documents(&components).iter().filter(|object| object["kind"] == "Namespace").count(), 1);
+
+    let metadata: Value =
+        serde_saphyr::from_str(&folder.read(&format!("{version}/metadata.yaml"))).expect("it is YAML");
+    let numbers: Vec<u64> = env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().expect("a number")).collect();
+    let series = json!({"major": numbers[0], "minor": numbers[1], "contract": "v1beta2"});
+    let all = metadata["releaseSeries"].as_array().expect("there are series");
+    assert!(all.contains(&series), "clusterctl refuses a version whose series is not in {metadata}");
+}
+
+#[test]
+fn image_of_the_published_manifests_is_the_one_that_is_asked_for() {
+    let folder = Folder::with_manifests();
+    let path = folder.0.to_str().expect("it is UTF-8");
+    said(&mut program("hack/manifests.sh", &[path, "registry.example.com/caip-openstack:v9"]), "");
+    let written = folder.read("caip-openstack.yaml");
+    assert!(written.contains("image: registry.example.com/caip-openstack:v9\n"), "{written}");
+}
+
+#[test]
+fn every_variable_is_documented_with_its_default() {
+    let folder = Folder::with_manifests();
+    let components = folder.read(&format!("ipam-openstack/v{}/ipam-components.yaml", env!("CARGO_PKG_VERSION")));
+    let variables: BTreeSet<&str> =
+        components.split("${").skip(1).map(|part| part.split('}').next().unwrap_or_default()).collect();
+    assert!(variables.len() > 5, "{variables:?}");
+    for variable in variables {
+        let (name, default) = variable.split_once(":=").expect("it has a default");
+        let row = format!("| `{name}` | {} |", if default.is_empty() { "".into() } else { format!("`{default}`") });
+        let row = row.replace("|  |", "| |");
+        assert!(include_str!("../../docs/install.md").contains(&row), "docs/install.md has no row {row}");
+    }
+}
+
+#[test]
+fn overlay_for_one_namespace_is_the_chart_for_its_own() {
+    let mut objects = overlay("namespaced");
+    for arg in objects
+        .iter_mut()
+        .filter_map(|object| object.pointer_mut("/spec/template/spec/containers/0/args").and_then(Value::as_array_mut))
+    {
+        // Kubernetes puts the variable's value there.
+        arg.iter_mut().for_each(|arg| *arg = json!(arg.as_str().map(|arg| arg.replace("$(POD_NAMESPACE)", SYSTEM))));
+    }
+    let chart = json!({"watchNamespace": SYSTEM, "metrics": {"secure": false}, "crds": {"install": false}});
+    assert_same(&content(objects), &content(render(&chart)));
+}
+
+#[test]
+fn overlays_with_monitors_are_the_chart_with_them() {
+    let monitor = |secure: bool| {
+        json!({"metrics": {"secure": secure, "serviceMonitor": {"enabled": true},
+            "readers": [{"name": "prometheus", "namespace": "monitoring"}]}})
+    };
+    let mut secure = content(render(&monitor(true)));
+    // Whose it is the overlay cannot know.
+    secure.remove("ClusterRoleBinding caip-openstack-metrics-reader").expect("the chart binds it");
+    assert_same(&content(overlay("prometheus")), &secure);
+
+    let mut plain = content(render(&monitor(false)));
+    plain.retain(|name, _| !name.ends_with("-metrics-reader"));
+    assert_same(&content(overlay("plain-metrics")), &plain);
+}
+
+#[tokio::test]
+async fn overlays_are_taken_by_the_api_server() {
+    let scratch = Scratch::new().await;
+    let mut all = Vec::new();
+    for name in ["default", "namespaced", "prometheus", "plain-metrics"] {
+        let objects = overlay(name).into_iter().filter(|object| object["kind"] != "ServiceMonitor");
+        let text = serde_json::to_string(&objects.collect::<Vec<_>>()).expect("it is JSON");
+        let moved = text.replace(&format!(r#""{SYSTEM}""#), &format!(r#""{}""#, scratch.name));
+        all.extend(serde_json::from_str::<Vec<Value>>(&moved).expect("it is JSON"));
+    }
+    scratch.dry_run(&all).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[test]
+fn example_for_cluster_api_operator_is_of_this_version() {
+    let manifest = include_str!("../../config/operator/ipam-provider.yaml");
+    let provider: Value = serde_saphyr::from_str(manifest).expect("it is YAML");
+    let version = concat!("v", env!("CARGO_PKG_VERSION"));
+    assert_eq!([&provider["kind"], &provider["metadata"]["name"]], ["IPAMProvider", "openstack"]);
+    assert_eq!([&provider["metadata"]["namespace"], &provider["spec"]["version"]], [SYSTEM, version]);
+    let container = &provider["spec"]["deployment"]["containers"][0];
+    assert_eq!(
+        container["name"],
+        one(&kustomize("default"), "Deployment", None)["spec"]["template"]["spec"]["containers"][0]["name"]
+    );
+    assert_eq!(container["imageUrl"], format!("registry.example.com/caip-openstack:{version}"));
+    // The commands in docs/install.md label the ConfigMap so.
+    let (label, value) = provider["spec"]["fetchConfig"]["selector"]["matchLabels"]
+        .as_object()
+        .and_then(|labels| labels.iter().next())
+        .expect("it selects by a label");
+    let command = format!("label configmap {version} {label}={}", value.as_str().expect("it is text"));
+    assert!(include_str!("../../docs/install.md").contains(&command), "{command}");
+}

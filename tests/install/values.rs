@@ -1,0 +1,168 @@
+//! The chart's values: what is wrong is refused and named, what is right is taken by the API server.
+
+use serde_json::{Value, json};
+
+use super::content::flags;
+use super::programs::{CHART, NAME, SYSTEM, has, one, program, render, said, try_render};
+use super::scratch::Scratch;
+
+/// What helm says to values that it refuses.
+fn refusal(values: &Value) -> String {
+    try_render(NAME, SYSTEM, values).expect_err(&format!("{values} is taken"))
+}
+
+fn defaults() -> Value {
+    serde_saphyr::from_str(include_str!("../../config/chart/values.yaml")).expect("values.yaml is YAML")
+}
+
+/// Groups of values are maps with keys; every other value is one that users set.
+fn for_each(values: &mut Value, path: &str, change: &mut impl FnMut(&str, &mut Value)) {
+    let Some(fields) = values.as_object_mut().filter(|_| is_group(path)) else { return change(path, values) };
+    for (name, value) in fields {
+        for_each(value, &format!("{path}/{name}"), change);
+    }
+}
+
+/// A key without a comment above it, as `hack/chart-values.awk` has it.
+fn is_group(path: &str) -> bool {
+    let row = format!("| `{}` |", path.trim_start_matches('/').replace('/', "."));
+    !include_str!("../../docs/install.md").contains(&row)
+}
+
+#[test]
+fn every_value_of_a_wrong_type_is_refused_by_its_name() {
+    let (mut values, mut paths) = (defaults(), Vec::new());
+    for_each(&mut values, "", &mut |path, value| {
+        paths.push(path.to_owned());
+        *value = if value.is_string() { json!(7) } else { json!("?!") };
+    });
+    assert!(paths.len() > 50, "the values are found: {paths:?}");
+    let said = refusal(&values);
+    let unnamed: Vec<_> = paths.iter().filter(|path| !said.contains(&format!("- at '{path}': "))).collect();
+    assert!(unnamed.is_empty(), "{unnamed:?} not in {said}");
+}
+
+#[test]
+fn a_value_that_does_not_exist_is_refused_by_its_name() {
+    for values in [
+        json!({"replica": 3}),
+        json!({"image": {"name": "x"}}),
+        json!({"metrics": {"service": {"port": 1}}}),
+        json!({"metrics": {"podMonitor": {"tokenSecret": {"secret": "x"}}}}),
+        json!({"resources": {"request": {}}}),
+        json!({"networkPolicy": {"ingress": []}}),
+    ] {
+        let said = refusal(&values);
+        assert!(said.contains("additional properties '") && said.contains("' not allowed"), "{said}");
+    }
+}
+
+#[test]
+fn values_that_cannot_be_are_refused_and_say_what_can() {
+    for (values, part) in [
+        (json!({"image": {"digest": "sha256:12"}}), "at '/image/digest': 'sha256:12' does not match"),
+        (json!({"image": {"repository": ""}}), "at '/image/repository': minLength"),
+        (json!({"metrics": {"port": 80}}), "at '/metrics/port': minimum: got 80, want 1,024"),
+        (json!({"metrics": {"port": 9440}}), "at '/metrics/port': 'not' failed"),
+        (json!({"metrics": {"readers": [{"name": "x"}]}}), "at '/metrics/readers/0': missing property 'namespace'"),
+        (json!({"logging": {"format": "xml"}}), "at '/logging/format': value must be one of 'json', 'text'"),
+        (json!({"syncPeriod": "10"}), "at '/syncPeriod': '10' does not match"),
+        (json!({"extraArgs": ["v=1"]}), "at '/extraArgs/0': 'v=1' does not match"),
+        (json!({"leaderElection": false}), "leaderElection: must be true with more than one replica"),
+        (
+            json!({"metrics": {"serviceMonitor": {"enabled": true}, "service": {"enabled": false}}}),
+            "metrics.serviceMonitor.enabled: needs metrics.enabled and metrics.service.enabled",
+        ),
+        (
+            json!({"metrics": {"podMonitor": {"enabled": true}, "enabled": false}}),
+            "metrics.podMonitor.enabled: needs metrics.enabled",
+        ),
+        (json!({"metrics": {"podMonitor": {"enabled": true}}}), "metrics.podMonitor.tokenSecret: needed where"),
+        (
+            json!({"metrics": {"secure": false, "podMonitor": {"enabled": true}, "serviceMonitor": {"enabled": true}}}),
+            "metrics.podMonitor.enabled: choose this or metrics.serviceMonitor",
+        ),
+    ] {
+        let said = refusal(&values);
+        assert!(said.contains(part), "{values}: {said}");
+    }
+}
+
+/// Values by what they are for. Together they change every value that there is, but for the monitors of the Prometheus
+/// operator, whose CRDs are not here.
+fn cases() -> Vec<Value> {
+    vec![
+        json!({}),
+        json!({"replicas": 1, "leaderElection": false, "metrics": {"enabled": false}, "crds": {"install": false}}),
+        json!({"metrics": {"secure": false, "port": 9090, "service": {"enabled": false}}, "resources": {}}),
+        json!({"watchNamespace": "default", "watchFilter": "blue", "crds": {"keep": false}}),
+        json!({"serviceAccount": {"create": false, "name": "mine"}, "rbac": {"create": false},
+            "podDisruptionBudget": {"enabled": false}, "affinity": {"nodeAffinity": {}}}),
+        json!({
+            "fullnameOverride": "other", "replicas": 3, "podDisruptionBudget": {"maxUnavailable": "50%"},
+            "commonLabels": {"team": "a"}, "commonAnnotations": {"note": "b"}, "podLabels": {"one": "c"},
+            "podAnnotations": {"two": "d"}, "serviceAccount": {"annotations": {"three": "e"}},
+            "image": {"repository": "registry.example.com:5000/fip/caip-openstack", "pullPolicy": "Always",
+                "digest": "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+            "imagePullSecrets": [{"name": "registry"}], "strategy": {"type": "Recreate"},
+            "priorityClassName": "system-cluster-critical", "terminationGracePeriodSeconds": 60,
+            "nodeSelector": {"kubernetes.io/os": "linux"}, "tolerations": [{"operator": "Exists"}],
+            "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
+                {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}]}},
+            "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "topology.kubernetes.io/zone",
+                "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"own": "one"}}}],
+            "resources": {"limits": {"cpu": "1", "memory": "256Mi"}},
+            "podSecurityContext": {"runAsNonRoot": true}, "securityContext": {"privileged": false},
+            "extraArgs": ["--leader-elect-lease-duration=30s"], "extraEnv": [{"name": "HTTPS_PROXY", "value": "x"}],
+            "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
+            "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/certs", "readOnly": true}],
+            "syncPeriod": "1m30s", "openstackConcurrency": 4, "logging": {"format": "text", "verbosity": 4},
+            "metrics": {"tlsMinVersion": "VersionTLS13", "readers": [{"name": "prometheus", "namespace": "monitoring"}],
+                "service": {"annotations": {"four": "f"}}},
+            "networkPolicy": {"enabled": true,
+                "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
+                "egress": [{"ports": [{"port": 443, "protocol": "TCP"}]}]}
+        }),
+    ]
+}
+
+#[tokio::test]
+async fn what_the_chart_makes_of_any_values_is_taken_by_the_api_server() {
+    let scratch = Scratch::new().await;
+    let mut all = Vec::new();
+    for (number, values) in cases().into_iter().enumerate() {
+        // An error names the release.
+        let objects = try_render(&format!("case-{number}"), &scratch.name, &values);
+        let objects = objects.unwrap_or_else(|error| panic!("{values}: {error}"));
+        flags(&one(&objects, "Deployment", None)["spec"]["template"]["spec"]["containers"][0]["args"]);
+        all.extend(objects);
+    }
+    scratch.dry_run(&all).unwrap_or_else(|error| panic!("{error}"));
+    // Strictly: a field that there is not is refused.
+    let mut wrong = render(&json!({}));
+    wrong.retain(|object| object["kind"] == "Deployment");
+    wrong[0]["metadata"]["namespace"] = json!(scratch.name);
+    wrong[0]["spec"]["replica"] = json!(1);
+    let said = scratch.dry_run(&wrong).expect_err("a field that there is not");
+    assert!(said.contains(r#"unknown field "replica""#), "{said}");
+}
+
+#[test]
+fn helm_lint_has_nothing_to_say() {
+    for values in cases() {
+        let said = said(&mut program("helm", &["lint", "--strict", CHART, "--values", "-"]), &values.to_string());
+        assert!(said.contains("1 chart(s) linted, 0 chart(s) failed") && !said.contains("[WARNING]"), "{said}");
+    }
+}
+
+#[test]
+fn nothing_that_few_need_is_made_by_default() {
+    let objects = render(&json!({}));
+    for kind in ["ServiceMonitor", "PodMonitor", "NetworkPolicy", "PrometheusRule", "ConfigMap"] {
+        assert!(!has(&objects, kind), "{kind}");
+    }
+    for kind in ["PodDisruptionBudget", "Service", "CustomResourceDefinition"] {
+        assert!(has(&objects, kind), "{kind}");
+    }
+    assert!(!has(&render(&json!({"replicas": 1})), "PodDisruptionBudget"));
+}
