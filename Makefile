@@ -62,7 +62,7 @@ env-purge: ## stop them and remove their data; what was built stays
 	@hack/env/down.sh --purge
 env: ## print the variables for a shell: eval "$$(make -s env)"
 	@hack/env/env.sh
-tools: ## also build clusterctl (which env-up builds too) and helm
+tools: ## build kubectl, clusterctl and helm alone (env-up builds them too)
 	@hack/env/build-programs.sh kubectl clusterctl helm
 
 ##@ Help
