@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 die() { echo "error: $*" >&2; exit 1; }
-[ $# -ge 1 ] && [ $# -le 2 ] || die "usage: manifests.sh FOLDER [IMAGE]"
+(($# == 1 || $# == 2)) || die "usage: manifests.sh FOLDER [IMAGE]"
 version=v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 image=${2:-caip-openstack:$version}
 [[ $image =~ ^[a-zA-Z0-9./:@_-]+$ ]] || die "the image must be a reference such as registry.example.com/caip-openstack:$version, not '$image'"
