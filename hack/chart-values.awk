@@ -11,7 +11,7 @@ file == 1 && /^ *# / { sub(/^ *# /, ""); text = text (text == "" ? "" : " ") $0;
 file == 1 {
   match($0, /^ */)
   depth = RLENGTH / 2
-  if (inside && depth > leaf) next
+  if (inside && depth > leaf) { text = ""; next }
   inside = 0
   if (!match($0, /^ *[A-Za-z]+:/)) fail("line " FNR " is not a key")
   key = substr($0, 1, RLENGTH - 1); gsub(/ /, "", key)
