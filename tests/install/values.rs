@@ -61,7 +61,8 @@ fn a_value_that_does_not_exist_is_refused_by_its_name() {
 fn values_that_cannot_be_are_refused_and_say_what_can() {
     for (values, part) in [
         (json!({"image": {"digest": "sha256:12"}}), "at '/image/digest': 'sha256:12' does not match"),
-        (json!({"image": {"repository": ""}}), "at '/image/repository': minLength"),
+        (json!({"image": {"repository": ""}}), "at '/image/repository': '' does not match"),
+        (json!({"image": {"repository": "r/x:v1"}}), "at '/image/repository': 'r/x:v1' does not match"),
         (json!({"metrics": {"port": 80}}), "at '/metrics/port': minimum: got 80, want 1,024"),
         (json!({"metrics": {"port": 9440}}), "at '/metrics/port': 'not' failed"),
         (json!({"metrics": {"readers": [{"name": "x"}]}}), "at '/metrics/readers/0': missing property 'namespace'"),
