@@ -92,6 +92,7 @@ async fn clusterctl_init_installs_the_provider_and_delete_leaves_the_pools_their
         clusterctl(&["init", "--ipam", "openstack", "--target-namespace", &scratch.name, "--wait-providers=false"]);
     let outcome = done.map(|_| installed(&scratch));
     let removed = removed();
+    said(&mut scratch.run("kubectl", &["delete", "--filename", "-"]), &cert_manager().to_string());
     outcome.unwrap_or_else(|error| panic!("clusterctl init failed: {error}"));
     removed.unwrap_or_else(|error| panic!("clusterctl delete failed: {error}"));
     assert!(scratch.get("deployment/caip-openstack-controller-manager").is_none());
