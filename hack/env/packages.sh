@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the servers need, and only those that are missing.
+# Installs the Debian packages that the servers and tests need, and only those that are missing.
 # The toolchains (go, python3, cargo) are never installed from here: their versions are the user's choice.
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -29,7 +29,30 @@ missing_packages() {
   [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
 }
 
+# Prometheus' package brings a service, which would run now and after each boot. Only its two programs are wanted.
+has_prometheus() {
+  local program
+  for program in prometheus promtool; do
+    [ -x "$BIN/$program" ] || have "$program" || return
+  done
+}
+unpack_prometheus() {
+  local folder=$CAIP_CACHE/prometheus.tmp
+  rm -rf "$folder" && mkdir -p "$folder" "$BIN" &&
+    (cd "$folder" && apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb .) &&
+    mv "$folder"/usr/bin/{promtool,prometheus} "$BIN" && rm -rf "$folder"
+}
+
 require_toolchains
 missing=$(missing_packages)
 mapfile -t packages <<<"$missing"
-[ -z "$missing" ] || exec "$HERE/install.sh" "${packages[@]}"
+[ -z "$missing" ] || "$HERE/install.sh" "${packages[@]}"
+if ! has_prometheus; then
+  have apt-get || die "missing: prometheus (Debian's name); there is no apt-get here, install it by hand"
+  say "packages: unpacking prometheus"
+  log=$CAIP_CACHE/log/prometheus.log
+  mkdir -p "$CAIP_CACHE/log"
+  # Where apt has no list of packages yet, an installation fetches it.
+  { unpack_prometheus || { "$HERE/install.sh" ca-certificates && unpack_prometheus; }; } >"$log" 2>&1 ||
+    { tail -n 5 "$log" >&2; die "prometheus cannot be unpacked; the output is $log"; }
+fi
