@@ -28,6 +28,11 @@ pub struct Count {
     pub cooling: usize,
     /// Cannot be given.
     pub failed: usize,
+    /// Held by claims, although the pool as it is now would not give them: excluded, or neither listed nor of its network.
+    pub out_of_range: usize,
+    /// The most that can be in use at once, without those that cannot be given; none where only the project's quota and the
+    /// network are the limit.
+    pub capacity: Option<usize>,
     /// The first of those that cannot be given.
     pub failures: Vec<(IpAddr, Failure)>,
     /// Why a claim that came now would be refused; none when there is something to give.
@@ -64,11 +69,15 @@ pub fn count(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, now: Tim
     let mut count = Count::default();
     let mut failures: BTreeSet<(IpAddr, Failure)> = BTreeSet::new();
     let mut owned_free = 0;
+    let listed: BTreeSet<IpAddr> = pool.listed.iter().copied().collect();
     for entry in ledger.of_pool(&pool.id) {
         count.total += 1;
         match entry.marks.standing(&pool.id) {
             _ if ledger.is_copied(entry) => drop(failures.insert((entry.fip.address, Failure::Copied))),
-            Standing::Held(_) => count.allocated += 1,
+            Standing::Held(_) => {
+                count.allocated += 1;
+                count.out_of_range += usize::from(is_out_of_range(pool, &listed, entry));
+            }
             Standing::Released { .. } => count.cooling += 1,
             Standing::Idle if entry.fip.is_attached() => drop(failures.insert((entry.fip.address, Failure::Attached))),
             Standing::Idle => owned_free += usize::from(is_ownable(ledger, directory, pool, entry, now)),
@@ -76,6 +85,7 @@ pub fn count(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, now: Tim
             Standing::Unmarked => {}
         }
     }
+    let marked_failed = failures.len();
     let mut others_free = 0;
     for address in &pool.listed {
         let entries: Vec<&Entry> = ledger.at(*address).collect();
@@ -90,7 +100,6 @@ pub fn count(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, now: Tim
         }
     }
     if pool.network.is_some() {
-        let listed: BTreeSet<IpAddr> = pool.listed.iter().copied().collect();
         let reusable =
             |entry: &&Entry| !listed.contains(&entry.fip.address) && is_reusable(directory, pool, entry, now);
         others_free += ledger.entries().filter(reusable).count();
@@ -98,9 +107,22 @@ pub fn count(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, now: Tim
     let room = pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(ledger.counted(&pool.id)));
     count.free = owned_free.saturating_sub(surplus(ledger, pool)) + others_free.min(room);
     count.failed = failures.len();
+    count.capacity = capacity(pool, count.total.saturating_sub(count.failed), marked_failed);
     count.failures = failures.into_iter().take(FAILED_LIMIT).collect();
     count.exhausted = exhausted(ledger, pool, count.free, room);
     count
+}
+
+fn is_out_of_range(pool: &PoolPolicy, listed: &BTreeSet<IpAddr>, entry: &Entry) -> bool {
+    let is_on_network = pool.network.as_ref() == Some(&entry.fip.network);
+    pool.is_excluded(entry.fip.address) || !(is_on_network || listed.contains(&entry.fip.address))
+}
+
+/// `usable` of a closed list, and what `maxIPs` leaves beside the marked ones that cannot be given.
+fn capacity(pool: &PoolPolicy, usable: usize, marked_failed: usize) -> Option<usize> {
+    let by_list = pool.network.is_none().then_some(usable);
+    let by_limit = pool.max_ips.map(|limit| limit.saturating_sub(marked_failed));
+    by_list.into_iter().chain(by_limit).min()
 }
 
 fn exhausted(ledger: &Ledger, pool: &PoolPolicy, free: usize, room: usize) -> Option<Refusal> {
@@ -201,6 +223,30 @@ mod tests {
         assert_eq!(why(listed().sees([fip(10)])), None);
         let copied = fip(10).idle().0.description;
         assert_eq!(why(world().sees([fip(10).idle(), fip(11).described(copied)])), Some(Failure::Copied));
+    }
+
+    #[test]
+    fn capacity_is_what_list_and_limit_leave() {
+        let capacity = |world: World| count_of(&world).capacity;
+        let list = || world().closed_list([10, 11, 12]).sees([fip(10).tagged_for("web"), fip(11), fip(12).attached()]);
+        assert_eq!(capacity(list()), Some(2), "one of three cannot be given");
+        assert_eq!(capacity(list().limit(1)), Some(1));
+        assert_eq!(capacity(list().limit(9)), Some(2), "a limit adds no addresses");
+        assert_eq!(capacity(world()), None, "nothing of the pool's own limits it");
+        assert_eq!(capacity(world().limit(4)), Some(4));
+        let copied = fip(10).idle().0.description;
+        assert_eq!(capacity(world().limit(4).sees([fip(10).idle(), fip(11).described(copied)])), Some(2));
+    }
+
+    #[test]
+    fn what_is_held_and_would_not_be_given_is_out_of_range() {
+        let out = |world: World| count_of(&world).out_of_range;
+        let held = || fip(10).tagged_for("web");
+        assert_eq!(out(world().closed_list([10]).sees([held()])), 0);
+        assert_eq!(out(world().closed_list([11]).sees([held(), fip(11)])), 1, "it was taken off the list");
+        assert_eq!(out(world().sees([held()])), 0, "it is of the network");
+        assert_eq!(out(world().sees([held()]).excludes("203.0.113.10/32")), 1);
+        assert_eq!(out(world().closed_list([11]).sees([fip(10).idle()])), 0, "nobody holds it");
     }
 
     #[test]
