@@ -80,6 +80,23 @@ pub mod pool_reasons {
     pub const PAUSED: &str = "Paused";
     /// Cluster API: not paused.
     pub const NOT_PAUSED: &str = "NotPaused";
+    /// Why a pool is not ready: each of the reasons that `Ready=False` can have.
+    pub const PROBLEMS: [&str; 14] = [
+        AUTHENTICATION_FAILED,
+        CREDENTIALS_INVALID,
+        DELETING,
+        DUPLICATE_POOL_ID,
+        NAME_CONFLICT,
+        NETWORK_AMBIGUOUS,
+        NETWORK_NOT_EXTERNAL,
+        NETWORK_NOT_FOUND,
+        OPENSTACK_REFUSED,
+        OPENSTACK_UNREACHABLE,
+        PROJECT_CHANGED,
+        SECRET_NOT_FOUND,
+        SUBNET_NOT_FOUND,
+        TAGS_UNSUPPORTED,
+    ];
     /// Some were found.
     pub const ORPHANS_FOUND: &str = "OrphansFound";
     /// None were found.
@@ -122,6 +139,13 @@ pub fn set(conditions: &mut Vec<Condition>, wish: &Wish, generation: Option<i64>
 /// Kubernetes keeps whole seconds: anything finer would differ from what is read back.
 fn seconds(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
+}
+
+/// Since when a claim's `Ready` is `False`, if it is.
+pub fn claim_unready_since(status: Option<&IpAddressClaimStatus>) -> Option<Timestamp> {
+    let mut conditions = status?.conditions.iter();
+    let ready = conditions.find(|condition| condition["type"] == READY && condition["status"] == "False")?;
+    ready["lastTransitionTime"].as_str()?.parse().ok()
 }
 
 /// A claim's `Ready`, if it has one: status, reason, message.
@@ -189,4 +213,23 @@ fn merged(conditions: &[Value], wish: &Wish, mut condition: Value) -> Vec<Value>
         None => all.push(condition),
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_waits_since_its_condition_says_that_it_has_no_address() {
+        let since = |ready: Value| {
+            let status = json!({"conditions": [{"type": "Other", "status": "False"}, ready]});
+            claim_unready_since(Some(&serde_json::from_value(status).expect("it is a status")))
+        };
+        let noon = "2026-03-01T12:00:00Z";
+        let waiting = since(json!({"type": "Ready", "status": "False", "lastTransitionTime": noon}));
+        assert_eq!(waiting, noon.parse().ok());
+        assert_eq!(since(json!({"type": "Ready", "status": "True", "lastTransitionTime": noon})), None);
+        assert_eq!(since(json!({"type": "Ready", "status": "False"})), None);
+        assert_eq!(claim_unready_since(None), None);
+    }
 }

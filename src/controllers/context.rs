@@ -66,7 +66,7 @@ pub(super) fn wakers() -> (Wake, Woken) {
 pub(super) struct Waiting {
     /// The reason of its condition.
     pub(super) reason: &'static str,
-    /// Since when, as far as this process knows.
+    /// Since when, as its condition or this process knows.
     pub(super) since: Timestamp,
 }
 

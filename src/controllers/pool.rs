@@ -58,6 +58,8 @@ pub(super) async fn reconcile(pool: Arc<OpenStackFloatingIPPool>, ctx: Arc<Conte
     }
     let is_marked = |key| pool.annotations().contains_key(key);
     if !is_watched(&pool, &ctx) {
+        // Whoever serves it now tells of it.
+        ctx.metrics.pool_gone(&report::labels(&pool));
         return Ok(Action::await_change());
     }
     if is_marked(DELETE_FOR_MOVE_ANNOTATION) {

@@ -241,6 +241,8 @@ fn pool_changed(ctx: &Context, change: Change<'_, OpenStackFloatingIPPool>) {
         Change::All(living) => {
             let known = ctx.registry.names().into_iter();
             known.filter(|pool| !living.contains(pool)).for_each(|pool| pool_gone(ctx, &pool));
+            // One that went while the controllers started anew is known to the metrics alone.
+            ctx.metrics.retain_pools(|pool| living.contains(&ObjectName::new(&pool.namespace, &pool.name)));
         }
     }
 }

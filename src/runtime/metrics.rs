@@ -15,7 +15,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::allocation::claim::Origin;
-use crate::openstack::{Error, Quota};
+use crate::openstack::{Error, Quota, Scope};
 use crate::runtime::flags::COMMIT;
 
 mod labels;
@@ -24,7 +24,7 @@ mod process;
 
 use labels::{Allocation, Build, Controller, Done, Operation, Request, Source, Swept};
 pub use labels::{Outcome, Sweep};
-pub use pools::{PoolFigures, PoolLabels};
+pub use pools::{Counted, PoolFigures, PoolLabels};
 
 /// The names of the calls, as the traits in [`crate::openstack`] have them.
 pub const OPERATIONS: [&str; 12] = [
@@ -148,13 +148,18 @@ impl Metrics {
     }
 
     /// The quota of the pool's project was read; `None` where it cannot be.
-    pub fn pool_quota(&self, pool: &PoolLabels, quota: Option<Quota>) {
-        self.pools.quota(pool, quota);
+    pub fn pool_quota(&self, pool: &PoolLabels, project: &Scope, quota: Option<Quota>) {
+        self.pools.quota(pool, project, quota);
     }
 
     /// The pool is gone, and so are its series. The last word on it: any later one brings them back.
     pub fn pool_gone(&self, pool: &PoolLabels) {
-        self.pools.gone(pool);
+        self.pools.retain(|other| other != pool);
+    }
+
+    /// All pools but these are gone.
+    pub fn retain_pools(&self, is_living: impl Fn(&PoolLabels) -> bool) {
+        self.pools.retain(is_living);
     }
 
     /// A claim was bound, `duration` after it was first seen.
@@ -219,6 +224,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::floating_ip::ProjectId;
     use crate::openstack::ErrorKind;
 
     fn web() -> PoolLabels {
@@ -255,37 +261,75 @@ mod tests {
         has(&metrics, r#"caip_openstack_request_duration_seconds_count{operation="create_floating_ip"} 2"#);
     }
 
+    fn project() -> Scope {
+        Scope { endpoint: "http://neutron".into(), project: ProjectId::new("p1") }
+    }
+
     #[test]
     fn a_pool_is_shown_while_there_is_one() {
         let metrics = Metrics::new();
         let figures = PoolFigures {
-            total: 3,
+            size: 3,
             allocated: 2,
+            counted: Some(Counted { capacity: Some(4), out_of_range: 1 }),
             limit: Some(5),
             ready: true,
+            credentials_valid: Some(true),
             waiting: BTreeMap::from([("PoolExhausted", 1)]),
             oldest_waiting: Some(Timestamp::from_second(1_700_000_000).expect("it is valid")),
             ..PoolFigures::default()
         };
         metrics.pool_observed(&web(), figures);
-        metrics.pool_quota(&web(), Some(Quota { limit: None, used: 7 }));
         metrics.pool_listed(&web(), Timestamp::from_second(1_700_000_001).expect("it is valid"));
+        has(&metrics, r#"caip_pool_size{namespace="one",pool="web"} 3"#);
         has(&metrics, r#"caip_pool_addresses{namespace="one",pool="web",state="allocated"} 2"#);
+        has(&metrics, r#"caip_pool_addresses_out_of_range{namespace="one",pool="web"} 1"#);
+        has(&metrics, r#"caip_pool_capacity{namespace="one",pool="web"} 4"#);
         has(&metrics, r#"caip_pool_limit{namespace="one",pool="web"} 5"#);
         has(&metrics, r#"caip_pool_ready{namespace="one",pool="web"} 1"#);
+        has(&metrics, r#"caip_pool_problem{namespace="one",pool="web",reason="NameConflict"} 0"#);
         has(&metrics, r#"caip_claims_waiting{namespace="one",pool="web",reason="PoolExhausted"} 1"#);
         has(&metrics, r#"caip_claims_waiting{namespace="one",pool="web",reason="PoolNotReady"} 0"#);
         has(&metrics, r#"caip_oldest_waiting_claim_timestamp_seconds{namespace="one",pool="web"} 1700000000.0"#);
-        has(&metrics, r#"caip_quota_floating_ips{namespace="one",pool="web",kind="used"} 7"#);
         has(&metrics, r#"caip_last_listing_timestamp_seconds{namespace="one",pool="web"} 1700000001.0"#);
-        assert!(!metrics.to_text().contains(r#"kind="limit""#), "an unlimited quota has no limit to show");
 
-        metrics.pool_observed(&web(), PoolFigures::default());
+        let failing = PoolFigures { problem: Some("NameConflict"), ..PoolFigures::default() };
+        metrics.pool_observed(&web(), failing);
         has(&metrics, r#"caip_claims_waiting{namespace="one",pool="web",reason="PoolExhausted"} 0"#);
+        has(&metrics, r#"caip_pool_problem{namespace="one",pool="web",reason="NameConflict"} 1"#);
+        has(&metrics, r#"caip_pool_credentials_valid{namespace="one",pool="web"} 1"#);
+        has(&metrics, r#"caip_pool_capacity{namespace="one",pool="web"} 4"#);
         assert!(!metrics.to_text().contains("caip_pool_limit{"), "a limit that was taken away is gone");
 
         metrics.pool_gone(&web());
         assert!(!metrics.to_text().contains(r#"pool="web""#));
+    }
+
+    #[test]
+    fn only_living_pools_stay_after_a_look_at_all() {
+        let metrics = Metrics::new();
+        let other = PoolLabels { name: "other".into(), ..web() };
+        [&web(), &other].into_iter().for_each(|pool| metrics.pool_observed(pool, PoolFigures::default()));
+        metrics.retain_pools(|pool| *pool == other);
+        let text = metrics.to_text();
+        assert!(!text.contains(r#"pool="web""#) && text.contains(r#"pool="other""#));
+    }
+
+    #[test]
+    fn a_quota_is_shown_once_and_goes_with_the_last_pool_of_its_project() {
+        let metrics = Metrics::new();
+        let other = PoolLabels { name: "other".into(), ..web() };
+        let quota = Quota { limit: Some(50), used: 7 };
+        [&web(), &other].into_iter().for_each(|pool| metrics.pool_quota(pool, &project(), Some(quota)));
+        let used = r#"caip_quota_floating_ips{project="p1",neutron="http://neutron",kind="used"} 7"#;
+        assert_eq!(metrics.to_text().matches("caip_quota_floating_ips{").count(), 2);
+        has(&metrics, used);
+        metrics.pool_gone(&web());
+        has(&metrics, used);
+        metrics.pool_quota(&other, &project(), Some(Quota { limit: None, used: 7 }));
+        assert!(!metrics.to_text().contains(r#"kind="limit""#), "an unlimited quota has no limit to show");
+        metrics.pool_gone(&other);
+        assert!(!metrics.to_text().contains("project="));
     }
 
     #[test]

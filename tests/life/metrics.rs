@@ -15,14 +15,7 @@ async fn metrics_tell_what_became_of_claims_and_pools() {
         ns.secret_for("demo").await;
         let spec = pool("public").network("public").max_ips(2).label("cluster.x-k8s.io/watch-filter", &filter);
         ready(ns, spec).await;
-        let address = eventually(HEALS, async || {
-            let log = controller.log();
-            let line = log.lines().find(|line| line.contains("--diagnostics-address")).map(str::to_owned);
-            line.and_then(|line| Some(line.split("127.0.0.1:").nth(1)?.split(['"', ' ']).next()?.to_owned()))
-                .map(|port| format!("127.0.0.1:{port}"))
-                .ok_or("it did not say where its metrics are")
-        })
-        .await;
+        let address = controller.diagnostics().await;
         let await_metric = async |metric: &str, value: &str| {
             eventually(HEALS, async || {
                 let answer = reqwest::get(format!("http://{address}/metrics")).await.expect("it answers");
@@ -40,12 +33,14 @@ async fn metrics_tell_what_became_of_claims_and_pools() {
         await_metric("caip_pool_ready{POOL}", "1").await;
         await_metric("caip_pool_limit{POOL}", "2").await;
         // As hack/env/seed.py sets it.
-        await_metric(r#"caip_quota_floating_ips{POOL,kind="limit"}"#, "5000").await;
+        let (project, neutron) = (ns.cloud().await.project(), ns.cloud().await.endpoint());
+        let quota = format!(r#"caip_quota_floating_ips{{project="{project}",neutron="{neutron}",kind="limit"}}"#);
+        await_metric(&quota, "5000").await;
         ns.bind(claim("web-0")).await;
         ns.bind(claim("web-1")).await;
         refused(ns, "web-2", "PoolExhausted").await;
         await_metric(r#"caip_pool_addresses{POOL,state="allocated"}"#, "2").await;
-        await_metric(r#"caip_pool_addresses{POOL,state="total"}"#, "2").await;
+        await_metric(r#"caip_pool_size{POOL}"#, "2").await;
         await_metric(r#"caip_claims_waiting{POOL,reason="PoolExhausted"}"#, "1").await;
         await_metric(r#"caip_allocations_total{source="created",result="success"}"#, "2").await;
         await_metric(r#"caip_openstack_requests_total{operation="create_floating_ip",result="ok"}"#, "2").await;
@@ -60,8 +55,8 @@ async fn metrics_tell_what_became_of_claims_and_pools() {
         ns.delete(Kind::Pool, "public").await;
         ns.await_gone(Kind::Pool, "public", HEALS).await;
         await_metric("caip_pool_ready{POOL}", "").await;
-        await_metric(r#"caip_pool_addresses{POOL,state="total"}"#, "").await;
-        await_metric(r#"caip_quota_floating_ips{POOL,kind="limit"}"#, "").await;
+        await_metric(r#"caip_pool_size{POOL}"#, "").await;
+        await_metric(&quota, "").await;
     })
     .await;
 }

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock};
 
 use super::account;
+use super::wait::{HEALS, eventually};
 use super::world::run_id;
 
 /// A running controller. Ends when it is dropped, and in any case when the test binary does.
@@ -70,6 +71,17 @@ impl Controller {
         &self.log
     }
 
+    /// Where it serves its metrics, once it has said so: host and port.
+    pub async fn diagnostics(&self) -> String {
+        eventually(HEALS, async || {
+            let log = self.log();
+            let line = log.lines().find(|line| line.contains("--diagnostics-address"));
+            let port = line.and_then(|line| line.split("127.0.0.1:").nth(1)?.split(['"', ' ']).next());
+            port.map(|port| format!("127.0.0.1:{port}")).ok_or("it did not say where its metrics are")
+        })
+        .await
+    }
+
     /// Ends it at once, as a crash would.
     pub fn kill(&self) {
         let mut child = self.child.lock().expect("no code panics while it holds the child");
@@ -117,7 +129,7 @@ fn tail(text: &str) -> String {
 
 /// The kernel sends the death signal when the *thread* that started a process ends, and a test is a thread. So all are
 /// started by one thread that lasts as long as the test binary.
-fn spawn_in_lasting_thread(command: Command) -> io::Result<Child> {
+pub(super) fn spawn_in_lasting_thread(command: Command) -> io::Result<Child> {
     type Order = (Command, Sender<io::Result<Child>>);
     static SPAWNER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let spawner = SPAWNER.get_or_init(|| {

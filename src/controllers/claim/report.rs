@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Error, Observed};
 use crate::allocation::claim::Origin;
 use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED, RELEASE_FAILED};
-use crate::api::conditions::{READY, Wish, claim_patch, claim_ready};
+use crate::api::conditions::{READY, Wish, claim_patch, claim_ready, claim_unready_since};
 use crate::api::names::ABANDON_ANNOTATION;
 use crate::controllers::context::{Context, Waiting};
 use crate::controllers::patch;
@@ -82,7 +82,10 @@ pub(super) async fn waiting(
     {
         let mut all = ctx.waiting();
         let of_pool = all.entry(observed.pool_name.clone()).or_default();
-        let since = of_pool.get(&observed.name).map_or_else(|| ctx.clock.now(), |waiting| waiting.since);
+        // What an earlier process said of it counts: else each restart would make the claim young again.
+        let known = of_pool.get(&observed.name).map(|waiting| waiting.since);
+        let since = known.or_else(|| claim_unready_since(observed.claim.status.as_ref()));
+        let since = since.unwrap_or_else(|| ctx.clock.now());
         of_pool.insert(observed.name.clone(), Waiting { reason, since });
     }
     let wish = Wish { type_: READY, status: "False", reason, message };

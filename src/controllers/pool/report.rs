@@ -1,11 +1,10 @@
 //! What a pool tells: conditions, figures, failed addresses, metrics and events; written only when they change.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use kube::Resource;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::EventType;
-use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::Error;
@@ -20,7 +19,11 @@ use crate::controllers::context::{Context, name_of};
 use crate::controllers::patch;
 use crate::controllers::registry::{Problem, Served};
 use crate::openstack::ErrorKind;
-use crate::runtime::metrics::{PoolFigures, PoolLabels};
+
+mod measure;
+
+pub(super) use measure::labels;
+use measure::measure;
 
 const SERVES: &str = "claims can be served";
 const SERVES_WITHOUT_TAGS: &str = "claims can be served, but by new floating IPs alone: this Neutron has no tags on floating IPs (extension standard-attr-tag), so that spec.preAllocatedFloatingIPs and spec.reuse have no effect";
@@ -61,8 +64,9 @@ pub(super) async fn serving(
     status.network = network.map(|network| ResolvedNetwork { id: network.id.to_string(), name: network.name.clone() });
     status.pool_id = Some(served.policy.id.to_string());
     status.failed = failed(&count);
-    measure(pool, ctx, served, &count);
-    write(pool, ctx, status, &wishes).await?;
+    let status = wished(pool, ctx, status, &wishes);
+    measure(pool, ctx, &status, None, Some((served, &count)));
+    write(pool, ctx, status).await?;
     let waits = ctx.waiting().get(&served.name).is_some_and(|waiting| !waiting.is_empty());
     Ok(!waits && count.failed == 0)
 }
@@ -77,8 +81,7 @@ pub(super) async fn failing(
     let mut wishes = vec![wish(READY, "False", problem.reason, problem.message)];
     wishes.extend(causes(failure));
     wishes.push(wish(PAUSED, "False", reasons::NOT_PAUSED, "the pool is not paused"));
-    measure_failing(pool, ctx);
-    write(pool, ctx, pool.status.clone().unwrap_or_default(), &wishes).await
+    say(pool, ctx, &wishes, Some(problem.reason)).await
 }
 
 /// The pool is being deleted.
@@ -90,13 +93,27 @@ pub(super) async fn ending(
 ) -> Result<(), Error> {
     let mut wishes = vec![wish(READY, "False", problem.reason, problem.message)];
     wishes.extend(failure.into_iter().flat_map(causes));
-    write(pool, ctx, pool.status.clone().unwrap_or_default(), &wishes).await
+    // What holds up its end is what somebody must mend.
+    let in_the_way = failure.map_or(problem.reason, |failure| failure.problem().reason);
+    say(pool, ctx, &wishes, Some(in_the_way)).await
 }
 
 /// Nothing is done.
 pub(super) async fn paused(pool: &OpenStackFloatingIPPool, ctx: &Arc<Context>) -> Result<(), Error> {
     let wishes = [wish(PAUSED, "True", reasons::PAUSED, "the paused annotation is on the pool")];
-    write(pool, ctx, pool.status.clone().unwrap_or_default(), &wishes).await
+    say(pool, ctx, &wishes, None).await
+}
+
+/// These conditions, and the figures as they were last known.
+async fn say(
+    pool: &OpenStackFloatingIPPool,
+    ctx: &Arc<Context>,
+    wishes: &[Wish],
+    problem: Option<&'static str>,
+) -> Result<(), Error> {
+    let status = wished(pool, ctx, pool.status.clone().unwrap_or_default(), wishes);
+    measure(pool, ctx, &status, problem, None);
+    write(pool, ctx, status).await
 }
 
 /// The conditions that explain why it is not ready.
@@ -152,69 +169,26 @@ fn failed(count: &Count) -> Vec<FailedAddress> {
     failed.map(|(address, why)| FailedAddress { address: address.to_string(), reason: why.to_string() }).collect()
 }
 
-fn labels(pool: &OpenStackFloatingIPPool) -> PoolLabels {
-    PoolLabels { namespace: pool.namespace().unwrap_or_default(), name: pool.name_any() }
-}
-
-/// The figures that do not come from the count.
-fn around(pool: &OpenStackFloatingIPPool, ctx: &Context) -> PoolFigures {
-    let name = name_of(pool);
-    let all = ctx.waiting();
-    let claims = || all.get(&name).into_iter().flat_map(BTreeMap::values);
-    let mut waiting = BTreeMap::new();
-    claims().for_each(|claim| *waiting.entry(claim.reason).or_default() += 1);
-    PoolFigures {
-        limit: pool.spec.max_ips.map(u64::from),
-        waiting,
-        oldest_waiting: claims().map(|claim| claim.since).min(),
-        orphans: ctx.found().get(&name).map_or(0, |found| found.orphans.len() as u64),
-        ..PoolFigures::default()
-    }
-}
-
-fn measure(pool: &OpenStackFloatingIPPool, ctx: &Context, served: &Served, count: &Count) {
-    let figures = PoolFigures {
-        total: count.total as u64,
-        allocated: count.allocated as u64,
-        free: count.free as u64,
-        cooling: count.cooling as u64,
-        failed: count.failed as u64,
-        ready: true,
-        ..around(pool, ctx)
-    };
-    ctx.metrics.pool_observed(&labels(pool), figures);
-    if let Some(at) = served.project.ledger().listed_at() {
-        ctx.metrics.pool_listed(&labels(pool), at);
-    }
-    ctx.metrics.pool_quota(&labels(pool), served.project.quota.last());
-}
-
-/// The figures as they were last known, but not ready.
-fn measure_failing(pool: &OpenStackFloatingIPPool, ctx: &Context) {
-    let counts = pool.status.as_ref().and_then(|status| status.addresses).unwrap_or_default();
-    let figures = PoolFigures {
-        total: counts.total.into(),
-        allocated: counts.allocated.into(),
-        free: counts.free.into(),
-        cooling: counts.cooling.into(),
-        failed: counts.failed.into(),
-        ready: false,
-        ..around(pool, ctx)
-    };
-    ctx.metrics.pool_observed(&labels(pool), figures);
-}
-
-async fn write(
+/// The status with these conditions.
+fn wished(
     pool: &OpenStackFloatingIPPool,
-    ctx: &Arc<Context>,
+    ctx: &Context,
     mut status: OpenStackFloatingIPPoolStatus,
     wishes: &[Wish],
-) -> Result<(), Error> {
+) -> OpenStackFloatingIPPoolStatus {
     let generation = pool.metadata.generation;
     status.observed_generation = generation;
     for wish in wishes {
         set(&mut status.conditions, wish, generation, ctx.clock.now());
     }
+    status
+}
+
+async fn write(
+    pool: &OpenStackFloatingIPPool,
+    ctx: &Arc<Context>,
+    status: OpenStackFloatingIPPoolStatus,
+) -> Result<(), Error> {
     let name = name_of(pool);
     let before = pool.status.clone().unwrap_or_default();
     if status == before {
