@@ -5,7 +5,7 @@ SHELL := bash
 CARGO ?= cargo
 
 ##@ The program
-.PHONY: build release generate manifests clean
+.PHONY: build release generate manifests alert-rules clean
 build: ## compile the program for development
 	$(CARGO) build --locked
 release: ## compile it as it is shipped: target/release/caip-openstack
@@ -14,6 +14,8 @@ generate: ## write the CRD from the Rust types, the chart's copies and the table
 	@hack/generate.sh
 manifests: ## write what clusterctl and kubectl install into out/ (IMAGE=registry/caip-openstack:tag)
 	@hack/manifests.sh out $(IMAGE)
+alert-rules: ## print the chart's alerts as a rule file, for a Prometheus without the operator
+	@hack/alert-rules.sh
 clean: ## remove what cargo made (the servers' cache stays: see env-purge)
 	$(CARGO) clean
 
