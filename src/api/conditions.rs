@@ -34,6 +34,16 @@ pub mod claim_reasons {
     pub const RELEASE_FAILED: &str = "ReleaseFailed";
 }
 
+/// Reasons of events that no condition has: what was left in OpenStack.
+pub mod event_reasons {
+    /// The pool went by the abandon annotation.
+    pub const ABANDONED: &str = "Abandoned";
+    /// The pool went, and something was still attached.
+    pub const ATTACHED_FLOATING_IP_LEFT: &str = "AttachedFloatingIPLeft";
+    /// The claim went without its pool, or by the abandon annotation.
+    pub const FLOATING_IP_LEFT_BEHIND: &str = "FloatingIPLeftBehind";
+}
+
 /// Reasons of a pool's conditions.
 pub mod pool_reasons {
     /// Everything is in order.

@@ -11,6 +11,7 @@ use crate::allocation::ClaimKey;
 use crate::allocation::directory::ObjectName;
 use crate::allocation::ledger::Hold;
 use crate::allocation::release::{Release, decide};
+use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
 use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER};
 use crate::controllers::act;
 use crate::controllers::context::{Context, all};
@@ -129,7 +130,7 @@ async fn leave_behind(observed: &Observed, ctx: &Arc<Context>, pool_is_gone: boo
     tracing::warn!(claim.name = %observed.name, fip.address = %address, "floating IP left behind in OpenStack: {why}");
     let on: ObjectReference = observed.claim.object_ref(&ctx.version);
     let note = format!("floating IP {address} was left as it is in OpenStack, since {why}: release it there");
-    ctx.events.record(on, EventType::Warning, "FloatingIPLeftBehind", "Release", note).await;
+    ctx.events.record(on, EventType::Warning, FLOATING_IP_LEFT_BEHIND, "Release", note).await;
 }
 
 /// Releases IPAddresses that are being deleted although their claim is gone: its finalizers were taken by force.

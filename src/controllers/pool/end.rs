@@ -13,6 +13,7 @@ use crate::allocation::PoolId;
 use crate::allocation::directory::ObjectName;
 use crate::allocation::ledger::Hold;
 use crate::allocation::sweep::wind_up;
+use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT};
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER, POOL_FINALIZER};
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
@@ -142,7 +143,9 @@ async fn clean_up(
         }
         if !attached.is_empty() {
             let note = format!("no longer managed, although something is still attached: {}", attached.join(", "));
-            ctx.events.record(pool.object_ref(&()), EventType::Warning, "AttachedFloatingIPLeft", "Delete", note).await;
+            ctx.events
+                .record(pool.object_ref(&()), EventType::Warning, ATTACHED_FLOATING_IP_LEFT, "Delete", note)
+                .await;
         }
         let chores = end.chores.iter().map(|chore| act::chore(served, &ctx.clock, chore));
         join_all(chores).await.into_iter().collect::<Result<Vec<()>, _>>()?;
@@ -180,5 +183,5 @@ async fn abandon(pool: &OpenStackFloatingIPPool, ctx: &Arc<Context>) {
     tracing::warn!(pool.name = %name, "abandoned, floating IPs left behind in OpenStack: {left}");
     // An event's note has at most 1,024 characters; the log has them all.
     let note = format!("left behind in OpenStack, as the abandon annotation says: {left}").chars().take(1000).collect();
-    ctx.events.record(pool.object_ref(&()), EventType::Warning, "Abandoned", "Delete", note).await;
+    ctx.events.record(pool.object_ref(&()), EventType::Warning, ABANDONED, "Delete", note).await;
 }
