@@ -249,7 +249,10 @@ fn course(observed: &Observed, ctx: &Context) -> Course {
     let kind = "OpenStackFloatingIPPool";
     match (&observed.cluster, &observed.pool, &observed.known) {
         (ClusterState::Missing(cluster), ..) => {
-            tell(ALLOCATION_FAILED, format!("the Cluster {cluster} that the claim belongs to does not exist"))
+            let message = format!(
+                "the Cluster {cluster} that the claim belongs to does not exist in this namespace: create or restore it, or delete the claim"
+            );
+            tell(ALLOCATION_FAILED, message)
         }
         (_, None, _) => tell(
             POOL_NOT_READY,
@@ -260,7 +263,10 @@ fn course(observed: &Observed, ctx: &Context) -> Course {
             if ctx.writes().addresses.contains(&observed.name) {
                 return Course::Leave;
             }
-            let message = format!("{kind} {} is being deleted", observed.pool_name.name);
+            let message = format!(
+                "{kind} {} is being deleted: create it again once it is gone, or name another pool in the machine's template",
+                observed.pool_name.name
+            );
             match super::patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER) {
                 true => Course::GiveUp(message),
                 false => tell(POOL_NOT_READY, message),

@@ -69,7 +69,14 @@ impl Announced {
     }
 }
 
-fn event(type_: EventType, reason: &str, action: &str, note: String) -> Event {
+/// Kubernetes refuses an event whose note is longer, in bytes. Addresses that are named here are in the log too.
+const LONGEST_NOTE: usize = 1024;
+
+fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Event {
+    if note.len() > LONGEST_NOTE {
+        note.truncate(note.floor_char_boundary(LONGEST_NOTE - '…'.len_utf8()));
+        note.push('…');
+    }
     Event { type_, reason: reason.into(), note: Some(note), action: action.into(), secondary: None }
 }
 
@@ -77,5 +84,22 @@ fn event(type_: EventType, reason: &str, action: &str, note: String) -> Event {
 async fn publish(recorder: &Recorder, on: &ObjectReference, event: &Event) {
     if let Err(error) = recorder.publish(event, on).await {
         tracing::debug!(error = %chain(&error), reason = event.reason, "event not recorded");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_never_too_long_for_kubernetes() {
+        for (length, kept) in [(1024, 1024), (1025, 1024), (5000, 1024)] {
+            let note = event(EventType::Normal, "Reason", "Action", "x".repeat(length)).note.unwrap_or_default();
+            assert_eq!(note.len(), kept, "{length}");
+            assert_eq!(note.ends_with('…'), length > 1024);
+        }
+        let odd =
+            event(EventType::Normal, "Reason", "Action", format!("x{}", "é".repeat(800))).note.unwrap_or_default();
+        assert!(odd.len() <= 1024 && odd.ends_with("é…"), "{}", odd.len());
     }
 }

@@ -60,7 +60,9 @@ pub(super) async fn run(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>)
             }
             super::wake_wronged(ctx, served);
         }
-        let message = "the pool is being deleted; it waits until no claim holds an address of it".to_owned();
+        let message =
+            "the pool is being deleted; it waits until no claim holds an address of it: delete the machines that do"
+                .to_owned();
         let problem = Problem { reason: reasons::DELETING, message };
         ctx.registry.fail(&name, problem.clone());
         // Those that were about to be served when its deletion began, too: nobody told them anything yet.
@@ -142,7 +144,10 @@ async fn clean_up(
             return Ok(true);
         }
         if !attached.is_empty() {
-            let note = format!("no longer managed, although something is still attached: {}", attached.join(", "));
+            let attached = attached.join(", ");
+            tracing::warn!(pool.name = %served.name, "pool ends, floating IPs still attached lose its marks: {attached}");
+            let note =
+                format!("left in OpenStack without marks, since something is attached; delete them there: {attached}");
             ctx.events
                 .record(pool.object_ref(&()), EventType::Warning, ATTACHED_FLOATING_IP_LEFT, "Delete", note)
                 .await;
@@ -181,7 +186,6 @@ async fn abandon(pool: &OpenStackFloatingIPPool, ctx: &Arc<Context>) {
     left.sort();
     let left = if left.is_empty() { "none that is known".to_owned() } else { left.join(", ") };
     tracing::warn!(pool.name = %name, "abandoned, floating IPs left behind in OpenStack: {left}");
-    // An event's note has at most 1,024 characters; the log has them all.
-    let note = format!("left behind in OpenStack, as the abandon annotation says: {left}").chars().take(1000).collect();
+    let note = format!("left behind in OpenStack, as the abandon annotation says; delete them there: {left}");
     ctx.events.record(pool.object_ref(&()), EventType::Warning, ABANDONED, "Delete", note).await;
 }

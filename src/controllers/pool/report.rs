@@ -100,7 +100,12 @@ pub(super) async fn ending(
 
 /// Nothing is done.
 pub(super) async fn paused(pool: &OpenStackFloatingIPPool, ctx: &Arc<Context>) -> Result<(), Error> {
-    let wishes = [wish(PAUSED, "True", reasons::PAUSED, "the paused annotation is on the pool")];
+    let wishes = [wish(
+        PAUSED,
+        "True",
+        reasons::PAUSED,
+        "nothing is done while the annotation cluster.x-k8s.io/paused is on the pool: take it off",
+    )];
     say(pool, ctx, &wishes, None).await
 }
 
