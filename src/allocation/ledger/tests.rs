@@ -1,7 +1,9 @@
 //! What the ledger knows after each step, and what it forgets.
 
 use super::*;
+use crate::allocation::claim::Decision;
 use crate::allocation::identity::Nonce;
+use crate::allocation::refusal::Refusal;
 use crate::allocation::vocabulary::*;
 
 fn nonce(last: u8) -> Nonce {

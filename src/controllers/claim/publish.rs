@@ -146,7 +146,7 @@ pub(super) async fn remove(ctx: &Arc<Context>, address: &IpAddress) -> Result<()
     }
 }
 
-async fn remove_finalizer(ctx: &Arc<Context>, address: &IpAddress) -> Result<(), Error> {
+pub(super) async fn remove_finalizer(ctx: &Arc<Context>, address: &IpAddress) -> Result<(), Error> {
     let Some(change) = patch::without_finalizer(&address.metadata, ADDRESS_FINALIZER) else { return Ok(()) };
     let api = ctx.addresses(&address.namespace().unwrap_or_default());
     match patch::merge(&api, &address.name_any(), change).await {

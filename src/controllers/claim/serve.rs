@@ -99,6 +99,10 @@ async fn conclude(
         End::Stopped => Ok(Action::requeue(Duration::from_millis(500))),
         End::NeedsPerson(message) => {
             report::failed(observed, ctx, message).await?;
+            // Somebody gave up what is lost anyway, and nothing keeps it any more: the claim gets another.
+            if let Some(address) = observed.address.as_ref().filter(|it| it.metadata.deletion_timestamp.is_some()) {
+                publish::remove_finalizer(ctx, address).await?;
+            }
             Ok(Action::requeue(ctx.clock.jitter(Duration::from_secs(15), 0.5)))
         }
         End::Failed(error) => {

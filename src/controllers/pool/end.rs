@@ -113,7 +113,11 @@ fn is_held(pool: &ObjectName, ctx: &Context) -> bool {
             && claim.spec.pool_ref.name == pool.name
             && patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER)
     };
-    ctx.stores.claims.find(holds).is_some() || ctx.stores.addresses.find(|address| is_of(pool, address)).is_some()
+    // Published a moment ago, of whatever pool: the watch brings it, and then it is known.
+    let is_coming = ctx.writes().addresses.iter().any(|address| address.namespace == pool.namespace);
+    is_coming
+        || ctx.stores.claims.find(holds).is_some()
+        || ctx.stores.addresses.find(|address| is_of(pool, address)).is_some()
 }
 
 fn is_of(pool: &ObjectName, address: &IpAddress) -> bool {
@@ -123,7 +127,7 @@ fn is_of(pool: &ObjectName, address: &IpAddress) -> bool {
         && patch::has_finalizer(&address.metadata, crate::api::names::ADDRESS_FINALIZER)
 }
 
-/// Takes everything of ours off Neutron: true when nothing is left.
+/// Takes everything of ours off Neutron: true when nothing is left, and no claim holds anything after all.
 async fn clean_up(
     served: &Arc<Served>,
     ctx: &Arc<Context>,
@@ -132,6 +136,10 @@ async fn clean_up(
     for _ in 0..ROUNDS {
         let after = served.project.ledger().next_step();
         served.project.look(served.neutron.as_ref(), &ctx.clock, after).await?;
+        // What was begun before the deletion may have come to its end meanwhile.
+        if is_held(&name_of(pool), ctx) {
+            return Ok(false);
+        }
         let (end, attached) = {
             let mut ledger = served.project.ledger();
             let end = ctx.directory(|directory| wind_up(&ledger, directory, &served.policy));
