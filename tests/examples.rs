@@ -5,32 +5,24 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use caip_openstack::api::claim::PoolRef;
-use kube::api::{Patch, PatchParams};
 use serde_json::Value;
 
-use crate::support::{Kind, with_namespace};
+use crate::docs::{documents, taken};
+use crate::support::with_namespace;
 
 #[tokio::test]
-async fn pools_and_secrets_of_the_examples_are_taken_as_they_are() {
+async fn examples_are_taken_as_they_are() {
     with_namespace(async |ns| {
         let mut pools = BTreeSet::new();
+        // A Cluster is refused where its ClusterClass is not there, so that each is applied after what it needs.
         for (path, manifest) in manifests() {
-            let kind = match manifest["kind"].as_str() {
-                Some("OpenStackFloatingIPPool") => Kind::Pool,
-                Some("Secret") => Kind::Secret,
-                _ => continue,
-            };
-            let name = manifest["metadata"]["name"].as_str().expect("an example has a name");
-            // Strict, as `kubectl apply` is: a field that the schema does not have is refused.
-            let how = PatchParams::apply("kubectl").force().dry_run().validation_strict();
-            let taken = ns.api(kind).patch(name, &how, &Patch::Apply(&manifest)).await;
-            taken.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            if kind == Kind::Pool {
+            taken(ns, &manifest).await.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            if manifest["kind"] == "OpenStackFloatingIPPool" {
                 pools.insert(case(&path));
                 assert_eq!(manifest["spec"]["identityRef"]["name"], "cloud", "{}: the Secret's name", path.display());
             }
         }
-        assert_eq!(pools.len(), 9, "{pools:?}");
+        assert_eq!(pools.len(), 12, "{pools:?}");
     })
     .await;
 }
@@ -47,13 +39,28 @@ fn secret_of_the_examples_has_the_cloud_that_the_pools_name() {
 }
 
 #[test]
-fn machine_template_points_at_the_pools_of_the_examples() {
-    let template = manifests().into_iter().find(|(_, one)| one["kind"] == "OpenStackMachineTemplate");
-    let (_, template) = template.expect("a template is there");
-    let reference = template["spec"]["template"]["spec"]["floatingIPPoolRef"].clone();
-    let reference: PoolRef = serde_json::from_value(reference).expect("the reference names group, kind and name");
-    assert_eq!(reference, PoolRef::ours("public"));
-    assert!(reference.is_ours());
+fn machine_templates_point_at_the_pools_of_the_examples() {
+    let mut count = 0;
+    for (path, one) in manifests() {
+        let spec = match one["kind"].as_str() {
+            Some("OpenStackMachineTemplate") => &one["spec"]["template"]["spec"],
+            Some("OpenStackCluster") => &one["spec"]["bastion"]["spec"],
+            _ => continue,
+        };
+        let Some(reference) = spec.get("floatingIPPoolRef") else { continue };
+        let reference: PoolRef =
+            serde_json::from_value(reference.clone()).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert!(reference.is_ours(), "{}: {reference:?}", path.display());
+        // In the same case, or `public`, which is what every case of one pool calls it.
+        let is_there = |(other, pool): &(PathBuf, Value)| {
+            pool["kind"] == "OpenStackFloatingIPPool"
+                && pool["metadata"]["name"] == reference.name.as_str()
+                && (case(other) == case(&path) || reference.name == "public")
+        };
+        assert!(manifests().iter().any(is_there), "{}: there is no pool {}", path.display(), reference.name);
+        count += 1;
+    }
+    assert!(count >= 6, "{count}");
 }
 
 #[test]
@@ -82,8 +89,8 @@ fn manifests() -> Vec<(PathBuf, Value)> {
     for folder in entries(&examples()).into_iter().filter(|path| path.is_dir()) {
         for path in entries(&folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == "yaml")) {
             let text = fs::read_to_string(&path).expect("a file that is listed can be read");
-            let manifest = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            all.push((path, manifest));
+            let documents = documents(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            all.extend(documents.into_iter().map(|manifest| (path.clone(), manifest)));
         }
     }
     all

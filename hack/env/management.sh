@@ -85,7 +85,7 @@ start_cluster_api() {
   [ "$(cat "$running" 2>/dev/null)" = "$CAIP_CLUSTER_API" ] || stop "$CAPI"
   POD_NAMESPACE=capi-system POD_NAME=capi-core POD_UID=0 start "$CAPI" "$LOG/capi-core.log" "$BIN/$CAPI_PROGRAM" \
     --webhook-port "$CAPI_PORT" --webhook-cert-dir "$PKI" --diagnostics-address 127.0.0.1:0 --insecure-diagnostics \
-    --health-addr 127.0.0.1:0 --leader-elect=false
+    --health-addr 127.0.0.1:0 --leader-elect=false --feature-gates ClusterTopology=true
   wait_for 60 "Cluster API's core manager" "$LOG/capi-core.log" "$CAPI" admits_claims
   echo "$CAIP_CLUSTER_API" >"$running"
 }

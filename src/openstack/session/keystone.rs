@@ -95,7 +95,7 @@ impl Keystone {
         match &state.token {
             Some(current) if !Arc::ptr_eq(current, refused) => return Ok(current.clone()),
             Some(current) if self.clock.now() < current.issued + YOUNG => {
-                let message = "Neutron refuses a token that Keystone has just issued: ask the operators of the cloud";
+                let message = "Neutron refuses a token that Keystone has just issued: check the access rules of the application credential, or ask the operators of the cloud";
                 return Err(Error::new(ErrorKind::Unauthorized, OPERATION, message));
             }
             _ => state.token = None,
