@@ -8,6 +8,7 @@
 //! | [`project`] | one project's ledger, and the one listing at a time that keeps it true |
 //! | [`queue`] | who is looked at next |
 //! | [`explain`] | what OpenStack said, with what to do about it |
+//! | [`inspect`] | what the controllers see and would do, for tools that only look |
 //! | [`registry`] | the pools that can serve, as the pool controller last resolved them |
 //! | [`pool`] | credentials, network, identity, counters, conditions; the end of a pool |
 //! | [`claim`] | one claim's life |
@@ -28,6 +29,7 @@ mod claim;
 mod context;
 mod events;
 mod explain;
+pub mod inspect;
 mod patch;
 mod pool;
 mod project;

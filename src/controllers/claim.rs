@@ -10,12 +10,15 @@ use kube::{Resource, ResourceExt};
 use super::context::{Context, name_of};
 use super::explain::explain;
 use super::queue::Action;
-use super::registry::{Known, Problem};
+use super::registry::{Known, Problem, Served};
 use crate::allocation::ClaimKey;
+use crate::allocation::claim::Wanting;
 use crate::allocation::directory::ObjectName;
 use crate::allocation::ledger::Place;
 use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_NOT_READY};
-use crate::api::names::{CLAIM_FINALIZER, DELETE_FOR_MOVE_ANNOTATION, GARBAGE_COLLECTOR_FINALIZERS, PAUSED_ANNOTATION};
+use crate::api::names::{
+    CLAIM_FINALIZER, DELETE_FOR_MOVE_ANNOTATION, GARBAGE_COLLECTOR_FINALIZERS, GROUP, PAUSED_ANNOTATION,
+};
 use crate::api::{Cluster, IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::openstack;
 use crate::runtime::telemetry::chain;
@@ -60,15 +63,27 @@ impl Error {
 }
 
 /// Everything that a decision about a claim needs.
-struct Observed {
+pub(super) struct Observed {
     claim: Arc<IpAddressClaim>,
     name: ObjectName,
     key: ClaimKey,
     pool_name: ObjectName,
     pool: Option<Arc<OpenStackFloatingIPPool>>,
-    known: Known,
+    pub(super) known: Known,
     cluster: ClusterState,
     address: Option<Arc<IpAddress>>,
+}
+
+impl Observed {
+    /// Whether it is to be served and has nothing yet.
+    pub(super) fn waits(&self, ctx: &Context) -> bool {
+        self.address.is_none() && course(self, ctx) == Course::Serve
+    }
+
+    /// Its place among those that wait.
+    pub(super) fn place(&self) -> Place {
+        place(&self.claim)
+    }
 }
 
 /// The Cluster that a claim belongs to.
@@ -84,11 +99,11 @@ enum ClusterState {
     Running,
 }
 
-/// What is due for a claim.
+/// What is due for a claim, from Kubernetes alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Course {
+pub enum Course {
     /// Nothing at all.
-    Leave,
+    Leave(Left),
     /// Give it an address, or keep the one that it has.
     Serve,
     /// Tell why nothing is done yet.
@@ -97,6 +112,41 @@ enum Course {
     Release,
     /// The pool goes and nothing is published: what may have been marked is given back, and the claim waits for another.
     GiveUp(String),
+}
+
+/// Why nothing is done about a claim.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Left {
+    /// It points at something else.
+    #[error("its poolRef names no pool of {GROUP}")]
+    NotOurs,
+    /// Its Cluster is paused.
+    #[error("its Cluster is paused")]
+    PausedCluster,
+    /// It has the paused annotation.
+    #[error("it has the annotation {PAUSED_ANNOTATION}")]
+    PausedClaim,
+    /// Its pool has the paused annotation.
+    #[error("its pool has the annotation {PAUSED_ANNOTATION}")]
+    PausedPool,
+    /// clusterctl is moving it, its pool or its IPAddress away.
+    #[error("clusterctl is moving it to another management cluster")]
+    Moving,
+    /// Its pool is another controller's.
+    #[error("its pool is for a controller with another --watch-filter")]
+    Filtered,
+    /// It is being deleted, and somebody else needs it still.
+    #[error("it is being deleted, and its address stays while the finalizer {0} is on it")]
+    Held(String),
+    /// It is being deleted, and was never served.
+    #[error("it is being deleted, and nothing of it is left in OpenStack")]
+    LetGo,
+    /// It has an address, and whatever else is wrong does not take it away.
+    #[error("it has its address; {0}")]
+    Bound(String),
+    /// Nobody has looked at the pool yet.
+    #[error("its pool is being looked at for the first time")]
+    Unknown,
 }
 
 /// Reconciles one claim.
@@ -110,7 +160,7 @@ pub(super) async fn reconcile(claim: Arc<IpAddressClaim>, ctx: Arc<Context>) -> 
         return Ok(Action::requeue(POOL_COMES));
     }
     match course(&observed, &ctx) {
-        Course::Leave => Ok(Action::await_change()),
+        Course::Leave(_) => Ok(Action::await_change()),
         Course::Tell(reason, message) => {
             report::waiting(&observed, &ctx, reason, message).await?;
             Ok(Action::await_change())
@@ -184,6 +234,16 @@ fn place(claim: &IpAddressClaim) -> Place {
     Place { since, object: name_of(claim) }
 }
 
+/// The claim as a decision about it sees it; an error, for the user, when somebody else made its IPAddress.
+pub(super) fn wanting(observed: &Observed, served: &Served) -> Result<Wanting, String> {
+    Ok(Wanting {
+        key: observed.key.clone(),
+        object: observed.name.clone(),
+        since: place(&observed.claim).since,
+        published: publish::published(observed, served)?,
+    })
+}
+
 /// Whether the pool exists, although the watch has not brought it: claims and pools are watched apart, and a pool that is
 /// taken for missing would be told as missing, or its addresses left behind.
 async fn is_there(pool: &ObjectName, ctx: &Context) -> Result<bool, Error> {
@@ -191,7 +251,7 @@ async fn is_there(pool: &ObjectName, ctx: &Context) -> Result<bool, Error> {
     Ok(found.map_err(|error| Error::Kubernetes("look for the pool", error))?.is_some())
 }
 
-fn read(claim: Arc<IpAddressClaim>, ctx: &Context) -> Observed {
+pub(super) fn read(claim: Arc<IpAddressClaim>, ctx: &Context) -> Observed {
     let name = name_of(claim.as_ref());
     let pool_name = ObjectName::new(&name.namespace, &claim.spec.pool_ref.name);
     let cluster = match super::watch::cluster_of(&claim) {
@@ -219,21 +279,27 @@ fn read(claim: Arc<IpAddressClaim>, ctx: &Context) -> Observed {
 }
 
 /// Decides what is due, from Kubernetes alone.
-fn course(observed: &Observed, ctx: &Context) -> Course {
+pub(super) fn course(observed: &Observed, ctx: &Context) -> Course {
     let claim = &observed.claim;
     let is_marked = |object: &kube::core::ObjectMeta, key: &str| {
         object.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key))
     };
     let pool_is = |key: &str| observed.pool.as_ref().is_some_and(|pool| is_marked(pool.meta(), key));
-    let is_paused = observed.cluster == ClusterState::Paused
-        || is_marked(claim.meta(), PAUSED_ANNOTATION)
-        || pool_is(PAUSED_ANNOTATION);
     let is_moving = is_marked(claim.meta(), DELETE_FOR_MOVE_ANNOTATION)
         || pool_is(DELETE_FOR_MOVE_ANNOTATION)
         || observed.address.as_ref().is_some_and(|address| is_marked(address.meta(), DELETE_FOR_MOVE_ANNOTATION));
     let is_ours = observed.pool.as_ref().is_none_or(|pool| super::pool::is_watched(pool, ctx));
-    if !claim.spec.pool_ref.is_ours() || is_paused || is_moving || !is_ours {
-        return Course::Leave;
+    let left = match () {
+        () if !claim.spec.pool_ref.is_ours() => Some(Left::NotOurs),
+        () if is_moving => Some(Left::Moving),
+        () if observed.cluster == ClusterState::Paused => Some(Left::PausedCluster),
+        () if is_marked(claim.meta(), PAUSED_ANNOTATION) => Some(Left::PausedClaim),
+        () if pool_is(PAUSED_ANNOTATION) => Some(Left::PausedPool),
+        () if !is_ours => Some(Left::Filtered),
+        () => None,
+    };
+    if let Some(left) = left {
+        return Course::Leave(left);
     }
     if claim.metadata.deletion_timestamp.is_some() {
         let foreign = |finalizer: &String| {
@@ -241,11 +307,18 @@ fn course(observed: &Observed, ctx: &Context) -> Course {
         };
         let is_ours = super::patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER);
         // While anybody else holds it, the address stays: CAPO's finalizer is there until the VM is gone.
-        let is_held = claim.metadata.finalizers.iter().flatten().any(foreign);
-        return if is_ours && !is_held { Course::Release } else { Course::Leave };
+        let holder = claim.metadata.finalizers.iter().flatten().find(|finalizer| foreign(finalizer));
+        return match holder {
+            Some(holder) => Course::Leave(Left::Held(holder.clone())),
+            None if is_ours => Course::Release,
+            None => Course::Leave(Left::LetGo),
+        };
     }
     let has_address = claim.status.as_ref().is_some_and(|status| status.address_ref.is_some());
-    let tell = |reason, message| if has_address { Course::Leave } else { Course::Tell(reason, message) };
+    let tell = |reason, message| match has_address {
+        true => Course::Leave(Left::Bound(message)),
+        false => Course::Tell(reason, message),
+    };
     let kind = "OpenStackFloatingIPPool";
     match (&observed.cluster, &observed.pool, &observed.known) {
         (ClusterState::Missing(cluster), ..) => {
@@ -279,6 +352,6 @@ fn course(observed: &Observed, ctx: &Context) -> Course {
             tell(POOL_NOT_READY, format!("{kind} {} is not ready ({reason}): {message}", observed.pool_name.name))
         }
         // The pool is being looked at for the first time; it wakes its claims when it knows what to tell them.
-        (_, _, Known { problem: None, served: None, .. }) => Course::Leave,
+        (_, _, Known { problem: None, served: None, .. }) => Course::Leave(Left::Unknown),
     }
 }

@@ -17,12 +17,12 @@ use crate::api::{IpAddressClaim, OpenStackFloatingIPPool};
 use crate::openstack;
 use crate::runtime::telemetry::chain;
 
-mod adopt;
+pub(super) mod adopt;
 mod end;
 mod network;
 mod report;
-mod resolve;
-mod rivals;
+pub(super) mod resolve;
+pub(super) mod rivals;
 mod secret;
 
 pub(super) use secret::finalizer as secret_finalizer;

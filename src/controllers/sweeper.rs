@@ -160,7 +160,7 @@ fn take(ctx: &Arc<Context>, served: &Served, around: &Surroundings) -> Sweep {
     sweep
 }
 
-fn surroundings(ctx: &Context, pool: &ObjectName) -> Surroundings {
+pub(super) fn surroundings(ctx: &Context, pool: &ObjectName) -> Surroundings {
     let is_the_pools = |claim: &crate::api::IpAddressClaim| {
         claim.namespace().as_deref() == Some(&pool.namespace)
             && claim.spec.pool_ref.is_ours()

@@ -125,6 +125,40 @@ impl Watches {
     }
 }
 
+impl Watches {
+    /// Lists every kind once, as a watch that begins does, for somebody who looks and does nothing.
+    pub(super) async fn list(&mut self, ctx: &Context) -> Result<(), kube::Error> {
+        let scope = ctx.options.namespace.as_deref();
+        let (client, version) = (&ctx.client, ctx.version);
+        let pools = match scope {
+            Some(namespace) => Api::namespaced(client.clone(), namespace),
+            None => Api::all(client.clone()),
+        };
+        list(pools, &mut self.pools, |change| pool_changed(ctx, change)).await?;
+        list(api(client, scope, version), &mut self.claims, |change| claim_changed(ctx, change)).await?;
+        list(api(client, scope, version), &mut self.addresses, |change| address_changed(ctx, change)).await?;
+        list(api(client, scope, version), &mut self.clusters, |change| cluster_changed(ctx, change)).await
+    }
+}
+
+async fn list<K>(
+    api: Api<DeserializeGuard<K>>,
+    writer: &mut Writer<K>,
+    tell: impl Fn(Change<'_, K>),
+) -> Result<(), kube::Error>
+where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    let objects = api.list(&kube::api::ListParams::default()).await?.items;
+    let mut listed = BTreeSet::new();
+    let events = objects.into_iter().map(watcher::Event::InitApply);
+    for event in [watcher::Event::Init].into_iter().chain(events).chain([watcher::Event::InitDone]) {
+        apply(event, writer, &mut listed, &tell);
+    }
+    Ok(())
+}
+
 fn api<K>(client: &Client, namespace: Option<&str>, version: IpamVersion) -> Api<DeserializeGuard<K>>
 where
     DeserializeGuard<K>: Resource<DynamicType = IpamVersion, Scope = kube::core::DynamicResourceScope>,
@@ -151,33 +185,46 @@ where
                 continue;
             }
         };
-        match event {
-            watcher::Event::Init => {
-                listed.clear();
-                writer.apply_watcher_event(&watcher::Event::Init);
+        apply(event, &mut writer, &mut listed, &tell);
+    }
+}
+
+/// Keeps the store as the watch brings it, and tells of it.
+fn apply<K>(
+    event: watcher::Event<DeserializeGuard<K>>,
+    writer: &mut Writer<K>,
+    listed: &mut BTreeSet<ObjectName>,
+    tell: &impl Fn(Change<'_, K>),
+) where
+    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    match event {
+        watcher::Event::Init => {
+            listed.clear();
+            writer.apply_watcher_event(&watcher::Event::Init);
+        }
+        watcher::Event::InitApply(guarded) => {
+            if let Some(object) = parse(guarded) {
+                listed.insert(name_of(&object));
+                tell_after(writer, watcher::Event::InitApply(object), |object| tell(Change::Seen(object)));
             }
-            watcher::Event::InitApply(guarded) => {
-                if let Some(object) = parse(guarded) {
-                    listed.insert(name_of(&object));
-                    tell_after(&mut writer, watcher::Event::InitApply(object), |object| tell(Change::Seen(object)));
-                }
+        }
+        watcher::Event::InitDone => {
+            writer.apply_watcher_event(&watcher::Event::InitDone);
+            tell(Change::All(listed));
+            // Woken before the store had them: they are woken again now that it has.
+            let store = writer.as_reader();
+            all(&store, |_| true).iter().for_each(|object| tell(Change::Seen(object)));
+        }
+        watcher::Event::Apply(guarded) => {
+            if let Some(object) = parse(guarded) {
+                tell_after(writer, watcher::Event::Apply(object), |object| tell(Change::Seen(object)));
             }
-            watcher::Event::InitDone => {
-                writer.apply_watcher_event(&watcher::Event::InitDone);
-                tell(Change::All(&listed));
-                // Woken before the store had them: they are woken again now that it has.
-                let store = writer.as_reader();
-                all(&store, |_| true).iter().for_each(|object| tell(Change::Seen(object)));
-            }
-            watcher::Event::Apply(guarded) => {
-                if let Some(object) = parse(guarded) {
-                    tell_after(&mut writer, watcher::Event::Apply(object), |object| tell(Change::Seen(object)));
-                }
-            }
-            watcher::Event::Delete(guarded) => {
-                if let Some(object) = parse(guarded) {
-                    tell_after(&mut writer, watcher::Event::Delete(object), |object| tell(Change::Gone(object)));
-                }
+        }
+        watcher::Event::Delete(guarded) => {
+            if let Some(object) = parse(guarded) {
+                tell_after(writer, watcher::Event::Delete(object), |object| tell(Change::Gone(object)));
             }
         }
     }

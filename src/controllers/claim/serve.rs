@@ -42,8 +42,8 @@ enum End {
 /// Serves one claim.
 pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>) -> Result<Action, Error> {
     let Some(served) = observed.known.served.clone() else { return Ok(Action::await_change()) };
-    let published = match publish::published(observed, &served) {
-        Ok(published) => published,
+    let wanting = match super::wanting(observed, &served) {
+        Ok(wanting) => wanting,
         Err(message) => {
             report::failed(observed, ctx, message).await?;
             return Ok(Action::requeue(ctx.clock.jitter(Duration::from_secs(10), 0.5)));
@@ -56,12 +56,6 @@ pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>) -> Result<Actio
             .map_err(|error| Error::Kubernetes("put the finalizer on the claim", error))?;
         ctx.writes().claim(&observed.name, &claim);
     }
-    let wanting = Wanting {
-        key: observed.key.clone(),
-        object: observed.name.clone(),
-        since: super::place(&observed.claim).since,
-        published,
-    };
     let mut attempt = Attempt { ctx, served: &served, wanting, unwanted: Vec::new(), origin: Origin::Recovered };
     let end = attempt.run().await;
     attempt.clean_up(matches!(end, End::Bound(..))).await;

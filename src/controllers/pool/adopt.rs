@@ -22,7 +22,7 @@ const TRIES: usize = 5;
 const ADOPT: &str = "put finalizer, id and project on the pool";
 
 /// The id that the pool has, or will have once it is ours.
-pub(super) fn intended(pool: &OpenStackFloatingIPPool, ctx: &Context) -> PoolId {
+pub(in crate::controllers) fn intended(pool: &OpenStackFloatingIPPool, ctx: &Context) -> PoolId {
     id(pool, ctx).unwrap_or_else(|| {
         let id = PoolId::parse(&ctx.clock.random_name(ID_LENGTH)).expect("letters and digits make an id");
         ctx.minted().insert(id.clone());

@@ -23,7 +23,7 @@ const RESOLVED_FOR: SignedDuration = SignedDuration::from_hours(1);
 
 /// Why a pool cannot be resolved.
 #[derive(Debug)]
-pub(super) enum Failure {
+pub(in crate::controllers) enum Failure {
     /// Another pool stands in the way.
     Rival(Problem),
     /// The Secret, or what is in it.
@@ -38,7 +38,7 @@ pub(super) enum Failure {
 
 impl Failure {
     /// What the pool and its claims are told.
-    pub(super) fn problem(&self) -> Problem {
+    pub(in crate::controllers) fn problem(&self) -> Problem {
         match self {
             Self::Rival(problem) | Self::Credentials(problem) | Self::Network(problem) => problem.clone(),
             Self::Session(error) | Self::Look(error) => {
@@ -62,15 +62,24 @@ impl Failure {
     }
 }
 
-/// Resolves a pool.
-pub(super) async fn run(
+/// Resolves a pool. Reads, and changes nothing.
+pub(in crate::controllers) async fn run(
     pool: &OpenStackFloatingIPPool,
     id: &PoolId,
     ctx: &Arc<Context>,
 ) -> Result<Arc<Served>, Failure> {
-    let credentials = secret::read(pool, ctx).await?;
+    with(pool, id, &secret::read(pool, ctx).await?, ctx).await
+}
+
+/// The same, with these credentials.
+pub(in crate::controllers) async fn with(
+    pool: &OpenStackFloatingIPPool,
+    id: &PoolId,
+    credentials: &Credentials,
+    ctx: &Arc<Context>,
+) -> Result<Arc<Served>, Failure> {
     let name = name_of(pool);
-    let neutron = ctx.clouds.connect(&credentials).await.map_err(Failure::Session)?;
+    let neutron = ctx.clouds.connect(credentials).await.map_err(Failure::Session)?;
     require_project(pool, neutron.as_ref(), ctx)?;
     let resolved = Resolved {
         fingerprint: credentials.fingerprint(),

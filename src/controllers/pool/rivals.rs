@@ -21,7 +21,7 @@ use crate::controllers::registry::Problem;
 const CAPO_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
 /// A rival of the pool, if there is one.
-pub(super) async fn find(
+pub(in crate::controllers) async fn find(
     pool: &OpenStackFloatingIPPool,
     id: &PoolId,
     ctx: &Arc<Context>,
