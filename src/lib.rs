@@ -6,6 +6,7 @@
 //! | [`allocation`] | pure: what to do for a claim, for a pool, in a sweep; marks; the laws |
 //! | [`openstack`] | the calls that we make, the real Neutron and one in memory |
 //! | [`controllers`] | pool, claim and sweeper: read, decide, act, report |
+//! | [`plugin`] | `kubectl fippool`: asks, explains, and helps to mend |
 //! | [`runtime`] | flags, leader election, health, metrics, logs, shutdown |
 
 pub mod allocation;
@@ -14,4 +15,5 @@ pub mod clock;
 pub mod controllers;
 pub mod floating_ip;
 pub mod openstack;
+pub mod plugin;
 pub mod runtime;

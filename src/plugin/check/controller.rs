@@ -1,0 +1,116 @@
+//! Whether a controller runs: by its Lease, which only a living one renews; its Deployment tells its ServiceAccount.
+
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+
+use super::finding::{Finding, Status};
+use crate::plugin::cli::Check;
+use crate::plugin::exit::Failure;
+use crate::plugin::output::duration;
+use crate::plugin::session::Session;
+
+const SUBJECT: &str = "Controller";
+
+/// Where nothing else tells.
+const SERVICE_ACCOUNT: &str = "caip-openstack";
+
+/// The findings, and the controller's ServiceAccount.
+pub(super) async fn look(session: &Session, args: &Check) -> Result<(Vec<Finding>, String), Failure> {
+    let namespace = &args.controller_namespace;
+    let leases: Api<Lease> = Api::namespaced(session.client.clone(), namespace);
+    let place = format!("{namespace}/{}", args.lease);
+    let lease = match leases.get_opt(&args.lease).await {
+        Ok(lease) => judge(lease.as_ref(), &place, Timestamp::now()),
+        Err(kube::Error::Api(status)) if status.code == 403 => {
+            Finding::new(SUBJECT, "running", Status::Unknown, status.message)
+        }
+        Err(error) => return Err(session.unreachable(&error)),
+    };
+    let deployments: Api<Deployment> = Api::namespaced(session.client.clone(), namespace);
+    // Who may not read it, or runs the controller elsewhere, has --service-account.
+    let deployed = deployments.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
+    let deployment = deployed.iter().find(|deployment| is_ours(deployment));
+    let account = deployment.and_then(|it| it.spec.as_ref()?.template.spec.as_ref()?.service_account_name.clone());
+    let account = args.service_account.clone().or(account).unwrap_or_else(|| SERVICE_ACCOUNT.into());
+    let mut findings = vec![lease];
+    findings.extend(deployment.map(replicas));
+    Ok((findings, account))
+}
+
+fn is_ours(deployment: &Deployment) -> bool {
+    let named = |key| deployment.labels().get(key).is_some_and(|value| value == "caip-openstack");
+    named("control-plane") || named("app.kubernetes.io/name")
+}
+
+fn replicas(deployment: &Deployment) -> Finding {
+    let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
+    let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
+    let message = format!("Deployment {}: {ready} of {wanted} replicas are ready", deployment.name_any());
+    let status = match ready {
+        0 => Status::Failed,
+        ready if ready < wanted => Status::Warning,
+        _ => Status::Ok,
+    };
+    Finding::new(SUBJECT, "replicas", status, message)
+}
+
+fn judge(lease: Option<&Lease>, place: &str, now: Timestamp) -> Finding {
+    let say = |status, message: String| Finding::new(SUBJECT, "running", status, message);
+    let spec = lease.and_then(|lease| lease.spec.as_ref());
+    let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).filter(|holder| !holder.is_empty());
+    let Some((spec, holder)) = spec.zip(holder) else {
+        let message = format!(
+            "nobody holds the Lease {place}: no controller runs, or it is elsewhere (--controller-namespace, --lease), or it has --leader-elect=false"
+        );
+        return say(Status::Failed, message);
+    };
+    let renewed = spec.renew_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
+    let lasts = SignedDuration::from_secs(i64::from(spec.lease_duration_seconds.unwrap_or_default()));
+    let silent = now.duration_since(renewed);
+    if silent > lasts {
+        let message = format!("{holder} holds the Lease {place}, but has been silent for {}", duration(silent));
+        return say(Status::Failed, message);
+    }
+    say(Status::Ok, format!("{holder} leads"))
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+
+    fn judged(holder: &str, renewed: &str) -> Status {
+        let lease = serde_json::json!({"spec": {
+            "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed
+        }});
+        let lease: Lease = serde_json::from_value(lease).unwrap();
+        judge(Some(&lease), "ns/lease", "2026-11-21T09:00:20Z".parse().unwrap()).status
+    }
+
+    #[test]
+    fn a_lease_that_is_held_and_renewed_means_that_a_controller_runs() {
+        assert_eq!(judged("host_abc", "2026-11-21T09:00:10.000000Z"), Status::Ok);
+        assert_eq!(
+            judged("host_abc", "2026-11-21T09:00:04.000000Z"),
+            Status::Failed,
+            "silent for longer than it lasts"
+        );
+        assert_eq!(judged("", "2026-11-21T09:00:10.000000Z"), Status::Failed, "given back");
+        assert_eq!(judge(None, "ns/lease", Timestamp::now()).status, Status::Failed);
+    }
+
+    #[test]
+    fn replicas_that_are_missing_are_told() {
+        let of = |ready: i32| {
+            let deployment = serde_json::json!({
+                "metadata": {"name": "d"}, "spec": {"replicas": 2, "selector": {}, "template": {}},
+                "status": {"readyReplicas": ready}
+            });
+            replicas(&serde_json::from_value(deployment).unwrap()).status
+        };
+        assert_eq!([0, 1, 2].map(of), [Status::Failed, Status::Warning, Status::Ok]);
+    }
+}

@@ -1,0 +1,57 @@
+//! How a floating IP stands towards a pool, in words. What is decided about it is the controllers' to say.
+
+use std::collections::BTreeMap;
+
+use crate::allocation::ClaimKey;
+use crate::allocation::PoolPolicy;
+use crate::allocation::directory::ObjectName;
+use crate::allocation::ledger::Entry;
+use crate::allocation::mark::Standing;
+
+/// The claims that there are, by their key in marks.
+pub(super) type Keys = BTreeMap<ClaimKey, ObjectName>;
+
+/// What the marks say.
+pub(super) fn describe(entry: &Entry, pool: &PoolPolicy, keys: &Keys) -> String {
+    let claim = |key: &ClaimKey| match keys.get(key) {
+        Some(claim) => format!("claim {claim}"),
+        None => format!("a claim that does not exist (key {key}{})", reader(&entry.fip.description)),
+    };
+    match entry.marks.standing(&pool.id) {
+        Standing::Unmarked => "no pool has marked it".into(),
+        Standing::Foreign => "it carries the mark of another pool, which is not in this management cluster".into(),
+        Standing::Contested => "it carries the marks of two owners: nobody may have it until one of them is off".into(),
+        Standing::Idle => "the pool owns it, and no claim has it".into(),
+        Standing::Held(key) => format!("it is marked for {}", claim(&key)),
+        Standing::Released { claim: key, at } => {
+            format!("{} gave it back at {at}, and it is on its way out", claim(&key))
+        }
+    }
+}
+
+/// What the description says to people: the claim's name, where it is there.
+fn reader(description: &str) -> String {
+    description
+        .split_once(" (claim ")
+        .map_or(String::new(), |(_, rest)| format!(", once {}", rest.trim_end_matches(')')))
+}
+
+/// What is attached, or the lack of it.
+pub(super) fn attachment(entry: &Entry) -> String {
+    match (&entry.fip.port, entry.fip.is_forwarded) {
+        (Some(port), _) => format!("attached to port {port}"),
+        (None, true) => "in use by port forwardings".into(),
+        (None, false) => "not attached".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_claims_name_is_read_from_the_description() {
+        assert_eq!(reader("caip-openstack pool=p nonce=n (claim web in team)"), ", once web in team");
+        assert_eq!(reader("mail"), "");
+    }
+}
