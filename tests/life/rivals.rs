@@ -1,11 +1,5 @@
 //! Two pools where there may be only one.
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::Api;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
-use kube::core::{ApiResource, DynamicObject};
-use kube::runtime::wait::{await_condition, conditions};
-
 use super::*;
 use crate::support::{SOON, pool, unique, with_namespace};
 
@@ -48,24 +42,7 @@ async fn younger_pool_with_a_copied_id_is_deleted_without_touching_the_elders_ad
 #[tokio::test]
 async fn pool_of_capo_with_the_same_name_stops_ours_until_one_is_gone() {
     with_namespace(async |ns| {
-        let (group, plural) = ("infrastructure.cluster.x-k8s.io", "openstackfloatingippools");
-        let crds: Api<CustomResourceDefinition> = Api::all(ns.world.client.clone());
-        let name = format!("{plural}.{group}");
-        crds.patch(&name, &PatchParams::apply("scenario").force(), &Patch::Apply(&in_tree_crd(group, plural)))
-            .await
-            .expect("the CRD is taken");
-        await_condition(crds.clone(), &name, conditions::is_crd_established()).await.expect("it can be watched");
-        let resource = ApiResource {
-            group: group.into(),
-            version: "v1alpha1".into(),
-            api_version: format!("{group}/v1alpha1"),
-            kind: "OpenStackFloatingIPPool".into(),
-            plural: plural.into(),
-        };
-        let in_tree: Api<DynamicObject> = Api::namespaced_with(ns.world.client.clone(), &ns.name, &resource);
-        let rival = DynamicObject::new("public", &resource).within(&ns.name);
-        eventually(HEALS, async || in_tree.create(&PostParams::default(), &rival).await).await;
-
+        ns.create(Manifest::new(Kind::InTreePool, json!({"metadata": {"name": "public"}}))).await;
         ns.secret_for("demo").await;
         controller();
         ns.create(pool("public").network("public")).await;
@@ -74,25 +51,9 @@ async fn pool_of_capo_with_the_same_name_stops_ours_until_one_is_gone() {
         refused(ns, "web-0", "PoolNotReady").await;
         // Another name is nobody's rival.
         ready(ns, pool("other").network("public")).await;
-        in_tree.delete("public", &DeleteParams::default()).await.expect("it can be deleted");
+        ns.delete(Kind::InTreePool, "public").await;
         ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", HEALS).await;
         bound(ns, "web-0").await;
-        crds.delete(&name, &DeleteParams::default()).await.expect("it can be deleted");
     })
     .await;
-}
-
-fn in_tree_crd(group: &str, plural: &str) -> Value {
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group, "scope": "Namespaced",
-            "names": {"kind": "OpenStackFloatingIPPool", "plural": plural, "singular": "openstackfloatingippool"},
-            "versions": [{
-                "name": "v1alpha1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}
-            }]
-        }
-    })
 }

@@ -24,6 +24,10 @@ pub enum Kind {
     InfrastructureCluster,
     /// CAPO's `OpenStackServer`, which owns its claim; a stand-in without fields.
     Server,
+    /// CAPO's in-tree `OpenStackFloatingIPPool`; a stand-in without fields.
+    InTreePool,
+    /// CAPO's `OpenStackMachineTemplate`; a stand-in without fields.
+    MachineTemplate,
     /// `Secret`.
     Secret,
     /// `Event` of `events.k8s.io`.
@@ -47,6 +51,10 @@ impl Kind {
             Self::Cluster => of("cluster.x-k8s.io", version.as_str(), "Cluster", "clusters"),
             Self::InfrastructureCluster => of(INFRASTRUCTURE, "v1beta1", "OpenStackCluster", "openstackclusters"),
             Self::Server => of(INFRASTRUCTURE, "v1alpha1", "OpenStackServer", "openstackservers"),
+            Self::InTreePool => of(INFRASTRUCTURE, "v1alpha1", "OpenStackFloatingIPPool", "openstackfloatingippools"),
+            Self::MachineTemplate => {
+                of(INFRASTRUCTURE, "v1beta1", "OpenStackMachineTemplate", "openstackmachinetemplates")
+            }
             Self::Secret => of("", "v1", "Secret", "secrets"),
             Self::Event => of("events.k8s.io", "v1", "Event", "events"),
         }
