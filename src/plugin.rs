@@ -15,6 +15,8 @@
 //! | [`usage`] | a bar for each pool |
 //! | [`who_has`] | who has an address |
 //! | [`explain`] | why a claim has its address, or none |
+//! | [`orphans`] | what belongs to nobody |
+//! | [`migrate`] | from CAPO's in-tree pool to ours |
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -25,6 +27,8 @@ mod check;
 mod cli;
 mod exit;
 mod explain;
+mod migrate;
+mod orphans;
 mod output;
 mod session;
 mod standing;
@@ -73,5 +77,7 @@ async fn run(cli: Cli) -> Result<Answer, Failure> {
         Command::Usage(args) => usage::run(&session().await?, &args, global.output).await,
         Command::WhoHas(args) => who_has::run(&session().await?, &args, global.output).await,
         Command::Explain(args) => explain::run(&session().await?, &args, global.output).await,
+        Command::Orphans(args) => orphans::run(&session().await?, &args, global.output).await,
+        Command::Migrate(args) => migrate::run(&session().await?, &args, global.output).await,
     }
 }

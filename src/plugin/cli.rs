@@ -75,6 +75,10 @@ pub(super) enum Command {
     WhoHas(WhoHas),
     /// Why a claim has its address, or none, and what would give it one.
     Explain(Explain),
+    /// Floating IPs with a pool's mark that no claim holds.
+    Orphans(Orphans),
+    /// From CAPO's in-tree pool to one of ours: what to apply, what changes, what stands in the way.
+    Migrate(Migrate),
     /// Prints a completion script.
     Completion {
         /// For which shell.
@@ -124,6 +128,52 @@ pub(super) struct Explain {
     /// The IPAddressClaim, or the machine or server that it is for.
     #[arg(value_name = "CLAIM")]
     pub(super) claim: String,
+}
+
+#[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub(super) struct Orphans {
+    #[command(flatten)]
+    pub(super) pools: Pools,
+
+    /// Write the report to this file, for `orphans release`. It must not exist.
+    #[arg(long, value_name = "FILE")]
+    pub(super) report: Option<PathBuf>,
+
+    #[command(subcommand)]
+    pub(super) release: Option<OrphansCommand>,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+pub(super) enum OrphansCommand {
+    /// Releases those of a report that are orphans at a second look too; never one with a port.
+    Release(Release),
+}
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct Release {
+    /// What `orphans --report` wrote.
+    #[arg(long, value_name = "FILE")]
+    pub(super) from_report: PathBuf,
+
+    /// Do not ask.
+    #[arg(short, long)]
+    pub(super) yes: bool,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct Migrate {
+    /// CAPO's pool.
+    #[arg(value_name = "POOL")]
+    pub(super) pool: String,
+
+    /// The name of ours: another one, since CAPO would serve the claims of its namesake too. POOL-ipam when absent.
+    #[arg(long, value_name = "NAME")]
+    pub(super) to: Option<String>,
+
+    /// Create what is printed, unless something stands in the way. Machines are not touched.
+    #[arg(long)]
+    pub(super) apply: bool,
 }
 
 #[cfg(test)]
