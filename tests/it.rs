@@ -14,6 +14,7 @@ mod laws;
 mod life;
 #[path = "laws/oracle.rs"]
 mod oracle;
+mod plugin;
 mod runtime;
 mod session;
 #[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]

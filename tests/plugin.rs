@@ -1,0 +1,62 @@
+//! `kubectl fippool` as whoever types it sees it, on real servers: what it prints, its exit code, and what it changed.
+
+mod check;
+mod claims;
+mod migrate;
+mod orphans;
+
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::support::Namespace;
+
+/// How a command ended.
+#[derive(Debug)]
+struct Ended {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+impl Ended {
+    /// What `-o json` printed.
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
+    }
+}
+
+/// Runs the plugin in a scenario's namespace.
+async fn plugin(ns: &Namespace, args: &[&str]) -> Ended {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-fippool"));
+    command.args(args).args(["-n", &ns.name]).env("KUBECONFIG", &ns.world.kubeconfig).stdin(Stdio::null());
+    // Beside the scenario's own waiting.
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("it does not panic");
+    let output = output.expect("the plugin starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints UTF-8");
+    Ended { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+}
+
+/// The same, with the data that it prints.
+async fn asked(ns: &Namespace, args: &[&str]) -> (i32, Value) {
+    let ended = plugin(ns, &[args, &["-o", "json"]].concat()).await;
+    (ended.code, ended.json())
+}
+
+#[test]
+fn completions_and_the_version_need_no_cluster() {
+    let run = |args: &[&str]| {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_kubectl-fippool")).args(args).env("KUBECONFIG", "/nowhere").output();
+        let output = output.expect("the plugin starts");
+        (output.status.code(), String::from_utf8(output.stdout).expect("it prints UTF-8"))
+    };
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, script) = run(&["completion", shell]);
+        assert!(code == Some(0) && script.contains("who-has"), "{shell}: {script}");
+    }
+    let (code, version) = run(&["--version"]);
+    assert!(code == Some(0) && version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+    assert_eq!(run(&["no-such-command"]).0, Some(2));
+    assert_eq!(run(&["usage"]).0, Some(4), "no kubeconfig");
+}

@@ -1,0 +1,146 @@
+//! Is everything ready?
+
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::Api;
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::support::{HEALS, Kind, Manifest, SOON, pool, with_namespace};
+
+const ROLES: &str = include_str!("../../config/rbac/role.yaml");
+
+/// A controller of the namespace's own, which leads by a Lease.
+async fn lead(ns: &Namespace) {
+    let lease = format!("--leader-election-namespace={}", ns.name);
+    ns.serve_by(&ns.world.kubeconfig, &["--leader-elect=true", &lease]);
+}
+
+/// Gives a ServiceAccount of the namespace what config/rbac gives the controller's; the names of what is cluster-wide.
+async fn permit(ns: &Namespace) {
+    let roles: Vec<Value> = serde_saphyr::from_multiple(ROLES).expect("config/rbac is YAML");
+    for mut role in roles {
+        let kind = role["kind"].as_str().expect("it has a kind").to_owned();
+        let is_wide = kind.starts_with("Cluster");
+        role["metadata"] = json!({"name": ns.name});
+        if let Some(reference) = role.get_mut("roleRef") {
+            reference["name"] = ns.name.clone().into();
+            role["subjects"][0]["namespace"] = ns.name.clone().into();
+        }
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", &kind));
+        let api: Api<DynamicObject> = match is_wide {
+            true => Api::all_with(ns.world.client.clone(), &resource),
+            false => Api::namespaced_with(ns.world.client.clone(), &ns.name, &resource),
+        };
+        api.patch(&ns.name, &PatchParams::apply("scenario").force(), &Patch::Apply(&role)).await.expect("it is taken");
+    }
+}
+
+async fn forbid(ns: &Namespace) {
+    let roles: Api<ClusterRole> = Api::all(ns.world.client.clone());
+    roles.delete(&ns.name, &DeleteParams::default()).await.expect("it can be deleted");
+}
+
+/// How one thing is.
+fn status<'a>(findings: &'a Value, check: &str) -> &'a str {
+    let all = findings["findings"].as_array().expect("there are findings");
+    let found = all.iter().find(|finding| finding["check"] == check);
+    found.map_or("absent", |finding| finding["status"].as_str().expect("it has a status"))
+}
+
+fn message(findings: &Value, check: &str) -> String {
+    let all = findings["findings"].as_array().expect("there are findings");
+    let found = all.iter().find(|finding| finding["check"] == check);
+    found.map_or_else(String::new, |finding| finding["message"].as_str().expect("it has a message").to_owned())
+}
+
+async fn check(ns: &Namespace, more: &[&str]) -> (i32, Value) {
+    asked(ns, &[&["check", "--controller-namespace", &ns.name], more].concat()).await
+}
+
+#[tokio::test]
+async fn it_is_ready_when_everything_is_and_wait_ends_then() {
+    with_namespace(async |ns| {
+        ns.secret_for("demo").await;
+        ns.create(pool("public").network("public").served_in(&ns.name)).await;
+        let (code, findings) = check(ns, &[]).await;
+        assert_eq!((code, status(&findings, "running"), status(&findings, "permissions")), (1, "Failed", "Failed"));
+        assert_eq!((status(&findings, "crd"), status(&findings, "cluster-api")), ("Ok", "Ok"));
+        assert_eq!((status(&findings, "credentials"), status(&findings, "served")), ("Ok", "Failed"));
+        let (code, _) = check(ns, &["--wait=1s"]).await;
+        assert_eq!(code, 5, "nobody serves the pool");
+
+        permit(ns).await;
+        lead(ns).await;
+        let (code, findings) = check(ns, &["--wait=90s"]).await;
+        assert_eq!(code, 0, "{findings:#}");
+        assert_eq!(findings["isReady"], true);
+        for what in ["running", "permissions", "name", "credentials", "network", "neutron", "quota", "served"] {
+            assert_eq!(status(&findings, what), "Ok", "{what}: {findings:#}");
+        }
+        forbid(ns).await;
+        let (code, findings) = check(ns, &[]).await;
+        assert_eq!((code, status(&findings, "permissions")), (1, "Failed"));
+        let said = message(&findings, "permissions");
+        assert!(said.contains("get secrets") && said.contains("config/rbac"), "{said}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_stands_between_a_pool_and_openstack_is_named_where_it_is() {
+    with_namespace(async |ns| {
+        ns.create(pool("public").network("nowhere")).await;
+        let (code, findings) = check(ns, &["public"]).await;
+        assert_eq!((code, status(&findings, "credentials"), status(&findings, "network")), (1, "Failed", "absent"));
+        assert!(message(&findings, "credentials").contains("SecretNotFound"), "{findings:#}");
+        ns.secret_for("demo").await;
+        let (code, findings) = check(ns, &["public"]).await;
+        assert_eq!((code, status(&findings, "credentials"), status(&findings, "network")), (1, "Ok", "Failed"));
+        let said = message(&findings, "network");
+        assert!(said.contains("NetworkNotFound") && said.contains("spec.floatingIPNetwork"), "{said}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pool_of_capo_with_the_same_name_is_a_conflict() {
+    with_namespace(async |ns| {
+        ns.secret_for("demo").await;
+        ns.create(pool("public").network("public")).await;
+        ns.create(Manifest::new(Kind::InTreePool, json!({"metadata": {"name": "public"}, "spec": {}}))).await;
+        let (code, findings) = check(ns, &[]).await;
+        assert_eq!((code, status(&findings, "name"), status(&findings, "credentials")), (1, "Failed", "absent"));
+        assert!(message(&findings, "name").contains("NameConflict"), "{findings:#}");
+        ns.delete(Kind::InTreePool, "public").await;
+        assert_eq!(status(&check(ns, &[]).await.1, "name"), "Ok");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_paused_pool_is_not_ready() {
+    with_namespace(async |ns| {
+        ns.secret_for("demo").await;
+        ns.create(pool("public").network("public").annotation("cluster.x-k8s.io/paused", "")).await;
+        let (code, findings) = check(ns, &[]).await;
+        assert_eq!((code, status(&findings, "served")), (1, "Failed"));
+        assert!(message(&findings, "served").contains("paused"), "{findings:#}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_limit_that_is_reached_is_something_to_look_at() {
+    with_namespace(async |ns| {
+        ns.secret_for("demo").await;
+        crate::support::controller();
+        ns.create(pool("public").network("public").max_ips(0)).await;
+        ns.await_condition(Kind::Pool, "public", "Exhausted", "True", "Exhausted", HEALS).await;
+        let findings = check(ns, &[]).await.1;
+        assert_eq!((status(&findings, "served"), status(&findings, "addresses")), ("Ok", "Warning"));
+        ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", SOON).await;
+    })
+    .await;
+}

@@ -1,0 +1,129 @@
+//! From CAPO's in-tree pool to ours.
+
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::support::{Kind, Manifest, claim, owner_reference, with_namespace};
+
+const CAPO: &str = "infrastructure.cluster.x-k8s.io";
+
+/// CAPO's pool, a template that points to it, and a machine that has an address of it.
+async fn in_tree(ns: &Namespace) {
+    let spec = json!({
+        "identityRef": {"name": "cloud", "cloudName": "openstack"}, "reclaimPolicy": "Delete", "maxIPs": 3,
+        "floatingIPNetwork": {"filter": {"name": "public"}}
+    });
+    ns.create(Manifest::new(Kind::InTreePool, json!({"metadata": {"name": "public"}, "spec": spec}))).await;
+    for (name, pool) in [("workers", "public"), ("others", "elsewhere")] {
+        let reference = json!({"apiGroup": CAPO, "kind": "OpenStackFloatingIPPool", "name": pool});
+        let spec = json!({"template": {"spec": {"flavor": "m1.large", "floatingIPPoolRef": reference}}});
+        ns.create(Manifest::new(Kind::MachineTemplate, json!({"metadata": {"name": name}, "spec": spec}))).await;
+    }
+    let server = ns.create(Manifest::new(Kind::Server, json!({"metadata": {"name": "web-0"}}))).await;
+    let claimed = ns.create(claim("web-0").pool_ref("apiGroup", CAPO).owned_by(&server).unheld()).await;
+    bind(ns, &claimed, "203.0.113.77").await;
+}
+
+/// What CAPO does for a claim.
+async fn bind(ns: &Namespace, claim: &DynamicObject, address: &str) {
+    let name = claim.metadata.name.clone().expect("it has a name");
+    let body = json!({
+        "metadata": {"name": name, "ownerReferences": [owner_reference(claim)]},
+        "spec": {
+            "claimRef": {"name": name}, "address": address, "prefix": 32,
+            "poolRef": {"apiGroup": CAPO, "kind": "OpenStackFloatingIPPool", "name": "public"}
+        }
+    });
+    ns.create(Manifest::new(Kind::Address, body)).await;
+    ns.patch_status(Kind::Claim, &name, json!({"status": {"addressRef": {"name": name}}})).await;
+}
+
+fn states(plan: &Value) -> Vec<(String, String)> {
+    let text = |value: &Value| value.as_str().expect("it is text").to_owned();
+    let objects = plan["objects"].as_array().expect("there are objects");
+    objects.iter().map(|object| (text(&object["manifest"]["metadata"]["name"]), text(&object["state"]))).collect()
+}
+
+fn expected(state: &str) -> Vec<(String, String)> {
+    ["public-ipam", "workers-ipam"].map(|name| (name.to_owned(), state.to_owned())).into()
+}
+
+#[tokio::test]
+async fn without_apply_the_plan_is_printed_and_nothing_changes() {
+    with_namespace(async |ns| {
+        ns.secret_for("demo").await;
+        in_tree(ns).await;
+        let (code, plan) = asked(ns, &["migrate", "public"]).await;
+        assert_eq!(code, 0, "{plan:#}");
+        assert_eq!(states(&plan), expected("New"));
+        let machine = &plan["machines"][0];
+        assert_eq!(
+            (&machine["machine"], &machine["address"]),
+            (&json!("OpenStackServer web-0"), &json!("203.0.113.77"))
+        );
+        assert!(machine["change"].to_string().contains("until it is replaced"), "{machine:#}");
+        assert!(ns.get(Kind::Pool, "public-ipam").await.is_none(), "nothing was created");
+        // What is printed for people is what `kubectl apply` takes.
+        let ended = plugin(ns, &["migrate", "public"]).await;
+        let printed: Vec<Value> = serde_saphyr::from_multiple(&ended.out).expect("it is YAML");
+        let kinds: Vec<&Value> = printed.iter().filter(|document| document.is_object()).map(|it| &it["kind"]).collect();
+        assert_eq!(kinds, ["OpenStackFloatingIPPool", "OpenStackMachineTemplate"]);
+        assert!(ended.out.contains("Nothing was changed"), "{}", ended.out);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn apply_creates_what_was_planned_and_can_be_repeated() {
+    with_namespace(async |ns| {
+        ns.secret_for("demo").await;
+        in_tree(ns).await;
+        let (code, plan) = asked(ns, &["migrate", "public", "--apply"]).await;
+        assert_eq!((code, states(&plan)), (0, expected("Created")));
+        let pool = ns.get(Kind::Pool, "public-ipam").await.expect("it was created");
+        assert_eq!((&pool.data["spec"]["maxIPs"], &pool.data["spec"]["reuse"]["policy"]), (&json!(3), &json!("Never")));
+        let template = ns.get(Kind::MachineTemplate, "workers-ipam").await.expect("it was created");
+        let reference =
+            json!({"apiGroup": "ipam.cluster.x-k8s.io", "kind": "OpenStackFloatingIPPool", "name": "public-ipam"});
+        assert_eq!(
+            template.data["spec"]["template"]["spec"],
+            json!({"flavor": "m1.large", "floatingIPPoolRef": reference})
+        );
+        let (code, plan) = asked(ns, &["migrate", "public", "--apply"]).await;
+        assert_eq!((code, states(&plan)), (0, expected("Unchanged")));
+        // Somebody changed it: it is not written over.
+        ns.patch(Kind::Pool, "public-ipam", json!({"spec": {"maxIPs": 9}})).await;
+        let (code, plan) = asked(ns, &["migrate", "public", "--apply"]).await;
+        assert_eq!((code, &plan["isApplied"]), (1, &json!(false)));
+        assert!(plan["obstacles"].to_string().contains("public-ipam is there already"), "{plan:#}");
+        let pool = ns.get(Kind::Pool, "public-ipam").await.expect("it is there");
+        assert_eq!(pool.data["spec"]["maxIPs"], 9);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_stands_in_the_way_is_named_and_apply_creates_nothing() {
+    with_namespace(async |ns| {
+        in_tree(ns).await;
+        let obstacles = async |args: &[&str]| {
+            let (code, plan) = asked(ns, &[&["migrate", "public", "--apply"], args].concat()).await;
+            assert_eq!(code, 1, "{plan:#}");
+            plan["obstacles"].to_string()
+        };
+        assert!(obstacles(&[]).await.contains("Secret cloud"), "the Secret is missing");
+        ns.secret_for("demo").await;
+        assert!(obstacles(&["--to", "public"]).await.contains("--to"), "one name for two pools");
+        ns.patch(Kind::InTreePool, "public", json!({"spec": {"preAllocatedFloatingIPs": ["not an address"]}})).await;
+        let said = obstacles(&[]).await;
+        assert!(
+            said.contains("refuses OpenStackFloatingIPPool public-ipam") && said.contains("preAllocated"),
+            "{said}"
+        );
+        assert!(ns.list(Kind::Pool).await.is_empty(), "nothing was created");
+        let ended = plugin(ns, &["migrate", "nothing"]).await;
+        assert!(ended.code == 3 && ended.err.contains("nothing"), "{ended:?}");
+    })
+    .await;
+}
