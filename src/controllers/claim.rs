@@ -144,6 +144,9 @@ pub enum Left {
     /// It has an address, and whatever else is wrong does not take it away.
     #[error("it has its address; {0}")]
     Bound(String),
+    /// The watch has not brought its IPAddress yet.
+    #[error("its IPAddress was made a moment ago")]
+    Published,
     /// Nobody has looked at the pool yet.
     #[error("its pool is being looked at for the first time")]
     Unknown,
@@ -334,7 +337,7 @@ pub(super) fn course(observed: &Observed, ctx: &Context) -> Course {
         (_, Some(pool), _) if pool.metadata.deletion_timestamp.is_some() && observed.address.is_none() => {
             // Published a moment ago: the watch brings the address, and that wakes the claim.
             if ctx.writes().addresses.contains(&observed.name) {
-                return Course::Leave;
+                return Course::Leave(Left::Published);
             }
             let message = format!(
                 "{kind} {} is being deleted: create it again once it is gone, or name another pool in the machine's template",

@@ -181,7 +181,7 @@ impl World {
         let taken: BTreeSet<IpAddr> = fips.iter().map(|fip| fip.address).collect();
         Seen {
             clusters: self.sites.iter().map(objects).collect(),
-            can_create: taken.len() < usize::from(ADDRESSES),
+            creatable: (0..ADDRESSES).map(address).filter(|address| !taken.contains(address)).collect(),
             fips,
             network: Some(self.network.clone()),
             limits: self.limits(),

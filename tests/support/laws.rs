@@ -35,8 +35,8 @@ pub struct Seen {
     pub fips: Vec<FloatingIp>,
     /// The network that pools without a list of their own take addresses from.
     pub network: Option<NetworkId>,
-    /// Whether Neutron would create another floating IP now.
-    pub can_create: bool,
+    /// The addresses that Neutron would create now.
+    pub creatable: BTreeSet<IpAddr>,
     /// See [`Observed`].
     pub limits: BTreeMap<PoolId, usize>,
     /// See [`Observed`].
@@ -258,11 +258,14 @@ fn unjustified(seen: &Seen, site: usize, pool: &Value, claim: &Value) -> Option<
     let mut ledger = Ledger::default();
     let began = ledger.next_step();
     ledger.list(began, seen.now, seen.fips.clone(), seen.now);
-    if !seen.can_create {
+    let objects = &seen.clusters[site];
+    let named =
+        |address: &IpAddr| of_kind(objects, "IPAddress").any(|it| text(it, "/spec/address").parse() == Ok(*address));
+    let may_give = |address: &IpAddr| policy.allows(*address, text(claim, "/metadata/name")) && !named(address);
+    if !seen.creatable.iter().any(may_give) {
         let until = seen.now + SignedDuration::from_secs(1);
         ledger.block(policy.id.clone(), Block { refusal: Refusal::NetworkExhausted, until });
     }
-    let objects = &seen.clusters[site];
     let mut names = Names::default();
     for address in of_kind(objects, "IPAddress") {
         if let Ok(named) = text(address, "/spec/address").parse() {

@@ -80,7 +80,7 @@ fn left_alone(left: &Left) -> Option<&'static str> {
         Left::Held(_) => {
             Some("its address is given back when that finalizer is off: CAPO takes its own off with the VM")
         }
-        Left::LetGo | Left::Bound(_) | Left::Unknown => None,
+        Left::LetGo | Left::Bound(_) | Left::Published | Left::Unknown => None,
     }
 }
 
