@@ -105,9 +105,9 @@ impl Inspection {
         all(&self.ctx.stores.pools, |_| true)
     }
 
-    /// The claims that point at our pools, by name.
+    /// The claims on the pools of every provider, by name.
     pub fn claims(&self) -> Vec<Arc<IpAddressClaim>> {
-        all(&self.ctx.stores.claims, |claim| claim.spec.pool_ref.is_ours())
+        all(&self.ctx.stores.claims, |_| true)
     }
 
     /// The IPAddresses of every provider, by name.

@@ -125,13 +125,13 @@ pub(super) struct WhoHas {
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Explain {
-    /// The IPAddressClaim, or the machine or server that it is for.
+    /// The IPAddressClaim, or the OpenStackServer that it is for.
     #[arg(value_name = "CLAIM")]
     pub(super) claim: String,
 }
 
 #[derive(Args, Clone, Debug)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(subcommand_precedence_over_arg = true)]
 pub(super) struct Orphans {
     #[command(flatten)]
     pub(super) pools: Pools,
@@ -196,6 +196,20 @@ mod tests {
         assert_eq!(wait(&["x", "check"]), (None, vec![]));
         assert_eq!(wait(&["x", "check", "--wait", "public"]), (Some(Duration::from_secs(300)), vec!["public".into()]));
         assert_eq!(wait(&["x", "check", "--wait=90s"]), (Some(Duration::from_secs(90)), vec![]));
+    }
+
+    #[test]
+    fn release_is_a_command_wherever_the_flags_are() {
+        for line in [
+            "x -n a orphans release --from-report f",
+            "x orphans -n a release --from-report f",
+            "x orphans release -n a --from-report f --yes",
+        ] {
+            match Cli::try_parse_from(line.split(' ')).map(|cli| cli.command) {
+                Ok(Command::Orphans(Orphans { release: Some(OrphansCommand::Release(_)), .. })) => {}
+                other => panic!("{line}: {other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! `explain`: why a claim has its address, or none, and what would give it one. The controllers' own decision is asked;
-//! what would help is found by asking it again, with the pool as it would then be.
+//! whether a higher limit or a later time would help is found by asking it again.
 
 mod words;
 
@@ -76,7 +76,7 @@ pub(super) async fn run(session: &Session, args: &Explain, format: Option<Format
     let progress = Progress::new();
     progress.step("listing pools and claims");
     let inspection = session.inspect().await?;
-    let claim = find(session, &inspection, &args.claim).await?;
+    let claim = find(session, &inspection, &args.claim)?;
     let name = session.object(&claim.name_any());
     let pool_name = ObjectName::new(&name.namespace, &claim.spec.pool_ref.name);
     let is_it = |pool: &&Arc<OpenStackFloatingIPPool>| {
@@ -97,7 +97,7 @@ pub(super) async fn run(session: &Session, args: &Explain, format: Option<Format
     let failed = |error| Failure::kubernetes("list pools and claims again", &error);
     inspection.refresh().await.map_err(failed)?;
     // It may have been served, or be gone, meanwhile.
-    let claim = find(session, &inspection, &args.claim).await?;
+    let claim = find(session, &inspection, &args.claim)?;
     let version = session.version().await?;
     let explanation = explain(&inspection, &claim, looked.as_ref(), version);
     drop(progress);
@@ -105,29 +105,21 @@ pub(super) async fn run(session: &Session, args: &Explain, format: Option<Format
     Ok(Answer::when(explanation.address.is_some()))
 }
 
-/// The claim of this name, or that of the server or machine of this name.
-async fn find(session: &Session, inspection: &Inspection, name: &str) -> Result<Arc<IpAddressClaim>, Failure> {
-    let ours = inspection.claims();
+/// The claim of this name, or that of the server of this name.
+fn find(session: &Session, inspection: &Inspection, name: &str) -> Result<Arc<IpAddressClaim>, Failure> {
+    let all = inspection.claims();
     let named = |wanted: &str| {
         let is_it = |claim: &&Arc<IpAddressClaim>| {
             claim.namespace().as_deref() == Some(&session.namespace) && claim.name_any() == wanted
         };
-        ours.iter().find(is_it).cloned()
+        all.iter().find(is_it).cloned()
     };
-    if let Some(claim) = named(name).or_else(|| named(&format!("{name}-floating-ip-address"))) {
-        return Ok(claim);
-    }
-    // One of another provider's pool, which the inspection leaves out.
-    let claims: kube::Api<IpAddressClaim> =
-        kube::Api::namespaced_with(session.client.clone(), &session.namespace, &session.version().await?);
-    match claims.get_opt(name).await {
-        Ok(Some(claim)) => Ok(Arc::new(claim)),
-        Ok(None) => Err(Failure::NotFound(format!(
+    named(name).or_else(|| named(&format!("{name}-floating-ip-address"))).ok_or_else(|| {
+        Failure::NotFound(format!(
             "there is no IPAddressClaim {name}, nor {name}-floating-ip-address, in namespace {}: `kubectl get ipaddressclaims` lists them; CAPO makes a machine's when its template has a floatingIPPoolRef",
             session.namespace
-        ))),
-        Err(error) => Err(Failure::kubernetes(&format!("read IPAddressClaim {name}"), &error)),
-    }
+        ))
+    })
 }
 
 fn explain(
@@ -192,7 +184,7 @@ fn pool_has(count: &Count, view: &View) -> PoolHas {
     }
 }
 
-/// What would give it an address: each is tried on the decision itself before it is said.
+/// What would give it an address. A higher limit and a later time are tried on the decision itself before they are said.
 fn remedies(
     inspection: &Inspection,
     claim: &Arc<IpAddressClaim>,

@@ -15,11 +15,10 @@ use super::cli::{Format, Orphans, OrphansCommand};
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress};
 use super::session::Session;
-use super::standing::{Keys, attachment, describe};
-use crate::allocation::directory::ObjectName;
+use super::standing::{Keys, attachment, describe, keys};
+use crate::allocation::PoolId;
 use crate::allocation::ledger::Entry;
 use crate::allocation::mark::Standing;
-use crate::allocation::{ClaimKey, PoolId};
 use crate::api::OpenStackFloatingIPPool;
 use crate::controllers::inspect::{Inspection, View};
 use report::{Orphan, Stranger, Written};
@@ -67,8 +66,8 @@ async fn look(session: &Session, named: &[String]) -> Result<Written, Failure> {
     let taken_at = Timestamp::now();
     // What Neutron shows as marked had its claim by then: so Kubernetes is listed after it.
     inspection.refresh().await.map_err(|error| Failure::kubernetes("list pools and claims again", &error))?;
-    let orphans = views.iter().flat_map(|(pool, view)| of_pool(pool, view, &keys(&inspection)));
-    let orphans = orphans.collect();
+    let keys = keys(&inspection);
+    let orphans = views.iter().flat_map(|(pool, view)| of_pool(pool, view, &keys)).collect();
     Ok(Written {
         version: report::VERSION,
         cluster: session.url.clone(),
@@ -76,14 +75,6 @@ async fn look(session: &Session, named: &[String]) -> Result<Written, Failure> {
         orphans,
         strangers: strangers(&views, &inspection),
     })
-}
-
-/// Every claim of ours, by its key.
-fn keys(inspection: &Inspection) -> Keys {
-    let name =
-        |claim: &crate::api::IpAddressClaim| ObjectName::new(claim.namespace().unwrap_or_default(), claim.name_any());
-    let keyed = inspection.claims().into_iter().map(|claim| name(&claim));
-    keyed.map(|claim| (ClaimKey::of(&claim.namespace, &claim.name), claim)).collect()
 }
 
 fn of_pool(pool: &OpenStackFloatingIPPool, view: &View, keys: &Keys) -> Vec<Orphan> {

@@ -2,14 +2,24 @@
 
 use std::collections::BTreeMap;
 
+use kube::ResourceExt;
+
 use crate::allocation::ClaimKey;
 use crate::allocation::PoolPolicy;
 use crate::allocation::directory::ObjectName;
 use crate::allocation::ledger::Entry;
 use crate::allocation::mark::Standing;
+use crate::controllers::inspect::Inspection;
 
 /// The claims that there are, by their key in marks.
 pub(super) type Keys = BTreeMap<ClaimKey, ObjectName>;
+
+/// Every claim on a pool of ours.
+pub(super) fn keys(inspection: &Inspection) -> Keys {
+    let ours = inspection.claims().into_iter().filter(|claim| claim.spec.pool_ref.is_ours());
+    let named = ours.map(|claim| ObjectName::new(claim.namespace().unwrap_or_default(), claim.name_any()));
+    named.map(|claim| (ClaimKey::of(&claim.namespace, &claim.name), claim)).collect()
+}
 
 /// What the marks say.
 pub(super) fn describe(entry: &Entry, pool: &PoolPolicy, keys: &Keys) -> String {

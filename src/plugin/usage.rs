@@ -148,7 +148,9 @@ fn bar(parts: [u32; 3], full: u32, colour: AnsiColor) -> String {
         let share = (u64::from(part) * WIDTH as u64).checked_div(u64::from(full)).unwrap_or_default();
         let cells = usize::try_from(share).unwrap_or(WIDTH).max(usize::from(part > 0)).min(room);
         room -= cells;
-        drawn += &paint(style(colour), sign.to_string().repeat(cells));
+        if cells > 0 {
+            drawn += &paint(style(colour), sign.to_string().repeat(cells));
+        }
     }
     format!("[{drawn}{}]", "·".repeat(room))
 }

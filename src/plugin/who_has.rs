@@ -12,8 +12,7 @@ use super::cli::{Format, WhoHas};
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress, Report, age, bold, fields};
 use super::session::{Session, owners};
-use super::standing::{Keys, attachment, describe};
-use crate::allocation::ClaimKey;
+use super::standing::{Keys, attachment, describe, keys};
 use crate::allocation::ledger::Entry;
 use crate::api::names::{CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, ORIGIN_ANNOTATION, POOL_ID_ANNOTATION};
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
@@ -120,7 +119,8 @@ async fn holder(session: &Session, inspection: &Inspection, address: &Arc<IpAddr
     Holder {
         claim: address.spec.claim_ref.name.clone(),
         owners,
-        cluster: address.labels().get(CLUSTER_NAME_LABEL).cloned(),
+        // CAPO labels its claims alone.
+        cluster: label(address.as_ref()).or_else(|| claim.as_deref().and_then(label)),
         provider: format!("{}.{}", pool.kind, pool.api_group.as_deref().unwrap_or_default()),
         pool: pool.name.clone(),
         origin: annotation(ORIGIN_ANNOTATION),
@@ -129,6 +129,10 @@ async fn holder(session: &Session, inspection: &Inspection, address: &Arc<IpAddr
         floating_ip_id: annotation(POOL_ID_ANNOTATION).and_then(|_| annotation(FLOATING_IP_ID_ANNOTATION)),
         namespace,
     }
+}
+
+fn label(object: &impl ResourceExt) -> Option<String> {
+    object.labels().get(CLUSTER_NAME_LABEL).cloned()
 }
 
 /// How a pool's spec names the address.
@@ -147,16 +151,7 @@ fn naming(pool: &OpenStackFloatingIPPool, address: IpAddr) -> Option<&'static st
 }
 
 fn seen(pool: &OpenStackFloatingIPPool, view: &View, inspection: &Inspection, address: IpAddr) -> Vec<Seen> {
-    let namespace = pool.namespace().unwrap_or_default();
-    let of_namespace = inspection.claims().into_iter().filter(|claim| claim.namespace().as_deref() == Some(&namespace));
-    let keys: Keys = of_namespace
-        .map(|claim| {
-            (
-                ClaimKey::of(&namespace, &claim.name_any()),
-                crate::allocation::directory::ObjectName::new(&namespace, claim.name_any()),
-            )
-        })
-        .collect();
+    let keys = keys(inspection);
     let entries = view.entries().into_iter().filter(|entry| entry.fip.address == address);
     entries.map(|entry| one(pool, view, &entry, &keys)).collect()
 }

@@ -75,6 +75,19 @@ async fn without_apply_the_plan_is_printed_and_nothing_changes() {
 }
 
 #[tokio::test]
+async fn what_capos_pool_gave_is_traced_too_and_is_not_ours_to_explain() {
+    with_namespace(async |ns| {
+        in_tree(ns).await;
+        let (code, found) = asked(ns, &["who-has", "203.0.113.77"]).await;
+        assert_eq!((code, &found["holders"][0]["owners"]), (0, &json!(["OpenStackServer web-0"])), "{found:#}");
+        let (code, why) = asked(ns, &["explain", "web-0"]).await;
+        assert_eq!((code, &why["address"]), (0, &json!("203.0.113.77")));
+        assert!(why["next"].to_string().contains("another provider"), "{why:#}");
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn apply_creates_what_was_planned_and_can_be_repeated() {
     with_namespace(async |ns| {
         ns.secret_for("demo").await;

@@ -2,6 +2,7 @@
 //! port, is tagged for release. The controllers do the rest, as with any address that was given back.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map;
 use std::io::{BufRead, IsTerminal, Write};
 use std::net::IpAddr;
 use std::path::Path;
@@ -46,10 +47,9 @@ pub(super) async fn run(session: &Session, args: &Release, format: Option<Format
     let mut views: BTreeMap<(String, String), Result<View, String>> = BTreeMap::new();
     for orphan in &report.orphans {
         let name = (orphan.namespace.clone(), orphan.pool.clone());
-        if !views.contains_key(&name) {
-            progress.step(&format!("asking OpenStack as pool {}/{}", name.0, name.1));
-            let view = look(session, &inspection, orphan).await?;
-            views.insert(name, view);
+        if let btree_map::Entry::Vacant(place) = views.entry(name) {
+            progress.step(&format!("asking OpenStack as pool {}/{}", orphan.namespace, orphan.pool));
+            place.insert(look(session, &inspection, orphan).await?);
         }
     }
     inspection.refresh().await.map_err(|error| Failure::kubernetes("list pools and claims again", &error))?;

@@ -141,9 +141,9 @@ fn the_owners_of_templates_are_switched_by_a_person() {
     };
     let mut facts = facts(spec());
     facts.templates.push(workers(false));
-    facts.users = vec![user("md", "workers", false), user("other", "else", false), user("classy", "workers", true)];
+    facts.users = vec![user("md", "workers", false), user("unrelated", "else", false), user("classy", "workers", true)];
     let then = make(&facts, "public", "new").then.join("\n");
     let patch = r#"patch machinedeployments.cluster.x-k8s.io md --type merge -p '{"spec":{"template":{"spec":{"infrastructureRef":{"name":"workers-ipam"}}}}}'"#;
     assert!(then.contains(patch), "{then}");
-    assert!(!then.contains("other") && !then.contains("classy"), "{then}");
+    assert!(!then.contains("unrelated") && !then.contains("classy"), "{then}");
 }
