@@ -8,22 +8,22 @@ use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use kube::{Resource, ResourceExt};
 
-use super::claim::BLOCKED_FOR;
 use super::context::{Context, Found, name_of};
 use super::queue::Action;
 use super::registry::Served;
 use super::{act, claim, patch};
-use crate::allocation::claim::creation_mark;
+use crate::allocation::ClaimKey;
 use crate::allocation::directory::ObjectName;
-use crate::allocation::ledger::{Block, Creation, Hold};
+use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Standing;
 use crate::allocation::sweep::{Chore, Living, Surroundings, Sweep, plan};
-use crate::allocation::{ClaimKey, Nonce, Refusal};
 use crate::api::names::{ADDRESS_FINALIZER, DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION};
 use crate::api::{Cluster, IpAddress, OpenStackFloatingIPPool};
-use crate::openstack::{self, ErrorKind, NewFloatingIp};
+use crate::openstack;
 use crate::runtime::metrics;
 use crate::runtime::telemetry::chain;
+
+mod spares;
 
 /// How soon something that failed is tried again.
 const RETRY: Duration = Duration::from_secs(5);
@@ -128,7 +128,7 @@ async fn round(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<Sweep, openst
         failed = result.err().or(failed);
     }
     drop(chores);
-    let created: Vec<_> = (0..sweep.preallocate).map(|_| preallocate(ctx, served)).collect();
+    let created: Vec<_> = (0..sweep.preallocate).map(|_| spares::create(ctx, served)).collect();
     for result in futures::future::join_all(created).await {
         failed = result.err().or(failed);
     }
@@ -194,63 +194,6 @@ async fn do_chore(served: &Arc<Served>, chore: &Chore, ctx: &Arc<Context>) -> Re
         Chore::Release(..) | Chore::Describe(..) => {}
     }
     Ok(())
-}
-
-/// Creates one floating IP for the pool to have ready.
-async fn preallocate(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<(), openstack::Error> {
-    let policy = &served.policy;
-    let nonce = Nonce::parse(&ctx.clock.random_name(Nonce::LENGTH)).expect("of the nonce's alphabet");
-    let (network, subnet) = {
-        let mut ledger = served.project.ledger();
-        // The pool's end may have begun since this was planned, and does not wait for what is not begun.
-        let Some(network) = policy.network.clone().filter(|_| ctx.is_at_work(&served.name)) else { return Ok(()) };
-        let now = ctx.clock.now();
-        let subnet = policy.subnets.iter().find(|subnet| ledger.may_ask(subnet, now)).cloned();
-        if (subnet.is_none() && !policy.subnets.is_empty()) || !ledger.may_create(&policy.id, now) {
-            return Ok(());
-        }
-        // Counted again under the lock: the plan may be older than what claims have created since.
-        if policy.max_ips.is_some_and(|limit| ledger.counted(&policy.id) >= limit) {
-            return Ok(());
-        }
-        let creation = Creation { pool: policy.id.clone(), claim: None, unknown_since: None };
-        ledger.begin_creation(nonce.clone(), creation);
-        (network, subnet)
-    };
-    let new = NewFloatingIp { network, subnet: subnet.clone(), description: String::new() };
-    let mark = creation_mark(policy, None, nonce);
-    let until = ctx.clock.now() + BLOCKED_FOR;
-    match act::create(served, &ctx.clock, new, &mark, None).await {
-        Ok(fip) => {
-            let is_of_use = policy.reserved_for(fip.address).is_none()
-                && !policy.is_excluded(fip.address)
-                && ctx.directory(|directory| !directory.is_named(&fip));
-            {
-                let mut ledger = served.project.ledger();
-                if is_of_use {
-                    ledger.unblock(&policy.id);
-                    return Ok(());
-                }
-                ledger.decline(&fip.id, Hold::Sweep);
-                ledger.found_barren(&policy.id, ctx.clock.now());
-            }
-            act::chore(served, &ctx.clock, &Chore::Delete(fip.id)).await
-        }
-        Err(error) => {
-            let mut ledger = served.project.ledger();
-            match (error.kind, subnet) {
-                (ErrorKind::OverQuota, _) => {
-                    ledger.block(policy.id.clone(), Block { refusal: Refusal::QuotaReached, until });
-                }
-                (ErrorKind::NoMoreAddresses, Some(subnet)) => ledger.subnet_is_empty(subnet, until),
-                (ErrorKind::NoMoreAddresses, None) => {
-                    ledger.block(policy.id.clone(), Block { refusal: Refusal::NetworkExhausted, until });
-                }
-                _ => return Err(error),
-            }
-            Ok(())
-        }
-    }
 }
 
 /// Whether an IPAddress of the pool is being deleted and nobody else will let it go: its claim is gone already, and not

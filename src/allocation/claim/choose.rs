@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::candidates::{Candidates, givable};
 use super::{Decision, Origin, UNWANTED_LIMIT, Wanting, Write, fenced, is_free};
 use crate::allocation::directory::Directory;
-use crate::allocation::ledger::{Entry, Hold, Ledger};
+use crate::allocation::ledger::{Entry, Ledger};
 use crate::allocation::mark::{Standing, claim_tag};
 use crate::allocation::policy::PoolPolicy;
 use crate::allocation::refusal::Refusal;
@@ -60,8 +60,7 @@ fn create(ledger: &Ledger, pool: &PoolPolicy, now: Timestamp) -> Decision {
     if pool.max_ips.is_some() && ledger.fence(pool).is_some() {
         return fenced(ledger, pool, now);
     }
-    let unwanted = ledger.of_pool(&pool.id).filter(|entry| entry.hold == Some(Hold::Unwanted)).count();
-    if unwanted >= UNWANTED_LIMIT {
+    if ledger.unwanted(&pool.id) >= UNWANTED_LIMIT {
         return Decision::Refuse(Refusal::OnlyUnwanted);
     }
     if pool.subnets.is_empty() {

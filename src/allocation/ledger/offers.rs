@@ -43,7 +43,7 @@ impl Ledger {
     /// Neutron refused a pool: it creates nothing until then.
     pub fn block(&mut self, pool: PoolId, block: Block) {
         // It offers nothing at all now, so it does not offer what may not be given.
-        if !self.has_unwanted(&pool) {
+        if self.unwanted(&pool) == 0 {
             self.offers.barren.remove(&pool);
         }
         self.offers.blocks.insert(pool, block);
@@ -89,7 +89,12 @@ impl Ledger {
 
     /// Whether Neutron last offered the pool only what it may not give.
     pub fn is_barren(&self, pool: &PoolId) -> bool {
-        self.offers.barren.contains_key(pool) || self.has_unwanted(pool)
+        self.offers.barren.contains_key(pool) || self.unwanted(pool) > 0
+    }
+
+    /// How many of those that the pool may not give are held while others are asked for.
+    pub fn unwanted(&self, pool: &PoolId) -> usize {
+        self.of_pool(pool).filter(|entry| entry.hold == Some(Hold::Unwanted)).count()
     }
 
     /// What Neutron last refused a pool with, if it has created nothing since.
@@ -117,9 +122,5 @@ impl Ledger {
     /// Whether a subnet is worth asking.
     pub fn may_ask(&self, subnet: &SubnetId, now: Timestamp) -> bool {
         self.offers.empty_subnets.get(subnet).is_none_or(|until| now >= *until)
-    }
-
-    fn has_unwanted(&self, pool: &PoolId) -> bool {
-        self.of_pool(pool).any(|entry| entry.hold == Some(Hold::Unwanted))
     }
 }
