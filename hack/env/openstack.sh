@@ -88,6 +88,7 @@ password = neutron
 project_name = service
 user_domain_id = default
 project_domain_id = default
+service_type = network
 [ml2]
 type_drivers = flat,geneve
 project_network_types = geneve
