@@ -5,6 +5,7 @@ mod bad_input;
 mod checker;
 mod contract;
 mod crd;
+mod docs;
 mod examples;
 mod failure_modes;
 mod install;

@@ -1,0 +1,39 @@
+//! What the documents say can be followed: links lead somewhere, every field and every message is where users look for
+//! it, and every command block is run by a test or says why not. Needs no servers.
+
+mod fences;
+mod fields;
+mod links;
+mod markdown;
+mod messages;
+mod pages;
+mod source;
+
+use std::path::{Path, PathBuf};
+
+/// The repository.
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// The files below a folder with this ending, in order.
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    for entry in entries {
+        let path = entry.expect("a folder can be read").path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.is_dir() && !name.starts_with('.') && name != "target" && name != "node_modules" {
+            found.extend(files(&path, extension));
+        } else if path.is_file() && path.extension().is_some_and(|end| end == extension) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Text on one line, so that where a line is broken does not matter.
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}

@@ -1,0 +1,63 @@
+//! Every manifest in the documents is taken by the real API server as it is: schema, CEL rules, admission.
+
+use std::path::Path;
+
+use kube::api::{Patch, PatchParams};
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::{Scope, pinned_kind};
+use kube::{Api, Error};
+use serde_json::Value;
+
+use super::markdown::Page;
+use crate::support::{Namespace, with_namespace};
+
+#[tokio::test]
+async fn manifests_of_the_documents_are_taken_as_they_are() {
+    with_namespace(async |ns| {
+        let mut count = 0;
+        for page in Page::all(Path::new(env!("CARGO_MANIFEST_DIR"))) {
+            for block in page.blocks().into_iter().filter(|block| block.language.as_deref() == Some("yaml")) {
+                let at = format!("{}:{}", page.path.display(), block.line);
+                let documents = documents(&block.code).unwrap_or_else(|error| panic!("{at}: {error}"));
+                for manifest in documents.iter().filter(|one| one["apiVersion"].is_string()) {
+                    taken(ns, manifest).await.unwrap_or_else(|error| panic!("{at}: {error}"));
+                    count += 1;
+                }
+            }
+        }
+        assert!(count >= 1, "the manifests are found: {count}");
+    })
+    .await;
+}
+
+/// What a YAML text holds: one document, or several.
+pub fn documents(yaml: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
+    serde_saphyr::from_multiple(yaml)
+}
+
+/// Asks the API server whether it takes a manifest in the namespace, strictly, as `kubectl apply` does: a field that the
+/// schema does not have is refused. Nothing is kept.
+pub async fn taken(ns: &Namespace, manifest: &Value) -> Result<DynamicObject, Error> {
+    apply(ns, manifest, PatchParams::apply("kubectl").force().dry_run().validation_strict()).await
+}
+
+/// Applies a manifest of any kind in the namespace.
+pub async fn made(ns: &Namespace, manifest: &Value) -> DynamicObject {
+    apply(ns, manifest, PatchParams::apply("scenario").force())
+        .await
+        .unwrap_or_else(|error| panic!("{manifest}: {error}"))
+}
+
+async fn apply(ns: &Namespace, manifest: &Value, how: PatchParams) -> Result<DynamicObject, Error> {
+    let mut object: DynamicObject = serde_json::from_value(manifest.clone()).map_err(Error::SerdeError)?;
+    let types = object.types.clone().unwrap_or_default();
+    let kind = GroupVersionKind::try_from(&types).expect("a manifest names its group, version and kind");
+    let (resource, capabilities) = pinned_kind(&ns.world.client, &kind).await?;
+    let api: Api<DynamicObject> = match capabilities.scope {
+        Scope::Cluster => Api::all_with(ns.world.client.clone(), &resource),
+        Scope::Namespaced => Api::namespaced_with(ns.world.client.clone(), &ns.name, &resource),
+    };
+    object.metadata.namespace = (capabilities.scope == Scope::Namespaced).then(|| ns.name.clone());
+    let name = object.metadata.name.clone().expect("a manifest has a name");
+    api.patch(&name, &how, &Patch::Apply(&object)).await
+}

@@ -1,0 +1,19 @@
+//! Which pages' commands are run, and which are not.
+
+/// The `sh` blocks of these pages are run in order, one shell for a page, by `tests/docs/commands.rs`.
+pub const RUN: &[&str] = &[
+    "README.md",
+    "docs/logs.md",
+    "docs/migration.md",
+    "docs/operations.md",
+    "docs/security.md",
+    "docs/troubleshooting.md",
+    "examples/README.md",
+];
+
+/// Pages for those who work on the project: why their commands are not run.
+pub const NOT_RUN: &[(&str, &str)] = &[
+    ("CONTRIBUTING.md", "they start the servers and the tests that this is a part of"),
+    ("docs/benchmark.md", "a benchmark beside other tests says nothing"),
+    ("docs/laws.md", "they are longer runs of tests that run anyway"),
+];
