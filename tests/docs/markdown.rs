@@ -127,7 +127,7 @@ impl Page {
         anchors
     }
 
-    /// Its lines, from 1, with whether they are within a table or a block.
+    /// Its lines, with their numbers from 1.
     pub fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
