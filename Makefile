@@ -33,7 +33,7 @@ dist: ## what a release publishes, of the commit: images, SBOMs, manifests, chec
 test: ## everything, on real servers of its own; installs what it needs, leaves nothing running
 	@hack/test.sh
 unit: ## the tests that need no server, in seconds
-	$(CARGO) test --locked --lib --bins --test laws --test model --test simulation
+	$(CARGO) test --locked --lib --bins --test docs --test laws --test model --test simulation
 soak: ## 100,000 generated histories of the whole controllers in simulated time (SOAK_HISTORIES)
 	@hack/soak.sh
 fmt: ## format the Rust sources
