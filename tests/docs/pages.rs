@@ -15,5 +15,6 @@ pub const RUN: &[&str] = &[
 pub const NOT_RUN: &[(&str, &str)] = &[
     ("CONTRIBUTING.md", "they start the servers and the tests that this is a part of"),
     ("docs/benchmark.md", "a benchmark beside other tests says nothing"),
+    ("docs/image.md", "hack/image/test.sh, a part of `make test`, builds the image, which takes minutes"),
     ("docs/laws.md", "they are longer runs of tests that run anyway"),
 ];

@@ -1,16 +1,18 @@
 //! The ServiceAccount that `config/rbac` makes. Every controller of a scenario works as it, so that a permission that is
 //! missing is a scenario that fails.
 
-use std::path::{Path, PathBuf};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::discovery::ApiResource;
-use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 
-use super::world::{required, run_id};
+use super::world::{client, required, run_id};
 
 /// The namespace of the ServiceAccount, and of the Leases that it may hold.
 pub const SYSTEM_NAMESPACE: &str = "caip-openstack-system";
@@ -20,19 +22,30 @@ const MANIFESTS: [&str; 2] =
 /// Longer than the tests take.
 const TOKEN_SECONDS: i64 = 6 * 3600;
 
-/// The kubeconfig of the ServiceAccount in the cluster that the one in `variable` leads to. [`super::World`] writes it.
-pub fn kubeconfig(variable: &str) -> String {
-    let path = path(variable);
-    assert!(path.exists(), "a scenario makes its World before it starts a controller");
+/// The kubeconfig of the ServiceAccount in the cluster that the one in `variable` leads to. The first call of a run makes
+/// the account with its permissions.
+pub fn kubeconfig(variable: &'static str) -> String {
+    static MADE: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+    // A test that fails here leaves it to the next one.
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{variable}.kubeconfig", run_id()));
+    if !made.contains(variable) {
+        write(&required(variable), &token(variable), &path);
+        made.insert(variable);
+    }
     path.into_os_string().into_string().expect("a directory of the tests has a name in UTF-8")
 }
 
-fn path(variable: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{variable}.kubeconfig", run_id()))
+/// A token of the account. In a runtime of its own: whoever asks may be in one, or not.
+fn token(variable: &'static str) -> String {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
+    let asked = std::thread::spawn(move || runtime().block_on(create(variable)));
+    asked.join().expect("the ServiceAccount of config/rbac can be made")
 }
 
-/// Makes the ServiceAccount with its permissions, and a kubeconfig for it out of the one in `variable`.
-pub(super) async fn create(client: &Client, variable: &str) {
+/// Makes the ServiceAccount with its permissions, and a token for it.
+async fn create(variable: &str) -> String {
+    let client = client(variable).await;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}});
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let apply = PatchParams::apply("kubectl").force();
@@ -58,17 +71,13 @@ pub(super) async fn create(client: &Client, variable: &str) {
     };
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let answer = accounts.create_token_request(NAME, &PostParams::default(), &request).await;
-    let token = answer.expect("a token can be made").status.expect("the answer has the token").token;
-    write(variable, &token);
+    answer.expect("a token can be made").status.expect("the answer has the token").token
 }
 
-fn write(variable: &str, token: &str) {
-    let admin = std::fs::read_to_string(required(variable)).expect("the kubeconfig can be read");
+fn write(admin: &str, token: &str, path: &Path) {
+    let admin = std::fs::read_to_string(admin).expect("the kubeconfig can be read");
     let mut config: Value = serde_saphyr::from_str(&admin).expect("the kubeconfig is YAML");
     *config.pointer_mut("/users/0/user").expect("the kubeconfig names a user") = json!({ "token": token });
-    // JSON is YAML. A scenario that starts meanwhile finds the whole file, or none.
-    let path = path(variable);
-    let part = path.with_extension("part");
-    std::fs::write(&part, config.to_string()).expect("a file can be written");
-    std::fs::rename(&part, &path).expect("a file can be renamed");
+    // JSON is YAML.
+    std::fs::write(path, config.to_string()).expect("a file can be written");
 }

@@ -33,40 +33,40 @@ pub struct World {
 impl World {
     /// The cluster that `KUBECONFIG` names, with our CRD.
     pub async fn new() -> Self {
-        static IS_READY: OnceCell<()> = OnceCell::const_new();
-        Self::named("KUBECONFIG", &IS_READY).await
+        static CRD_APPLIED: OnceCell<()> = OnceCell::const_new();
+        Self::named("KUBECONFIG", &CRD_APPLIED).await
     }
 
     /// The second management cluster, beside the first one and with the same OpenStack; with our CRD too.
     pub async fn second() -> Self {
-        static IS_READY: OnceCell<()> = OnceCell::const_new();
-        Self::named("CAIP_SECOND_KUBECONFIG", &IS_READY).await
+        static CRD_APPLIED: OnceCell<()> = OnceCell::const_new();
+        Self::named("CAIP_SECOND_KUBECONFIG", &CRD_APPLIED).await
     }
 
-    /// Refuses a cluster that is not on this machine, since scenarios change CRDs and delete namespaces.
-    async fn named(variable: &str, is_ready: &OnceCell<()>) -> Self {
-        let kubeconfig = required(variable);
-        trust_tls();
-        let config = read(&kubeconfig)
-            .await
-            .unwrap_or_else(|error| panic!("{variable} cannot be read ({error:?}); run `make env-up`"));
-        assert!(
-            config.cluster_url.host().is_some_and(is_loopback),
-            "{variable} names {}, which is not on this machine: scenarios run against `make env-up` only",
-            config.cluster_url
-        );
-        let client = Client::try_from(config).expect("a configuration that was read makes a client");
+    async fn named(variable: &'static str, crd_applied: &OnceCell<()>) -> Self {
+        let (kubeconfig, client) = (required(variable), client(variable).await);
         let version = IpamVersion::discover(&client)
             .await
             .unwrap_or_else(|error| panic!("the API server of {variable} does not answer ({error}); run `make env-up`"))
             .expect("Cluster API's IPAM kinds are not served: run `make env-up`");
-        let prepare = async || {
-            apply_crd(client.clone()).await;
-            account::create(&client, variable).await;
-        };
-        is_ready.get_or_init(prepare).await;
+        crd_applied.get_or_init(|| apply_crd(client.clone())).await;
         Self { client, version, kubeconfig, account: account::kubeconfig(variable) }
     }
+}
+
+/// A client for whom the kubeconfig in `variable` is of. Refuses a cluster that is not on this machine, since scenarios
+/// change CRDs and delete namespaces.
+pub(super) async fn client(variable: &str) -> Client {
+    trust_tls();
+    let config = read(&required(variable))
+        .await
+        .unwrap_or_else(|error| panic!("{variable} cannot be read ({error:?}); run `make env-up`"));
+    assert!(
+        config.cluster_url.host().is_some_and(is_loopback),
+        "{variable} names {}, which is not on this machine: scenarios run against `make env-up` only",
+        config.cluster_url
+    );
+    Client::try_from(config).expect("a configuration that was read makes a client")
 }
 
 async fn read(kubeconfig: &str) -> Result<Config, kube::config::KubeconfigError> {
