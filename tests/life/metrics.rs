@@ -3,44 +3,46 @@
 use super::*;
 use crate::support::{Controller, pool, unique, with_namespace};
 
+const PLAIN: [&str; 2] = ["--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics"];
+const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
+
+/// Waits until a metric has a value, or, with an empty one, is not shown. `POOL` stands for the labels of the pool `public`.
+async fn await_metric(ns: &Namespace, address: &str, metric: &str, value: &str) {
+    eventually(HEALS, async || {
+        let answer = reqwest::get(format!("http://{address}/metrics")).await.expect("it answers");
+        let text = answer.text().await.expect("it answers to the end");
+        let metric = metric.replace("POOL", &format!(r#"namespace="{}",pool="public""#, ns.name));
+        let line = text.lines().find(|line| line.starts_with(&format!("{metric} "))).map(str::to_owned);
+        match line {
+            Some(line) if line == format!("{metric} {value}") => Ok(()),
+            None if value.is_empty() => Ok(()),
+            line => Err(format!("{metric} is not {value:?}, but {line:?}")),
+        }
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn metrics_tell_what_became_of_claims_and_pools() {
     with_namespace(async |ns| {
         let filter = unique("filter");
-        let controller = Controller::start(&[
-            &format!("--watch-filter={filter}"),
-            "--diagnostics-address=127.0.0.1:0",
-            "--insecure-diagnostics",
-        ]);
+        let controller = Controller::start(&[&[format!("--watch-filter={filter}").as_str()], &PLAIN[..]].concat());
         ns.secret_for("demo").await;
-        let spec = pool("public").network("public").max_ips(2).label("cluster.x-k8s.io/watch-filter", &filter);
+        let spec = pool("public").network("public").max_ips(2).label(WATCH_FILTER, &filter);
         ready(ns, spec).await;
         let address = controller.diagnostics().await;
-        let await_metric = async |metric: &str, value: &str| {
-            eventually(HEALS, async || {
-                let answer = reqwest::get(format!("http://{address}/metrics")).await.expect("it answers");
-                let text = answer.text().await.expect("it answers to the end");
-                let metric = metric.replace("POOL", &format!(r#"namespace="{}",pool="public""#, ns.name));
-                let line = text.lines().find(|line| line.starts_with(&format!("{metric} "))).map(str::to_owned);
-                match line {
-                    Some(line) if line == format!("{metric} {value}") => Ok(()),
-                    None if value.is_empty() => Ok(()),
-                    line => Err(format!("{metric} is not {value:?}, but {line:?}")),
-                }
-            })
-            .await;
-        };
+        let await_metric = async |metric: &str, value: &str| await_metric(ns, &address, metric, value).await;
         await_metric("caip_pool_ready{POOL}", "1").await;
         await_metric("caip_pool_limit{POOL}", "2").await;
         // As hack/env/seed.py sets it.
         let (project, neutron) = (ns.cloud().await.project(), ns.cloud().await.endpoint());
-        let quota = format!(r#"caip_quota_floating_ips{{project="{project}",neutron="{neutron}",kind="limit"}}"#);
+        let quota = format!(r#"caip_quota_floating_ips{{project="{project}",neutron="{neutron}/v2.0/",kind="limit"}}"#);
         await_metric(&quota, "5000").await;
         ns.bind(claim("web-0")).await;
         ns.bind(claim("web-1")).await;
         refused(ns, "web-2", "PoolExhausted").await;
         await_metric(r#"caip_pool_addresses{POOL,state="allocated"}"#, "2").await;
-        await_metric(r#"caip_pool_size{POOL}"#, "2").await;
+        await_metric("caip_pool_size{POOL}", "2").await;
         await_metric(r#"caip_claims_waiting{POOL,reason="PoolExhausted"}"#, "1").await;
         await_metric(r#"caip_allocations_total{source="created",result="success"}"#, "2").await;
         await_metric(r#"caip_openstack_requests_total{operation="create_floating_ip",result="ok"}"#, "2").await;
@@ -55,8 +57,59 @@ async fn metrics_tell_what_became_of_claims_and_pools() {
         ns.delete(Kind::Pool, "public").await;
         ns.await_gone(Kind::Pool, "public", HEALS).await;
         await_metric("caip_pool_ready{POOL}", "").await;
-        await_metric(r#"caip_pool_size{POOL}"#, "").await;
+        await_metric("caip_pool_size{POOL}", "").await;
         await_metric(&quota, "").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_pool_is_shown_as_long_as_it_is_the_controllers_paused_or_not() {
+    with_namespace(async |ns| {
+        let controller = ns.serve_by(&ns.world.kubeconfig, &PLAIN);
+        let address = controller.diagnostics().await;
+        let await_metric = async |metric: &str, value: &str| await_metric(ns, &address, metric, value).await;
+        ns.secret_for("demo").await;
+        ns.create(pool("public").network("public").served_in(&ns.name).annotation(PAUSED, "")).await;
+        await_metric("caip_pool_paused{POOL}", "1").await;
+        await_metric("caip_pool_ready{POOL}", "0").await;
+        ns.patch(Kind::Pool, "public", json!({"metadata": {"annotations": {PAUSED: null}}})).await;
+        await_metric("caip_pool_ready{POOL}", "1").await;
+        await_metric("caip_pool_paused{POOL}", "0").await;
+        await_metric("caip_pool_credentials_valid{POOL}", "1").await;
+
+        // The other one shows it, or every sum has it twice.
+        ns.patch(Kind::Pool, "public", json!({"metadata": {"labels": {WATCH_FILTER: "another"}}})).await;
+        await_metric("caip_pool_ready{POOL}", "").await;
+        await_metric("caip_last_listing_timestamp_seconds{POOL}", "").await;
+        ns.patch(Kind::Pool, "public", json!({"metadata": {"labels": {WATCH_FILTER: ns.name}}})).await;
+        await_metric("caip_pool_ready{POOL}", "1").await;
+
+        ns.lose(&[Kind::Secret]).await;
+        await_metric(r#"caip_pool_problem{POOL,reason="SecretNotFound"}"#, "1").await;
+        await_metric("caip_pool_credentials_valid{POOL}", "0").await;
+        ns.secret_for("demo").await;
+        await_metric(r#"caip_pool_problem{POOL,reason="SecretNotFound"}"#, "0").await;
+        await_metric("caip_pool_credentials_valid{POOL}", "1").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_claim_waits_since_its_condition_says_so_whoever_serves_it() {
+    with_namespace(async |ns| {
+        ns.secret_for("demo").await;
+        ns.serve();
+        ready(ns, pool("public").list([MISSING]).served_in(&ns.name)).await;
+        refused(ns, "web-0", "PoolExhausted").await;
+        ns.crash();
+        let claim = ns.get(Kind::Claim, &named("web-0")).await.expect("the claim is there");
+        let since = condition_of(&claim, "Ready").and_then(|ready| ready["lastTransitionTime"].as_str());
+        let since: jiff::Timestamp = since.and_then(|since| since.parse().ok()).expect("a condition has a time");
+        let next = ns.serve_by(&ns.world.kubeconfig, &PLAIN);
+        let since = format!("{}.0", since.as_second());
+        let metric = "caip_oldest_waiting_claim_timestamp_seconds{POOL}";
+        await_metric(ns, &next.diagnostics().await, metric, &since).await;
     })
     .await;
 }
