@@ -13,6 +13,7 @@ mod install;
 #[path = "support/laws.rs"]
 mod laws;
 mod life;
+mod observe;
 #[path = "laws/oracle.rs"]
 mod oracle;
 mod plugin;

@@ -1,0 +1,29 @@
+//! docs/monitoring.md says of the metrics what is so.
+
+use std::collections::BTreeMap;
+
+use super::families::{Family, families};
+use super::text;
+
+/// The rows of the table of metrics: name, kind, labels.
+fn documented() -> BTreeMap<String, Family> {
+    let document = text("docs/monitoring.md");
+    let rows = document.lines().filter_map(|line| {
+        let mut cells = line.strip_prefix("| `")?.split('|').map(str::trim);
+        let name = cells.next()?.strip_suffix('`')?.to_owned();
+        let (kind, labels) = (cells.next()?.to_owned(), cells.next()?);
+        let labels = labels.split(", ").filter(|label| !label.is_empty()).map(str::to_owned).collect();
+        (name.starts_with("caip_") || name.starts_with("process_")).then_some((name, Family { kind, labels }))
+    });
+    rows.collect()
+}
+
+#[test]
+fn the_table_of_metrics_is_what_the_program_shows() {
+    let (written, shown) = (documented(), families());
+    let names = |all: &BTreeMap<String, Family>| all.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(names(&written), names(&shown));
+    for (name, family) in &shown {
+        assert_eq!(&written[name], family, "{name}");
+    }
+}

@@ -1,0 +1,180 @@
+//! Two controllers, one that is read by HTTPS with a token and one by plain HTTP, and a real Prometheus that reads them.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
+use kube::Api;
+use kube::api::{DeleteParams, PostParams};
+use serde_json::{Value, json};
+
+use super::dashboard::queries;
+use super::families::series_names;
+use super::{metrics_in, rules};
+use crate::support::{Controller, HEALS, Kind, Namespace, Prometheus, claim, eventually, pool, unique, with_namespace};
+
+const ADDRESS: &str = "--diagnostics-address=127.0.0.1:0";
+
+/// Somebody who may read /metrics, as the ServiceAccount of a Prometheus.
+struct Reader {
+    name: String,
+    token: String,
+}
+
+impl Reader {
+    async fn new(ns: &Namespace) -> Self {
+        let (client, name) = (ns.world.client.clone(), unique("metrics-reader"));
+        let account: ServiceAccount = object(json!({"metadata": {"name": name}}));
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), &ns.name);
+        accounts.create(&PostParams::default(), &account).await.expect("an account can be made");
+        let rule = json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]});
+        let role: ClusterRole = object(json!({"metadata": {"name": name}, "rules": [rule]}));
+        Api::all(client.clone()).create(&PostParams::default(), &role).await.expect("a role can be made");
+        let binding: ClusterRoleBinding = object(json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "namespace": ns.name, "name": name}],
+        }));
+        Api::all(client).create(&PostParams::default(), &binding).await.expect("a binding can be made");
+        let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
+        let issued = accounts.create_token_request(&name, &PostParams::default(), &request).await;
+        let token = issued.expect("a token can be had").status.expect("it is issued").token;
+        Self { name, token }
+    }
+
+    async fn end(self, ns: &Namespace) {
+        let client = &ns.world.client;
+        let (roles, bindings) =
+            (Api::<ClusterRole>::all(client.clone()), Api::<ClusterRoleBinding>::all(client.clone()));
+        roles.delete(&self.name, &DeleteParams::default()).await.expect("a role can be deleted");
+        bindings.delete(&self.name, &DeleteParams::default()).await.expect("a binding can be deleted");
+    }
+}
+
+fn object<T: serde::de::DeserializeOwned>(body: Value) -> T {
+    serde_json::from_value(body).expect("it is an object of that kind")
+}
+
+/// The two controllers, and the Prometheus that reads them as a ServiceMonitor would have it: the labels `namespace` and
+/// `pool` of a sample are the pool's, not the scraped pod's.
+async fn prometheus(ns: &Namespace, reader: &Reader) -> Prometheus {
+    let secure: Arc<Controller> = ns.serve_by(&ns.world.kubeconfig, &[ADDRESS]);
+    let filter = format!("--watch-filter={}-plain", ns.name);
+    let plain = ns.serve_by(&ns.world.kubeconfig, &[ADDRESS, "--insecure-diagnostics", &filter]);
+    let job = |name: &str, scheme: &str, address: String| {
+        json!({
+            "job_name": name, "scheme": scheme, "honor_labels": true,
+            "static_configs": [{"targets": [address], "labels": {"namespace": "caip-openstack-system"}}],
+        })
+    };
+    let mut by_https = job("secure", "https", secure.diagnostics().await);
+    by_https["authorization"] = json!({"credentials": reader.token});
+    by_https["tls_config"] = json!({"insecure_skip_verify": true});
+    let jobs = json!([by_https, job("plain", "http", plain.diagnostics().await)]);
+    Prometheus::start(&jobs, &rules(&[])).await
+}
+
+/// Waits until a query has so many results.
+async fn results(prometheus: &Prometheus, query: &str, count: usize) -> Vec<Value> {
+    eventually(HEALS, async || match prometheus.query(query).await {
+        Ok(found) if found.len() == count => Ok(found),
+        found => Err(format!("{query} has not {count} results: {found:?}")),
+    })
+    .await
+}
+
+/// Waits until a query has this one value.
+async fn is(prometheus: &Prometheus, query: &str, value: &str) {
+    eventually(HEALS, async || match prometheus.query(query).await.as_deref() {
+        Ok([one]) if one["value"][1] == value => Ok(()),
+        found => Err(format!("{query} is not {value}: {found:?}")),
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn prometheus_reads_what_the_alerts_and_the_dashboard_ask_for() {
+    with_namespace(async |ns| {
+        let reader = Reader::new(ns).await;
+        let prometheus = prometheus(ns, &reader).await;
+        is(&prometheus, r#"up{job="plain"}"#, "1").await;
+        is(&prometheus, r#"up{job="secure"}"#, "1").await;
+        let of = |pool: &str| format!(r#"namespace="{}",pool="{pool}""#, ns.name);
+
+        // Before there is any pool: what is counted starts at 0, and no pool is shown.
+        is(&prometheus, r#"caip_allocations_total{job="secure",source="created",result="failure"}"#, "0").await;
+        results(&prometheus, "caip_pool_size", 0).await;
+
+        // Before there is any claim: all of a pool's series.
+        ns.secret_for("demo").await;
+        ns.create(pool("public").network("public").max_ips(2).served_in(&ns.name)).await;
+        ns.create(pool("other").network("public").max_ips(1).served_in(&format!("{}-plain", ns.name))).await;
+        ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", HEALS).await;
+        let public = of("public");
+        results(&prometheus, &format!("caip_pool_addresses{{{public}}}"), 4).await;
+        results(&prometheus, &format!("caip_claims_waiting{{{public}}} == 0"), 3).await;
+        is(&prometheus, &format!("caip_pool_exhausted{{{public}}}"), "0").await;
+        is(&prometheus, &format!(r#"caip_pool_ready{{{},job="plain"}}"#, of("other")), "1").await;
+        is(&prometheus, &format!("caip_pool_capacity{{{public}}}"), "2").await;
+        // One project, two pools.
+        results(&prometheus, r#"caip_quota_floating_ips{kind="used",job="secure"}"#, 1).await;
+
+        ns.bind(claim("web-0")).await;
+        ns.bind(claim("web-1")).await;
+        ns.create(claim("web-2")).await;
+        is(&prometheus, &format!(r#"caip_claims_waiting{{{public},reason="PoolExhausted"}}"#), "1").await;
+        every_panel_shows_something(&prometheus, &ns.name).await;
+        every_alert_can_be_asked_for(&prometheus, &ns.name).await;
+
+        for server in ["web-2", "web-0", "web-1"] {
+            ns.release(&format!("{server}-floating-ip-address")).await;
+        }
+        is(&prometheus, &format!(r#"sum(caip_claims_waiting{{{public}}})"#), "0").await;
+        ns.delete(Kind::Pool, "public").await;
+        ns.await_gone(Kind::Pool, "public", HEALS).await;
+        results(&prometheus, &format!(r#"{{__name__=~"caip_.+",{public}}}"#), 0).await;
+        results(&prometheus, r#"caip_quota_floating_ips{job="secure"}"#, 0).await;
+        is(&prometheus, &format!("caip_pool_ready{{{}}}", of("other")), "1").await;
+        reader.end(ns).await;
+    })
+    .await;
+}
+
+async fn every_panel_shows_something(prometheus: &Prometheus, namespace: &str) {
+    for query in queries() {
+        let asked = query.expression.replace("$__rate_interval", "1m").replace("$namespace", namespace);
+        let asked = asked.replace("$pool", ".*").replace("$job", "secure|plain");
+        assert!(!asked.contains('$'), "{asked}");
+        eventually(HEALS, async || match prometheus.query(&asked).await {
+            Ok(found) if !found.is_empty() => Ok(()),
+            found => Err(format!("the panel {:?} is empty: {asked}: {found:?}", query.panel)),
+        })
+        .await;
+    }
+}
+
+/// Each alert's rule is evaluated without trouble, over series that this Prometheus has; what is so here is told of.
+async fn every_alert_can_be_asked_for(prometheus: &Prometheus, namespace: &str) {
+    let known = prometheus.metric_names().await;
+    let missing: Vec<_> = series_names().into_iter().filter(|name| !known.contains(name)).collect();
+    assert!(missing.is_empty(), "never scraped: {missing:?}");
+    let rules = eventually(HEALS, async || {
+        let rules = prometheus.rules().await;
+        let unknown = rules.iter().find(|rule| rule["health"] != "ok");
+        unknown.map_or(Ok(rules.clone()), |rule| Err(format!("{rule}")))
+    })
+    .await;
+    for rule in &rules {
+        let (name, expression) = (&rule["name"], rule["query"].as_str().expect("a rule has a query"));
+        let asked: Vec<&str> = metrics_in(expression).collect();
+        assert!(!asked.is_empty(), "{name}");
+        let unknown: Vec<_> = asked.into_iter().filter(|metric| !known.contains(*metric)).collect();
+        assert!(unknown.is_empty(), "{name} asks for {unknown:?}");
+        prometheus.query(expression).await.unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    let told = |alert: &str| format!(r#"ALERTS{{alertname="{alert}",namespace="{namespace}",pool="public"}}"#);
+    results(prometheus, &told("CaipPoolExhausted"), 1).await;
+    results(prometheus, &told("CaipPoolNearlyExhausted"), 3).await;
+    results(prometheus, r#"ALERTS{alertname="CaipLeaderMissing"}"#, 0).await;
+}
