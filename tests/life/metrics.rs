@@ -66,7 +66,7 @@ async fn metrics_tell_what_became_of_claims_and_pools() {
 #[tokio::test]
 async fn a_pool_is_shown_as_long_as_it_is_the_controllers_paused_or_not() {
     with_namespace(async |ns| {
-        let controller = ns.serve_by(&ns.world.kubeconfig, &PLAIN);
+        let controller = ns.serve_by(&ns.world.account, &PLAIN);
         let address = controller.diagnostics().await;
         let await_metric = async |metric: &str, value: &str| await_metric(ns, &address, metric, value).await;
         ns.secret_for("demo").await;
@@ -106,7 +106,7 @@ async fn a_claim_waits_since_its_condition_says_so_whoever_serves_it() {
         let claim = ns.get(Kind::Claim, &named("web-0")).await.expect("the claim is there");
         let since = condition_of(&claim, "Ready").and_then(|ready| ready["lastTransitionTime"].as_str());
         let since: jiff::Timestamp = since.and_then(|since| since.parse().ok()).expect("a condition has a time");
-        let next = ns.serve_by(&ns.world.kubeconfig, &PLAIN);
+        let next = ns.serve_by(&ns.world.account, &PLAIN);
         let since = format!("{}.0", since.as_second());
         let metric = "caip_oldest_waiting_claim_timestamp_seconds{POOL}";
         await_metric(ns, &next.diagnostics().await, metric, &since).await;

@@ -59,9 +59,9 @@ fn object<T: serde::de::DeserializeOwned>(body: Value) -> T {
 /// The two controllers, and the Prometheus that reads them as a ServiceMonitor would have it: the labels `namespace` and
 /// `pool` of a sample are the pool's, not the scraped pod's.
 async fn prometheus(ns: &Namespace, reader: &Reader) -> Prometheus {
-    let secure: Arc<Controller> = ns.serve_by(&ns.world.kubeconfig, &[ADDRESS]);
+    let secure: Arc<Controller> = ns.serve_by(&ns.world.account, &[ADDRESS]);
     let filter = format!("--watch-filter={}-plain", ns.name);
-    let plain = ns.serve_by(&ns.world.kubeconfig, &[ADDRESS, "--insecure-diagnostics", &filter]);
+    let plain = ns.serve_by(&ns.world.account, &[ADDRESS, "--insecure-diagnostics", &filter]);
     let job = |name: &str, scheme: &str, address: String| {
         json!({
             "job_name": name, "scheme": scheme, "honor_labels": true,
