@@ -48,6 +48,7 @@ break_it() {
     local law=$1 what=$2 from=$3 to=$4 output unit laws how
     if [ "$wanted" != "  " ] && [[ $wanted != *" $law "* ]]; then return; fi
     fresh
+    # shellcheck disable=SC2016 # Perl reads its own variables
     if ! find "$scratch/src/allocation" -name '*.rs' ! -name tests.rs -print0 | FROM=$from TO=$to xargs -0 perl -0pi -e \
         '$n += s/\Q$ENV{FROM}\E/$ENV{TO}/g; END { $n == 1 or die "found $n times\n" }'; then
         printf '| %s | %s | cannot be made: the core has changed | |\n' "$law" "$what"

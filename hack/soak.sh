@@ -7,7 +7,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 histories=${SOAK_HISTORIES:-100000}
-seed=${SOAK_SEED:-$(($(date +%s) / 86400 * 1000000))}
+today=$(($(date +%s) / 86400))
+seed=${SOAK_SEED:-${today}000000}
 workers=${SOAK_WORKERS:-$(nproc)}
 share=$(((histories + workers - 1) / workers))
 

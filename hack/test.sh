@@ -80,7 +80,9 @@ CAIP_AUDIT_LOGS=$(audit_logs)
 stage "permissions" cargo test --locked --test permissions
 stage "the image" hack/image/test.sh
 stage "start an older Cluster API" older_from_nothing
+# shellcheck disable=SC2016 # that shell's variable
 KUBECONFIG=$(at_older bash -c '. hack/env/lib.sh; echo "$KUBECONFIG_FILE"')
+export KUBECONFIG
 # A move and a restore are between management clusters of one version.
 stage "controller tests with v1beta1 alone" scenarios life bad_input --skip life::clusterctl --skip life::restored
 stage "an upgrade of Cluster API" at_older cargo test --locked --test upgrade

@@ -8,7 +8,7 @@ set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-[ $# -le 1 ] && [[ ${1:-1} =~ ^[12]$ ]] || die "usage: management.sh [1|2]"
+if [ $# -gt 1 ] || ! [[ ${1:-1} =~ ^[12]$ ]]; then die "usage: management.sh [1|2]"; fi
 management_cluster "${1:-1}"
 LOG=$MANAGEMENT_DIR/log PKI=$MANAGEMENT_DIR/pki
 case ${CAIP_CLUSTER_API:=v1beta2} in
