@@ -1,5 +1,5 @@
-//! The ServiceAccount that `config/rbac` makes. Every controller of a scenario works as it, so that a permission that is
-//! missing is a scenario that fails.
+//! The ServiceAccount that `config/rbac` makes, by another name, since scenarios install and uninstall the program too.
+//! Every controller of a scenario works as it, so that a permission that is missing is a scenario that fails.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 use super::world::{client, required, run_id};
 
 /// The namespace of the ServiceAccount, and of the Leases that it may hold.
-pub const SYSTEM_NAMESPACE: &str = "caip-openstack-system";
-const NAME: &str = "caip-openstack";
+pub const SYSTEM_NAMESPACE: &str = "caip-scenarios-system";
+/// It stands for `caip-openstack` in every name; `hack/env/audit-policy.yaml` has it too.
+const NAME: &str = "caip-scenarios";
 const MANIFESTS: [&str; 2] =
     [include_str!("../../config/rbac/service_account.yaml"), include_str!("../../config/rbac/role.yaml")];
 /// Longer than the tests take.
@@ -51,7 +52,8 @@ async fn create(variable: &str) -> String {
     let apply = PatchParams::apply("kubectl").force();
     namespaces.patch(SYSTEM_NAMESPACE, &apply, &Patch::Apply(&namespace)).await.expect("a namespace can be made");
     for manifest in MANIFESTS {
-        let documents: Vec<DynamicObject> = serde_saphyr::from_multiple(manifest).expect("config/rbac is YAML");
+        let documents: Vec<DynamicObject> =
+            serde_saphyr::from_multiple(&manifest.replace("caip-openstack", NAME)).expect("config/rbac is YAML");
         for object in documents {
             let types = object.types.clone().expect("it has a kind");
             let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
