@@ -14,8 +14,10 @@ set -euo pipefail
 CYCLONEDX=0.5.9 # by the CycloneDX project itself
 OUT=$(realpath -m "${1:-$TARGET_DIR/image}")
 read -ra PLATFORMS <<<"${IMAGE_PLATFORMS:-linux/$(this_architecture)}"
-WORK=$IMAGE_CACHE/work-$$
+WORK=$IMAGE_CACHE/work
+lock 8 "$IMAGE_CACHE/lock" "builds an image"
 trap 'rm -rf "$WORK"' EXIT
+rm -rf "$WORK" # of one that was killed
 mkdir -p "$WORK" "$OUT"
 
 buildah() {
