@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use caip_openstack::allocation::claim::{Decision, Origin, UNWANTED_LIMIT, Wanting};
 use caip_openstack::allocation::ledger::{Hold, Ledger};
 use caip_openstack::allocation::policy::ReusePolicy;
-use caip_openstack::allocation::{PoolPolicy, Refusal};
+use caip_openstack::allocation::{Nonce, PoolPolicy, Refusal};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
 use jiff::Timestamp;
 
@@ -114,7 +114,10 @@ impl Question<'_> {
             let (fip, words) = (&entry.fip, Words::read(&entry.fip));
             supply.unwanted +=
                 usize::from(entry.hold == Some(Hold::Unwanted) && words.pools().contains(self.pool.id.as_str()));
-            let is_busy = entry.hold.is_some() || !entry.doubts.is_empty();
+            // A listing may show it before its POST is answered.
+            let is_coming = |(nonce, _): (&Nonce, _)| words.nonce.as_deref() == Some(nonce.as_str());
+            let is_busy =
+                entry.hold.is_some() || !entry.doubts.is_empty() || self.ledger.creations(&self.pool.id).any(is_coming);
             if is_busy || fip.port.is_some() || fip.is_forwarded || self.is_excluded(fip.address) || self.is_named(fip)
             {
                 continue;
