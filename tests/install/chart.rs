@@ -146,6 +146,7 @@ fn monitors_scrape_as_the_metrics_are_served() {
     let endpoint = &monitor["spec"]["endpoints"][0];
     assert_eq!([&endpoint["scheme"], &endpoint["interval"], &endpoint["port"]], ["https", "30s", "metrics"]);
     assert_eq!(endpoint["bearerTokenFile"], "/var/run/secrets/kubernetes.io/serviceaccount/token");
+    assert_eq!(endpoint["honorLabels"], true, "alerts and dashboard ask for the pool's namespace");
     assert_eq!(monitor["metadata"]["labels"]["release"], "prometheus");
     let service = &one(&monitored, "Service", None)["metadata"]["labels"];
     for (label, value) in monitor["spec"]["selector"]["matchLabels"].as_object().expect("it selects by labels") {
@@ -161,5 +162,5 @@ fn monitors_scrape_as_the_metrics_are_served() {
 
     let plain = render(&json!({"metrics": {"secure": false, "podMonitor": {"enabled": true}}}));
     let endpoint = &one(&plain, "PodMonitor", None)["spec"]["podMetricsEndpoints"][0];
-    assert_eq!(endpoint, &json!({"port": "metrics", "path": "/metrics"}));
+    assert_eq!(endpoint, &json!({"port": "metrics", "path": "/metrics", "honorLabels": true}));
 }
