@@ -1,11 +1,3 @@
-{{/* The labels of an object of this folder, and more: (dict "root" . "more" LABELS). */}}
-{{- define "caip-openstack.monitoring.labels" -}}
-{{- merge (dict
-  "app.kubernetes.io/name" .root.Chart.Name
-  "app.kubernetes.io/instance" .root.Release.Name
-  "app.kubernetes.io/managed-by" .root.Release.Service) .more | toYaml -}}
-{{- end -}}
-
 {{/* What takes the excluded pools out of an expression. */}}
 {{- define "caip-openstack.monitoring.excluded" -}}
 {{- $pools := list -}}
