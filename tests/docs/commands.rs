@@ -65,6 +65,24 @@ async fn commands_of_the_operations_page_run() {
 }
 
 #[tokio::test]
+async fn commands_of_the_runbooks_run() {
+    let runbooks = [
+        "docs/runbooks/CaipAuditOverdue.md",
+        "docs/runbooks/CaipClaimsWaiting.md",
+        "docs/runbooks/CaipCredentialsFailing.md",
+        "docs/runbooks/CaipLeaderMissing.md",
+        "docs/runbooks/CaipOpenStackUnreachable.md",
+        "docs/runbooks/CaipOrphanedFloatingIPs.md",
+        "docs/runbooks/CaipPoolExhausted.md",
+        "docs/runbooks/CaipPoolNearlyExhausted.md",
+        "docs/runbooks/CaipPoolNotReady.md",
+        "docs/runbooks/CaipQuotaNearlyUsed.md",
+        "docs/runbooks/CaipReconcileErrors.md",
+    ];
+    follow_all(&runbooks, with_a_machine, async |_| {}).await;
+}
+
+#[tokio::test]
 async fn application_credential_of_the_security_page_is_enough_for_a_claims_whole_life() {
     follow("docs/security.md", with_a_machine, async |ns| {
         // The rules count here: what is not among them is refused.
@@ -117,6 +135,11 @@ fn folder(ns: &Namespace) -> PathBuf {
 
 /// Runs the commands of a page after `prepare`, and then `check`.
 async fn follow(page: &str, prepare: impl AsyncFnOnce(&Namespace), check: impl AsyncFnOnce(&Namespace)) {
+    follow_all(&[page], prepare, check).await;
+}
+
+/// Runs the commands of several pages, one page after another.
+async fn follow_all(pages: &[&str], prepare: impl AsyncFnOnce(&Namespace), check: impl AsyncFnOnce(&Namespace)) {
     let project = Project::new().await;
     with_namespace(async |ns| {
         ns.sees(project.cloud().await);
@@ -135,11 +158,11 @@ async fn follow(page: &str, prepare: impl AsyncFnOnce(&Namespace), check: impl A
         let cluster = json!({"metadata": {"name": "prod"}, "spec": {"infrastructureRef": infrastructure}});
         ns.create(Manifest::new(Kind::Cluster, cluster)).await;
         prepare(ns).await;
-        let (script, entry, kubeconfig) =
-            (script(page, &ns.name), project.entry().clone(), ns.world.kubeconfig.clone());
+        let script: String = pages.iter().map(|page| script(page, &ns.name)).collect();
+        let (entry, kubeconfig) = (project.entry().clone(), ns.world.kubeconfig.clone());
         let place = folder.clone();
         let ended = tokio::task::spawn_blocking(move || run(&script, &place, &kubeconfig, &entry)).await;
-        let said = ended.expect("a shell can be waited for").unwrap_or_else(|said| panic!("{page} fails:\n{said}"));
+        let said = ended.expect("a shell can be waited for").unwrap_or_else(|said| panic!("{pages:?} fail:\n{said}"));
         println!("{said}");
         check(ns).await;
         fs::remove_dir_all(&folder).expect("the folder is there");
