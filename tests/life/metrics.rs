@@ -110,6 +110,10 @@ async fn a_claim_waits_since_its_condition_says_so_whoever_serves_it() {
         let since = format!("{}.0", since.as_second());
         let metric = "caip_oldest_waiting_claim_timestamp_seconds{POOL}";
         await_metric(ns, &next.diagnostics().await, metric, &since).await;
+        release(ns, "web-0").await;
+        ns.delete(Kind::Pool, "public").await;
+        // Nothing of it is taken off while a call of the first controller may still land.
+        ns.await_gone(Kind::Pool, "public", BURST).await;
     })
     .await;
 }
