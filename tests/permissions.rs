@@ -12,6 +12,10 @@ use serde_json::Value;
 /// the tests have `OwnerReferencesPermissionEnforcement`.
 const ASKED_BY_ADMISSION: [&str; 2] = ["openstackfloatingippools/finalizers", "ipaddressclaims/finalizers"];
 
+/// What is needed after a reply that was lost, which no scenario can bring about at will: whether the IPAddress that is
+/// there already is the one that was to be created.
+const NEEDED_BY_CHANCE: [(&str, &str); 1] = [("ipaddresses", "get")];
+
 /// API group, resource with its subresource, verb.
 type Permission = (String, String, String);
 
@@ -61,6 +65,7 @@ fn every_permission_is_used_and_none_is_missing() {
     let unused: Vec<_> = granted()
         .into_iter()
         .filter(|permission| !used.contains(permission) && !ASKED_BY_ADMISSION.contains(&permission.1.as_str()))
+        .filter(|permission| !NEEDED_BY_CHANCE.contains(&(permission.1.as_str(), permission.2.as_str())))
         .collect();
     assert!(!used.is_empty(), "nothing was asked for: were there scenarios?");
     assert!(refused.is_empty(), "asked for without permission: {refused:?}");
