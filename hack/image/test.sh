@@ -23,9 +23,10 @@ needed() {
   [ "${PLATFORMS[*]}" = "linux/$(this_architecture)" ] || compgen -G "/usr/bin/qemu-*-static" >/dev/null || echo qemu-user-static
 }
 
-# What a container runtime mounts: the names, and in a pod the credentials.
+# What a container runtime mounts: the devices (a static program reads /dev/urandom), the names, and in a pod the
+# credentials.
 mount_points() {
-  mkdir -p "$ROOT/etc" && touch "$ROOT/etc/hosts" "$ROOT/etc/resolv.conf" "$ROOT/kubeconfig"
+  mkdir -p "$ROOT/etc" "$ROOT/dev" && touch "$ROOT/etc/hosts" "$ROOT/etc/resolv.conf" "$ROOT/kubeconfig"
   echo '127.0.0.1 localhost' >"$WORK/hosts"
   echo 'nameserver 127.0.0.1' >"$WORK/resolv.conf"
   [ ${#EMULATOR[@]} = 0 ] || touch "$ROOT/emulator"
@@ -38,7 +39,7 @@ contained() { # [MOUNT-OPTION...] -- ARGUMENT...
   shift
   CONTAINED=(
     bwrap --unshare-user --uid 65532 --gid 65532 --unshare-pid --as-pid-1 --unshare-ipc --unshare-uts --cap-drop ALL
-    --new-session --die-with-parent --clearenv --ro-bind "$ROOT" / --ro-bind "$WORK/hosts" /etc/hosts
+    --new-session --die-with-parent --clearenv --ro-bind "$ROOT" / --dev /dev --ro-bind "$WORK/hosts" /etc/hosts
     --ro-bind "$WORK/resolv.conf" /etc/resolv.conf "${EMULATOR_MOUNT[@]}" "${mounts[@]}"
     "${EMULATOR[@]}" /caip-openstack "$@"
   )
