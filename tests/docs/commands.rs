@@ -66,19 +66,7 @@ async fn commands_of_the_operations_page_run() {
 
 #[tokio::test]
 async fn commands_of_the_runbooks_run() {
-    let runbooks = [
-        "docs/runbooks/CaipAuditOverdue.md",
-        "docs/runbooks/CaipClaimsWaiting.md",
-        "docs/runbooks/CaipCredentialsFailing.md",
-        "docs/runbooks/CaipLeaderMissing.md",
-        "docs/runbooks/CaipOpenStackUnreachable.md",
-        "docs/runbooks/CaipOrphanedFloatingIPs.md",
-        "docs/runbooks/CaipPoolExhausted.md",
-        "docs/runbooks/CaipPoolNearlyExhausted.md",
-        "docs/runbooks/CaipPoolNotReady.md",
-        "docs/runbooks/CaipQuotaNearlyUsed.md",
-        "docs/runbooks/CaipReconcileErrors.md",
-    ];
+    let runbooks: Vec<&str> = RUN.iter().copied().filter(|page| page.starts_with("docs/runbooks/")).collect();
     follow_all(&runbooks, with_a_machine, async |_| {}).await;
 }
 

@@ -22,7 +22,7 @@ pub const RUN: &[&str] = &[
     "examples/README.md",
 ];
 
-/// Pages, or folders of them, and why their commands are not run.
+/// Pages, and why their commands are not run.
 pub const NOT_RUN: &[(&str, &str)] = &[
     ("CONTRIBUTING.md", "they start the servers and the tests that this is a part of"),
     ("docs/benchmark.md", "a benchmark beside other tests says nothing"),
