@@ -129,6 +129,8 @@ fn exhausted(ledger: &Ledger, pool: &PoolPolicy, free: usize, room: usize) -> Op
     let block = ledger.refused(&pool.id).cloned();
     match pool.max_ips {
         _ if free > 0 => None,
+        // As a claim is told: a higher limit is not what is missing.
+        _ if pool.network.is_some() && ledger.is_barren(&pool.id) => Some(Refusal::OnlyUnwanted),
         Some(limit) if room == 0 => Some(Refusal::LimitReached(limit)),
         _ if pool.network.is_some() => block,
         _ if !pool.has_tags => Some(Refusal::NoTags),
@@ -269,5 +271,8 @@ mod tests {
         let block = Block { refusal: Refusal::QuotaReached, until: noon() + seconds(20) };
         refused.ledger.block(pool_id("p"), block);
         assert_eq!(exhausted(&refused), Some(Refusal::QuotaReached));
+        let mut barren = world();
+        barren.ledger.found_barren(&pool_id("p"), noon());
+        assert_eq!(exhausted(&barren), Some(Refusal::OnlyUnwanted));
     }
 }

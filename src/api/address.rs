@@ -25,6 +25,13 @@ pub struct IpAddress {
     pub spec: IpAddressSpec,
 }
 
+impl IpAddress {
+    /// Whether it is of our pool of this name.
+    pub fn is_of(&self, namespace: &str, pool: &str) -> bool {
+        self.metadata.namespace.as_deref() == Some(namespace) && self.spec.pool_ref.is_ours_named(pool)
+    }
+}
+
 /// The address and whose it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -25,6 +25,13 @@ pub struct IpAddressClaim {
     pub status: Option<IpAddressClaimStatus>,
 }
 
+impl IpAddressClaim {
+    /// Whether it asks our pool of this name.
+    pub fn is_of(&self, namespace: &str, pool: &str) -> bool {
+        self.metadata.namespace.as_deref() == Some(namespace) && self.spec.pool_ref.is_ours_named(pool)
+    }
+}
+
 /// What a claim asks for.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -56,6 +63,11 @@ impl PoolRef {
     /// One of our pools.
     pub fn ours(name: &str) -> Self {
         Self { api_group: Some(GROUP.into()), kind: POOL_KIND.into(), name: name.into() }
+    }
+
+    /// Whether it is our pool of this name.
+    pub fn is_ours_named(&self, name: &str) -> bool {
+        self.is_ours() && self.name == name
     }
 
     /// Whether it is one of our pools: group and kind, since CAPO's pool has the same kind.

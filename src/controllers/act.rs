@@ -2,17 +2,24 @@
 //!
 //! A call whose outcome is not known leaves the address held by whoever made it, so that nobody else builds on it.
 
+use std::time::Duration;
+
 use tracing::info;
 
 use super::registry::Served;
+use crate::allocation::Refusal;
 use crate::allocation::claim::Write;
 use crate::allocation::directory::ObjectName;
-use crate::allocation::ledger::Hold;
+use crate::allocation::ledger::{Block, Hold};
 use crate::allocation::mark::CreationMark;
 use crate::allocation::sweep::Chore;
 use crate::clock::Clock;
-use crate::floating_ip::{FloatingIp, FloatingIpId};
+use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::openstack::{Error, ErrorKind, NewFloatingIp};
+
+/// How long a pool that Neutron refused creates nothing: one look for all its waiting claims. With the time until the
+/// pool's next look, what was mended serves within 30 s.
+pub(super) const BLOCKED_FOR: Duration = Duration::from_secs(10);
 
 /// Writes a mark on an address that the caller holds.
 pub(super) async fn mark(
@@ -120,6 +127,46 @@ pub(super) async fn create(
         }
         Err(error) if error.is_unknown() => ledger.doubt_creation(&mark.nonce, clock.now()),
         Err(_) => ledger.end_creation(&mark.nonce),
+    }
+    result
+}
+
+/// Notes why Neutron gave a pool no address, so that nobody asks in vain for a while.
+///
+/// # Errors
+///
+/// The answer itself, where it is about something else than what there is to give.
+pub(super) fn refused(served: &Served, clock: &Clock, subnet: Option<SubnetId>, answer: Error) -> Result<(), Error> {
+    let until = clock.now() + BLOCKED_FOR;
+    let mut ledger = served.project.ledger();
+    let refusal = match (answer.kind, subnet) {
+        (ErrorKind::OverQuota, _) => Refusal::QuotaReached,
+        (ErrorKind::NoMoreAddresses, None) => Refusal::NetworkExhausted,
+        (ErrorKind::NoMoreAddresses, Some(subnet)) => {
+            ledger.subnet_is_empty(subnet, until);
+            return Ok(());
+        }
+        _ => return Err(answer),
+    };
+    ledger.block(served.policy.id.clone(), Block { refusal, until });
+    Ok(())
+}
+
+/// Holds an address that Neutron offered and the pool may not give, so that asking again brings another.
+pub(super) fn decline(served: &Served, id: &FloatingIpId) {
+    served.project.ledger().decline(id, Hold::Unwanted);
+}
+
+/// Deletes what was declined: each is tried, whatever becomes of the others.
+///
+/// # Errors
+///
+/// The first refusal. What is left is the sweep's.
+pub(super) async fn discard(served: &Served, clock: &Clock, declined: Vec<FloatingIpId>) -> Result<(), Error> {
+    let mut result = Ok(());
+    for id in declined {
+        served.project.ledger().hold(&id, Some(Hold::Sweep));
+        result = result.and(chore(served, clock, &Chore::Delete(id)).await);
     }
     result
 }

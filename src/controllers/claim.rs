@@ -29,7 +29,6 @@ mod report;
 mod serve;
 
 pub(super) use release::release_strays;
-pub(super) use serve::BLOCKED_FOR;
 
 /// How long a failed claim waits before it is tried again, when OpenStack does not say.
 const RETRY: Duration = Duration::from_secs(5);

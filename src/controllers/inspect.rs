@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
 use tokio::sync::Mutex;
 
 use super::context::{Context, all, name_of, wakers};
@@ -304,11 +303,7 @@ impl View {
 }
 
 fn waiting(ctx: &Context, pool: &ObjectName) -> Vec<Place> {
-    let is_meant = |claim: &IpAddressClaim| {
-        claim.namespace().as_deref() == Some(&pool.namespace)
-            && claim.spec.pool_ref.is_ours()
-            && claim.spec.pool_ref.name == pool.name
-    };
+    let is_meant = |claim: &IpAddressClaim| claim.is_of(&pool.namespace, &pool.name);
     let claims = all(&ctx.stores.claims, is_meant).into_iter();
     let observed = claims.map(|claim| claim::read(claim, ctx));
     let waits = observed.filter(|it| it.waits(ctx));

@@ -172,12 +172,7 @@ async fn look(
 
 /// Wakes those of the pool's claims.
 pub(super) fn wake_claims(ctx: &Context, pool: &ObjectName, which: impl Fn(&IpAddressClaim) -> bool) {
-    let is_meant = |claim: &IpAddressClaim| {
-        claim.namespace().as_deref() == Some(&pool.namespace)
-            && claim.spec.pool_ref.is_ours()
-            && claim.spec.pool_ref.name == pool.name
-            && which(claim)
-    };
+    let is_meant = |claim: &IpAddressClaim| claim.is_of(&pool.namespace, &pool.name) && which(claim);
     for claim in all(&ctx.stores.claims, is_meant) {
         ctx.wake_claim(&name_of(claim.as_ref()));
     }

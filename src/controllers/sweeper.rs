@@ -161,11 +161,7 @@ fn take(ctx: &Arc<Context>, served: &Served, around: &Surroundings) -> Sweep {
 }
 
 pub(super) fn surroundings(ctx: &Context, pool: &ObjectName) -> Surroundings {
-    let is_the_pools = |claim: &crate::api::IpAddressClaim| {
-        claim.namespace().as_deref() == Some(&pool.namespace)
-            && claim.spec.pool_ref.is_ours()
-            && claim.spec.pool_ref.name == pool.name
-    };
+    let is_the_pools = |claim: &crate::api::IpAddressClaim| claim.is_of(&pool.namespace, &pool.name);
     let claims: BTreeMap<ClaimKey, Living> = ctx
         .stores
         .claims
@@ -202,9 +198,7 @@ pub(super) fn is_stray(ctx: &Context, pool: &ObjectName, address: &IpAddress) ->
     let namespace = address.namespace().unwrap_or_default();
     let reference =
         kube::runtime::reflector::ObjectRef::new_with(&address.spec.claim_ref.name, ctx.version).within(&namespace);
-    namespace == pool.namespace
-        && address.spec.pool_ref.is_ours()
-        && address.spec.pool_ref.name == pool.name
+    address.is_of(&pool.namespace, &pool.name)
         && address.metadata.deletion_timestamp.is_some()
         && patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER)
         && ctx.stores.claims.get(&reference).is_none()

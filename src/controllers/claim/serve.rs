@@ -7,7 +7,7 @@ use tracing::info;
 
 use super::{Error, Observed, publish, report};
 use crate::allocation::claim::{Decision, Origin, Wanting, creation_mark, decide, may_keep};
-use crate::allocation::ledger::{Block, Creation, Hold};
+use crate::allocation::ledger::{Creation, Hold};
 use crate::allocation::mark::CreationMark;
 use crate::allocation::{Nonce, Refusal};
 use crate::api::names::CLAIM_FINALIZER;
@@ -22,9 +22,6 @@ use crate::openstack::{self, ErrorKind, NewFloatingIp};
 
 /// More turns than any claim needs: mark, confirm and withdraw of a few candidates. Past it the claim is tried later.
 const TURNS: usize = 24;
-/// How long a pool that Neutron refused creates nothing: one look for all its waiting claims. With the time until the
-/// pool's next look, what was mended serves within 30 s.
-pub(in crate::controllers) const BLOCKED_FOR: Duration = Duration::from_secs(10);
 /// How soon a write whose outcome is not known is looked for again.
 const SETTLE: Duration = Duration::from_secs(5);
 
@@ -215,8 +212,7 @@ impl Attempt<'_> {
                 if self.ctx.directory(|directory| may_keep(directory, policy, &self.wanting, &fip)) {
                     self.unblock();
                 } else {
-                    // Held while another is asked for, so that Neutron does not offer it again.
-                    self.served.project.ledger().decline(&fip.id, Hold::Unwanted);
+                    act::decline(self.served, &fip.id);
                     self.unwanted.push(fip.id);
                 }
                 Ok(())
@@ -226,21 +222,7 @@ impl Attempt<'_> {
                 self.look().await?;
                 Ok(())
             }
-            Err(error) => {
-                let until = self.ctx.clock.now() + BLOCKED_FOR;
-                let mut ledger = self.served.project.ledger();
-                let refusal = match (error.kind, new.subnet) {
-                    (ErrorKind::OverQuota, _) => Refusal::QuotaReached,
-                    (ErrorKind::NoMoreAddresses, Some(subnet)) => {
-                        ledger.subnet_is_empty(subnet, until);
-                        return Ok(());
-                    }
-                    (ErrorKind::NoMoreAddresses, None) => Refusal::NetworkExhausted,
-                    _ => return Err(error),
-                };
-                ledger.block(policy.id.clone(), Block { refusal, until });
-                Ok(())
-            }
+            Err(error) => act::refused(self.served, &self.ctx.clock, new.subnet, error),
         }
     }
 
@@ -272,12 +254,8 @@ impl Attempt<'_> {
         if !self.unwanted.is_empty() && !is_bound {
             self.served.project.ledger().found_barren(&self.served.policy.id, self.ctx.clock.now());
         }
-        for id in std::mem::take(&mut self.unwanted) {
-            self.served.project.ledger().hold(&id, Some(Hold::Sweep));
-            if let Err(error) = act::delete(self.served, &self.ctx.clock, &id).await {
-                info!(fip.id = %id, "an address that may not be given is left to the sweep: {error}");
-                self.served.project.ledger().hold(&id, None);
-            }
+        if let Err(error) = act::discard(self.served, &self.ctx.clock, std::mem::take(&mut self.unwanted)).await {
+            info!(pool.name = %self.served.name, "addresses that may not be given are left to the sweep: {error}");
         }
     }
 }

@@ -111,11 +111,8 @@ pub(super) fn id(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Option<PoolId
         known.served.map(|served| served.policy.id.clone())
     };
     let published = || {
-        let is_the_pools = |address: &crate::api::IpAddress| {
-            address.namespace() == pool.namespace()
-                && address.spec.pool_ref.is_ours()
-                && address.spec.pool_ref.name == pool.name_any()
-        };
+        let name = name_of(pool);
+        let is_the_pools = |address: &crate::api::IpAddress| address.is_of(&name.namespace, &name.name);
         let addresses = ctx.stores.addresses.state_filter(is_the_pools);
         let ids = addresses.iter().filter_map(|address| address.annotations().get(POOL_ID_ANNOTATION));
         // The smallest, so that the answer is the same each time.

@@ -108,10 +108,7 @@ async fn served(pool: &OpenStackFloatingIPPool, id: &PoolId, ctx: &Arc<Context>)
 /// Whether any claim or IPAddress of the pool still counts on it.
 fn is_held(pool: &ObjectName, ctx: &Context) -> bool {
     let holds = |claim: &IpAddressClaim| {
-        claim.namespace().as_deref() == Some(&pool.namespace)
-            && claim.spec.pool_ref.is_ours()
-            && claim.spec.pool_ref.name == pool.name
-            && patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER)
+        claim.is_of(&pool.namespace, &pool.name) && patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER)
     };
     // Published a moment ago, of whatever pool: the watch brings it, and then it is known.
     let is_coming = ctx.writes().addresses.iter().any(|address| address.namespace == pool.namespace);
@@ -121,9 +118,7 @@ fn is_held(pool: &ObjectName, ctx: &Context) -> bool {
 }
 
 fn is_of(pool: &ObjectName, address: &IpAddress) -> bool {
-    address.namespace().as_deref() == Some(&pool.namespace)
-        && address.spec.pool_ref.is_ours()
-        && address.spec.pool_ref.name == pool.name
+    address.is_of(&pool.namespace, &pool.name)
         && patch::has_finalizer(&address.metadata, crate::api::names::ADDRESS_FINALIZER)
 }
 

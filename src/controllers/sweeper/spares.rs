@@ -2,29 +2,27 @@
 
 use std::sync::Arc;
 
+use crate::allocation::Nonce;
 use crate::allocation::claim::{UNWANTED_LIMIT, creation_mark};
-use crate::allocation::ledger::{Block, Creation, Hold};
-use crate::allocation::sweep::Chore;
-use crate::allocation::{Nonce, Refusal};
+use crate::allocation::ledger::Creation;
 use crate::controllers::act;
-use crate::controllers::claim::BLOCKED_FOR;
 use crate::controllers::context::Context;
 use crate::controllers::registry::Served;
 use crate::floating_ip::FloatingIp;
-use crate::openstack::{self, ErrorKind, NewFloatingIp};
+use crate::openstack::{self, NewFloatingIp};
 
 /// Creates one. What Neutron offers and the pool may not give is held while another is asked for, and then deleted.
 pub(super) async fn create(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<(), openstack::Error> {
     let pool = &served.policy.id;
     let mut unwanted = Vec::new();
-    let mut result = loop {
+    let result = loop {
         match offer(ctx, served).await {
             Ok(Some(fip)) if is_of_use(ctx, served, &fip) => {
                 served.project.ledger().unblock(pool);
                 break Ok(());
             }
             Ok(Some(fip)) => {
-                served.project.ledger().decline(&fip.id, Hold::Unwanted);
+                act::decline(served, &fip.id);
                 unwanted.push(fip.id);
                 continue;
             }
@@ -36,11 +34,8 @@ pub(super) async fn create(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<(
         }
         break Ok(());
     };
-    for id in unwanted {
-        served.project.ledger().hold(&id, Some(Hold::Sweep));
-        result = result.and(act::chore(served, &ctx.clock, &Chore::Delete(id)).await);
-    }
-    result
+    let discarded = act::discard(served, &ctx.clock, unwanted).await;
+    result.and(discarded)
 }
 
 fn is_of_use(ctx: &Context, served: &Served, fip: &FloatingIp) -> bool {
@@ -74,21 +69,8 @@ async fn offer(ctx: &Context, served: &Arc<Served>) -> Result<Option<FloatingIp>
     };
     let new = NewFloatingIp { network, subnet: subnet.clone(), description: String::new() };
     let mark = creation_mark(policy, None, nonce);
-    let until = ctx.clock.now() + BLOCKED_FOR;
-    let error = match act::create(served, &ctx.clock, new, &mark, None).await {
-        Ok(fip) => return Ok(Some(fip)),
-        Err(error) => error,
-    };
-    let mut ledger = served.project.ledger();
-    match (error.kind, subnet) {
-        (ErrorKind::OverQuota, _) => {
-            ledger.block(policy.id.clone(), Block { refusal: Refusal::QuotaReached, until });
-        }
-        (ErrorKind::NoMoreAddresses, Some(subnet)) => ledger.subnet_is_empty(subnet, until),
-        (ErrorKind::NoMoreAddresses, None) => {
-            ledger.block(policy.id.clone(), Block { refusal: Refusal::NetworkExhausted, until });
-        }
-        _ => return Err(error),
+    match act::create(served, &ctx.clock, new, &mark, None).await {
+        Ok(fip) => Ok(Some(fip)),
+        Err(error) => act::refused(served, &ctx.clock, subnet, error).map(|()| None),
     }
-    Ok(None)
 }
