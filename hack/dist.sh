@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
 # Makes what a release publishes: `make dist`.
 #   dist.sh [FOLDER]     writes into it (default dist, made anew): the image of all platforms, its SBOMs, the manifests,
-#                        and the checksums of all of them
+#                        the chart, kubectl fippool with its krew manifest, and the checksums of all of them
+#   IMAGE_SOURCE         the URL of the sources
+#   IMAGE                what the image will be called where it is pushed, such as registry.example.com/caip-openstack:v0.1.0
+#   RELEASE_URL          where these files will be; default IMAGE_SOURCE/releases/download/vVERSION
 #   IMAGE_PLATFORMS      default "linux/amd64 linux/arm64"
 set -euo pipefail
 # shellcheck source=image/lib.sh
@@ -12,9 +15,26 @@ OUT=$(realpath -m "${1:-$PROJECT/dist}")
 [[ $COMMIT != *-dirty ]] || die "there are changes that are not committed: a release is built of a commit"
 [ ! -e "$OUT" ] || [ -e "$OUT/SHA256SUMS" ] || [ -z "$(ls -A "$OUT")" ] || die "$OUT holds something else than a release"
 
+[ -n "${IMAGE_SOURCE:-}" ] || die "IMAGE_SOURCE must be the URL of the sources: what is released says where it is from"
+[ -n "${IMAGE:-}" ] || die "IMAGE must be what the image will be called where it is pushed: the manifests and the chart name it"
+RELEASE_URL=${RELEASE_URL:-$IMAGE_SOURCE/releases/download/v$VERSION}
+
 NEW=$OUT.new
 rm -rf "$NEW" && mkdir -p "$NEW"
-IMAGE_PLATFORMS=${IMAGE_PLATFORMS:-linux/amd64 linux/arm64} "$ROOM/build.sh" "$NEW"
+export IMAGE_PLATFORMS=${IMAGE_PLATFORMS:-linux/amd64 linux/arm64}
+"$ROOM/build.sh" "$NEW"
+
+MADE=$TARGET_DIR/dist
+rm -rf "$MADE" && mkdir -p "$MADE"
+plugins=()
+for platform in $IMAGE_PLATFORMS; do
+  architecture=${platform#linux/}
+  "$ROOM/program.sh" "$architecture" "$MADE/$architecture" kubectl-fippool >/dev/null
+  plugins+=("$architecture=$MADE/$architecture")
+done
+"$PROJECT/hack/krew.sh" "$IMAGE_SOURCE" "$RELEASE_URL" "${plugins[@]}" >/dev/null
+"$PROJECT/hack/manifests.sh" "$MADE" "$IMAGE"
+install -m 644 "$PROJECT"/target/krew/* "$MADE"/ipam-openstack/*/*.yaml "$MADE"/*.yaml "$MADE"/*.tgz "$NEW"
 install -m 644 "$PROJECT"/crds/*.yaml "$PROJECT/LICENSE" "$PROJECT/CHANGELOG.md" "$NEW"
 (cd "$NEW" && LC_ALL=C sha256sum -- * >"$OUT.sums")
 mv "$OUT.sums" "$NEW/SHA256SUMS"

@@ -2,6 +2,7 @@
 # Writes what a release publishes beside the image:
 #   FOLDER/ipam-openstack/VERSION/   ipam-components.yaml and metadata.yaml: a local repository for clusterctl
 #   FOLDER/caip-openstack.yaml       the same without variables, for kubectl
+#   FOLDER/caip-openstack-X.Y.Z.tgz  the chart
 #   manifests.sh FOLDER [IMAGE]      IMAGE is caip-openstack:VERSION by default
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,8 +12,8 @@ die() { echo "error: $*" >&2; exit 1; }
 version=v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 image=${2:-caip-openstack:$version}
 [[ $image =~ ^[a-zA-Z0-9./:@_-]+$ ]] || die "the image must be a reference such as registry.example.com/caip-openstack:$version, not '$image'"
-# clusterctl takes only names that say their registry; without one, this is what a name means.
-[[ $image == */* ]] || image=docker.io/library/$image
+# clusterctl takes only names that say their registry.
+[[ $image == */* ]] || image=localhost/$image
 # kubectl has kustomize built in; the project's own is where `make tools` puts it.
 kubectl=$(command -v kubectl) || kubectl=$(bash -c '. hack/env/lib.sh; echo "$BIN/kubectl"')
 [ -x "$kubectl" ] || die "kubectl is needed, and is not in PATH; make tools builds it"
@@ -27,3 +28,23 @@ write() { # OVERLAY FILE
 write clusterctl "$components/ipam-components.yaml"
 write default "$1/caip-openstack.yaml"
 cp config/clusterctl/metadata.yaml "$components/metadata.yaml"
+
+# As `helm package` does it, but the same bytes each time; it gives the image that the manifests give.
+values() {
+  local name=${image%@*} digest='' tag=''
+  [[ $image != *@* ]] || digest=${image#*@}
+  if [[ ${name##*/} == *:* ]]; then tag=${name##*:} name=${name%:*}; fi
+  [ "$tag" != "$version" ] || tag=
+  sed "/^image:/,/^[^ ]*imagePullSecrets/ {
+    s|^  repository: .*|  repository: $name|
+    s|^  tag: .*|  tag: \"$tag\"|
+    s|^  digest: .*|  digest: \"$digest\"|
+  }" config/chart/values.yaml
+}
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp -R config/chart "$work/caip-openstack"
+rm "$work/caip-openstack/.helmignore"
+values >"$work/caip-openstack/values.yaml"
+tar -C "$work" --sort=name --mtime="@${SOURCE_DATE_EPOCH:-0}" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
+  --format=ustar -c caip-openstack | gzip -n >"$1/caip-openstack-${version#v}.tgz"

@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Builds the program of the image, static and the same from every folder:
-#   program.sh ARCHITECTURE FILE      amd64 or arm64
+# Builds a program of ours, static and the same from every folder:
+#   program.sh ARCHITECTURE FILE [NAME]      amd64 or arm64; caip-openstack or kubectl-fippool
 # Prints what else is linked into it, as the SBOM has it: one "TYPE NAME VERSION ARCHITECTURE" a line.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-[ $# = 2 ] || die "usage: program.sh ARCHITECTURE FILE"
+[ $# = 2 ] || [ $# = 3 ] || die "usage: program.sh ARCHITECTURE FILE [NAME]"
 TARGET=$(rust_target "$1")
 TRIPLET=$(gnu_triplet "$1")
 FILE=$(realpath -m "$2")
+NAME=${3:-caip-openstack}
 
 # Where rustup did not bring the other architecture's standard library, Debian's compiler comes with one. A library
 # fits the very compiler that made it, so both are Debian's then.
@@ -72,8 +73,8 @@ variable=${TARGET//-/_}
 unset RUSTFLAGS
 env CARGO_ENCODED_RUSTFLAGS="$(IFS=$'\x1f'; echo "${flags[*]}")" RUSTC="$RUSTC" CAIP_OPENSTACK_COMMIT="$SHORT_COMMIT" \
   CARGO_TARGET_DIR="$TARGET_DIR" "CC_$variable=$GCC" "CFLAGS_$variable=$c_flags" "CARGO_TARGET_${variable^^}_LINKER=$GCC" \
-  cargo build --locked --release --bin caip-openstack --target "$TARGET" >&2
-install -D -m 755 "$TARGET_DIR/$TARGET/release/caip-openstack" "$FILE"
+  cargo build --locked --release --bin "$NAME" --target "$TARGET" >&2
+install -D -m 755 "$TARGET_DIR/$TARGET/release/$NAME" "$FILE"
 
 echo "generic rust $("$RUSTC" -V | cut -d' ' -f2) $1"
 library libc.a

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::content::{assert_same, content};
-use super::programs::{SYSTEM, documents, kustomize, manifests, one, program, render, said};
+use super::programs::{NAME, SYSTEM, documents, kustomize, manifests, one, program, render, said, try_render_chart};
 use super::scratch::Scratch;
 use crate::support::unique;
 
@@ -18,9 +18,18 @@ pub struct Folder(pub PathBuf);
 impl Folder {
     /// A new one, with what `make manifests` writes.
     pub fn with_manifests() -> Self {
+        Self::of_image(None)
+    }
+
+    /// The same with an image that is published somewhere.
+    fn of_image(image: Option<&str>) -> Self {
         let folder = Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique("manifests")));
-        manifests(&folder.0);
+        manifests(&folder.0, image);
         folder
+    }
+
+    fn chart(&self) -> PathBuf {
+        self.0.join(format!("caip-openstack-{}.tgz", env!("CARGO_PKG_VERSION")))
     }
 
     /// A file in it.
@@ -170,4 +179,34 @@ fn example_for_cluster_api_operator_is_of_this_version() {
         .expect("it selects by a label");
     let command = format!("label configmap {version} {label}={}", value.as_str().expect("it is text"));
     assert!(include_str!("../../docs/install.md").contains(&command), "{command}");
+}
+
+#[test]
+fn chart_that_is_packed_gives_the_image_of_the_manifests() {
+    let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
+    let repository = "registry.example.com:5000/team/caip-openstack";
+    let version = format!("v{}", env!("CARGO_PKG_VERSION"));
+    for (image, values) in [
+        (format!("{repository}:{version}"), json!({"repository": repository})),
+        (format!("{repository}:other"), json!({"repository": repository, "tag": "other"})),
+        (format!("{repository}@{digest}"), json!({"repository": repository, "digest": digest})),
+    ] {
+        let folder = Folder::of_image(Some(&image));
+        let chart = folder.chart();
+        let chart = chart.to_str().expect("a folder of the tests has a name in UTF-8");
+        let packed = try_render_chart(chart, NAME, SYSTEM, &json!({})).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            one(&packed, "Deployment", None)["spec"]["template"]["spec"]["containers"][0]["image"],
+            one(&documents(&folder.read("caip-openstack.yaml")), "Deployment", None)["spec"]["template"]["spec"]["containers"]
+                [0]["image"],
+            "of {image}"
+        );
+        assert_same(&content(packed), &content(render(&json!({"image": values}))));
+    }
+}
+
+#[test]
+fn chart_is_packed_to_the_same_bytes_each_time() {
+    let read = |folder: Folder| fs::read(folder.chart()).expect("the chart is written");
+    assert_eq!(read(Folder::with_manifests()), read(Folder::with_manifests()));
 }

@@ -55,7 +55,12 @@ pub fn render(values: &Value) -> Vec<Value> {
 
 /// The objects that the chart makes of these values, or what helm says about them.
 pub fn try_render(release: &str, namespace: &str, values: &Value) -> Result<Vec<Value>, String> {
-    let mut helm = program("helm", &["template", release, CHART, "--namespace", namespace, "--values", "-"]);
+    try_render_chart(CHART, release, namespace, values)
+}
+
+/// The same of a chart that is somewhere else.
+pub fn try_render_chart(chart: &str, release: &str, namespace: &str, values: &Value) -> Result<Vec<Value>, String> {
+    let mut helm = program("helm", &["template", release, chart, "--namespace", namespace, "--values", "-"]);
     run(&mut helm, &values.to_string()).map(|yaml| documents(&yaml))
 }
 
@@ -64,10 +69,11 @@ pub fn kustomize(overlay: &str) -> Vec<Value> {
     documents(&said(&mut program("kubectl", &["kustomize", &format!("config/{overlay}")]), ""))
 }
 
-/// What `make manifests` writes, in a folder that is made for it.
-pub fn manifests(folder: &Path) {
+/// What `make manifests` writes, in a folder that is made for it, for the image of that name if there is one.
+pub fn manifests(folder: &Path, image: Option<&str>) {
     let folder = folder.to_str().expect("a folder of the tests has a name in UTF-8");
-    said(&mut program("hack/manifests.sh", &[folder]), "");
+    let args: Vec<&str> = std::iter::once(folder).chain(image).collect();
+    said(&mut program("hack/manifests.sh", &args), "");
 }
 
 /// The objects of a YAML stream.
