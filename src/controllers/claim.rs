@@ -5,29 +5,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use kube::{Resource, ResourceExt};
+use kube::ResourceExt;
 
 use super::context::{Context, name_of};
 use super::explain::explain;
 use super::queue::Action;
-use super::registry::{Known, Problem, Served};
+use super::registry::{Known, Served};
 use crate::allocation::ClaimKey;
 use crate::allocation::claim::Wanting;
 use crate::allocation::directory::ObjectName;
 use crate::allocation::ledger::Place;
-use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_NOT_READY};
-use crate::api::names::{
-    CLAIM_FINALIZER, DELETE_FOR_MOVE_ANNOTATION, GARBAGE_COLLECTOR_FINALIZERS, GROUP, PAUSED_ANNOTATION,
-};
+use crate::api::conditions::claim_reasons::POOL_NOT_READY;
 use crate::api::{Cluster, IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::openstack;
 use crate::runtime::telemetry::chain;
 
+mod course;
 mod publish;
 mod release;
 mod report;
 mod serve;
 
+pub use course::{Course, Left};
+
+pub(super) use course::course;
 pub(super) use release::release_strays;
 
 /// How long a failed claim waits before it is tried again, when OpenStack does not say.
@@ -96,59 +97,6 @@ enum ClusterState {
     Paused,
     /// It is there.
     Running,
-}
-
-/// What is due for a claim, from Kubernetes alone.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Course {
-    /// Nothing at all.
-    Leave(Left),
-    /// Give it an address, or keep the one that it has.
-    Serve,
-    /// Tell why nothing is done yet.
-    Tell(&'static str, String),
-    /// Give its address back.
-    Release,
-    /// The pool goes and nothing is published: what may have been marked is given back, and the claim waits for another.
-    GiveUp(String),
-}
-
-/// Why nothing is done about a claim.
-#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Left {
-    /// It points at something else.
-    #[error("its poolRef names no pool of {GROUP}")]
-    NotOurs,
-    /// Its Cluster is paused.
-    #[error("its Cluster is paused")]
-    PausedCluster,
-    /// It has the paused annotation.
-    #[error("it has the annotation {PAUSED_ANNOTATION}")]
-    PausedClaim,
-    /// Its pool has the paused annotation.
-    #[error("its pool has the annotation {PAUSED_ANNOTATION}")]
-    PausedPool,
-    /// clusterctl is moving it, its pool or its IPAddress away.
-    #[error("clusterctl is moving it to another management cluster")]
-    Moving,
-    /// Its pool is another controller's.
-    #[error("its pool is for a controller with another --watch-filter")]
-    Filtered,
-    /// It is being deleted, and somebody else needs it still.
-    #[error("it is being deleted, and its address stays while the finalizer {0} is on it")]
-    Held(String),
-    /// It is being deleted, and was never served.
-    #[error("it is being deleted, and nothing of it is left in OpenStack")]
-    LetGo,
-    /// It has an address, and whatever else is wrong does not take it away.
-    #[error("it has its address; {0}")]
-    Bound(String),
-    /// The watch has not brought its IPAddress yet.
-    #[error("its IPAddress was made a moment ago")]
-    Published,
-    /// Nobody has looked at the pool yet.
-    #[error("its pool is being looked at for the first time")]
-    Unknown,
 }
 
 /// Reconciles one claim.
@@ -277,83 +225,5 @@ pub(super) fn read(claim: Arc<IpAddressClaim>, ctx: &Context) -> Observed {
         name,
         pool_name,
         cluster,
-    }
-}
-
-/// Decides what is due, from Kubernetes alone.
-pub(super) fn course(observed: &Observed, ctx: &Context) -> Course {
-    let claim = &observed.claim;
-    let is_marked = |object: &kube::core::ObjectMeta, key: &str| {
-        object.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key))
-    };
-    let pool_is = |key: &str| observed.pool.as_ref().is_some_and(|pool| is_marked(pool.meta(), key));
-    let is_moving = is_marked(claim.meta(), DELETE_FOR_MOVE_ANNOTATION)
-        || pool_is(DELETE_FOR_MOVE_ANNOTATION)
-        || observed.address.as_ref().is_some_and(|address| is_marked(address.meta(), DELETE_FOR_MOVE_ANNOTATION));
-    let is_ours = observed.pool.as_ref().is_none_or(|pool| super::pool::is_watched(pool, ctx));
-    let left = match () {
-        () if !claim.spec.pool_ref.is_ours() => Some(Left::NotOurs),
-        () if is_moving => Some(Left::Moving),
-        () if observed.cluster == ClusterState::Paused => Some(Left::PausedCluster),
-        () if is_marked(claim.meta(), PAUSED_ANNOTATION) => Some(Left::PausedClaim),
-        () if pool_is(PAUSED_ANNOTATION) => Some(Left::PausedPool),
-        () if !is_ours => Some(Left::Filtered),
-        () => None,
-    };
-    if let Some(left) = left {
-        return Course::Leave(left);
-    }
-    if claim.metadata.deletion_timestamp.is_some() {
-        let foreign = |finalizer: &String| {
-            finalizer != CLAIM_FINALIZER && !GARBAGE_COLLECTOR_FINALIZERS.contains(&finalizer.as_str())
-        };
-        let is_ours = super::patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER);
-        // While anybody else holds it, the address stays: CAPO's finalizer is there until the VM is gone.
-        let holder = claim.metadata.finalizers.iter().flatten().find(|finalizer| foreign(finalizer));
-        return match holder {
-            Some(holder) => Course::Leave(Left::Held(holder.clone())),
-            None if is_ours => Course::Release,
-            None => Course::Leave(Left::LetGo),
-        };
-    }
-    let has_address = claim.status.as_ref().is_some_and(|status| status.address_ref.is_some());
-    let tell = |reason, message| match has_address {
-        true => Course::Leave(Left::Bound(message)),
-        false => Course::Tell(reason, message),
-    };
-    let kind = "OpenStackFloatingIPPool";
-    match (&observed.cluster, &observed.pool, &observed.known) {
-        (ClusterState::Missing(cluster), ..) => {
-            let message = format!(
-                "the Cluster {cluster} that the claim belongs to does not exist in this namespace: create or restore it, or delete the claim"
-            );
-            tell(ALLOCATION_FAILED, message)
-        }
-        (_, None, _) => tell(
-            POOL_NOT_READY,
-            format!("{kind} {} does not exist in this namespace: create it", observed.pool_name.name),
-        ),
-        (_, Some(pool), _) if pool.metadata.deletion_timestamp.is_some() && observed.address.is_none() => {
-            // Published a moment ago: the watch brings the address, and that wakes the claim.
-            if ctx.writes().addresses.contains(&observed.name) {
-                return Course::Leave(Left::Published);
-            }
-            let message = format!(
-                "{kind} {} is being deleted: create it again once it is gone, or name another pool in the machine's template",
-                observed.pool_name.name
-            );
-            match super::patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER) {
-                true => Course::GiveUp(message),
-                false => tell(POOL_NOT_READY, message),
-            }
-        }
-        (_, _, Known { served: Some(_), problem: None, .. }) => Course::Serve,
-        // An address that is published is kept whatever the pool's spec has become.
-        (_, _, Known { served: Some(_), problem: Some(_), .. }) if observed.address.is_some() => Course::Serve,
-        (_, _, Known { problem: Some(Problem { reason, message }), .. }) => {
-            tell(POOL_NOT_READY, format!("{kind} {} is not ready ({reason}): {message}", observed.pool_name.name))
-        }
-        // The pool is being looked at for the first time; it wakes its claims when it knows what to tell them.
-        (_, _, Known { problem: None, served: None, .. }) => Course::Leave(Left::Unknown),
     }
 }

@@ -1,21 +1,12 @@
-//! Watches: keep what Kubernetes has in stores, and tell who must look. One malformed object never stops the rest.
+//! Watches: keep what Kubernetes has in stores, and tell who must look.
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
-use std::hash::Hash;
 use std::sync::Arc;
-use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
-use k8s_openapi::api::core::v1::Secret;
-use kube::core::DeserializeGuard;
-use kube::core::PartialObjectMeta;
+use kube::core::{DeserializeGuard, NamespaceResourceScope};
 use kube::runtime::reflector::store::Writer;
-use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client, Resource, ResourceExt};
-use serde::de::DeserializeOwned;
 
-use super::Setup;
 use super::context::{Context, Stores, all, name_of};
 use crate::allocation::directory::{Naming, ObjectName, OurNaming};
 use crate::allocation::{ClaimKey, PoolId};
@@ -24,53 +15,14 @@ use crate::api::names::{
 };
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::floating_ip::{FloatingIpId, NetworkId};
-use crate::runtime::client::WATCH_LASTS;
 use crate::runtime::metrics::PoolLabels;
 
-/// How long to wait before asking again for CRDs that are not there.
-const CRD_RETRY: Duration = Duration::from_secs(5);
+mod apis;
+mod stream;
 
-/// Waits until Cluster API's IPAM kinds and ours are served; says once what is missing. It looks where it is to work, since
-/// it may be allowed to list pools there alone.
-pub(super) async fn await_apis(Setup { client, options, .. }: &Setup) -> IpamVersion {
-    let pools: Api<OpenStackFloatingIPPool> = match &options.namespace {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
-    };
-    let mut said = None;
-    loop {
-        let missing = match IpamVersion::discover(client).await {
-            Ok(Some(version)) => match pools.list(&kube::api::ListParams::default().limit(1)).await {
-                Ok(_) => return version,
-                Err(error) => format!("cannot list OpenStackFloatingIPPools (is crds/ applied?): {error}"),
-            },
-            Ok(None) => "Cluster API's IPAM kinds are not served: install Cluster API 1.9 or later".to_owned(),
-            Err(error) => format!("cannot ask the API server what it serves: {error}"),
-        };
-        if said.as_ref() != Some(&missing) {
-            tracing::warn!("waiting: {missing}");
-            said = Some(missing);
-        }
-        tokio::time::sleep(CRD_RETRY).await;
-    }
-}
+pub(super) use apis::{another_version, await_apis};
 
-/// How often it is looked whether Cluster API was upgraded.
-const VERSION_CHECK: Duration = Duration::from_secs(30);
-
-/// Waits until another version is to be used than this one: it was said twice, since a CRD that is being changed may be
-/// away for a moment.
-pub(super) async fn another_version(client: &Client, used: IpamVersion) -> IpamVersion {
-    let mut said = used;
-    loop {
-        tokio::time::sleep(if said == used { VERSION_CHECK } else { CRD_RETRY }).await;
-        let found = IpamVersion::discover(client).await.ok().flatten().unwrap_or(used);
-        if found != used && found == said {
-            return found;
-        }
-        said = found;
-    }
-}
+use stream::{Change, SecretChange, drive, drive_secrets, list};
 
 /// The writing ends of [`Stores`].
 pub(super) struct Watches {
@@ -92,27 +44,13 @@ pub(super) fn stores(version: IpamVersion) -> (Stores, Watches) {
     (stores, Watches { pools, claims, addresses, clusters })
 }
 
-/// What happened to an object.
-enum Change<'a, K> {
-    Seen(&'a K),
-    Gone(&'a K),
-    /// The watch started anew: these are all that there are.
-    All(&'a BTreeSet<ObjectName>),
-}
-
 impl Watches {
     /// Runs until the process ends.
     pub(super) async fn drive(self, ctx: Arc<Context>) {
         let scope = ctx.options.namespace.clone();
         let (client, version) = (ctx.client.clone(), ctx.version);
-        let pools = match &scope {
-            Some(namespace) => Api::namespaced(client.clone(), namespace),
-            None => Api::all(client.clone()),
-        };
-        let secrets = match &scope {
-            Some(namespace) => Api::namespaced(client.clone(), namespace),
-            None => Api::all(client.clone()),
-        };
+        let pools = within(&client, scope.as_deref());
+        let secrets = within(&client, scope.as_deref());
         tokio::select! {
             // In this order always, so that a simulation repeats.
             biased;
@@ -123,42 +61,31 @@ impl Watches {
             () = drive_secrets(secrets, |secret| secret_changed(&ctx, secret)) => {}
         }
     }
-}
 
-impl Watches {
     /// Lists every kind once, as a watch that begins does, for somebody who looks and does nothing.
     pub(super) async fn list(&mut self, ctx: &Context) -> Result<(), kube::Error> {
         let scope = ctx.options.namespace.as_deref();
         let (client, version) = (&ctx.client, ctx.version);
-        let pools = match scope {
-            Some(namespace) => Api::namespaced(client.clone(), namespace),
-            None => Api::all(client.clone()),
-        };
-        list(pools, &mut self.pools, |change| pool_changed(ctx, change)).await?;
+        list(within(client, scope), &mut self.pools, |change| pool_changed(ctx, change)).await?;
         list(api(client, scope, version), &mut self.claims, |change| claim_changed(ctx, change)).await?;
         list(api(client, scope, version), &mut self.addresses, |change| address_changed(ctx, change)).await?;
         list(api(client, scope, version), &mut self.clusters, |change| cluster_changed(ctx, change)).await
     }
 }
 
-async fn list<K>(
-    api: Api<DeserializeGuard<K>>,
-    writer: &mut Writer<K>,
-    tell: impl Fn(Change<'_, K>),
-) -> Result<(), kube::Error>
+/// A kind of ours or of Kubernetes', in one namespace or in all.
+fn within<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-    K::DynamicType: Eq + Hash + Clone,
+    K: Resource<Scope = NamespaceResourceScope>,
+    K::DynamicType: Default,
 {
-    let objects = api.list(&kube::api::ListParams::default()).await?.items;
-    let mut listed = BTreeSet::new();
-    let events = objects.into_iter().map(watcher::Event::InitApply);
-    for event in [watcher::Event::Init].into_iter().chain(events).chain([watcher::Event::InitDone]) {
-        apply(event, writer, &mut listed, &tell);
+    match namespace {
+        Some(namespace) => Api::namespaced(client.clone(), namespace),
+        None => Api::all(client.clone()),
     }
-    Ok(())
 }
 
+/// The same of Cluster API's, whose version is found out.
 fn api<K>(client: &Client, namespace: Option<&str>, version: IpamVersion) -> Api<DeserializeGuard<K>>
 where
     DeserializeGuard<K>: Resource<DynamicType = IpamVersion, Scope = kube::core::DynamicResourceScope>,
@@ -166,111 +93,6 @@ where
     match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &version),
         None => Api::all_with(client.clone(), &version),
-    }
-}
-
-async fn drive<K>(api: Api<DeserializeGuard<K>>, mut writer: Writer<K>, tell: impl Fn(Change<'_, K>))
-where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-    K::DynamicType: Eq + Hash + Clone,
-{
-    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_LASTS)).default_backoff().boxed();
-    let mut listed = BTreeSet::new();
-    loop {
-        let event = match events.try_next().await {
-            Ok(Some(event)) => event,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::warn!(kind = std::any::type_name::<K>(), "watch interrupted: {error}");
-                continue;
-            }
-        };
-        apply(event, &mut writer, &mut listed, &tell);
-    }
-}
-
-/// Keeps the store as the watch brings it, and tells of it.
-fn apply<K>(
-    event: watcher::Event<DeserializeGuard<K>>,
-    writer: &mut Writer<K>,
-    listed: &mut BTreeSet<ObjectName>,
-    tell: &impl Fn(Change<'_, K>),
-) where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
-    K::DynamicType: Eq + Hash + Clone,
-{
-    match event {
-        watcher::Event::Init => {
-            listed.clear();
-            writer.apply_watcher_event(&watcher::Event::Init);
-        }
-        watcher::Event::InitApply(guarded) => {
-            if let Some(object) = parse(guarded) {
-                listed.insert(name_of(&object));
-                tell_after(writer, watcher::Event::InitApply(object), |object| tell(Change::Seen(object)));
-            }
-        }
-        watcher::Event::InitDone => {
-            writer.apply_watcher_event(&watcher::Event::InitDone);
-            tell(Change::All(listed));
-            // Woken before the store had them: they are woken again now that it has.
-            let store = writer.as_reader();
-            all(&store, |_| true).iter().for_each(|object| tell(Change::Seen(object)));
-        }
-        watcher::Event::Apply(guarded) => {
-            if let Some(object) = parse(guarded) {
-                tell_after(writer, watcher::Event::Apply(object), |object| tell(Change::Seen(object)));
-            }
-        }
-        watcher::Event::Delete(guarded) => {
-            if let Some(object) = parse(guarded) {
-                tell_after(writer, watcher::Event::Delete(object), |object| tell(Change::Gone(object)));
-            }
-        }
-    }
-}
-
-/// Secrets are only watched for the moment at which one changes, and for our finalizers: their metadata is asked for, and
-/// what is in them is read by whoever needs it.
-async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, tell: impl Fn(SecretChange<'_>)) {
-    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_LASTS)).default_backoff().boxed();
-    loop {
-        match events.try_next().await {
-            // A restarted watch may have missed a change, so that what it lists counts too.
-            Ok(Some(watcher::Event::Apply(secret) | watcher::Event::InitApply(secret))) => tell(Change::Seen(&secret)),
-            Ok(Some(watcher::Event::Delete(secret))) => tell(Change::Gone(&secret)),
-            Ok(Some(watcher::Event::Init | watcher::Event::InitDone)) => {}
-            Ok(None) => return,
-            Err(error) => tracing::warn!(kind = "Secret", "watch interrupted: {error}"),
-        }
-    }
-}
-
-type SecretChange<'a> = Change<'a, PartialObjectMeta<Secret>>;
-
-fn tell_after<K>(writer: &mut Writer<K>, event: watcher::Event<K>, tell: impl FnOnce(&K))
-where
-    K: Resource + Clone,
-    K::DynamicType: Eq + Hash + Clone,
-{
-    writer.apply_watcher_event(&event);
-    if let watcher::Event::InitApply(object) | watcher::Event::Apply(object) | watcher::Event::Delete(object) = &event {
-        tell(object);
-    }
-}
-
-fn parse<K: Resource>(guarded: DeserializeGuard<K>) -> Option<K> {
-    match guarded.0 {
-        Ok(mut object) => {
-            // Never read, and larger than all the rest.
-            object.meta_mut().managed_fields = None;
-            Some(object)
-        }
-        Err(invalid) => {
-            let (namespace, name) = (invalid.metadata.namespace, invalid.metadata.name);
-            tracing::warn!(?namespace, ?name, "object left out, it cannot be read: {}", invalid.error);
-            None
-        }
     }
 }
 

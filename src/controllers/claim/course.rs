@@ -1,0 +1,152 @@
+//! What is due for a claim, from Kubernetes alone: nobody asks OpenStack here.
+
+use kube::Resource;
+use kube::core::ObjectMeta;
+
+use super::{ClusterState, Observed};
+use crate::api::OpenStackFloatingIPPool;
+use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_NOT_READY};
+use crate::api::names::{
+    CLAIM_FINALIZER, DELETE_FOR_MOVE_ANNOTATION, GARBAGE_COLLECTOR_FINALIZERS, GROUP, PAUSED_ANNOTATION,
+};
+use crate::controllers::context::Context;
+use crate::controllers::patch;
+use crate::controllers::pool::is_watched;
+use crate::controllers::registry::{Known, Problem};
+
+/// What is due for a claim, from Kubernetes alone.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Course {
+    /// Nothing at all.
+    Leave(Left),
+    /// Give it an address, or keep the one that it has.
+    Serve,
+    /// Tell why nothing is done yet.
+    Tell(&'static str, String),
+    /// Give its address back.
+    Release,
+    /// The pool goes and nothing is published: what may have been marked is given back, and the claim waits for another.
+    GiveUp(String),
+}
+
+/// Why nothing is done about a claim.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Left {
+    /// It points at something else.
+    #[error("its poolRef names no pool of {GROUP}")]
+    NotOurs,
+    /// Its Cluster is paused.
+    #[error("its Cluster is paused")]
+    PausedCluster,
+    /// It has the paused annotation.
+    #[error("it has the annotation {PAUSED_ANNOTATION}")]
+    PausedClaim,
+    /// Its pool has the paused annotation.
+    #[error("its pool has the annotation {PAUSED_ANNOTATION}")]
+    PausedPool,
+    /// clusterctl is moving it, its pool or its IPAddress away.
+    #[error("clusterctl is moving it to another management cluster")]
+    Moving,
+    /// Its pool is another controller's.
+    #[error("its pool is for a controller with another --watch-filter")]
+    Filtered,
+    /// It is being deleted, and somebody else needs it still.
+    #[error("it is being deleted, and its address stays while the finalizer {0} is on it")]
+    Held(String),
+    /// It is being deleted, and was never served.
+    #[error("it is being deleted, and nothing of it is left in OpenStack")]
+    LetGo,
+    /// It has an address, and whatever else is wrong does not take it away.
+    #[error("it has its address; {0}")]
+    Bound(String),
+    /// The watch has not brought its IPAddress yet.
+    #[error("its IPAddress was made a moment ago")]
+    Published,
+    /// Nobody has looked at the pool yet.
+    #[error("its pool is being looked at for the first time")]
+    Unknown,
+}
+
+/// Decides what is due.
+pub(in crate::controllers) fn course(observed: &Observed, ctx: &Context) -> Course {
+    if let Some(left) = left_alone(observed, ctx) {
+        return Course::Leave(left);
+    }
+    if observed.claim.metadata.deletion_timestamp.is_some() {
+        return ending(&observed.claim.metadata);
+    }
+    let tell = |reason, message| match observed.claim.status.as_ref().and_then(|status| status.address_ref.as_ref()) {
+        Some(_) => Course::Leave(Left::Bound(message)),
+        None => Course::Tell(reason, message),
+    };
+    let pool_name = format!("OpenStackFloatingIPPool {}", observed.pool_name.name);
+    match (&observed.cluster, &observed.pool, &observed.known) {
+        (ClusterState::Missing(cluster), ..) => {
+            let message = format!(
+                "the Cluster {cluster} that the claim belongs to does not exist in this namespace: create or restore it, or delete the claim"
+            );
+            tell(ALLOCATION_FAILED, message)
+        }
+        (_, None, _) => tell(POOL_NOT_READY, format!("{pool_name} does not exist in this namespace: create it")),
+        (_, Some(pool), _) if is_ending(pool) && observed.address.is_none() => {
+            // Published a moment ago: the watch brings the address, and that wakes the claim.
+            if ctx.writes().addresses.contains(&observed.name) {
+                return Course::Leave(Left::Published);
+            }
+            let message = format!(
+                "{pool_name} is being deleted: create it again once it is gone, or name another pool in the machine's template"
+            );
+            match patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER) {
+                true => Course::GiveUp(message),
+                false => tell(POOL_NOT_READY, message),
+            }
+        }
+        (_, _, Known { served: Some(_), problem: None, .. }) => Course::Serve,
+        // An address that is published is kept whatever the pool's spec has become.
+        (_, _, Known { served: Some(_), problem: Some(_), .. }) if observed.address.is_some() => Course::Serve,
+        (_, _, Known { problem: Some(Problem { reason, message }), .. }) => {
+            tell(POOL_NOT_READY, format!("{pool_name} is not ready ({reason}): {message}"))
+        }
+        // The pool is being looked at for the first time; it wakes its claims when it knows what to tell them.
+        (_, _, Known { problem: None, served: None, .. }) => Course::Leave(Left::Unknown),
+    }
+}
+
+/// Why nothing may be done about it, whatever its state.
+fn left_alone(observed: &Observed, ctx: &Context) -> Option<Left> {
+    let claim = &observed.claim;
+    let has = |object: &ObjectMeta, key: &str| {
+        object.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key))
+    };
+    let pool_has = |key: &str| observed.pool.as_ref().is_some_and(|pool| has(pool.meta(), key));
+    let address_has = |key: &str| observed.address.as_ref().is_some_and(|address| has(address.meta(), key));
+    let is_moving = has(claim.meta(), DELETE_FOR_MOVE_ANNOTATION)
+        || pool_has(DELETE_FOR_MOVE_ANNOTATION)
+        || address_has(DELETE_FOR_MOVE_ANNOTATION);
+    match () {
+        () if !claim.spec.pool_ref.is_ours() => Some(Left::NotOurs),
+        () if is_moving => Some(Left::Moving),
+        () if observed.cluster == ClusterState::Paused => Some(Left::PausedCluster),
+        () if has(claim.meta(), PAUSED_ANNOTATION) => Some(Left::PausedClaim),
+        () if pool_has(PAUSED_ANNOTATION) => Some(Left::PausedPool),
+        () if observed.pool.as_ref().is_some_and(|pool| !is_watched(pool, ctx)) => Some(Left::Filtered),
+        () => None,
+    }
+}
+
+/// What is due for a claim that is being deleted.
+fn ending(claim: &ObjectMeta) -> Course {
+    let is_foreign = |finalizer: &&String| {
+        *finalizer != CLAIM_FINALIZER && !GARBAGE_COLLECTOR_FINALIZERS.contains(&finalizer.as_str())
+    };
+    // While anybody else holds it, the address stays: CAPO's finalizer is there until the VM is gone.
+    match claim.finalizers.iter().flatten().find(is_foreign) {
+        Some(holder) => Course::Leave(Left::Held(holder.clone())),
+        None if patch::has_finalizer(claim, CLAIM_FINALIZER) => Course::Release,
+        None => Course::Leave(Left::LetGo),
+    }
+}
+
+fn is_ending(pool: &OpenStackFloatingIPPool) -> bool {
+    pool.metadata.deletion_timestamp.is_some()
+}
