@@ -130,6 +130,17 @@ pub enum Decision {
     Lost(Loss),
 }
 
+impl Decision {
+    /// Whether it is about an address that was not the claim's before, or that there is none.
+    pub fn is_choice(&self) -> bool {
+        match self {
+            Self::Mark(_, origin, _) => *origin != Origin::Recovered,
+            Self::Create(..) | Self::Refuse(_) => true,
+            _ => false,
+        }
+    }
+}
+
 /// Why a published address is no longer the claim's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Loss {

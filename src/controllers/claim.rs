@@ -19,6 +19,7 @@ use crate::api::conditions::claim_reasons::POOL_NOT_READY;
 use crate::api::{Cluster, IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::openstack;
 use crate::runtime::telemetry::chain;
+use serve::Reach;
 
 mod course;
 mod publish;
@@ -84,6 +85,11 @@ impl Observed {
     pub(super) fn place(&self) -> Place {
         place(&self.claim)
     }
+
+    /// Whether it was told that it has an address.
+    fn is_bound(&self) -> bool {
+        self.claim.status.as_ref().is_some_and(|status| status.address_ref.is_some())
+    }
 }
 
 /// The Cluster that a claim belongs to.
@@ -115,7 +121,8 @@ pub(super) async fn reconcile(claim: Arc<IpAddressClaim>, ctx: Arc<Context>) -> 
             report::waiting(&observed, &ctx, reason, message).await?;
             Ok(Action::await_change())
         }
-        Course::Serve => serve::run(&observed, &ctx).await,
+        Course::Serve => serve::run(&observed, &ctx, Reach::Any).await,
+        Course::Recover => serve::run(&observed, &ctx, Reach::ItsOwn).await,
         Course::Release => {
             let released = release::run(&observed, &ctx).await;
             if let Some(why) = released.as_ref().err().and_then(Error::told) {
@@ -123,11 +130,14 @@ pub(super) async fn reconcile(claim: Arc<IpAddressClaim>, ctx: Arc<Context>) -> 
             }
             released
         }
-        Course::GiveUp(message) => {
-            report::waiting(&observed, &ctx, POOL_NOT_READY, message).await?;
-            release::run(&observed, &ctx).await
-        }
+        Course::GiveUp(message) => give_up(&observed, &ctx, message).await,
     }
+}
+
+/// Nothing is or can be published from a pool that goes: what may have been marked is given back, and the claim waits.
+async fn give_up(observed: &Observed, ctx: &Arc<Context>, message: String) -> Result<Action, Error> {
+    report::waiting(observed, ctx, POOL_NOT_READY, message).await?;
+    release::run(observed, ctx).await
 }
 
 /// A failed reconcile is tried again, later where the server asked for that.

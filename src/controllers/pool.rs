@@ -178,13 +178,14 @@ pub(super) fn wake_claims(ctx: &Context, pool: &ObjectName, which: impl Fn(&IpAd
     }
 }
 
-/// Whether the claim may be served differently when its pool has changed: it has no address, or somebody deleted the
-/// IPAddress that it had and nobody could bring it back meanwhile.
+/// Whether the claim may be served differently when its pool has changed: it has no address, or somebody deletes or
+/// deleted the IPAddress that it has and nobody could bring it back meanwhile.
 fn is_unserved(ctx: &Context, claim: &IpAddressClaim) -> bool {
     let address = claim.status.as_ref().and_then(|status| status.address_ref.as_ref());
     let is_published = address.is_some_and(|address| {
         let namespace = claim.namespace().unwrap_or_default();
-        ctx.address(&ObjectName::new(namespace, &address.name)).is_some()
+        let address = ctx.address(&ObjectName::new(namespace, &address.name));
+        address.is_some_and(|address| address.metadata.deletion_timestamp.is_none())
     });
     claim.metadata.deletion_timestamp.is_some() || !is_published
 }

@@ -25,22 +25,40 @@ async fn claim_made_again_under_its_name_takes_its_address_back() {
 async fn ip_address_deleted_under_a_living_claim_comes_back_with_its_address() {
     with_namespace(async |ns| {
         served(ns, pool("public").network("public")).await;
-        let cloud = ns.cloud().await;
         let address = ns.bind(claim("web-0")).await;
-        let name = named("web-0");
-        let (before, fip) = (ns.get(Kind::Address, &name).await.expect("it is there"), seen(cloud, &address).await);
-        ns.delete(Kind::Address, &name).await;
-        let again = ns
-            .await_object(Kind::Address, &name, SOON, "made again", |object| {
-                object.is_some_and(|object| object.uid() != before.uid())
-            })
-            .await
-            .expect("it is there");
-        assert_eq!(again.data["spec"], before.data["spec"]);
-        assert!(is_protected(&again));
-        assert_eq!(seen(cloud, &address).await, fip);
+        deleted_comes_back(ns, "web-0", &address).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn ip_address_deleted_while_its_pool_is_being_deleted_comes_back_with_its_address() {
+    with_namespace(async |ns| {
+        served(ns, pool("public").network("public")).await;
+        let address = ns.bind(claim("web-0")).await;
+        ns.delete(Kind::Pool, "public").await;
+        ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", SOON).await;
+        deleted_comes_back(ns, "web-0", &address).await;
+        release(ns, "web-0").await;
+        ns.await_gone(Kind::Pool, "public", HEALS).await;
+    })
+    .await;
+}
+
+/// Deletes a machine's IPAddress, and sees it made again, with the floating IP as it was.
+async fn deleted_comes_back(ns: &Namespace, machine: &str, address: &str) {
+    let (cloud, name) = (ns.cloud().await, named(machine));
+    let (before, fip) = (ns.get(Kind::Address, &name).await.expect("it is there"), seen(cloud, address).await);
+    ns.delete(Kind::Address, &name).await;
+    let again = ns
+        .await_object(Kind::Address, &name, SOON, "made again", |object| {
+            object.is_some_and(|object| object.uid() != before.uid())
+        })
+        .await
+        .expect("it is there");
+    assert_eq!(again.data["spec"], before.data["spec"]);
+    assert!(is_protected(&again));
+    assert_eq!(seen(cloud, address).await, fip);
 }
 
 #[tokio::test]

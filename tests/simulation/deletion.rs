@@ -145,3 +145,27 @@ fn without_openstack_the_abandon_annotation_ends_it_and_names_what_is_left_behin
     });
     assert!(outcome.broken.is_empty(), "{:?}\n{}", outcome.broken, outcome.story);
 }
+
+#[test]
+fn an_ip_address_that_is_deleted_while_its_pool_goes_and_nobody_serves_comes_back() {
+    let start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_told: true };
+    let outcome = live(&start, async |world: &World| {
+        furnish(world).await;
+        delete(world, What::Pool);
+        let site = &world.sites[0];
+        let had: Vec<_> = CLAIMS.iter().map(|claim| site.address_of(claim)).collect();
+        let wire = site.replicas[0].now();
+        wire.expect("it has served the claims").kill();
+        delete(world, What::Addresses);
+        let is_whole = || {
+            let addresses = site.server.all(Kind::Address);
+            addresses.len() == CLAIMS.len()
+                && addresses.iter().all(|it| it["metadata"]["deletionTimestamp"].is_null())
+                && had == CLAIMS.iter().map(|claim| site.address_of(claim)).collect::<Vec<_>>()
+        };
+        let is_back = world.until(Duration::from_secs(60), is_whole).await;
+        world.expect(5, "the IPAddresses", "back, with the addresses that they had", is_back);
+        world.is_over.set(true);
+    });
+    assert!(outcome.broken.is_empty(), "{:?}\n{}", outcome.broken, outcome.story);
+}

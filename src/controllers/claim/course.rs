@@ -21,6 +21,8 @@ pub enum Course {
     Leave(Left),
     /// Give it an address, or keep the one that it has.
     Serve,
+    /// Publish the address that it had: its pool goes, waits for it, and gives it no other.
+    Recover,
     /// Tell why nothing is done yet.
     Tell(&'static str, String),
     /// Give its address back.
@@ -75,9 +77,9 @@ pub(in crate::controllers) fn course(observed: &Observed, ctx: &Context) -> Cour
     if observed.claim.metadata.deletion_timestamp.is_some() {
         return ending(&observed.claim.metadata);
     }
-    let tell = |reason, message| match observed.claim.status.as_ref().and_then(|status| status.address_ref.as_ref()) {
-        Some(_) => Course::Leave(Left::Bound(message)),
-        None => Course::Tell(reason, message),
+    let tell = |reason, message| match observed.is_bound() {
+        true => Course::Leave(Left::Bound(message)),
+        false => Course::Tell(reason, message),
     };
     let pool_name = format!("OpenStackFloatingIPPool {}", observed.pool_name.name);
     match (&observed.cluster, &observed.pool, &observed.known) {
@@ -89,16 +91,14 @@ pub(in crate::controllers) fn course(observed: &Observed, ctx: &Context) -> Cour
         }
         (_, None, _) => tell(POOL_NOT_READY, format!("{pool_name} does not exist in this namespace: create it")),
         (_, Some(pool), _) if is_ending(pool) && observed.address.is_none() => {
-            // Published a moment ago: the watch brings the address, and that wakes the claim.
-            if ctx.writes().addresses.contains(&observed.name) {
-                return Course::Leave(Left::Published);
-            }
-            let message = format!(
-                "{pool_name} is being deleted: create it again once it is gone, or name another pool in the machine's template"
-            );
-            match patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER) {
-                true => Course::GiveUp(message),
-                false => tell(POOL_NOT_READY, message),
+            let is_ours = patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER);
+            match &observed.known.served {
+                // Published a moment ago: the watch brings the address, and that wakes the claim.
+                _ if ctx.writes().addresses.contains(&observed.name) => Course::Leave(Left::Published),
+                // Somebody deleted its IPAddress: the pool waits for it, and the address is its own as before.
+                Some(_) if is_ours && observed.is_bound() => Course::Recover,
+                _ if is_ours && !observed.is_bound() => Course::GiveUp(pool_ends(observed)),
+                _ => tell(POOL_NOT_READY, pool_ends(observed)),
             }
         }
         (_, _, Known { served: Some(_), problem: None, .. }) => Course::Serve,
@@ -145,6 +145,14 @@ fn ending(claim: &ObjectMeta) -> Course {
         None if patch::has_finalizer(claim, CLAIM_FINALIZER) => Course::Release,
         None => Course::Leave(Left::LetGo),
     }
+}
+
+/// What a claim is told that gets nothing from a pool that is being deleted.
+pub(super) fn pool_ends(observed: &Observed) -> String {
+    format!(
+        "OpenStackFloatingIPPool {} is being deleted: create it again once it is gone, or name another pool in the machine's template",
+        observed.pool_name.name
+    )
 }
 
 fn is_ending(pool: &OpenStackFloatingIPPool) -> bool {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tracing::info;
 
+use super::course::pool_ends;
 use super::{Error, Observed, publish, report};
 use crate::allocation::claim::{Decision, Origin, Wanting, creation_mark, decide, may_keep};
 use crate::allocation::ledger::{Creation, Hold};
@@ -25,6 +26,15 @@ const TURNS: usize = 24;
 /// How soon a write whose outcome is not known is looked for again.
 const SETTLE: Duration = Duration::from_secs(5);
 
+/// What a claim may be given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Reach {
+    /// Whatever is chosen for it.
+    Any,
+    /// The address that it had before.
+    ItsOwn,
+}
+
 /// How an attempt ended.
 enum End {
     Bound(FloatingIp, Origin),
@@ -32,12 +42,14 @@ enum End {
     Wait(Duration, String),
     /// The pool was paused, or is being deleted, since the claim was looked at: it is looked at again.
     Stopped,
+    /// The pool is being deleted, and the address that the claim had cannot be found.
+    NothingLeft,
     NeedsPerson(String),
     Failed(openstack::Error),
 }
 
 /// Serves one claim.
-pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>) -> Result<Action, Error> {
+pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>, reach: Reach) -> Result<Action, Error> {
     let Some(served) = observed.known.served.clone() else { return Ok(Action::await_change()) };
     let wanting = match super::wanting(observed, &served) {
         Ok(wanting) => wanting,
@@ -53,7 +65,7 @@ pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>) -> Result<Actio
             .map_err(|error| Error::Kubernetes("put the finalizer on the claim", error))?;
         ctx.writes().claim(&observed.name, &claim);
     }
-    let mut attempt = Attempt { ctx, served: &served, wanting, unwanted: Vec::new(), origin: Origin::Recovered };
+    let mut attempt = Attempt { ctx, served: &served, wanting, reach, unwanted: Vec::new(), origin: Origin::Recovered };
     let end = attempt.run().await;
     attempt.clean_up(matches!(end, End::Bound(..))).await;
     conclude(observed, ctx, &served, &attempt.wanting, end).await
@@ -88,6 +100,7 @@ async fn conclude(
             Ok(Action::requeue(how_long))
         }
         End::Stopped => Ok(Action::requeue(Duration::from_millis(500))),
+        End::NothingLeft => super::give_up(observed, ctx, pool_ends(observed)).await,
         End::NeedsPerson(message) => {
             report::failed(observed, ctx, message).await?;
             // Somebody gave up what is lost anyway, and nothing keeps it any more: the claim gets another.
@@ -112,6 +125,7 @@ struct Attempt<'a> {
     ctx: &'a Arc<Context>,
     served: &'a Arc<Served>,
     wanting: Wanting,
+    reach: Reach,
     unwanted: Vec<FloatingIpId>,
     origin: Origin,
 }
@@ -135,8 +149,9 @@ impl Attempt<'_> {
 
     /// Decides, takes what the decision needs, and acts: `None` when there is more to decide.
     async fn turn(&mut self) -> Result<Option<End>, openstack::Error> {
+        let is_at_work = self.ctx.is_at_work(&self.served.name);
         // The end of a pool waits for what was begun, not for what is about to be.
-        if self.wanting.published.is_none() && !self.ctx.is_at_work(&self.served.name) {
+        if self.wanting.published.is_none() && self.reach == Reach::Any && !is_at_work {
             return Ok(Some(End::Stopped));
         }
         let now = self.ctx.clock.now();
@@ -145,6 +160,9 @@ impl Attempt<'_> {
         let (decision, nonce) = {
             let mut ledger = self.served.project.ledger();
             let decision = self.ctx.directory(|directory| decide(&ledger, directory, policy, &self.wanting, now));
+            if self.reach == Reach::ItsOwn && decision.is_choice() {
+                return Ok(Some(End::NothingLeft));
+            }
             let mut nonce = None;
             match &decision {
                 Decision::Mark(id, _, _) | Decision::TakeBack(id, _) => ledger.hold(id, Some(self.hold())),

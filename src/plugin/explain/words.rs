@@ -65,6 +65,10 @@ fn due(course: &Course) -> Said {
             ("it is being deleted, and nobody else needs it".into(), Some("its address is given back".into()))
         }
         Course::GiveUp(message) => (message.clone(), Some("what was marked for it is given back".into())),
+        Course::Recover => (
+            "its IPAddress was deleted, and its pool is being deleted".into(),
+            Some("the IPAddress comes back with the address that it had".into()),
+        ),
         Course::Serve => ("it is to be served".into(), Some("the controller looks at its pool first".into())),
     };
     Said { why, next }
