@@ -25,7 +25,7 @@ image: ## the container image, for this machine or IMAGE_PLATFORMS="linux/amd64 
 	@hack/image/build.sh
 image-test: ## build the image and check it, unpacked and running; KUBECONFIG names a management cluster
 	@hack/image/test.sh
-dist: ## what a release publishes, of the commit: images, SBOMs, manifests, checksums, into dist/
+dist: ## what a release publishes, of the commit, into dist/ (IMAGE_SOURCE, IMAGE: docs/releases.md)
 	@hack/dist.sh
 
 ##@ Checks
