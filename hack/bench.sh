@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # The benchmark: `make bench`. On servers of its own, which it stops; CAIP_KEEP_ENV=1 leaves them.
+#   CAIP_BALLAST=10000   so many floating IPs of somebody else's are in the project
 set -euo pipefail
 CAIP_ENV=${CAIP_ENV:-bench}
 export CAIP_ENV
@@ -23,5 +24,6 @@ trap 'exit 130' INT TERM
 cargo build --locked --release --bins --example bench
 hack/env/down.sh --purge
 hack/env/up.sh
+[ -z "${CAIP_BALLAST:-}" ] || hack/env/ballast.sh "$CAIP_BALLAST"
 eval "$(hack/env/env.sh)"
 cargo run --locked --release --example bench -- "$@"
