@@ -86,6 +86,14 @@ impl Observed {
         place(&self.claim)
     }
 
+    /// Whether it is still there, as far as the watch has brought it. Who is gone is forgotten once, when it goes, and
+    /// must not be remembered after that.
+    fn is_there(&self, ctx: &Context) -> bool {
+        let reference =
+            kube::runtime::reflector::ObjectRef::new_with(&self.name.name, ctx.version).within(&self.name.namespace);
+        ctx.stores.claims.get(&reference).is_some_and(|claim| claim.metadata.uid == self.claim.metadata.uid)
+    }
+
     /// Whether it was told that it has an address.
     fn is_bound(&self) -> bool {
         self.claim.status.as_ref().is_some_and(|status| status.address_ref.is_some())

@@ -169,3 +169,29 @@ fn an_ip_address_that_is_deleted_while_its_pool_goes_and_nobody_serves_comes_bac
     });
     assert!(outcome.broken.is_empty(), "{:?}\n{}", outcome.broken, outcome.story);
 }
+
+#[test]
+fn a_claim_that_is_taken_away_by_force_while_it_is_refused_waits_no_longer() {
+    // Of a hundred of these about one goes in the moment that matters: after it was decided that it must wait, and
+    // before that is noted.
+    for seed in 3200..3240 {
+        let moment = Duration::from_millis(15 + seed % 25);
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 15, is_told: true };
+        let outcome = live(&start, async |world: &World| {
+            let site = &world.sites[0];
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "maxIPs": 1}));
+            site.create_claim("web-0", "public");
+            let is_bound = world.until(Duration::from_secs(60), || site.is_bound("web-0")).await;
+            world.expect(7, "the claim", "bound in time", is_bound);
+            site.create_claim("web-1", "public");
+            world.pass(moment).await;
+            site.change(Kind::Claim, "web-1", &json!({"metadata": {"finalizers": null}}));
+            site.delete(Kind::Claim, "web-1");
+            world.pass(Duration::from_secs(1)).await;
+            site.delete(Kind::Claim, "web-0");
+            let is_empty = world.until(Duration::from_secs(60), || world.cloud.floating_ips().is_empty()).await;
+            world.expect(4, "the address of the claim that was deleted", "gone", is_empty);
+        });
+        assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
+    }
+}

@@ -79,6 +79,9 @@ pub(super) async fn waiting(
     reason: &'static str,
     message: String,
 ) -> Result<(), Error> {
+    if !observed.is_there(ctx) {
+        return Ok(());
+    }
     {
         let mut all = ctx.waiting();
         let of_pool = all.entry(observed.pool_name.clone()).or_default();

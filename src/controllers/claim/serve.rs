@@ -78,7 +78,9 @@ async fn conclude(
     wanting: &Wanting,
     end: End,
 ) -> Result<Action, Error> {
-    let is_waiting = matches!(&end, End::Refused(_)) && !served.policy.reservations.contains_key(&wanting.object.name);
+    let is_waiting = matches!(&end, End::Refused(_))
+        && !served.policy.reservations.contains_key(&wanting.object.name)
+        && observed.is_there(ctx);
     served.project.ledger().wait(&served.policy.id, wanting.place(), is_waiting);
     match end {
         End::Bound(fip, origin) => {
