@@ -87,10 +87,11 @@ impl Directory {
         }
     }
 
-    /// Forgets every IPAddress that is not among these: the watch started anew.
-    pub fn retain(&mut self, living: &BTreeSet<ObjectName>) {
+    /// Forgets every IPAddress that is not among these, and says which: the watch started anew.
+    pub fn retain(&mut self, living: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
         let gone: Vec<_> = self.addresses.keys().filter(|object| !living.contains(object)).cloned().collect();
         gone.iter().for_each(|object| self.forget(object));
+        gone
     }
 
     /// A pool, ours or CAPO's in-tree, lists or reserves these.

@@ -184,7 +184,9 @@ fn address_changed(ctx: &Context, change: Change<'_, IpAddress>) {
         Change::All(living) => {
             // One that was created and deleted while nobody watched is never seen.
             ctx.writes().addresses.clear();
-            ctx.directory_mut(|directory| directory.retain(living));
+            let gone = ctx.directory_mut(|directory| directory.retain(living));
+            // Their claims, which have the same names, were not told that they went.
+            gone.iter().for_each(|claim| ctx.wake_claim(claim));
         }
     }
 }

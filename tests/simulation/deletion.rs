@@ -195,3 +195,24 @@ fn a_claim_that_is_taken_away_by_force_while_it_is_refused_waits_no_longer() {
         assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
     }
 }
+
+#[test]
+fn an_ip_address_that_goes_while_the_watch_begins_anew_comes_back() {
+    for moment in (0..40).map(|step| Duration::from_millis(20 * step)) {
+        let start = Start { seed: 11, sites: 1, replicas: 1, slowest: 150, is_told: true };
+        let outcome = live(&start, async |world: &World| {
+            furnish(world).await;
+            let site = &world.sites[0];
+            let had = site.address_of("web-0");
+            world.pass(Duration::from_secs(5)).await;
+            site.delete(Kind::Address, "web-0");
+            world.pass(moment).await;
+            site.server.forget_history();
+            world.pass(Duration::from_secs(30)).await;
+            let has = site.server.get(&key(Kind::Address, "web-0"));
+            let is_back = has.is_some_and(|it| it["metadata"]["deletionTimestamp"].is_null());
+            world.expect(5, "the IPAddress", "back", is_back && site.address_of("web-0") == had);
+        });
+        assert!(outcome.broken.is_empty(), "after {moment:?}: {:?}\n{}", outcome.broken, outcome.story);
+    }
+}
