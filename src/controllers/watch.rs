@@ -216,12 +216,14 @@ pub(super) fn naming(object: &IpAddress) -> Option<Naming> {
 }
 
 fn cluster_changed(ctx: &Context, change: Change<'_, Cluster>) {
-    let (Change::Seen(cluster) | Change::Gone(cluster)) = change else { return };
-    let cluster = name_of(cluster);
+    let is_concerned = |cluster: &ObjectName| match change {
+        Change::Seen(seen) | Change::Gone(seen) => *cluster == name_of(seen),
+        // Those that went meanwhile; of the others it is told one by one.
+        Change::All(living) => !living.contains(cluster),
+    };
     let belongs = |claim: &IpAddressClaim| {
-        claim.namespace().as_deref() == Some(&cluster.namespace)
-            && claim.spec.pool_ref.is_ours()
-            && cluster_of(claim) == Some(cluster.name.as_str())
+        let cluster = || Some(ObjectName::new(claim.namespace()?, cluster_of(claim)?));
+        claim.spec.pool_ref.is_ours() && cluster().is_some_and(|cluster| is_concerned(&cluster))
     };
     for claim in all(&ctx.stores.claims, belongs) {
         ctx.wake_claim(&name_of(claim.as_ref()));

@@ -216,3 +216,24 @@ fn an_ip_address_that_goes_while_the_watch_begins_anew_comes_back() {
         assert!(outcome.broken.is_empty(), "after {moment:?}: {:?}\n{}", outcome.broken, outcome.story);
     }
 }
+
+#[test]
+fn a_claim_goes_whose_paused_cluster_went_while_the_watch_began_anew() {
+    for seed in 0..16 {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 150, is_told: true };
+        let outcome = live(&start, async |world: &World| {
+            furnish(world).await;
+            let site = &world.sites[0];
+            site.change(Kind::Cluster, "c", &json!({"spec": {"paused": true}}));
+            world.pass(Duration::from_secs(5)).await;
+            site.delete(Kind::Claim, "web-0");
+            world.pass(Duration::from_secs(5)).await;
+            world.expect(9, "the claim of a paused Cluster", "there", site.address_of("web-0").is_some());
+            site.delete(Kind::Cluster, "c");
+            site.server.forget_history();
+            let is_gone = || site.server.get(&key(Kind::Claim, "web-0")).is_none();
+            world.expect(9, "the claim", "gone", world.until(Duration::from_secs(60), is_gone).await);
+        });
+        assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
+    }
+}
