@@ -124,7 +124,12 @@ pub(super) async fn reconcile(claim: Arc<IpAddressClaim>, ctx: Arc<Context>) -> 
         return Ok(Action::requeue(POOL_COMES));
     }
     match course(&observed, &ctx) {
-        Course::Leave(_) => Ok(Action::await_change()),
+        Course::Leave(left) => {
+            if left.is_for_the_pool() {
+                ctx.leave(&observed.pool_name, &observed.name);
+            }
+            Ok(Action::await_change())
+        }
         Course::Tell(reason, message) => {
             report::waiting(&observed, &ctx, reason, message).await?;
             Ok(Action::await_change())

@@ -184,6 +184,7 @@ pub(super) struct Context {
     // Plain locks, all of them: held for a look or a change in memory, never across an await.
     directory: RwLock<Directory>,
     waiting: Mutex<BTreeMap<ObjectName, BTreeMap<ObjectName, Waiting>>>,
+    left: Mutex<BTreeMap<ObjectName, BTreeSet<ObjectName>>>,
     reports: Mutex<BTreeSet<ObjectName>>,
     writes: Mutex<Writes>,
     minted: Mutex<BTreeSet<PoolId>>,
@@ -209,6 +210,7 @@ impl Context {
             projects: Projects::default(),
             directory: RwLock::default(),
             waiting: Mutex::default(),
+            left: Mutex::default(),
             reports: Mutex::default(),
             writes: Mutex::default(),
             minted: Mutex::default(),
@@ -243,6 +245,22 @@ impl Context {
     /// The claims that have no address, by pool.
     pub(super) fn waiting(&self) -> MutexGuard<'_, BTreeMap<ObjectName, BTreeMap<ObjectName, Waiting>>> {
         self.waiting.lock().expect("no code panics while it holds the waiting claims")
+    }
+
+    /// The claims that nothing was done about because of their pool, by pool.
+    fn left(&self) -> MutexGuard<'_, BTreeMap<ObjectName, BTreeSet<ObjectName>>> {
+        self.left.lock().expect("no code panics while it holds the claims that are left")
+    }
+
+    /// Nothing is done about a claim because of its pool: it is looked at again when the pool has been.
+    pub(super) fn leave(&self, pool: &ObjectName, claim: &ObjectName) {
+        self.left().entry(pool.clone()).or_default().insert(claim.clone());
+    }
+
+    /// Wakes the claims that were left because of their pool.
+    pub(super) fn wake_left(&self, pool: &ObjectName) {
+        let left = self.left().remove(pool);
+        left.iter().flatten().for_each(|claim| self.wake_claim(claim));
     }
 
     /// Whether the pool, as last seen, is there, is to stay, and is not paused: whether anything may be begun for it.

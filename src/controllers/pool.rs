@@ -71,48 +71,55 @@ pub(super) async fn reconcile(pool: Arc<OpenStackFloatingIPPool>, ctx: Arc<Conte
         report::paused(&pool, &ctx).await?;
         return Ok(Action::await_change());
     }
-    if pool.metadata.deletion_timestamp.is_some() {
-        return end::run(&pool, &ctx).await;
-    }
-    let id = adopt::intended(&pool, &ctx);
+    let result = match pool.metadata.deletion_timestamp {
+        Some(_) => end::run(&pool, &ctx).await,
+        None => serve(&pool, &ctx).await,
+    };
+    ctx.wake_left(&name_of(pool.as_ref()));
+    result
+}
+
+/// Reconciles a pool that is to be served.
+async fn serve(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>) -> Result<Action, Error> {
+    let id = adopt::intended(pool, ctx);
     let name = name_of(pool.as_ref());
     let before = ctx.registry.get(&name).unwrap_or_default();
-    let checked = match rivals::find(&pool, &id, &ctx).await? {
+    let checked = match rivals::find(pool, &id, ctx).await? {
         Some(problem) => Err(resolve::Failure::Rival(problem)),
-        None => resolve::run(&pool, &id, &ctx).await,
+        None => resolve::run(pool, &id, ctx).await,
     };
     match checked {
         Ok(served) => {
-            let pool = adopt::run(&pool, &id, &served.neutron.scope().project, &ctx).await?;
-            if let Err(failure) = secret::protect(&pool, &ctx).await {
-                return fail(&pool, &ctx, failure).await;
+            let pool = &adopt::run(pool, &id, &served.neutron.scope().project, ctx).await?;
+            if let Err(failure) = secret::protect(pool, ctx).await {
+                return fail(pool, ctx, failure).await;
             }
             let is_new = before.served.is_none() || before.was_paused;
             let has_changed = is_new
                 || before.problem.is_some()
                 || before.served.as_ref().is_none_or(|old| old.policy != served.policy)
                 || before.spec_generation != pool.metadata.generation;
-            let looked = look(&served, &ctx, has_changed, before.problem.is_some()).await;
+            let looked = look(&served, ctx, has_changed, before.problem.is_some()).await;
             if let Err(error) = looked {
-                return fail(&pool, &ctx, resolve::Failure::Look(error)).await;
+                return fail(pool, ctx, resolve::Failure::Look(error)).await;
             }
-            ctx.registry.serve(served.clone(), &pool);
+            ctx.registry.serve(served.clone(), pool);
             if has_changed {
                 served.project.ledger().start_anew(&served.policy.id);
-                wake_claims(&ctx, &name, |claim| is_new || is_unserved(&ctx, claim));
+                wake_claims(ctx, &name, |claim| is_new || is_unserved(ctx, claim));
             }
-            wake_wronged(&ctx, &served);
+            wake_wronged(ctx, &served);
             // After the claims were woken: they do not wait for a figure.
             served.project.quota.refresh(served.neutron.as_ref(), &ctx.clock).await;
-            let is_easy = report::serving(&pool, &ctx, &served).await?;
+            let is_easy = report::serving(pool, ctx, &served).await?;
             ctx.wake_sweeper(&name);
             if !is_easy {
                 ctx.wake_waiting(&name);
             }
-            secret::let_go_others(&pool, &ctx).await?;
+            secret::let_go_others(pool, ctx).await?;
             Ok(Action::requeue(if is_easy { ctx.clock.jitter(EASY, 0.2) } else { ctx.clock.jitter(UNEASY, 0.2) }))
         }
-        Err(failure) => fail(&pool, &ctx, failure).await,
+        Err(failure) => fail(pool, ctx, failure).await,
     }
 }
 

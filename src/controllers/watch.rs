@@ -119,6 +119,7 @@ fn pool_changed(ctx: &Context, change: Change<'_, OpenStackFloatingIPPool>) {
 fn pool_gone(ctx: &Context, name: &ObjectName) {
     ctx.directory_mut(|directory| directory.set_roster(roster(name), BTreeSet::new()));
     ctx.registry.forget(name);
+    ctx.wake_left(name);
     ctx.metrics.pool_gone(&PoolLabels { namespace: name.namespace.clone(), name: name.name.clone() });
     // All of its claims: one that was left alone with the pool, paused, waits for nothing that anybody knows of.
     super::pool::wake_claims(ctx, name, |_| true);

@@ -69,6 +69,13 @@ pub enum Left {
     Unknown,
 }
 
+impl Left {
+    /// Whether it may end with a change of the pool alone.
+    pub(super) fn is_for_the_pool(&self) -> bool {
+        matches!(self, Self::PausedPool | Self::Moving | Self::Filtered | Self::Unknown)
+    }
+}
+
 /// Decides what is due.
 pub(in crate::controllers) fn course(observed: &Observed, ctx: &Context) -> Course {
     if let Some(left) = left_alone(observed, ctx) {
