@@ -26,7 +26,8 @@ enum What {
 }
 
 const ALL: [What; 6] = [What::Cluster, What::Claims, What::Addresses, What::Pool, What::Secret, What::Namespace];
-const CLAIMS: [&str; 3] = ["web-0", "web-1", "web-2"];
+/// The claims of [`furnish`].
+pub const CLAIMS: [&str; 3] = ["web-0", "web-1", "web-2"];
 
 /// All orders of all of them.
 fn orders() -> Vec<Vec<What>> {
@@ -58,7 +59,7 @@ fn delete(world: &World, what: What) {
 }
 
 /// A pool with an address of its list, a retained one and a spare, and three claims that have addresses.
-async fn furnish(world: &World) {
+pub async fn furnish(world: &World) {
     world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
     let site = &world.sites[0];
     let spec = json!({
@@ -144,96 +145,4 @@ fn without_openstack_the_abandon_annotation_ends_it_and_names_what_is_left_behin
         world.is_over.set(true);
     });
     assert!(outcome.broken.is_empty(), "{:?}\n{}", outcome.broken, outcome.story);
-}
-
-#[test]
-fn an_ip_address_that_is_deleted_while_its_pool_goes_and_nobody_serves_comes_back() {
-    let start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_told: true };
-    let outcome = live(&start, async |world: &World| {
-        furnish(world).await;
-        delete(world, What::Pool);
-        let site = &world.sites[0];
-        let had: Vec<_> = CLAIMS.iter().map(|claim| site.address_of(claim)).collect();
-        let wire = site.replicas[0].now();
-        wire.expect("it has served the claims").kill();
-        delete(world, What::Addresses);
-        let is_whole = || {
-            let addresses = site.server.all(Kind::Address);
-            addresses.len() == CLAIMS.len()
-                && addresses.iter().all(|it| it["metadata"]["deletionTimestamp"].is_null())
-                && had == CLAIMS.iter().map(|claim| site.address_of(claim)).collect::<Vec<_>>()
-        };
-        let is_back = world.until(Duration::from_secs(60), is_whole).await;
-        world.expect(5, "the IPAddresses", "back, with the addresses that they had", is_back);
-        world.is_over.set(true);
-    });
-    assert!(outcome.broken.is_empty(), "{:?}\n{}", outcome.broken, outcome.story);
-}
-
-#[test]
-fn a_claim_that_is_taken_away_by_force_while_it_is_refused_waits_no_longer() {
-    // Of a hundred of these about one goes in the moment that matters: after it was decided that it must wait, and
-    // before that is noted.
-    for seed in 3200..3240 {
-        let moment = Duration::from_millis(15 + seed % 25);
-        let start = Start { seed, sites: 1, replicas: 1, slowest: 15, is_told: true };
-        let outcome = live(&start, async |world: &World| {
-            let site = &world.sites[0];
-            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "maxIPs": 1}));
-            site.create_claim("web-0", "public");
-            let is_bound = world.until(Duration::from_secs(60), || site.is_bound("web-0")).await;
-            world.expect(7, "the claim", "bound in time", is_bound);
-            site.create_claim("web-1", "public");
-            world.pass(moment).await;
-            site.change(Kind::Claim, "web-1", &json!({"metadata": {"finalizers": null}}));
-            site.delete(Kind::Claim, "web-1");
-            world.pass(Duration::from_secs(1)).await;
-            site.delete(Kind::Claim, "web-0");
-            let is_empty = world.until(Duration::from_secs(60), || world.cloud.floating_ips().is_empty()).await;
-            world.expect(4, "the address of the claim that was deleted", "gone", is_empty);
-        });
-        assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
-    }
-}
-
-#[test]
-fn an_ip_address_that_goes_while_the_watch_begins_anew_comes_back() {
-    for moment in (0..40).map(|step| Duration::from_millis(20 * step)) {
-        let start = Start { seed: 11, sites: 1, replicas: 1, slowest: 150, is_told: true };
-        let outcome = live(&start, async |world: &World| {
-            furnish(world).await;
-            let site = &world.sites[0];
-            let had = site.address_of("web-0");
-            world.pass(Duration::from_secs(5)).await;
-            site.delete(Kind::Address, "web-0");
-            world.pass(moment).await;
-            site.server.forget_history();
-            world.pass(Duration::from_secs(30)).await;
-            let has = site.server.get(&key(Kind::Address, "web-0"));
-            let is_back = has.is_some_and(|it| it["metadata"]["deletionTimestamp"].is_null());
-            world.expect(5, "the IPAddress", "back", is_back && site.address_of("web-0") == had);
-        });
-        assert!(outcome.broken.is_empty(), "after {moment:?}: {:?}\n{}", outcome.broken, outcome.story);
-    }
-}
-
-#[test]
-fn a_claim_goes_whose_paused_cluster_went_while_the_watch_began_anew() {
-    for seed in 0..16 {
-        let start = Start { seed, sites: 1, replicas: 1, slowest: 150, is_told: true };
-        let outcome = live(&start, async |world: &World| {
-            furnish(world).await;
-            let site = &world.sites[0];
-            site.change(Kind::Cluster, "c", &json!({"spec": {"paused": true}}));
-            world.pass(Duration::from_secs(5)).await;
-            site.delete(Kind::Claim, "web-0");
-            world.pass(Duration::from_secs(5)).await;
-            world.expect(9, "the claim of a paused Cluster", "there", site.address_of("web-0").is_some());
-            site.delete(Kind::Cluster, "c");
-            site.server.forget_history();
-            let is_gone = || site.server.get(&key(Kind::Claim, "web-0")).is_none();
-            world.expect(9, "the claim", "gone", world.until(Duration::from_secs(60), is_gone).await);
-        });
-        assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
-    }
 }

@@ -33,6 +33,7 @@ mod deletion;
 mod events;
 mod generated;
 mod history;
+mod missed;
 mod people;
 mod process;
 mod replicas;
