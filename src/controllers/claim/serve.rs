@@ -151,9 +151,9 @@ impl Attempt<'_> {
 
     /// Decides, takes what the decision needs, and acts: `None` when there is more to decide.
     async fn turn(&mut self) -> Result<Option<End>, openstack::Error> {
-        let is_at_work = self.ctx.is_at_work(&self.served.name);
         // The end of a pool waits for what was begun, not for what is about to be.
-        if self.wanting.published.is_none() && self.reach == Reach::Any && !is_at_work {
+        let is_new = self.wanting.published.is_none() && self.reach == Reach::Any;
+        if is_new && !self.ctx.is_at_work(&self.served.name) {
             return Ok(Some(End::Stopped));
         }
         let now = self.ctx.clock.now();
