@@ -256,10 +256,10 @@ impl Pass<'_> {
         self.sweep.chores.push(Chore::Delete(entry.fip.id.clone()));
     }
 
-    /// How many to create, so that claims need not wait.
+    /// How many to create, so that claims need not wait. Where one waits, nothing is to be had, and it asks again itself.
     fn shortage(&self) -> usize {
         let (ledger, pool) = (self.ledger, self.pool);
-        if pool.network.is_none() || !ledger.may_create(&pool.id, self.now) {
+        if pool.network.is_none() || self.waiting > 0 || !ledger.may_create(&pool.id, self.now) {
             return 0;
         }
         let coming = ledger.creations(&pool.id).filter(|(_, creation)| creation.claim.is_none()).count();

@@ -128,6 +128,7 @@ fn spares_are_made_and_surplus_goes() {
     assert_eq!(spares(1).plan().chores, deletes(10));
     assert!(spares(1).waits("db").plan().chores.is_empty(), "a waiting claim takes it");
     assert_eq!(spares(4).limit(3).plan().preallocate, 1, "never more than maxIPs");
+    assert_eq!(spares(3).waits("db").plan().preallocate, 0, "whoever waits asks Neutron itself");
     assert!(spares(0).with(|pool| pool.deletes = false).plan().chores.is_empty(), "retained ones stay");
 }
 
