@@ -19,7 +19,7 @@ use crate::openstack::{Error, ErrorKind, NewFloatingIp};
 
 /// How long a pool that Neutron refused creates nothing: one look for all its waiting claims. With the time until the
 /// pool's next look, what was mended serves within 30 s.
-pub(super) const BLOCKED_FOR: Duration = Duration::from_secs(10);
+const BLOCKED_FOR: Duration = Duration::from_secs(10);
 
 /// Writes a mark on an address that the caller holds.
 pub(super) async fn mark(

@@ -89,9 +89,7 @@ impl Observed {
     /// Whether it is still there, as far as the watch has brought it. Who is gone is forgotten once, when it goes, and
     /// must not be remembered after that.
     fn is_there(&self, ctx: &Context) -> bool {
-        let reference =
-            kube::runtime::reflector::ObjectRef::new_with(&self.name.name, ctx.version).within(&self.name.namespace);
-        ctx.stores.claims.get(&reference).is_some_and(|claim| claim.metadata.uid == self.claim.metadata.uid)
+        ctx.claim(&self.name).is_some_and(|claim| claim.metadata.uid == self.claim.metadata.uid)
     }
 
     /// Whether it was told that it has an address.
@@ -238,10 +236,9 @@ pub(super) fn read(claim: Arc<IpAddressClaim>, ctx: &Context) -> Observed {
             }
         }
     };
-    let pool_reference = kube::runtime::reflector::ObjectRef::new(&pool_name.name).within(&pool_name.namespace);
     Observed {
         key: ClaimKey::of(&name.namespace, &name.name),
-        pool: ctx.stores.pools.get(&pool_reference),
+        pool: ctx.pool(&pool_name),
         known: ctx.registry.get(&pool_name).unwrap_or_default(),
         address: ctx.address(&name),
         claim,

@@ -265,13 +265,22 @@ impl Context {
 
     /// Whether the pool, as last seen, is there, is to stay, and is not paused: whether anything may be begun for it.
     pub(super) fn is_at_work(&self, pool: &ObjectName) -> bool {
-        let reference = ObjectRef::new(&pool.name).within(&pool.namespace);
-        self.stores.pools.get(&reference).is_some_and(|pool| is_to_be_served(&pool))
+        self.pool(pool).is_some_and(|pool| is_to_be_served(&pool))
     }
 
     /// What we wrote and the watches may not have brought yet.
     pub(super) fn writes(&self) -> MutexGuard<'_, Writes> {
         self.writes.lock().expect("no code panics while it holds the writes")
+    }
+
+    /// A pool, as the watch last brought it.
+    pub(super) fn pool(&self, name: &ObjectName) -> Option<Arc<OpenStackFloatingIPPool>> {
+        self.stores.pools.get(&ObjectRef::new(&name.name).within(&name.namespace))
+    }
+
+    /// A claim, as the watch last brought it.
+    pub(super) fn claim(&self, name: &ObjectName) -> Option<Arc<IpAddressClaim>> {
+        self.stores.claims.get(&ObjectRef::new_with(&name.name, self.version).within(&name.namespace))
     }
 
     /// An IPAddress, as the watch last brought it.

@@ -196,12 +196,11 @@ async fn do_chore(served: &Arc<Served>, chore: &Chore, ctx: &Arc<Context>) -> Re
 /// because both are being moved.
 pub(super) fn is_stray(ctx: &Context, pool: &ObjectName, address: &IpAddress) -> bool {
     let namespace = address.namespace().unwrap_or_default();
-    let reference =
-        kube::runtime::reflector::ObjectRef::new_with(&address.spec.claim_ref.name, ctx.version).within(&namespace);
+    let claim = ObjectName::new(&namespace, &address.spec.claim_ref.name);
     address.is_of(&pool.namespace, &pool.name)
         && address.metadata.deletion_timestamp.is_some()
         && patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER)
-        && ctx.stores.claims.get(&reference).is_none()
+        && ctx.claim(&claim).is_none()
         && !address.annotations().contains_key(DELETE_FOR_MOVE_ANNOTATION)
         && !has_paused_cluster(ctx, &namespace)
 }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use kube::ResourceExt;
-use kube::runtime::reflector::ObjectRef;
 
 use crate::allocation::count::Count;
 use crate::api::conditions::{CREDENTIALS_VALID, EXHAUSTED, PAUSED, READY};
@@ -26,7 +25,7 @@ pub(super) fn measure(
     counted: Option<(&Served, &Count)>,
 ) {
     let (name, labels) = (name_of(pool), labels(pool));
-    if ctx.stores.pools.get(&ObjectRef::new(&name.name).within(&name.namespace)).is_none() {
+    if ctx.pool(&name).is_none() {
         // It went meanwhile: its series must not come back.
         return;
     }
