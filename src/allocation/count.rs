@@ -109,7 +109,7 @@ pub fn count(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, now: Tim
     count.failed = failures.len();
     count.capacity = capacity(pool, count.total.saturating_sub(count.failed), marked_failed);
     count.failures = failures.into_iter().take(FAILED_LIMIT).collect();
-    count.exhausted = exhausted(ledger, pool, count.free, room);
+    count.exhausted = exhausted(ledger, pool, count.free);
     count
 }
 
@@ -125,13 +125,13 @@ fn capacity(pool: &PoolPolicy, usable: usize, marked_failed: usize) -> Option<us
     by_list.into_iter().chain(by_limit).min()
 }
 
-fn exhausted(ledger: &Ledger, pool: &PoolPolicy, free: usize, room: usize) -> Option<Refusal> {
+fn exhausted(ledger: &Ledger, pool: &PoolPolicy, free: usize) -> Option<Refusal> {
     let block = ledger.refused(&pool.id).cloned();
     match pool.max_ips {
         _ if free > 0 => None,
         // As a claim is told: a higher limit is not what is missing.
         _ if pool.network.is_some() && ledger.is_barren(&pool.id) => Some(Refusal::OnlyUnwanted),
-        Some(limit) if room == 0 => Some(Refusal::LimitReached(limit)),
+        Some(limit) if ledger.is_full(&pool.id, limit) => Some(Refusal::LimitReached(limit)),
         _ if pool.network.is_some() => block,
         _ if !pool.has_tags => Some(Refusal::NoTags),
         _ => Some(Refusal::ListUsedUp),

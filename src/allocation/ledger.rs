@@ -296,10 +296,13 @@ impl Ledger {
             writers.any(is_the_pools) && !entry.marks.pools().contains(pool)
         };
         let marked = self.by_pool.get(pool).map_or(0, BTreeSet::len);
-        // Nothing that is already in the entries is counted again as a creation in doubt.
-        let creating = self.creations(pool).filter(|(nonce, _)| !self.nonces.contains_key(nonce)).count();
         let at_work = self.held.union(&self.doubted).filter_map(|id| self.entries.get(id));
-        marked + creating + at_work.filter(chosen).count()
+        marked + self.creating(pool) + at_work.filter(chosen).count()
+    }
+
+    /// How many may be created for the pool any moment. Nothing that is already in the entries is counted again.
+    fn creating(&self, pool: &PoolId) -> usize {
+        self.creations(pool).filter(|(nonce, _)| !self.nonces.contains_key(nonce)).count()
     }
 
     /// Whether a mark of the pool's may still land, on one that it has or on a new one.

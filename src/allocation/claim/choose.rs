@@ -39,7 +39,7 @@ pub(super) fn choose(
     };
     let unbounded = others.len().saturating_add(creatable);
     if older >= givable.saturating_add(unbounded.min(room)) {
-        return refuse(ledger, pool, room);
+        return refuse(ledger, pool);
     }
     let listed = others.first().filter(|(origin, _)| *origin == Origin::List && room > 0);
     if let Some((origin, entry)) = listed {
@@ -55,7 +55,7 @@ pub(super) fn choose(
 }
 
 fn create(ledger: &Ledger, pool: &PoolPolicy, now: Timestamp) -> Decision {
-    let Some(network) = pool.network.clone() else { return refuse(ledger, pool, usize::MAX) };
+    let Some(network) = pool.network.clone() else { return refuse(ledger, pool) };
     // With a limit, a POST of a predecessor that lands late would be one too many.
     if pool.max_ips.is_some() && ledger.fence(pool).is_some() {
         return fenced(ledger, pool, now);
@@ -73,14 +73,14 @@ fn create(ledger: &Ledger, pool: &PoolPolicy, now: Timestamp) -> Decision {
     }
 }
 
-fn refuse(ledger: &Ledger, pool: &PoolPolicy, room: usize) -> Decision {
-    Decision::Refuse(match (room, pool.max_ips, ledger.refused(&pool.id)) {
+fn refuse(ledger: &Ledger, pool: &PoolPolicy) -> Decision {
+    Decision::Refuse(match (pool.max_ips, ledger.refused(&pool.id)) {
         // They fill the limit, or are all that is left: a higher limit is not what is missing.
         _ if pool.network.is_some() && ledger.is_barren(&pool.id) => Refusal::OnlyUnwanted,
-        (0, Some(limit), _) => Refusal::LimitReached(limit),
-        (_, _, Some(refusal)) if pool.network.is_some() => refusal.clone(),
+        (Some(limit), _) if ledger.is_full(&pool.id, limit) => Refusal::LimitReached(limit),
+        (_, Some(refusal)) if pool.network.is_some() => refusal.clone(),
         _ if pool.network.is_none() && !pool.has_tags => Refusal::NoTags,
-        (_, Some(limit), None) if pool.network.is_some() => Refusal::LimitReached(limit),
+        (Some(limit), None) if pool.network.is_some() => Refusal::LimitReached(limit),
         _ => Refusal::ListUsedUp,
     })
 }

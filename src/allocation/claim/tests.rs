@@ -170,6 +170,27 @@ fn each_refusal_names_the_limit_that_was_met() {
 }
 
 #[test]
+fn what_is_asked_for_to_see_whether_neutron_still_refuses_is_not_told_as_the_limit() {
+    let mut world = world().limit(2).sees([fip(10).created_for("db")]);
+    let nonce = Nonce::parse("nonce00001").expect("of the nonce's form");
+    let creation = Creation { pool: pool_id("p"), claim: Some(key("old")), unknown_since: None };
+    world.ledger.begin_creation(nonce, creation);
+    let world = world.waits("old");
+    let told = |world: &World| {
+        let count = crate::allocation::count::count(&world.ledger, &world.directory, &world.pool, world.now);
+        (world.decide("web"), count.exhausted)
+    };
+    let full = Refusal::LimitReached(2);
+    assert_eq!(told(&world), (Decision::Refuse(full.clone()), Some(full)));
+    let mut refused = world;
+    refused.ledger.block(pool_id("p"), Block { refusal: Refusal::NetworkExhausted, until: noon() });
+    let still = Refusal::NetworkExhausted;
+    assert_eq!(told(&refused), (Decision::Refuse(still.clone()), Some(still)));
+    let limited = refused.limit(1);
+    assert_eq!(limited.decide("web"), Decision::Refuse(Refusal::LimitReached(1)));
+}
+
+#[test]
 fn after_a_refusal_one_claim_asks_for_all() {
     let mut world = world().waits("old");
     let block = Block { refusal: Refusal::QuotaReached, until: noon() };

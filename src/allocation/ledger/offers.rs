@@ -102,6 +102,13 @@ impl Ledger {
         self.offers.blocks.get(pool).map(|block| &block.refusal)
     }
 
+    /// Whether a limit is what keeps the pool from having more. What is being created counts, except where Neutron refused
+    /// the last one: that one is asked for to see whether it still does, and the limit is not what is told meanwhile.
+    pub fn is_full(&self, pool: &PoolId, limit: usize) -> bool {
+        let probes = if self.refused(pool).is_some() { self.creating(pool) } else { 0 };
+        self.counted(pool) >= limit.saturating_add(probes)
+    }
+
     /// Whether a pool may ask Neutron for an address.
     pub fn may_create(&self, pool: &PoolId, now: Timestamp) -> bool {
         self.offers.blocks.get(pool).is_none_or(|block| now >= block.until)
