@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::context::{Context, name_of};
+use super::context::{COMES, Context, name_of};
 use super::explain::explain;
 use super::queue::Action;
 use super::registry::{Known, Served};
@@ -126,7 +126,10 @@ pub(super) async fn reconcile(claim: Arc<IpAddressClaim>, ctx: Arc<Context>) -> 
             if left.is_for_the_pool() {
                 ctx.leave(&observed.pool_name, &observed.name);
             }
-            Ok(Action::await_change())
+            Ok(match left {
+                Left::Published => Action::requeue(COMES),
+                _ => Action::await_change(),
+            })
         }
         Course::Tell(reason, message) => {
             report::waiting(&observed, &ctx, reason, message).await?;

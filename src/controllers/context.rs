@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, RwLock};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, Resource, ResourceExt};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::events::Events;
 use super::project::Projects;
@@ -78,9 +80,13 @@ pub(super) struct Writes {
     /// Claims that were let go, by uid: the reply to a patch that removes an object has no version of its own.
     let_go: BTreeSet<String>,
     pools: BTreeMap<ObjectName, u64>,
-    /// IPAddresses that were created and not yet seen.
-    pub(super) addresses: BTreeSet<ObjectName>,
+    /// IPAddresses that were created and not yet seen, and since when.
+    addresses: BTreeMap<ObjectName, Instant>,
 }
+
+/// How long an IPAddress that was created is waited for. The watch brings it in less, or it was deleted at once and is
+/// never seen: then one looks for oneself.
+pub(super) const COMES: Duration = Duration::from_secs(10);
 
 /// Versions are numbers that grow, as Kubernetes promises from 1.35 on and etcd always did.
 fn version(object: &impl Resource) -> Option<u64> {
@@ -120,6 +126,26 @@ impl Writes {
         } else {
             self.let_go.remove(&uid)
         };
+    }
+
+    /// Whether an IPAddress was created a moment ago: the watch brings it, and that wakes its claim.
+    pub(super) fn is_coming(&self, address: &ObjectName) -> bool {
+        self.addresses.get(address).is_some_and(|since| since.elapsed() < COMES)
+    }
+
+    /// The same of any IPAddress of a namespace.
+    pub(super) fn is_any_coming(&self, namespace: &str) -> bool {
+        self.addresses.keys().any(|address| address.namespace == namespace && self.is_coming(address))
+    }
+
+    /// The watch told of an IPAddress, or that it went.
+    pub(super) fn saw_address(&mut self, address: &ObjectName) {
+        self.addresses.remove(address);
+    }
+
+    /// The watch of IPAddresses started anew: one that was created and deleted while nobody watched is never seen.
+    pub(super) fn saw_all_addresses(&mut self) {
+        self.addresses.clear();
     }
 
     /// Whether the pool is older than what we wrote to it.
@@ -288,10 +314,10 @@ impl Context {
         self.stores.addresses.get(&ObjectRef::new_with(&name.name, self.version).within(&name.namespace))
     }
 
-    /// An IPAddress was created. The watch may have brought it before the reply came.
+    /// An IPAddress is there. The watch may have brought it before the reply came.
     pub(super) fn created_address(&self, name: &ObjectName) {
         if self.address(name).is_none() {
-            self.writes().addresses.insert(name.clone());
+            self.writes().addresses.insert(name.clone(), Instant::now());
         }
     }
 
@@ -354,7 +380,7 @@ impl Context {
 }
 
 /// How long a pool gathers changes of its figures before it writes them.
-const REPORT_DELAY: std::time::Duration = std::time::Duration::from_secs(1);
+const REPORT_DELAY: Duration = Duration::from_secs(1);
 
 /// Whether the pool is to stay, and is not paused or being moved.
 pub(super) fn is_to_be_served(pool: &OpenStackFloatingIPPool) -> bool {

@@ -171,20 +171,19 @@ fn claim_changed(ctx: &Context, change: Change<'_, IpAddressClaim>) {
 fn address_changed(ctx: &Context, change: Change<'_, IpAddress>) {
     match change {
         Change::Seen(address) => {
-            ctx.writes().addresses.remove(&name_of(address));
+            ctx.writes().saw_address(&name_of(address));
             if let Some(naming) = naming(address) {
                 ctx.directory_mut(|directory| directory.observe(name_of(address), naming));
             }
             wake_owner(ctx, address);
         }
         Change::Gone(address) => {
-            ctx.writes().addresses.remove(&name_of(address));
+            ctx.writes().saw_address(&name_of(address));
             ctx.directory_mut(|directory| directory.forget(&name_of(address)));
             wake_owner(ctx, address);
         }
         Change::All(living) => {
-            // One that was created and deleted while nobody watched is never seen.
-            ctx.writes().addresses.clear();
+            ctx.writes().saw_all_addresses();
             let gone = ctx.directory_mut(|directory| directory.retain(living));
             // Their claims, which have the same names, were not told that they went.
             gone.iter().for_each(|claim| ctx.wake_claim(claim));

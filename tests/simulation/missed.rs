@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use caip_openstack::allocation::mark::claim_tag;
+use caip_openstack::allocation::{ClaimKey, PoolId};
 use caip_openstack::api::names::PAUSED_ANNOTATION;
+use caip_openstack::floating_ip::FloatingIp;
 use serde_json::{Value, json};
 
 use crate::api::Kind;
@@ -10,7 +13,7 @@ use crate::deletion::{CLAIMS, furnish};
 use crate::live;
 use crate::people::key;
 use crate::wire::{Side, Trouble};
-use crate::world::{Start, World};
+use crate::world::{Start, World, address};
 
 #[test]
 fn an_ip_address_that_is_deleted_while_its_pool_goes_and_nobody_serves_comes_back() {
@@ -123,6 +126,39 @@ fn an_ip_address_that_is_deleted_while_its_busy_pool_is_paused_for_a_moment_come
             site.delete(Kind::Address, "web-0");
             world.pass(Duration::from_secs(1)).await;
             pause(Value::Null);
+        });
+        assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
+    }
+}
+
+#[test]
+fn an_address_that_another_owner_marks_as_it_is_published_keeps_our_mark() {
+    // The other claim looks at Neutron, and sees both marks, before the watch brings the IPAddress: in some of these.
+    for seed in 0..48 {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 150, is_told: true };
+        let outcome = live(&start, async |world: &World| {
+            let fip = world.tamper(|world| {
+                world.cloud.create_at(&world.project, &world.network, address(1));
+                world.cloud.create_at(&world.project, &world.network, address(0))
+            });
+            let site = &world.sites[0];
+            let list = [0, 1].map(|index| address(index).to_string());
+            site.create_pool("public", &json!({"preAllocatedFloatingIPs": list}));
+            world.pass(Duration::from_secs(5)).await;
+            site.create_claim("web-0", "public");
+            world.pass(Duration::from_millis(100 + 10 * (seed % 24))).await;
+            site.create_claim("web-1", "public");
+            while site.server.get(&key(Kind::Address, "web-0")).is_none() {
+                world.pass(Duration::from_millis(1)).await;
+            }
+            // A rival's, which it withdraws when it has looked.
+            let theirs = claim_tag(&PoolId::parse("theirs").unwrap(), &ClaimKey::of("a", "b"));
+            let edit = |change: &dyn Fn(&mut FloatingIp)| world.tamper(|world| world.cloud.edit(&fip.id, change));
+            edit(&|fip| _ = fip.tags.insert(theirs.clone()));
+            let is_marked = || world.cloud.floating_ips().iter().any(|fip| fip.tags.len() == 2);
+            let is_kept = !world.until(Duration::from_secs(20), || !is_marked()).await;
+            world.expect(4, "our mark of a published address", "there", is_kept);
+            edit(&|fip| _ = fip.tags.remove(&theirs));
         });
         assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
     }

@@ -97,11 +97,11 @@ pub(in crate::controllers) fn course(observed: &Observed, ctx: &Context) -> Cour
             tell(ALLOCATION_FAILED, message)
         }
         (_, None, _) => tell(POOL_NOT_READY, format!("{pool_name} does not exist in this namespace: create it")),
+        // To decide without it would be to take the claim for one that has nothing.
+        _ if observed.address.is_none() && ctx.writes().is_coming(&observed.name) => Course::Leave(Left::Published),
         (_, Some(pool), _) if is_ending(pool) && observed.address.is_none() => {
             let is_ours = patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER);
             match &observed.known.served {
-                // Published a moment ago: the watch brings the address, and that wakes the claim.
-                _ if ctx.writes().addresses.contains(&observed.name) => Course::Leave(Left::Published),
                 // Somebody deleted its IPAddress: the pool waits for it, and the address is its own as before.
                 Some(_) if is_ours && observed.is_bound() => Course::Recover,
                 _ if is_ours && !observed.is_bound() => Course::GiveUp(pool_ends(observed)),

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::{Error, Observed};
 use crate::allocation::claim::{Origin, Published};
+use crate::allocation::directory::ObjectName;
 use crate::allocation::mark::Standing;
 use crate::api::address::IpAddressSpec;
 use crate::api::claim::{AddressRef, PoolRef};
@@ -74,16 +75,10 @@ pub(super) async fn run(
     let api = ctx.addresses(&observed.name.namespace);
     let Some(pool) = &observed.pool else { return Ok(()) };
     match observed.address.as_deref() {
-        // Made a moment ago, and the watch has not brought it yet.
-        None if ctx.writes().addresses.contains(&observed.name) => Ok(()),
         None => {
             match api.create(&PostParams::default(), &desired(observed, pool, served, fip, origin, ctx.version)).await {
                 Ok(created) => {
-                    ctx.created_address(&observed.name);
-                    // The watch will say the same; until then nobody else may take the address for unnamed.
-                    if let Some(naming) = watch::naming(&created) {
-                        ctx.directory_mut(|directory| directory.observe(observed.name.clone(), naming));
-                    }
+                    know(&created, observed, ctx);
                     Ok(())
                 }
                 // Our own, not seen yet, or somebody else's: the watch brings it, and then it is looked at.
@@ -93,6 +88,7 @@ pub(super) async fn run(
                         Some(published)
                             if published.fip == fip.id && existing.metadata.deletion_timestamp.is_none() =>
                         {
+                            know(&existing, observed, ctx);
                             Ok(())
                         }
                         _ => Err(Error::Kubernetes("create the IPAddress", error)),
@@ -113,6 +109,20 @@ pub(super) async fn run(
             }
         },
     }
+}
+
+/// The claim's IPAddress is there. The watch will say the same; until then nobody else may take the address for unnamed.
+fn know(address: &IpAddress, observed: &Observed, ctx: &Context) {
+    ctx.created_address(&observed.name);
+    if let Some(naming) = watch::naming(address) {
+        ctx.directory_mut(|directory| directory.observe(observed.name.clone(), naming));
+    }
+}
+
+/// Whether the claim has an IPAddress, also where no watch has brought it: asked of the API server. Where that does not
+/// say, it may have one.
+pub(super) async fn may_have_one(ctx: &Context, claim: &ObjectName) -> bool {
+    !matches!(ctx.addresses(&claim.namespace).get_opt(&claim.name).await, Ok(None))
 }
 
 /// The claim went while it was served. It can: the API server deletes an object that had no finalizer when it looked,

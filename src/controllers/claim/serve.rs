@@ -40,7 +40,8 @@ enum End {
     Bound(FloatingIp, Origin),
     Refused(Refusal),
     Wait(Duration, String),
-    /// The pool was paused, or is being deleted, since the claim was looked at: it is looked at again.
+    /// The pool was paused, or is being deleted, since the claim was looked at, or the claim has an IPAddress that was not
+    /// seen: it is looked at again.
     Stopped,
     /// The pool is being deleted, and the address that the claim had cannot be found.
     NothingLeft,
@@ -213,7 +214,13 @@ impl Attempt<'_> {
                 marked.inspect_err(|_| self.ctx.metrics.allocation_failed(origin))?;
             }
             Decision::TakeBack(id, tags) => act::untag(self.served, &self.ctx.clock, &id, &tags).await?,
-            Decision::Withdraw(id, tag) => act::withdraw(self.served, &self.ctx.clock, &id, &tag, self.hold()).await?,
+            Decision::Withdraw(id, tag) => {
+                // Rare enough to ask: what is published is not withdrawn, whoever marks it too.
+                if publish::may_have_one(self.ctx, &self.wanting.object).await {
+                    return Ok(Some(End::Stopped));
+                }
+                act::withdraw(self.served, &self.ctx.clock, &id, &tag, self.hold()).await?;
+            }
             Decision::Create(network, subnet) => {
                 let nonce = nonce.expect("chosen with the decision");
                 let mark = creation_mark(policy, Some(&self.wanting.key), nonce);

@@ -111,8 +111,7 @@ fn is_held(pool: &ObjectName, ctx: &Context) -> bool {
         claim.is_of(&pool.namespace, &pool.name) && patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER)
     };
     // Published a moment ago, of whatever pool: the watch brings it, and then it is known.
-    let is_coming = ctx.writes().addresses.iter().any(|address| address.namespace == pool.namespace);
-    is_coming
+    ctx.writes().is_any_coming(&pool.namespace)
         || ctx.stores.claims.find(holds).is_some()
         || ctx.stores.addresses.find(|address| is_of(pool, address)).is_some()
 }
