@@ -34,6 +34,7 @@ mod events;
 mod generated;
 mod history;
 mod missed;
+mod offered;
 mod people;
 mod process;
 mod replicas;

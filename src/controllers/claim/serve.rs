@@ -7,7 +7,7 @@ use tracing::info;
 
 use super::course::pool_ends;
 use super::{Error, Observed, publish, report};
-use crate::allocation::claim::{Decision, Origin, Wanting, creation_mark, decide, may_keep};
+use crate::allocation::claim::{Decision, Origin, UNWANTED_LIMIT, Wanting, creation_mark, decide, may_keep};
 use crate::allocation::ledger::{Creation, Hold};
 use crate::allocation::mark::CreationMark;
 use crate::allocation::{Nonce, Refusal};
@@ -66,7 +66,8 @@ pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>, reach: Reach) -
             .map_err(|error| Error::Kubernetes("put the finalizer on the claim", error))?;
         ctx.writes().claim(&observed.name, &claim);
     }
-    let mut attempt = Attempt { ctx, served: &served, wanting, reach, unwanted: Vec::new(), origin: Origin::Recovered };
+    let mut attempt =
+        Attempt { ctx, served: &served, wanting, reach, unwanted: Vec::new(), declined: 0, origin: Origin::Recovered };
     let end = attempt.run().await;
     attempt.clean_up(matches!(end, End::Bound(..))).await;
     conclude(observed, ctx, &served, &attempt.wanting, end).await
@@ -129,7 +130,10 @@ struct Attempt<'a> {
     served: &'a Arc<Served>,
     wanting: Wanting,
     reach: Reach,
+    /// What Neutron offered and the pool may not give: held, so that Neutron offers another.
     unwanted: Vec<FloatingIpId>,
+    /// How many these were, with those that were deleted to make room.
+    declined: usize,
     origin: Origin,
 }
 
@@ -187,6 +191,10 @@ impl Attempt<'_> {
                 let fip = self.served.project.ledger().get(&id).map(|entry| entry.fip.clone());
                 return Ok(fip.map(|fip| End::Bound(fip, self.origin)));
             }
+            // They fill the limit: Neutron takes addresses at random, and may offer another one next.
+            Decision::Refuse(Refusal::OnlyUnwanted) if !self.unwanted.is_empty() && self.declined < UNWANTED_LIMIT => {
+                self.discard().await;
+            }
             Decision::Refuse(refusal) => return Ok(Some(End::Refused(refusal))),
             Decision::Lost(loss) => return Ok(Some(End::NeedsPerson(loss.to_string()))),
             Decision::Fenced(until) => {
@@ -241,6 +249,7 @@ impl Attempt<'_> {
                 } else {
                     act::decline(self.served, &fip.id);
                     self.unwanted.push(fip.id);
+                    self.declined += 1;
                 }
                 Ok(())
             }
@@ -276,11 +285,16 @@ impl Attempt<'_> {
         self.wanting.hold(&self.served.policy.id)
     }
 
-    /// Deletes what Neutron offered and the pool may not give. What cannot be deleted now is the sweep's.
+    /// Leaves nothing behind that the pool may not give.
     async fn clean_up(&mut self, is_bound: bool) {
-        if !self.unwanted.is_empty() && !is_bound {
+        if self.declined > 0 && !is_bound {
             self.served.project.ledger().found_barren(&self.served.policy.id, self.ctx.clock.now());
         }
+        self.discard().await;
+    }
+
+    /// Deletes what Neutron offered and the pool may not give. What cannot be deleted now is the sweep's.
+    async fn discard(&mut self) {
         if let Err(error) = act::discard(self.served, &self.ctx.clock, std::mem::take(&mut self.unwanted)).await {
             info!(pool.name = %self.served.name, "addresses that may not be given are left to the sweep: {error}");
         }
