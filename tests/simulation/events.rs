@@ -1,5 +1,6 @@
 //! What each event of a history does to the world.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use caip_openstack::allocation::mark::{Marks, claim_tag};
@@ -135,7 +136,7 @@ impl World {
             }
             Event::Forget(site) => self.site(site).server.forget_history(),
             Event::Cut(site) => self.site(site).server.cut_watches(),
-            Event::Skew(process, seconds) => self.process(process).skew.set(seconds.into()),
+            Event::Skew(process, seconds) => self.process(process).skew.store(seconds.into(), Relaxed),
         }
     }
 

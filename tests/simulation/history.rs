@@ -73,7 +73,7 @@ pub enum Event {
     /// The API server has forgotten its history; or cuts watches off.
     Forget(u8),
     Cut(u8),
-    /// The clock of a process is off by so many seconds from its next life on.
+    /// The clock of a process jumps, and is off by so many seconds from now on.
     Skew(u8, i8),
 }
 

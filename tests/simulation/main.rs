@@ -14,6 +14,8 @@
 //! | [`generated`] | the laws hold in generated histories |
 //! | [`crash`] | one claim's life, with a crash at each call and each reply lost, doubled, late |
 //! | [`replicas`] | two replicas, and leadership that changes at each call |
+//! | [`missed`], [`jumps`] | what happens while nobody looks; clocks that jump |
+//! | [`offered`] | what is done with what Neutron offers |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
@@ -33,6 +35,7 @@ mod deletion;
 mod events;
 mod generated;
 mod history;
+mod jumps;
 mod missed;
 mod offered;
 mod people;

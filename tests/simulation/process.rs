@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::future::pending;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use caip_openstack::clock::Clock;
@@ -42,8 +43,8 @@ pub struct Process {
     pub chance: RefCell<fastrand::Rng>,
     /// The most milliseconds that a call takes each way.
     pub slowest: Cell<u64>,
-    /// How far its clock is off, in seconds, from its next life on.
-    pub skew: Cell<i64>,
+    /// How far its machine's clock is off, in seconds: it jumps when this is changed.
+    pub skew: Arc<AtomicI64>,
     /// What goes wrong in the lives to come.
     pub plans: RefCell<VecDeque<Plan>>,
     /// The connection of the life that is.
@@ -95,7 +96,8 @@ impl Process {
     async fn live(&self, wire: &Wire) {
         let seed = self.chance.borrow_mut().u64(..);
         let client = client(&self.server, wire);
-        let clock = Clock::simulated(self.clock.now() + jiff::SignedDuration::from_secs(self.skew.get()), seed);
+        let (clock, skew) = (self.clock.clone(), self.skew.clone());
+        let clock = Clock::of(move || clock.now() + jiff::SignedDuration::from_secs(skew.load(Relaxed)), seed);
         let leader = match self.is_elected {
             true => Some(Leader::acquire(client.clone(), lease(self.name.clone()), &clock).await),
             false => None,

@@ -2,6 +2,7 @@
 //! lease runs out, the other takes over, and the call lands in its time. Clocks are off, too. No address is given twice,
 //! and none is lost.
 
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use serde_json::json;
@@ -21,7 +22,7 @@ fn lived(trouble: Option<(usize, Trouble)>, skew: i64, is_told: bool) -> Outcome
         world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
         let plan = trouble.into_iter().collect();
         site.replicas[0].plans.borrow_mut().push_back(plan);
-        site.replicas[1].skew.set(skew);
+        site.replicas[1].skew.store(skew, Relaxed);
         let spec = json!({
             "preAllocatedFloatingIPs": [address(0).to_string()], "floatingIPNetwork": {"filter": {"name": "public"}},
             "maxIPs": 3, "preallocate": 1,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use caip_openstack::allocation::PoolId;
@@ -116,7 +117,7 @@ impl World {
                     is_elected: start.replicas > 1,
                     chance: RefCell::new(chance.fork()),
                     slowest: Cell::new(start.slowest),
-                    skew: Cell::new(0),
+                    skew: Arc::default(),
                     plans: RefCell::new(VecDeque::new()),
                     wire: RefCell::new(None),
                     past_calls: RefCell::default(),
@@ -247,7 +248,7 @@ impl World {
         self.unpause();
         for replica in self.sites.iter().flat_map(|site| &site.replicas) {
             replica.plans.borrow_mut().clear();
-            replica.skew.set(0);
+            replica.skew.store(0, Relaxed);
             if let Some(wire) = replica.now() {
                 wire.calm();
             }
