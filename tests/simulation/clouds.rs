@@ -77,12 +77,13 @@ impl WiredNeutron {
         about: String,
         make: impl Fn(Arc<dyn Neutron>) -> BoxFuture<'static, Result<T, Error>> + Send + Sync + 'static,
     ) -> Result<T, Error> {
-        let (inner, witness, make) = (self.inner.clone(), self.witness.clone(), Arc::new(make));
+        let (inner, witness, wire) = (self.inner.clone(), self.witness.clone(), self.wire.clone());
+        let make = Arc::new(make);
         let landing = move || {
-            let (inner, witness, make) = (inner.clone(), witness.clone(), make.clone());
+            let (inner, witness, wire, make) = (inner.clone(), witness.clone(), wire.clone(), make.clone());
             async move {
                 let answer = make(inner).await;
-                witness.landed(operation);
+                witness.landed(operation, &wire);
                 answer
             }
             .boxed()

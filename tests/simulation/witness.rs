@@ -10,6 +10,7 @@ use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use caip_openstack::openstack::memory::MemoryCloud;
 
 use crate::checker::Broken;
+use crate::wire::Wire;
 
 /// One history's witness. Clones are the same.
 #[derive(Clone)]
@@ -34,8 +35,15 @@ struct Known {
     is_new: bool,
     /// When the port came that is there.
     attached: u64,
-    /// When each mark of a claim came that is there.
-    marked: BTreeMap<(PoolId, ClaimKey), u64>,
+    /// When each mark of a claim came that is there, and from whom.
+    marked: BTreeMap<(PoolId, ClaimKey), Marked>,
+}
+
+#[derive(Clone)]
+struct Marked {
+    moment: u64,
+    /// The process that wrote it; none for a user.
+    by: Option<Wire>,
 }
 
 impl Witness {
@@ -59,9 +67,9 @@ impl Witness {
     }
 
     /// A write of ours has landed.
-    pub fn landed(&self, operation: &str) {
+    pub fn landed(&self, operation: &str, by: &Wire) {
         let mut inner = self.inner();
-        for (id, known) in inner.look(true) {
+        for (id, known) in inner.look(Some(by)) {
             if operation == "delete floating IP" && !known.is_ours {
                 inner.broken.push(Broken::new(3, id, "deleted, and we did not create it"));
             }
@@ -71,7 +79,7 @@ impl Witness {
     /// A user has done something.
     pub fn tampered(&self) {
         let mut inner = self.inner();
-        let gone: Vec<FloatingIpId> = inner.look(false).into_iter().map(|(id, _)| id).collect();
+        let gone: Vec<FloatingIpId> = inner.look(None).into_iter().map(|(id, _)| id).collect();
         for id in gone {
             inner.others.remove(&id);
         }
@@ -102,18 +110,23 @@ impl Witness {
         self.inner().offers
     }
 
-    /// Law 2: whether the floating IP had a port before the claim's mark came.
+    /// Law 2: whether the floating IP had a port before the claim's mark came. Not where the process that wrote the mark
+    /// has died since: it would have seen the port, and nobody after it can (docs/guarantees.md, what is not covered).
     pub fn was_attached_before(&self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) -> bool {
         let inner = self.inner();
         let Some(known) = inner.known.get(id) else { return false };
         let marked = known.marked.get(&(pool.clone(), claim.clone()));
-        known.fip.is_attached() && marked.is_none_or(|marked| known.attached < *marked)
+        let is_late = |marked: &Marked| {
+            known.attached < marked.moment && marked.by.as_ref().is_none_or(|process| !process.is_dead())
+        };
+        known.fip.is_attached() && marked.is_none_or(is_late)
     }
 }
 
 impl Inner {
     /// Takes in how Neutron is now, and returns what is gone.
-    fn look(&mut self, is_ours: bool) -> Vec<(FloatingIpId, Known)> {
+    fn look(&mut self, by: Option<&Wire>) -> Vec<(FloatingIpId, Known)> {
+        let is_ours = by.is_some();
         self.moment += 1;
         let moment = self.moment;
         let now: BTreeMap<FloatingIpId, FloatingIp> =
@@ -135,7 +148,7 @@ impl Inner {
                 if !is_ours {
                     self.others.insert(id.clone());
                 }
-                let marked = marked(&marks, &BTreeMap::new(), moment);
+                let marked = marked(&marks, &BTreeMap::new(), moment, by);
                 self.known.insert(id, Known { fip, is_ours, is_new: true, attached: moment, marked });
                 continue;
             };
@@ -150,19 +163,24 @@ impl Inner {
             if !is_ours && Marks::read(&known.fip) != marks {
                 self.forged.insert(id);
             }
-            known.marked = marked(&marks, &known.marked, moment);
+            known.marked = marked(&marks, &known.marked, moment, by);
             known.fip = fip;
         }
         gone
     }
 }
 
-fn marked(marks: &Marks, before: &BTreeMap<(PoolId, ClaimKey), u64>, moment: u64) -> BTreeMap<(PoolId, ClaimKey), u64> {
+fn marked(
+    marks: &Marks,
+    before: &BTreeMap<(PoolId, ClaimKey), Marked>,
+    moment: u64,
+    by: Option<&Wire>,
+) -> BTreeMap<(PoolId, ClaimKey), Marked> {
     let mut now = BTreeMap::new();
     for pool in marks.pools() {
         for claim in marks.claims_of(pool) {
             let mark = (pool.clone(), claim.clone());
-            let since = before.get(&mark).copied().unwrap_or(moment);
+            let since = before.get(&mark).cloned().unwrap_or_else(|| Marked { moment, by: by.cloned() });
             now.insert(mark, since);
         }
     }

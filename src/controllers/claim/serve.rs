@@ -66,8 +66,7 @@ pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>, reach: Reach) -
             .map_err(|error| Error::Kubernetes("put the finalizer on the claim", error))?;
         ctx.writes().claim(&observed.name, &claim);
     }
-    let mut attempt =
-        Attempt { ctx, served: &served, wanting, reach, unwanted: Vec::new(), declined: 0, origin: Origin::Recovered };
+    let mut attempt = Attempt::new(ctx, &served, wanting, reach);
     let end = attempt.run().await;
     attempt.clean_up(matches!(end, End::Bound(..))).await;
     conclude(observed, ctx, &served, &attempt.wanting, end).await
@@ -130,6 +129,8 @@ struct Attempt<'a> {
     served: &'a Arc<Served>,
     wanting: Wanting,
     reach: Reach,
+    /// What was chosen in this attempt, and is not published therefore.
+    chosen: Vec<FloatingIpId>,
     /// What Neutron offered and the pool may not give: held, so that Neutron offers another.
     unwanted: Vec<FloatingIpId>,
     /// How many these were, with those that were deleted to make room.
@@ -137,7 +138,12 @@ struct Attempt<'a> {
     origin: Origin,
 }
 
-impl Attempt<'_> {
+impl<'a> Attempt<'a> {
+    fn new(ctx: &'a Arc<Context>, served: &'a Arc<Served>, wanting: Wanting, reach: Reach) -> Self {
+        let (chosen, unwanted) = (Vec::new(), Vec::new());
+        Self { ctx, served, wanting, reach, chosen, unwanted, declined: 0, origin: Origin::Recovered }
+    }
+
     async fn run(&mut self) -> End {
         for _ in 0..TURNS {
             if self.served.project.ledger().listed().is_none()
@@ -172,7 +178,12 @@ impl Attempt<'_> {
             }
             let mut nonce = None;
             match &decision {
-                Decision::Mark(id, _, _) | Decision::TakeBack(id, _) => ledger.hold(id, Some(self.hold())),
+                Decision::Mark(id, _, _) | Decision::TakeBack(id, _) => {
+                    if decision.is_choice() && ledger.get(id).is_some_and(|entry| entry.hold.is_none()) {
+                        self.chosen.push(id.clone());
+                    }
+                    ledger.hold(id, Some(self.hold()));
+                }
                 Decision::Create(..) => {
                     let new =
                         Nonce::parse(&self.ctx.clock.random_name(Nonce::LENGTH)).expect("of the nonce's alphabet");
@@ -223,8 +234,8 @@ impl Attempt<'_> {
             }
             Decision::TakeBack(id, tags) => act::untag(self.served, &self.ctx.clock, &id, &tags).await?,
             Decision::Withdraw(id, tag) => {
-                // Rare enough to ask: what is published is not withdrawn, whoever marks it too.
-                if publish::may_have_one(self.ctx, &self.wanting.object).await {
+                // What is published is not withdrawn, whoever marks it too. Where it was chosen only now, it cannot be.
+                if !self.chosen.contains(&id) && publish::may_have_one(self.ctx, &self.wanting.object).await {
                     return Ok(Some(End::Stopped));
                 }
                 act::withdraw(self.served, &self.ctx.clock, &id, &tag, self.hold()).await?;
