@@ -125,9 +125,9 @@ break_it 5 "a released address is taken back behind the fence" \
     '(Decision::TakeBack(..), _) if false'
 # Law 6: never more than maxIPs.
 break_it 6 "creations under way do not count" \
-    'marked + creating + at_work' 'marked + creating * 0 + at_work'
+    'marked + self.creating(pool) + at_work' 'marked + at_work'
 break_it 6 "what is chosen, or in doubt, does not count" \
-    'marked + creating + at_work.filter(chosen).count()' 'marked + creating + at_work.filter(chosen).count() * 0'
+    'marked + self.creating(pool) + at_work.filter(chosen).count()' 'marked + self.creating(pool) + at_work.filter(chosen).count() * 0'
 break_it 6 "a late POST of a predecessor's is forgotten" \
     'if pool.max_ips.is_some() && ledger.fence(pool).is_some()' 'if false'
 break_it 6 "a creation in doubt is settled by the first look" \
@@ -146,6 +146,8 @@ break_it 8 "spares that are there are made again" \
     'saturating_sub(self.spares + coming)' 'saturating_sub(coming)'
 break_it 8 "a stale release is looked for where there is none" \
     'if !stale.is_empty() {' 'if true {'
+break_it 8 "what is asked for to see whether Neutron still refuses is told as the limit" \
+    'self.counted(pool) >= limit.saturating_add(probes)' 'self.counted(pool) >= limit.saturating_add(probes * 0)'
 # Law 9: deletion ends.
 break_it 9 "a pool that goes waits for what is in use" \
     'if entry.hold.is_some() || !entry.doubts.is_empty() || !entry.is_confirmed() {' \
