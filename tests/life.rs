@@ -26,6 +26,7 @@ mod rebuilt;
 mod releasing;
 mod restored;
 mod rivals;
+mod rollout;
 mod settled;
 mod shared_project;
 mod storm;

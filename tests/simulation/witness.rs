@@ -163,7 +163,12 @@ impl Inner {
             if !is_ours && Marks::read(&known.fip) != marks {
                 self.forged.insert(id);
             }
-            known.marked = marked(&marks, &known.marked, moment, by);
+            let before = std::mem::take(&mut known.marked);
+            known.marked = marked(&marks, &before, moment, by);
+            if !is_ours {
+                // What a user wipes was there all the same.
+                known.marked.extend(before);
+            }
             known.fip = fip;
         }
         gone
