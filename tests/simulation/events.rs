@@ -104,9 +104,12 @@ impl World {
             Event::WipeId(pool) => {
                 self.interfered.set(true);
                 let (site, name) = self.pool(pool);
-                let is_told =
-                    site.server.all(Kind::Address).iter().any(|address| address["spec"]["poolRef"]["name"] == name);
-                if !is_told {
+                // Whoever dies before it has put the id back knows it from an IPAddress only, and one that goes tells nobody.
+                let tells = |address: &Value| {
+                    let claim = laws::text(address, "/spec/claimRef/name");
+                    address["spec"]["poolRef"]["name"] == name && !self.is_going(site, claim)
+                };
+                if !site.server.all(Kind::Address).iter().any(|address| tells(address)) {
                     let pool = site.server.get(&key(Kind::Pool, name));
                     self.lost_ids.borrow_mut().extend(pool.as_deref().and_then(laws::pool_id));
                 }
