@@ -224,10 +224,15 @@ impl Ledger {
         pool.fenced_until.filter(|until| self.listed_from.is_none_or(|from| from < *until))
     }
 
-    /// Remembers since when an address is an orphan, or that it is none.
-    pub fn orphan(&mut self, id: &FloatingIpId, since: Option<Timestamp>) {
-        if let Some(entry) = self.entries.get_mut(id) {
-            entry.orphaned_since = since;
+    /// Remembers which of a pool's addresses are orphans, each since it was first seen as one.
+    pub fn note_orphans(&mut self, pool: &PoolId, orphans: &[FloatingIpId], now: Timestamp) {
+        for id in self.by_pool.get(pool).into_iter().flatten() {
+            let Some(entry) = self.entries.get_mut(id) else { continue };
+            if orphans.contains(id) {
+                entry.orphaned_since.entry(pool.clone()).or_insert(now);
+            } else {
+                entry.orphaned_since.remove(pool);
+            }
         }
     }
 
@@ -321,11 +326,12 @@ impl Ledger {
     fn put(&mut self, fip: FloatingIp, seen: Step) {
         let old = self.remove(&fip.id);
         let marks = Marks::read(&fip);
-        let (written, hold, doubts, mut disowned, orphaned_since) = old
-            .map_or((0, None, vec![], BTreeSet::new(), None), |old| {
+        let (written, hold, doubts, mut disowned, mut orphaned_since) = old
+            .map_or((0, None, vec![], BTreeSet::new(), BTreeMap::new()), |old| {
                 (old.written, old.hold, old.doubts, old.disowned, old.orphaned_since)
             });
         disowned.retain(|mark| marks.claims.contains(mark));
+        orphaned_since.retain(|pool, _| marks.pools().contains(pool));
         self.insert(Entry { marks, fip, seen, written, hold, doubts, disowned, orphaned_since });
     }
 

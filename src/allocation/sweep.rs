@@ -296,7 +296,8 @@ impl Pass<'_> {
     /// An orphan is reported at the first sight, and ripe when it is seen again as one after the grace.
     fn is_ripe(&mut self, entry: &Entry) -> bool {
         self.sweep.orphans.push(entry.fip.id.clone());
-        let due = entry.orphaned_since.unwrap_or(self.now) + self.pool.orphan_grace;
+        let since = entry.orphaned_since.get(&self.pool.id).copied();
+        let due = since.unwrap_or(self.now) + self.pool.orphan_grace;
         // Twice: a first sight is never the last, whatever the grace, and the second is a look of its own, since
         // somebody may have attached something meanwhile.
         let is_seen_again = self.ledger.listed_from().is_some_and(|from| from >= due);
@@ -305,7 +306,7 @@ impl Pass<'_> {
         } else if !is_seen_again {
             self.sweep.look_again = true;
         }
-        entry.orphaned_since.is_some() && is_seen_again && !self.around.is_paused
+        since.is_some() && is_seen_again && !self.around.is_paused
     }
 
     fn may_release(&self, entry: &Entry) -> bool {

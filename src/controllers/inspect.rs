@@ -259,7 +259,7 @@ impl View {
         let mut ledger = self.served.project.ledger();
         let mut policy = self.served.policy.clone();
         if let Some((since, ids)) = orphaned_since {
-            ids.iter().for_each(|id| ledger.orphan(id, Some(since)));
+            ledger.note_orphans(&policy.id, ids, since);
             // A person asks for it now, whatever the pool does by itself, and the first sight was the report.
             (policy.releases_orphans, policy.orphan_grace) = (true, SignedDuration::ZERO);
         }

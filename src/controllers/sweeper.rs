@@ -143,11 +143,7 @@ fn take(ctx: &Arc<Context>, served: &Served, around: &Surroundings) -> Sweep {
     for chore in &sweep.chores {
         ledger.hold(chore.id(), Some(Hold::Sweep));
     }
-    let was: Vec<_> =
-        ledger.of_pool(&served.policy.id).map(|entry| (entry.fip.id.clone(), entry.orphaned_since)).collect();
-    for (id, since) in was {
-        ledger.orphan(&id, sweep.orphans.contains(&id).then(|| since.unwrap_or(now)));
-    }
+    ledger.note_orphans(&served.policy.id, &sweep.orphans, now);
     let mut orphans: Vec<_> =
         sweep.orphans.iter().filter_map(|id| ledger.get(id)).map(|entry| entry.fip.address).collect();
     orphans.sort();

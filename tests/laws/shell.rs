@@ -351,12 +351,7 @@ impl Site {
         let policy = self.pools[pool].policy.clone();
         let plan = sweep::plan(&self.ledger, &self.directory, &policy, &around, now);
         self.must_look |= plan.look_again;
-        let noted: Vec<_> =
-            self.ledger.of_pool(&policy.id).map(|entry| (entry.fip.id.clone(), entry.orphaned_since)).collect();
-        for (id, since) in noted {
-            let since = plan.orphans.contains(&id).then(|| since.unwrap_or(now));
-            self.ledger.orphan(&id, since);
-        }
+        self.ledger.note_orphans(&policy.id, &plan.orphans, now);
         self.begin(pool, plan.chores, now);
         for _ in 0..plan.preallocate {
             let nonce = self.next_nonce();

@@ -180,11 +180,7 @@ impl Owner {
         let claims = self.claims.iter().enumerate().filter_map(living).collect();
         let around = Surroundings { claims, is_paused: false };
         let plan = sweep::plan(&self.ledger, &self.directory, &self.policy, &around, self.now);
-        let noted: Vec<_> =
-            self.ledger.of_pool(&self.policy.id).map(|entry| (entry.fip.id.clone(), entry.orphaned_since)).collect();
-        for (id, since) in noted {
-            self.ledger.orphan(&id, plan.orphans.contains(&id).then(|| since.unwrap_or(self.now)));
-        }
+        self.ledger.note_orphans(&self.policy.id, &plan.orphans, self.now);
         self.must_look |= plan.look_again && plan.chores.is_empty();
         for chore in plan.chores {
             let id = chore.id().clone();

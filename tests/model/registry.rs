@@ -153,7 +153,7 @@ fn looking(owner: &Owner) -> i64 {
 }
 
 fn entry_of(owner: &Owner, entry: &Entry) -> Known {
-    let orphaned = entry.orphaned_since.map(|since| {
+    let orphaned = entry.orphaned_since.get(&owner.policy.id).map(|&since| {
         let is_seen_again = owner.ledger.listed_from().is_some_and(|from| from >= since + TIMEOUT);
         (age(owner.now, since, if is_seen_again { 0 } else { looking(owner) + 1 }), is_seen_again)
     });

@@ -1,6 +1,6 @@
 //! What the ledger holds of a floating IP, of a creation, and of those that wait. Data only.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
@@ -29,8 +29,8 @@ pub struct Entry {
     /// Marks that their claim does not stand by: it began to take them off, or they landed late, when nobody was at work
     /// on it for that claim. What is attached then was attached by somebody else.
     pub disowned: BTreeSet<(PoolId, ClaimKey)>,
-    /// Since when it belongs to no claim although it says that it does.
-    pub orphaned_since: Option<Timestamp>,
+    /// Since when it belongs to no claim of a pool although it says that it does, for each pool whose mark it has.
+    pub orphaned_since: BTreeMap<PoolId, Timestamp>,
 }
 
 /// A write whose outcome is not known. Reading it back does not settle it: what is not there may still come, and what is

@@ -162,7 +162,7 @@ fn an_orphan_is_reported_at_the_first_sight_and_released_at_the_second() {
     let mut world = world().sees([fip(10).created_for("web")]);
     let plan = world.plan();
     assert_eq!((plan.orphans, plan.chores), (vec![id(10)], vec![]));
-    world.ledger.orphan(&id(10), Some(noon()));
+    world.ledger.note_orphans(&pool_id("p"), &[id(10)], noon());
     world.now = noon() + seconds(3599);
     assert!(world.plan().chores.is_empty());
     world.now = noon() + seconds(3600);
@@ -174,10 +174,25 @@ fn an_orphan_is_reported_at_the_first_sight_and_released_at_the_second() {
 }
 
 #[test]
+fn what_is_an_orphan_of_one_pool_is_none_of_another_that_marked_it_too() {
+    let (ours, theirs) = (pool_id("p"), pool_id("other"));
+    let both = || fip(10).tagged_for("web").tagged_by_another_pool();
+    let mut world = world().sees([both()]);
+    world.ledger.note_orphans(&ours, &[id(10)], noon());
+    world.ledger.note_orphans(&theirs, &[], noon());
+    world.now = noon() + seconds(3600);
+    world.look([both()]);
+    assert_eq!(world.plan().chores.len(), 1, "the sweep of the other pool, whose it is, does not make it young again");
+    world.ledger.note_orphans(&ours, &[], world.now);
+    world.ledger.note_orphans(&theirs, &[id(10)], noon());
+    assert_eq!(world.plan().chores, vec![], "at our first sight, however long the other has seen it");
+}
+
+#[test]
 fn an_orphan_stays_where_that_is_said() {
     let ripe = |change: fn(&mut World)| {
         let mut world = world().sees([fip(10).tagged_for("web")]);
-        world.ledger.orphan(&id(10), Some(ago(3600)));
+        world.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
         change(&mut world);
         world.plan()
     };
@@ -193,7 +208,7 @@ fn an_orphan_stays_where_that_is_said() {
 fn no_grace_makes_a_first_sight_the_last() {
     let mut world = world().with(|pool| pool.orphan_grace = seconds(0)).sees([fip(10).tagged_for("web")]);
     assert!(world.plan().chores.is_empty());
-    world.ledger.orphan(&id(10), Some(noon()));
+    world.ledger.note_orphans(&pool_id("p"), &[id(10)], noon());
     assert_eq!(world.plan().chores.len(), 1);
 }
 
@@ -223,7 +238,7 @@ fn beside_another_owner_only_our_own_tags_come_off() {
     let contested = || fip(10).tagged_for("web").tagged_by_another_pool();
     let mut world = world().sees([contested()]);
     assert!(world.plan().chores.is_empty());
-    world.ledger.orphan(&id(10), Some(ago(3600)));
+    world.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
     let tag = claim_tag(&pool_id("p"), &key("web"));
     assert_eq!(world.plan().chores, unmarks(10, std::slice::from_ref(&tag)));
     world.look([contested().attached()]);
@@ -244,7 +259,7 @@ fn what_we_gave_back_beside_another_owner_comes_off_at_once() {
 #[test]
 fn what_cannot_be_read_is_never_written() {
     let mut world = world().sees([fip(10).tagged_for("web").tag("caip.of-a-newer-kind")]);
-    world.ledger.orphan(&id(10), Some(ago(9000)));
+    world.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(9000));
     assert!(world.plan().chores.is_empty());
 }
 
@@ -254,7 +269,7 @@ fn without_tags_a_release_is_in_the_description() {
     let mark = CreationMark { claim: Some(key("web")), released: Some(ago(9)), ..idle_mark(10) };
     assert_eq!(no_tags().sees([fip(10).described(mark.render(None))]).plan().chores, deletes(10));
     let mut world = no_tags().sees([fip(10).created_for("web")]);
-    world.ledger.orphan(&id(10), Some(ago(3600)));
+    world.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
     let mark = CreationMark { released: Some(noon()), ..mark };
     assert_eq!(world.plan().chores, vec![Chore::Describe(id(10), mark)]);
 }
