@@ -5,7 +5,7 @@
 //! | [`identity`] | who owns: pools, claims, nonces |
 //! | [`mark`] | how ownership is written into Neutron, and read back |
 //! | [`ledger`] | what we know of a project's floating IPs, and what is under way |
-//! | [`directory`] | which addresses Kubernetes names |
+//! | [`published`] | which addresses Kubernetes names |
 //! | [`claim`] | what to do for a claim that wants an address |
 //! | [`release`] | what to do for a claim that goes |
 //! | [`sweep`] | what to do about everything else that carries our mark |
@@ -13,19 +13,19 @@
 
 pub mod claim;
 pub mod count;
-pub mod directory;
 pub mod identity;
 pub mod ledger;
 pub mod mark;
 pub mod policy;
+pub mod published;
 pub mod refusal;
 pub mod release;
 pub mod sweep;
 #[cfg(test)]
 mod vocabulary;
 
-pub use directory::Directory;
 pub use identity::{ClaimKey, Nonce, PoolId};
 pub use ledger::Ledger;
 pub use policy::PoolPolicy;
+pub use published::PublishedAddresses;
 pub use refusal::Refusal;

@@ -14,6 +14,7 @@ pub mod api;
 pub mod clock;
 pub mod controllers;
 pub mod floating_ip;
+pub mod object_name;
 pub mod openstack;
 pub mod plugin;
 pub mod runtime;

@@ -11,7 +11,7 @@
 //! | [`session`] | the management cluster, the namespaces meant, and the user's own cloud |
 //! | [`output`] | tables, JSON, YAML, colours, progress |
 //! | [`check`] | is everything ready |
-//! | [`standing`] | how a floating IP stands towards a pool, in words |
+//! | [`ownership`] | how a floating IP stands towards a pool, in words |
 //! | [`usage`] | a bar for each pool |
 //! | [`who_has`] | who has an address |
 //! | [`explain`] | why a claim has its address, or none |
@@ -30,8 +30,8 @@ mod explain;
 mod migrate;
 mod orphans;
 mod output;
+mod ownership;
 mod session;
-mod standing;
 mod usage;
 mod who_has;
 

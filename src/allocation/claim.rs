@@ -16,20 +16,21 @@ use choose::choose;
 pub use recover::may_keep;
 use recover::{chosen, finish, keep, keep_published, recover, stranded};
 
-use super::directory::{Directory, ObjectName};
 use super::identity::{ClaimKey, Nonce, PoolId};
-use super::ledger::{Entry, Hold, Ledger, Place};
+use super::ledger::{Hold, Ledger, LedgerEntry, QueuePosition};
 use super::mark::{CreationMark, claim_tag};
 use super::policy::PoolPolicy;
+use super::published::PublishedAddresses;
 use super::refusal::Refusal;
 use crate::floating_ip::{FloatingIpId, NetworkId, SubnetId};
+use crate::object_name::ObjectName;
 
 /// How often another address is asked for when Neutron offers one that the pool may not give.
 pub const UNWANTED_LIMIT: usize = 8;
 
 /// A claim that wants an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wanting {
+pub struct ClaimRequest {
     /// Its identity in marks.
     pub key: ClaimKey,
     /// Its namespace and name.
@@ -37,13 +38,13 @@ pub struct Wanting {
     /// When it was created: its place among those that wait.
     pub since: Timestamp,
     /// What its IPAddress names, when it has one of ours.
-    pub published: Option<Published>,
+    pub bound: Option<BoundAddress>,
 }
 
-impl Wanting {
+impl ClaimRequest {
     /// Its place among those that wait.
-    pub fn place(&self) -> Place {
-        Place { since: self.since, object: self.object.clone() }
+    pub fn place(&self) -> QueuePosition {
+        QueuePosition { since: self.since, object: self.object.clone() }
     }
 
     /// Its exclusive right to work on an address.
@@ -54,7 +55,7 @@ impl Wanting {
 
 /// What the claim's IPAddress names.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Published {
+pub struct BoundAddress {
     /// The address.
     pub address: IpAddr,
     /// The floating IP.
@@ -97,7 +98,7 @@ impl Origin {
 
 /// The one write that makes an address the claim's.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Write {
+pub enum MarkWrite {
     /// Rewrite the description: we created it.
     Describe(CreationMark),
     /// Add the tag: we did not.
@@ -107,16 +108,16 @@ pub enum Write {
 /// The next thing to do for a claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// The address is the claim's, for certain: publish it, tell the directory, and only then give up the hold.
+    /// The address is the claim's, for certain: publish it, tell the published, and only then give up the hold.
     Keep(FloatingIpId),
-    /// Write the mark; it is held for the claim meanwhile.
-    Mark(FloatingIpId, Origin, Write),
+    /// MarkWrite the mark; it is held for the claim meanwhile.
+    Mark(FloatingIpId, Origin, MarkWrite),
     /// It is the claim's again: take these release tags off, holding it, so that no other claim takes it meanwhile.
     TakeBack(FloatingIpId, Vec<String>),
     /// The tag is written: look again before anything is published.
     Confirm(FloatingIpId),
     /// Somebody else's mark or a port is there too: take ours off (the tag, or the claim's part of the description) and
-    /// choose again. Held as [given back](Hold::Sweep) from here on: what is withdrawn is not taken again half way.
+    /// choose again. Held as [given back](Hold::GivingBack) from here on: what is withdrawn is not taken again half way.
     Withdraw(FloatingIpId, String),
     /// Ask Neutron for a new one.
     Create(NetworkId, Option<SubnetId>),
@@ -127,7 +128,7 @@ pub enum Decision {
     /// There is nothing to give.
     Refuse(Refusal),
     /// The floating IP that the IPAddress names cannot be found or taken again; only a person can mend that.
-    Lost(Loss),
+    Lost(LostAddress),
 }
 
 impl Decision {
@@ -143,7 +144,7 @@ impl Decision {
 
 /// Why a published address is no longer the claim's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Loss {
+pub enum LostAddress {
     /// Deleted in Neutron.
     #[error(
         "floating IP {0} no longer exists in the project: if the credentials are those of another project, put the right ones back; else delete the machine to get another address"
@@ -157,14 +158,20 @@ pub enum Loss {
 }
 
 /// Decides the next thing to do for a claim.
-pub fn decide(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, claim: &Wanting, now: Timestamp) -> Decision {
+pub fn decide(
+    ledger: &Ledger,
+    published: &PublishedAddresses,
+    pool: &PoolPolicy,
+    claim: &ClaimRequest,
+    now: Timestamp,
+) -> Decision {
     if ledger.listed().is_none() {
         return Decision::Settle;
     }
-    if let Some(published) = &claim.published {
+    if let Some(published) = &claim.bound {
         return keep_published(ledger, pool, claim, published, now);
     }
-    if let Some(entry) = recover(ledger, directory, pool, claim) {
+    if let Some(entry) = recover(ledger, published, pool, claim) {
         return match (keep(ledger, pool, claim, entry, now), &entry.marks.created) {
             // A predecessor may have been about to take the tag off, or to delete what was released.
             (Decision::TakeBack(..), _) | (Decision::Keep(_), None) if ledger.fence(pool).is_some() => {
@@ -174,7 +181,7 @@ pub fn decide(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, claim: 
         };
     }
     if let Some(entry) = chosen(ledger, pool, claim) {
-        return finish(directory, pool, claim, entry);
+        return finish(published, pool, claim, entry);
     }
     if let Some(entry) = stranded(ledger, pool, claim) {
         return Decision::Withdraw(entry.fip.id.clone(), claim_tag(&pool.id, &claim.key));
@@ -182,11 +189,11 @@ pub fn decide(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, claim: 
     if ledger.creations(&pool.id).any(|(_, creation)| creation.claim.as_ref() == Some(&claim.key)) {
         return Decision::Settle;
     }
-    choose(ledger, directory, pool, claim, now)
+    choose(ledger, published, pool, claim, now)
 }
 
 /// Nobody is at work on it, no late write can land on it, and nothing answers on it.
-pub(super) fn is_free(entry: &Entry) -> bool {
+pub(super) fn is_free(entry: &LedgerEntry) -> bool {
     entry.hold.is_none() && entry.doubts.is_empty() && !entry.fip.is_attached()
 }
 

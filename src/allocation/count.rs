@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use super::claim::{is_listable, is_ownable, is_reusable, surplus};
-use super::directory::Directory;
-use super::ledger::{Entry, Ledger};
-use super::mark::Standing;
+use super::ledger::{Ledger, LedgerEntry};
+use super::mark::Ownership;
 use super::policy::PoolPolicy;
+use super::published::PublishedAddresses;
 use super::refusal::Refusal;
 
 /// How many failed addresses a status names.
@@ -17,7 +17,7 @@ pub const FAILED_LIMIT: usize = 16;
 
 /// What a pool has.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Count {
+pub struct PoolUsage {
     /// Listed, and carrying the pool's mark; each once.
     pub total: usize,
     /// Held by claims.
@@ -34,14 +34,14 @@ pub struct Count {
     /// network are the limit.
     pub capacity: Option<usize>,
     /// The first of those that cannot be given.
-    pub failures: Vec<(IpAddr, Failure)>,
+    pub failures: Vec<(IpAddr, AddressFailure)>,
     /// Why a claim that came now would be refused; none when there is something to give.
     pub exhausted: Option<Refusal>,
 }
 
 /// Why an address cannot be given.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
-pub enum Failure {
+pub enum AddressFailure {
     /// Listed, and not there.
     #[error("is not a floating IP of the project: create it, or take it off spec.preAllocatedFloatingIPs")]
     Missing,
@@ -65,43 +65,47 @@ pub enum Failure {
 }
 
 /// Counts what a pool has.
-pub fn count(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, now: Timestamp) -> Count {
-    let mut count = Count::default();
-    let mut failures: BTreeSet<(IpAddr, Failure)> = BTreeSet::new();
+pub fn count(ledger: &Ledger, published: &PublishedAddresses, pool: &PoolPolicy, now: Timestamp) -> PoolUsage {
+    let mut count = PoolUsage::default();
+    let mut failures: BTreeSet<(IpAddr, AddressFailure)> = BTreeSet::new();
     let mut owned_free = 0;
     let listed: BTreeSet<IpAddr> = pool.listed.iter().copied().collect();
     for entry in ledger.of_pool(&pool.id) {
         count.total += 1;
-        match entry.marks.standing(&pool.id) {
-            _ if ledger.is_copied(entry) => drop(failures.insert((entry.fip.address, Failure::Copied))),
-            Standing::Held(_) => {
+        match entry.marks.ownership(&pool.id) {
+            _ if ledger.is_copied(entry) => drop(failures.insert((entry.fip.address, AddressFailure::Copied))),
+            Ownership::Held(_) => {
                 count.allocated += 1;
                 count.out_of_range += usize::from(is_out_of_range(pool, &listed, entry));
             }
-            Standing::Released { .. } => count.cooling += 1,
-            Standing::Idle if entry.fip.is_attached() => drop(failures.insert((entry.fip.address, Failure::Attached))),
-            Standing::Idle => owned_free += usize::from(is_ownable(ledger, directory, pool, entry, now)),
-            Standing::Contested | Standing::Foreign => drop(failures.insert((entry.fip.address, Failure::Foreign))),
-            Standing::Unmarked => {}
+            Ownership::Released { .. } => count.cooling += 1,
+            Ownership::Idle if entry.fip.is_attached() => {
+                drop(failures.insert((entry.fip.address, AddressFailure::Attached)))
+            }
+            Ownership::Idle => owned_free += usize::from(is_ownable(ledger, published, pool, entry, now)),
+            Ownership::Contested | Ownership::Foreign => {
+                drop(failures.insert((entry.fip.address, AddressFailure::Foreign)))
+            }
+            Ownership::Unmarked => {}
         }
     }
     let marked_failed = failures.len();
     let mut others_free = 0;
     for address in &pool.listed {
-        let entries: Vec<&Entry> = ledger.at(*address).collect();
+        let entries: Vec<&LedgerEntry> = ledger.at(*address).collect();
         if entries.iter().any(|entry| entry.marks.pools().contains(&pool.id)) {
             continue;
         }
         count.total += 1;
-        if entries.iter().any(|entry| is_listable(directory, pool, entry)) {
+        if entries.iter().any(|entry| is_listable(published, pool, entry)) {
             others_free += 1;
-        } else if let Some(failure) = why_not(directory, pool, *address, &entries) {
+        } else if let Some(failure) = why_not(published, pool, *address, &entries) {
             failures.insert((*address, failure));
         }
     }
     if pool.network.is_some() {
         let reusable =
-            |entry: &&Entry| !listed.contains(&entry.fip.address) && is_reusable(directory, pool, entry, now);
+            |entry: &&LedgerEntry| !listed.contains(&entry.fip.address) && is_reusable(published, pool, entry, now);
         others_free += ledger.entries().filter(reusable).count();
     }
     let room = pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(ledger.counted(&pool.id)));
@@ -113,7 +117,7 @@ pub fn count(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, now: Tim
     count
 }
 
-fn is_out_of_range(pool: &PoolPolicy, listed: &BTreeSet<IpAddr>, entry: &Entry) -> bool {
+fn is_out_of_range(pool: &PoolPolicy, listed: &BTreeSet<IpAddr>, entry: &LedgerEntry) -> bool {
     let is_on_network = pool.network.as_ref() == Some(&entry.fip.network);
     pool.is_excluded(entry.fip.address) || !(is_on_network || listed.contains(&entry.fip.address))
 }
@@ -138,16 +142,21 @@ fn exhausted(ledger: &Ledger, pool: &PoolPolicy, free: usize) -> Option<Refusal>
     }
 }
 
-fn why_not(directory: &Directory, pool: &PoolPolicy, address: IpAddr, entries: &[&Entry]) -> Option<Failure> {
+fn why_not(
+    published: &PublishedAddresses,
+    pool: &PoolPolicy,
+    address: IpAddr,
+    entries: &[&LedgerEntry],
+) -> Option<AddressFailure> {
     let entry = match entries {
-        _ if pool.is_excluded(address) => return Some(Failure::Excluded),
-        [] => return Some(Failure::Missing),
+        _ if pool.is_excluded(address) => return Some(AddressFailure::Excluded),
+        [] => return Some(AddressFailure::Missing),
         [entry, ..] => entry,
     };
     match () {
-        () if !entry.marks.is_empty() => Some(Failure::Foreign),
-        () if entry.fip.is_attached() => Some(Failure::Attached),
-        () if directory.is_named(&entry.fip) => Some(Failure::Named),
+        () if !entry.marks.is_empty() => Some(AddressFailure::Foreign),
+        () if entry.fip.is_attached() => Some(AddressFailure::Attached),
+        () if published.is_published(&entry.fip) => Some(AddressFailure::Named),
         // Chosen this moment: neither free nor failed.
         () => None,
     }
@@ -155,12 +164,12 @@ fn why_not(directory: &Directory, pool: &PoolPolicy, address: IpAddr, entries: &
 
 #[cfg(test)]
 mod tests {
-    use super::super::ledger::{Block, Hold};
+    use super::super::ledger::{CreationBlock, Hold};
     use super::super::vocabulary::*;
     use super::*;
 
-    fn count_of(world: &World) -> Count {
-        count(&world.ledger, &world.directory, &world.pool, world.now)
+    fn count_of(world: &World) -> PoolUsage {
+        count(&world.ledger, &world.published, &world.pool, world.now)
     }
 
     /// total, allocated, free, cooling, failed
@@ -173,7 +182,7 @@ mod tests {
     fn a_listed_address_counts_once_marked_or_not() {
         let world = world().closed_list([10, 11, 12]).sees([fip(10).tagged_for("web"), fip(11), fip(12).attached()]);
         assert_eq!(figures(&world), [3, 1, 1, 0, 1]);
-        assert_eq!(count_of(&world).failures, vec![(address(12), Failure::Attached)]);
+        assert_eq!(count_of(&world).failures, vec![(address(12), AddressFailure::Attached)]);
     }
 
     #[test]
@@ -215,16 +224,16 @@ mod tests {
     fn what_cannot_be_given_says_why() {
         let listed = || world().closed_list([10]);
         let why = |world: World| count_of(&world).failures.first().map(|(_, failure)| failure.clone());
-        assert_eq!(why(listed()), Some(Failure::Missing));
-        assert_eq!(why(listed().sees([fip(10).attached()])), Some(Failure::Attached));
-        assert_eq!(why(listed().sees([fip(10).forwarded()])), Some(Failure::Attached));
-        assert_eq!(why(listed().sees([fip(10).tagged_by_another_pool()])), Some(Failure::Foreign));
-        assert_eq!(why(listed().sees([fip(10)]).named_by_others(10)), Some(Failure::Named));
-        assert_eq!(why(listed().sees([fip(10)]).excludes("203.0.113.10/32")), Some(Failure::Excluded));
-        assert_eq!(why(listed().sees([fip(10)]).holds(10, Hold::Sweep)), None, "neither free nor failed");
+        assert_eq!(why(listed()), Some(AddressFailure::Missing));
+        assert_eq!(why(listed().sees([fip(10).attached()])), Some(AddressFailure::Attached));
+        assert_eq!(why(listed().sees([fip(10).forwarded()])), Some(AddressFailure::Attached));
+        assert_eq!(why(listed().sees([fip(10).tagged_by_another_pool()])), Some(AddressFailure::Foreign));
+        assert_eq!(why(listed().sees([fip(10)]).named_by_others(10)), Some(AddressFailure::Named));
+        assert_eq!(why(listed().sees([fip(10)]).excludes("203.0.113.10/32")), Some(AddressFailure::Excluded));
+        assert_eq!(why(listed().sees([fip(10)]).holds(10, Hold::GivingBack)), None, "neither free nor failed");
         assert_eq!(why(listed().sees([fip(10)])), None);
         let copied = fip(10).idle().0.description;
-        assert_eq!(why(world().sees([fip(10).idle(), fip(11).described(copied)])), Some(Failure::Copied));
+        assert_eq!(why(world().sees([fip(10).idle(), fip(11).described(copied)])), Some(AddressFailure::Copied));
     }
 
     #[test]
@@ -268,7 +277,7 @@ mod tests {
         assert_eq!(exhausted(&no_tags), Some(Refusal::NoTags));
         let mut refused = world();
         assert_eq!(exhausted(&refused), None, "a network is there to create on");
-        let block = Block { refusal: Refusal::QuotaReached, until: noon() + seconds(20) };
+        let block = CreationBlock { refusal: Refusal::QuotaReached, until: noon() + seconds(20) };
         refused.ledger.block(pool_id("p"), block);
         assert_eq!(exhausted(&refused), Some(Refusal::QuotaReached));
         let mut barren = world();

@@ -12,8 +12,8 @@ use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use entry::{Block, Creation, Doubt, Entry, Hold, Place};
-use offers::Offers;
+pub use entry::{Creation, CreationBlock, Hold, LedgerEntry, QueuePosition, UncertainWrite};
+use offers::CreationBackoff;
 
 use super::identity::{ClaimKey, Nonce, PoolId};
 use super::mark::Marks;
@@ -34,7 +34,7 @@ pub struct Ledger {
     listed: Option<Step>,
     listed_from: Option<Timestamp>,
     listed_at: Option<Timestamp>,
-    entries: BTreeMap<FloatingIpId, Entry>,
+    entries: BTreeMap<FloatingIpId, LedgerEntry>,
     by_address: BTreeMap<IpAddr, BTreeSet<FloatingIpId>>,
     by_claim: BTreeMap<(PoolId, ClaimKey), BTreeSet<FloatingIpId>>,
     by_pool: BTreeMap<PoolId, BTreeSet<FloatingIpId>>,
@@ -43,8 +43,8 @@ pub struct Ledger {
     doubted: BTreeSet<FloatingIpId>,
     deleted: BTreeMap<FloatingIpId, Step>,
     creations: BTreeMap<Nonce, Creation>,
-    offers: Offers,
-    waiting: BTreeMap<PoolId, BTreeSet<Place>>,
+    offers: CreationBackoff,
+    waiting: BTreeMap<PoolId, BTreeSet<QueuePosition>>,
 }
 
 impl Ledger {
@@ -72,7 +72,7 @@ impl Ledger {
     /// A complete listing of the project that began at `began` (step and time) has ended.
     pub fn list(&mut self, began: Step, began_at: Timestamp, fips: Vec<FloatingIp>, now: Timestamp) {
         let seen: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
-        let gone = |entry: &&Entry| entry.seen.max(entry.written) < began && !seen.contains(&entry.fip.id);
+        let gone = |entry: &&LedgerEntry| entry.seen.max(entry.written) < began && !seen.contains(&entry.fip.id);
         let gone: Vec<FloatingIpId> = self.entries.values().filter(gone).map(|entry| entry.fip.id.clone()).collect();
         gone.iter().for_each(|id| self.leave(id));
         for fip in fips {
@@ -184,13 +184,13 @@ impl Ledger {
         if let (Some(entry), Hold::Claim { pool, claim }) = (self.entries.get_mut(id), by) {
             entry.disowned.insert((pool.clone(), claim.clone()));
         }
-        self.hold(id, Some(Hold::Sweep));
+        self.hold(id, Some(Hold::GivingBack));
     }
 
     /// It is off, or time will tell; or it was certainly not done: then it is the claim's to withdraw again, unless an
     /// earlier withdrawal may still land.
     pub fn end_withdrawal(&mut self, id: &FloatingIpId, by: Hold, is_undone: bool) {
-        let may_land = |entry: &Entry| entry.doubts.iter().any(|doubt| doubt.by.as_ref() != Some(&by));
+        let may_land = |entry: &LedgerEntry| entry.doubts.iter().any(|doubt| doubt.by.as_ref() != Some(&by));
         let is_the_claims = is_undone && !self.entries.get(id).is_some_and(may_land);
         self.hold(id, is_the_claims.then_some(by));
     }
@@ -214,7 +214,7 @@ impl Ledger {
     /// nobody else takes it and no sweep touches it; its place under `maxIPs` stays taken.
     pub fn doubt(&mut self, id: &FloatingIpId, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.doubts.push(Doubt { by: entry.hold.clone(), since: now });
+            entry.doubts.push(UncertainWrite { by: entry.hold.clone(), since: now });
             self.doubted.insert(id.clone());
         }
     }
@@ -237,7 +237,7 @@ impl Ledger {
     }
 
     /// A claim waits for an address, or no longer does.
-    pub fn wait(&mut self, pool: &PoolId, place: Place, is_waiting: bool) {
+    pub fn wait(&mut self, pool: &PoolId, place: QueuePosition, is_waiting: bool) {
         let queue = self.waiting.entry(pool.clone()).or_default();
         if is_waiting {
             queue.insert(place)
@@ -247,33 +247,33 @@ impl Ledger {
     }
 
     /// The claims of a pool that wait, oldest first.
-    pub fn waiting(&self, pool: &PoolId) -> impl Iterator<Item = &Place> {
+    pub fn waiting(&self, pool: &PoolId) -> impl Iterator<Item = &QueuePosition> {
         self.waiting.get(pool).into_iter().flatten()
     }
 
     /// One floating IP.
-    pub fn get(&self, id: &FloatingIpId) -> Option<&Entry> {
+    pub fn get(&self, id: &FloatingIpId) -> Option<&LedgerEntry> {
         self.entries.get(id)
     }
 
     /// The floating IPs with this address: one, but for the same address on two networks.
-    pub fn at(&self, address: IpAddr) -> impl Iterator<Item = &Entry> {
+    pub fn at(&self, address: IpAddr) -> impl Iterator<Item = &LedgerEntry> {
         self.by_address.get(&address).into_iter().flatten().filter_map(|id| self.entries.get(id))
     }
 
     /// The floating IPs whose marks name this claim, by id.
-    pub fn of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &Entry> {
+    pub fn of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &LedgerEntry> {
         let ids = self.by_claim.get(&(pool.clone(), claim.clone()));
         ids.into_iter().flatten().filter_map(|id| self.entries.get(id))
     }
 
     /// The floating IPs whose marks name this pool, by id.
-    pub fn of_pool(&self, pool: &PoolId) -> impl Iterator<Item = &Entry> {
+    pub fn of_pool(&self, pool: &PoolId) -> impl Iterator<Item = &LedgerEntry> {
         self.by_pool.get(pool).into_iter().flatten().filter_map(|id| self.entries.get(id))
     }
 
     /// Every floating IP, by id.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.entries.values()
     }
 
@@ -284,19 +284,19 @@ impl Ledger {
 
     /// Whether the POST that creates it is still under way, although a listing shows it already: it is its sender's to
     /// give, and the reply that is to come knows nothing of what was written to it meanwhile.
-    pub fn is_arriving(&self, entry: &Entry) -> bool {
+    pub fn is_arriving(&self, entry: &LedgerEntry) -> bool {
         entry.marks.created.as_ref().is_some_and(|mark| self.creations.contains_key(&mark.nonce))
     }
 
     /// Whether somebody copied this floating IP's creation mark onto another.
-    pub fn is_copied(&self, entry: &Entry) -> bool {
+    pub fn is_copied(&self, entry: &LedgerEntry) -> bool {
         entry.marks.created.as_ref().is_some_and(|mark| self.nonces.get(&mark.nonce).is_some_and(|count| *count > 1))
     }
 
     /// How many addresses count under the pool's `maxIPs`: every one with its mark, chosen for it, or being created.
     pub fn counted(&self, pool: &PoolId) -> usize {
         let is_the_pools = |hold: &Hold| matches!(hold, Hold::Claim { pool: holder, .. } if holder == pool);
-        let chosen = |entry: &&Entry| {
+        let chosen = |entry: &&LedgerEntry| {
             let mut writers = entry.hold.iter().chain(entry.doubts.iter().filter_map(|doubt| doubt.by.as_ref()));
             writers.any(is_the_pools) && !entry.marks.pools().contains(pool)
         };
@@ -313,13 +313,13 @@ impl Ledger {
     /// Whether a mark of the pool's may still land, on one that it has or on a new one.
     pub fn is_in_doubt(&self, pool: &PoolId) -> bool {
         let is_the_pools =
-            |doubt: &Doubt| matches!(&doubt.by, Some(Hold::Claim { pool: holder, .. }) if holder == pool);
+            |doubt: &UncertainWrite| matches!(&doubt.by, Some(Hold::Claim { pool: holder, .. }) if holder == pool);
         let mut doubted = self.doubted.iter().filter_map(|id| self.entries.get(id));
         self.creations(pool).next().is_some() || doubted.any(|entry| entry.doubts.iter().any(is_the_pools))
     }
 
     /// The addresses that somebody is at work on.
-    pub fn held(&self) -> impl Iterator<Item = &Entry> {
+    pub fn held(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.held.iter().filter_map(|id| self.entries.get(id))
     }
 
@@ -332,7 +332,7 @@ impl Ledger {
             });
         disowned.retain(|mark| marks.claims.contains(mark));
         orphaned_since.retain(|pool, _| marks.pools().contains(pool));
-        self.insert(Entry { marks, fip, seen, written, hold, doubts, disowned, orphaned_since });
+        self.insert(LedgerEntry { marks, fip, seen, written, hold, doubts, disowned, orphaned_since });
     }
 
     /// Notes the marks that a listing brings and that no reply told of.
@@ -346,7 +346,7 @@ impl Ledger {
         entry.disowned.extend(came);
     }
 
-    fn insert(&mut self, entry: Entry) {
+    fn insert(&mut self, entry: LedgerEntry) {
         let id = entry.fip.id.clone();
         self.by_address.entry(entry.fip.address).or_default().insert(id.clone());
         for pool in entry.marks.pools() {
@@ -373,7 +373,7 @@ impl Ledger {
         }
     }
 
-    fn remove(&mut self, id: &FloatingIpId) -> Option<Entry> {
+    fn remove(&mut self, id: &FloatingIpId) -> Option<LedgerEntry> {
         let entry = self.entries.remove(id)?;
         self.held.remove(id);
         self.doubted.remove(id);

@@ -176,36 +176,36 @@ impl Marks {
     }
 
     /// How the floating IP stands towards a pool.
-    pub fn standing(&self, pool: &PoolId) -> Standing {
+    pub fn ownership(&self, pool: &PoolId) -> Ownership {
         if self.is_empty() {
-            return Standing::Unmarked;
+            return Ownership::Unmarked;
         }
         let pools = self.pools();
         if self.is_unreadable || pools.iter().any(|other| *other != pool) {
-            return if pools.contains(pool) { Standing::Contested } else { Standing::Foreign };
+            return if pools.contains(pool) { Ownership::Contested } else { Ownership::Foreign };
         }
         let described = self.created.iter().filter_map(|mark| mark.claim.as_ref());
         let owners: BTreeSet<&ClaimKey> = described.chain(self.claims.iter().map(|(_, claim)| claim)).collect();
         let is_released = |claim: &ClaimKey| self.releases.contains_key(&(pool.clone(), claim.clone()));
         let living: Vec<&&ClaimKey> = owners.iter().filter(|claim| !is_released(claim)).collect();
         match (living.as_slice(), self.releases.first_key_value()) {
-            ([claim], _) => Standing::Held((**claim).clone()),
+            ([claim], _) => Ownership::Held((**claim).clone()),
             ([], Some(_)) => {
                 // The one that had it last: a release that a takeover left behind is neither its name nor its time.
                 let of_owner = |((_, claim), _): &(&(PoolId, ClaimKey), &(Timestamp, _))| owners.contains(claim);
                 let last = self.releases.iter().max_by_key(|release| (of_owner(release), release.1.0));
                 let ((_, claim), (at, _)) = last.expect("a release was matched");
-                Standing::Released { claim: claim.clone(), at: *at }
+                Ownership::Released { claim: claim.clone(), at: *at }
             }
-            ([], None) => Standing::Idle,
-            _ => Standing::Contested,
+            ([], None) => Ownership::Idle,
+            _ => Ownership::Contested,
         }
     }
 }
 
 /// How a floating IP stands towards a pool.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Standing {
+pub enum Ownership {
     /// Nobody of our kind has written on it.
     Unmarked,
     /// Another pool's, or not readable: never touched.
@@ -244,8 +244,8 @@ mod tests {
         }
     }
 
-    fn standing(fip: Fip) -> Standing {
-        Marks::read(&fip.0).standing(&pool_id("p"))
+    fn ownership(fip: Fip) -> Ownership {
+        Marks::read(&fip.0).ownership(&pool_id("p"))
     }
 
     #[test]
@@ -301,11 +301,11 @@ mod tests {
         for text in texts {
             let fip = fip(10).described(text.clone());
             assert!(Marks::read(&fip.0).is_unreadable, "{text}");
-            assert_eq!(standing(fip), Standing::Foreign, "{text}");
+            assert_eq!(ownership(fip), Ownership::Foreign, "{text}");
         }
         let tag = claim_tag(&pool_id("p"), &key("web"));
         for tag in ["caip.p", "caip.", "caip-out.p.x.1", &format!("{tag}.more"), &tag.to_uppercase(), "CAIP-OUT.x"] {
-            assert_eq!(standing(fip(10).tag(tag)), Standing::Foreign, "{tag}");
+            assert_eq!(ownership(fip(10).tag(tag)), Ownership::Foreign, "{tag}");
         }
     }
 
@@ -318,15 +318,15 @@ mod tests {
 
     #[test]
     fn standings() {
-        let held = |claim: &str| Standing::Held(key(claim));
-        let out = |claim: &str, at| Standing::Released { claim: key(claim), at };
+        let held = |claim: &str| Ownership::Held(key(claim));
+        let out = |claim: &str, at| Ownership::Released { claim: key(claim), at };
         let table = [
-            ("nothing on it", fip(1), Standing::Unmarked),
-            ("created, free", fip(1).idle(), Standing::Idle),
+            ("nothing on it", fip(1), Ownership::Unmarked),
+            ("created, free", fip(1).idle(), Ownership::Idle),
             ("created for a claim", fip(1).created_for("web"), held("web")),
             ("tagged for a claim", fip(1).tagged_for("web"), held("web")),
-            ("tagged for two", fip(1).tagged_for("web").tagged_for("db"), Standing::Contested),
-            ("created for one, tagged for another", fip(1).created_for("web").tagged_for("db"), Standing::Contested),
+            ("tagged for two", fip(1).tagged_for("web").tagged_for("db"), Ownership::Contested),
+            ("created for one, tagged for another", fip(1).created_for("web").tagged_for("db"), Ownership::Contested),
             ("created and released", fip(1).created_for("web").released_by("web", ago(9)), out("web", ago(9))),
             ("tagged and released", fip(1).tagged_for("web").released_by("web", ago(9)), out("web", ago(9))),
             ("only the release is left", fip(1).released_by("web", ago(9)), out("web", ago(9))),
@@ -341,12 +341,12 @@ mod tests {
                 fip(1).created_for("web").released_by("db", ago(9)).released_by("web", ago(5)),
                 out("web", ago(5)),
             ),
-            ("another pool's", fip(1).tagged_by_another_pool(), Standing::Foreign),
-            ("ours and another pool's", fip(1).tagged_for("web").tagged_by_another_pool(), Standing::Contested),
-            ("ours and unreadable", fip(1).created_for("web").tag("caip.new"), Standing::Contested),
+            ("another pool's", fip(1).tagged_by_another_pool(), Ownership::Foreign),
+            ("ours and another pool's", fip(1).tagged_for("web").tagged_by_another_pool(), Ownership::Contested),
+            ("ours and unreadable", fip(1).created_for("web").tag("caip.new"), Ownership::Contested),
         ];
         for (what, fip, expected) in table {
-            assert_eq!(standing(fip), expected, "{what}");
+            assert_eq!(ownership(fip), expected, "{what}");
         }
     }
 }

@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::identity::PoolId;
-use super::ledger::Place;
+use super::ledger::QueuePosition;
 use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
 
 /// A pool as the core sees it.
@@ -82,7 +82,10 @@ impl PoolPolicy {
     }
 
     /// Those that wait for any address: a claim with a reservation waits for its own alone.
-    pub fn without_reservation<'a>(&self, waiting: impl Iterator<Item = &'a Place>) -> impl Iterator<Item = &'a Place> {
+    pub fn without_reservation<'a>(
+        &self,
+        waiting: impl Iterator<Item = &'a QueuePosition>,
+    ) -> impl Iterator<Item = &'a QueuePosition> {
         waiting.filter(|place| !self.reservations.contains_key(&place.object.name))
     }
 

@@ -7,40 +7,40 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-pub use wind_up::{WindUp, wind_up};
+pub use wind_up::{PoolTeardown, wind_up};
 
 use super::claim::{is_ownable, surplus};
-use super::directory::Directory;
 use super::identity::{ClaimKey, PoolId};
-use super::ledger::{Entry, Ledger};
-use super::mark::{CreationMark, Standing, claim_tag, release_tag};
+use super::ledger::{Ledger, LedgerEntry};
+use super::mark::{CreationMark, Ownership, claim_tag, release_tag};
 use super::policy::PoolPolicy;
+use super::published::PublishedAddresses;
 use crate::floating_ip::FloatingIpId;
 
 /// Whether a claim exists, and whether it is going.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Living {
+pub enum ClaimLiveness {
     /// It wants or has an address.
-    Stays,
+    Active,
     /// It is being deleted: its own release is under way.
-    Goes,
+    Deleting,
 }
 
 /// What the sweep of one pool sees of Kubernetes.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct ClusterView {
     /// Every claim that points at the pool.
-    pub claims: BTreeMap<ClaimKey, Living>,
+    pub claims: BTreeMap<ClaimKey, ClaimLiveness>,
     /// A Cluster in the pool's namespace is paused: a move or a restore may be under way, and nobody is an orphan.
     pub is_paused: bool,
 }
 
 /// One thing to do about one floating IP.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Chore {
+pub enum SweepAction {
     /// Delete it: we created it, nothing is on it, and nobody wants it.
     Delete(FloatingIpId),
-    /// Write this description, if any, then take these tags off, in this order.
+    /// MarkWrite this description, if any, then take these tags off, in this order.
     Rewrite {
         /// Which.
         id: FloatingIpId,
@@ -51,11 +51,11 @@ pub enum Chore {
     },
     /// Tag an orphan for release.
     Release(FloatingIpId, String),
-    /// Write an orphan's release into its description: this Neutron has no tags.
+    /// MarkWrite an orphan's release into its description: this Neutron has no tags.
     Describe(FloatingIpId, CreationMark),
 }
 
-impl Chore {
+impl SweepAction {
     /// The floating IP that it is about.
     pub fn id(&self) -> &FloatingIpId {
         match self {
@@ -66,9 +66,9 @@ impl Chore {
 
 /// What a sweep does and found.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Sweep {
+pub struct SweepPlan {
     /// To be done now, each once, in any order.
-    pub chores: Vec<Chore>,
+    pub chores: Vec<SweepAction>,
     /// What belongs to no claim although it says that it does.
     pub orphans: Vec<FloatingIpId>,
     /// Marks that somebody copied: neither is deleted.
@@ -86,10 +86,16 @@ pub struct Sweep {
 }
 
 /// Plans a sweep of a pool that stays. Behind the fence only orphans are noted: what a predecessor wrote may still land.
-pub fn plan(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, around: &Surroundings, now: Timestamp) -> Sweep {
+pub fn plan(
+    ledger: &Ledger,
+    published: &PublishedAddresses,
+    pool: &PoolPolicy,
+    around: &ClusterView,
+    now: Timestamp,
+) -> SweepPlan {
     let surplus = surplus(ledger, pool);
     let mut pass =
-        Pass { ledger, directory, pool, around, now, spares: 0, waiting: 0, surplus, sweep: Sweep::default() };
+        Pass { ledger, published, pool, around, now, spares: 0, waiting: 0, surplus, sweep: SweepPlan::default() };
     let spares = ledger.of_pool(&pool.id).filter(|entry| pass.is_spare(entry));
     (pass.spares, pass.waiting) = (spares.count(), pool.without_reservation(ledger.waiting(&pool.id)).count());
     for entry in ledger.of_pool(&pool.id).filter(|entry| entry.hold.is_none()) {
@@ -108,9 +114,9 @@ pub fn plan(ledger: &Ledger, directory: &Directory, pool: &PoolPolicy, around: &
 /// One pass over a pool.
 struct Pass<'a> {
     ledger: &'a Ledger,
-    directory: &'a Directory,
+    published: &'a PublishedAddresses,
     pool: &'a PoolPolicy,
-    around: &'a Surroundings,
+    around: &'a ClusterView,
     now: Timestamp,
     /// Free ones that are left, ready to be given to any claim.
     spares: usize,
@@ -118,11 +124,11 @@ struct Pass<'a> {
     waiting: usize,
     /// How many are beyond the pool's limit, which was lowered: these are left to nobody.
     surplus: usize,
-    sweep: Sweep,
+    sweep: SweepPlan,
 }
 
 impl Pass<'_> {
-    fn visit(&mut self, entry: &Entry) {
+    fn visit(&mut self, entry: &LedgerEntry) {
         if self.ledger.is_copied(entry) {
             return self.sweep.copied.push(entry.fip.id.clone());
         }
@@ -133,22 +139,22 @@ impl Pass<'_> {
         if self.ledger.is_arriving(entry) {
             return;
         }
-        match entry.marks.standing(&self.pool.id) {
-            Standing::Released { claim, at } => self.released(entry, &claim, at),
-            Standing::Held(claim) => self.held(entry, &claim),
-            Standing::Contested => self.contested(entry),
-            Standing::Idle => self.idle(entry),
-            Standing::Unmarked | Standing::Foreign => {}
+        match entry.marks.ownership(&self.pool.id) {
+            Ownership::Released { claim, at } => self.released(entry, &claim, at),
+            Ownership::Held(claim) => self.held(entry, &claim),
+            Ownership::Contested => self.contested(entry),
+            Ownership::Idle => self.idle(entry),
+            Ownership::Unmarked | Ownership::Foreign => {}
         }
     }
 
-    fn released(&mut self, entry: &Entry, claim: &ClaimKey, at: Timestamp) {
+    fn released(&mut self, entry: &LedgerEntry, claim: &ClaimKey, at: Timestamp) {
         if entry.fip.is_attached() {
             self.sweep.has_ports = true;
             return;
         }
         // A claim that stays takes the release off itself; one that goes is not done yet.
-        if self.directory.is_named(&entry.fip) || self.is_wanted(claim, entry) {
+        if self.published.is_published(&entry.fip) || self.is_wanted(claim, entry) {
             return;
         }
         if !entry.is_confirmed() {
@@ -161,7 +167,7 @@ impl Pass<'_> {
         }
         let (id, tags) = (entry.fip.id.clone(), our_tags(self.pool, entry));
         let Some(mark) = entry.marks.created.as_ref().filter(|mark| mark.pool == self.pool.id) else {
-            return self.sweep.chores.push(Chore::Rewrite { id, description: None, tags });
+            return self.sweep.chores.push(SweepAction::Rewrite { id, description: None, tags });
         };
         let is_givable = self.is_givable(entry);
         let is_over = self.surplus > 0;
@@ -173,35 +179,39 @@ impl Pass<'_> {
         let is_short = is_givable && self.spares < self.pool.preallocate;
         if self.pool.deletes && (is_over || !is_short && !self.is_awaited(entry)) {
             self.surplus = self.surplus.saturating_sub(1);
-            return self.sweep.chores.push(Chore::Delete(id));
+            return self.sweep.chores.push(SweepAction::Delete(id));
         }
         self.spares += usize::from(is_givable);
         let idle = CreationMark { claim: None, released: None, is_retained: !self.pool.deletes, ..mark.clone() };
-        self.sweep.chores.push(Chore::Rewrite { id, description: Some(idle.render(None)), tags });
+        self.sweep.chores.push(SweepAction::Rewrite { id, description: Some(idle.render(None)), tags });
     }
 
-    fn held(&mut self, entry: &Entry, claim: &ClaimKey) {
-        if self.directory.is_named(&entry.fip) || self.is_wanted(claim, entry) {
+    fn held(&mut self, entry: &LedgerEntry, claim: &ClaimKey) {
+        if self.published.is_published(&entry.fip) || self.is_wanted(claim, entry) {
             // A takeover that was cut short leaves the release of the claim before.
             let stale: Vec<String> = entry.marks.releases.values().flat_map(|(_, tags)| tags.iter().cloned()).collect();
             if !stale.is_empty() {
-                self.sweep.chores.push(Chore::Rewrite { id: entry.fip.id.clone(), description: None, tags: stale });
+                self.sweep.chores.push(SweepAction::Rewrite {
+                    id: entry.fip.id.clone(),
+                    description: None,
+                    tags: stale,
+                });
             }
             return;
         }
         if self.is_ripe(entry) && self.may_release(entry) {
             let id = entry.fip.id.clone();
             self.sweep.chores.push(match entry.marks.created.as_ref().filter(|_| !self.pool.has_tags) {
-                Some(mark) => Chore::Describe(id, CreationMark { released: Some(self.now), ..mark.clone() }),
-                None => Chore::Release(id, release_tag(&self.pool.id, claim, self.now)),
+                Some(mark) => SweepAction::Describe(id, CreationMark { released: Some(self.now), ..mark.clone() }),
+                None => SweepAction::Release(id, release_tag(&self.pool.id, claim, self.now)),
             });
         }
     }
 
     /// Two owners, one of them ours: the marks of our claims that do not want it come off; what we created stays ours.
-    fn contested(&mut self, entry: &Entry) {
+    fn contested(&mut self, entry: &LedgerEntry) {
         let pool = &self.pool.id;
-        let owner = self.directory.owner(&entry.fip);
+        let owner = self.published.owner(&entry.fip);
         let stands = |claim: &ClaimKey| match owner {
             Some(owner) => owner.pool == *pool && owner.claim == *claim,
             // Released beside another owner it is nobody's to take back, whoever goes by that name now.
@@ -234,17 +244,17 @@ impl Pass<'_> {
         let tags: Vec<String> =
             claims.chain(releases.into_iter().flat_map(|(_, (_, tags))| tags.iter().cloned())).collect();
         if description.is_some() || !tags.is_empty() {
-            self.sweep.chores.push(Chore::Rewrite { id: entry.fip.id.clone(), description, tags });
+            self.sweep.chores.push(SweepAction::Rewrite { id: entry.fip.id.clone(), description, tags });
         }
     }
 
-    fn idle(&mut self, entry: &Entry) {
+    fn idle(&mut self, entry: &LedgerEntry) {
         let is_surplus = match self.is_givable(entry) {
             _ if self.surplus > 0 => true,
             true => self.spares > self.pool.preallocate && self.waiting == 0,
             false => !self.is_awaited(entry),
         };
-        if !self.pool.deletes || !is_surplus || entry.fip.is_attached() || self.directory.is_named(&entry.fip) {
+        if !self.pool.deletes || !is_surplus || entry.fip.is_attached() || self.published.is_published(&entry.fip) {
             return;
         }
         if !entry.is_confirmed() {
@@ -253,7 +263,7 @@ impl Pass<'_> {
         }
         self.spares -= usize::from(self.is_spare(entry));
         self.surplus = self.surplus.saturating_sub(1);
-        self.sweep.chores.push(Chore::Delete(entry.fip.id.clone()));
+        self.sweep.chores.push(SweepAction::Delete(entry.fip.id.clone()));
     }
 
     /// How many to create, so that claims need not wait. Where one waits, nothing is to be had, and it asks again itself.
@@ -269,32 +279,32 @@ impl Pass<'_> {
     }
 
     /// Whether the claim is alive and has no other address: then this one is its, or it is about to settle that.
-    fn is_wanted(&self, claim: &ClaimKey, entry: &Entry) -> bool {
-        let has_other = || self.directory.of_claim(&self.pool.id, claim).any(|ours| ours.fip != entry.fip.id);
-        self.around.claims.get(claim).is_some_and(|living| *living == Living::Goes || !has_other())
+    fn is_wanted(&self, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
+        let has_other = || self.published.of_claim(&self.pool.id, claim).any(|ours| ours.fip != entry.fip.id);
+        self.around.claims.get(claim).is_some_and(|living| *living == ClaimLiveness::Deleting || !has_other())
     }
 
     /// Whether it may be given to any claim of the pool, once it is free.
-    fn is_givable(&self, entry: &Entry) -> bool {
+    fn is_givable(&self, entry: &LedgerEntry) -> bool {
         self.pool.network.as_ref() == Some(&entry.fip.network)
             && !self.pool.is_excluded(entry.fip.address)
             && self.pool.reserved_for(entry.fip.address).is_none()
     }
 
-    fn is_spare(&self, entry: &Entry) -> bool {
-        entry.marks.standing(&self.pool.id) == Standing::Idle
+    fn is_spare(&self, entry: &LedgerEntry) -> bool {
+        entry.marks.ownership(&self.pool.id) == Ownership::Idle
             && self.is_givable(entry)
-            && is_ownable(self.ledger, self.directory, self.pool, entry, self.now)
+            && is_ownable(self.ledger, self.published, self.pool, entry, self.now)
     }
 
     /// Whether the claim that the address is reserved for waits for it.
-    fn is_awaited(&self, entry: &Entry) -> bool {
+    fn is_awaited(&self, entry: &LedgerEntry) -> bool {
         let waits = |owner: &str| self.ledger.waiting(&self.pool.id).any(|place| place.object.name == owner);
         !self.pool.is_excluded(entry.fip.address) && self.pool.reserved_for(entry.fip.address).is_some_and(waits)
     }
 
     /// An orphan is reported at the first sight, and ripe when it is seen again as one after the grace.
-    fn is_ripe(&mut self, entry: &Entry) -> bool {
+    fn is_ripe(&mut self, entry: &LedgerEntry) -> bool {
         self.sweep.orphans.push(entry.fip.id.clone());
         let since = entry.orphaned_since.get(&self.pool.id).copied();
         let due = since.unwrap_or(self.now) + self.pool.orphan_grace;
@@ -309,7 +319,7 @@ impl Pass<'_> {
         since.is_some() && is_seen_again && !self.around.is_paused
     }
 
-    fn may_release(&self, entry: &Entry) -> bool {
+    fn may_release(&self, entry: &LedgerEntry) -> bool {
         self.pool.releases_orphans && !entry.fip.is_attached()
     }
 
@@ -319,7 +329,7 @@ impl Pass<'_> {
 }
 
 /// Our tags on a floating IP: those of claims before those of releases.
-fn our_tags(pool: &PoolPolicy, entry: &Entry) -> Vec<String> {
+fn our_tags(pool: &PoolPolicy, entry: &LedgerEntry) -> Vec<String> {
     let is_ours = |owner: &PoolId| owner == &pool.id;
     let claims = entry.marks.claims.iter().filter(|(owner, _)| is_ours(owner));
     let claims = claims.map(|(owner, claim)| claim_tag(owner, claim));

@@ -5,15 +5,16 @@ use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::claim::{self, Decision, Published, Wanting};
-use super::directory::{Directory, Naming, ObjectName, OurNaming};
+use super::claim::{self, BoundAddress, ClaimRequest, Decision};
 use super::identity::{ClaimKey, Nonce, PoolId};
-use super::ledger::{Entry, Hold, Ledger};
+use super::ledger::{Hold, Ledger, LedgerEntry};
 use super::mark::{CreationMark, claim_tag, release_tag};
 use super::policy::{PoolPolicy, ReusePolicy};
-use super::release::{self, Release};
-use super::sweep::{self, Living, Surroundings, Sweep, WindUp};
+use super::published::{Binding, PublishedAddress, PublishedAddresses};
+use super::release::{self, ReleaseStep};
+use super::sweep::{self, ClaimLiveness, ClusterView, PoolTeardown, SweepPlan};
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId};
+use crate::object_name::ObjectName;
 
 /// The time of every world, unless it is said.
 pub fn noon() -> Timestamp {
@@ -134,9 +135,9 @@ impl Fip {
 /// A project, the pool `p`, and what Kubernetes says.
 pub struct World {
     pub ledger: Ledger,
-    pub directory: Directory,
+    pub published: PublishedAddresses,
     pub pool: PoolPolicy,
-    pub around: Surroundings,
+    pub around: ClusterView,
     pub now: Timestamp,
 }
 
@@ -159,8 +160,8 @@ pub fn world() -> World {
         has_tags: true,
         fenced_until: None,
     };
-    let (ledger, directory, around) = (Ledger::default(), Directory::default(), Surroundings::default());
-    World { ledger, directory, pool, around, now: noon() }.sees([])
+    let (ledger, published, around) = (Ledger::default(), PublishedAddresses::default(), ClusterView::default());
+    World { ledger, published, pool, around, now: noon() }.sees([])
 }
 
 impl World {
@@ -183,7 +184,7 @@ impl World {
     }
     pub fn lists<const N: usize>(mut self, listed: [u8; N]) -> Self {
         self.pool.listed = listed.map(address).to_vec();
-        self.directory.set_roster("p".into(), self.pool.listed.iter().copied().collect());
+        self.published.set_listed("p".into(), self.pool.listed.iter().copied().collect());
         self
     }
     pub fn limit(self, max_ips: usize) -> Self {
@@ -209,54 +210,55 @@ impl World {
     }
     /// The claim exists.
     pub fn living(mut self, claim: &str) -> Self {
-        self.around.claims.insert(key(claim), Living::Stays);
+        self.around.claims.insert(key(claim), ClaimLiveness::Active);
         self
     }
     /// This claim, an old one, waits.
     pub fn waits(mut self, claim: &str) -> Self {
-        let place = wanting(claim).place();
-        self.ledger.wait(&pool_id("p"), super::ledger::Place { since: ago(50_000), ..place }, true);
+        let place = request(claim).place();
+        self.ledger.wait(&pool_id("p"), super::ledger::QueuePosition { since: ago(50_000), ..place }, true);
         self
     }
     /// An IPAddress of this claim of the pool `p` names the floating IP.
     pub fn published(mut self, claim: &str, last: u8) -> Self {
-        let ours = OurNaming { pool: pool_id("p"), claim: key(claim), fip: id(last), network: Some(network()) };
-        self.directory.observe(ObjectName::new("team", claim), Naming { address: address(last), ours: Some(ours) });
+        let ours = Binding { pool: pool_id("p"), claim: key(claim), fip: id(last), network: Some(network()) };
+        self.published
+            .observe(ObjectName::new("team", claim), PublishedAddress { address: address(last), ours: Some(ours) });
         self
     }
     /// An IPAddress of another provider names the address.
     pub fn named_by_others(mut self, last: u8) -> Self {
         let object = ObjectName::new("others", format!("address-{last}"));
-        self.directory.observe(object, Naming { address: address(last), ours: None });
+        self.published.observe(object, PublishedAddress { address: address(last), ours: None });
         self
     }
-    pub fn entry(&self, last: u8) -> &Entry {
+    pub fn entry(&self, last: u8) -> &LedgerEntry {
         self.ledger.get(&id(last)).expect("it was seen")
     }
     /// What to do for a claim without an IPAddress.
     pub fn decide(&self, claim: &str) -> Decision {
-        claim::decide(&self.ledger, &self.directory, &self.pool, &wanting(claim), self.now)
+        claim::decide(&self.ledger, &self.published, &self.pool, &request(claim), self.now)
     }
     /// What to do for a claim whose IPAddress names this floating IP.
     pub fn decide_published(&self, claim: &str, last: u8) -> Decision {
-        let published = Some(Published { address: address(last), fip: id(last) });
-        let wanting = Wanting { published, ..wanting(claim) };
-        claim::decide(&self.ledger, &self.directory, &self.pool, &wanting, self.now)
+        let published = Some(BoundAddress { address: address(last), fip: id(last) });
+        let request = ClaimRequest { bound: published, ..request(claim) };
+        claim::decide(&self.ledger, &self.published, &self.pool, &request, self.now)
     }
-    pub fn release(&self, claim: &str) -> Release {
+    pub fn release(&self, claim: &str) -> ReleaseStep {
         release::decide(&self.ledger, &self.pool, &key(claim), self.now)
     }
-    pub fn plan(&self) -> Sweep {
-        sweep::plan(&self.ledger, &self.directory, &self.pool, &self.around, self.now)
+    pub fn plan(&self) -> SweepPlan {
+        sweep::plan(&self.ledger, &self.published, &self.pool, &self.around, self.now)
     }
-    pub fn wind_up(&self) -> WindUp {
-        sweep::wind_up(&self.ledger, &self.directory, &self.pool)
+    pub fn wind_up(&self) -> PoolTeardown {
+        sweep::wind_up(&self.ledger, &self.published, &self.pool)
     }
 }
 
 /// A claim without an IPAddress.
-pub fn wanting(claim: &str) -> Wanting {
-    Wanting { key: key(claim), object: ObjectName::new("team", claim), since: ago(1000), published: None }
+pub fn request(claim: &str) -> ClaimRequest {
+    ClaimRequest { key: key(claim), object: ObjectName::new("team", claim), since: ago(1000), bound: None }
 }
 
 /// The address of a decision to mark.

@@ -117,7 +117,7 @@ pub mod pool_reasons {
 
 /// One condition as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wish {
+pub struct DesiredCondition {
     /// Its type.
     pub type_: &'static str,
     /// `True`, `False` or `Unknown`.
@@ -129,7 +129,7 @@ pub struct Wish {
 }
 
 /// Sets a condition in a list; its time changes only with its status.
-pub fn set(conditions: &mut Vec<Condition>, wish: &Wish, generation: Option<i64>, now: Timestamp) {
+pub fn set(conditions: &mut Vec<Condition>, wish: &DesiredCondition, generation: Option<i64>, now: Timestamp) {
     let old = conditions.iter().position(|condition| condition.type_ == wish.type_);
     let since = old.map(|at| &conditions[at]).filter(|old| old.status == wish.status);
     let condition = Condition {
@@ -173,7 +173,12 @@ pub fn claim_ready(status: Option<&IpAddressClaimStatus>, version: IpamVersion) 
 
 /// The conditions part of a claim's status patch: in the version's own place, and in the other style where that is
 /// kept too, since Cluster API's conversion maps neither to the other (contract, part A.1).
-pub fn claim_patch(status: Option<&IpAddressClaimStatus>, version: IpamVersion, wish: &Wish, now: Timestamp) -> Value {
+pub fn claim_patch(
+    status: Option<&IpAddressClaimStatus>,
+    version: IpamVersion,
+    wish: &DesiredCondition,
+    now: Timestamp,
+) -> Value {
     let now = seconds(now);
     let current = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
     let new_style = |conditions: &[Value]| {
@@ -211,7 +216,7 @@ pub fn claim_patch(status: Option<&IpAddressClaimStatus>, version: IpamVersion, 
     }
 }
 
-fn merged(conditions: &[Value], wish: &Wish, mut condition: Value) -> Vec<Value> {
+fn merged(conditions: &[Value], wish: &DesiredCondition, mut condition: Value) -> Vec<Value> {
     let mut all = conditions.to_vec();
     match all.iter_mut().find(|other| other["type"] == wish.type_) {
         Some(old) => {

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use tracing::info;
 
-use super::registry::Served;
+use super::registry::ResolvedPool;
 use crate::allocation::Refusal;
-use crate::allocation::claim::Write;
-use crate::allocation::directory::ObjectName;
-use crate::allocation::ledger::{Block, Hold};
+use crate::allocation::claim::MarkWrite;
+use crate::allocation::ledger::{CreationBlock, Hold};
 use crate::allocation::mark::CreationMark;
-use crate::allocation::sweep::Chore;
+use crate::allocation::sweep::SweepAction;
 use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
+use crate::object_name::ObjectName;
 use crate::openstack::{Error, ErrorKind, NewFloatingIp};
 
 /// How long a pool that Neutron refused creates nothing: one look for all its waiting claims. With the time until the
@@ -23,21 +23,21 @@ const BLOCKED_FOR: Duration = Duration::from_secs(10);
 
 /// Writes a mark on an address that the caller holds.
 pub(super) async fn mark(
-    served: &Served,
+    served: &ResolvedPool,
     clock: &Clock,
     id: &FloatingIpId,
-    write: &Write,
+    write: &MarkWrite,
     reader: Option<&ObjectName>,
 ) -> Result<(), Error> {
     match write {
-        Write::Describe(mark) => describe(served, clock, id, &mark.render(reader.map(names))).await,
-        Write::Tag(tag) => add_tag(served, clock, id, tag).await,
+        MarkWrite::Describe(mark) => describe(served, clock, id, &mark.render(reader.map(names))).await,
+        MarkWrite::Tag(tag) => add_tag(served, clock, id, tag).await,
     }
 }
 
 /// Rewrites a description.
 pub(super) async fn describe(
-    served: &Served,
+    served: &ResolvedPool,
     clock: &Clock,
     id: &FloatingIpId,
     description: &str,
@@ -54,7 +54,7 @@ pub(super) async fn describe(
 }
 
 /// Adds a tag.
-pub(super) async fn add_tag(served: &Served, clock: &Clock, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+pub(super) async fn add_tag(served: &ResolvedPool, clock: &Clock, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
     let result = {
         let _tagging = served.project.tagging();
         served.neutron.add_tag(id, tag).await
@@ -70,7 +70,12 @@ pub(super) async fn add_tag(served: &Served, clock: &Clock, id: &FloatingIpId, t
 }
 
 /// Takes tags off, in their order.
-pub(super) async fn untag(served: &Served, clock: &Clock, id: &FloatingIpId, tags: &[String]) -> Result<(), Error> {
+pub(super) async fn untag(
+    served: &ResolvedPool,
+    clock: &Clock,
+    id: &FloatingIpId,
+    tags: &[String],
+) -> Result<(), Error> {
     for tag in tags {
         match served.neutron.remove_tag(id, tag).await {
             Ok(()) => {
@@ -86,7 +91,7 @@ pub(super) async fn untag(served: &Served, clock: &Clock, id: &FloatingIpId, tag
 /// Takes a claim's mark off an address that it may not have. From here on the address is being given back: what is
 /// withdrawn is not taken again half way.
 pub(super) async fn withdraw(
-    served: &Served,
+    served: &ResolvedPool,
     clock: &Clock,
     id: &FloatingIpId,
     tag: &str,
@@ -109,7 +114,7 @@ pub(super) async fn withdraw(
 
 /// Creates a floating IP whose creation the ledger already counts.
 pub(super) async fn create(
-    served: &Served,
+    served: &ResolvedPool,
     clock: &Clock,
     new: NewFloatingIp,
     mark: &CreationMark,
@@ -136,7 +141,12 @@ pub(super) async fn create(
 /// # Errors
 ///
 /// The answer itself, where it is about something else than what there is to give.
-pub(super) fn refused(served: &Served, clock: &Clock, subnet: Option<SubnetId>, answer: Error) -> Result<(), Error> {
+pub(super) fn refused(
+    served: &ResolvedPool,
+    clock: &Clock,
+    subnet: Option<SubnetId>,
+    answer: Error,
+) -> Result<(), Error> {
     let until = clock.now() + BLOCKED_FOR;
     let mut ledger = served.project.ledger();
     let refusal = match (answer.kind, subnet) {
@@ -148,12 +158,12 @@ pub(super) fn refused(served: &Served, clock: &Clock, subnet: Option<SubnetId>, 
         }
         _ => return Err(answer),
     };
-    ledger.block(served.policy.id.clone(), Block { refusal, until });
+    ledger.block(served.policy.id.clone(), CreationBlock { refusal, until });
     Ok(())
 }
 
 /// Holds an address that Neutron offered and the pool may not give, so that asking again brings another.
-pub(super) fn decline(served: &Served, id: &FloatingIpId) {
+pub(super) fn decline(served: &ResolvedPool, id: &FloatingIpId) {
     served.project.ledger().decline(id, Hold::Unwanted);
 }
 
@@ -162,17 +172,17 @@ pub(super) fn decline(served: &Served, id: &FloatingIpId) {
 /// # Errors
 ///
 /// The first refusal. What is left is the sweep's.
-pub(super) async fn discard(served: &Served, clock: &Clock, declined: Vec<FloatingIpId>) -> Result<(), Error> {
+pub(super) async fn discard(served: &ResolvedPool, clock: &Clock, declined: Vec<FloatingIpId>) -> Result<(), Error> {
     let mut result = Ok(());
     for id in declined {
-        served.project.ledger().hold(&id, Some(Hold::Sweep));
-        result = result.and(chore(served, clock, &Chore::Delete(id)).await);
+        served.project.ledger().hold(&id, Some(Hold::GivingBack));
+        result = result.and(chore(served, clock, &SweepAction::Delete(id)).await);
     }
     result
 }
 
 /// Deletes a floating IP that the caller holds; one that is gone already is success.
-pub(super) async fn delete(served: &Served, clock: &Clock, id: &FloatingIpId) -> Result<(), Error> {
+pub(super) async fn delete(served: &ResolvedPool, clock: &Clock, id: &FloatingIpId) -> Result<(), Error> {
     match served.neutron.delete_floating_ip(id).await {
         Ok(()) => info!(pool.name = %served.name, fip.id = %id, "deleted"),
         Err(error) if error.kind == ErrorKind::NotFound => {}
@@ -183,19 +193,21 @@ pub(super) async fn delete(served: &Served, clock: &Clock, id: &FloatingIpId) ->
 }
 
 /// Does one chore of a sweep, and gives the address back. What is not known to be done is left to time, and planned anew.
-pub(super) async fn chore(served: &Served, clock: &Clock, chore: &Chore) -> Result<(), Error> {
+pub(super) async fn chore(served: &ResolvedPool, clock: &Clock, chore: &SweepAction) -> Result<(), Error> {
     let result = match chore {
-        Chore::Delete(id) => delete(served, clock, id).await,
-        Chore::Rewrite { id, description, tags } => rewrite(served, clock, id, description.as_deref(), tags).await,
-        Chore::Release(id, tag) => add_tag(served, clock, id, tag).await,
-        Chore::Describe(id, mark) => describe(served, clock, id, &mark.render(None)).await,
+        SweepAction::Delete(id) => delete(served, clock, id).await,
+        SweepAction::Rewrite { id, description, tags } => {
+            rewrite(served, clock, id, description.as_deref(), tags).await
+        }
+        SweepAction::Release(id, tag) => add_tag(served, clock, id, tag).await,
+        SweepAction::Describe(id, mark) => describe(served, clock, id, &mark.render(None)).await,
     };
     served.project.ledger().hold(chore.id(), None);
     result
 }
 
 async fn rewrite(
-    served: &Served,
+    served: &ResolvedPool,
     clock: &Clock,
     id: &FloatingIpId,
     description: Option<&str>,
@@ -208,7 +220,7 @@ async fn rewrite(
 }
 
 /// What a failed write teaches: gone is gone, undone frees the address, unknown keeps it from everybody else.
-fn failed(served: &Served, clock: &Clock, id: &FloatingIpId, error: Error) -> Result<(), Error> {
+fn failed(served: &ResolvedPool, clock: &Clock, id: &FloatingIpId, error: Error) -> Result<(), Error> {
     let mut ledger = served.project.ledger();
     if error.kind == ErrorKind::NotFound {
         ledger.gone(id);

@@ -10,16 +10,16 @@ use kube::ResourceExt;
 use super::context::{COMES, Context, name_of};
 use super::explain::explain;
 use super::queue::Action;
-use super::registry::{Known, Served};
+use super::registry::{PoolState, ResolvedPool};
 use crate::allocation::ClaimKey;
-use crate::allocation::claim::Wanting;
-use crate::allocation::directory::ObjectName;
-use crate::allocation::ledger::Place;
+use crate::allocation::claim::ClaimRequest;
+use crate::allocation::ledger::QueuePosition;
 use crate::api::conditions::claim_reasons::POOL_NOT_READY;
 use crate::api::{Cluster, IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
+use crate::object_name::ObjectName;
 use crate::openstack;
 use crate::runtime::telemetry::chain;
-use serve::Reach;
+use serve::AllocationScope;
 
 mod course;
 mod publish;
@@ -27,7 +27,7 @@ mod release;
 mod report;
 mod serve;
 
-pub use course::{Course, Left};
+pub use course::{NextStep, SkipReason};
 
 pub(super) use course::course;
 pub(super) use release::release_strays;
@@ -70,7 +70,7 @@ pub(super) struct Observed {
     key: ClaimKey,
     pool_name: ObjectName,
     pool: Option<Arc<OpenStackFloatingIPPool>>,
-    pub(super) known: Known,
+    pub(super) known: PoolState,
     cluster: ClusterState,
     address: Option<Arc<IpAddress>>,
 }
@@ -78,11 +78,11 @@ pub(super) struct Observed {
 impl Observed {
     /// Whether it is to be served and has nothing yet.
     pub(super) fn waits(&self, ctx: &Context) -> bool {
-        self.address.is_none() && course(self, ctx) == Course::Serve
+        self.address.is_none() && course(self, ctx) == NextStep::Serve
     }
 
     /// Its place among those that wait.
-    pub(super) fn place(&self) -> Place {
+    pub(super) fn place(&self) -> QueuePosition {
         place(&self.claim)
     }
 
@@ -122,29 +122,29 @@ pub(super) async fn reconcile(claim: Arc<IpAddressClaim>, ctx: Arc<Context>) -> 
         return Ok(Action::requeue(POOL_COMES));
     }
     match course(&observed, &ctx) {
-        Course::Leave(left) => {
+        NextStep::Leave(left) => {
             if left.is_for_the_pool() {
                 ctx.leave(&observed.pool_name, &observed.name);
             }
             Ok(match left {
-                Left::Published => Action::requeue(COMES),
+                SkipReason::Published => Action::requeue(COMES),
                 _ => Action::await_change(),
             })
         }
-        Course::Tell(reason, message) => {
+        NextStep::Tell(reason, message) => {
             report::waiting(&observed, &ctx, reason, message).await?;
             Ok(Action::await_change())
         }
-        Course::Serve => serve::run(&observed, &ctx, Reach::Any).await,
-        Course::Recover => serve::run(&observed, &ctx, Reach::ItsOwn).await,
-        Course::Release => {
+        NextStep::Serve => serve::run(&observed, &ctx, AllocationScope::Any).await,
+        NextStep::Recover => serve::run(&observed, &ctx, AllocationScope::ItsOwn).await,
+        NextStep::Release => {
             let released = release::run(&observed, &ctx).await;
             if let Some(why) = released.as_ref().err().and_then(Error::told) {
                 report::held_up(&observed, &ctx, &why).await?;
             }
             released
         }
-        Course::GiveUp(message) => give_up(&observed, &ctx, message).await,
+        NextStep::GiveUp(message) => give_up(&observed, &ctx, message).await,
     }
 }
 
@@ -194,7 +194,7 @@ pub(super) fn retain(ctx: &Context, living: &BTreeSet<ObjectName>) {
             let mut ledger = served.project.ledger();
             let id = &served.policy.id;
             let gone = ledger.waiting(id).filter(|place| !living.contains(&place.object));
-            let gone: Vec<Place> = gone.cloned().collect();
+            let gone: Vec<QueuePosition> = gone.cloned().collect();
             gone.into_iter().for_each(|place| ledger.wait(id, place, false));
         }
         // A pool that is being deleted waits for its last claim; what it held may be an orphan.
@@ -203,18 +203,18 @@ pub(super) fn retain(ctx: &Context, living: &BTreeSet<ObjectName>) {
 }
 
 /// The claim's place among those that wait.
-fn place(claim: &IpAddressClaim) -> Place {
+fn place(claim: &IpAddressClaim) -> QueuePosition {
     let since = claim.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
-    Place { since, object: name_of(claim) }
+    QueuePosition { since, object: name_of(claim) }
 }
 
 /// The claim as a decision about it sees it; an error, for the user, when somebody else made its IPAddress.
-pub(super) fn wanting(observed: &Observed, served: &Served) -> Result<Wanting, String> {
-    Ok(Wanting {
+pub(super) fn request(observed: &Observed, served: &ResolvedPool) -> Result<ClaimRequest, String> {
+    Ok(ClaimRequest {
         key: observed.key.clone(),
         object: observed.name.clone(),
         since: place(&observed.claim).since,
-        published: publish::published(observed, served)?,
+        bound: publish::published(observed, served)?,
     })
 }
 

@@ -14,11 +14,11 @@ use super::events::Events;
 use super::project::Projects;
 use super::registry::Registry;
 use super::{Options, Setup};
-use crate::allocation::directory::ObjectName;
-use crate::allocation::{Directory, PoolId};
+use crate::allocation::{PoolId, PublishedAddresses};
 use crate::api::names::{DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION};
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
+use crate::object_name::ObjectName;
 use crate::openstack::Clouds;
 use crate::runtime::health::Readiness;
 use crate::runtime::metrics::Metrics;
@@ -208,7 +208,7 @@ pub(super) struct Context {
     /// When this process started: the first moment at which it wrote anything.
     pub(super) started: Timestamp,
     // Plain locks, all of them: held for a look or a change in memory, never across an await.
-    directory: RwLock<Directory>,
+    published: RwLock<PublishedAddresses>,
     waiting: Mutex<BTreeMap<ObjectName, BTreeMap<ObjectName, Waiting>>>,
     left: Mutex<BTreeMap<ObjectName, BTreeSet<ObjectName>>>,
     reports: Mutex<BTreeSet<ObjectName>>,
@@ -234,7 +234,7 @@ impl Context {
             stores,
             registry: Registry::default(),
             projects: Projects::default(),
-            directory: RwLock::default(),
+            published: RwLock::default(),
             waiting: Mutex::default(),
             left: Mutex::default(),
             reports: Mutex::default(),
@@ -260,12 +260,12 @@ impl Context {
     }
 
     /// Looks at, or changes, what Kubernetes names.
-    pub(super) fn directory<T>(&self, look: impl FnOnce(&Directory) -> T) -> T {
-        look(&self.directory.read().expect("no code panics while it holds the directory"))
+    pub(super) fn published<T>(&self, look: impl FnOnce(&PublishedAddresses) -> T) -> T {
+        look(&self.published.read().expect("no code panics while it holds the published"))
     }
 
-    pub(super) fn directory_mut<T>(&self, change: impl FnOnce(&mut Directory) -> T) -> T {
-        change(&mut self.directory.write().expect("no code panics while it holds the directory"))
+    pub(super) fn published_mut<T>(&self, change: impl FnOnce(&mut PublishedAddresses) -> T) -> T {
+        change(&mut self.published.write().expect("no code panics while it holds the published"))
     }
 
     /// The claims that have no address, by pool.

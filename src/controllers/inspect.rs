@@ -10,22 +10,22 @@ use tokio::sync::Mutex;
 
 use super::context::{Context, all, name_of, wakers};
 use super::pool::{adopt, resolve, rivals};
-use super::registry::Served;
+use super::registry::ResolvedPool;
 use super::{Options, Setup, act, claim, events, sweeper, watch};
-use crate::allocation::claim::{Decision, Wanting, decide};
-use crate::allocation::count::{Count, count};
-use crate::allocation::directory::ObjectName;
-use crate::allocation::ledger::{Block, Entry, Place};
-use crate::allocation::sweep::{Chore, Sweep, plan};
+use crate::allocation::claim::{ClaimRequest, Decision, decide};
+use crate::allocation::count::{PoolUsage, count};
+use crate::allocation::ledger::{CreationBlock, LedgerEntry, QueuePosition};
+use crate::allocation::sweep::{SweepAction, SweepPlan, plan};
 use crate::allocation::{PoolPolicy, Refusal};
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::floating_ip::FloatingIpId;
+use crate::object_name::ObjectName;
 use crate::openstack::{self, Clouds, Credentials, Network, Quota, Scope};
 use crate::runtime::health::Readiness;
 use crate::runtime::metrics::Metrics;
 
-pub use super::claim::{Course, Left};
+pub use super::claim::{NextStep, SkipReason};
 
 /// One management cluster, as it was last listed.
 pub struct Inspection {
@@ -63,7 +63,7 @@ pub struct Trouble {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
     /// Nothing can be decided in OpenStack: Kubernetes alone says what is due.
-    Due(Course),
+    Due(NextStep),
     /// Its IPAddress was made by somebody else.
     Foreign(String),
     /// The next thing to do.
@@ -132,12 +132,16 @@ impl Inspection {
         Ok(View { ctx: self.ctx.clone(), served })
     }
 
-    async fn resolve(&self, pool: &OpenStackFloatingIPPool, own: Option<&Credentials>) -> Result<Arc<Served>, Found> {
+    async fn resolve(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        own: Option<&Credentials>,
+    ) -> Result<Arc<ResolvedPool>, Found> {
         let ctx = &self.ctx;
         let id = adopt::intended(pool, ctx);
         match rivals::find(pool, &id, ctx).await {
             Ok(None) => {}
-            Ok(Some(problem)) => return Err(Found::of(&resolve::Failure::Rival(problem))),
+            Ok(Some(problem)) => return Err(Found::of(&resolve::PoolFailure::Rival(problem))),
             // Who may not list CAPO's pools is told so by `check`.
             Err(error) => tracing::debug!("rivals are not known: {error}"),
         }
@@ -148,7 +152,7 @@ impl Inspection {
         let served = resolved.map_err(|failure| Found::of(&failure))?;
         let after = served.project.ledger().next_step();
         let looked = served.project.look(served.neutron.as_ref(), &ctx.clock, after).await;
-        looked.map_err(|error| Found::of(&resolve::Failure::Look(error)))?;
+        looked.map_err(|error| Found::of(&resolve::PoolFailure::Look(error)))?;
         Ok(served)
     }
 
@@ -156,11 +160,11 @@ impl Inspection {
     pub fn verdict(&self, claim: &Arc<IpAddressClaim>) -> Verdict {
         let observed = claim::read(claim.clone(), &self.ctx);
         match (claim::course(&observed, &self.ctx), &observed.known.served) {
-            (Course::Serve, Some(served)) => match claim::wanting(&observed, served) {
+            (NextStep::Serve, Some(served)) => match claim::request(&observed, served) {
                 Err(message) => Verdict::Foreign(message),
-                Ok(wanting) => {
+                Ok(request) => {
                     let view = View { ctx: self.ctx.clone(), served: served.clone() };
-                    Verdict::Next(view.decide(&wanting, |_| {}, self.ctx.clock.now()))
+                    Verdict::Next(view.decide(&request, |_| {}, self.ctx.clock.now()))
                 }
             },
             (course, _) => Verdict::Due(course),
@@ -176,12 +180,12 @@ impl Inspection {
     ) -> Option<Decision> {
         let observed = claim::read(claim.clone(), &self.ctx);
         let served = observed.known.served.clone()?;
-        let wanting = claim::wanting(&observed, &served).ok()?;
-        Some(View { ctx: self.ctx.clone(), served }.decide(&wanting, change, now))
+        let request = claim::request(&observed, &served).ok()?;
+        Some(View { ctx: self.ctx.clone(), served }.decide(&request, change, now))
     }
 
     /// The claims of a pool that wait for any address, oldest first.
-    pub fn waiting(&self, pool: &ObjectName) -> Vec<Place> {
+    pub fn waiting(&self, pool: &ObjectName) -> Vec<QueuePosition> {
         waiting(&self.ctx, pool)
     }
 }
@@ -194,13 +198,13 @@ struct Found {
 }
 
 impl Found {
-    fn of(failure: &resolve::Failure) -> Self {
+    fn of(failure: &resolve::PoolFailure) -> Self {
         let problem = failure.problem();
         let stage = match failure {
-            resolve::Failure::Rival(_) => Stage::Name,
-            resolve::Failure::Credentials(_) | resolve::Failure::Session(_) => Stage::Credentials,
-            resolve::Failure::Network(_) => Stage::Network,
-            resolve::Failure::Look(_) => Stage::Neutron,
+            resolve::PoolFailure::Rival(_) => Stage::Name,
+            resolve::PoolFailure::Credentials(_) | resolve::PoolFailure::Session(_) => Stage::Credentials,
+            resolve::PoolFailure::Network(_) => Stage::Network,
+            resolve::PoolFailure::Look(_) => Stage::Neutron,
         };
         Self { stage, reason: problem.reason, message: problem.message }
     }
@@ -209,7 +213,7 @@ impl Found {
 /// A pool that can be worked with, and its project as Neutron listed it.
 pub struct View {
     ctx: Arc<Context>,
-    served: Arc<Served>,
+    served: Arc<ResolvedPool>,
 }
 
 impl View {
@@ -236,25 +240,25 @@ impl View {
         {
             // Neutron would say so to a POST; nobody sends one here.
             let until = self.ctx.clock.now() + SignedDuration::from_hours(1);
-            let block = Block { refusal: Refusal::QuotaReached, until };
+            let block = CreationBlock { refusal: Refusal::QuotaReached, until };
             self.served.project.ledger().block(self.served.policy.id.clone(), block);
         }
         Ok(quota)
     }
 
     /// What the pool has.
-    pub fn count(&self) -> Count {
+    pub fn count(&self) -> PoolUsage {
         let ledger = self.served.project.ledger();
-        self.ctx.directory(|directory| count(&ledger, directory, &self.served.policy, self.ctx.clock.now()))
+        self.ctx.published(|published| count(&ledger, published, &self.served.policy, self.ctx.clock.now()))
     }
 
     /// Every floating IP of the project, with its marks.
-    pub fn entries(&self) -> Vec<Entry> {
+    pub fn entries(&self) -> Vec<LedgerEntry> {
         self.served.project.ledger().entries().cloned().collect()
     }
 
     /// What a sweep finds. With `orphaned_since`, what a sweep would do now about those that were seen as orphans then.
-    pub fn sweep(&self, orphaned_since: Option<(Timestamp, &[FloatingIpId])>) -> Sweep {
+    pub fn sweep(&self, orphaned_since: Option<(Timestamp, &[FloatingIpId])>) -> SweepPlan {
         let around = sweeper::surroundings(&self.ctx, &self.served.name);
         let mut ledger = self.served.project.ledger();
         let mut policy = self.served.policy.clone();
@@ -263,7 +267,7 @@ impl View {
             // A person asks for it now, whatever the pool does by itself, and the first sight was the report.
             (policy.releases_orphans, policy.orphan_grace) = (true, SignedDuration::ZERO);
         }
-        self.ctx.directory(|directory| plan(&ledger, directory, &policy, &around, self.ctx.clock.now()))
+        self.ctx.published(|published| plan(&ledger, published, &policy, &around, self.ctx.clock.now()))
     }
 
     /// Whether a Cluster of the pool's namespace is paused: a move or a restore may be under way.
@@ -283,31 +287,33 @@ impl View {
     /// Writes that an orphan is released. The controllers do the rest: they look for a port once more, and then delete it,
     /// keep it or take the marks off, as the pool says. Safe to repeat.
     ///
-    /// Only [`Chore::Release`] and [`Chore::Describe`] are releases; anything else is left alone.
-    pub async fn release(&self, chore: &Chore) -> Result<(), openstack::Error> {
+    /// Only [`SweepAction::Release`] and [`SweepAction::Describe`] are releases; anything else is left alone.
+    pub async fn release(&self, chore: &SweepAction) -> Result<(), openstack::Error> {
         match chore {
-            Chore::Release(..) | Chore::Describe(..) => act::chore(&self.served, &self.ctx.clock, chore).await,
-            Chore::Delete(_) | Chore::Rewrite { .. } => Ok(()),
+            SweepAction::Release(..) | SweepAction::Describe(..) => {
+                act::chore(&self.served, &self.ctx.clock, chore).await
+            }
+            SweepAction::Delete(_) | SweepAction::Rewrite { .. } => Ok(()),
         }
     }
 
-    fn decide(&self, claim: &Wanting, change: impl FnOnce(&mut PoolPolicy), now: Timestamp) -> Decision {
+    fn decide(&self, claim: &ClaimRequest, change: impl FnOnce(&mut PoolPolicy), now: Timestamp) -> Decision {
         let mut policy = self.served.policy.clone();
         change(&mut policy);
         let mut ledger = self.served.project.ledger().clone();
         for place in waiting(&self.ctx, &self.served.name) {
             ledger.wait(&policy.id, place, true);
         }
-        self.ctx.directory(|directory| decide(&ledger, directory, &policy, claim, now))
+        self.ctx.published(|published| decide(&ledger, published, &policy, claim, now))
     }
 }
 
-fn waiting(ctx: &Context, pool: &ObjectName) -> Vec<Place> {
+fn waiting(ctx: &Context, pool: &ObjectName) -> Vec<QueuePosition> {
     let is_meant = |claim: &IpAddressClaim| claim.is_of(&pool.namespace, &pool.name);
     let claims = all(&ctx.stores.claims, is_meant).into_iter();
     let observed = claims.map(|claim| claim::read(claim, ctx));
     let waits = observed.filter(|it| it.waits(ctx));
-    let mut places: Vec<Place> = waits.map(|it| it.place()).collect();
+    let mut places: Vec<QueuePosition> = waits.map(|it| it.place()).collect();
     places.sort();
     places
 }

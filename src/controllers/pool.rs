@@ -8,12 +8,13 @@ use kube::ResourceExt;
 
 use super::context::{Context, all, name_of};
 use super::queue::Action;
-use super::registry::Served;
+use super::registry::ResolvedPool;
 use crate::allocation::ClaimKey;
-use crate::allocation::directory::{ObjectName, OurNaming};
-use crate::allocation::mark::Standing;
+use crate::allocation::mark::Ownership;
+use crate::allocation::published::Binding;
 use crate::api::names::{DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION, WATCH_FILTER_LABEL};
 use crate::api::{IpAddressClaim, OpenStackFloatingIPPool};
+use crate::object_name::ObjectName;
 use crate::openstack;
 use crate::runtime::telemetry::chain;
 
@@ -85,7 +86,7 @@ async fn serve(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>) -> Resul
     let name = name_of(pool.as_ref());
     let before = ctx.registry.get(&name).unwrap_or_default();
     let checked = match rivals::find(pool, &id, ctx).await? {
-        Some(problem) => Err(resolve::Failure::Rival(problem)),
+        Some(problem) => Err(resolve::PoolFailure::Rival(problem)),
         None => resolve::run(pool, &id, ctx).await,
     };
     match checked {
@@ -101,7 +102,7 @@ async fn serve(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>) -> Resul
                 || before.spec_generation != pool.metadata.generation;
             let looked = look(&served, ctx, has_changed, before.problem.is_some()).await;
             if let Err(error) = looked {
-                return fail(pool, ctx, resolve::Failure::Look(error)).await;
+                return fail(pool, ctx, resolve::PoolFailure::Look(error)).await;
             }
             ctx.registry.serve(served.clone(), pool);
             if has_changed {
@@ -138,7 +139,7 @@ pub(super) fn on_error(pool: Arc<OpenStackFloatingIPPool>, error: &Error, ctx: A
 async fn fail(
     pool: &Arc<OpenStackFloatingIPPool>,
     ctx: &Arc<Context>,
-    failure: resolve::Failure,
+    failure: resolve::PoolFailure,
 ) -> Result<Action, Error> {
     let name = name_of(pool.as_ref());
     let problem = failure.problem();
@@ -156,7 +157,7 @@ async fn fail(
 /// Makes sure that the ledger is young enough: a minute when all is well, seconds when somebody waits for a change. A
 /// pool that is new or has changed may be about floating IPs that were made, or tagged, just before it.
 async fn look(
-    served: &Served,
+    served: &ResolvedPool,
     ctx: &Arc<Context>,
     has_changed: bool,
     had_problem: bool,
@@ -168,7 +169,7 @@ async fn look(
     let waits = ctx.waiting().get(&served.name).is_some_and(|waiting| !waiting.is_empty());
     let has_failed = {
         let ledger = served.project.ledger();
-        ctx.directory(|directory| crate::allocation::count::count(&ledger, directory, &served.policy, ctx.clock.now()))
+        ctx.published(|published| crate::allocation::count::count(&ledger, published, &served.policy, ctx.clock.now()))
             .failed
             > 0
     };
@@ -198,16 +199,16 @@ fn is_unserved(ctx: &Context, claim: &IpAddressClaim) -> bool {
 }
 
 /// Wakes the claims whose address does not carry their mark any more: it is put back, or they are told what is wrong.
-fn wake_wronged(ctx: &Context, served: &Served) {
+fn wake_wronged(ctx: &Context, served: &ResolvedPool) {
     let id = &served.policy.id;
     let wronged: BTreeSet<ClaimKey> = {
         let ledger = served.project.ledger();
-        let is_right = |ours: &OurNaming| {
+        let is_right = |ours: &Binding| {
             let entry = ledger.get(&ours.fip);
-            entry.is_some_and(|entry| entry.marks.standing(id) == Standing::Held(ours.claim.clone()))
+            entry.is_some_and(|entry| entry.marks.ownership(id) == Ownership::Held(ours.claim.clone()))
         };
-        ctx.directory(|directory| {
-            let wronged = directory.of_pool(id).filter(|ours| !is_right(ours));
+        ctx.published(|published| {
+            let wronged = published.of_pool(id).filter(|ours| !is_right(ours));
             wronged.map(|ours| ours.claim.clone()).collect()
         })
     };

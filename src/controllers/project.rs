@@ -13,7 +13,7 @@ use crate::openstack::{Error, Neutron, Scope};
 
 mod quota;
 
-use quota::KnownQuota;
+use quota::QuotaCache;
 
 /// How long a look waits for tags that are being written, so that one listing reads many back.
 const GATHER: Duration = Duration::from_millis(400);
@@ -27,7 +27,7 @@ pub(super) struct Project {
     failed: Mutex<Option<(Step, Error)>>,
     tagging: Mutex<usize>,
     /// The quota of floating IPs, for the metric.
-    pub(super) quota: KnownQuota,
+    pub(super) quota: QuotaCache,
 }
 
 impl Project {
@@ -117,7 +117,7 @@ impl Projects {
             listing: tokio::sync::Mutex::default(),
             failed: Mutex::default(),
             tagging: Mutex::default(),
-            quota: KnownQuota::default(),
+            quota: QuotaCache::default(),
         });
         projects.insert(scope.clone(), Arc::downgrade(&project));
         project

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
-use crate::allocation::directory::ObjectName;
+use crate::object_name::ObjectName;
 
 /// When an object is looked at again if nobody asks for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -7,26 +7,26 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::project::Project;
 use crate::allocation::PoolPolicy;
-use crate::allocation::directory::ObjectName;
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::pool_network::{NetworkParam, SubnetParam};
+use crate::object_name::ObjectName;
 use crate::openstack::credentials::Fingerprint;
 use crate::openstack::{Network, Neutron};
 
 /// A pool with a session: its floating IPs can be read and written.
 #[derive(Clone)]
-pub(super) struct Served {
+pub(super) struct ResolvedPool {
     pub(super) name: ObjectName,
     pub(super) policy: PoolPolicy,
     pub(super) network: Option<Network>,
-    pub(super) resolved: Resolved,
+    pub(super) resolved: ResolutionInputs,
     pub(super) neutron: Arc<dyn Neutron>,
     pub(super) project: Arc<Project>,
 }
 
 /// What a resolution was made from: while it is the same, the resolution holds.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Resolved {
+pub(super) struct ResolutionInputs {
     pub(super) fingerprint: Fingerprint,
     pub(super) network: Option<NetworkParam>,
     pub(super) subnets: Vec<SubnetParam>,
@@ -47,9 +47,9 @@ pub(super) struct Problem {
 
 /// What is known of a pool.
 #[derive(Clone, Default)]
-pub(super) struct Known {
+pub(super) struct PoolState {
     /// The last session and policy that worked, for those that hold addresses already.
-    pub(super) served: Option<Arc<Served>>,
+    pub(super) served: Option<Arc<ResolvedPool>>,
     /// Why nothing new is served.
     pub(super) problem: Option<Problem>,
     /// The generation of the spec that is served.
@@ -67,21 +67,21 @@ pub(super) struct Known {
 /// All pools.
 // A plain lock: held for a look or a change, never across an await.
 #[derive(Default)]
-pub(super) struct Registry(RwLock<BTreeMap<ObjectName, Known>>);
+pub(super) struct Registry(RwLock<BTreeMap<ObjectName, PoolState>>);
 
 impl Registry {
-    pub(super) fn get(&self, pool: &ObjectName) -> Option<Known> {
+    pub(super) fn get(&self, pool: &ObjectName) -> Option<PoolState> {
         self.0.read().expect("no code panics while it holds the registry").get(pool).cloned()
     }
 
-    pub(super) fn serve(&self, served: Arc<Served>, pool: &OpenStackFloatingIPPool) {
+    pub(super) fn serve(&self, served: Arc<ResolvedPool>, pool: &OpenStackFloatingIPPool) {
         let mut pools = self.0.write().expect("no code panics while it holds the registry");
-        let known = Known {
+        let known = PoolState {
             doubted_at: pools.get(&served.name).and_then(|known| known.doubted_at),
             served: Some(served.clone()),
             spec_generation: pool.metadata.generation,
             uid: pool.metadata.uid.clone(),
-            ..Known::default()
+            ..PoolState::default()
         };
         pools.insert(served.name.clone(), known);
     }

@@ -10,15 +10,15 @@ use kube::{Resource, ResourceExt};
 
 use super::context::{Context, Found, name_of};
 use super::queue::Action;
-use super::registry::Served;
+use super::registry::ResolvedPool;
 use super::{act, claim, patch};
 use crate::allocation::ClaimKey;
-use crate::allocation::directory::ObjectName;
 use crate::allocation::ledger::Hold;
-use crate::allocation::mark::Standing;
-use crate::allocation::sweep::{Chore, Living, Surroundings, Sweep, plan};
+use crate::allocation::mark::Ownership;
+use crate::allocation::sweep::{ClaimLiveness, ClusterView, SweepAction, SweepPlan, plan};
 use crate::api::names::{ADDRESS_FINALIZER, DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION};
 use crate::api::{Cluster, IpAddress, OpenStackFloatingIPPool};
+use crate::object_name::ObjectName;
 use crate::openstack;
 use crate::runtime::metrics;
 use crate::runtime::telemetry::chain;
@@ -66,7 +66,7 @@ pub(super) async fn reconcile(pool: Arc<OpenStackFloatingIPPool>, ctx: Arc<Conte
         return Ok(Action::await_change());
     }
     let mut has_changed = false;
-    let mut result = Ok(Sweep::default());
+    let mut result = Ok(SweepPlan::default());
     for _ in 0..ROUNDS {
         if !ctx.is_at_work(&name) {
             break;
@@ -95,10 +95,10 @@ pub(super) async fn reconcile(pool: Arc<OpenStackFloatingIPPool>, ctx: Arc<Conte
 }
 
 /// Whether something is attached to an address that no claim holds.
-fn has_port_left(served: &Served) -> bool {
+fn has_port_left(served: &ResolvedPool) -> bool {
     let (ledger, id) = (served.project.ledger(), &served.policy.id);
     ledger.of_pool(id).any(|entry| {
-        entry.fip.is_attached() && matches!(entry.marks.standing(id), Standing::Idle | Standing::Released { .. })
+        entry.fip.is_attached() && matches!(entry.marks.ownership(id), Ownership::Idle | Ownership::Released { .. })
     })
 }
 
@@ -114,7 +114,7 @@ pub(super) fn on_error(pool: Arc<OpenStackFloatingIPPool>, error: &Error, ctx: A
 }
 
 /// Looks if it must, plans, and does what is planned.
-async fn round(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<Sweep, openstack::Error> {
+async fn round(ctx: &Arc<Context>, served: &Arc<ResolvedPool>) -> Result<SweepPlan, openstack::Error> {
     let around = surroundings(ctx, &served.name);
     let sweep = take(ctx, served, &around);
     if sweep.look_again && sweep.chores.is_empty() {
@@ -136,12 +136,12 @@ async fn round(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<Sweep, openst
 }
 
 /// Plans under the lock, and holds what the plan is about before anybody else can choose it.
-fn take(ctx: &Arc<Context>, served: &Served, around: &Surroundings) -> Sweep {
+fn take(ctx: &Arc<Context>, served: &ResolvedPool, around: &ClusterView) -> SweepPlan {
     let now = ctx.clock.now();
     let mut ledger = served.project.ledger();
-    let sweep = ctx.directory(|directory| plan(&ledger, directory, &served.policy, around, now));
+    let sweep = ctx.published(|published| plan(&ledger, published, &served.policy, around, now));
     for chore in &sweep.chores {
-        ledger.hold(chore.id(), Some(Hold::Sweep));
+        ledger.hold(chore.id(), Some(Hold::GivingBack));
     }
     ledger.note_orphans(&served.policy.id, &sweep.orphans, now);
     let mut orphans: Vec<_> =
@@ -156,19 +156,22 @@ fn take(ctx: &Arc<Context>, served: &Served, around: &Surroundings) -> Sweep {
     sweep
 }
 
-pub(super) fn surroundings(ctx: &Context, pool: &ObjectName) -> Surroundings {
+pub(super) fn surroundings(ctx: &Context, pool: &ObjectName) -> ClusterView {
     let is_the_pools = |claim: &crate::api::IpAddressClaim| claim.is_of(&pool.namespace, &pool.name);
-    let claims: BTreeMap<ClaimKey, Living> = ctx
+    let claims: BTreeMap<ClaimKey, ClaimLiveness> = ctx
         .stores
         .claims
         .state_filter(is_the_pools)
         .iter()
         .map(|claim| {
             let goes = claim.metadata.deletion_timestamp.is_some();
-            (ClaimKey::of(&pool.namespace, &claim.name_any()), if goes { Living::Goes } else { Living::Stays })
+            (
+                ClaimKey::of(&pool.namespace, &claim.name_any()),
+                if goes { ClaimLiveness::Deleting } else { ClaimLiveness::Active },
+            )
         })
         .collect();
-    Surroundings { claims, is_paused: has_paused_cluster(ctx, &pool.namespace) }
+    ClusterView { claims, is_paused: has_paused_cluster(ctx, &pool.namespace) }
 }
 
 /// Whether a Cluster of the namespace is paused: a move or a restore may be under way, and what is missing may come.
@@ -177,13 +180,13 @@ fn has_paused_cluster(ctx: &Context, namespace: &str) -> bool {
     ctx.stores.clusters.find(is_it).is_some()
 }
 
-async fn do_chore(served: &Arc<Served>, chore: &Chore, ctx: &Arc<Context>) -> Result<(), openstack::Error> {
+async fn do_chore(served: &Arc<ResolvedPool>, chore: &SweepAction, ctx: &Arc<Context>) -> Result<(), openstack::Error> {
     act::chore(served, &ctx.clock, chore).await?;
     match chore {
-        Chore::Delete(_) => ctx.metrics.swept(metrics::Sweep::Deleted),
-        Chore::Rewrite { description: Some(_), .. } => ctx.metrics.swept(metrics::Sweep::Retained),
-        Chore::Rewrite { description: None, .. } => ctx.metrics.swept(metrics::Sweep::Unmarked),
-        Chore::Release(..) | Chore::Describe(..) => {}
+        SweepAction::Delete(_) => ctx.metrics.swept(metrics::Sweep::Deleted),
+        SweepAction::Rewrite { description: Some(_), .. } => ctx.metrics.swept(metrics::Sweep::Retained),
+        SweepAction::Rewrite { description: None, .. } => ctx.metrics.swept(metrics::Sweep::Unmarked),
+        SweepAction::Release(..) | SweepAction::Describe(..) => {}
     }
     Ok(())
 }

@@ -8,13 +8,14 @@ use kube::runtime::reflector::store::Writer;
 use kube::{Api, Client, Resource, ResourceExt};
 
 use super::context::{Context, Stores, all, name_of};
-use crate::allocation::directory::{Naming, ObjectName, OurNaming};
+use crate::allocation::published::{Binding, PublishedAddress};
 use crate::allocation::{ClaimKey, PoolId};
 use crate::api::names::{
     CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, POOL_ID_ANNOTATION, SECRET_FINALIZER_PREFIX,
 };
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::floating_ip::{FloatingIpId, NetworkId};
+use crate::object_name::ObjectName;
 use crate::runtime::metrics::PoolLabels;
 
 mod apis;
@@ -101,8 +102,8 @@ fn pool_changed(ctx: &Context, change: Change<'_, OpenStackFloatingIPPool>) {
         Change::Seen(pool) => {
             let listed = pool.spec.listed().into_iter();
             let reserved = pool.spec.reservations.iter().filter_map(|reservation| reservation.address.parse().ok());
-            ctx.directory_mut(|directory| {
-                directory.set_roster(roster(&name_of(pool)), listed.chain(reserved).collect())
+            ctx.published_mut(|published| {
+                published.set_listed(list_key(&name_of(pool)), listed.chain(reserved).collect())
             });
             ctx.wake_pool(&name_of(pool));
         }
@@ -117,7 +118,7 @@ fn pool_changed(ctx: &Context, change: Change<'_, OpenStackFloatingIPPool>) {
 }
 
 fn pool_gone(ctx: &Context, name: &ObjectName) {
-    ctx.directory_mut(|directory| directory.set_roster(roster(name), BTreeSet::new()));
+    ctx.published_mut(|published| published.set_listed(list_key(name), BTreeSet::new()));
     ctx.registry.forget(name);
     ctx.wake_left(name);
     ctx.metrics.pool_gone(&PoolLabels { namespace: name.namespace.clone(), name: name.name.clone() });
@@ -149,8 +150,8 @@ fn secret_changed(ctx: &Context, change: SecretChange<'_>) {
     }
 }
 
-/// The name under which a pool of ours keeps its roster in the directory.
-fn roster(pool: &ObjectName) -> String {
+/// The name under which a pool of ours keeps its listed in the published.
+fn list_key(pool: &ObjectName) -> String {
     format!("ipam/{}/{}", pool.namespace, pool.name)
 }
 
@@ -173,18 +174,18 @@ fn address_changed(ctx: &Context, change: Change<'_, IpAddress>) {
         Change::Seen(address) => {
             ctx.writes().saw_address(&name_of(address));
             if let Some(naming) = naming(address) {
-                ctx.directory_mut(|directory| directory.observe(name_of(address), naming));
+                ctx.published_mut(|published| published.observe(name_of(address), naming));
             }
             wake_owner(ctx, address);
         }
         Change::Gone(address) => {
             ctx.writes().saw_address(&name_of(address));
-            ctx.directory_mut(|directory| directory.forget(&name_of(address)));
+            ctx.published_mut(|published| published.forget(&name_of(address)));
             wake_owner(ctx, address);
         }
         Change::All(living) => {
             ctx.writes().saw_all_addresses();
-            let gone = ctx.directory_mut(|directory| directory.retain(living));
+            let gone = ctx.published_mut(|published| published.retain(living));
             // Their claims, which have the same names, were not told that they went.
             gone.iter().for_each(|claim| ctx.wake_claim(claim));
         }
@@ -202,7 +203,7 @@ fn wake_owner(ctx: &Context, address: &IpAddress) {
 }
 
 /// What an IPAddress names; ours are known by the pool's id and the floating IP's, which others may not have written.
-pub(super) fn naming(object: &IpAddress) -> Option<Naming> {
+pub(super) fn naming(object: &IpAddress) -> Option<PublishedAddress> {
     let address = object.spec.address.parse().ok()?;
     let annotations = object.annotations();
     let ours = || {
@@ -210,9 +211,9 @@ pub(super) fn naming(object: &IpAddress) -> Option<Naming> {
         let fip = FloatingIpId::new(annotations.get(FLOATING_IP_ID_ANNOTATION)?);
         let claim = ClaimKey::of(&object.namespace()?, &object.spec.claim_ref.name);
         let network = annotations.get(NETWORK_ID_ANNOTATION).map(NetworkId::new);
-        object.spec.pool_ref.is_ours().then_some(OurNaming { pool, claim, fip, network })
+        object.spec.pool_ref.is_ours().then_some(Binding { pool, claim, fip, network })
     };
-    Some(Naming { address, ours: ours() })
+    Some(PublishedAddress { address, ours: ours() })
 }
 
 fn cluster_changed(ctx: &Context, change: Change<'_, Cluster>) {

@@ -15,12 +15,12 @@ use super::output::{self, Progress, Report, age, bold, fields};
 use super::session::Session;
 use crate::allocation::Refusal;
 use crate::allocation::claim::Decision;
-use crate::allocation::count::Count;
-use crate::allocation::directory::ObjectName;
-use crate::allocation::mark::Standing;
+use crate::allocation::count::PoolUsage;
+use crate::allocation::mark::Ownership;
 use crate::api::conditions::claim_ready;
 use crate::api::{IpAddressClaim, OpenStackFloatingIPPool};
 use crate::controllers::inspect::{Inspection, Trouble, Verdict, View};
+use crate::object_name::ObjectName;
 
 /// Why a claim is as it is.
 #[derive(Serialize, Debug)]
@@ -38,7 +38,7 @@ struct Explanation {
     /// What the controller wrote into the claim last.
     told: Option<Told>,
     /// Its place among those that wait.
-    place: Option<Place>,
+    place: Option<QueuePosition>,
     /// What the pool has.
     pool_has: Option<PoolHas>,
     /// What would give it an address; any one of them.
@@ -53,7 +53,7 @@ struct Told {
 }
 
 #[derive(Serialize, Debug)]
-struct Place {
+struct QueuePosition {
     position: usize,
     of: usize,
     /// The claims before it, oldest first.
@@ -146,7 +146,7 @@ fn explain(
         view?.entries().into_iter().find(|entry| entry.fip.id == *id).map(|entry| entry.fip.address)
     });
     let waiting = inspection.waiting(&ObjectName::new(&name.namespace, &claim.spec.pool_ref.name));
-    let place = waiting.iter().position(|place| place.object == name).map(|at| Place {
+    let place = waiting.iter().position(|place| place.object == name).map(|at| QueuePosition {
         position: at + 1,
         of: waiting.len(),
         ahead: waiting[..at].iter().map(|place| place.object.name.clone()).collect(),
@@ -173,7 +173,7 @@ fn explain(
     }
 }
 
-fn pool_has(count: &Count, view: &View) -> PoolHas {
+fn pool_has(count: &PoolUsage, view: &View) -> PoolHas {
     PoolHas {
         allocated: count.allocated,
         free: count.free,
@@ -204,7 +204,7 @@ fn remedies(
         }
     }
     for entry in view.entries() {
-        let Standing::Released { at, .. } = entry.marks.standing(&view.policy().id) else { continue };
+        let Ownership::Released { at, .. } = entry.marks.ownership(&view.policy().id) else { continue };
         let (address, rested) = (entry.fip.address, at + view.policy().grace);
         if entry.fip.is_attached() {
             remedies
@@ -234,7 +234,7 @@ impl Report for Explanation {
         lines.extend(self.next.clone().map(|next| ("next", next)));
         let has = self.pool_has.as_ref().map_or(String::new(), |has| format!(": {}", has.text()));
         lines.push(("pool", format!("{}{has}", self.pool)));
-        if let Some(Place { position, of, ahead, since }) = &self.place {
+        if let Some(QueuePosition { position, of, ahead, since }) = &self.place {
             lines.push(("place", format!("{position} of {of} that wait, for {}", age(*since, Timestamp::now()))));
             let some = if is_wide { ahead.len() } else { 3 };
             let more = if ahead.len() > some { format!(" and {} more", ahead.len() - some) } else { String::new() };

@@ -14,11 +14,11 @@ use kube::ResourceExt;
 use super::cli::{Format, Orphans, OrphansCommand};
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress};
+use super::ownership::{Keys, attachment, describe, keys};
 use super::session::Session;
-use super::standing::{Keys, attachment, describe, keys};
 use crate::allocation::PoolId;
-use crate::allocation::ledger::Entry;
-use crate::allocation::mark::Standing;
+use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::mark::Ownership;
 use crate::api::OpenStackFloatingIPPool;
 use crate::controllers::inspect::{Inspection, View};
 use report::{Orphan, Stranger, Written};
@@ -82,7 +82,7 @@ fn of_pool(pool: &OpenStackFloatingIPPool, view: &View, keys: &Keys) -> Vec<Orph
     let entries = view.entries();
     let found = sweep.orphans.iter().chain(&sweep.copied);
     let is_paused = view.has_paused_cluster();
-    let of = |entry: &Entry| Orphan {
+    let of = |entry: &LedgerEntry| Orphan {
         namespace: pool.namespace().unwrap_or_default(),
         pool: pool.name_any(),
         pool_id: view.policy().id.to_string(),
@@ -104,11 +104,11 @@ fn of_pool(pool: &OpenStackFloatingIPPool, view: &View, keys: &Keys) -> Vec<Orph
 }
 
 /// Why it would not be released, as things are.
-fn hindrance(entry: &Entry, pool: &PoolId, is_copied: bool, is_paused: bool) -> Option<String> {
+fn hindrance(entry: &LedgerEntry, pool: &PoolId, is_copied: bool, is_paused: bool) -> Option<String> {
     let why = match () {
         () if entry.fip.is_attached() => "something is attached to it: detach it first, if it is nobody's",
         () if is_copied => "its description was copied onto, or from, another floating IP: clear the copied one",
-        () if !matches!(entry.marks.standing(pool), Standing::Held(_)) => {
+        () if !matches!(entry.marks.ownership(pool), Ownership::Held(_)) => {
             "it carries another owner's mark too: the controller takes ours off by itself"
         }
         () if is_paused => "a Cluster of the namespace is paused: a move or a restore may be under way",

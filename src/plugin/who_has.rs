@@ -11,9 +11,9 @@ use serde::Serialize;
 use super::cli::{Format, WhoHas};
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress, Report, age, bold, fields};
+use super::ownership::{Keys, attachment, describe, keys};
 use super::session::{Session, owners};
-use super::standing::{Keys, attachment, describe, keys};
-use crate::allocation::ledger::Entry;
+use crate::allocation::ledger::LedgerEntry;
 use crate::api::names::{CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, ORIGIN_ANNOTATION, POOL_ID_ANNOTATION};
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
 use crate::controllers::inspect::{Inspection, View};
@@ -156,7 +156,7 @@ fn seen(pool: &OpenStackFloatingIPPool, view: &View, inspection: &Inspection, ad
     entries.map(|entry| one(pool, view, &entry, &keys)).collect()
 }
 
-fn one(pool: &OpenStackFloatingIPPool, view: &View, entry: &Entry, keys: &Keys) -> Seen {
+fn one(pool: &OpenStackFloatingIPPool, view: &View, entry: &LedgerEntry, keys: &Keys) -> Seen {
     let fip = &entry.fip;
     Seen {
         pool: full(pool),

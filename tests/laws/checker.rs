@@ -6,10 +6,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
-use caip_openstack::allocation::directory::ObjectName;
-use caip_openstack::allocation::mark::{Marks, Standing};
+use caip_openstack::allocation::mark::{Marks, Ownership};
 use caip_openstack::allocation::{ClaimKey, PoolId, PoolPolicy};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
+use caip_openstack::object_name::ObjectName;
 use jiff::Timestamp;
 
 /// An IPAddress of one of our pools.
@@ -133,23 +133,24 @@ fn nothing_leaks(world: &Observed) -> Vec<Broken> {
                 broken.push(Broken::new(4, &fip.id, format!("carries the mark of {id}, which is gone")));
                 continue;
             };
-            let is_named = world.bound.iter().any(|bound| bound.address == fip.address)
+            let is_published = world.bound.iter().any(|bound| bound.address == fip.address)
                 || world.named_by_others.contains(&fip.address);
-            let how = match marks.standing(id) {
-                Standing::Unmarked | Standing::Idle => None,
-                Standing::Foreign | Standing::Contested if fip.is_attached() || is_named => None,
-                Standing::Foreign | Standing::Contested => Some("marked by two owners".to_owned()),
-                Standing::Held(claim) => {
+            let how = match marks.ownership(id) {
+                Ownership::Unmarked | Ownership::Idle => None,
+                Ownership::Foreign | Ownership::Contested if fip.is_attached() || is_published => None,
+                Ownership::Foreign | Ownership::Contested => Some("marked by two owners".to_owned()),
+                Ownership::Held(claim) => {
                     let is_its = world
                         .bound
                         .iter()
                         .any(|bound| bound.fip == fip.id && bound.pool == *id && bound.claim == claim);
-                    let is_kept = is_named || fip.is_attached() || world.claims.contains(&(id.clone(), claim.clone()));
+                    let is_kept =
+                        is_published || fip.is_attached() || world.claims.contains(&(id.clone(), claim.clone()));
                     (!is_its && !is_kept).then(|| format!("says that {claim} has it, which does not exist"))
                 }
-                Standing::Released { claim, at } => {
+                Ownership::Released { claim, at } => {
                     let is_resting = world.now.duration_since(at) < pool.grace;
-                    let is_excused = is_resting || fip.is_attached() || is_named || world.going.contains(id);
+                    let is_excused = is_resting || fip.is_attached() || is_published || world.going.contains(id);
                     (!is_excused).then(|| format!("released by {claim}, and still there"))
                 }
             };
@@ -164,10 +165,10 @@ fn marks_say_who_holds(world: &Observed) -> Vec<Broken> {
     let mut broken = Vec::new();
     for bound in &world.bound {
         let Some(fip) = world.fips.iter().find(|fip| fip.id == bound.fip) else { continue };
-        let standing = Marks::read(fip).standing(&bound.pool);
-        let is_disputed = matches!(standing, Standing::Foreign | Standing::Contested);
-        if bound.has_claim && standing != Standing::Held(bound.claim.clone()) && !is_disputed {
-            broken.push(Broken::new(5, name(bound), format!("its address {} is marked {standing:?}", fip.address)));
+        let ownership = Marks::read(fip).ownership(&bound.pool);
+        let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);
+        if bound.has_claim && ownership != Ownership::Held(bound.claim.clone()) && !is_disputed {
+            broken.push(Broken::new(5, name(bound), format!("its address {} is marked {ownership:?}", fip.address)));
         }
         if is_disputed && !world.forged.contains(&fip.id) {
             broken.push(Broken::new(2, name(bound), format!("its address {} has another owner too", fip.address)));

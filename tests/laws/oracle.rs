@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use caip_openstack::allocation::claim::{Decision, Origin, UNWANTED_LIMIT, Wanting};
+use caip_openstack::allocation::claim::{ClaimRequest, Decision, Origin, UNWANTED_LIMIT};
 use caip_openstack::allocation::ledger::{Hold, Ledger};
 use caip_openstack::allocation::policy::ReusePolicy;
 use caip_openstack::allocation::{Nonce, PoolPolicy, Refusal};
@@ -16,7 +16,7 @@ pub struct Names {
     /// Addresses that IPAddresses name, with the network when it is one of ours.
     pub addresses: Vec<(IpAddr, Option<NetworkId>)>,
     /// Addresses that pools list or reserve.
-    pub rosters: BTreeSet<IpAddr>,
+    pub listed: BTreeSet<IpAddr>,
 }
 
 /// What our kind wrote on a floating IP, read word by word.
@@ -77,7 +77,7 @@ pub struct Question<'a> {
     pub ledger: &'a Ledger,
     pub names: &'a Names,
     pub pool: &'a PoolPolicy,
-    pub claim: &'a Wanting,
+    pub claim: &'a ClaimRequest,
     pub now: Timestamp,
 }
 
@@ -118,7 +118,11 @@ impl Question<'_> {
             let is_coming = |(nonce, _): (&Nonce, _)| words.nonce.as_deref() == Some(nonce.as_str());
             let is_busy =
                 entry.hold.is_some() || !entry.doubts.is_empty() || self.ledger.creations(&self.pool.id).any(is_coming);
-            if is_busy || fip.port.is_some() || fip.is_forwarded || self.is_excluded(fip.address) || self.is_named(fip)
+            if is_busy
+                || fip.port.is_some()
+                || fip.is_forwarded
+                || self.is_excluded(fip.address)
+                || self.is_published(fip)
             {
                 continue;
             }
@@ -158,7 +162,7 @@ impl Question<'_> {
         self.pool.excluded.iter().any(|range| range.contains(&address))
     }
 
-    fn is_named(&self, fip: &FloatingIp) -> bool {
+    fn is_published(&self, fip: &FloatingIp) -> bool {
         self.names
             .addresses
             .iter()
@@ -204,7 +208,7 @@ impl Question<'_> {
             }
         };
         let is_reserved = self.pool.reservations.values().any(|address| *address == fip.address);
-        is_wanted && self.pool.has_tags && !is_reserved && !self.names.rosters.contains(&fip.address)
+        is_wanted && self.pool.has_tags && !is_reserved && !self.names.listed.contains(&fip.address)
     }
 
     fn creatable(&self) -> usize {

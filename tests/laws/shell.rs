@@ -6,14 +6,15 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
-use caip_openstack::allocation::claim::{self, Decision, Origin, Published, Wanting, Write, creation_mark};
-use caip_openstack::allocation::directory::{Naming, ObjectName, OurNaming};
-use caip_openstack::allocation::ledger::{Block, Creation, Hold, Ledger, Step};
+use caip_openstack::allocation::claim::{self, BoundAddress, ClaimRequest, Decision, MarkWrite, Origin, creation_mark};
+use caip_openstack::allocation::ledger::{Creation, CreationBlock, Hold, Ledger, Step};
 use caip_openstack::allocation::mark::CreationMark;
-use caip_openstack::allocation::release::{self, Release};
-use caip_openstack::allocation::sweep::{self, Chore, Living, Surroundings};
-use caip_openstack::allocation::{ClaimKey, Directory, Nonce, PoolId, PoolPolicy, Refusal};
+use caip_openstack::allocation::published::{Binding, PublishedAddress};
+use caip_openstack::allocation::release::{self, ReleaseStep};
+use caip_openstack::allocation::sweep::{self, ClaimLiveness, ClusterView, SweepAction};
+use caip_openstack::allocation::{ClaimKey, Nonce, PoolId, PoolPolicy, PublishedAddresses, Refusal};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
+use caip_openstack::object_name::ObjectName;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::checker::Broken;
@@ -104,7 +105,7 @@ pub struct Listing {
 pub struct Site {
     pub index: usize,
     pub ledger: Ledger,
-    pub directory: Directory,
+    pub published: PublishedAddresses,
     pub pools: Vec<Pool>,
     pub claims: BTreeMap<ObjectName, Claim>,
     pub addresses: BTreeMap<ObjectName, Address>,
@@ -151,37 +152,37 @@ impl Site {
         }
     }
 
-    pub fn wanting(&self, name: &ObjectName) -> Wanting {
+    pub fn request(&self, name: &ObjectName) -> ClaimRequest {
         let published = self.addresses.get(name);
-        Wanting {
+        ClaimRequest {
             key: ClaimKey::of(&name.namespace, &name.name),
             object: name.clone(),
             since: self.claims[name].since,
-            published: published.map(|it| Published { address: it.address, fip: it.fip.clone() }),
+            bound: published.map(|it| BoundAddress { address: it.address, fip: it.fip.clone() }),
         }
     }
 
     /// Decides for a claim, and begins what was decided: both under one lock.
     fn serve(&mut self, name: &ObjectName, now: Timestamp) {
-        let wanting = self.wanting(name);
+        let request = self.request(name);
         let policy = self.policy_of(name).clone();
-        let decision = claim::decide(&self.ledger, &self.directory, &policy, &wanting, now);
-        self.judge(&policy, &wanting, &decision, now);
+        let decision = claim::decide(&self.ledger, &self.published, &policy, &request, now);
+        self.judge(&policy, &request, &decision, now);
         self.decided = format!("{decision:?}");
-        let hold = wanting.hold(&policy.id);
+        let hold = request.hold(&policy.id);
         match decision {
             Decision::Keep(id) => {
                 self.publish(name, &policy.id, &id);
-                self.ledger.wait(&policy.id, wanting.place(), false);
-                // Only now: until the directory knows, the hold is what keeps others away.
+                self.ledger.wait(&policy.id, request.place(), false);
+                // Only now: until the published knows, the hold is what keeps others away.
                 self.ledger.hold(&id, None);
                 self.end_attempt(name, true, now);
             }
             Decision::Mark(id, _, write) => {
                 self.ledger.hold(&id, Some(hold));
                 let call = match write {
-                    Write::Describe(mark) => Call::Describe(id, mark.render(Some((&name.namespace, &name.name)))),
-                    Write::Tag(tag) => Call::AddTag(id, tag),
+                    MarkWrite::Describe(mark) => Call::Describe(id, mark.render(Some((&name.namespace, &name.name)))),
+                    MarkWrite::Tag(tag) => Call::AddTag(id, tag),
                 };
                 self.send(Work::Mark(name.clone()), &policy.id, [call], now);
             }
@@ -194,16 +195,16 @@ impl Site {
             Decision::Create(..) => {
                 let nonce = self.next_nonce();
                 let creation =
-                    Creation { pool: policy.id.clone(), claim: Some(wanting.key.clone()), unknown_since: None };
+                    Creation { pool: policy.id.clone(), claim: Some(request.key.clone()), unknown_since: None };
                 self.ledger.begin_creation(nonce.clone(), creation);
-                let mark = creation_mark(&policy, Some(&wanting.key), nonce.clone());
+                let mark = creation_mark(&policy, Some(&request.key), nonce.clone());
                 let call = Call::Post { description: mark.render(Some((&name.namespace, &name.name))) };
                 self.send(Work::Create(name.clone()), &policy.id, [call], now);
                 self.jobs.last_mut().expect("just sent").nonce = Some(nonce);
             }
             Decision::Confirm(_) | Decision::Settle => self.must_look = true,
             Decision::Refuse(_) => {
-                self.ledger.wait(&policy.id, wanting.place(), true);
+                self.ledger.wait(&policy.id, request.place(), true);
                 self.end_attempt(name, false, now);
             }
             Decision::Fenced(_) | Decision::Lost(_) => self.end_attempt(name, false, now),
@@ -211,20 +212,20 @@ impl Site {
     }
 
     /// Asks the oracle, where the decision is a choice: neither recovered, nor the end of an earlier one.
-    fn judge(&mut self, pool: &PoolPolicy, wanting: &Wanting, decision: &Decision, now: Timestamp) {
+    fn judge(&mut self, pool: &PoolPolicy, request: &ClaimRequest, decision: &Decision, now: Timestamp) {
         let is_choice = match decision {
             Decision::Mark(_, Origin::Recovered, _) => false,
             Decision::Mark(id, ..) => self.ledger.get(id).is_some_and(|entry| entry.hold.is_none()),
             Decision::Create(..) | Decision::Refuse(_) => true,
             _ => false,
         };
-        if !is_choice || wanting.published.is_some() {
+        if !is_choice || request.bound.is_some() {
             return;
         }
         let names = self.names();
-        let question = Question { ledger: &self.ledger, names: &names, pool, claim: wanting, now };
+        let question = Question { ledger: &self.ledger, names: &names, pool, claim: request, now };
         if let Err(why) = question.judge(decision) {
-            self.broken.push(Broken::new(7, format!("claim {:?}", wanting.object), why));
+            self.broken.push(Broken::new(7, format!("claim {:?}", request.object), why));
         }
     }
 
@@ -232,15 +233,15 @@ impl Site {
         let ours = self.addresses.values().map(|it| (it.address, Some(network())));
         let addresses = ours.chain(self.foreign.values().map(|address| (*address, None))).collect();
         let living = self.pools.iter().filter(|pool| pool.state != PoolState::Gone).map(|pool| &pool.policy);
-        let rosters = living.flat_map(|pool| pool.listed.iter().chain(pool.reservations.values())).copied().collect();
-        Names { addresses, rosters }
+        let listed = living.flat_map(|pool| pool.listed.iter().chain(pool.reservations.values())).copied().collect();
+        Names { addresses, listed }
     }
 
     fn publish(&mut self, name: &ObjectName, pool: &PoolId, id: &FloatingIpId) {
         let fip = &self.ledger.get(id).expect("what is kept is known").fip;
         let claim = ClaimKey::of(&name.namespace, &name.name);
         let address = Address { pool: pool.clone(), claim, address: fip.address, fip: id.clone() };
-        self.directory.observe(name.clone(), naming(&address, &fip.network));
+        self.published.observe(name.clone(), naming(&address, &fip.network));
         self.addresses.insert(name.clone(), address);
     }
 
@@ -259,7 +260,7 @@ impl Site {
     }
 
     fn discard(&mut self, pool: &PoolId, id: FloatingIpId, now: Timestamp) {
-        self.ledger.hold(&id, Some(Hold::Sweep));
+        self.ledger.hold(&id, Some(Hold::GivingBack));
         self.send(Work::Discard, pool, [Call::Delete(id)], now);
     }
 
@@ -283,24 +284,26 @@ impl Site {
     /// One step for a claim that goes.
     fn release(&mut self, name: &ObjectName, now: Timestamp) {
         let policy = self.policy_of(name).clone();
-        let wanting = self.wanting(name);
-        self.ledger.wait(&policy.id, wanting.place(), false);
-        let unwanted = self.ledger.of_claim(&policy.id, &wanting.key).filter(|it| it.hold == Some(Hold::Unwanted));
+        let request = self.request(name);
+        self.ledger.wait(&policy.id, request.place(), false);
+        let unwanted = self.ledger.of_claim(&policy.id, &request.key).filter(|it| it.hold == Some(Hold::Unwanted));
         for id in unwanted.map(|entry| entry.fip.id.clone()).collect::<Vec<_>>() {
             self.ledger.hold(&id, None);
         }
-        let decision = release::decide(&self.ledger, &policy, &wanting.key, now);
+        let decision = release::decide(&self.ledger, &policy, &request.key, now);
         self.decided = format!("{decision:?}");
         match decision {
-            Release::Tag(id, tag) => self.send(Work::Release(name.clone()), &policy.id, [Call::AddTag(id, tag)], now),
-            Release::Describe(id, mark) => {
+            ReleaseStep::Tag(id, tag) => {
+                self.send(Work::Release(name.clone()), &policy.id, [Call::AddTag(id, tag)], now)
+            }
+            ReleaseStep::Describe(id, mark) => {
                 let call = Call::Describe(id, mark.render(Some((&name.namespace, &name.name))));
                 self.send(Work::Release(name.clone()), &policy.id, [call], now);
             }
-            Release::Withdraw(id, tag) => self.withdraw(Work::Release(name.clone()), &policy, id, tag, now),
-            Release::Settle => self.must_look = true,
-            Release::Done => {
-                self.ledger.let_go(&wanting.hold(&policy.id));
+            ReleaseStep::Withdraw(id, tag) => self.withdraw(Work::Release(name.clone()), &policy, id, tag, now),
+            ReleaseStep::Settle => self.must_look = true,
+            ReleaseStep::Done => {
+                self.ledger.let_go(&request.hold(&policy.id));
                 if self.claims[name].is_deleted {
                     self.forget(name);
                 }
@@ -310,7 +313,7 @@ impl Site {
 
     /// The IPAddress goes, then the claim.
     fn forget(&mut self, name: &ObjectName) {
-        self.directory.forget(name);
+        self.published.forget(name);
         self.addresses.remove(name);
         if self.claims[name].is_deleted {
             self.claims.remove(name);
@@ -337,11 +340,11 @@ impl Site {
         if is_bound || self.jobs.iter().any(|job| job.pool == policy.id) {
             return;
         }
-        let end = sweep::wind_up(&self.ledger, &self.directory, &policy);
+        let end = sweep::wind_up(&self.ledger, &self.published, &policy);
         self.must_look |= end.look_again;
         if end.chores.is_empty() && !end.look_again {
             self.pools[pool].state = PoolState::Gone;
-            self.set_roster(pool);
+            self.set_listed(pool);
         }
         self.begin(pool, end.chores, now);
     }
@@ -349,7 +352,7 @@ impl Site {
     fn tidy(&mut self, pool: usize, now: Timestamp) {
         let around = self.surroundings(pool);
         let policy = self.pools[pool].policy.clone();
-        let plan = sweep::plan(&self.ledger, &self.directory, &policy, &around, now);
+        let plan = sweep::plan(&self.ledger, &self.published, &policy, &around, now);
         self.must_look |= plan.look_again;
         self.ledger.note_orphans(&policy.id, &plan.orphans, now);
         self.begin(pool, plan.chores, now);
@@ -363,29 +366,29 @@ impl Site {
         }
     }
 
-    fn begin(&mut self, pool: usize, chores: Vec<Chore>, now: Timestamp) {
+    fn begin(&mut self, pool: usize, chores: Vec<SweepAction>, now: Timestamp) {
         let id = self.pools[pool].policy.id.clone();
         for chore in chores {
-            self.ledger.hold(chore.id(), Some(Hold::Sweep));
+            self.ledger.hold(chore.id(), Some(Hold::GivingBack));
             let calls: Vec<Call> = match chore {
-                Chore::Delete(id) => vec![Call::Delete(id)],
-                Chore::Rewrite { id, description, tags } => {
+                SweepAction::Delete(id) => vec![Call::Delete(id)],
+                SweepAction::Rewrite { id, description, tags } => {
                     let describe = description.map(|text| Call::Describe(id.clone(), text));
                     describe.into_iter().chain(tags.into_iter().map(|tag| Call::RemoveTag(id.clone(), tag))).collect()
                 }
-                Chore::Release(id, tag) => vec![Call::AddTag(id, tag)],
-                Chore::Describe(id, mark) => vec![Call::Describe(id, mark.render(None))],
+                SweepAction::Release(id, tag) => vec![Call::AddTag(id, tag)],
+                SweepAction::Describe(id, mark) => vec![Call::Describe(id, mark.render(None))],
             };
             self.send(Work::Sweep, &id, calls, now);
         }
     }
 
-    pub fn surroundings(&self, pool: usize) -> Surroundings {
+    pub fn surroundings(&self, pool: usize) -> ClusterView {
         let claims = self.claims.iter().filter(|(_, claim)| claim.pool == pool).map(|(name, claim)| {
-            let living = if claim.is_deleted { Living::Goes } else { Living::Stays };
+            let living = if claim.is_deleted { ClaimLiveness::Deleting } else { ClaimLiveness::Active };
             (ClaimKey::of(&name.namespace, &name.name), living)
         });
-        Surroundings { claims: claims.collect(), is_paused: false }
+        ClusterView { claims: claims.collect(), is_paused: false }
     }
 
     fn send(&mut self, work: Work, pool: &PoolId, calls: impl IntoIterator<Item = Call>, now: Timestamp) {
@@ -438,7 +441,7 @@ impl Site {
             }
             Work::Sweep | Work::Discard => self.ledger.hold(&id, None),
             Work::Release(_) => {
-                if self.ledger.get(&id).is_some_and(|entry| entry.hold == Some(Hold::Sweep)) {
+                if self.ledger.get(&id).is_some_and(|entry| entry.hold == Some(Hold::GivingBack)) {
                     self.ledger.hold(&id, None);
                 }
             }
@@ -450,7 +453,7 @@ impl Site {
         let nonce = job.nonce.expect("a POST has a nonce");
         let policy =
             self.pools.iter().find(|pool| pool.policy.id == job.pool).expect("pools stay known").policy.clone();
-        let block = |refusal| Block { refusal, until: now + BLOCKED_FOR };
+        let block = |refusal| CreationBlock { refusal, until: now + BLOCKED_FOR };
         match reply {
             Reply::Unknown => {
                 self.ledger.doubt_creation(&nonce, now);
@@ -461,7 +464,7 @@ impl Site {
                 self.ledger.wrote(fip.clone(), job.began);
                 match &job.work {
                     Work::Create(name) if self.claims.contains_key(name) => {
-                        if claim::may_keep(&self.directory, &policy, &self.wanting(name), &fip) {
+                        if claim::may_keep(&self.published, &policy, &self.request(name), &fip) {
                             self.ledger.unblock(&policy.id);
                         } else {
                             self.ledger.decline(&fip.id, Hold::Unwanted);
@@ -470,11 +473,11 @@ impl Site {
                     _ => {
                         let is_of_use = !policy.is_excluded(fip.address)
                             && policy.reserved_for(fip.address).is_none()
-                            && !self.directory.is_named(&fip);
+                            && !self.published.is_published(&fip);
                         if is_of_use {
                             self.ledger.unblock(&policy.id);
                         } else if self.ledger.get(&fip.id).is_some() {
-                            self.ledger.decline(&fip.id, Hold::Sweep);
+                            self.ledger.decline(&fip.id, Hold::GivingBack);
                             self.ledger.found_barren(&policy.id, now);
                             self.discard(&policy.id, fip.id, now);
                         }
@@ -521,11 +524,11 @@ impl Site {
         std::mem::take(&mut self.jobs)
     }
 
-    pub fn set_roster(&mut self, pool: usize) {
+    pub fn set_listed(&mut self, pool: usize) {
         let Pool { policy, state } = &self.pools[pool];
         let listed = policy.listed.iter().chain(policy.reservations.values()).copied();
-        let roster = listed.filter(|_| *state != PoolState::Gone).collect();
-        self.directory.set_roster(policy.id.to_string(), roster);
+        let listed = listed.filter(|_| *state != PoolState::Gone).collect();
+        self.published.set_listed(policy.id.to_string(), listed);
     }
 
     fn policy_of(&self, name: &ObjectName) -> &PoolPolicy {
@@ -538,13 +541,13 @@ impl Site {
     }
 }
 
-/// What the directory is told of an IPAddress of ours.
-pub fn naming(address: &Address, network: &NetworkId) -> Naming {
-    let ours = OurNaming {
+/// What the published is told of an IPAddress of ours.
+pub fn naming(address: &Address, network: &NetworkId) -> PublishedAddress {
+    let ours = Binding {
         pool: address.pool.clone(),
         claim: address.claim.clone(),
         fip: address.fip.clone(),
         network: Some(network.clone()),
     };
-    Naming { address: address.address, ours: Some(ours) }
+    PublishedAddress { address: address.address, ours: Some(ours) }
 }

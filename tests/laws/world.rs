@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use caip_openstack::allocation::directory::{Naming, ObjectName};
 use caip_openstack::allocation::ledger::SETTLING;
 use caip_openstack::allocation::mark::{Marks, claim_tag};
 use caip_openstack::allocation::policy::ReusePolicy;
+use caip_openstack::allocation::published::PublishedAddress;
 use caip_openstack::allocation::{ClaimKey, PoolId, PoolPolicy};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
+use caip_openstack::object_name::ObjectName;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::checker::{Bound, Broken, Observed, check};
@@ -168,7 +169,7 @@ impl World {
             let (site, pool) = site_of(index);
             limits.extend(policy.max_ips.map(|limit| (policy.id.clone(), limit)));
             sites[site].pools.push(Pool { policy, state: PoolState::Lives });
-            sites[site].set_roster(pool);
+            sites[site].set_listed(pool);
         }
         let now = Timestamp::from_second(1_800_000_000).expect("in range");
         let mut world = Self {
@@ -248,7 +249,7 @@ impl World {
                 let (pool, name) = claim_name(claim);
                 let site = &mut self.sites[site_of(pool).0];
                 if site.claims.contains_key(&name) {
-                    site.directory.forget(&name);
+                    site.published.forget(&name);
                     site.addresses.remove(&name);
                 }
             }
@@ -535,7 +536,7 @@ impl World {
             Edit::Grace(seconds) => policy.grace = SignedDuration::from_secs(seconds.into()),
             Edit::Network => policy.network = policy.network.take().xor(Some(network())),
         }
-        self.sites[site].set_roster(pool);
+        self.sites[site].set_listed(pool);
     }
 
     fn foreign(&mut self, index: u8) {
@@ -543,10 +544,10 @@ impl World {
         let object = ObjectName::new("others", address.to_string());
         for site in &mut self.sites {
             if site.foreign.remove(&object).is_some() {
-                site.directory.forget(&object);
+                site.published.forget(&object);
             } else {
                 site.foreign.insert(object.clone(), address);
-                site.directory.observe(object.clone(), Naming { address, ours: None });
+                site.published.observe(object.clone(), PublishedAddress { address, ours: None });
             }
         }
         let named: Vec<FloatingIpId> =

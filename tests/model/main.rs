@@ -1,7 +1,7 @@
 //! The tag protocol between management clusters that share a project, checked exhaustively: two clusters with the same
 //! pool names, the same claim names and the same list, or reuse on both. No address twice, none released for the other.
 //!
-//! Each owner's memory is the product's `Ledger` and `Directory`, and each decision is asked of the product: for a claim,
+//! Each owner's memory is the product's `Ledger` and `PublishedAddresses`, and each decision is asked of the product: for a claim,
 //! for one that goes, and for a sweep. What the controllers do with a decision and learn from a reply is in `owner.rs`.
 //!
 //! What can happen, at any moment and in any order: a request is sent, reaches Neutron, is answered; it is refused, its

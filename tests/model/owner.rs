@@ -1,18 +1,19 @@
-//! One owner: the pool of one management cluster. Its memory of Neutron is the product's own `Ledger` and `Directory`, and
+//! One owner: the pool of one management cluster. Its memory of Neutron is the product's own `Ledger` and `PublishedAddresses`, and
 //! every decision is the product's own; here is only what `src/controllers` does with a decision and with a reply.
 //!
 //! An owner knows itself as owner 0 and the others from there on, so that owners in the same situation are the same value.
 
 use std::collections::BTreeMap;
 
-use caip_openstack::allocation::claim::{self, Decision, Published, Wanting, Write};
-use caip_openstack::allocation::directory::{Directory, Naming, ObjectName, OurNaming};
-use caip_openstack::allocation::ledger::{Block, Hold, Ledger, Step};
-use caip_openstack::allocation::mark::Standing;
+use caip_openstack::allocation::claim::{self, BoundAddress, ClaimRequest, Decision, MarkWrite};
+use caip_openstack::allocation::ledger::{CreationBlock, Hold, Ledger, Step};
+use caip_openstack::allocation::mark::Ownership;
 use caip_openstack::allocation::policy::{PoolPolicy, ReusePolicy};
+use caip_openstack::allocation::published::{Binding, PublishedAddress, PublishedAddresses};
 use caip_openstack::allocation::refusal::Refusal;
-use caip_openstack::allocation::release::{self, Release};
-use caip_openstack::allocation::sweep::{self, Chore, Living, Surroundings};
+use caip_openstack::allocation::release::{self, ReleaseStep};
+use caip_openstack::allocation::sweep::{self, ClaimLiveness, ClusterView, SweepAction};
+use caip_openstack::object_name::ObjectName;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::events::{Claim, Event, Flaw, Job, Life, Reply, Spec, Work};
@@ -27,7 +28,7 @@ pub struct Owner {
     pub spec: Spec,
     pub now: Timestamp,
     pub ledger: Ledger,
-    pub directory: Directory,
+    pub published: PublishedAddresses,
     pub policy: PoolPolicy,
     pub claims: [Claim; CLAIMS],
     pub jobs: BTreeMap<usize, Job>,
@@ -46,13 +47,13 @@ impl Owner {
             is_served: false,
             is_old: false,
         };
-        let mut directory = Directory::default();
-        directory.set_roster("pool".into(), addresses(spec.listed));
+        let mut published = PublishedAddresses::default();
+        published.set_listed("pool".into(), addresses(spec.listed));
         Self {
             spec,
             now: noon(),
             ledger: memory(),
-            directory,
+            published,
             policy: policy(spec),
             claims: std::array::from_fn(claim),
             jobs: BTreeMap::new(),
@@ -102,18 +103,18 @@ impl Owner {
 
     /// One turn of `controllers/claim/serve.rs`.
     fn serve(&mut self, claim: usize) {
-        let wanting = self.wanting(claim);
-        let decision = claim::decide(&self.ledger, &self.directory, &self.policy, &wanting, self.now);
+        let request = self.request(claim);
+        let decision = claim::decide(&self.ledger, &self.published, &self.policy, &request, self.now);
         let decision = match (decision, self.spec.flaw) {
             (Decision::Confirm(id), Some(Flaw::NoConfirm)) => Decision::Keep(id),
             (decision, _) => decision,
         };
-        let hold = wanting.hold(&self.policy.id);
+        let hold = request.hold(&self.policy.id);
         let is_refused = matches!(decision, Decision::Refuse(_));
         self.claims[claim].is_served =
             !is_refused && !matches!(decision, Decision::Keep(_) | Decision::Fenced(_) | Decision::Lost(_));
         if !self.claims[claim].is_served {
-            self.ledger.wait(&self.policy.id, wanting.place(), is_refused);
+            self.ledger.wait(&self.policy.id, request.place(), is_refused);
         }
         match decision {
             Decision::Keep(id) => {
@@ -122,10 +123,10 @@ impl Owner {
                     self.claims[claim].published = Some(fip as u8);
                     self.gave = Some((claim, fip as u8));
                 }
-                self.directory.observe(wanting.object.clone(), self.naming(claim, fip));
+                self.published.observe(request.object.clone(), self.naming(claim, fip));
                 self.ledger.let_go(&hold);
             }
-            Decision::Mark(id, _, Write::Tag(tag)) => {
+            Decision::Mark(id, _, MarkWrite::Tag(tag)) => {
                 self.ledger.hold(&id, Some(hold));
                 self.send(claim, Work::Mark, fip_index(&id), &[tag], true);
             }
@@ -143,25 +144,25 @@ impl Owner {
             }
             Decision::Confirm(_) | Decision::Settle => self.must_look = true,
             Decision::Fenced(_) | Decision::Refuse(_) | Decision::Lost(_) => {}
-            Decision::Create(..) | Decision::Mark(_, _, Write::Describe(_)) => panic!("nothing is created here"),
+            Decision::Create(..) | Decision::Mark(_, _, MarkWrite::Describe(_)) => panic!("nothing is created here"),
         }
     }
 
     /// One turn of `controllers/claim/release.rs`.
     fn release(&mut self, claim: usize) {
-        let wanting = self.wanting(claim);
-        match release::decide(&self.ledger, &self.policy, &wanting.key, self.now) {
-            Release::Tag(id, tag) => self.send(claim, Work::Release, fip_index(&id), &[tag], true),
-            Release::Withdraw(id, tag) => {
-                self.ledger.begin_withdrawal(&id, &wanting.hold(&self.policy.id));
+        let request = self.request(claim);
+        match release::decide(&self.ledger, &self.policy, &request.key, self.now) {
+            ReleaseStep::Tag(id, tag) => self.send(claim, Work::Release, fip_index(&id), &[tag], true),
+            ReleaseStep::Withdraw(id, tag) => {
+                self.ledger.begin_withdrawal(&id, &request.hold(&self.policy.id));
                 self.send(claim, Work::Withdraw, fip_index(&id), &[tag], false);
             }
-            Release::Settle => self.must_look = true,
-            Release::Describe(..) => panic!("there are tags here"),
-            Release::Done => {
-                self.ledger.let_go(&wanting.hold(&self.policy.id));
-                self.directory.forget(&wanting.object);
-                self.ledger.wait(&self.policy.id, wanting.place(), false);
+            ReleaseStep::Settle => self.must_look = true,
+            ReleaseStep::Describe(..) => panic!("there are tags here"),
+            ReleaseStep::Done => {
+                self.ledger.let_go(&request.hold(&self.policy.id));
+                self.published.forget(&request.object);
+                self.ledger.wait(&self.policy.id, request.place(), false);
                 self.claims[claim] = Claim { life: Life::Absent, published: None, is_served: false, is_old: false };
             }
         }
@@ -174,25 +175,25 @@ impl Owner {
         }
         let living = |(index, claim): (usize, &Claim)| match claim.life {
             Life::Absent => None,
-            Life::Stays => Some((key(index), Living::Stays)),
-            Life::Goes => Some((key(index), Living::Goes)),
+            Life::Stays => Some((key(index), ClaimLiveness::Active)),
+            Life::Goes => Some((key(index), ClaimLiveness::Deleting)),
         };
         let claims = self.claims.iter().enumerate().filter_map(living).collect();
-        let around = Surroundings { claims, is_paused: false };
-        let plan = sweep::plan(&self.ledger, &self.directory, &self.policy, &around, self.now);
+        let around = ClusterView { claims, is_paused: false };
+        let plan = sweep::plan(&self.ledger, &self.published, &self.policy, &around, self.now);
         self.ledger.note_orphans(&self.policy.id, &plan.orphans, self.now);
         self.must_look |= plan.look_again && plan.chores.is_empty();
         for chore in plan.chores {
             let id = chore.id().clone();
-            let standing = self.ledger.get(&id).map(|entry| entry.marks.standing(&self.policy.id));
-            let is_released = matches!(standing, Some(Standing::Released { .. }));
-            self.ledger.hold(&id, Some(Hold::Sweep));
+            let ownership = self.ledger.get(&id).map(|entry| entry.marks.ownership(&self.policy.id));
+            let is_released = matches!(ownership, Some(Ownership::Released { .. }));
+            self.ledger.hold(&id, Some(Hold::GivingBack));
             let fip = fip_index(&id);
             match chore {
-                Chore::Rewrite { description: None, tags, .. } => {
-                    self.send(CLAIMS + fip, Work::Chore(is_released), fip, &tags, false);
+                SweepAction::Rewrite { description: None, tags, .. } => {
+                    self.send(CLAIMS + fip, Work::SweepAction(is_released), fip, &tags, false);
                 }
-                Chore::Release(_, tag) => self.send(CLAIMS + fip, Work::Chore(false), fip, &[tag], true),
+                SweepAction::Release(_, tag) => self.send(CLAIMS + fip, Work::SweepAction(false), fip, &[tag], true),
                 other => panic!("nothing was created here: {other:?}"),
             }
         }
@@ -222,7 +223,7 @@ impl Owner {
                 let claim = Hold::Claim { pool: self.policy.id.clone(), claim: key(slot) };
                 self.ledger.end_withdrawal(&id, claim, reply == Reply::Undone);
             }
-            Work::Chore(_) => self.ledger.hold(&id, None),
+            Work::SweepAction(_) => self.ledger.hold(&id, None),
             Work::Mark | Work::TakeBack | Work::Release => {}
         }
         if slot < CLAIMS && reply == Reply::Done {
@@ -251,27 +252,27 @@ impl Owner {
         self.jobs.insert(slot, job);
     }
 
-    fn wanting(&self, claim: usize) -> Wanting {
+    fn request(&self, claim: usize) -> ClaimRequest {
         let published = self.claims[claim].published.map(usize::from);
-        Wanting {
+        ClaimRequest {
             key: key(claim),
             object: ObjectName::new("team", format!("claim-{claim}")),
             since: Timestamp::from_second(claim as i64).expect("in range"),
-            published: published.map(|fip| Published { address: address(fip), fip: fip_id(fip) }),
+            bound: published.map(|fip| BoundAddress { address: address(fip), fip: fip_id(fip) }),
         }
     }
 
-    fn naming(&self, claim: usize, fip: usize) -> Naming {
+    fn naming(&self, claim: usize, fip: usize) -> PublishedAddress {
         let pool = self.policy.id.clone();
-        let ours = OurNaming { pool, claim: key(claim), fip: fip_id(fip), network: Some(network()) };
-        Naming { address: address(fip), ours: Some(ours) }
+        let ours = Binding { pool, claim: key(claim), fip: fip_id(fip), network: Some(network()) };
+        PublishedAddress { address: address(fip), ours: Some(ours) }
     }
 }
 
 /// What a new process knows: nothing, but that the project's quota is used up, so that no POST is made.
 fn memory() -> Ledger {
     let mut ledger = Ledger::default();
-    ledger.block(pool_id(0), Block { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
+    ledger.block(pool_id(0), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
     ledger
 }
 

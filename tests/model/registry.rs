@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use caip_openstack::allocation::ClaimKey;
-use caip_openstack::allocation::ledger::{Entry, Hold, SETTLING};
+use caip_openstack::allocation::ledger::{Hold, LedgerEntry, SETTLING};
 use jiff::Timestamp;
 
 use crate::events::{Claim, Event, Job, Life, Spec, Work};
@@ -152,7 +152,7 @@ fn looking(owner: &Owner) -> i64 {
     owner.look.map_or(0, |(_, at)| age(owner.now, at, 2))
 }
 
-fn entry_of(owner: &Owner, entry: &Entry) -> Known {
+fn entry_of(owner: &Owner, entry: &LedgerEntry) -> Known {
     let orphaned = entry.orphaned_since.get(&owner.policy.id).map(|&since| {
         let is_seen_again = owner.ledger.listed_from().is_some_and(|from| from >= since + TIMEOUT);
         (age(owner.now, since, if is_seen_again { 0 } else { looking(owner) + 1 }), is_seen_again)
@@ -184,7 +184,7 @@ fn claim_index(claim: &ClaimKey) -> usize {
 fn holder(hold: &Hold) -> Holder {
     match hold {
         Hold::Claim { claim, .. } => Holder::Claim(claim_index(claim)),
-        Hold::Sweep => Holder::Sweep,
+        Hold::GivingBack => Holder::Sweep,
         Hold::Unwanted => panic!("nothing is created here"),
     }
 }

@@ -8,9 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use caip_openstack::allocation::claim::{Decision, Wanting};
-use caip_openstack::allocation::directory::ObjectName;
-use caip_openstack::allocation::ledger::{Block, Ledger};
+use caip_openstack::allocation::claim::{ClaimRequest, Decision};
+use caip_openstack::allocation::ledger::{CreationBlock, Ledger};
 use caip_openstack::allocation::mark::Marks;
 use caip_openstack::allocation::policy::ReusePolicy;
 use caip_openstack::allocation::{ClaimKey, PoolId, PoolPolicy, Refusal};
@@ -20,6 +19,7 @@ use caip_openstack::api::names::{
     POOL_KIND, SECRET_FINALIZER_PREFIX,
 };
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
+use caip_openstack::object_name::ObjectName;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
@@ -264,7 +264,7 @@ fn unjustified(seen: &Seen, site: usize, pool: &Value, claim: &Value) -> Option<
     let may_give = |address: &IpAddr| policy.allows(*address, text(claim, "/metadata/name")) && !named(address);
     if !seen.creatable.iter().any(may_give) {
         let until = seen.now + SignedDuration::from_secs(1);
-        ledger.block(policy.id.clone(), Block { refusal: Refusal::NetworkExhausted, until });
+        ledger.block(policy.id.clone(), CreationBlock { refusal: Refusal::NetworkExhausted, until });
     }
     let mut names = Names::default();
     for address in of_kind(objects, "IPAddress") {
@@ -275,17 +275,17 @@ fn unjustified(seen: &Seen, site: usize, pool: &Value, claim: &Value) -> Option<
     }
     for other in of_kind(objects, POOL_KIND) {
         let listed = other.pointer("/spec/preAllocatedFloatingIPs").and_then(Value::as_array).into_iter().flatten();
-        names.rosters.extend(listed.filter_map(|address| address.as_str()?.parse::<IpAddr>().ok()));
+        names.listed.extend(listed.filter_map(|address| address.as_str()?.parse::<IpAddr>().ok()));
         let reserved = other.pointer("/spec/reservations").and_then(Value::as_array).into_iter().flatten();
-        names.rosters.extend(reserved.filter_map(|it| text(it, "/address").parse::<IpAddr>().ok()));
+        names.listed.extend(reserved.filter_map(|it| text(it, "/address").parse::<IpAddr>().ok()));
     }
-    let wanting = Wanting {
+    let request = ClaimRequest {
         key: key(claim),
         object: ObjectName::new(text(claim, "/metadata/namespace"), text(claim, "/metadata/name")),
         since: text(claim, "/metadata/creationTimestamp").parse().unwrap_or(seen.now),
-        published: None,
+        bound: None,
     };
-    let question = Question { ledger: &ledger, names: &names, pool: &policy, claim: &wanting, now: seen.now };
+    let question = Question { ledger: &ledger, names: &names, pool: &policy, claim: &request, now: seen.now };
     question.judge(&Decision::Refuse(Refusal::ListUsedUp)).err()
 }
 

@@ -5,32 +5,32 @@ use std::net::IpAddr;
 use jiff::Timestamp;
 
 use super::candidates::{Candidates, givable};
-use super::{Decision, Origin, UNWANTED_LIMIT, Wanting, Write, fenced, is_free};
-use crate::allocation::directory::Directory;
-use crate::allocation::ledger::{Entry, Ledger};
-use crate::allocation::mark::{Standing, claim_tag};
+use super::{ClaimRequest, Decision, MarkWrite, Origin, UNWANTED_LIMIT, fenced, is_free};
+use crate::allocation::ledger::{Ledger, LedgerEntry};
+use crate::allocation::mark::{Ownership, claim_tag};
 use crate::allocation::policy::PoolPolicy;
+use crate::allocation::published::PublishedAddresses;
 use crate::allocation::refusal::Refusal;
 
 /// Chooses an address for a claim that has none.
 pub(super) fn choose(
     ledger: &Ledger,
-    directory: &Directory,
+    published: &PublishedAddresses,
     pool: &PoolPolicy,
-    claim: &Wanting,
+    claim: &ClaimRequest,
     now: Timestamp,
 ) -> Decision {
     if let Some(address) = pool.reservations.get(&claim.object.name) {
-        return take_reserved(ledger, directory, pool, claim, *address, now);
+        return take_reserved(ledger, published, pool, claim, *address, now);
     }
     let place = claim.place();
     let older = pool.without_reservation(ledger.waiting(&pool.id)).take_while(|other| **other < place).count();
     let room = pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(ledger.counted(&pool.id)));
 
     // Those that the pool owns count under its limit already; all others need room.
-    let owned = Candidates::owned(ledger, directory, pool, claim, now);
-    let givable = owned.len().min(givable(ledger, directory, pool, now));
-    let others = Candidates::others(ledger, directory, pool, claim, now);
+    let owned = Candidates::owned(ledger, published, pool, claim, now);
+    let givable = owned.len().min(givable(ledger, published, pool, now));
+    let others = Candidates::others(ledger, published, pool, claim, now);
     let may_create = pool.network.is_some() && ledger.may_create(&pool.id, now);
     let creatable = match (may_create, ledger.is_probing(&pool.id, now)) {
         (false, _) => 0,
@@ -87,21 +87,21 @@ fn refuse(ledger: &Ledger, pool: &PoolPolicy) -> Decision {
 
 fn take_reserved(
     ledger: &Ledger,
-    directory: &Directory,
+    published: &PublishedAddresses,
     pool: &PoolPolicy,
-    claim: &Wanting,
+    claim: &ClaimRequest,
     address: IpAddr,
     now: Timestamp,
 ) -> Decision {
     if pool.is_excluded(address) {
         return Decision::Refuse(Refusal::ReservationExcluded(address));
     }
-    let in_reach = |entry: &&Entry| pool.network.as_ref().is_none_or(|network| *network == entry.fip.network);
-    let is_the_pools = |entry: &Entry| entry.marks.standing(&pool.id) == Standing::Idle;
-    let is_to_be_had = |entry: &&Entry| {
+    let in_reach = |entry: &&LedgerEntry| pool.network.as_ref().is_none_or(|network| *network == entry.fip.network);
+    let is_the_pools = |entry: &LedgerEntry| entry.marks.ownership(&pool.id) == Ownership::Idle;
+    let is_to_be_had = |entry: &&LedgerEntry| {
         is_free(entry)
             && !ledger.is_arriving(entry)
-            && !directory.is_named(&entry.fip)
+            && !published.is_published(&entry.fip)
             && (is_the_pools(entry) || entry.marks.is_empty())
             && !ledger.is_copied(entry)
     };
@@ -120,7 +120,7 @@ fn take_reserved(
         Some(limit) if !is_the_pools && ledger.counted(&pool.id) >= limit => {
             Decision::Refuse(Refusal::LimitReached(limit))
         }
-        Some(limit) if is_the_pools && givable(ledger, directory, pool, now) == 0 => {
+        Some(limit) if is_the_pools && givable(ledger, published, pool, now) == 0 => {
             Decision::Refuse(Refusal::LimitReached(limit))
         }
         _ => mark(ledger, pool, claim, Origin::Reserved, entry, now),
@@ -130,9 +130,9 @@ fn take_reserved(
 fn mark(
     ledger: &Ledger,
     pool: &PoolPolicy,
-    claim: &Wanting,
+    claim: &ClaimRequest,
     origin: Origin,
-    entry: &Entry,
+    entry: &LedgerEntry,
     now: Timestamp,
 ) -> Decision {
     let id = entry.fip.id.clone();
@@ -141,7 +141,7 @@ fn mark(
         return fenced(ledger, pool, now);
     }
     match &entry.marks.created {
-        Some(mark) => Decision::Mark(id, origin, Write::Describe(mark.given_to(&claim.key))),
-        None => Decision::Mark(id, origin, Write::Tag(claim_tag(&pool.id, &claim.key))),
+        Some(mark) => Decision::Mark(id, origin, MarkWrite::Describe(mark.given_to(&claim.key))),
+        None => Decision::Mark(id, origin, MarkWrite::Tag(claim_tag(&pool.id, &claim.key))),
     }
 }

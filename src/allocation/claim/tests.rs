@@ -1,7 +1,7 @@
 //! Each rule of recovery and choice, by its example and its counterexample.
 
 use super::*;
-use crate::allocation::ledger::{Block, Creation};
+use crate::allocation::ledger::{Creation, CreationBlock};
 use crate::allocation::mark::{claim_tag, release_tag};
 use crate::allocation::vocabulary::{self, *};
 
@@ -9,12 +9,12 @@ fn hold_of(claim: &str) -> Hold {
     Hold::Claim { pool: pool_id("p"), claim: key(claim) }
 }
 
-fn tag() -> Write {
-    Write::Tag(claim_tag(&pool_id("p"), &key("web")))
+fn tag() -> MarkWrite {
+    MarkWrite::Tag(claim_tag(&pool_id("p"), &key("web")))
 }
 
-fn describe(last: u8) -> Write {
-    Write::Describe(CreationMark { claim: Some(key("web")), ..idle_mark(last) })
+fn describe(last: u8) -> MarkWrite {
+    MarkWrite::Describe(CreationMark { claim: Some(key("web")), ..idle_mark(last) })
 }
 
 #[test]
@@ -64,14 +64,14 @@ fn what_is_not_to_be_had_is_not_given() {
     assert_eq!(list().sees([fip(10)]).named_by_others(10).decide("web"), refused);
     assert_eq!(list().sees([fip(10)]).published("db", 10).decide("web"), refused);
     assert_eq!(list().sees([fip(10)]).chosen(10, "db").decide("web"), refused);
-    assert_eq!(list().sees([fip(10)]).holds(10, Hold::Sweep).decide("web"), refused);
+    assert_eq!(list().sees([fip(10)]).holds(10, Hold::GivingBack).decide("web"), refused);
 }
 
 #[test]
 fn what_any_pool_lists_is_not_reused_nor_what_is_reserved() {
     let create = Decision::Create(network(), None);
     let mut world = world().sees([fip(10)]);
-    world.directory.set_roster("another pool".into(), [address(10)].into());
+    world.published.set_listed("another pool".into(), [address(10)].into());
     assert_eq!(world.decide("web"), create);
     assert_eq!(vocabulary::world().sees([fip(10)]).reserves("db", 10).decide("web"), create);
 }
@@ -161,7 +161,7 @@ fn each_refusal_names_the_limit_that_was_met() {
     };
     let mut world = world();
     for refusal in [Refusal::QuotaReached, Refusal::NetworkExhausted] {
-        let block = Block { refusal: refusal.clone(), until: noon() + seconds(20) };
+        let block = CreationBlock { refusal: refusal.clone(), until: noon() + seconds(20) };
         world.ledger.block(pool_id("p"), block);
         assert_eq!(refused(&world), refusal);
     }
@@ -177,13 +177,13 @@ fn what_is_asked_for_to_see_whether_neutron_still_refuses_is_not_told_as_the_lim
     world.ledger.begin_creation(nonce, creation);
     let world = world.waits("old");
     let told = |world: &World| {
-        let count = crate::allocation::count::count(&world.ledger, &world.directory, &world.pool, world.now);
+        let count = crate::allocation::count::count(&world.ledger, &world.published, &world.pool, world.now);
         (world.decide("web"), count.exhausted)
     };
     let full = Refusal::LimitReached(2);
     assert_eq!(told(&world), (Decision::Refuse(full.clone()), Some(full)));
     let mut refused = world;
-    refused.ledger.block(pool_id("p"), Block { refusal: Refusal::NetworkExhausted, until: noon() });
+    refused.ledger.block(pool_id("p"), CreationBlock { refusal: Refusal::NetworkExhausted, until: noon() });
     let still = Refusal::NetworkExhausted;
     assert_eq!(told(&refused), (Decision::Refuse(still.clone()), Some(still)));
     let limited = refused.limit(1);
@@ -193,7 +193,7 @@ fn what_is_asked_for_to_see_whether_neutron_still_refuses_is_not_told_as_the_lim
 #[test]
 fn after_a_refusal_one_claim_asks_for_all() {
     let mut world = world().waits("old");
-    let block = Block { refusal: Refusal::QuotaReached, until: noon() };
+    let block = CreationBlock { refusal: Refusal::QuotaReached, until: noon() };
     assert_eq!(world.decide("web"), Decision::Create(network(), None));
     world.ledger.block(pool_id("p"), block);
     assert_eq!(world.decide("web"), Decision::Refuse(Refusal::QuotaReached));
@@ -277,8 +277,8 @@ fn a_published_address_is_the_claims_whatever_its_marks_say() {
     let tags = vec![release_tag(&pool_id("p"), &key("web"), ago(9))];
     let released = fip(10).created_for("web").released_by("web", ago(9)).attached();
     assert_eq!(published(released), Decision::TakeBack(id(10), tags));
-    assert_eq!(published(fip(10).tagged_by_another_pool()), Decision::Lost(Loss::Taken(address(10))));
-    assert_eq!(published(fip(11)), Decision::Lost(Loss::Deleted(address(10))));
+    assert_eq!(published(fip(10).tagged_by_another_pool()), Decision::Lost(LostAddress::Taken(address(10))));
+    assert_eq!(published(fip(11)), Decision::Lost(LostAddress::Deleted(address(10))));
 }
 
 #[test]
@@ -312,7 +312,7 @@ fn an_address_is_taken_back_while_its_claim_holds_it() {
 
 #[test]
 fn an_address_that_is_being_given_back_is_not_taken_back() {
-    let world = world().sees([fip(10).created_for("web").released_by("web", ago(10))]).holds(10, Hold::Sweep);
+    let world = world().sees([fip(10).created_for("web").released_by("web", ago(10))]).holds(10, Hold::GivingBack);
     assert_eq!(world.decide("web"), Decision::Create(network(), None));
 }
 
@@ -358,9 +358,9 @@ fn what_is_beyond_a_lowered_limit_is_given_to_nobody() {
 fn an_address_that_was_created_anew_is_taken_for_the_one_that_the_ip_address_names() {
     let anew = || fip(10).tag("anything");
     let mut world = world().sees([anew()]).published("web", 9);
-    let published = Published { address: address(10), fip: id(9) };
-    let wanting = Wanting { published: Some(published), ..wanting("web") };
-    let decide = |world: &World| decide(&world.ledger, &world.directory, &world.pool, &wanting, world.now);
+    let published = BoundAddress { address: address(10), fip: id(9) };
+    let request = ClaimRequest { bound: Some(published), ..request("web") };
+    let decide = |world: &World| decide(&world.ledger, &world.published, &world.pool, &request, world.now);
     assert_eq!(marked(&decide(&world)), Some(&id(10)));
     world.ledger.hold(&id(10), Some(hold_of("web")));
     world.ledger.tagged(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
@@ -425,8 +425,8 @@ fn an_address_in_doubt_is_given_to_nobody_else() {
     };
     assert_eq!(in_doubt(hold_of("web")).decide("web"), Decision::Keep(id(10)));
     assert_eq!(in_doubt(hold_of("db")).decide("web"), Decision::Refuse(Refusal::ListUsedUp));
-    assert_eq!(in_doubt(Hold::Sweep).decide("web"), Decision::Refuse(Refusal::ListUsedUp));
-    let mut settled = in_doubt(Hold::Sweep);
+    assert_eq!(in_doubt(Hold::GivingBack).decide("web"), Decision::Refuse(Refusal::ListUsedUp));
+    let mut settled = in_doubt(Hold::GivingBack);
     settled.now = noon() + seconds(60);
     settled.look([fip(10)]);
     assert_eq!(marked(&settled.decide("web")), Some(&id(10)));

@@ -6,14 +6,14 @@ use jiff::Timestamp;
 
 use super::Step;
 use crate::allocation::Refusal;
-use crate::allocation::directory::ObjectName;
 use crate::allocation::identity::{ClaimKey, PoolId};
 use crate::allocation::mark::Marks;
 use crate::floating_ip::FloatingIp;
+use crate::object_name::ObjectName;
 
 /// A floating IP as it was last seen or written.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct LedgerEntry {
     /// The floating IP.
     pub fip: FloatingIp,
     /// Its marks, parsed once.
@@ -25,7 +25,7 @@ pub struct Entry {
     /// Who is at work on it.
     pub hold: Option<Hold>,
     /// Writes to it whose outcome is not known, and which may still land.
-    pub doubts: Vec<Doubt>,
+    pub doubts: Vec<UncertainWrite>,
     /// Marks that their claim does not stand by: it began to take them off, or they landed late, when nobody was at work
     /// on it for that claim. What is attached then was attached by somebody else.
     pub disowned: BTreeSet<(PoolId, ClaimKey)>,
@@ -36,14 +36,14 @@ pub struct Entry {
 /// A write whose outcome is not known. Reading it back does not settle it: what is not there may still come, and what is
 /// there may still go. Time does.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Doubt {
+pub struct UncertainWrite {
     /// Who wrote: the hold at that time; none for a claim that gave it back.
     pub by: Option<Hold>,
     /// When the outcome became unknown.
     pub since: Timestamp,
 }
 
-impl Entry {
+impl LedgerEntry {
     /// Whether it was seen whole after our last write to it.
     pub fn is_confirmed(&self) -> bool {
         self.seen > self.written
@@ -61,7 +61,7 @@ pub enum Hold {
         claim: ClaimKey,
     },
     /// It is being given back.
-    Sweep,
+    GivingBack,
     /// It was created for a claim that may not have it.
     Unwanted,
 }
@@ -79,7 +79,7 @@ pub struct Creation {
 
 /// Why a pool creates nothing for now.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Block {
+pub struct CreationBlock {
     /// What Neutron answered.
     pub refusal: Refusal,
     /// When to ask again.
@@ -88,7 +88,7 @@ pub struct Block {
 
 /// A claim's place among those that wait: the oldest first.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Place {
+pub struct QueuePosition {
     /// When the claim was created.
     pub since: Timestamp,
     /// Its namespace and name, to tell those of one second apart.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Block, Hold, Ledger};
+use super::{CreationBlock, Hold, Ledger};
 use crate::allocation::identity::PoolId;
 use crate::allocation::refusal::Refusal;
 use crate::floating_ip::{FloatingIpId, SubnetId};
@@ -16,21 +16,21 @@ const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
 #[derive(Clone, Default, Debug)]
-pub(super) struct Offers {
-    blocks: BTreeMap<PoolId, Block>,
-    barren: BTreeMap<PoolId, Barren>,
+pub(super) struct CreationBackoff {
+    blocks: BTreeMap<PoolId, CreationBlock>,
+    barren: BTreeMap<PoolId, UnusableOffers>,
     declined: BTreeSet<FloatingIpId>,
     empty_subnets: BTreeMap<SubnetId, Timestamp>,
 }
 
 /// What Neutron offers a pool is excluded, reserved, or named by others.
 #[derive(Clone, Debug)]
-struct Barren {
+struct UnusableOffers {
     until: Timestamp,
     pause: SignedDuration,
 }
 
-impl Offers {
+impl CreationBackoff {
     /// A floating IP is gone. Unless it is one that was declined, its address may be offered next.
     pub(super) fn left(&mut self, id: &FloatingIpId) {
         if !self.declined.remove(id) {
@@ -41,7 +41,7 @@ impl Offers {
 
 impl Ledger {
     /// Neutron refused a pool: it creates nothing until then.
-    pub fn block(&mut self, pool: PoolId, block: Block) {
+    pub fn block(&mut self, pool: PoolId, block: CreationBlock) {
         // It offers nothing at all now, so it does not offer what may not be given.
         if self.unwanted(&pool) == 0 {
             self.offers.barren.remove(&pool);
@@ -84,7 +84,7 @@ impl Ledger {
             return;
         }
         let pause = before.map_or(FIRST_PAUSE, |barren| LONGEST_PAUSE.min(barren.pause * 2));
-        self.offers.barren.insert(pool.clone(), Barren { until: now + pause, pause });
+        self.offers.barren.insert(pool.clone(), UnusableOffers { until: now + pause, pause });
     }
 
     /// Whether Neutron last offered the pool only what it may not give.

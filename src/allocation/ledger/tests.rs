@@ -80,7 +80,7 @@ fn each_address_counts_once() {
     assert_eq!(counted(&world), 3, "chosen and marked");
     world.ledger.doubt(&id(12), noon());
     assert_eq!(counted(&world), 3, "and in doubt");
-    world_with(&mut world, 13, Hold::Sweep);
+    world_with(&mut world, 13, Hold::GivingBack);
     assert_eq!(counted(&world), 3, "not ours");
 }
 
@@ -175,8 +175,7 @@ fn the_indexes_follow_the_marks() {
 #[test]
 fn those_that_wait_stand_in_the_order_of_their_age() {
     let mut ledger = Ledger::default();
-    let place =
-        |name: &str, since| Place { since, object: crate::allocation::directory::ObjectName::new("team", name) };
+    let place = |name: &str, since| QueuePosition { since, object: crate::object_name::ObjectName::new("team", name) };
     for place in [place("c", noon()), place("b", ago(5)), place("a", noon())] {
         ledger.wait(&pool_id("p"), place, true);
     }
@@ -257,6 +256,6 @@ fn what_may_not_be_given_is_asked_for_at_once_when_the_spec_changes_or_an_addres
 fn a_refusal_ends_what_was_known_of_the_offers() {
     let mut world = world();
     world.ledger.found_barren(&pool_id("p"), noon());
-    world.ledger.block(pool_id("p"), Block { refusal: Refusal::NetworkExhausted, until: noon() + seconds(10) });
+    world.ledger.block(pool_id("p"), CreationBlock { refusal: Refusal::NetworkExhausted, until: noon() + seconds(10) });
     assert_eq!(world.decide("web"), Decision::Refuse(Refusal::NetworkExhausted));
 }

@@ -5,17 +5,17 @@ use crate::allocation::identity::Nonce;
 use crate::allocation::ledger::{Creation, Hold};
 use crate::allocation::vocabulary::*;
 
-fn deletes(last: u8) -> Vec<Chore> {
-    vec![Chore::Delete(id(last))]
+fn deletes(last: u8) -> Vec<SweepAction> {
+    vec![SweepAction::Delete(id(last))]
 }
 
-fn unmarks(last: u8, tags: &[String]) -> Vec<Chore> {
-    vec![Chore::Rewrite { id: id(last), description: None, tags: tags.to_vec() }]
+fn unmarks(last: u8, tags: &[String]) -> Vec<SweepAction> {
+    vec![SweepAction::Rewrite { id: id(last), description: None, tags: tags.to_vec() }]
 }
 
-fn becomes_idle(last: u8, is_retained: bool, tags: &[String]) -> Vec<Chore> {
+fn becomes_idle(last: u8, is_retained: bool, tags: &[String]) -> Vec<SweepAction> {
     let description = Some(CreationMark { is_retained, ..idle_mark(last) }.render(None));
-    vec![Chore::Rewrite { id: id(last), description, tags: tags.to_vec() }]
+    vec![SweepAction::Rewrite { id: id(last), description, tags: tags.to_vec() }]
 }
 
 fn out(claim: &str) -> String {
@@ -170,7 +170,7 @@ fn an_orphan_is_reported_at_the_first_sight_and_released_at_the_second() {
     assert_eq!((plan.look_again, plan.chores), (true, vec![]), "the second sight is a look of its own");
     world.look([fip(10).created_for("web")]);
     let tag = release_tag(&pool_id("p"), &key("web"), world.now);
-    assert_eq!(world.plan().chores, vec![Chore::Release(id(10), tag)]);
+    assert_eq!(world.plan().chores, vec![SweepAction::Release(id(10), tag)]);
 }
 
 #[test]
@@ -201,7 +201,7 @@ fn an_orphan_stays_where_that_is_said() {
     assert!(ripe(|world| world.around.is_paused = true).chores.is_empty());
     assert!(ripe(|world| world.look([fip(10).tagged_for("web").attached()])).chores.is_empty());
     assert_eq!(ripe(|world| world.around.is_paused = true).orphans, vec![id(10)]);
-    assert!(ripe(|world| world.around.claims.extend([(key("web"), Living::Stays)])).orphans.is_empty());
+    assert!(ripe(|world| world.around.claims.extend([(key("web"), ClaimLiveness::Active)])).orphans.is_empty());
 }
 
 #[test]
@@ -271,7 +271,7 @@ fn without_tags_a_release_is_in_the_description() {
     let mut world = no_tags().sees([fip(10).created_for("web")]);
     world.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
     let mark = CreationMark { released: Some(noon()), ..mark };
-    assert_eq!(world.plan().chores, vec![Chore::Describe(id(10), mark)]);
+    assert_eq!(world.plan().chores, vec![SweepAction::Describe(id(10), mark)]);
 }
 
 #[test]
@@ -287,20 +287,20 @@ fn a_pool_that_goes_deletes_what_it_created_and_unmarks_the_rest() {
 fn a_pool_that_retains_and_goes_deletes_only_what_no_claim_ever_had() {
     let kept = fip(10).described(CreationMark { is_retained: true, ..idle_mark(10) }.render(None));
     let world = world().with(|pool| pool.deletes = false).sees([kept, fip(11).idle()]);
-    let unmarked = Chore::Rewrite { id: id(10), description: Some(String::new()), tags: vec![] };
+    let unmarked = SweepAction::Rewrite { id: id(10), description: Some(String::new()), tags: vec![] };
     assert_eq!(world.wind_up().chores, [vec![unmarked], deletes(11)].concat());
 }
 
 #[test]
 fn a_pool_that_goes_leaves_what_is_in_use_and_says_so() {
     let end = world().sees([fip(10).created_for("web").attached()]).wind_up();
-    let unmarked = Chore::Rewrite { id: id(10), description: Some(String::new()), tags: vec![] };
+    let unmarked = SweepAction::Rewrite { id: id(10), description: Some(String::new()), tags: vec![] };
     assert_eq!((end.chores, end.attached), (vec![unmarked], vec![id(10)]));
 }
 
 #[test]
 fn a_pool_stays_until_nothing_of_its_can_come_any_more() {
-    let held = world().sees([fip(10).idle()]).holds(10, Hold::Sweep).wind_up();
+    let held = world().sees([fip(10).idle()]).holds(10, Hold::GivingBack).wind_up();
     assert!(held.chores.is_empty() && held.look_again);
     assert!(world().fenced().wind_up().look_again, "a POST of a predecessor's");
     let mut creating = world();
@@ -319,5 +319,5 @@ fn what_was_given_back_beside_another_owner_is_not_the_next_claims_of_that_name(
     let released = fip(10).released_by("web", ago(1)).tagged_by_another_pool();
     let plan = world().living("web").sees([released]).plan();
     let tags = vec![release_tag(&pool_id("p"), &key("web"), ago(1))];
-    assert_eq!(plan.chores, [Chore::Rewrite { id: id(10), description: None, tags }]);
+    assert_eq!(plan.chores, [SweepAction::Rewrite { id: id(10), description: None, tags }]);
 }

@@ -12,13 +12,13 @@ use crate::api::names::{
 use crate::controllers::context::Context;
 use crate::controllers::patch;
 use crate::controllers::pool::is_watched;
-use crate::controllers::registry::{Known, Problem};
+use crate::controllers::registry::{PoolState, Problem};
 
 /// What is due for a claim, from Kubernetes alone.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Course {
+pub enum NextStep {
     /// Nothing at all.
-    Leave(Left),
+    Leave(SkipReason),
     /// Give it an address, or keep the one that it has.
     Serve,
     /// Publish the address that it had: its pool goes, waits for it, and gives it no other.
@@ -33,7 +33,7 @@ pub enum Course {
 
 /// Why nothing is done about a claim.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Left {
+pub enum SkipReason {
     /// It points at something else.
     #[error("its poolRef names no pool of {GROUP}")]
     NotOurs,
@@ -69,7 +69,7 @@ pub enum Left {
     Unknown,
 }
 
-impl Left {
+impl SkipReason {
     /// Whether it may end with a change of the pool alone.
     pub(super) fn is_for_the_pool(&self) -> bool {
         matches!(self, Self::PausedPool | Self::Moving | Self::Filtered | Self::Unknown)
@@ -77,16 +77,16 @@ impl Left {
 }
 
 /// Decides what is due.
-pub(in crate::controllers) fn course(observed: &Observed, ctx: &Context) -> Course {
+pub(in crate::controllers) fn course(observed: &Observed, ctx: &Context) -> NextStep {
     if let Some(left) = left_alone(observed, ctx) {
-        return Course::Leave(left);
+        return NextStep::Leave(left);
     }
     if observed.claim.metadata.deletion_timestamp.is_some() {
         return ending(&observed.claim.metadata);
     }
     let tell = |reason, message| match observed.is_bound() {
-        true => Course::Leave(Left::Bound(message)),
-        false => Course::Tell(reason, message),
+        true => NextStep::Leave(SkipReason::Bound(message)),
+        false => NextStep::Tell(reason, message),
     };
     let pool_name = format!("OpenStackFloatingIPPool {}", observed.pool_name.name);
     match (&observed.cluster, &observed.pool, &observed.known) {
@@ -98,29 +98,31 @@ pub(in crate::controllers) fn course(observed: &Observed, ctx: &Context) -> Cour
         }
         (_, None, _) => tell(POOL_NOT_READY, format!("{pool_name} does not exist in this namespace: create it")),
         // To decide without it would be to take the claim for one that has nothing.
-        _ if observed.address.is_none() && ctx.writes().is_coming(&observed.name) => Course::Leave(Left::Published),
+        _ if observed.address.is_none() && ctx.writes().is_coming(&observed.name) => {
+            NextStep::Leave(SkipReason::Published)
+        }
         (_, Some(pool), _) if is_ending(pool) && observed.address.is_none() => {
             let is_ours = patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER);
             match &observed.known.served {
                 // Somebody deleted its IPAddress: the pool waits for it, and the address is its own as before.
-                Some(_) if is_ours && observed.is_bound() => Course::Recover,
-                _ if is_ours && !observed.is_bound() => Course::GiveUp(pool_ends(observed)),
+                Some(_) if is_ours && observed.is_bound() => NextStep::Recover,
+                _ if is_ours && !observed.is_bound() => NextStep::GiveUp(pool_ends(observed)),
                 _ => tell(POOL_NOT_READY, pool_ends(observed)),
             }
         }
-        (_, _, Known { served: Some(_), problem: None, .. }) => Course::Serve,
+        (_, _, PoolState { served: Some(_), problem: None, .. }) => NextStep::Serve,
         // An address that is published is kept whatever the pool's spec has become.
-        (_, _, Known { served: Some(_), problem: Some(_), .. }) if observed.address.is_some() => Course::Serve,
-        (_, _, Known { problem: Some(Problem { reason, message }), .. }) => {
+        (_, _, PoolState { served: Some(_), problem: Some(_), .. }) if observed.address.is_some() => NextStep::Serve,
+        (_, _, PoolState { problem: Some(Problem { reason, message }), .. }) => {
             tell(POOL_NOT_READY, format!("{pool_name} is not ready ({reason}): {message}"))
         }
         // The pool is being looked at for the first time; it wakes its claims when it knows what to tell them.
-        (_, _, Known { problem: None, served: None, .. }) => Course::Leave(Left::Unknown),
+        (_, _, PoolState { problem: None, served: None, .. }) => NextStep::Leave(SkipReason::Unknown),
     }
 }
 
 /// Why nothing may be done about it, whatever its state.
-fn left_alone(observed: &Observed, ctx: &Context) -> Option<Left> {
+fn left_alone(observed: &Observed, ctx: &Context) -> Option<SkipReason> {
     let claim = &observed.claim;
     let has = |object: &ObjectMeta, key: &str| {
         object.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(key))
@@ -131,26 +133,26 @@ fn left_alone(observed: &Observed, ctx: &Context) -> Option<Left> {
         || pool_has(DELETE_FOR_MOVE_ANNOTATION)
         || address_has(DELETE_FOR_MOVE_ANNOTATION);
     match () {
-        () if !claim.spec.pool_ref.is_ours() => Some(Left::NotOurs),
-        () if is_moving => Some(Left::Moving),
-        () if observed.cluster == ClusterState::Paused => Some(Left::PausedCluster),
-        () if has(claim.meta(), PAUSED_ANNOTATION) => Some(Left::PausedClaim),
-        () if pool_has(PAUSED_ANNOTATION) => Some(Left::PausedPool),
-        () if observed.pool.as_ref().is_some_and(|pool| !is_watched(pool, ctx)) => Some(Left::Filtered),
+        () if !claim.spec.pool_ref.is_ours() => Some(SkipReason::NotOurs),
+        () if is_moving => Some(SkipReason::Moving),
+        () if observed.cluster == ClusterState::Paused => Some(SkipReason::PausedCluster),
+        () if has(claim.meta(), PAUSED_ANNOTATION) => Some(SkipReason::PausedClaim),
+        () if pool_has(PAUSED_ANNOTATION) => Some(SkipReason::PausedPool),
+        () if observed.pool.as_ref().is_some_and(|pool| !is_watched(pool, ctx)) => Some(SkipReason::Filtered),
         () => None,
     }
 }
 
 /// What is due for a claim that is being deleted.
-fn ending(claim: &ObjectMeta) -> Course {
+fn ending(claim: &ObjectMeta) -> NextStep {
     let is_foreign = |finalizer: &&String| {
         *finalizer != CLAIM_FINALIZER && !GARBAGE_COLLECTOR_FINALIZERS.contains(&finalizer.as_str())
     };
     // While anybody else holds it, the address stays: CAPO's finalizer is there until the VM is gone.
     match claim.finalizers.iter().flatten().find(is_foreign) {
-        Some(holder) => Course::Leave(Left::Held(holder.clone())),
-        None if patch::has_finalizer(claim, CLAIM_FINALIZER) => Course::Release,
-        None => Course::Leave(Left::LetGo),
+        Some(holder) => NextStep::Leave(SkipReason::Held(holder.clone())),
+        None if patch::has_finalizer(claim, CLAIM_FINALIZER) => NextStep::Release,
+        None => NextStep::Leave(SkipReason::LetGo),
     }
 }
 

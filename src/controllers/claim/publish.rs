@@ -10,9 +10,8 @@ use kube::{Resource, ResourceExt};
 use serde_json::json;
 
 use super::{Error, Observed};
-use crate::allocation::claim::{Origin, Published};
-use crate::allocation::directory::ObjectName;
-use crate::allocation::mark::Standing;
+use crate::allocation::claim::{BoundAddress, Origin};
+use crate::allocation::mark::Ownership;
 use crate::api::address::IpAddressSpec;
 use crate::api::claim::{AddressRef, PoolRef};
 use crate::api::names::{
@@ -22,12 +21,13 @@ use crate::api::names::{
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::controllers::context::Context;
 use crate::controllers::patch;
-use crate::controllers::registry::Served;
+use crate::controllers::registry::ResolvedPool;
 use crate::controllers::watch;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
+use crate::object_name::ObjectName;
 
 /// What the claim's IPAddress names; an error, for the user, when somebody else made it.
-pub(super) fn published(observed: &Observed, served: &Served) -> Result<Option<Published>, String> {
+pub(super) fn published(observed: &Observed, served: &ResolvedPool) -> Result<Option<BoundAddress>, String> {
     let Some(address) = observed.address.as_deref() else { return Ok(None) };
     let published = read(address, &observed.claim, served).or_else(|| recognize(address, observed, served));
     published.map(Some).ok_or_else(|| {
@@ -38,25 +38,25 @@ pub(super) fn published(observed: &Observed, served: &Served) -> Result<Option<P
     })
 }
 
-fn read(address: &IpAddress, claim: &IpAddressClaim, served: &Served) -> Option<Published> {
+fn read(address: &IpAddress, claim: &IpAddressClaim, served: &ResolvedPool) -> Option<BoundAddress> {
     let annotations = address.annotations();
     let is_ours =
         is_for(address, claim) && annotations.get(POOL_ID_ANNOTATION).is_some_and(|id| id == served.policy.id.as_str());
     let fip = annotations.get(FLOATING_IP_ID_ANNOTATION).filter(|_| is_ours)?;
-    Some(Published { address: address.spec.address.parse().ok()?, fip: FloatingIpId::new(fip) })
+    Some(BoundAddress { address: address.spec.address.parse().ok()?, fip: FloatingIpId::new(fip) })
 }
 
 /// An IPAddress that lost its annotations, as by a move that was cut off and begun again: it is ours where the address that
 /// it names has the claim's mark in Neutron.
-fn recognize(address: &IpAddress, observed: &Observed, served: &Served) -> Option<Published> {
+fn recognize(address: &IpAddress, observed: &Observed, served: &ResolvedPool) -> Option<BoundAddress> {
     let annotations = address.annotations();
     let has_lost = ![POOL_ID_ANNOTATION, FLOATING_IP_ID_ANNOTATION].iter().any(|key| annotations.contains_key(*key));
     let named: IpAddr = address.spec.address.parse().ok()?;
     let (ledger, id) = (served.project.ledger(), &served.policy.id);
-    let held = Standing::Held(observed.key.clone());
+    let held = Ownership::Held(observed.key.clone());
     let mut theirs = ledger.of_claim(id, &observed.key);
-    let entry = theirs.find(|entry| entry.fip.address == named && entry.marks.standing(id) == held)?;
-    (has_lost && is_for(address, &observed.claim)).then(|| Published { address: named, fip: entry.fip.id.clone() })
+    let entry = theirs.find(|entry| entry.fip.address == named && entry.marks.ownership(id) == held)?;
+    (has_lost && is_for(address, &observed.claim)).then(|| BoundAddress { address: named, fip: entry.fip.id.clone() })
 }
 
 fn is_for(address: &IpAddress, claim: &IpAddressClaim) -> bool {
@@ -67,7 +67,7 @@ fn is_for(address: &IpAddress, claim: &IpAddressClaim) -> bool {
 pub(super) async fn run(
     observed: &Observed,
     ctx: &Arc<Context>,
-    served: &Served,
+    served: &ResolvedPool,
     fip: &FloatingIp,
     origin: Origin,
 ) -> Result<(), Error> {
@@ -115,7 +115,7 @@ pub(super) async fn run(
 fn know(address: &IpAddress, observed: &Observed, ctx: &Context) {
     ctx.created_address(&observed.name);
     if let Some(naming) = watch::naming(address) {
-        ctx.directory_mut(|directory| directory.observe(observed.name.clone(), naming));
+        ctx.published_mut(|published| published.observe(observed.name.clone(), naming));
     }
 }
 
@@ -183,7 +183,7 @@ fn owners(claim: &IpAddressClaim, pool: &OpenStackFloatingIPPool, version: IpamV
 fn desired(
     observed: &Observed,
     pool: &OpenStackFloatingIPPool,
-    served: &Served,
+    served: &ResolvedPool,
     fip: &FloatingIp,
     origin: Origin,
     version: IpamVersion,

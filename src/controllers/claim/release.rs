@@ -8,17 +8,17 @@ use kube::{Resource, ResourceExt};
 
 use super::{Error, Observed, publish};
 use crate::allocation::ClaimKey;
-use crate::allocation::directory::ObjectName;
 use crate::allocation::ledger::Hold;
-use crate::allocation::release::{Release, decide};
+use crate::allocation::release::{ReleaseStep, decide};
 use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
 use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER};
 use crate::controllers::act;
 use crate::controllers::context::{Context, all};
 use crate::controllers::patch;
 use crate::controllers::queue::Action;
-use crate::controllers::registry::Served;
+use crate::controllers::registry::ResolvedPool;
 use crate::controllers::sweeper::is_stray;
+use crate::object_name::ObjectName;
 use crate::openstack;
 use crate::runtime::metrics::Outcome;
 
@@ -70,7 +70,7 @@ pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>) -> Result<Actio
     Ok(Action::await_change())
 }
 
-async fn give_back(ctx: &Arc<Context>, served: &Served, claim: &ObjectName) -> Result<(), openstack::Error> {
+async fn give_back(ctx: &Arc<Context>, served: &ResolvedPool, claim: &ObjectName) -> Result<(), openstack::Error> {
     let key = ClaimKey::of(&claim.namespace, &claim.name);
     if served.project.ledger().listed().is_none() {
         look(ctx, served).await?;
@@ -87,16 +87,16 @@ async fn give_back(ctx: &Arc<Context>, served: &Served, claim: &ObjectName) -> R
         let next = decide(&served.project.ledger(), &served.policy, &key, ctx.clock.now());
         tracing::debug!(claim.name = %claim, decision = ?next, "decided");
         match next {
-            Release::Done => break,
-            Release::Tag(id, tag) => {
+            ReleaseStep::Done => break,
+            ReleaseStep::Tag(id, tag) => {
                 act::add_tag(served, &ctx.clock, &id, &tag).await?;
             }
-            Release::Describe(id, mark) => {
+            ReleaseStep::Describe(id, mark) => {
                 let reader = Some((claim.namespace.as_str(), claim.name.as_str()));
                 act::describe(served, &ctx.clock, &id, &mark.render(reader)).await?;
             }
-            Release::Withdraw(id, tag) => act::withdraw(served, &ctx.clock, &id, &tag, hold.clone()).await?,
-            Release::Settle => {
+            ReleaseStep::Withdraw(id, tag) => act::withdraw(served, &ctx.clock, &id, &tag, hold.clone()).await?,
+            ReleaseStep::Settle => {
                 look(ctx, served).await?;
                 let is_open = {
                     let ledger = served.project.ledger();
@@ -117,7 +117,7 @@ async fn give_back(ctx: &Arc<Context>, served: &Served, claim: &ObjectName) -> R
     Ok(())
 }
 
-async fn look(ctx: &Arc<Context>, served: &Served) -> Result<(), openstack::Error> {
+async fn look(ctx: &Arc<Context>, served: &ResolvedPool) -> Result<(), openstack::Error> {
     let after = served.project.ledger().next_step();
     served.project.look(served.neutron.as_ref(), &ctx.clock, after).await
 }
@@ -130,11 +130,11 @@ async fn leave_behind(observed: &Observed, ctx: &Arc<Context>, pool_is_gone: boo
     tracing::warn!(claim.name = %observed.name, fip.address = %address, "floating IP left behind in OpenStack: {why}");
     let on: ObjectReference = observed.claim.object_ref(&ctx.version);
     let note = format!("floating IP {address} was left as it is in OpenStack, since {why}: release it there");
-    ctx.events.record(on, EventType::Warning, FLOATING_IP_LEFT_BEHIND, "Release", note).await;
+    ctx.events.record(on, EventType::Warning, FLOATING_IP_LEFT_BEHIND, "ReleaseStep", note).await;
 }
 
 /// Releases IPAddresses that are being deleted although their claim is gone: its finalizers were taken by force.
-pub(in crate::controllers) async fn release_strays(ctx: &Arc<Context>, served: &Served) -> Result<(), Error> {
+pub(in crate::controllers) async fn release_strays(ctx: &Arc<Context>, served: &ResolvedPool) -> Result<(), Error> {
     for address in all(&ctx.stores.addresses, |address| is_stray(ctx, &served.name, address)) {
         let namespace = address.namespace().unwrap_or_default();
         let claim = ObjectName::new(namespace, &address.spec.claim_ref.name);

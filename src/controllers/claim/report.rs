@@ -10,7 +10,7 @@ use serde_json::json;
 use super::{Error, Observed};
 use crate::allocation::claim::Origin;
 use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED, RELEASE_FAILED};
-use crate::api::conditions::{READY, Wish, claim_patch, claim_ready, claim_unready_since};
+use crate::api::conditions::{DesiredCondition, READY, claim_patch, claim_ready, claim_unready_since};
 use crate::api::names::ABANDON_ANNOTATION;
 use crate::controllers::context::{Context, Waiting};
 use crate::controllers::patch;
@@ -23,7 +23,7 @@ pub(super) async fn bound(
     fip: &FloatingIp,
     origin: Origin,
 ) -> Result<bool, Error> {
-    let wish = Wish {
+    let wish = DesiredCondition {
         type_: READY,
         status: "True",
         reason: ADDRESS_ALLOCATED,
@@ -64,7 +64,7 @@ pub(super) async fn held_up(observed: &Observed, ctx: &Arc<Context>, why: &str) 
         "its address cannot be given back yet: {why}; where OpenStack is gone for good, the annotation \
          {ABANDON_ANNOTATION}=true lets the claim go and leaves the address there"
     );
-    let wish = Wish { type_: READY, status: "False", reason: RELEASE_FAILED, message };
+    let wish = DesiredCondition { type_: READY, status: "False", reason: RELEASE_FAILED, message };
     if write(observed, ctx, &wish, None).await? == Written::Now {
         let on = observed.claim.object_ref(&ctx.version);
         ctx.events.announce(on, EventType::Warning, RELEASE_FAILED, "Release", wish.message);
@@ -91,7 +91,7 @@ pub(super) async fn waiting(
         let since = since.unwrap_or_else(|| ctx.clock.now());
         of_pool.insert(observed.name.clone(), Waiting { reason, since });
     }
-    let wish = Wish { type_: READY, status: "False", reason, message };
+    let wish = DesiredCondition { type_: READY, status: "False", reason, message };
     if write(observed, ctx, &wish, None).await? == Written::Now {
         let on = observed.claim.object_ref(&ctx.version);
         ctx.events.announce(on, EventType::Warning, reason, "Allocate", wish.message);
@@ -110,7 +110,12 @@ enum Written {
 }
 
 /// Writes the status if it differs. An address that is there is never taken back here.
-async fn write(observed: &Observed, ctx: &Arc<Context>, wish: &Wish, address: Option<&str>) -> Result<Written, Error> {
+async fn write(
+    observed: &Observed,
+    ctx: &Arc<Context>,
+    wish: &DesiredCondition,
+    address: Option<&str>,
+) -> Result<Written, Error> {
     let status = observed.claim.status.as_ref();
     let current = status.and_then(|status| status.address_ref.as_ref()).map(|reference| reference.name.as_str());
     let is_said = claim_ready(status, ctx.version).is_some_and(|(status, reason, message)| {

@@ -7,10 +7,9 @@ use futures::future::join_all;
 use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 
-use super::resolve::{self, Failure};
+use super::resolve::{self, PoolFailure};
 use super::{AUDIT, Error, PROBLEM_RETRY, adopt, report, rivals, secret};
 use crate::allocation::PoolId;
-use crate::allocation::directory::ObjectName;
 use crate::allocation::ledger::Hold;
 use crate::allocation::sweep::wind_up;
 use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT};
@@ -19,8 +18,9 @@ use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER, POOL_FINALIZER};
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::controllers::context::{Context, name_of};
 use crate::controllers::queue::Action;
-use crate::controllers::registry::{Problem, Served};
+use crate::controllers::registry::{Problem, ResolvedPool};
 use crate::controllers::{act, patch};
+use crate::object_name::ObjectName;
 use crate::openstack;
 
 /// More rounds than the end needs; what is left is done at the next try.
@@ -56,7 +56,7 @@ pub(super) async fn run(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>)
         if let Some(served) = &served {
             let since = ctx.clock.now() - jiff::SignedDuration::try_from(AUDIT).unwrap_or_default();
             if let Err(error) = served.project.look_since(served.neutron.as_ref(), &ctx.clock, since).await {
-                return blocked(pool, ctx, &Failure::Look(error)).await;
+                return blocked(pool, ctx, &PoolFailure::Look(error)).await;
             }
             super::wake_wronged(ctx, served);
         }
@@ -77,7 +77,7 @@ pub(super) async fn run(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>)
         match clean_up(&served, ctx, pool).await {
             Ok(true) => {}
             Ok(false) => return Ok(Action::requeue(Duration::from_secs(5))),
-            Err(error) => return blocked(pool, ctx, &Failure::Look(error)).await,
+            Err(error) => return blocked(pool, ctx, &PoolFailure::Look(error)).await,
         }
     }
     secret::let_go_all(pool, ctx).await?;
@@ -92,7 +92,11 @@ pub(super) async fn run(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>)
 }
 
 /// The session that the pool has, or one that is good enough for its end.
-async fn served(pool: &OpenStackFloatingIPPool, id: &PoolId, ctx: &Arc<Context>) -> Result<Arc<Served>, Failure> {
+async fn served(
+    pool: &OpenStackFloatingIPPool,
+    id: &PoolId,
+    ctx: &Arc<Context>,
+) -> Result<Arc<ResolvedPool>, PoolFailure> {
     let name = name_of(pool);
     let known = ctx.registry.get(&name).unwrap_or_default();
     if let Some(served) = known.served.filter(|_| !known.is_stale) {
@@ -123,7 +127,7 @@ fn is_of(pool: &ObjectName, address: &IpAddress) -> bool {
 
 /// Takes everything of ours off Neutron: true when nothing is left, and no claim holds anything after all.
 async fn clean_up(
-    served: &Arc<Served>,
+    served: &Arc<ResolvedPool>,
     ctx: &Arc<Context>,
     pool: &OpenStackFloatingIPPool,
 ) -> Result<bool, openstack::Error> {
@@ -136,8 +140,8 @@ async fn clean_up(
         }
         let (end, attached) = {
             let mut ledger = served.project.ledger();
-            let end = ctx.directory(|directory| wind_up(&ledger, directory, &served.policy));
-            end.chores.iter().for_each(|chore| ledger.hold(chore.id(), Some(Hold::Sweep)));
+            let end = ctx.published(|published| wind_up(&ledger, published, &served.policy));
+            end.chores.iter().for_each(|chore| ledger.hold(chore.id(), Some(Hold::GivingBack)));
             let attached = end.attached.iter().filter_map(|id| ledger.get(id));
             let attached: Vec<String> = attached.map(|entry| entry.fip.address.to_string()).collect();
             (end, attached)
@@ -161,7 +165,11 @@ async fn clean_up(
 }
 
 /// OpenStack cannot be asked: the user is told what is in the way, and of the way out.
-async fn blocked(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>, failure: &Failure) -> Result<Action, Error> {
+async fn blocked(
+    pool: &Arc<OpenStackFloatingIPPool>,
+    ctx: &Arc<Context>,
+    failure: &PoolFailure,
+) -> Result<Action, Error> {
     let message = format!(
         "the pool is being deleted, but OpenStack cannot be cleaned up: {}. Mend that, or annotate the pool with {ABANDON_ANNOTATION}=true to leave its floating IPs behind",
         failure.problem().message

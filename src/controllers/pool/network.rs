@@ -1,6 +1,6 @@
 //! The pool's network and subnets in Neutron, or why they are not to be had.
 
-use super::resolve::Failure;
+use super::resolve::PoolFailure;
 use crate::api::OpenStackFloatingIPPoolSpec;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::pool_network::{NetworkParam, SubnetParam};
@@ -15,17 +15,17 @@ const NAMED: usize = 8;
 pub(super) async fn find(
     spec: &OpenStackFloatingIPPoolSpec,
     neutron: &dyn Neutron,
-) -> Result<Option<Network>, Failure> {
+) -> Result<Option<Network>, PoolFailure> {
     if spec.is_closed() {
         return Ok(None);
     }
     let field = "spec.floatingIPNetwork";
-    let found = neutron.find_networks(&network_filter(spec)).await.map_err(Failure::Look)?;
+    let found = neutron.find_networks(&network_filter(spec)).await.map_err(PoolFailure::Look)?;
     let external: Vec<&Network> = found.iter().filter(|network| network.is_external).collect();
-    let is_named = spec.floating_ip_network.is_some();
+    let is_published = spec.floating_ip_network.is_some();
     let (reason, message) = match (external.as_slice(), found.as_slice()) {
         ([network], _) => return Ok(Some((*network).clone())),
-        ([], []) if is_named => {
+        ([], []) if is_published => {
             (reasons::NETWORK_NOT_FOUND, format!("no network of the cloud matches {field}: check its id or filter"))
         }
         ([], []) => (
@@ -39,7 +39,7 @@ pub(super) async fn find(
                 names(inner.iter())
             ),
         ),
-        (several, _) if is_named => (
+        (several, _) if is_published => (
             reasons::NETWORK_AMBIGUOUS,
             format!("several external networks match {field}, name one by its id: {}", names(several.iter().copied())),
         ),
@@ -51,7 +51,7 @@ pub(super) async fn find(
             ),
         ),
     };
-    Err(Failure::Network(Problem { reason, message }))
+    Err(PoolFailure::Network(Problem { reason, message }))
 }
 
 fn names<'a>(networks: impl Iterator<Item = &'a Network>) -> String {
@@ -87,7 +87,7 @@ pub(super) async fn subnets(
     spec: &OpenStackFloatingIPPoolSpec,
     network: Option<&Network>,
     neutron: &dyn Neutron,
-) -> Result<Vec<SubnetId>, Failure> {
+) -> Result<Vec<SubnetId>, PoolFailure> {
     let Some(network) = network else { return Ok(Vec::new()) };
     let mut subnets = Vec::new();
     for (index, wanted) in spec.subnets.iter().enumerate() {
@@ -96,7 +96,7 @@ pub(super) async fn subnets(
             subnets.push(SubnetId::new(id));
             continue;
         }
-        let found = neutron.find_subnets(&subnet_filter(wanted, network)).await.map_err(Failure::Look)?;
+        let found = neutron.find_subnets(&subnet_filter(wanted, network)).await.map_err(PoolFailure::Look)?;
         let message = match found.as_slice() {
             [subnet] => {
                 subnets.push(subnet.id.clone());
@@ -111,7 +111,7 @@ pub(super) async fn subnets(
                 network.name
             ),
         };
-        return Err(Failure::Network(Problem { reason: reasons::SUBNET_NOT_FOUND, message }));
+        return Err(PoolFailure::Network(Problem { reason: reasons::SUBNET_NOT_FOUND, message }));
     }
     Ok(subnets)
 }

@@ -8,16 +8,17 @@ use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 
 use super::Error;
-use super::resolve::Failure;
-use crate::allocation::count::{Count, count};
+use super::resolve::PoolFailure;
+use crate::allocation::count::{PoolUsage, count};
 use crate::api::conditions::{
-    CREDENTIALS_VALID, EXHAUSTED, NETWORK_RESOLVED, ORPHANS_DETECTED, PAUSED, READY, Wish, pool_reasons as reasons, set,
+    CREDENTIALS_VALID, DesiredCondition, EXHAUSTED, NETWORK_RESOLVED, ORPHANS_DETECTED, PAUSED, READY,
+    pool_reasons as reasons, set,
 };
 use crate::api::pool::{AddressCounts, FailedAddress, ResolvedNetwork};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
 use crate::controllers::context::{Context, name_of};
 use crate::controllers::patch;
-use crate::controllers::registry::{Problem, Served};
+use crate::controllers::registry::{Problem, ResolvedPool};
 use crate::openstack::ErrorKind;
 
 mod measure;
@@ -28,19 +29,24 @@ use measure::measure;
 const SERVES: &str = "claims can be served";
 const SERVES_WITHOUT_TAGS: &str = "claims can be served, but by new floating IPs alone: this Neutron has no tags on floating IPs (extension standard-attr-tag), so that spec.preAllocatedFloatingIPs and spec.reuse have no effect";
 
-fn wish(type_: &'static str, status: &'static str, reason: &'static str, message: impl Into<String>) -> Wish {
-    Wish { type_, status, reason, message: message.into() }
+fn wish(
+    type_: &'static str,
+    status: &'static str,
+    reason: &'static str,
+    message: impl Into<String>,
+) -> DesiredCondition {
+    DesiredCondition { type_, status, reason, message: message.into() }
 }
 
 /// Claims are served: true when nothing needs an early second look.
 pub(super) async fn serving(
     pool: &OpenStackFloatingIPPool,
     ctx: &Arc<Context>,
-    served: &Served,
+    served: &ResolvedPool,
 ) -> Result<bool, Error> {
     let count = {
         let ledger = served.project.ledger();
-        ctx.directory(|directory| count(&ledger, directory, &served.policy, ctx.clock.now()))
+        ctx.published(|published| count(&ledger, published, &served.policy, ctx.clock.now()))
     };
     let network = served.network.as_ref();
     let wishes = [
@@ -75,7 +81,7 @@ pub(super) async fn serving(
 pub(super) async fn failing(
     pool: &OpenStackFloatingIPPool,
     ctx: &Arc<Context>,
-    failure: &Failure,
+    failure: &PoolFailure,
 ) -> Result<(), Error> {
     let problem = failure.problem();
     let mut wishes = vec![wish(READY, "False", problem.reason, problem.message)];
@@ -89,7 +95,7 @@ pub(super) async fn ending(
     pool: &OpenStackFloatingIPPool,
     ctx: &Arc<Context>,
     problem: Problem,
-    failure: Option<&Failure>,
+    failure: Option<&PoolFailure>,
 ) -> Result<(), Error> {
     let mut wishes = vec![wish(READY, "False", problem.reason, problem.message)];
     wishes.extend(failure.into_iter().flat_map(causes));
@@ -113,7 +119,7 @@ pub(super) async fn paused(pool: &OpenStackFloatingIPPool, ctx: &Arc<Context>) -
 async fn say(
     pool: &OpenStackFloatingIPPool,
     ctx: &Arc<Context>,
-    wishes: &[Wish],
+    wishes: &[DesiredCondition],
     problem: Option<&'static str>,
 ) -> Result<(), Error> {
     let status = wished(pool, ctx, pool.status.clone().unwrap_or_default(), wishes);
@@ -122,19 +128,19 @@ async fn say(
 }
 
 /// The conditions that explain why it is not ready.
-fn causes(failure: &Failure) -> Vec<Wish> {
+fn causes(failure: &PoolFailure) -> Vec<DesiredCondition> {
     let problem = failure.problem();
     match failure {
-        Failure::Rival(_) => Vec::new(),
-        Failure::Credentials(_) => vec![
+        PoolFailure::Rival(_) => Vec::new(),
+        PoolFailure::Credentials(_) => vec![
             wish(CREDENTIALS_VALID, "False", problem.reason, problem.message),
             wish(NETWORK_RESOLVED, "Unknown", reasons::UNKNOWN, "not known without credentials"),
         ],
-        Failure::Network(_) => vec![
+        PoolFailure::Network(_) => vec![
             wish(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack takes the credentials"),
             wish(NETWORK_RESOLVED, "False", problem.reason, problem.message),
         ],
-        Failure::Session(error) | Failure::Look(error) => {
+        PoolFailure::Session(error) | PoolFailure::Look(error) => {
             let is_refused =
                 matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Credentials | ErrorKind::NoNetworkService);
             let status = if is_refused { "False" } else { "Unknown" };
@@ -143,7 +149,7 @@ fn causes(failure: &Failure) -> Vec<Wish> {
     }
 }
 
-fn orphans(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Wish {
+fn orphans(pool: &OpenStackFloatingIPPool, ctx: &Context) -> DesiredCondition {
     let found = ctx.found().get(&name_of(pool)).cloned().unwrap_or_default();
     if found.orphans.is_empty() {
         let message = "every address with the pool's mark belongs to a claim or is free";
@@ -158,7 +164,7 @@ fn orphans(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Wish {
     wish(ORPHANS_DETECTED, "True", reasons::ORPHANS_FOUND, message)
 }
 
-fn counts(count: &Count) -> AddressCounts {
+fn counts(count: &PoolUsage) -> AddressCounts {
     let figure = |figure: usize| u32::try_from(figure).unwrap_or(u32::MAX);
     AddressCounts {
         total: figure(count.total),
@@ -169,7 +175,7 @@ fn counts(count: &Count) -> AddressCounts {
     }
 }
 
-fn failed(count: &Count) -> Vec<FailedAddress> {
+fn failed(count: &PoolUsage) -> Vec<FailedAddress> {
     let failed = count.failures.iter();
     failed.map(|(address, why)| FailedAddress { address: address.to_string(), reason: why.to_string() }).collect()
 }
@@ -179,7 +185,7 @@ fn wished(
     pool: &OpenStackFloatingIPPool,
     ctx: &Context,
     mut status: OpenStackFloatingIPPoolStatus,
-    wishes: &[Wish],
+    wishes: &[DesiredCondition],
 ) -> OpenStackFloatingIPPoolStatus {
     let generation = pool.metadata.generation;
     status.observed_generation = generation;

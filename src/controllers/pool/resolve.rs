@@ -13,7 +13,7 @@ use crate::api::pool::{self, OrphanPolicy, ReclaimPolicy};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolSpec};
 use crate::controllers::context::{Context, name_of};
 use crate::controllers::explain::explain;
-use crate::controllers::registry::{Problem, Resolved, Served};
+use crate::controllers::registry::{Problem, ResolutionInputs, ResolvedPool};
 use crate::floating_ip::SubnetId;
 use crate::openstack::session::REQUEST_TIMEOUT;
 use crate::openstack::{self, Credentials, ErrorKind, Network, Neutron};
@@ -23,7 +23,7 @@ const RESOLVED_FOR: SignedDuration = SignedDuration::from_hours(1);
 
 /// Why a pool cannot be resolved.
 #[derive(Debug)]
-pub(in crate::controllers) enum Failure {
+pub(in crate::controllers) enum PoolFailure {
     /// Another pool stands in the way.
     Rival(Problem),
     /// The Secret, or what is in it.
@@ -36,7 +36,7 @@ pub(in crate::controllers) enum Failure {
     Look(openstack::Error),
 }
 
-impl Failure {
+impl PoolFailure {
     /// What the pool and its claims are told.
     pub(in crate::controllers) fn problem(&self) -> Problem {
         match self {
@@ -67,7 +67,7 @@ pub(in crate::controllers) async fn run(
     pool: &OpenStackFloatingIPPool,
     id: &PoolId,
     ctx: &Arc<Context>,
-) -> Result<Arc<Served>, Failure> {
+) -> Result<Arc<ResolvedPool>, PoolFailure> {
     with(pool, id, &secret::read(pool, ctx).await?, ctx).await
 }
 
@@ -77,11 +77,11 @@ pub(in crate::controllers) async fn with(
     id: &PoolId,
     credentials: &Credentials,
     ctx: &Arc<Context>,
-) -> Result<Arc<Served>, Failure> {
+) -> Result<Arc<ResolvedPool>, PoolFailure> {
     let name = name_of(pool);
-    let neutron = ctx.clouds.connect(credentials).await.map_err(Failure::Session)?;
+    let neutron = ctx.clouds.connect(credentials).await.map_err(PoolFailure::Session)?;
     require_project(pool, neutron.as_ref(), ctx)?;
-    let resolved = Resolved {
+    let resolved = ResolutionInputs {
         fingerprint: credentials.fingerprint(),
         network: pool.spec.floating_ip_network.clone(),
         subnets: pool.spec.subnets.clone(),
@@ -92,7 +92,7 @@ pub(in crate::controllers) async fn with(
         !known.is_stale
             && known.problem.is_none()
             && resolved.at.duration_since(old.resolved.at) < RESOLVED_FOR
-            && Resolved { at: resolved.at, ..old.resolved.clone() } == resolved
+            && ResolutionInputs { at: resolved.at, ..old.resolved.clone() } == resolved
             && old.network.is_none() == pool.spec.is_closed()
     });
     let (network, subnets, has_tags, resolved) = match same {
@@ -100,17 +100,17 @@ pub(in crate::controllers) async fn with(
         None => {
             let network = network::find(&pool.spec, neutron.as_ref()).await?;
             let subnets = network::subnets(&pool.spec, network.as_ref(), neutron.as_ref()).await?;
-            let has_tags = neutron.has_tags().await.map_err(Failure::Look)?;
+            let has_tags = neutron.has_tags().await.map_err(PoolFailure::Look)?;
             (network, subnets, has_tags, resolved)
         }
     };
     if !has_tags && pool.spec.is_closed() {
         let message = "this Neutron has no tags on floating IPs (extension standard-attr-tag), so the addresses of spec.preAllocatedFloatingIPs cannot be marked: name a floatingIPNetwork instead";
-        return Err(Failure::Network(Problem { reason: reasons::TAGS_UNSUPPORTED, message: message.into() }));
+        return Err(PoolFailure::Network(Problem { reason: reasons::TAGS_UNSUPPORTED, message: message.into() }));
     }
     let policy = policy(&pool.spec, id, network.as_ref(), subnets, has_tags, ctx);
     let project = ctx.projects.of(neutron.scope());
-    Ok(Arc::new(Served { name, policy, network, resolved, neutron, project }))
+    Ok(Arc::new(ResolvedPool { name, policy, network, resolved, neutron, project }))
 }
 
 /// A session for the end of a pool: less than serving needs, so that a bad spec does not block it.
@@ -118,20 +118,20 @@ pub(super) async fn for_cleanup(
     pool: &OpenStackFloatingIPPool,
     id: &PoolId,
     ctx: &Arc<Context>,
-) -> Result<Arc<Served>, Failure> {
+) -> Result<Arc<ResolvedPool>, PoolFailure> {
     let credentials: Credentials = secret::read(pool, ctx).await?;
-    let neutron = ctx.clouds.connect(&credentials).await.map_err(Failure::Session)?;
+    let neutron = ctx.clouds.connect(&credentials).await.map_err(PoolFailure::Session)?;
     require_project(pool, neutron.as_ref(), ctx)?;
     let fingerprint = credentials.fingerprint();
-    let resolved = Resolved { fingerprint, network: None, subnets: Vec::new(), at: ctx.clock.now() };
-    let has_tags = neutron.has_tags().await.map_err(Failure::Look)?;
+    let resolved = ResolutionInputs { fingerprint, network: None, subnets: Vec::new(), at: ctx.clock.now() };
+    let has_tags = neutron.has_tags().await.map_err(PoolFailure::Look)?;
     let policy = policy(&pool.spec, id, None, Vec::new(), has_tags, ctx);
     let project = ctx.projects.of(neutron.scope());
-    Ok(Arc::new(Served { name: name_of(pool), policy, network: None, resolved, neutron, project }))
+    Ok(Arc::new(ResolvedPool { name: name_of(pool), policy, network: None, resolved, neutron, project }))
 }
 
 /// Elsewhere nothing of the pool's would be found, and so be taken for gone.
-fn require_project(pool: &OpenStackFloatingIPPool, neutron: &dyn Neutron, ctx: &Context) -> Result<(), Failure> {
+fn require_project(pool: &OpenStackFloatingIPPool, neutron: &dyn Neutron, ctx: &Context) -> Result<(), PoolFailure> {
     let is = &neutron.scope().project;
     match adopt::project(pool, ctx).filter(|was| was != is) {
         None => Ok(()),
@@ -139,7 +139,7 @@ fn require_project(pool: &OpenStackFloatingIPPool, neutron: &dyn Neutron, ctx: &
             let message = format!(
                 "the credentials are those of project {is}, but the pool's floating IPs are in project {was}: give it credentials of {was} again, or make another pool for {is}"
             );
-            Err(Failure::Credentials(Problem { reason: reasons::PROJECT_CHANGED, message }))
+            Err(PoolFailure::Credentials(Problem { reason: reasons::PROJECT_CHANGED, message }))
         }
     }
 }

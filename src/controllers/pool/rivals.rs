@@ -41,8 +41,8 @@ pub(in crate::controllers) async fn find(
         let listed = rival.data.pointer("/spec/preAllocatedFloatingIPs").and_then(|list| list.as_array());
         let addresses: BTreeSet<IpAddr> =
             listed.into_iter().flatten().filter_map(|address| address.as_str()?.parse().ok()).collect();
-        let roster = format!("{CAPO_GROUP}/{}/{}", name.namespace, name.name);
-        ctx.directory_mut(|directory| directory.set_roster(roster, addresses));
+        let listed = format!("{CAPO_GROUP}/{}/{}", name.namespace, name.name);
+        ctx.published_mut(|published| published.set_listed(listed, addresses));
     }
     let message = format!(
         "a {POOL_KIND} of {CAPO_GROUP} has the same name, and CAPO would give its addresses to the same claims: delete one of the two pools"

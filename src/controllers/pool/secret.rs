@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt};
 
 use super::Error;
-use super::resolve::Failure;
+use super::resolve::PoolFailure;
 use crate::allocation::ClaimKey;
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::pool_reasons as reasons;
@@ -19,12 +19,12 @@ use crate::openstack::Credentials;
 const TRIES: usize = 32;
 
 /// The pool's credentials.
-pub(super) async fn read(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Result<Credentials, Failure> {
+pub(super) async fn read(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Result<Credentials, PoolFailure> {
     credentials(pool, get(pool, ctx).await?)
 }
 
 /// Keeps the pool's Secret until the pool lets it go.
-pub(super) async fn protect(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Result<(), Failure> {
+pub(super) async fn protect(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Result<(), PoolFailure> {
     let name = &pool.spec.identity_ref.name;
     for _ in 0..TRIES {
         let secret = get(pool, ctx).await?;
@@ -44,9 +44,9 @@ pub(super) async fn protect(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Re
     Err(unprotected(name, "it changes all the time"))
 }
 
-fn unprotected(name: &str, why: &str) -> Failure {
+fn unprotected(name: &str, why: &str) -> PoolFailure {
     let message = format!("Secret {name} (spec.identityRef.name) cannot be protected by a finalizer: {why}");
-    Failure::Credentials(Problem { reason: reasons::CREDENTIALS_INVALID, message })
+    PoolFailure::Credentials(Problem { reason: reasons::CREDENTIALS_INVALID, message })
 }
 
 /// The API server's own words, without all that a client knows about an answer.
@@ -98,7 +98,7 @@ pub(in crate::controllers) fn finalizer(pool: &OpenStackFloatingIPPool) -> Strin
     format!("{SECRET_FINALIZER_PREFIX}{}", ClaimKey::of(&pool.namespace().unwrap_or_default(), &pool.name_any()))
 }
 
-async fn get(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Result<Secret, Failure> {
+async fn get(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Result<Secret, PoolFailure> {
     let name = &pool.spec.identity_ref.name;
     secrets(pool, ctx).get(name).await.map_err(|error| {
         let message = if patch::is_not_found(&error) {
@@ -108,15 +108,15 @@ async fn get(pool: &OpenStackFloatingIPPool, ctx: &Context) -> Result<Secret, Fa
         } else {
             format!("Secret {name} (spec.identityRef.name) cannot be read: {}", said(&error))
         };
-        Failure::Credentials(Problem { reason: reasons::SECRET_NOT_FOUND, message })
+        PoolFailure::Credentials(Problem { reason: reasons::SECRET_NOT_FOUND, message })
     })
 }
 
-fn credentials(pool: &OpenStackFloatingIPPool, secret: Secret) -> Result<Credentials, Failure> {
+fn credentials(pool: &OpenStackFloatingIPPool, secret: Secret) -> Result<Credentials, PoolFailure> {
     let identity = &pool.spec.identity_ref;
     let data = secret.data.unwrap_or_default();
     Credentials::from_secret(&data, &identity.cloud_name, identity.region.as_deref()).map_err(|error| {
         let message = format!("Secret {}: {error}", identity.name);
-        Failure::Credentials(Problem { reason: reasons::CREDENTIALS_INVALID, message })
+        PoolFailure::Credentials(Problem { reason: reasons::CREDENTIALS_INVALID, message })
     })
 }

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is known of the quota.
 #[derive(Default)]
-pub(in crate::controllers) struct KnownQuota(
+pub(in crate::controllers) struct QuotaCache(
     // A plain mutex: held for a look, never across an await.
     Mutex<State>,
 );
@@ -28,7 +28,7 @@ struct State {
     next: Option<Timestamp>,
 }
 
-impl KnownQuota {
+impl QuotaCache {
     /// As it was last read; none where it never was, or where it may not be read any more.
     pub(in crate::controllers) fn last(&self) -> Option<Quota> {
         self.lock().last
@@ -78,7 +78,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_read_at_once_and_then_every_ten_minutes_however_often_pools_ask() {
         let (cloud, neutron, clock) = project(Some(7)).await;
-        let quota = KnownQuota::default();
+        let quota = QuotaCache::default();
         assert_eq!(quota.last(), None);
         for _ in 0..60 {
             quota.refresh(neutron.as_ref(), &clock).await;
@@ -91,7 +91,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn where_it_may_not_be_read_there_is_none_and_it_is_not_asked_for_more_often() {
         let (cloud, neutron, clock) = project(Some(7)).await;
-        let quota = KnownQuota::default();
+        let quota = QuotaCache::default();
         quota.refresh(neutron.as_ref(), &clock).await;
         cloud.set_quota_extension(false);
         advance(EVERY * 2).await;
@@ -105,7 +105,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_cloud_in_trouble_leaves_what_was_known_and_costs_bounded_time() {
         let (cloud, neutron, clock) = project(None).await;
-        let quota = KnownQuota::default();
+        let quota = QuotaCache::default();
         let known = Some(Quota { limit: None, used: 0 });
         quota.refresh(neutron.as_ref(), &clock).await;
         for fault in [Fault::LOST, Fault::Never] {

@@ -7,12 +7,12 @@ use crate::allocation::claim::{UNWANTED_LIMIT, creation_mark};
 use crate::allocation::ledger::Creation;
 use crate::controllers::act;
 use crate::controllers::context::Context;
-use crate::controllers::registry::Served;
+use crate::controllers::registry::ResolvedPool;
 use crate::floating_ip::FloatingIp;
 use crate::openstack::{self, NewFloatingIp};
 
 /// Creates one. What Neutron offers and the pool may not give is held while another is asked for, and then deleted.
-pub(super) async fn create(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<(), openstack::Error> {
+pub(super) async fn create(ctx: &Arc<Context>, served: &Arc<ResolvedPool>) -> Result<(), openstack::Error> {
     let pool = &served.policy.id;
     let mut unwanted = Vec::new();
     let result = loop {
@@ -38,14 +38,14 @@ pub(super) async fn create(ctx: &Arc<Context>, served: &Arc<Served>) -> Result<(
     result.and(discarded)
 }
 
-fn is_of_use(ctx: &Context, served: &Served, fip: &FloatingIp) -> bool {
+fn is_of_use(ctx: &Context, served: &ResolvedPool, fip: &FloatingIp) -> bool {
     served.policy.reserved_for(fip.address).is_none()
         && !served.policy.is_excluded(fip.address)
-        && ctx.directory(|directory| !directory.is_named(fip))
+        && ctx.published(|published| !published.is_published(fip))
 }
 
 /// What Neutron gives; none where it gives nothing now, or nothing may be asked.
-async fn offer(ctx: &Context, served: &Arc<Served>) -> Result<Option<FloatingIp>, openstack::Error> {
+async fn offer(ctx: &Context, served: &Arc<ResolvedPool>) -> Result<Option<FloatingIp>, openstack::Error> {
     let policy = &served.policy;
     let nonce = Nonce::parse(&ctx.clock.random_name(Nonce::LENGTH)).expect("of the nonce's alphabet");
     let (network, subnet) = {

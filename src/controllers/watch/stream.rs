@@ -12,8 +12,8 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::allocation::directory::ObjectName;
 use crate::controllers::context::{all, name_of};
+use crate::object_name::ObjectName;
 use crate::runtime::client::WATCH_LASTS;
 
 /// What happened to an object.

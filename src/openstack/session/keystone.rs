@@ -42,14 +42,14 @@ pub(super) struct Token {
 }
 
 /// Who is told how each authentication ended.
-pub(super) type Heard = Arc<dyn Fn(Option<ErrorKind>) + Send + Sync>;
+pub(super) type AuthObserver = Arc<dyn Fn(Option<ErrorKind>) + Send + Sync>;
 
 /// One set of credentials and its token.
 pub(super) struct Keystone {
     pub(super) credentials: Credentials,
     pub(super) client: reqwest::Client,
     clock: Clock,
-    heard: Heard,
+    heard: AuthObserver,
     // Held while a token is fetched, which takes up to `KEYSTONE_TIMEOUT`, on purpose: whoever comes meanwhile waits
     // for the same answer instead of asking for another.
     state: tokio::sync::Mutex<State>,
@@ -68,7 +68,7 @@ struct Failure {
 }
 
 impl Keystone {
-    pub(super) fn new(credentials: Credentials, clock: Clock, heard: Heard) -> Result<Self, Error> {
+    pub(super) fn new(credentials: Credentials, clock: Clock, heard: AuthObserver) -> Result<Self, Error> {
         let client = transport::client(&credentials)?;
         Ok(Self { credentials, client, clock, heard, state: tokio::sync::Mutex::default() })
     }

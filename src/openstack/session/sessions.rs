@@ -10,7 +10,7 @@ use super::super::credentials::Fingerprint;
 use super::super::neutron::NeutronClient;
 use super::super::{Clouds, Credentials, Error, ErrorKind, Neutron, Scope};
 use super::gate::Gate;
-use super::keystone::{Heard, Keystone, Token};
+use super::keystone::{AuthObserver, Keystone, Token};
 use super::limiter::MOST;
 use super::{Session, catalog};
 use crate::clock::Clock;
@@ -18,7 +18,7 @@ use crate::clock::Clock;
 /// The real clouds.
 pub struct Sessions {
     clock: Clock,
-    heard: Heard,
+    heard: AuthObserver,
     most: usize,
     // A plain mutex: held for look-ups only, never across an await.
     known: Mutex<Known>,

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use crate::allocation::claim::{Decision, Origin};
-use crate::controllers::inspect::{Course, Left, Verdict};
+use crate::controllers::inspect::{NextStep, SkipReason, Verdict};
 use crate::floating_ip::FloatingIpId;
 
 /// A verdict in words.
@@ -57,34 +57,34 @@ pub(super) fn of(verdict: &Verdict, address: impl Fn(&FloatingIpId) -> Option<Ip
     }
 }
 
-fn due(course: &Course) -> Said {
+fn due(course: &NextStep) -> Said {
     let (why, next) = match course {
-        Course::Leave(left) => (left.to_string(), left_alone(left).map(str::to_owned)),
-        Course::Tell(_, message) => (message.clone(), None),
-        Course::Release => {
+        NextStep::Leave(left) => (left.to_string(), left_alone(left).map(str::to_owned)),
+        NextStep::Tell(_, message) => (message.clone(), None),
+        NextStep::Release => {
             ("it is being deleted, and nobody else needs it".into(), Some("its address is given back".into()))
         }
-        Course::GiveUp(message) => (message.clone(), Some("what was marked for it is given back".into())),
-        Course::Recover => (
+        NextStep::GiveUp(message) => (message.clone(), Some("what was marked for it is given back".into())),
+        NextStep::Recover => (
             "its IPAddress was deleted, and its pool is being deleted".into(),
             Some("the IPAddress comes back with the address that it had".into()),
         ),
-        Course::Serve => ("it is to be served".into(), Some("the controller looks at its pool first".into())),
+        NextStep::Serve => ("it is to be served".into(), Some("the controller looks at its pool first".into())),
     };
     Said { why, next }
 }
 
-fn left_alone(left: &Left) -> Option<&'static str> {
+fn left_alone(left: &SkipReason) -> Option<&'static str> {
     match left {
-        Left::NotOurs => Some("another provider serves it, by the group and kind of its poolRef"),
-        Left::PausedCluster => Some("nothing until spec.paused and the paused annotation are off the Cluster"),
-        Left::PausedClaim | Left::PausedPool => Some("nothing until the annotation is taken off"),
-        Left::Moving => Some("nothing here; the other management cluster goes on with it"),
-        Left::Filtered => Some("nothing by this controller; the pool's label says which one serves it"),
-        Left::Held(_) => {
+        SkipReason::NotOurs => Some("another provider serves it, by the group and kind of its poolRef"),
+        SkipReason::PausedCluster => Some("nothing until spec.paused and the paused annotation are off the Cluster"),
+        SkipReason::PausedClaim | SkipReason::PausedPool => Some("nothing until the annotation is taken off"),
+        SkipReason::Moving => Some("nothing here; the other management cluster goes on with it"),
+        SkipReason::Filtered => Some("nothing by this controller; the pool's label says which one serves it"),
+        SkipReason::Held(_) => {
             Some("its address is given back when that finalizer is off: CAPO takes its own off with the VM")
         }
-        Left::LetGo | Left::Bound(_) | Left::Published | Left::Unknown => None,
+        SkipReason::LetGo | SkipReason::Bound(_) | SkipReason::Published | SkipReason::Unknown => None,
     }
 }
 
@@ -103,7 +103,7 @@ fn source(origin: Origin) -> &'static str {
 mod tests {
     use super::*;
     use crate::allocation::Refusal;
-    use crate::allocation::claim::{Loss, Write};
+    use crate::allocation::claim::{LostAddress, MarkWrite};
 
     fn said(decision: Decision) -> Said {
         of(&Verdict::Next(decision), |id| (id.as_str() == "known").then(|| "203.0.113.10".parse().expect("an address")))
@@ -113,22 +113,22 @@ mod tests {
     fn a_refusal_is_told_in_its_own_words() {
         let refusal = Refusal::LimitReached(3);
         assert_eq!(said(Decision::Refuse(refusal.clone())).why, refusal.to_string());
-        let loss = Loss::Deleted("203.0.113.10".parse().expect("an address"));
+        let loss = LostAddress::Deleted("203.0.113.10".parse().expect("an address"));
         assert_eq!(said(Decision::Lost(loss.clone())), Said { why: loss.to_string(), next: None });
     }
 
     #[test]
     fn an_address_is_named_and_an_unknown_one_by_its_id() {
-        let mark = |id: &str| Decision::Mark(FloatingIpId::new(id), Origin::List, Write::Tag("t".into()));
+        let mark = |id: &str| Decision::Mark(FloatingIpId::new(id), Origin::List, MarkWrite::Tag("t".into()));
         assert_eq!(said(mark("known")).why, "203.0.113.10 is to be had (from the pool's list)");
         assert_eq!(said(mark("gone")).why, "gone is to be had (from the pool's list)");
     }
 
     #[test]
     fn a_claim_that_is_left_alone_says_what_it_waits_for() {
-        let left = |left| of(&Verdict::Due(Course::Leave(left)), |_| None);
-        assert!(left(Left::PausedCluster).next.is_some_and(|next| next.contains("Cluster")));
-        assert!(left(Left::Held("capo/ip-claim".into())).why.contains("capo/ip-claim"));
-        assert_eq!(left(Left::Unknown).next, None);
+        let left = |left| of(&Verdict::Due(NextStep::Leave(left)), |_| None);
+        assert!(left(SkipReason::PausedCluster).next.is_some_and(|next| next.contains("Cluster")));
+        assert!(left(SkipReason::Held("capo/ip-claim".into())).why.contains("capo/ip-claim"));
+        assert_eq!(left(SkipReason::Unknown).next, None);
     }
 }

@@ -12,8 +12,8 @@ use kube::ResourceExt;
 use serde::Serialize;
 
 use super::report::{Orphan, VERSION, Written};
-use crate::allocation::ledger::Entry;
-use crate::allocation::sweep::{Chore, Sweep};
+use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::sweep::{SweepAction, SweepPlan};
 use crate::controllers::inspect::{Inspection, View};
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::plugin::cli::{Format, Release};
@@ -53,7 +53,7 @@ pub(super) async fn run(session: &Session, args: &Release, format: Option<Format
         }
     }
     inspection.refresh().await.map_err(|error| Failure::kubernetes("list pools and claims again", &error))?;
-    let second: Vec<(&Orphan, Result<Chore, String>)> = report
+    let second: Vec<(&Orphan, Result<SweepAction, String>)> = report
         .orphans
         .iter()
         .map(|orphan| (orphan, again(orphan, &views[&(orphan.namespace.clone(), orphan.pool.clone())], &report)))
@@ -108,7 +108,7 @@ async fn look(session: &Session, inspection: &Inspection, orphan: &Orphan) -> Re
 }
 
 /// The second look at one of them: what is to be done, or why nothing is.
-fn again(orphan: &Orphan, view: &Result<View, String>, report: &Written) -> Result<Chore, String> {
+fn again(orphan: &Orphan, view: &Result<View, String>, report: &Written) -> Result<SweepAction, String> {
     let view = view.as_ref().map_err(Clone::clone)?;
     if view.policy().id.as_str() != orphan.pool_id {
         return Err("its pool is another one of the same name".into());
@@ -119,15 +119,15 @@ fn again(orphan: &Orphan, view: &Result<View, String>, report: &Written) -> Resu
     judge(orphan, entries.iter().find(|entry| entry.fip.id == id), &sweep)
 }
 
-fn judge(orphan: &Orphan, entry: Option<&Entry>, sweep: &Sweep) -> Result<Chore, String> {
+fn judge(orphan: &Orphan, entry: Option<&LedgerEntry>, sweep: &SweepPlan) -> Result<SweepAction, String> {
     let Some(entry) = entry else { return Err("it is gone".into()) };
     unchanged(orphan, &entry.fip)?;
     if !sweep.orphans.contains(&entry.fip.id) {
         return Err("it is no orphan any more: a claim has it, or it is on its way out".into());
     }
-    let is_its = |chore: &&Chore| *chore.id() == entry.fip.id;
+    let is_its = |chore: &&SweepAction| *chore.id() == entry.fip.id;
     match sweep.chores.iter().find(is_its) {
-        Some(chore @ (Chore::Release(..) | Chore::Describe(..))) => Ok(chore.clone()),
+        Some(chore @ (SweepAction::Release(..) | SweepAction::Describe(..))) => Ok(chore.clone()),
         Some(_) => Err("it carries another owner's mark too: the controller takes ours off by itself".into()),
         None => Err("a Cluster of the namespace is paused: a move or a restore may be under way".into()),
     }
@@ -145,13 +145,13 @@ fn unchanged(orphan: &Orphan, fip: &FloatingIp) -> Result<(), String> {
 }
 
 /// Writes the release, after one last look at the floating IP alone.
-async fn release(orphan: &Orphan, chore: &Chore, view: &View) -> Result<(), String> {
+async fn release(orphan: &Orphan, chore: &SweepAction, view: &View) -> Result<(), String> {
     let fip = view.get(chore.id()).await.map_err(|error| error.to_string())?;
     unchanged(orphan, &fip.ok_or("it is gone")?)?;
     view.release(chore).await.map_err(|error| error.to_string())
 }
 
-fn confirm(second: &[(&Orphan, Result<Chore, String>)], confirmed: usize) -> Result<bool, Failure> {
+fn confirm(second: &[(&Orphan, Result<SweepAction, String>)], confirmed: usize) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
         return Err(Failure::Usage("nobody can be asked here: add --yes, or run it on a terminal".into()));
     }
@@ -234,21 +234,25 @@ mod tests {
         }
     }
 
-    fn judged(fip: Option<FloatingIp>, sweep: Sweep) -> Result<Chore, String> {
+    fn judged(fip: Option<FloatingIp>, sweep: SweepPlan) -> Result<SweepAction, String> {
         let mut ledger = Ledger::default();
         let (step, now) = (ledger.next_step(), jiff::Timestamp::now());
         ledger.list(step, now, fip.into_iter().collect(), now);
         judge(&orphan(), ledger.get(&FloatingIpId::new("one")), &sweep)
     }
 
-    fn confirmed() -> Sweep {
+    fn confirmed() -> SweepPlan {
         let id = FloatingIpId::new("one");
-        Sweep { orphans: vec![id.clone()], chores: vec![Chore::Release(id, "caip-out".into())], ..Sweep::default() }
+        SweepPlan {
+            orphans: vec![id.clone()],
+            chores: vec![SweepAction::Release(id, "caip-out".into())],
+            ..SweepPlan::default()
+        }
     }
 
     #[test]
     fn what_is_an_orphan_at_both_looks_is_released() {
-        assert!(matches!(judged(Some(fip()), confirmed()), Ok(Chore::Release(..))));
+        assert!(matches!(judged(Some(fip()), confirmed()), Ok(SweepAction::Release(..))));
     }
 
     #[test]
@@ -271,9 +275,9 @@ mod tests {
 
     #[test]
     fn what_the_plan_does_not_release_is_left_alone() {
-        assert!(judged(Some(fip()), Sweep::default()).is_err(), "no orphan any more");
-        assert!(judged(Some(fip()), Sweep { chores: vec![], ..confirmed() }).is_err(), "a Cluster is paused");
-        let delete = Sweep { chores: vec![Chore::Delete(FloatingIpId::new("one"))], ..confirmed() };
+        assert!(judged(Some(fip()), SweepPlan::default()).is_err(), "no orphan any more");
+        assert!(judged(Some(fip()), SweepPlan { chores: vec![], ..confirmed() }).is_err(), "a Cluster is paused");
+        let delete = SweepPlan { chores: vec![SweepAction::Delete(FloatingIpId::new("one"))], ..confirmed() };
         assert!(judged(Some(fip()), delete).is_err());
     }
 }

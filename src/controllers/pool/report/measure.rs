@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use kube::ResourceExt;
 
-use crate::allocation::count::Count;
+use crate::allocation::count::PoolUsage;
 use crate::api::conditions::{CREDENTIALS_VALID, EXHAUSTED, PAUSED, READY};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
 use crate::controllers::context::{Context, name_of};
-use crate::controllers::registry::Served;
+use crate::controllers::registry::ResolvedPool;
 use crate::runtime::metrics::{Counted, PoolFigures, PoolLabels};
 
 /// How a pool is called in metrics.
@@ -22,7 +22,7 @@ pub(super) fn measure(
     ctx: &Context,
     status: &OpenStackFloatingIPPoolStatus,
     problem: Option<&'static str>,
-    counted: Option<(&Served, &Count)>,
+    counted: Option<(&ResolvedPool, &PoolUsage)>,
 ) {
     let (name, labels) = (name_of(pool), labels(pool));
     if ctx.pool(&name).is_none() {

@@ -6,10 +6,10 @@ use kube::ResourceExt;
 
 use crate::allocation::ClaimKey;
 use crate::allocation::PoolPolicy;
-use crate::allocation::directory::ObjectName;
-use crate::allocation::ledger::Entry;
-use crate::allocation::mark::Standing;
+use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::mark::Ownership;
 use crate::controllers::inspect::Inspection;
+use crate::object_name::ObjectName;
 
 /// The claims that there are, by their key in marks.
 pub(super) type Keys = BTreeMap<ClaimKey, ObjectName>;
@@ -22,18 +22,20 @@ pub(super) fn keys(inspection: &Inspection) -> Keys {
 }
 
 /// What the marks say.
-pub(super) fn describe(entry: &Entry, pool: &PoolPolicy, keys: &Keys) -> String {
+pub(super) fn describe(entry: &LedgerEntry, pool: &PoolPolicy, keys: &Keys) -> String {
     let claim = |key: &ClaimKey| match keys.get(key) {
         Some(claim) => format!("claim {claim}"),
         None => format!("a claim that does not exist (key {key}{})", reader(&entry.fip.description)),
     };
-    match entry.marks.standing(&pool.id) {
-        Standing::Unmarked => "no pool has marked it".into(),
-        Standing::Foreign => "it carries the mark of another pool, which is not in this management cluster".into(),
-        Standing::Contested => "it carries the marks of two owners: nobody may have it until one of them is off".into(),
-        Standing::Idle => "the pool owns it, and no claim has it".into(),
-        Standing::Held(key) => format!("it is marked for {}", claim(&key)),
-        Standing::Released { claim: key, at } => {
+    match entry.marks.ownership(&pool.id) {
+        Ownership::Unmarked => "no pool has marked it".into(),
+        Ownership::Foreign => "it carries the mark of another pool, which is not in this management cluster".into(),
+        Ownership::Contested => {
+            "it carries the marks of two owners: nobody may have it until one of them is off".into()
+        }
+        Ownership::Idle => "the pool owns it, and no claim has it".into(),
+        Ownership::Held(key) => format!("it is marked for {}", claim(&key)),
+        Ownership::Released { claim: key, at } => {
             format!("{} gave it back at {at}, and it is on its way out", claim(&key))
         }
     }
@@ -47,7 +49,7 @@ fn reader(description: &str) -> String {
 }
 
 /// What is attached, or the lack of it.
-pub(super) fn attachment(entry: &Entry) -> String {
+pub(super) fn attachment(entry: &LedgerEntry) -> String {
     match (&entry.fip.port, entry.fip.is_forwarded) {
         (Some(port), _) => format!("attached to port {port}"),
         (None, true) => "in use by port forwardings".into(),
