@@ -104,7 +104,7 @@ image() { # PLATFORM
 
 # The same bytes from the same image: buildah's own archive has the time of the day in it.
 archive() {
-  buildah manifest push -q --all caip-openstack "oci:$WORK/layout:$VERSION" >"$WORK/log" 2>&1 ||
+  buildah manifest push -q --all caip-openstack "oci:$WORK/layout:$TAG" >"$WORK/log" 2>&1 ||
     { cat "$WORK/log" >&2; die "buildah cannot write the image"; }
   tar -C "$WORK/layout" --sort=name --mtime="@$SOURCE_DATE_EPOCH" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
     --format=ustar -cf "$WORK/$ARCHIVE" blobs index.json oci-layout
@@ -115,5 +115,5 @@ have python3 || die "python3 is needed: it writes the SBOM"
 type -P buildah >/dev/null || "$ROOM/../env/install.sh" buildah
 for platform in "${PLATFORMS[@]}"; do image "$platform"; done
 archive
-say "image $VERSION ($COMMIT) for ${PLATFORMS[*]}: $OUT/$ARCHIVE"
+say "image $TAG ($COMMIT) for ${PLATFORMS[*]}: $OUT/$ARCHIVE"
 say "digest $(tar -xOf "$OUT/$ARCHIVE" index.json | python3 -c 'import json, sys; print(json.load(sys.stdin)["manifests"][0]["digest"])')"

@@ -8,6 +8,7 @@ PROJECT=$(cd "$ROOM/../.." && pwd)
 IMAGE_CACHE=$CAIP_CACHE/image
 TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-$PROJECT/target}")
 VERSION=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' "$PROJECT/Cargo.toml")
+TAG=v$VERSION # what the chart, the manifests and the documents pull
 ARCHIVE=caip-openstack-$VERSION.oci.tar
 
 # What Rust calls a platform, and what GNU does.

@@ -64,6 +64,14 @@ check_program() {
   done
 }
 
+# By which a container runtime imports it.
+check_tag() {
+  local tag
+  tag=$(tar -xOf "$TARGET_DIR/image/$ARCHIVE" index.json |
+    python3 -c 'import json, sys; print(json.load(sys.stdin)["manifests"][0]["annotations"]["org.opencontainers.image.ref.name"])')
+  [ "$tag" = "$TAG" ] || die "the archive's tag is $tag, not $TAG"
+}
+
 check_answers() {
   contained -- --version
   local said
@@ -124,6 +132,7 @@ check_image() { # ARCHITECTURE
   ROOT=$WORK/$1.root
   skopeo copy -q --override-os linux --override-arch "$1" "oci-archive:$TARGET_DIR/image/$ARCHIVE" "dir:$image"
   python3 "$ROOM/check.py" "$image" "$ROOT" "$1" "$VERSION" "$COMMIT" "$SOURCE_DATE_EPOCH"
+  check_tag
   emulator_for "$1"
   check_program
   mount_points

@@ -3,6 +3,7 @@
 
 mod fences;
 mod fields;
+mod images;
 mod links;
 mod markdown;
 mod messages;
