@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds programs from the Go modules that programs/go.mod pins, into $CAIP_CACHE/bin.
 #   build-programs.sh NAME...      of: etcd kube-apiserver kube-controller-manager kubectl capi-core clusterctl helm
-#                                  and capi-core-v1beta1, from the older Cluster API of cluster-api-v1beta1/go.mod
+#                                  and capi-core-v1beta1 and clusterctl-v1beta1, from the older Cluster API of
+#                                  cluster-api-v1beta1/go.mod
 # Safe to interrupt: a program is moved into place when it is whole, and Go keeps what it had compiled.
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -19,7 +20,7 @@ package() {
     kube-apiserver | kube-controller-manager | kubectl) echo "k8s.io/kubernetes/cmd/$1" ;;
     capi-core) echo sigs.k8s.io/cluster-api/core ;;
     capi-core-v1beta1) echo sigs.k8s.io/cluster-api ;;
-    clusterctl) echo sigs.k8s.io/cluster-api/cmd/clusterctl ;;
+    clusterctl | clusterctl-v1beta1) echo sigs.k8s.io/cluster-api/cmd/clusterctl ;;
     helm) echo helm.sh/helm/v3/cmd/helm ;;
     *) die "no such program: $1" ;;
   esac
@@ -58,7 +59,7 @@ capi_source() { # NAME
 # to another branch meanwhile.
 build_folder() { # NAME
   local folder=$CAIP_CACHE/src/programs
-  [[ $1 != capi-core* ]] || folder=$CAIP_CACHE/src/$1
+  [[ $1 != capi-core* && $1 != *-v1beta1 ]] || folder=$CAIP_CACHE/src/$1
   mkdir -p "$folder"
   cp "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" "$folder"
   [[ $1 != capi-core* ]] || go -C "$folder" mod edit -replace "sigs.k8s.io/cluster-api=$(capi_source "$1")"

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Starts a whole set of servers from nothing: `make env-up`. Builds what is missing first.
 #   up.sh [--second]       --second also starts a second management cluster for the same OpenStack, and builds
-#                          clusterctl, which moves objects from one to the other, and helm
+#                          clusterctl, which moves objects from one to the other, its older version, and helm
 # Two tracks run side by side, since one waits for the network and the other for the processor:
 # OpenStack (MariaDB, Keystone, Neutron) and the management clusters (Kubernetes, Cluster API).
 set -euo pipefail
@@ -10,7 +10,7 @@ set -euo pipefail
 
 [ $# = 0 ] || [ "$*" = --second ] || die "usage: up.sh [--second]"
 clusters=(1) programs=(etcd kube-apiserver kube-controller-manager kubectl capi-core)
-[ $# = 0 ] || { clusters+=(2); programs+=(clusterctl helm); }
+[ $# = 0 ] || { clusters+=(2); programs+=(clusterctl clusterctl-v1beta1 helm); }
 lock 8 "$ENV_DIR/lock" "starts or stops '$CAIP_ENV'"
 # All ports before anything else: a build takes minutes, and would have been for nothing.
 require_port "$KEYSTONE" "$KEYSTONE_PORT" Keystone

@@ -60,14 +60,17 @@ fn cert_manager() -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
+/// The older one is of Cluster API 1.10, and refuses a provider with another contract than v1beta1.
 #[test]
-fn clusterctl_makes_of_the_components_what_the_chart_installs() {
+fn clusterctl_old_and_new_makes_of_the_components_what_the_chart_installs() {
     let folder = Folder::with_manifests();
-    let config = configuration(&folder, "v1.14.2", "");
     let provider = format!("openstack:{VERSION}");
-    let generate = ["generate", "provider", "--ipam", &provider, "--target-namespace", SYSTEM, "--config", &config];
-    let made = content(documents(&said(&mut program("clusterctl", &generate), "")));
-    assert_same(&made, &content(render(&json!({}))));
+    for (clusterctl, core) in [("clusterctl", "v1.14.2"), ("clusterctl-v1beta1", "v1.10.10")] {
+        let config = configuration(&folder, core, "");
+        let generate = ["generate", "provider", "--ipam", &provider, "--target-namespace", SYSTEM, "--config", &config];
+        let made = content(documents(&said(&mut program(clusterctl, &generate), "")));
+        assert_same(&made, &content(render(&json!({}))));
+    }
 }
 
 #[tokio::test]
