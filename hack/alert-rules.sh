@@ -7,5 +7,6 @@ set -euo pipefail
 PATH=$PATH:$BIN
 have helm || "$HERE/build-programs.sh" helm
 
-helm template caip-openstack "$HERE/../../config/chart" "$@" --set monitoring.prometheusRule.enabled=true \
+# The oldest version that the chart accepts: an older Helm renders for an older one by default.
+helm template caip-openstack "$HERE/../../config/chart" --kube-version 1.31.0 "$@" --set monitoring.prometheusRule.enabled=true \
   --show-only templates/monitoring/prometheusrule.yaml | sed '1,/^spec:$/d; s/^  //'

@@ -11,7 +11,12 @@ set -euo pipefail
 KUBERNETES=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' "$HERE/programs/go.mod")
 # Without these the programs call themselves v0.0.0, which Cluster API refuses.
 V=k8s.io/component-base/version
-LDFLAGS="-s -w -X $V.gitVersion=$KUBERNETES -X $V.gitMajor=1 -X $V.gitMinor=$(cut -d. -f2 <<<"$KUBERNETES") -X $V.gitTreeState=clean"
+MINOR=$(cut -d. -f2 <<<"$KUBERNETES")
+LDFLAGS="-s -w -X $V.gitVersion=$KUBERNETES -X $V.gitMajor=1 -X $V.gitMinor=$MINOR -X $V.gitTreeState=clean"
+# As Helm's own Makefile does: otherwise `helm template` renders for Kubernetes 1.20.
+for package in pkg/chartutil pkg/lint/rules; do
+  LDFLAGS+=" -X helm.sh/helm/v3/$package.k8sVersionMajor=1 -X helm.sh/helm/v3/$package.k8sVersionMinor=$MINOR"
+done
 export GOFLAGS=-mod=readonly CGO_ENABLED=0
 
 package() {

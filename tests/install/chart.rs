@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::content::{assert_same, content, flags};
-use super::programs::{documents, has, one, render, try_render};
+use super::programs::{CHART, NAME, documents, has, one, program, render, run, said, try_render};
 use crate::support::CRD_YAML;
 
 fn container(values: &Value) -> Value {
@@ -24,6 +24,24 @@ fn version_of_the_chart_is_the_programs() {
     let chart: Value = serde_saphyr::from_str(include_str!("../../config/chart/Chart.yaml")).expect("it is YAML");
     assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(chart["appVersion"], format!("v{}", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn a_kubernetes_that_cannot_serve_the_crd_is_refused() {
+    let template = |version| run(&mut program("helm", &["template", NAME, CHART, "--kube-version", version]), "");
+    for version in ["v1.31.0", "v1.31.4-gke.1200"] {
+        template(version).unwrap_or_else(|error| panic!("{version}: {error}"));
+    }
+    let refused = template("v1.30.9").expect_err("Kubernetes 1.30 is refused");
+    assert!(refused.contains("requires kubeVersion: >=1.31.0-0"), "{refused}");
+}
+
+#[test]
+fn without_the_crd_the_notes_say_how_a_packaged_chart_prints_it() {
+    let notes = include_str!("../../config/chart/templates/NOTES.txt");
+    assert!(notes.contains("--set crds.install=true --show-only templates/crd.yaml"), "{notes}");
+    let print = ["template", CHART, "--set", "crds.install=true", "--show-only", "templates/crd.yaml"];
+    one(&documents(&said(&mut program("helm", &print), "")), "CustomResourceDefinition", None);
 }
 
 #[test]
