@@ -85,7 +85,7 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
         assert_eq!(page, format!("docs/runbooks/{alert}.md"));
         let runbook = text(page);
         assert!(runbook.starts_with(&format!("# {alert}\n")), "{page} has another title");
-        for section in ["Meaning", "Impact", "Diagnosis", "Mend"] {
+        for section in ["Meaning", "Impact", "Diagnosis", "Mitigation"] {
             assert!(runbook.contains(&format!("\n## {section}\n")), "{page} has no section {section}");
         }
         assert!(

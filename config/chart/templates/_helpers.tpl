@@ -3,7 +3,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* The name of the objects. 40 characters leave room for the longest ending, within the 63 of a label. */}}
+{{/* The name of the objects. 40 characters leave room for the longest suffix within the 63 of a label. */}}
 {{- define "caip-openstack.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 40 | trimSuffix "-" -}}
@@ -17,7 +17,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* What tells the pods of this release from others. Never changed: a Deployment's selector cannot be. */}}
+{{/* Selects the pods of this release. Never change it: a Deployment's selector is immutable. */}}
 {{- define "caip-openstack.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "caip-openstack.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -36,7 +36,7 @@ control-plane: caip-openstack
 {{- merge $labels .Values.commonLabels | toYaml -}}
 {{- end -}}
 
-{{/* The annotations of every object, and more: (dict "root" . "more" ANNOTATIONS). Nothing when there are none. */}}
+{{/* The common annotations plus others: (dict "root" . "more" ANNOTATIONS). Empty if there are none. */}}
 {{- define "caip-openstack.annotations" -}}
 {{- with merge (dict) (default (dict) .more) .root.Values.commonAnnotations }}
 annotations:
@@ -53,7 +53,7 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* The image, by digest where there is one. */}}
+{{/* The image, by digest if there is one. */}}
 {{- define "caip-openstack.image" -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
@@ -62,21 +62,21 @@ annotations:
 {{- end -}}
 {{- end -}}
 
-{{/* What values.schema.json cannot say. */}}
+{{/* Checks that values.schema.json cannot express. */}}
 {{- define "caip-openstack.check" -}}
 {{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection) -}}
-{{- fail "leaderElection: must be true with more than one replica, or set replicas to 1: two that work at once would give an address twice" -}}
+{{- fail "leaderElection: must be true with more than one replica, or set replicas to 1: two controllers that work at the same time would assign an address twice" -}}
 {{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not (and .Values.metrics.enabled .Values.metrics.service.enabled)) -}}
-{{- fail "metrics.serviceMonitor.enabled: needs metrics.enabled and metrics.service.enabled, or take metrics.podMonitor" -}}
+{{- fail "metrics.serviceMonitor.enabled: needs metrics.enabled and metrics.service.enabled, or use metrics.podMonitor" -}}
 {{- end -}}
 {{- if and .Values.metrics.podMonitor.enabled (not .Values.metrics.enabled) -}}
 {{- fail "metrics.podMonitor.enabled: needs metrics.enabled" -}}
 {{- end -}}
 {{- if and .Values.metrics.podMonitor.enabled .Values.metrics.secure (not .Values.metrics.podMonitor.tokenSecret) -}}
-{{- fail "metrics.podMonitor.tokenSecret: needed where metrics.secure is true, since a PodMonitor reads no token from a file" -}}
+{{- fail "metrics.podMonitor.tokenSecret: required if metrics.secure is true, because a PodMonitor cannot read a token from a file" -}}
 {{- end -}}
 {{- if and .Values.metrics.podMonitor.enabled .Values.metrics.serviceMonitor.enabled -}}
-{{- fail "metrics.podMonitor.enabled: choose this or metrics.serviceMonitor, or every sample is there twice" -}}
+{{- fail "metrics.podMonitor.enabled: enable this or metrics.serviceMonitor, not both: every sample would be scraped twice" -}}
 {{- end -}}
 {{- end -}}
