@@ -1,4 +1,4 @@
-//! Every link within the repository leads to a file, and to a heading where it names one.
+//! Every link within the repository points to an existing file and heading.
 
 use std::path::Path;
 

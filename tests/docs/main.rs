@@ -1,5 +1,5 @@
-//! What the documents say can be followed: links lead somewhere, every field and every message is where users look for
-//! it, and every command block is run by a test or says why not. Needs no servers.
+//! Checks the documents without servers: links work, every field and message is documented, the image has the same tag
+//! everywhere, and every command block is run by a test or says why not.
 
 mod fences;
 mod fields;

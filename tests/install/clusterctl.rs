@@ -1,6 +1,5 @@
-//! `clusterctl init` from a local repository, as docs/install.md tells it. In the second management cluster: a provider
-//! in the inventory of the first one would have to be in that of the second for `clusterctl move`, which other scenarios
-//! run meanwhile.
+//! `clusterctl init` from a local repository, as in docs/install.md. It uses the second management cluster: other scenarios
+//! run `clusterctl move` meanwhile, which requires in the second inventory every provider of the first.
 
 use std::fs;
 
@@ -17,7 +16,7 @@ const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 const CORE: [&str; 6] =
     ["get", "providers/cluster-api", "--namespace", "capi-system", "--output", "jsonpath={.version}"];
 
-/// The file that a user writes, and Cluster API's own version, which clusterctl asks for its contract.
+/// Writes the user's configuration file, and metadata for Cluster API itself, from which clusterctl reads its contract.
 fn configuration(folder: &Folder, core: &str, more: &str) -> String {
     let root = folder.0.to_str().expect("it is UTF-8");
     let cluster_api = folder.0.join("cluster-api").join(core);
@@ -44,7 +43,7 @@ fn number(text: &str) -> u64 {
     text.parse().expect("a version has numbers")
 }
 
-/// clusterctl wants cert-manager, and takes it as installed where its kinds are served.
+/// clusterctl requires cert-manager, and considers it installed if its kinds are served.
 fn cert_manager() -> Value {
     let crd = |kind: &str, plural: &str| {
         let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
@@ -60,7 +59,7 @@ fn cert_manager() -> Value {
     json!({"apiVersion": "v1", "kind": "List", "items": items})
 }
 
-/// The older one is of Cluster API 1.10, and refuses a provider with another contract than v1beta1.
+/// The older one belongs to Cluster API 1.10 and refuses providers with any contract but v1beta1.
 #[test]
 fn clusterctl_old_and_new_makes_of_the_components_what_the_chart_installs() {
     let folder = Folder::with_manifests();
@@ -88,7 +87,7 @@ async fn clusterctl_init_installs_the_provider_and_delete_leaves_the_pools_their
         run(command.args(["--config", &config]), "")
     };
     let removed = || clusterctl(&["delete", "--ipam", "openstack"]);
-    // One that a run left that was cut off.
+    // Left by an interrupted run.
     let _none = removed();
 
     let done =
@@ -102,7 +101,7 @@ async fn clusterctl_init_installs_the_provider_and_delete_leaves_the_pools_their
     assert!(scratch.get("crd/openstackfloatingippools.ipam.cluster.x-k8s.io").is_some());
 }
 
-/// What clusterctl has installed is what the user asked for.
+/// Checks that clusterctl installed what the user asked for.
 fn installed(scratch: &Scratch) {
     let provider = scratch.get("providers.clusterctl.cluster.x-k8s.io/ipam-openstack").expect("it is in the inventory");
     assert_eq!([&provider["version"], &provider["type"]], [VERSION, "IPAMProvider"]);

@@ -1,4 +1,4 @@
-//! What is installed, without what each way of installing adds by design: so that the ways can be compared.
+//! The installed objects without the parts that each installation method adds by design, so that they can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 /// Objects by kind and name.
 pub type Content = BTreeMap<String, Value>;
 
-/// What these objects are, but for Helm's labels and annotations, clusterctl's label, the Namespace (which Helm makes
-/// when it is told to), and how flags and images are written that mean the same.
+/// The objects without Helm's labels and annotations, clusterctl's label, and the Namespace (which only Helm's
+/// `--create-namespace` creates). Flags and images are normalised.
 pub fn content(documents: Vec<Value>) -> Content {
     let documents = documents.into_iter().filter(|document| document["kind"] != "Namespace");
     documents.map(|document| (name(&document), plain(document))).collect()
@@ -52,11 +52,11 @@ fn plain(mut document: Value) -> Value {
     if document["kind"] == "Deployment" {
         let manager = &mut document["spec"]["template"]["spec"]["containers"][0];
         manager["args"] = json!(format!("{:?}", flags(&manager["args"])));
-        // The manifests' names say where they are from, for clusterctl.
+        // clusterctl needs a registry in the image's name.
         let image = manager["image"].as_str().unwrap_or_default();
         manager["image"] = json!(image.trim_start_matches("localhost/"));
     }
-    // clusterctl writes an empty one.
+    // clusterctl adds an empty status.
     document.as_object_mut().expect("it is an object").remove("status");
     strip(&mut document);
     document
@@ -77,11 +77,11 @@ fn labels(document: &mut Value) -> &mut Map<String, Value> {
     labels.as_object_mut().expect("labels are a map")
 }
 
-/// What may be there and empty, or not be there.
+/// Fields that may be empty or absent, with the same meaning.
 const OPTIONAL: [&str; 4] = ["labels", "annotations", "strategy", "status"];
 
-/// Takes Helm's part off labels, selectors and annotations, and what is empty. Helm reads every number of the CRD as
-/// one with a point.
+/// Removes Helm's labels and annotations, selectors included, and empty fields. Helm parses all numbers of the CRD as
+/// floats.
 fn strip(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,5 +1,5 @@
-//! A release from its first day to its last, by the real helm. No version was published before this one, so the older
-//! one is made here: the same chart with an older number, without a template and its values that came later.
+//! Installs, upgrades, rolls back and uninstalls a release with the real helm. No older version is published, so the test
+//! makes one: the same chart with a lower version, without one template and its values.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn older() -> PathBuf {
     folder.join(format!("caip-openstack-{OLDER}.tgz"))
 }
 
-/// Served by nobody, and without the credentials that it names.
+/// A pool that no controller serves, without the Secret that it references.
 fn pool(scratch: &Scratch) -> String {
     scratch.create(&json!({
         "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": "OpenStackFloatingIPPool",

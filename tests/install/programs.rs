@@ -1,4 +1,4 @@
-//! helm, kubectl and clusterctl, as a person runs them in the repository.
+//! Runs helm, kubectl and clusterctl in the repository, as a user would.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub const CHART: &str = "config/chart";
 pub const NAME: &str = "caip-openstack";
 pub const SYSTEM: &str = "caip-openstack-system";
 
-/// A program that runs in the repository, and keeps what it stores away from the user's.
+/// A program that runs in the repository, with its caches and configuration apart from the user's.
 pub fn program(name: &str, args: &[&str]) -> Command {
     let store = Path::new(env!("CARGO_TARGET_TMPDIR")).join("install");
     let mut command = Command::new(name);
@@ -21,7 +21,7 @@ pub fn program(name: &str, args: &[&str]) -> Command {
     for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME", "XDG_CONFIG_HOME", "KUBECACHEDIR"] {
         command.env(variable, store.join(variable));
     }
-    // A new version of clusterctl is no matter of a test.
+    // Otherwise clusterctl asks GitHub for newer versions.
     command.env("CLUSTERCTL_DISABLE_VERSIONCHECK", "true");
     command
 }
@@ -40,7 +40,7 @@ pub fn run(command: &mut Command, input: &str) -> Result<String, String> {
     let mut child = command.spawn().unwrap_or_else(|error| {
         panic!("{command:?} cannot be started ({error}): run `make tools`, and set PATH as `make env` says")
     });
-    // An error means that it has ended already, and its status tells why.
+    // An error means that the program has exited already; its status says why.
     let _ended_already = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     let output = child.wait_with_output().expect("it is our child");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("programs write UTF-8");

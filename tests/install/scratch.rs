@@ -41,7 +41,7 @@ impl Scratch {
         command
     }
 
-    /// The same, for a program that is told its namespace.
+    /// The same with `--namespace`.
     pub fn run(&self, name: &str, args: &[&str]) -> Command {
         let mut command = self.program(name, args);
         command.args(["--namespace", &self.name]);
@@ -80,7 +80,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is not there any more is no matter.
+        // Either may be gone already.
         let _none = run(&mut self.run("helm", &["uninstall", &self.name, "--ignore-not-found"]), "");
         let _gone = run(&mut self.run("kubectl", &["delete", "namespace", &self.name, "--wait=false"]), "");
     }
