@@ -20,9 +20,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::IpamVersion;
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::openstack::Clouds;
 use crate::runtime::health::Readiness;
-use crate::runtime::metrics::Metrics;
 
 mod act;
 mod claim;

@@ -7,13 +7,15 @@
 //! | [`openstack`] | the calls that we make, the real Neutron and one in memory |
 //! | [`controllers`] | pool, claim and sweeper: read, decide, act, report |
 //! | [`plugin`] | `kubectl fippool`: asks, explains, and helps to mend |
-//! | [`runtime`] | flags, leader election, health, metrics, logs, shutdown |
+//! | [`metrics`] | Prometheus metrics of pools, claims and OpenStack calls |
+//! | [`runtime`] | the process: flags, leader election, HTTP servers, logs and traces, shutdown; knows no pool and no claim |
 
 pub mod allocation;
 pub mod api;
 pub mod clock;
 pub mod controllers;
 pub mod floating_ip;
+pub mod metrics;
 pub mod object_name;
 pub mod openstack;
 pub mod plugin;

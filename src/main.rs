@@ -7,14 +7,14 @@ use std::sync::Arc;
 use anyhow::{Context as _, bail};
 use caip_openstack::clock::Clock;
 use caip_openstack::controllers::{self, Options, Setup};
+use caip_openstack::metrics::Metered;
+use caip_openstack::metrics::{Metrics, Outcome};
 use caip_openstack::openstack::session::Sessions;
 use caip_openstack::runtime::diagnostics::{self, Tls};
 use caip_openstack::runtime::flags::{Flags, Stop, VERSION};
 use caip_openstack::runtime::health::{self, Readiness};
 use caip_openstack::runtime::leader::{self, Leader, LeaseSettings};
 use caip_openstack::runtime::listen::Wish;
-use caip_openstack::runtime::metered::Metered;
-use caip_openstack::runtime::metrics::{Metrics, Outcome};
 use caip_openstack::runtime::{client, shutdown, telemetry};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
@@ -100,6 +100,7 @@ async fn serve_diagnostics(
     client: kube::Client,
     metrics: Metrics,
 ) -> anyhow::Result<()> {
+    let metrics = Arc::new(move || metrics.to_text());
     let Some(listener) = listener else { return pending().await };
     if flags.insecure_diagnostics {
         return Ok(diagnostics::serve_plain(listener, metrics).await?);

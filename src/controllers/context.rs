@@ -18,10 +18,10 @@ use crate::allocation::{PoolId, PublishedAddresses};
 use crate::api::names::{DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION};
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::object_name::ObjectName;
 use crate::openstack::Clouds;
 use crate::runtime::health::Readiness;
-use crate::runtime::metrics::Metrics;
 
 /// What Kubernetes has, as the watches last saw it.
 #[derive(Clone)]

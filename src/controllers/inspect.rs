@@ -20,10 +20,10 @@ use crate::allocation::{PoolPolicy, Refusal};
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::floating_ip::FloatingIpId;
+use crate::metrics::Metrics;
 use crate::object_name::ObjectName;
 use crate::openstack::{self, Clouds, Credentials, Network, Quota, Scope};
 use crate::runtime::health::Readiness;
-use crate::runtime::metrics::Metrics;
 
 pub use super::claim::{NextStep, SkipReason};
 

@@ -18,9 +18,9 @@ use crate::allocation::mark::Ownership;
 use crate::allocation::sweep::{ClaimLiveness, ClusterView, SweepAction, SweepPlan, plan};
 use crate::api::names::{ADDRESS_FINALIZER, DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION};
 use crate::api::{Cluster, IpAddress, OpenStackFloatingIPPool};
+use crate::metrics;
 use crate::object_name::ObjectName;
 use crate::openstack;
-use crate::runtime::metrics;
 use crate::runtime::telemetry::chain;
 
 mod spares;

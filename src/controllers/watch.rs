@@ -15,8 +15,8 @@ use crate::api::names::{
 };
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::floating_ip::{FloatingIpId, NetworkId};
+use crate::metrics::PoolLabels;
 use crate::object_name::ObjectName;
-use crate::runtime::metrics::PoolLabels;
 
 mod apis;
 mod stream;

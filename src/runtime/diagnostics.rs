@@ -1,17 +1,17 @@
 //! `/metrics`: by HTTPS and to those who may, or by plain HTTP and to everybody where that was asked for.
 
 use std::io;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{self, Next};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
 use http::{StatusCode, header};
 use tokio::net::TcpListener;
 
 use super::flags::TlsVersion;
-use super::metrics::Metrics;
 
 mod access;
 mod tls;
@@ -22,8 +22,11 @@ pub use tls::TlsError;
 /// The media type of what prometheus-client writes.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Serves everybody by plain HTTP.
-pub async fn serve_plain(listener: TcpListener, metrics: Metrics) -> io::Result<()> {
+/// Returns the current metrics in the OpenMetrics text format; called once per request.
+pub type Exposition = Arc<dyn Fn() -> String + Send + Sync>;
+
+/// Serves the metrics over plain HTTP, without authentication.
+pub async fn serve_plain(listener: TcpListener, metrics: Exposition) -> io::Result<()> {
     axum::serve(listener, router(metrics)).await
 }
 
@@ -39,7 +42,7 @@ pub struct Tls {
 /// Serves those who may, by HTTPS; fails before it listens when there can be no HTTPS.
 pub fn serve_secure(
     listener: TcpListener,
-    metrics: Metrics,
+    metrics: Exposition,
     client: kube::Client,
     tls: &Tls,
 ) -> Result<impl Future<Output = io::Result<()>> + Send + use<>, TlsError> {
@@ -49,12 +52,8 @@ pub fn serve_secure(
     Ok(async move { axum::serve(listener, guarded).await })
 }
 
-fn router(metrics: Metrics) -> Router {
-    Router::new().route("/metrics", get(write_out)).with_state(metrics)
-}
-
-async fn write_out(State(metrics): State<Metrics>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, OPENMETRICS)], metrics.to_text())
+fn router(metrics: Exposition) -> Router {
+    Router::new().route("/metrics", get(async move || ([(header::CONTENT_TYPE, OPENMETRICS)], metrics())))
 }
 
 async fn admit(State(access): State<Access>, request: Request, next: Next) -> Result<Response, StatusCode> {

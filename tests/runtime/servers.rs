@@ -1,11 +1,12 @@
 //! Health, and metrics for those who may read them.
 
 use std::future::IntoFuture;
+use std::sync::Arc;
 
-use caip_openstack::runtime::diagnostics::{Tls, serve_plain, serve_secure};
+use caip_openstack::metrics::Metrics;
+use caip_openstack::runtime::diagnostics::{Exposition, Tls, serve_plain, serve_secure};
 use caip_openstack::runtime::flags::TlsVersion;
 use caip_openstack::runtime::health::{Readiness, router};
-use caip_openstack::runtime::metrics::Metrics;
 use http::StatusCode;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
@@ -16,6 +17,10 @@ use serde_json::json;
 use tokio::net::TcpListener;
 
 use super::{client, unique, with_namespace};
+
+fn metrics() -> Exposition {
+    Arc::new(|| Metrics::new().to_text())
+}
 
 async fn listen() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("some port is free");
@@ -73,7 +78,7 @@ async fn metrics_are_for_those_who_may_read_them() {
 
         let (listener, address) = listen().await;
         let tls = Tls { least: TlsVersion::Tls12, suites: vec![] };
-        let server = serve_secure(listener, Metrics::new(), client.clone(), &tls).expect("there can be HTTPS");
+        let server = serve_secure(listener, metrics(), client.clone(), &tls).expect("there can be HTTPS");
         let server = tokio::spawn(server);
         let url = || format!("https://{address}/metrics");
         assert_eq!(get(url(), None).await.0, StatusCode::UNAUTHORIZED);
@@ -97,7 +102,7 @@ async fn a_client_that_never_agrees_on_tls_holds_up_nobody() {
     let client = client().await;
     let (listener, address) = listen().await;
     let tls = Tls { least: TlsVersion::Tls13, suites: vec![] };
-    let server = tokio::spawn(serve_secure(listener, Metrics::new(), client, &tls).expect("there can be HTTPS"));
+    let server = tokio::spawn(serve_secure(listener, metrics(), client, &tls).expect("there can be HTTPS"));
     let silent = tokio::net::TcpStream::connect(&address).await.expect("it listens");
     assert_eq!(super::soon(get(format!("https://{address}/metrics"), None)).await.0, StatusCode::UNAUTHORIZED);
     drop(silent);
@@ -108,7 +113,7 @@ async fn a_client_that_never_agrees_on_tls_holds_up_nobody() {
 async fn metrics_are_for_everybody_where_that_was_asked_for() {
     client().await;
     let (listener, address) = listen().await;
-    let server = tokio::spawn(serve_plain(listener, Metrics::new()));
+    let server = tokio::spawn(serve_plain(listener, metrics()));
     let (status, text) = get(format!("http://{address}/metrics"), None).await;
     assert_eq!(status, StatusCode::OK);
     assert!(text.contains("caip_leader 0"), "{text}");

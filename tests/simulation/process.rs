@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use caip_openstack::clock::Clock;
 use caip_openstack::controllers::{self, Options, Setup};
+use caip_openstack::metrics::Metrics;
 use caip_openstack::openstack::memory::MemoryCloud;
 use caip_openstack::runtime::health::Readiness;
 use caip_openstack::runtime::leader::{Leader, LeaseSettings};
-use caip_openstack::runtime::metrics::Metrics;
 
 use crate::api::ApiServer;
 use crate::client::client;

@@ -18,9 +18,9 @@ use crate::controllers::patch;
 use crate::controllers::queue::Action;
 use crate::controllers::registry::ResolvedPool;
 use crate::controllers::sweeper::is_stray;
+use crate::metrics::Outcome;
 use crate::object_name::ObjectName;
 use crate::openstack;
-use crate::runtime::metrics::Outcome;
 
 /// Releases what a deleted claim holds.
 pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>) -> Result<Action, Error> {

@@ -9,7 +9,7 @@ use crate::api::conditions::{CREDENTIALS_VALID, EXHAUSTED, PAUSED, READY};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
 use crate::controllers::context::{Context, name_of};
 use crate::controllers::registry::ResolvedPool;
-use crate::runtime::metrics::{Counted, PoolFigures, PoolLabels};
+use crate::metrics::{Counted, PoolFigures, PoolLabels};
 
 /// How a pool is called in metrics.
 pub(in crate::controllers::pool) fn labels(pool: &OpenStackFloatingIPPool) -> PoolLabels {

@@ -1,4 +1,4 @@
-//! What can be asked of us in numbers.
+//! Prometheus metrics.
 //!
 //! Every series has the prefix `caip_`. Where the set of labels is closed its series exist from the start, since a
 //! counter that first appears with 1 hides that 1 from every rate; a pool's series live as long as the pool.
@@ -19,11 +19,13 @@ use crate::openstack::{Error, Quota, Scope};
 use crate::runtime::flags::COMMIT;
 
 mod labels;
+mod metered;
 mod pools;
 mod process;
 
 use labels::{Allocation, Build, Controller, Done, Operation, Request, Source, Swept};
 pub use labels::{Outcome, Sweep};
+pub use metered::Metered;
 pub use pools::{Counted, PoolFigures, PoolLabels};
 
 /// The names of the calls, as the traits in [`crate::openstack`] have them.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, Weak};
 use async_trait::async_trait;
 use tokio::time::Instant;
 
-use super::metrics::Metrics;
+use super::Metrics;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::openstack::{Clouds, Credentials, Error, Filter, Network, Neutron, NewFloatingIp, Quota, Scope, Subnet};
 
