@@ -55,10 +55,6 @@ pub struct Flags {
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// How often everything is looked at again although nothing was seen to change.
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = values::duration)]
-    pub sync_period: Duration,
-
     /// How many claims are worked on side by side [default: --max-concurrent-reconciles, else no limit].
     #[arg(long, value_name = "N")]
     ipaddressclaim_concurrency: Option<NonZeroUsize>,
@@ -245,7 +241,7 @@ mod tests {
             "--insecure-diagnostics",
             "--namespace",
             "one",
-            "--sync-period=1m30s",
+            "--leader-elect-lease-duration=1m30s",
             "--health-addr=:9999",
             "--diagnostics-address=",
             "--v=4",
@@ -257,7 +253,7 @@ mod tests {
         assert!(!flags.leader_elect);
         assert!(flags.insecure_diagnostics);
         assert_eq!(flags.watched_namespace().as_deref(), Some("one"));
-        assert_eq!(flags.sync_period, Duration::from_secs(90));
+        assert_eq!(flags.leader_elect_lease_duration, Duration::from_secs(90));
         assert_eq!(flags.health_addr, Some(Address::AnyHost(9999)));
         assert_eq!(flags.diagnostics_address, Some(Address::Off));
         assert_eq!(flags.verbosity, 4);
@@ -276,6 +272,7 @@ mod tests {
     #[test]
     fn flags_of_other_providers_are_taken() {
         read(&[
+            "--sync-period=10m",
             "--webhook-port=9443",
             "--webhook-host=",
             "--webhook-cert-dir=/tmp/certs",
@@ -297,7 +294,7 @@ mod tests {
         for (args, part) in [
             (&["--no-such-flag=1"][..], "unknown flag --no-such-flag"),
             (&["--health-addr=9440"], "--health-addr"),
-            (&["--sync-period=10"], "expected a duration such as"),
+            (&["--leader-elect-retry-period=10"], "expected a duration such as"),
             (&["--leader-elect=maybe"], "--leader-elect"),
             (&["--openstack-concurrency=0"], "--openstack-concurrency"),
             (&["--leader-elect-lease-duration=10s"], "must be longer than --leader-elect-renew-deadline"),

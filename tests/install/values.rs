@@ -67,7 +67,6 @@ fn values_that_cannot_be_are_refused_and_say_what_can() {
         (json!({"metrics": {"port": 9440}}), "at '/metrics/port': 'not' failed"),
         (json!({"metrics": {"readers": [{"name": "x"}]}}), "at '/metrics/readers/0': missing property 'namespace'"),
         (json!({"logging": {"format": "xml"}}), "at '/logging/format': value must be one of 'json', 'text'"),
-        (json!({"syncPeriod": "10"}), "at '/syncPeriod': '10' does not match"),
         (json!({"extraArgs": ["v=1"]}), "at '/extraArgs/0': 'v=1' does not match"),
         (json!({"leaderElection": false}), "leaderElection: must be true with more than one replica"),
         (
@@ -117,7 +116,7 @@ fn cases() -> Vec<Value> {
             "extraArgs": ["--leader-elect-lease-duration=30s"], "extraEnv": [{"name": "HTTPS_PROXY", "value": "x"}],
             "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
             "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/certs", "readOnly": true}],
-            "syncPeriod": "1m30s", "openstackConcurrency": 4, "logging": {"format": "text", "verbosity": 4},
+            "openstackConcurrency": 4, "logging": {"format": "text", "verbosity": 4},
             "metrics": {"tlsMinVersion": "VersionTLS13", "readers": [{"name": "prometheus", "namespace": "monitoring"}],
                 "service": {"annotations": {"four": "f"}}},
             "networkPolicy": {"enabled": true,

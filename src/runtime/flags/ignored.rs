@@ -9,6 +9,10 @@ use clap::Args;
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Accepted and ignored")]
 pub struct Ignored {
+    /// Changes come from watches, and the intervals of the periodic checks are fixed.
+    #[arg(long, value_name = "DURATION")]
+    sync_period: Option<String>,
+
     /// There are no webhooks.
     #[arg(long, value_name = "PORT")]
     webhook_port: Option<String>,
