@@ -20,3 +20,4 @@ pub mod object_name;
 pub mod openstack;
 pub mod plugin;
 pub mod runtime;
+mod tls;

@@ -26,7 +26,7 @@ use tracing::Instrument;
 /// Where the OpenStack of [`program`] is.
 const OPENSTACK: &str = "TEST_OPENSTACK";
 
-/// Two calls within what kube's span of a reconcile looks like, one of which finds nothing.
+/// Two calls in the span of a reconcile; the second one fails with not found.
 #[test]
 #[ignore = "started by the other tests"]
 fn program() {
@@ -37,8 +37,7 @@ fn program() {
     drop(span);
     tracing::debug_span!(target: "openstack_sdk_core::api", "sdk", body = "hunter2").in_scope(|| ());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let reconcile =
-        tracing::info_span!(target: "kube_runtime::controller", "reconciling object", object.ref = "pool/web");
+    let reconcile = telemetry::reconcile_span(&"pool/web");
     let work = async {
         let sessions = Sessions::new(server::clock());
         let neutron = sessions.connect(&server::credentials(&url, "hunter2")).await.expect("it connects");

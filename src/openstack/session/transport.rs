@@ -4,14 +4,14 @@
 //! up in bounded time.
 
 use std::error::Error as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use reqwest::{Client, NoProxy, Proxy, Request, redirect};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::CertificateError;
 
 use super::super::{Credentials, Error, ErrorKind};
+use crate::tls;
 
 /// From the moment a request is sent until its answer is read. No write of ours reaches OpenStack later than this after
 /// it was sent, so a new leader that waits as long sees no late ones. Neutron's slowest call was measured at 3 s under
@@ -44,30 +44,18 @@ pub(super) fn client(credentials: &Credentials) -> Result<Client, Error> {
     if let Some(proxy) = proxy() {
         builder = builder.proxy(proxy);
     }
-    let provider = rustls::crypto::ring::default_provider();
     builder = if credentials.verify {
-        let config = ClientConfig::builder_with_provider(Arc::new(provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|_| failed("no TLS version in common with the library"))?
-            .with_root_certificates(roots(credentials))
-            .with_no_client_auth();
+        let config = tls::client_config(credentials.authorities.iter().cloned());
+        let config = config.map_err(|_| failed("no TLS version in common with the library"))?;
         builder.tls_backend_preconfigured(config)
     } else {
         tracing::warn!(auth.url = %credentials.auth_url, "clouds.yaml says verify: false: certificates are not checked");
         // Only this branch lets reqwest build the TLS set-up, which takes the provider of the process. Somebody else may
         // have installed one, which serves as well.
-        let _ = provider.install_default();
+        let _ = rustls::crypto::ring::default_provider().install_default();
         builder.tls_danger_accept_invalid_certs(true)
     };
     builder.build().map_err(|_| failed("the HTTP client cannot be built"))
-}
-
-/// The system's CAs and the Secret's. An image without any CA still serves clouds with plain HTTP or a `cacert`.
-fn roots(credentials: &Credentials) -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    roots.add_parsable_certificates(credentials.authorities.iter().cloned());
-    roots
 }
 
 /// The environment's proxy, but only where it cannot read the token: for https, and never for this machine.
