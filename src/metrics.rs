@@ -1,7 +1,7 @@
 //! Prometheus metrics.
 //!
-//! Every series has the prefix `caip_`. Where the set of labels is closed its series exist from the start, since a
-//! counter that first appears with 1 hides that 1 from every rate; a pool's series live as long as the pool.
+//! Names have the prefix `caip_`. A counter whose label values are known in advance starts at 0, because `rate()` does not
+//! see the first increment of a series that appears with 1. A pool's series exist as long as the pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,13 +23,16 @@ mod metered;
 mod pools;
 mod process;
 
-use labels::{Allocation, Build, Controller, Done, Operation, Request, Source, Swept};
-pub use labels::{Outcome, Sweep};
-pub use metered::Metered;
+use labels::{
+    AllocationLabels, BuildLabels, ControllerLabels, OperationLabels, ReleasedLabels, RequestLabels, ResultLabels,
+    SourceLabel,
+};
+pub use labels::{OperationResult, ReleasedAs};
+pub use metered::MeteredClouds;
 pub use pools::{Counted, PoolFigures, PoolLabels};
 
-/// The names of the calls, as the traits in [`crate::openstack`] have them.
-pub const OPERATIONS: [&str; 12] = [
+/// The methods of the traits in [`crate::openstack`].
+const OPERATIONS: [&str; 12] = [
     "connect",
     "list_floating_ips",
     "get_floating_ip",
@@ -44,42 +47,40 @@ pub const OPERATIONS: [&str; 12] = [
     "quota",
 ];
 
-/// The names of the controllers.
-pub const CONTROLLERS: [&str; 3] = ["pool", "claim", "sweeper"];
+const CONTROLLERS: [&str; 3] = ["pool", "claim", "sweeper"];
 
-type Histograms<L> = Family<L, Histogram, fn() -> Histogram>;
+type HistogramFamily<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// Everything that is counted. Cheap to clone; clones count together.
+/// All metrics. Cheap to clone; clones share the values.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
-    pools: pools::Pools,
-    allocations: Family<Allocation, Counter>,
+    pools: pools::PoolCollector,
+    allocations: Family<AllocationLabels, Counter>,
     allocation_duration: Histogram,
-    releases: Family<Done, Counter>,
-    swept: Family<Swept, Counter>,
-    requests: Family<Request, Counter>,
-    request_duration: Histograms<Operation>,
-    token_refreshes: Family<Done, Counter>,
-    reconcile_errors: Family<Controller, Counter>,
+    releases: Family<ResultLabels, Counter>,
+    released_floating_ips: Family<ReleasedLabels, Counter>,
+    requests: Family<RequestLabels, Counter>,
+    request_duration: HistogramFamily<OperationLabels>,
+    token_refreshes: Family<ResultLabels, Counter>,
+    reconcile_errors: Family<ControllerLabels, Counter>,
     leader: Gauge,
 }
 
 impl Metrics {
-    /// All series at 0.
     pub fn new() -> Self {
-        let mut it = Self {
+        let mut metrics = Self {
             registry: Arc::default(),
-            pools: pools::Pools::default(),
+            pools: pools::PoolCollector::default(),
             allocations: Family::default(),
-            // From what a warm pool needs to what a claim that had to wait does.
+            // From an address that exists already to a claim that waits for an hour.
             allocation_duration: Histogram::new([
                 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
             ]),
             releases: Family::default(),
-            swept: Family::default(),
+            released_floating_ips: Family::default(),
             requests: Family::default(),
-            // Neutron answers in 20 to 500 ms; the longest timeout is a minute.
+            // Neutron answers in 20 to 500 ms; a request times out after 30 s, and waiting and retries come on top.
             request_duration: Family::new_with_constructor(|| {
                 Histogram::new([0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0])
             }),
@@ -87,31 +88,31 @@ impl Metrics {
             reconcile_errors: Family::default(),
             leader: Gauge::default(),
         };
-        it.start_at_zero();
-        it.registry = Arc::new(it.register());
-        it
+        metrics.start_at_zero();
+        metrics.registry = Arc::new(metrics.register());
+        metrics
     }
 
     fn start_at_zero(&self) {
-        for source in Origin::ALL.map(Source) {
-            for result in Outcome::ALL {
-                drop(self.allocations.get_or_create(&Allocation { source, result }));
+        for source in Origin::ALL.map(SourceLabel) {
+            for result in OperationResult::ALL {
+                drop(self.allocations.get_or_create(&AllocationLabels { source, result }));
             }
         }
-        for result in Outcome::ALL {
-            drop(self.releases.get_or_create(&Done { result }));
-            drop(self.token_refreshes.get_or_create(&Done { result }));
+        for result in OperationResult::ALL {
+            drop(self.releases.get_or_create(&ResultLabels { result }));
+            drop(self.token_refreshes.get_or_create(&ResultLabels { result }));
         }
-        for how in Sweep::ALL {
-            drop(self.swept.get_or_create(&Swept { how }));
+        for how in ReleasedAs::ALL {
+            drop(self.released_floating_ips.get_or_create(&ReleasedLabels { how }));
         }
         for operation in OPERATIONS {
-            // Of the failures only those that occur: most operations cannot fail in most ways.
-            drop(self.requests.get_or_create(&Request { operation, result: "ok" }));
-            drop(self.request_duration.get_or_create(&Operation { operation }));
+            // Failures appear when they first occur: most operations cannot fail in most ways.
+            drop(self.requests.get_or_create(&RequestLabels { operation, result: "ok" }));
+            drop(self.request_duration.get_or_create(&OperationLabels { operation }));
         }
         for controller in CONTROLLERS {
-            drop(self.reconcile_errors.get_or_create(&Controller { controller }));
+            drop(self.reconcile_errors.get_or_create(&ControllerLabels { controller }));
         }
     }
 
@@ -119,27 +120,30 @@ impl Metrics {
         let mut all = Registry::default();
         all.register_collector(Box::new(process::Process));
         let ours = all.sub_registry_with_prefix("caip");
-        let build = Build { version: env!("CARGO_PKG_VERSION"), revision: COMMIT };
-        ours.register("build", "What is running.", Info::new(build));
-        ours.register("leader", "Whether this process leads.", self.leader.clone());
-        let help = "Claims that were given an address, or failed to be, by where it came from.";
+        let build = BuildLabels { version: env!("CARGO_PKG_VERSION"), revision: COMMIT };
+        ours.register("build", "The running version.", Info::new(build));
+        ours.register("leader", "Whether this process is the leader.", self.leader.clone());
+        let help = "Allocations of addresses to claims, successful or failed, by the source of the address.";
         ours.register("allocations", help, self.allocations.clone());
-        let help = "From the first sight of a claim until it is bound.";
+        let help = "Time from the first observation of a claim until it is bound.";
         ours.register_with_unit("allocation_duration", help, Unit::Seconds, self.allocation_duration.clone());
-        ours.register("releases", "Claims whose address was released, or failed to be.", self.releases.clone());
-        let help = "Floating IPs that a release left behind, by what became of them.";
-        ours.register("released_floating_ips", help, self.swept.clone());
-        let help = "Calls to OpenStack by how they ended.";
+        ours.register("releases", "Releases of claims' addresses, successful or failed.", self.releases.clone());
+        let help = "Released floating IPs by what happened to them.";
+        ours.register("released_floating_ips", help, self.released_floating_ips.clone());
+        let help = "Calls to OpenStack by result.";
         ours.register("openstack_requests", help, self.requests.clone());
-        let help = "How long calls to OpenStack took, waiting and repetitions included.";
+        let help = "Duration of calls to OpenStack, including waiting and retries.";
         ours.register_with_unit("openstack_request_duration", help, Unit::Seconds, self.request_duration.clone());
-        ours.register("token_refreshes", "New Keystone tokens, or failures to get one.", self.token_refreshes.clone());
-        ours.register("reconcile_errors", "Reconciliations that failed.", self.reconcile_errors.clone());
+        ours.register(
+            "token_refreshes",
+            "Requests for a Keystone token, successful or failed.",
+            self.token_refreshes.clone(),
+        );
+        ours.register("reconcile_errors", "Failed reconciliations.", self.reconcile_errors.clone());
         ours.register_collector(Box::new(self.pools.clone()));
         all
     }
 
-    /// A look at a pool was taken.
     pub fn pool_observed(&self, pool: &PoolLabels, figures: PoolFigures) {
         self.pools.observed(pool, figures);
     }
@@ -149,68 +153,69 @@ impl Metrics {
         self.pools.listed(pool, at);
     }
 
-    /// The quota of the pool's project was read; `None` where it cannot be.
+    /// `None` if the project's quota cannot be read.
     pub fn pool_quota(&self, pool: &PoolLabels, project: &Scope, quota: Option<Quota>) {
         self.pools.quota(pool, project, quota);
     }
 
-    /// The pool is gone, and so are its series. The last word on it: any later one brings them back.
+    /// Removes the pool's series. Must be the last call for a pool: any later one creates them again.
     pub fn pool_gone(&self, pool: &PoolLabels) {
         self.pools.retain(|other| other != pool);
     }
 
-    /// All pools but these are gone.
-    pub fn retain_pools(&self, is_living: impl Fn(&PoolLabels) -> bool) {
-        self.pools.retain(is_living);
+    /// Removes the series of all other pools.
+    pub fn retain_pools(&self, exists: impl Fn(&PoolLabels) -> bool) {
+        self.pools.retain(exists);
     }
 
-    /// A claim was bound, `duration` after it was first seen.
+    /// `duration` is the time since the claim was first seen.
     pub fn allocated(&self, origin: Origin, duration: Duration) {
-        self.allocations.get_or_create(&Allocation { source: Source(origin), result: Outcome::Success }).inc();
+        self.allocations
+            .get_or_create(&AllocationLabels { source: SourceLabel(origin), result: OperationResult::Success })
+            .inc();
         self.allocation_duration.observe(duration.as_secs_f64());
     }
 
-    /// An address was chosen for a claim and could not be had.
+    /// An address was chosen for a claim and could not be allocated.
     pub fn allocation_failed(&self, origin: Origin) {
-        self.allocations.get_or_create(&Allocation { source: Source(origin), result: Outcome::Failure }).inc();
+        self.allocations
+            .get_or_create(&AllocationLabels { source: SourceLabel(origin), result: OperationResult::Failure })
+            .inc();
     }
 
-    /// A claim's address was tagged for release and the claim let go, or that failed.
-    pub fn released(&self, result: Outcome) {
-        self.releases.get_or_create(&Done { result }).inc();
+    /// A claim's address was marked for release and the claim's finalizer removed, or that failed.
+    pub fn released(&self, result: OperationResult) {
+        self.releases.get_or_create(&ResultLabels { result }).inc();
     }
 
-    /// A released floating IP was dealt with.
-    pub fn swept(&self, how: Sweep) {
-        self.swept.get_or_create(&Swept { how }).inc();
+    pub fn swept(&self, how: ReleasedAs) {
+        self.released_floating_ips.get_or_create(&ReleasedLabels { how }).inc();
     }
 
-    /// A call to OpenStack ended. `operation` is one of [`OPERATIONS`].
+    /// `operation` is one of [`OPERATIONS`].
     pub fn openstack_call<T>(&self, operation: &'static str, result: &Result<T, Error>, duration: Duration) {
-        let how = result.as_ref().map_or_else(|error| error.kind.as_str(), |_| "ok");
-        self.requests.get_or_create(&Request { operation, result: how }).inc();
-        self.request_duration.get_or_create(&Operation { operation }).observe(duration.as_secs_f64());
+        let label = result.as_ref().map_or_else(|error| error.kind.as_str(), |_| "ok");
+        self.requests.get_or_create(&RequestLabels { operation, result: label }).inc();
+        self.request_duration.get_or_create(&OperationLabels { operation }).observe(duration.as_secs_f64());
     }
 
-    /// A token was asked for.
-    pub fn token_refreshed(&self, result: Outcome) {
-        self.token_refreshes.get_or_create(&Done { result }).inc();
+    pub fn token_refreshed(&self, result: OperationResult) {
+        self.token_refreshes.get_or_create(&ResultLabels { result }).inc();
     }
 
-    /// A reconciliation failed. `controller` is one of [`CONTROLLERS`].
+    /// `controller` is one of [`CONTROLLERS`].
     pub fn reconcile_failed(&self, controller: &'static str) {
-        self.reconcile_errors.get_or_create(&Controller { controller }).inc();
+        self.reconcile_errors.get_or_create(&ControllerLabels { controller }).inc();
     }
 
-    /// This process leads now, or does not.
     pub fn leads(&self, is_leader: bool) {
         self.leader.set(i64::from(is_leader));
     }
 
-    /// All of it, in the text format of OpenMetrics.
+    /// In the OpenMetrics text format.
     pub fn to_text(&self) -> String {
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("a String takes any text");
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("writing to a String cannot fail");
         text
     }
 }
@@ -236,11 +241,11 @@ mod tests {
     #[track_caller]
     fn has(metrics: &Metrics, line: &str) {
         let text = metrics.to_text();
-        assert!(text.lines().any(|it| it == line), "no line {line:?} in:\n{text}");
+        assert!(text.lines().any(|other| other == line), "no line {line:?} in:\n{text}");
     }
 
     #[test]
-    fn closed_sets_are_there_before_anything_happens() {
+    fn series_with_known_labels_start_at_zero() {
         let metrics = Metrics::new();
         has(&metrics, r#"caip_allocations_total{source="created",result="failure"} 0"#);
         has(&metrics, r#"caip_openstack_requests_total{operation="add_tag",result="ok"} 0"#);
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_counted_by_how_they_ended() {
+    fn requests_are_counted_by_result() {
         let metrics = Metrics::new();
         let full = Err::<(), _>(Error::new(ErrorKind::NoMoreAddresses, "create floating IP", "full"));
         metrics.openstack_call("create_floating_ip", &full, Duration::from_millis(40));
@@ -268,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_is_shown_while_there_is_one() {
+    fn a_pools_series_exist_as_long_as_the_pool() {
         let metrics = Metrics::new();
         let figures = PoolFigures {
             size: 3,
@@ -301,14 +306,14 @@ mod tests {
         has(&metrics, r#"caip_pool_problem{namespace="one",pool="web",reason="NameConflict"} 1"#);
         has(&metrics, r#"caip_pool_credentials_valid{namespace="one",pool="web"} 1"#);
         has(&metrics, r#"caip_pool_capacity{namespace="one",pool="web"} 4"#);
-        assert!(!metrics.to_text().contains("caip_pool_limit{"), "a limit that was taken away is gone");
+        assert!(!metrics.to_text().contains("caip_pool_limit{"), "a removed limit has no series");
 
         metrics.pool_gone(&web());
         assert!(!metrics.to_text().contains(r#"pool="web""#));
     }
 
     #[test]
-    fn only_living_pools_stay_after_a_look_at_all() {
+    fn only_retained_pools_keep_their_series() {
         let metrics = Metrics::new();
         let other = PoolLabels { name: "other".into(), ..web() };
         [&web(), &other].into_iter().for_each(|pool| metrics.pool_observed(pool, PoolFigures::default()));
@@ -318,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_is_shown_once_and_goes_with_the_last_pool_of_its_project() {
+    fn a_quota_is_shown_once_until_the_last_pool_of_its_project_is_gone() {
         let metrics = Metrics::new();
         let other = PoolLabels { name: "other".into(), ..web() };
         let quota = Quota { limit: Some(50), used: 7 };
@@ -329,13 +334,13 @@ mod tests {
         metrics.pool_gone(&web());
         has(&metrics, used);
         metrics.pool_quota(&other, &project(), Some(Quota { limit: None, used: 7 }));
-        assert!(!metrics.to_text().contains(r#"kind="limit""#), "an unlimited quota has no limit to show");
+        assert!(!metrics.to_text().contains(r#"kind="limit""#), "an unlimited quota has no limit series");
         metrics.pool_gone(&other);
         assert!(!metrics.to_text().contains("project="));
     }
 
     #[test]
-    fn every_name_is_explained_and_ends_in_its_unit() {
+    fn every_metric_has_help_and_ends_in_its_unit() {
         let text = Metrics::new().to_text();
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         for name in names {

@@ -183,9 +183,9 @@ fn has_paused_cluster(ctx: &Context, namespace: &str) -> bool {
 async fn do_chore(served: &Arc<ResolvedPool>, chore: &SweepAction, ctx: &Arc<Context>) -> Result<(), openstack::Error> {
     act::chore(served, &ctx.clock, chore).await?;
     match chore {
-        SweepAction::Delete(_) => ctx.metrics.swept(metrics::Sweep::Deleted),
-        SweepAction::Rewrite { description: Some(_), .. } => ctx.metrics.swept(metrics::Sweep::Retained),
-        SweepAction::Rewrite { description: None, .. } => ctx.metrics.swept(metrics::Sweep::Unmarked),
+        SweepAction::Delete(_) => ctx.metrics.swept(metrics::ReleasedAs::Deleted),
+        SweepAction::Rewrite { description: Some(_), .. } => ctx.metrics.swept(metrics::ReleasedAs::Retained),
+        SweepAction::Rewrite { description: None, .. } => ctx.metrics.swept(metrics::ReleasedAs::Unmarked),
         SweepAction::Release(..) | SweepAction::Describe(..) => {}
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! The closed sets that label what is counted.
+//! Label sets and their values.
 
 use std::fmt;
 
@@ -6,28 +6,28 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEn
 
 use crate::allocation::claim::Origin;
 
-/// Where a claim's address came from. A wrapper, since the allocation core knows nothing of metrics.
+/// A wrapper, because the allocation core does not depend on the metrics crate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Source(pub(super) Origin);
+pub(super) struct SourceLabel(pub(super) Origin);
 
-impl Source {
+impl SourceLabel {
     const fn as_str(self) -> &'static str {
         self.0.as_str()
     }
 }
 
-/// What became of a floating IP that was released.
+/// What happened to a released floating IP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Sweep {
+pub enum ReleasedAs {
     /// Deleted in Neutron.
     Deleted,
     /// Kept for the pool.
     Retained,
-    /// Given back to the project without our marks.
+    /// Returned to the project without our marks.
     Unmarked,
 }
 
-impl Sweep {
+impl ReleasedAs {
     pub(super) const ALL: [Self; 3] = [Self::Deleted, Self::Retained, Self::Unmarked];
 
     const fn as_str(self) -> &'static str {
@@ -39,16 +39,13 @@ impl Sweep {
     }
 }
 
-/// Whether something that can fail did.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Outcome {
-    /// It was done.
+pub enum OperationResult {
     Success,
-    /// It was not.
     Failure,
 }
 
-impl Outcome {
+impl OperationResult {
     pub(super) const ALL: [Self; 2] = [Self::Success, Self::Failure];
 
     const fn as_str(self) -> &'static str {
@@ -59,7 +56,7 @@ impl Outcome {
     }
 }
 
-impl<T, E> From<&Result<T, E>> for Outcome {
+impl<T, E> From<&Result<T, E>> for OperationResult {
     fn from(result: &Result<T, E>) -> Self {
         if result.is_ok() { Self::Success } else { Self::Failure }
     }
@@ -74,43 +71,43 @@ macro_rules! label_value {
         }
     )*};
 }
-label_value!(Source, Sweep, Outcome);
+label_value!(SourceLabel, ReleasedAs, OperationResult);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-pub(super) struct Allocation {
-    pub(super) source: Source,
-    pub(super) result: Outcome,
+pub(super) struct AllocationLabels {
+    pub(super) source: SourceLabel,
+    pub(super) result: OperationResult,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-pub(super) struct Done {
-    pub(super) result: Outcome,
+pub(super) struct ResultLabels {
+    pub(super) result: OperationResult,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-pub(super) struct Swept {
-    pub(super) how: Sweep,
+pub(super) struct ReleasedLabels {
+    pub(super) how: ReleasedAs,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-pub(super) struct Request {
+pub(super) struct RequestLabels {
     pub(super) operation: &'static str,
     pub(super) result: &'static str,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-pub(super) struct Operation {
+pub(super) struct OperationLabels {
     pub(super) operation: &'static str,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-pub(super) struct Controller {
+pub(super) struct ControllerLabels {
     pub(super) controller: &'static str,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
-pub(super) struct Build {
+pub(super) struct BuildLabels {
     pub(super) version: &'static str,
-    /// As exporters commonly call the commit.
+    /// The commit; the conventional label name for it.
     pub(super) revision: &'static str,
 }

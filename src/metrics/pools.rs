@@ -1,12 +1,13 @@
-//! What is known of each pool, written out when somebody asks.
+//! The metrics of pools, encoded on each scrape.
 //!
-//! Kept as figures, not as series: a pool's series appear with it, change together, and disappear with it.
+//! Stored as one record per pool, not as series: a pool's series appear, change and disappear together.
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric, LabelSetEncoder, MetricEncoder};
 use prometheus_client::metrics::MetricType;
@@ -17,111 +18,96 @@ use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_EXHAUSTED, P
 use crate::api::conditions::pool_reasons::PROBLEMS;
 use crate::openstack::{Quota, Scope};
 
-/// Which pool.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolLabels {
-    /// Its namespace.
     pub namespace: String,
-    /// Its name.
     pub name: String,
 }
 
-/// What a look at a pool found.
+/// The state of a pool after a reconcile.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PoolFigures {
-    /// Listed addresses and those with the pool's mark; each once.
+    /// Addresses that are listed or have the pool's mark; each counts once.
     pub size: u64,
     /// Bound to claims.
     pub allocated: u64,
-    /// To be had without a POST.
+    /// Available without creating a floating IP.
     pub free: u64,
-    /// Resting after a release.
+    /// Released, and not yet available again or deleted.
     pub cooling: u64,
-    /// Unusable, such as listed ones that the project does not have.
+    /// Unusable, such as a listed address that the project does not have.
     pub failed: u64,
-    /// What is counted only where Neutron could be looked at; what was counted before stands where it could not.
+    /// `None` if Neutron could not be read: the previous value stays.
     pub counted: Option<Counted>,
-    /// `maxIPs`, when there is one.
+    /// `maxIPs`.
     pub limit: Option<u64>,
-    /// Whether claims can be served in principle.
+    /// The condition `Ready`.
     pub ready: bool,
-    /// Why they cannot: one of [`PROBLEMS`].
+    /// Why the pool is not ready: one of [`PROBLEMS`].
     pub problem: Option<&'static str>,
-    /// Whether a claim that came now would wait for an address.
+    /// Whether a new claim would wait for an address.
     pub exhausted: bool,
-    /// Whether nothing is done for the pool.
     pub paused: bool,
-    /// Whether OpenStack takes the credentials; where it cannot be asked, what it said before stands.
+    /// Whether OpenStack accepts the credentials. `None` if it did not answer: the previous value stays.
     pub credentials_valid: Option<bool>,
     /// Claims without an address, by the reason of their condition.
     pub waiting: BTreeMap<&'static str, u64>,
-    /// Since when the one that waits longest does.
+    /// When the longest waiting claim started to wait.
     pub oldest_waiting: Option<Timestamp>,
     /// Floating IPs with the pool's mark that belong to no claim.
     pub orphans: u64,
 }
 
-/// What a status does not have.
+/// Figures that are not in the pool's status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
-    /// The most addresses that can be in use at once; none where only the quota and the network are the limit.
+    /// The maximum number of addresses in use; `None` if only the quota and the network limit figures.
     pub capacity: Option<u64>,
-    /// Bound to claims, although the pool as it is now would not give them.
+    /// Bound to claims, although the current spec would not provide them.
     pub out_of_range: u64,
 }
 
 impl PoolFigures {
-    fn after(mut self, before: Option<&Self>) -> Self {
-        self.counted = self.counted.or_else(|| before?.counted);
-        self.credentials_valid = self.credentials_valid.or_else(|| before?.credentials_valid);
+    fn with_previous(mut self, previous: Option<&Self>) -> Self {
+        self.counted = self.counted.or_else(|| previous?.counted);
+        self.credentials_valid = self.credentials_valid.or_else(|| previous?.credentials_valid);
         self
     }
 }
 
-/// Reasons that every pool shows, with 0 where nothing waits, so that an alert finds them from the start.
+/// Reasons that every pool shows, with 0 if no claim waits, so that alerts find the series from the start.
 const USUAL_REASONS: [&str; 3] = [ALLOCATION_FAILED, POOL_EXHAUSTED, POOL_NOT_READY];
 
-#[derive(Default)]
-struct Known {
+#[derive(Default, Debug)]
+struct PoolRecord {
     figures: Option<PoolFigures>,
     quota: Option<(Scope, Quota)>,
     listed: Option<Timestamp>,
 }
 
-/// All pools that have been seen and are not gone.
-#[derive(Clone, Default)]
-pub(super) struct Pools {
-    // A plain mutex: held for an update or for writing out, never across an await.
-    known: Arc<Mutex<BTreeMap<PoolLabels, Known>>>,
+#[derive(Clone, Default, Debug)]
+pub(super) struct PoolCollector {
+    // Not an async mutex: it is never held across an await.
+    pools: Arc<Mutex<BTreeMap<PoolLabels, PoolRecord>>>,
 }
 
-impl Pools {
+impl PoolCollector {
     pub(super) fn observed(&self, pool: &PoolLabels, figures: PoolFigures) {
-        let mut all = self.lock();
-        let known = all.entry(pool.clone()).or_default();
-        known.figures = Some(figures.after(known.figures.as_ref()));
+        let mut pools = self.pools.lock();
+        let record = pools.entry(pool.clone()).or_default();
+        record.figures = Some(figures.with_previous(record.figures.as_ref()));
     }
 
     pub(super) fn listed(&self, pool: &PoolLabels, at: Timestamp) {
-        self.lock().entry(pool.clone()).or_default().listed = Some(at);
+        self.pools.lock().entry(pool.clone()).or_default().listed = Some(at);
     }
 
     pub(super) fn quota(&self, pool: &PoolLabels, scope: &Scope, quota: Option<Quota>) {
-        self.lock().entry(pool.clone()).or_default().quota = quota.map(|quota| (scope.clone(), quota));
+        self.pools.lock().entry(pool.clone()).or_default().quota = quota.map(|quota| (scope.clone(), quota));
     }
 
-    pub(super) fn retain(&self, is_living: impl Fn(&PoolLabels) -> bool) {
-        self.lock().retain(|pool, _| is_living(pool));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<PoolLabels, Known>> {
-        self.known.lock().expect("no code panics while it holds the pools' figures")
-    }
-}
-
-impl fmt::Debug for Pools {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Pools")
+    pub(super) fn retain(&self, exists: impl Fn(&PoolLabels) -> bool) {
+        self.pools.lock().retain(|pool, _| exists(pool));
     }
 }
 
@@ -131,111 +117,117 @@ impl EncodeLabelSet for PoolLabels {
     }
 }
 
-impl Collector for Pools {
+impl Collector for PoolCollector {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let known = self.lock();
-        let figures: Vec<_> = known.iter().filter_map(|(pool, known)| Some((pool, known.figures.as_ref()?))).collect();
-        addresses(&mut encoder, &figures)?;
-        state(&mut encoder, &figures)?;
-        claims(&mut encoder, &figures)?;
-        let help = "When the pool's floating IPs were last listed, in seconds since 1970.";
+        let pools = self.pools.lock();
+        let figures: Vec<_> =
+            pools.iter().filter_map(|(pool, record)| Some((pool, record.figures.as_ref()?))).collect();
+        encode_addresses(&mut encoder, &figures)?;
+        encode_state(&mut encoder, &figures)?;
+        encode_claims(&mut encoder, &figures)?;
+        let help = "When the pool's floating IPs were last listed, as a Unix timestamp.";
         let mut out = gauge(&mut encoder, "last_listing_timestamp", help, Some(&Unit::Seconds))?;
-        for (pool, at) in known.iter().filter_map(|(pool, known)| Some((pool, known.listed?))) {
+        for (pool, at) in pools.iter().filter_map(|(pool, record)| Some((pool, record.listed?))) {
             put(&mut out, pool, seconds(at))?;
         }
-        quotas(&mut encoder, known.values().filter_map(|known| known.quota.as_ref()))
+        encode_quotas(&mut encoder, pools.values().filter_map(|record| record.quota.as_ref()))
     }
 }
 
 type Figures<'a> = [(&'a PoolLabels, &'a PoolFigures)];
 
-fn addresses(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt::Result {
-    let help = "Addresses of the pool: those of its list, and those with its mark, each once.";
+fn encode_addresses(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt::Result {
+    let help = "Addresses of the pool: listed ones and those with its mark, each counted once.";
     let mut out = gauge(encoder, "pool_size", help, None)?;
-    for (pool, it) in pools {
-        put(&mut out, *pool, it.size)?;
+    for (pool, figures) in pools {
+        put(&mut out, *pool, figures.size)?;
     }
-    let help = "Addresses by state, each in one; what reuse may take is free and not in the pool's size.";
+    let help = "Addresses by state. Floating IPs that may be reused are free and not in the pool's size.";
     let mut out = gauge(encoder, "pool_addresses", help, None)?;
-    for (pool, it) in pools {
-        for (state, count) in
-            [("allocated", it.allocated), ("free", it.free), ("cooling", it.cooling), ("failed", it.failed)]
-        {
+    for (pool, figures) in pools {
+        for (state, count) in [
+            ("allocated", figures.allocated),
+            ("free", figures.free),
+            ("cooling", figures.cooling),
+            ("failed", figures.failed),
+        ] {
             put(&mut out, &((*pool).clone(), [("state", state)]), count)?;
         }
     }
-    let counted = || pools.iter().filter_map(|(pool, it)| Some((*pool, it.counted?)));
-    let help = "Allocated addresses that the pool, as its spec is now, would not give.";
+    let counted = || pools.iter().filter_map(|(pool, figures)| Some((*pool, figures.counted?)));
+    let help = "Allocated addresses that the pool's current spec would not provide.";
     let mut out = gauge(encoder, "pool_addresses_out_of_range", help, None)?;
-    for (pool, it) in counted() {
-        put(&mut out, pool, it.out_of_range)?;
+    for (pool, figures) in counted() {
+        put(&mut out, pool, figures.out_of_range)?;
     }
-    let help =
-        "The most addresses that can be in use at once by list and maxIPs, without failed ones; absent without either.";
+    let help = "Maximum number of addresses in use by list and maxIPs, without failed ones; absent without either.";
     let mut out = gauge(encoder, "pool_capacity", help, None)?;
-    for (pool, capacity) in counted().filter_map(|(pool, it)| Some((pool, it.capacity?))) {
+    for (pool, capacity) in counted().filter_map(|(pool, figures)| Some((pool, figures.capacity?))) {
         put(&mut out, pool, capacity)?;
     }
-    let mut out = gauge(encoder, "pool_limit", "The pool's maxIPs; absent where there is none.", None)?;
-    for (pool, limit) in pools.iter().filter_map(|(pool, it)| Some((*pool, it.limit?))) {
+    let mut out = gauge(encoder, "pool_limit", "The pool's maxIPs; absent if not set.", None)?;
+    for (pool, limit) in pools.iter().filter_map(|(pool, figures)| Some((*pool, figures.limit?))) {
         put(&mut out, pool, limit)?;
     }
     let help = "Floating IPs with the pool's mark that belong to no claim.";
     let mut out = gauge(encoder, "orphaned_floating_ips", help, None)?;
-    for (pool, it) in pools {
-        put(&mut out, *pool, it.orphans)?;
+    for (pool, figures) in pools {
+        put(&mut out, *pool, figures.orphans)?;
     }
     Ok(())
 }
 
-fn state(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt::Result {
-    type Is = fn(&PoolFigures) -> Option<bool>;
-    let conditions: [(&str, &str, Is); 4] = [
-        ("pool_ready", "Whether the pool's condition Ready is true.", |it| Some(it.ready)),
-        ("pool_exhausted", "Whether a claim that came now would wait for an address.", |it| Some(it.exhausted)),
-        ("pool_paused", "Whether nothing is done for the pool.", |it| Some(it.paused)),
+fn encode_state(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt::Result {
+    type Predicate = fn(&PoolFigures) -> Option<bool>;
+    let conditions: [(&str, &str, Predicate); 4] = [
+        ("pool_ready", "Whether the pool's condition Ready is True.", |figures| Some(figures.ready)),
+        ("pool_exhausted", "Whether a new claim would wait for an address.", |figures| Some(figures.exhausted)),
+        ("pool_paused", "Whether reconciliation of the pool is paused.", |figures| Some(figures.paused)),
         (
             "pool_credentials_valid",
-            "Whether OpenStack took the credentials when it was last asked; absent until it was.",
-            |it| it.credentials_valid,
+            "Whether OpenStack last accepted the credentials; absent until it has answered.",
+            |figures| figures.credentials_valid,
         ),
     ];
-    for (name, help, is) in conditions {
+    for (name, help, predicate) in conditions {
         let mut out = gauge(encoder, name, help, None)?;
-        for (pool, is) in pools.iter().filter_map(|(pool, it)| Some((*pool, is(it)?))) {
-            put(&mut out, pool, u64::from(is))?;
+        for (pool, is_true) in pools.iter().filter_map(|(pool, figures)| Some((*pool, predicate(figures)?))) {
+            put(&mut out, pool, u64::from(is_true))?;
         }
     }
-    let help = "1 for the reason for which the pool is not ready, 0 for all others.";
+    let help = "1 for the reason why the pool is not ready, 0 for all others.";
     let mut out = gauge(encoder, "pool_problem", help, None)?;
-    for (pool, it) in pools {
+    for (pool, figures) in pools {
         for reason in PROBLEMS {
-            put(&mut out, &((*pool).clone(), [("reason", reason)]), u64::from(it.problem == Some(reason)))?;
+            put(&mut out, &((*pool).clone(), [("reason", reason)]), u64::from(figures.problem == Some(reason)))?;
         }
     }
     Ok(())
 }
 
-fn claims(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt::Result {
+fn encode_claims(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt::Result {
     let mut out = gauge(encoder, "claims_waiting", "Claims without an address, by reason.", None)?;
-    for (pool, it) in pools {
+    for (pool, figures) in pools {
         let mut waiting: BTreeMap<_, _> = USUAL_REASONS.into_iter().map(|reason| (reason, 0)).collect();
-        waiting.extend(&it.waiting);
+        waiting.extend(&figures.waiting);
         for (reason, count) in waiting {
             put(&mut out, &((*pool).clone(), [("reason", reason)]), count)?;
         }
     }
-    let help = "Since when the claim that waits longest does, in seconds since 1970; absent when none waits.";
+    let help = "When the longest waiting claim started to wait, as a Unix timestamp; absent if none waits.";
     let mut out = gauge(encoder, "oldest_waiting_claim_timestamp", help, Some(&Unit::Seconds))?;
-    for (pool, at) in pools.iter().filter_map(|(pool, it)| Some((*pool, it.oldest_waiting?))) {
+    for (pool, at) in pools.iter().filter_map(|(pool, figures)| Some((*pool, figures.oldest_waiting?))) {
         put(&mut out, pool, seconds(at))?;
     }
     Ok(())
 }
 
-/// A project's once, however many pools are in it.
-fn quotas<'a>(encoder: &mut DescriptorEncoder<'_>, all: impl Iterator<Item = &'a (Scope, Quota)>) -> fmt::Result {
-    let help = "The project's quota of floating IPs, and how many it has; no limit where it is unlimited.";
+/// Once per project, even if several pools share figures.
+fn encode_quotas<'a>(
+    encoder: &mut DescriptorEncoder<'_>,
+    all: impl Iterator<Item = &'a (Scope, Quota)>,
+) -> fmt::Result {
+    let help = "The project's floating IP quota and usage; no limit series if the quota is unlimited.";
     let mut out = gauge(encoder, "quota_floating_ips", help, None)?;
     let by_project: BTreeMap<_, _> = all.map(|(scope, quota)| (scope, quota)).collect();
     for (scope, quota) in by_project {

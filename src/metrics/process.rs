@@ -1,4 +1,4 @@
-//! The process itself, under the names that every Prometheus client library uses.
+//! Process metrics with the standard names of Prometheus client libraries.
 
 use std::fmt;
 use std::fs;
@@ -9,10 +9,10 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
-/// Linux counts a process' time in hundredths of a second towards user space, whatever its own tick is.
+/// Linux reports CPU time to user space in hundredths of a second, whatever the kernel's tick rate.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Reads `/proc` when somebody asks; shows nothing where there is none.
+/// Reads `/proc` on each scrape; has no series if there is none.
 #[derive(Debug)]
 pub(super) struct Process;
 
@@ -41,7 +41,7 @@ fn resident_bytes(status: &str) -> Option<u64> {
 }
 
 fn cpu_seconds(stat: &str) -> Option<f64> {
-    // The second field is the program's name in parentheses, and may itself hold spaces and parentheses.
+    // The second field is the program's name in parentheses, which may contain spaces and parentheses.
     let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
     let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     Some((ticks(14)? + ticks(15)?) as f64 / TICKS_PER_SECOND)
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_and_time_are_read_as_the_kernel_writes_them() {
+    fn the_kernels_format_is_parsed() {
         assert_eq!(resident_bytes("Name:\tx\nVmRSS:\t    2048 kB\nThreads:\t2\n"), Some(2 * 1024 * 1024));
         let stat = "7 (a) b) S 1 7 7 0 -1 4194304 100 0 0 0 150 50 0 0 20 0 3 0 100";
         assert_eq!(cpu_seconds(stat), Some(2.0));

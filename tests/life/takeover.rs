@@ -37,7 +37,7 @@ async fn says(replica: &Controller, part: &str) {
 async fn await_end_of(replica: &Controller) {
     let status = eventually(HEALS, async || replica.ended().ok_or("it does not lead, and has not ended")).await;
     assert_eq!(status.code(), Some(1), "{}", replica.log());
-    assert!(replica.log().contains("leadership lost, ending"), "{}", replica.log());
+    assert!(replica.log().contains("leadership lost, exiting"), "{}", replica.log());
 }
 
 /// Two addresses of a list, one that is ready, and new ones: what a burst does is tag, describe and create.

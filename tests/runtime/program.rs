@@ -91,7 +91,7 @@ async fn losing_the_lease_ends_it_with_one_clear_line() {
         let leases = Api::<Lease>::namespaced(client, SYSTEM_NAMESPACE);
         let theft = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));
         leases.patch(&ns, &PatchParams::default(), &theft).await.expect("it can be taken");
-        program.says("leadership lost, ending: the lease was taken by thief");
+        program.says("leadership lost, exiting: the Lease was taken by thief");
         assert_eq!(program.end().code(), Some(1));
     })
     .await;

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 
 use caip_openstack::metrics::Metrics;
-use caip_openstack::runtime::diagnostics::{Exposition, Tls, serve_plain, serve_secure};
+use caip_openstack::runtime::diagnostics::{Exposition, TlsOptions, serve_plain, serve_secure};
 use caip_openstack::runtime::flags::TlsVersion;
 use caip_openstack::runtime::health::{Readiness, router};
 use http::StatusCode;
@@ -77,7 +77,7 @@ async fn metrics_are_for_those_who_may_read_them() {
         }
 
         let (listener, address) = listen().await;
-        let tls = Tls { least: TlsVersion::Tls12, suites: vec![] };
+        let tls = TlsOptions { min_version: TlsVersion::Tls12, cipher_suites: vec![] };
         let server = serve_secure(listener, metrics(), client.clone(), &tls).expect("there can be HTTPS");
         let server = tokio::spawn(server);
         let url = || format!("https://{address}/metrics");
@@ -101,7 +101,7 @@ async fn metrics_are_for_those_who_may_read_them() {
 async fn a_client_that_never_agrees_on_tls_holds_up_nobody() {
     let client = client().await;
     let (listener, address) = listen().await;
-    let tls = Tls { least: TlsVersion::Tls13, suites: vec![] };
+    let tls = TlsOptions { min_version: TlsVersion::Tls13, cipher_suites: vec![] };
     let server = tokio::spawn(serve_secure(listener, metrics(), client, &tls).expect("there can be HTTPS"));
     let silent = tokio::net::TcpStream::connect(&address).await.expect("it listens");
     assert_eq!(super::soon(get(format!("https://{address}/metrics"), None)).await.0, StatusCode::UNAUTHORIZED);

@@ -18,7 +18,7 @@ use crate::controllers::patch;
 use crate::controllers::queue::Action;
 use crate::controllers::registry::ResolvedPool;
 use crate::controllers::sweeper::is_stray;
-use crate::metrics::Outcome;
+use crate::metrics::OperationResult;
 use crate::object_name::ObjectName;
 use crate::openstack;
 
@@ -34,7 +34,7 @@ pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>) -> Result<Actio
         Some(served) if !is_abandoned => {
             give_back(ctx, served, &observed.name)
                 .await
-                .inspect_err(|_| ctx.metrics.released(Outcome::Failure))
+                .inspect_err(|_| ctx.metrics.released(OperationResult::Failure))
                 .map_err(Error::OpenStack)?;
         }
         _ if is_abandoned || pool_is_gone => leave_behind(observed, ctx, pool_is_gone).await,
@@ -57,7 +57,7 @@ pub(super) async fn run(observed: &Observed, ctx: &Arc<Context>) -> Result<Actio
             // Counted here and not before: what comes before may be done again after a conflict.
             Ok(claim) => {
                 ctx.writes().claim(&observed.name, &claim);
-                ctx.metrics.released(Outcome::Success);
+                ctx.metrics.released(OperationResult::Success);
             }
             Err(error) if patch::is_not_found(&error) => {}
             Err(error) => {

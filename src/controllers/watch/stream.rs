@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use crate::controllers::context::{all, name_of};
 use crate::object_name::ObjectName;
-use crate::runtime::client::WATCH_LASTS;
+use crate::runtime::client::WATCH_TIMEOUT_SECONDS;
 
 /// What happened to an object.
 pub(super) enum Change<'a, K> {
@@ -51,7 +51,7 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
-    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_LASTS)).default_backoff().boxed();
+    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS)).default_backoff().boxed();
     let mut listed = BTreeSet::new();
     loop {
         let event = match events.try_next().await {
@@ -110,7 +110,7 @@ fn apply<K>(
 /// Secrets are only watched for the moment at which one changes, and for our finalizers: their metadata is asked for, and
 /// what is in them is read by whoever needs it.
 pub(super) async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, tell: impl Fn(SecretChange<'_>)) {
-    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_LASTS)).default_backoff().boxed();
+    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS)).default_backoff().boxed();
     loop {
         match events.try_next().await {
             // A restarted watch may have missed a change, so that what it lists counts too.
