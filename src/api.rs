@@ -1,4 +1,4 @@
-//! The objects that users and Cluster API see: our pool, Cluster API's claim, address and cluster, and the words for conditions.
+//! Kubernetes objects: our pool, Cluster API's claim, address and cluster, and their conditions.
 
 pub mod address;
 pub mod claim;
