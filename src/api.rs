@@ -3,7 +3,7 @@
 pub mod address;
 pub mod claim;
 pub mod cluster;
-pub mod conditions;
+pub(crate) mod conditions;
 pub mod names;
 pub mod pool;
 pub mod pool_network;

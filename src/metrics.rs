@@ -23,11 +23,12 @@ mod metered;
 mod pools;
 mod process;
 
+pub use labels::OperationResult;
+pub(crate) use labels::ReleasedAs;
 use labels::{
     AllocationLabels, BuildLabels, ControllerLabels, OperationLabels, ReleasedLabels, RequestLabels, ResultLabels,
     SourceLabel,
 };
-pub use labels::{OperationResult, ReleasedAs};
 pub use metered::MeteredClouds;
 pub use pools::{Counted, PoolFigures, PoolLabels};
 
@@ -159,12 +160,12 @@ impl Metrics {
     }
 
     /// Removes the pool's series. Must be the last call for a pool: any later one creates them again.
-    pub fn pool_gone(&self, pool: &PoolLabels) {
+    pub(crate) fn pool_gone(&self, pool: &PoolLabels) {
         self.pools.retain(|other| other != pool);
     }
 
     /// Removes the series of all other pools.
-    pub fn retain_pools(&self, exists: impl Fn(&PoolLabels) -> bool) {
+    pub(crate) fn retain_pools(&self, exists: impl Fn(&PoolLabels) -> bool) {
         self.pools.retain(exists);
     }
 
@@ -177,7 +178,7 @@ impl Metrics {
     }
 
     /// An address was chosen for a claim and could not be allocated.
-    pub fn allocation_failed(&self, origin: Origin) {
+    pub(crate) fn allocation_failed(&self, origin: Origin) {
         self.allocations
             .get_or_create(&AllocationLabels { source: SourceLabel(origin), result: OperationResult::Failure })
             .inc();
@@ -188,12 +189,12 @@ impl Metrics {
         self.releases.get_or_create(&ResultLabels { result }).inc();
     }
 
-    pub fn swept(&self, how: ReleasedAs) {
+    pub(crate) fn swept(&self, how: ReleasedAs) {
         self.released_floating_ips.get_or_create(&ReleasedLabels { how }).inc();
     }
 
     /// `operation` is one of [`OPERATIONS`].
-    pub fn openstack_call<T>(&self, operation: &'static str, result: &Result<T, Error>, duration: Duration) {
+    pub(crate) fn openstack_call<T>(&self, operation: &'static str, result: &Result<T, Error>, duration: Duration) {
         let label = result.as_ref().map_or_else(|error| error.kind.as_str(), |_| "ok");
         self.requests.get_or_create(&RequestLabels { operation, result: label }).inc();
         self.request_duration.get_or_create(&OperationLabels { operation }).observe(duration.as_secs_f64());
@@ -204,7 +205,7 @@ impl Metrics {
     }
 
     /// `controller` is one of [`CONTROLLERS`].
-    pub fn reconcile_failed(&self, controller: &'static str) {
+    pub(crate) fn reconcile_failed(&self, controller: &'static str) {
         self.reconcile_errors.get_or_create(&ControllerLabels { controller }).inc();
     }
 

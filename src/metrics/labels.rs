@@ -18,7 +18,7 @@ impl SourceLabel {
 
 /// What happened to a released floating IP.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum ReleasedAs {
+pub(crate) enum ReleasedAs {
     /// Deleted in Neutron.
     Deleted,
     /// Kept for the pool.

@@ -22,7 +22,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The duration of a watch request in seconds; the server then ends it, and the client starts the next one. A healthy
 /// watch may be silent for all that time, so a dead connection is only noticed afterwards: about as fast as client-go
 /// does it. With kube's default of 290 s, claims would wait for minutes, without any message.
-pub const WATCH_TIMEOUT_SECONDS: u32 = 40;
+pub(crate) const WATCH_TIMEOUT_SECONDS: u32 = 40;
 
 /// Longer than the silence of a healthy watch. Without it, a lost response would be awaited forever.
 const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 5);

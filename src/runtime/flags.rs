@@ -14,13 +14,13 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Parser, ValueEnum};
 
 mod ignored;
-pub mod values;
+pub(crate) mod values;
 
 pub use ignored::Ignored;
 pub use values::Address;
 
 /// The commit that was built, from the build's `CAIP_OPENSTACK_COMMIT`; empty if unset.
-pub const COMMIT: &str = match option_env!("CAIP_OPENSTACK_COMMIT") {
+pub(crate) const COMMIT: &str = match option_env!("CAIP_OPENSTACK_COMMIT") {
     Some(commit) => commit,
     None => "",
 };

@@ -133,8 +133,8 @@ mod tests {
     fn a_repeated_cause_is_left_out() {
         #[derive(Debug, thiserror::Error)]
         #[error("{0}")]
-        struct Failure(String, #[source] Option<Box<Failure>>);
-        let failure = |text: &str, source| Failure(text.into(), source);
+        struct TestError(String, #[source] Option<Box<TestError>>);
+        let failure = |text: &str, source| TestError(text.into(), source);
         let repeats = failure("read it: not there", Some(Box::new(failure("not there", None))));
         assert_eq!(chain(&failure("start", Some(Box::new(repeats)))), "start: read it: not there");
     }

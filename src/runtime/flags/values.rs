@@ -40,7 +40,7 @@ impl fmt::Display for Address {
 }
 
 /// `15s`, `1m30s`, `1.5h`, `300ms`, `0`; never negative.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -52,7 +52,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// As Go's `strconv.ParseBool`.
-pub fn boolean(text: &str) -> Result<bool, String> {
+pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
