@@ -53,8 +53,10 @@ impl Clock {
         let mut shown = self.shown.lock().expect("no code panics while it holds what was shown");
         let now = Instant::now();
         let passed = SignedDuration::try_from(now - shown.at).unwrap_or_default();
-        let (even, most) = (shown.time + passed, passed / 10);
-        *shown = Shown { time: (self.machine)().clamp(even - most, even + most), at: now };
+        // Saturating: a machine whose clock is at the end of what a timestamp can hold must not stop the process.
+        let after = |passed: SignedDuration| shown.time.saturating_add(passed).unwrap_or(shown.time);
+        let (earliest, latest) = (after(passed - passed / 10), after(passed + passed / 10));
+        *shown = Shown { time: (self.machine)().clamp(earliest, latest), at: now };
         shown.time
     }
 
@@ -67,9 +69,11 @@ impl Clock {
     }
 
     /// A duration between `base` and `base` plus `share` of it, so that what started together does not stay together.
+    /// Saturates: `base` may come from a server.
     pub fn jitter(&self, base: Duration, share: f64) -> Duration {
         let mut chance = self.chance.lock().expect("no code panics while it holds the source of chance");
-        base + base.mul_f64(share * chance.f64())
+        let extra = Duration::try_from_secs_f64(base.as_secs_f64() * (share * chance.f64()));
+        base.saturating_add(extra.unwrap_or_default())
     }
 }
 
@@ -87,6 +91,14 @@ mod tests {
         let off = Arc::new(AtomicI64::new(0));
         let by = off.clone();
         (Clock::of(move || true_time.now() + SignedDuration::from_secs(by.load(Relaxed)), 1), off)
+    }
+
+    #[tokio::test]
+    async fn jitter_of_an_extreme_duration_saturates() {
+        let (clock, _) = clock();
+        for base in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::ZERO] {
+            assert!(clock.jitter(base, 0.5) >= base);
+        }
     }
 
     #[tokio::test(start_paused = true)]

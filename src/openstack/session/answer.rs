@@ -12,6 +12,11 @@ use super::gate::Verdict;
 /// A condition is read in a terminal; Neutron's own messages are shorter, but some quote what they were sent.
 const LONGEST_MESSAGE: usize = 240;
 
+/// A tenant chooses the server that sends `Retry-After`. Less than the minimum would requeue without a pause; more than
+/// the maximum would leave a pool unattended for longer than an API limiter's window, which is minutes.
+const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
+
 /// The error that an answer other than a success is.
 pub(in crate::openstack) fn error(response: &Response<Bytes>) -> Error {
     let status = response.status();
@@ -89,9 +94,9 @@ pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
 }
 
 /// In seconds, as every API limiter sends it. A date, which HTTP also allows, would need our clocks to agree.
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    Some(Duration::from_secs(seconds).clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER))
 }
 
 /// The error that Neutron's refusal in its own form is; the in-memory one refuses by it, so that both are told apart

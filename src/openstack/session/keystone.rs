@@ -94,7 +94,7 @@ impl Keystone {
         let mut state = self.state.lock().await;
         match &state.token {
             Some(current) if !Arc::ptr_eq(current, refused) => return Ok(current.clone()),
-            Some(current) if self.clock.now() < current.issued + YOUNG => {
+            Some(current) if self.clock.now() < after(current.issued, YOUNG) => {
                 let message = "Neutron refuses a token that Keystone has just issued: check the access rules of the application credential, or ask the operators of the cloud";
                 return Err(Error::new(ErrorKind::Unauthorized, OPERATION, message));
             }
@@ -137,7 +137,7 @@ impl Keystone {
         let before = state.failure.as_ref().map(|failure| failure.pause);
         let pause = before.map_or(FIRST_PAUSE, |pause| (pause * 2).min(LONGEST_PAUSE));
         let pause = pause.max(error.retry_after.unwrap_or_default().min(LONGEST_PAUSE));
-        let until = (began + pause).max(self.clock.now() + FIRST_PAUSE);
+        let until = after(began, pause).max(after(self.clock.now(), FIRST_PAUSE));
         state.failure = Some(Failure { error: error.clone(), pause, until });
     }
 
@@ -154,7 +154,7 @@ impl Keystone {
     pub(super) fn is_resting(&self) -> bool {
         // Locked means that somebody is at it.
         self.state.try_lock().map_or(true, |state| {
-            state.failure.as_ref().is_some_and(|failure| self.clock.now() < failure.until + 2 * LONGEST_PAUSE)
+            state.failure.as_ref().is_some_and(|failure| self.clock.now() < after(failure.until, 2 * LONGEST_PAUSE))
         })
     }
 
@@ -184,13 +184,13 @@ impl Keystone {
 
         // Its length counts from now, by our clock: Keystone's may be wrong, and only the difference matters.
         let issued_at = info.issued_at.map(|at| at.timestamp());
-        let length = info.expires_at.timestamp() - issued_at.unwrap_or_else(|| received.as_second());
+        let length = info.expires_at.timestamp().saturating_sub(issued_at.unwrap_or_else(|| received.as_second()));
         let length = Duration::from_secs(length.try_into().unwrap_or(0));
         // Where tokens are short, the margin must not eat them up.
         let margin = RENEWAL_MARGIN.min(length / 2);
         let project = info.project.and_then(|project| project.id).map(ProjectId::new);
         let catalog = info.catalog.unwrap_or_default();
-        let (renew_at, expires) = (received + (length - margin), received + length);
+        let (renew_at, expires) = (after(received, length - margin), after(received, length));
         tracing::debug!(auth.url = %self.credentials.auth_url, token.length_s = length.as_secs(), "authenticated");
         Ok(Token { header, project, catalog, issued: received, renew_at, expires })
     }
@@ -233,4 +233,9 @@ impl Keystone {
         };
         Error { message: format!("Keystone: {}{remedy}", error.message), ..error }
     }
+}
+
+/// Saturates: how long a token lasts is the server's word, and one that outlasts [`Timestamp::MAX`] must do no harm.
+fn after(time: Timestamp, duration: Duration) -> Timestamp {
+    time.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }
