@@ -1,7 +1,7 @@
-//! OpenStack, as narrow as we need it: the calls that we make, what they can answer, and who answers them.
+//! The OpenStack client: the calls that the controllers make, and what they can answer.
 //!
-//! [`Clouds`] turns credentials into a session, [`Neutron`] is that session. The real ones are in [`session`] and
-//! [`neutron`]; [`memory`] answers as the real one was measured to, for properties and crash points.
+//! [`Clouds`] opens a session with credentials; [`Neutron`] is that session. The implementations over HTTP are in
+//! [`session`] and `neutron`; tests have one in memory, `tests/support/memory`.
 
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, ProjectId, SubnetI
 
 pub mod credentials;
 pub mod error;
-pub mod memory;
-pub mod neutron;
+mod neutron;
 pub mod session;
 
 pub use credentials::{Credentials, CredentialsError};

@@ -278,7 +278,7 @@ fn filter_tags(operation: &'static str, filter: &Filter) -> Result<(), Error> {
 
 /// A POST that is refused for its network or subnet says so in several ways (measured): 404 for one that is not there,
 /// 400 for one that is not external, not an id, or not of that network.
-pub(super) fn about_the_network(error: Error) -> Error {
+fn about_the_network(error: Error) -> Error {
     let is_bad_network = match error.kind {
         ErrorKind::NotFound => true,
         ErrorKind::Rejected if error.status == Some(400) => {

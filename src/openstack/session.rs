@@ -4,7 +4,7 @@
 //! client: the SDK's follows redirects with the token, takes a CA only as a file, and cannot be given another. The path
 //! is: the cloud's gate → token → send → one new token if it was refused → classify.
 
-pub(super) mod answer;
+mod answer;
 mod breaker;
 mod catalog;
 mod gate;

@@ -1,15 +1,17 @@
 //! The world in memory.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::{FloatingIpId, NetworkId, ProjectId, SubnetId};
-use caip_openstack::openstack::memory::MemoryCloud;
-use caip_openstack::openstack::{Clouds, Neutron};
+use caip_openstack::openstack::{Clouds, ErrorKind, Neutron};
+use futures::future::join_all;
 
-use super::World;
+use super::{World, new, refused};
+use crate::memory::MemoryCloud;
 
 pub(super) struct Memory {
     cloud: MemoryCloud,
@@ -70,4 +72,26 @@ impl World for Memory {
         self.cloud.set_quota(&self.project, limit);
     }
     async fn clean(&self) {}
+}
+
+#[tokio::test]
+async fn concurrent_requests_exceed_the_quota_but_get_different_addresses() {
+    let world = world().await;
+    world.set_quota(Some(3)).await;
+    let new = new(&world.network, "contract");
+    let results = join_all((0..8).map(|_| world.neutron.create_floating_ip(&new))).await;
+    let addresses: BTreeSet<_> = results.into_iter().map(|ip| ip.expect("the check was before").address).collect();
+    assert_eq!(addresses.len(), 8);
+    refused(world.neutron.create_floating_ip(&new).await, ErrorKind::OverQuota);
+}
+
+#[tokio::test]
+async fn the_same_calls_give_the_same_ids_and_addresses() {
+    let tell = async || {
+        let world = world().await;
+        let new = new(&world.network, "contract");
+        join_all((0..4).map(|_| world.neutron.create_floating_ip(&new))).await;
+        world.cloud.floating_ips()
+    };
+    assert_eq!(tell().await, tell().await);
 }

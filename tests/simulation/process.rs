@@ -11,7 +11,6 @@ use std::time::Duration;
 
 use caip_openstack::clock::Clock;
 use caip_openstack::controllers::{self, Options, Setup};
-use caip_openstack::openstack::memory::MemoryCloud;
 use caip_openstack::runtime::health::Readiness;
 use caip_openstack::runtime::leader::{Leader, LeaseSettings};
 use caip_openstack::runtime::metrics::Metrics;
@@ -19,6 +18,7 @@ use caip_openstack::runtime::metrics::Metrics;
 use crate::api::ApiServer;
 use crate::client::client;
 use crate::clouds::WiredClouds;
+use crate::memory::MemoryCloud;
 use crate::trace::Trace;
 use crate::wire::{Side, Trouble, Wire};
 use crate::witness::Witness;

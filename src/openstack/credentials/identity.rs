@@ -94,15 +94,6 @@ impl Identity {
         }
     }
 
-    /// Who logs in, for a cloud in memory: a user, or an application credential.
-    pub(in crate::openstack) fn who(&self) -> &str {
-        match self {
-            Self::Password { user: Named::Id(user) | Named::Name { name: user, .. }, .. } => user,
-            Self::ApplicationCredential { id: name, .. } | Self::NamedApplicationCredential { name, .. } => name,
-            Self::Token { .. } => "token",
-        }
-    }
-
     /// What must never be seen in a message.
     pub(in crate::openstack) fn secret(&self) -> &SecretString {
         match self {

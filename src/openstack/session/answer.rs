@@ -18,7 +18,7 @@ const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 /// The error that an answer other than a success is.
-pub(in crate::openstack) fn error(response: &Response<Bytes>) -> Error {
+pub(super) fn error(response: &Response<Bytes>) -> Error {
     let status = response.status();
     let said = said(response.body());
     let (error_type, message) = match said {
@@ -97,15 +97,6 @@ pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
     Some(Duration::from_secs(seconds).clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER))
-}
-
-/// The error that Neutron's refusal in its own form is; the in-memory one refuses by it, so that both are told apart
-/// by the same code.
-pub(in crate::openstack) fn refusal(status: u16, error_type: &str, message: &str) -> Error {
-    let body = serde_json::json!({"NeutronError": {"type": error_type, "message": message, "detail": ""}});
-    let mut response = Response::new(Bytes::from(body.to_string()));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    error(&response)
 }
 
 /// What the end of a call says about the cloud.
