@@ -132,7 +132,7 @@ async fn work(
     };
     let heard = metrics.clone();
     let sessions = Sessions::new(clock.clone())
-        .side_by_side(flags.openstack_concurrency.get())
+        .max_concurrent_calls(flags.openstack_concurrency.get())
         .on_authentication(move |error| heard.token_refreshed(Outcome::from(&error.map_or(Ok(()), Err))));
     let clouds = Arc::new(Metered::new(Arc::new(sessions), metrics.clone()));
     let setup = Setup { client, clouds, options, metrics, readiness, clock };

@@ -97,7 +97,7 @@ impl Process {
         let seed = self.chance.borrow_mut().u64(..);
         let client = client(&self.server, wire);
         let (clock, skew) = (self.clock.clone(), self.skew.clone());
-        let clock = Clock::of(move || clock.now() + jiff::SignedDuration::from_secs(skew.load(Relaxed)), seed);
+        let clock = Clock::following(move || clock.now() + jiff::SignedDuration::from_secs(skew.load(Relaxed)), seed);
         let leader = match self.is_elected {
             true => Some(Leader::acquire(client.clone(), lease(self.name.clone()), &clock).await),
             false => None,
