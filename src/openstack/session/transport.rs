@@ -64,7 +64,7 @@ pub(super) fn client(credentials: &Credentials) -> Result<Client, Error> {
 fn trusted_roots(credentials: &Credentials) -> RootCertStore {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    roots.add_parsable_certificates(credentials.authorities.iter().cloned());
+    roots.add_parsable_certificates(credentials.ca_certificates.iter().cloned());
     roots
 }
 
