@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`api`] | the pool's CRD; Cluster API's claim and address, their versions; conditions and reasons |
 //! | [`allocation`] | pure: what to do for a claim, for a pool, in a sweep; marks; the laws |
-//! | [`openstack`] | the calls that we make, the real Neutron and one in memory |
+//! | [`openstack`] | the client for Keystone and Neutron |
 //! | [`controllers`] | pool, claim and sweeper: read, decide, act, report |
 //! | [`plugin`] | `kubectl fippool`: asks, explains, and helps to mend |
 //! | [`metrics`] | Prometheus metrics of pools, claims and OpenStack calls |

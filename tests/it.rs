@@ -13,6 +13,9 @@ mod install;
 #[path = "support/laws.rs"]
 mod laws;
 mod life;
+#[allow(dead_code, reason = "the simulation asks more of it")]
+#[path = "support/memory/mod.rs"]
+mod memory;
 mod observe;
 #[path = "laws/oracle.rs"]
 mod oracle;

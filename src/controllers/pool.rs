@@ -111,7 +111,7 @@ async fn serve(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>) -> Resul
             }
             wake_wronged(ctx, &served);
             // After the claims were woken: they do not wait for a figure.
-            served.project.quota.refresh(served.neutron.as_ref(), &ctx.clock).await;
+            served.project.quota.refresh(served.neutron.quota(), &ctx.clock).await;
             let is_easy = report::serving(pool, ctx, &served).await?;
             ctx.wake_sweeper(&name);
             if !is_easy {

@@ -141,7 +141,7 @@ impl Server {
         };
         let mut reply = if seen.path == "/v3/auth/tokens" {
             let other = self.keystone.lock().expect("not poisoned").clone();
-            other.and_then(|other| other(&seen)).unwrap_or_else(|| token(number, &self.url))
+            other.and_then(|other| other(&seen)).unwrap_or_else(|| token(number, &self.url, TOKEN_EXPIRES_AT))
         } else {
             let script = self.neutron.lock().expect("not poisoned").clone();
             script(&seen)
@@ -157,15 +157,23 @@ impl Server {
     }
 }
 
-/// A token for an hour, with Neutron at `url` in one region.
-pub(super) fn token(number: usize, url: &str) -> Reply {
+/// An hour after [`clock`] starts.
+const TOKEN_EXPIRES_AT: &str = "2026-11-21T10:00:00.000000Z";
+
+/// The `number`th token of a test, with Neutron at `url` in one region.
+pub(super) fn token(number: usize, url: &str, expires_at: &str) -> Reply {
     let endpoint = json!({"id": "e", "interface": "public", "region": "RegionOne", "url": format!("{url}/network")});
-    token_with(number, json!([{"type": "network", "name": "neutron", "endpoints": [endpoint]}]))
+    let catalog = json!([{"type": "network", "name": "neutron", "endpoints": [endpoint]}]);
+    token_reply(number, catalog, expires_at)
 }
 
-pub(super) fn token_with(number: usize, catalog: Value) -> Reply {
+pub(super) fn token_with_catalog(catalog: Value) -> Reply {
+    token_reply(1, catalog, TOKEN_EXPIRES_AT)
+}
+
+fn token_reply(number: usize, catalog: Value, expires_at: &str) -> Reply {
     let token = json!({"token": {
-        "expires_at": "2026-11-21T10:00:00.000000Z", "issued_at": "2026-11-21T09:00:00.000000Z",
+        "expires_at": expires_at, "issued_at": "2026-11-21T09:00:00.000000Z",
         "user": {"id": "u", "name": "demo"}, "project": {"id": "p1", "name": "demo"}, "catalog": catalog}});
     Reply::new(201, token).header("X-Subject-Token", &format!("token-{number}"))
 }

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 
 use super::connect;
-use super::server::{Reply, Seen, Server, clock, credentials, listing, secret, token_with};
+use super::server::{Reply, Seen, Server, clock, credentials, listing, secret, token, token_with_catalog};
 use crate::support::Tls;
 
 /// What to do about a Keystone that cannot be reached.
@@ -163,6 +163,27 @@ async fn an_outage_costs_few_calls_however_many_callers_wait_and_heals_soon() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_extreme_retry_after_is_clamped() {
+    for (header, clamped) in [("18446744073709551615", 300), ("0", 1)] {
+        let server =
+            Server::start(move |_: &Seen| Reply::refusal(403, "PolicyNotAuthorized").header("Retry-After", header));
+        let error = connect(&server.await).await.get_floating_ip(&id()).await.expect_err("it is refused");
+        assert_eq!(error.retry_after, Some(Duration::from_secs(clamped)), "{header}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_with_an_extreme_expiry_can_be_used() {
+    for (expires_at, authentications) in [("9999-12-31T23:59:59.000000Z", 1), ("0001-01-01T00:00:00.000000Z", 2)] {
+        let server = Server::start(|_: &Seen| listing(&[])).await;
+        let url = server.url.clone();
+        server.set_keystone(move |_| Some(token(1, &url, expires_at)));
+        connect(&server).await.list_floating_ips().await.expect("the token is accepted");
+        assert_eq!(server.count("POST /v3/auth/tokens"), authentications, "{expires_at}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_redirect_is_refused_and_carries_nothing_away() {
     let elsewhere = Server::start(|_: &Seen| listing(&[])).await;
     let target = elsewhere.url.clone();
@@ -220,7 +241,9 @@ async fn what_keystone_says_is_put_into_words_that_name_the_remedy() {
     let endpoint =
         |region: &str, interface: &str| json!({"id": "e", "interface": interface, "region": region, "url": "http://n"});
     let catalog = move |endpoints: serde_json::Value| {
-        move |_: &Seen| Some(token_with(1, json!([{"type": "network", "name": "neutron", "endpoints": endpoints}])))
+        move |_: &Seen| {
+            Some(token_with_catalog(json!([{"type": "network", "name": "neutron", "endpoints": endpoints}])))
+        }
     };
     let tell = async |more: &str| {
         let credentials = Credentials::from_secret(&secret(&server.url, "hunter2", more), "openstack", None);

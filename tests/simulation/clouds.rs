@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
-use caip_openstack::openstack::memory::MemoryCloud;
 use caip_openstack::openstack::{
     Clouds, Credentials, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, Quota, Scope, Subnet,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
+use crate::memory::MemoryCloud;
 use crate::wire::{Call, Failure, No, Side, Wire};
 use crate::witness::Witness;
 

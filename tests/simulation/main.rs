@@ -24,6 +24,9 @@
 mod checker;
 #[path = "../support/laws.rs"]
 mod laws;
+#[allow(dead_code, reason = "the contract asks more of it")]
+#[path = "../support/memory/mod.rs"]
+mod memory;
 #[path = "../laws/oracle.rs"]
 mod oracle;
 

@@ -12,13 +12,13 @@ use std::time::Duration;
 use caip_openstack::clock::Clock;
 use caip_openstack::controllers::{self, Options, Setup};
 use caip_openstack::metrics::Metrics;
-use caip_openstack::openstack::memory::MemoryCloud;
 use caip_openstack::runtime::health::Readiness;
 use caip_openstack::runtime::leader::{Leader, LeaseSettings};
 
 use crate::api::ApiServer;
 use crate::client::client;
 use crate::clouds::WiredClouds;
+use crate::memory::MemoryCloud;
 use crate::trace::Trace;
 use crate::wire::{Side, Trouble, Wire};
 use crate::witness::Witness;
@@ -97,7 +97,7 @@ impl Process {
         let seed = self.chance.borrow_mut().u64(..);
         let client = client(&self.server, wire);
         let (clock, skew) = (self.clock.clone(), self.skew.clone());
-        let clock = Clock::of(move || clock.now() + jiff::SignedDuration::from_secs(skew.load(Relaxed)), seed);
+        let clock = Clock::following(move || clock.now() + jiff::SignedDuration::from_secs(skew.load(Relaxed)), seed);
         let leader = match self.is_elected {
             true => Some(Leader::acquire(client.clone(), lease(self.name.clone()), &clock).await),
             false => None,

@@ -7,9 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use caip_openstack::allocation::mark::Marks;
 use caip_openstack::allocation::{ClaimKey, PoolId};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
-use caip_openstack::openstack::memory::MemoryCloud;
 
 use crate::checker::Broken;
+use crate::memory::MemoryCloud;
 use crate::wire::Wire;
 
 /// One history's witness. Clones are the same.

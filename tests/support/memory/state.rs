@@ -1,37 +1,31 @@
-//! What the in-memory Neutron holds, and its rules. Every function is one step that nothing else can come between.
+//! What the Neutron in memory holds, and its rules. Every function is one atomic step.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::RangeInclusive;
 
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, ProjectId, SubnetId};
+use caip_openstack::openstack::credentials::Fingerprint;
+use caip_openstack::openstack::{Error, ErrorKind, Network, NewFloatingIp, Quota, Subnet};
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest, Sha256};
-
-use super::super::session::answer::refusal;
-use super::super::{Error, Network, NewFloatingIp, Quota, Subnet};
-use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 
 /// Neutron's limits, as measured.
 const LONGEST_TEXT: usize = 255;
 const MOST_TAGS: usize = 50;
 
+#[derive(Default)]
 pub(super) struct State {
-    pub(super) projects: BTreeMap<ProjectId, Option<u32>>,
-    /// User and password, or credential and secret, to project.
-    pub(super) logins: BTreeMap<(String, String), ProjectId>,
+    pub(super) quotas: BTreeMap<ProjectId, Option<u32>>,
+    pub(super) logins: BTreeMap<Fingerprint, ProjectId>,
     pub(super) networks: Vec<NetworkRow>,
     pub(super) subnets: Vec<SubnetRow>,
     pub(super) floating_ips: BTreeMap<FloatingIpId, FloatingIp>,
-    pub(super) has_tags: bool,
-    pub(super) has_quotas: bool,
     ids: u64,
 }
 
-/// A network with what filters look at.
 pub(super) struct NetworkRow {
     pub(super) network: Network,
-    pub(super) tags: BTreeSet<String>,
-    pub(super) description: String,
     pub(super) project: ProjectId,
 }
 
@@ -39,21 +33,6 @@ pub(super) struct NetworkRow {
 pub(super) struct SubnetRow {
     pub(super) subnet: Subnet,
     pub(super) addresses: RangeInclusive<IpAddr>,
-}
-
-impl Default for State {
-    fn default() -> Self {
-        Self {
-            projects: BTreeMap::new(),
-            logins: BTreeMap::new(),
-            networks: Vec::new(),
-            subnets: Vec::new(),
-            floating_ips: BTreeMap::new(),
-            has_tags: true,
-            has_quotas: true,
-            ids: 0,
-        }
-    }
 }
 
 impl State {
@@ -67,49 +46,43 @@ impl State {
 
     pub(super) fn quota(&self, project: &ProjectId) -> Quota {
         let used = self.floating_ips.values().filter(|ip| &ip.project == project).count();
-        let limit = self.projects.get(project).copied().flatten();
+        let limit = self.quotas.get(project).copied().flatten();
         Quota { limit, used: u32::try_from(used).unwrap_or(u32::MAX) }
     }
 
     /// The first half of a POST: everything that Neutron checks before it takes an address.
     pub(super) fn check_new(&self, project: &ProjectId, new: &NewFloatingIp) -> Result<(), Error> {
         check_description(&new.description)?;
-        let id = new.network.as_str();
-        let network = self.networks.iter().find(|row| row.network.id == new.network);
-        let Some(network) = network else {
-            // The real one looks at the form of an id first.
-            return Err(if is_uuid(id) {
-                refusal(404, "NetworkNotFound", &format!("Network {id} could not be found."))
-            } else {
-                let message = format!("Invalid input for floating_network_id. Reason: '{id}' is not a valid UUID.");
-                refusal(400, "HTTPBadRequest", &message)
-            });
-        };
-        if !network.network.is_external {
-            let message = format!("Bad floatingip request: Network {id} is not a valid external network.");
-            return Err(refusal(400, "BadRequest", &message));
+        let id = &new.network;
+        let bad_network =
+            |status, error_type, message: String| Err(refusal(ErrorKind::BadNetwork, status, error_type, &message));
+        match self.networks.iter().find(|row| &row.network.id == id) {
+            None => return bad_network(404, "NetworkNotFound", format!("Network {id} could not be found.")),
+            Some(row) if !row.network.is_external => {
+                let message = format!("Bad floatingip request: Network {id} is not a valid external network.");
+                return bad_network(400, "BadRequest", message);
+            }
+            Some(_) => {}
         }
         if let Some(subnet) = &new.subnet {
-            let row = self.subnets.iter().find(|row| &row.subnet.id == subnet);
-            let row =
-                row.ok_or_else(|| refusal(404, "SubnetNotFound", &format!("Subnet {subnet} could not be found.")))?;
-            if row.subnet.network != new.network {
-                let message = format!(
-                    "Invalid input for operation: Failed to create port on network {id}, because fixed_ips included \
-                     invalid subnet {subnet}."
-                );
-                return Err(refusal(400, "InvalidInput", &message));
+            match self.subnets.iter().find(|row| &row.subnet.id == subnet) {
+                None => return bad_network(404, "SubnetNotFound", format!("Subnet {subnet} could not be found.")),
+                Some(row) if row.subnet.network != *id => {
+                    return bad_network(400, "InvalidInput", format!("subnet {subnet} is not of network {id}"));
+                }
+                Some(_) => {}
             }
         }
         let quota = self.quota(project);
         if quota.limit.is_some_and(|limit| quota.used >= limit) {
-            return Err(refusal(409, "OverQuota", "Quota exceeded for resources: ['floatingip']."));
+            let message = "Quota exceeded for resources: ['floatingip'].";
+            return Err(refusal(ErrorKind::OverQuota, 409, "OverQuota", message));
         }
         Ok(())
     }
 
-    /// The second half: takes an address. Between the halves others may have done the same, so that the quota is not
-    /// strict and the addresses are.
+    /// The second half: takes an address. Other requests may come between the halves, so the quota is not strict, but
+    /// addresses are unique.
     pub(super) fn create(
         &mut self,
         project: &ProjectId,
@@ -119,7 +92,7 @@ impl State {
         let id = FloatingIpId::new(self.new_id());
         let address = self.free_address(&new.network, new.subnet.as_ref()).ok_or_else(|| {
             let message = format!("No more IP addresses available on network {}.", new.network);
-            refusal(409, "IpAddressGenerationFailure", &message)
+            refusal(ErrorKind::NoMoreAddresses, 409, "IpAddressGenerationFailure", &message)
         })?;
         Ok(self.insert(id, project, &new.network, address, &new.description, now))
     }
@@ -149,7 +122,7 @@ impl State {
         ip
     }
 
-    /// Neutron takes one at random, and one that was just freed as well as any other.
+    /// Pseudo-random, as Neutron's choice is: an address that has just been freed is as likely as any other.
     fn free_address(&self, network: &NetworkId, subnet: Option<&SubnetId>) -> Option<IpAddr> {
         let taken: BTreeSet<IpAddr> =
             self.floating_ips.values().filter(|ip| &ip.network == network).map(|ip| ip.address).collect();
@@ -170,37 +143,38 @@ impl State {
         })
     }
 
-    /// The project's floating IP; another project's is as little there as none.
+    /// The project's floating IP; those of other projects are not found.
     pub(super) fn own(&mut self, project: &ProjectId, id: &FloatingIpId) -> Result<&mut FloatingIp, Error> {
-        let gone = || refusal(404, "FloatingIPNotFound", &format!("Floating IP {id} could not be found"));
-        self.floating_ips.get_mut(id).filter(|ip| &ip.project == project).ok_or_else(gone)
+        self.floating_ips.get_mut(id).filter(|ip| &ip.project == project).ok_or_else(|| not_found(id))
     }
 
-    /// The floating IP that a tag call is about: here Neutron says more of another project's, and stumbles over none.
+    /// The floating IP that a tag call is about. Here Neutron does tell that another project's exists.
     pub(super) fn own_for_tags(
         &mut self,
         project: &ProjectId,
         id: &FloatingIpId,
         rule: &str,
     ) -> Result<&mut FloatingIp, Error> {
-        if !self.has_tags {
-            return Err(refusal(404, "HTTPNotFound", "The resource could not be found."));
+        let ip = self.floating_ips.get_mut(id).ok_or_else(|| not_found(id))?;
+        if &ip.project == project {
+            return Ok(ip);
         }
-        match self.floating_ips.get_mut(id) {
-            None => {
-                let message = "Request Failed: internal server error while processing your request.";
-                Err(refusal(500, "HTTPInternalServerError", message))
-            }
-            Some(ip) if &ip.project != project => {
-                let message = format!("rule:{rule} is disallowed by policy");
-                Err(refusal(403, "PolicyNotAuthorized", &message))
-            }
-            Some(ip) => Ok(ip),
-        }
+        let message = format!("rule:{rule} is disallowed by policy");
+        Err(refusal(ErrorKind::Forbidden, 403, "PolicyNotAuthorized", &message))
     }
 }
 
-/// What may be changed in place, with the time of the change.
+/// A refusal as the client reports it.
+fn refusal(kind: ErrorKind, status: u16, error_type: &str, message: &str) -> Error {
+    Error { status: Some(status), error_type: Some(error_type.to_owned()), ..Error::new(kind, "", message) }
+}
+
+fn not_found(id: &FloatingIpId) -> Error {
+    let message = format!("Floating IP {id} could not be found");
+    refusal(ErrorKind::NotFound, 404, "FloatingIPNotFound", &message)
+}
+
+/// Sets the time of the last change.
 pub(super) fn touch(ip: &mut FloatingIp, now: Timestamp) {
     ip.changed_at = Some(whole_seconds(now));
 }
@@ -208,23 +182,15 @@ pub(super) fn touch(ip: &mut FloatingIp, now: Timestamp) {
 pub(super) fn tag(ip: &mut FloatingIp, tag: &str, now: Timestamp) -> Result<(), Error> {
     if tag.chars().count() > LONGEST_TEXT {
         let message = format!("Invalid input for operation: '{tag}' exceeds maximum length of 255.");
-        return Err(refusal(400, "InvalidInput", &message));
+        return Err(refusal(ErrorKind::Rejected, 400, "InvalidInput", &message));
     }
     if ip.tags.len() >= MOST_TAGS && !ip.tags.contains(tag) {
         let message = "Bad floatingips request: The number of tags exceed the per-resource limit of 50.";
-        return Err(refusal(400, "BadRequest", message));
+        return Err(refusal(ErrorKind::Rejected, 400, "BadRequest", message));
     }
     if ip.tags.insert(tag.to_owned()) {
         touch(ip, now);
     }
-    Ok(())
-}
-
-pub(super) fn untag(ip: &mut FloatingIp, tag: &str, now: Timestamp) -> Result<(), Error> {
-    if !ip.tags.remove(tag) {
-        return Err(refusal(404, "TagNotFound", &format!("Tag {tag} could not be found.")));
-    }
-    touch(ip, now);
     Ok(())
 }
 
@@ -233,22 +199,12 @@ pub(super) fn check_description(description: &str) -> Result<(), Error> {
         return Ok(());
     }
     let message = format!("Invalid input for description. Reason: '{description}' exceeds maximum length of 255.");
-    Err(refusal(400, "HTTPBadRequest", &message))
-}
-
-/// Attaching is the user's; a port that is given takes the floating IP from another without a word.
-pub(super) fn set_port(ip: &mut FloatingIp, port: Option<PortId>, now: Timestamp) {
-    ip.port = port;
-    touch(ip, now);
+    Err(refusal(ErrorKind::Rejected, 400, "HTTPBadRequest", &message))
 }
 
 /// Neutron's times have no fractions.
 fn whole_seconds(now: Timestamp) -> Timestamp {
     now - SignedDuration::from_nanos(i64::from(now.subsec_nanosecond()))
-}
-
-fn is_uuid(id: &str) -> bool {
-    id.len() == 36 && id.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-')
 }
 
 fn number(address: &IpAddr) -> u128 {

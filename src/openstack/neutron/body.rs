@@ -1,4 +1,4 @@
-//! Neutron's JSON, read with as little as we need: unknown fields are ignored, missing ones have a meaning.
+//! The bodies of Neutron's answers. Unknown fields are ignored; optional fields are missing in older releases.
 
 use std::net::IpAddr;
 
@@ -12,9 +12,8 @@ use serde_json::Value;
 use super::super::{Error, ErrorKind, Network, Quota, Subnet};
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 
-/// `{"floatingip": …}`.
 #[derive(Deserialize)]
-pub(super) struct One {
+pub(super) struct FloatingIpBody {
     pub(super) floatingip: Value,
 }
 
@@ -24,10 +23,10 @@ struct FloatingIpRow {
     floating_ip_address: IpAddr,
     floating_network_id: String,
     project_id: Option<String>,
-    // The older name; newer releases send both.
+    // The older name of `project_id`; newer releases send both.
     tenant_id: Option<String>,
     port_id: Option<String>,
-    // Without the extension `expose-port-forwarding-in-fip` there is no such field, and no way to tell.
+    // Missing without the extension `expose-port-forwarding-in-fip`; then forwardings cannot be detected.
     port_forwardings: Option<Vec<IgnoredAny>>,
     description: Option<String>,
     tags: Option<Vec<String>>,
@@ -51,7 +50,6 @@ struct SubnetRow {
     network_id: String,
 }
 
-/// `{"extensions": [{"alias"}]}`.
 #[derive(Deserialize)]
 pub(super) struct Extensions {
     pub(super) extensions: Vec<Extension>,
@@ -62,7 +60,6 @@ pub(super) struct Extension {
     pub(super) alias: String,
 }
 
-/// `{"quota": {"floatingip": {"limit", "used", "reserved"}}}`.
 #[derive(Deserialize)]
 pub(super) struct QuotaDetails {
     quota: Quotas,
@@ -87,40 +84,35 @@ impl From<QuotaDetails> for Quota {
     }
 }
 
-/// Reads a body. One that is cut short or of another form may come from anybody between us and Neutron.
-pub(super) fn read<T: DeserializeOwned>(operation: &'static str, response: &Response<Bytes>) -> Result<T, Error> {
+pub(super) fn parse<T: DeserializeOwned>(operation: &'static str, response: &Response<Bytes>) -> Result<T, Error> {
     serde_json::from_slice(response.body()).map_err(|_| malformed(operation))
 }
 
-fn malformed(operation: &'static str) -> Error {
+pub(super) fn malformed(operation: &'static str) -> Error {
     Error::new(ErrorKind::Malformed, operation, "the answer is a success, but not what Neutron would say")
 }
 
-/// A floating IP that was asked for by itself.
 pub(super) fn floating_ip(row: Value, operation: &'static str) -> Result<FloatingIp, Error> {
     let row: FloatingIpRow = serde_json::from_value(row).map_err(|_| malformed(operation))?;
     Ok(row.into())
 }
 
-/// A floating IP of a listing, or none when it cannot be read.
+/// None for a floating IP that cannot be read, so that it does not hide the others.
 ///
-/// One such must not hide all others. What has no readable id, address or network cannot be handed out, so leaving it
-/// out gives no address to two; if it bears a mark, it is found again as an orphan once it can be read.
+/// Without id, address and network it cannot be assigned, so no address is assigned twice. If it carries a mark, it is
+/// reported as an orphan once it can be read.
 pub(super) fn listed_floating_ip(row: Value) -> Option<FloatingIp> {
     let id = row["id"].as_str().unwrap_or("none").to_owned();
-    let read: Result<FloatingIpRow, _> = serde_json::from_value(row);
-    match read {
-        Ok(row) => Some(row.into()),
-        Err(_) => {
-            tracing::warn!(fip.id = id, "a floating IP in Neutron's listing cannot be read and is left out");
-            None
-        }
+    let row: Option<FloatingIpRow> = serde_json::from_value(row).ok();
+    if row.is_none() {
+        tracing::warn!(fip.id = id, "a floating IP in Neutron's listing cannot be read and is left out");
     }
+    row.map(FloatingIp::from)
 }
 
 impl From<FloatingIpRow> for FloatingIp {
     fn from(row: FloatingIpRow) -> Self {
-        let at = |time: &Option<String>| time.as_deref().and_then(|time| time.parse::<Timestamp>().ok());
+        let parse = |time: Option<String>| time.and_then(|time| time.parse::<Timestamp>().ok());
         Self {
             id: FloatingIpId::new(row.id),
             address: row.floating_ip_address,
@@ -131,14 +123,14 @@ impl From<FloatingIpRow> for FloatingIp {
             description: row.description.unwrap_or_default(),
             tags: row.tags.unwrap_or_default().into_iter().collect(),
             dns_name: row.dns_name.unwrap_or_default(),
-            changed_at: at(&row.updated_at).or_else(|| at(&row.created_at)),
+            changed_at: parse(row.updated_at).or_else(|| parse(row.created_at)),
         }
     }
 }
 
 pub(super) fn network(row: Value, operation: &'static str) -> Result<Network, Error> {
     let row: NetworkRow = serde_json::from_value(row).map_err(|_| malformed(operation))?;
-    // Without the extension `external-net` there is no such field, and no external network.
+    // Missing without the extension `external-net`; then no network is external.
     let is_external = row.is_external.unwrap_or(false);
     Ok(Network { id: NetworkId::new(row.id), name: row.name.unwrap_or_default(), is_external })
 }
@@ -168,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_older_releases_leave_out_means_none() {
+    fn fields_that_older_releases_omit_are_empty() {
         let ip = floating_ip(row(), "read").unwrap();
         assert!(ip.tags.is_empty() && ip.dns_name.is_empty() && ip.changed_at.is_none() && !ip.is_attached());
         assert_eq!(ip.project, ProjectId::new("p1"));
@@ -176,21 +168,21 @@ mod tests {
     }
 
     #[test]
-    fn a_port_or_a_forwarding_makes_it_attached() {
+    fn a_floating_ip_with_a_port_or_a_forwarding_is_attached() {
         assert!(with("port_id", json!("port")).is_attached());
         assert!(with("port_forwardings", json!([{"protocol": "tcp"}])).is_attached());
         assert!(!with("port_forwardings", json!([])).is_attached());
     }
 
     #[test]
-    fn the_last_change_is_the_update_else_the_creation_else_not_known() {
+    fn the_last_change_is_the_update_else_the_creation_else_unknown() {
         let created = with("created_at", json!("2026-11-21T09:33:43Z"));
         assert_eq!(created.changed_at, Some("2026-11-21T09:33:43Z".parse().unwrap()));
         assert_eq!(with("updated_at", json!("yesterday")).changed_at, None);
     }
 
     #[test]
-    fn one_that_cannot_be_read_is_left_out_of_a_listing_and_is_an_error_by_itself() {
+    fn an_unreadable_floating_ip_is_left_out_of_a_listing_but_is_an_error_alone() {
         for bad in [json!({"id": "x"}), json!(7), json!(null), json!({"floating_ip_address": null})] {
             assert_eq!(listed_floating_ip(bad.clone()), None);
             assert_eq!(floating_ip(bad, "read").unwrap_err().kind, ErrorKind::Malformed);
