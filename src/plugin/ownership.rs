@@ -7,7 +7,7 @@ use kube::ResourceExt;
 use crate::allocation::ClaimKey;
 use crate::allocation::PoolPolicy;
 use crate::allocation::ledger::LedgerEntry;
-use crate::allocation::mark::Ownership;
+use crate::allocation::mark::{Ownership, claim_in_description};
 use crate::controllers::inspect::Inspection;
 use crate::object_name::ObjectName;
 
@@ -25,7 +25,11 @@ pub(super) fn keys(inspection: &Inspection) -> Keys {
 pub(super) fn describe(entry: &LedgerEntry, pool: &PoolPolicy, keys: &Keys) -> String {
     let claim = |key: &ClaimKey| match keys.get(key) {
         Some(claim) => format!("claim {claim}"),
-        None => format!("a claim that does not exist (key {key}{})", reader(&entry.fip.description)),
+        None => {
+            let claim = claim_in_description(&entry.fip.description);
+            let once = claim.map_or(String::new(), |(namespace, name)| format!(", once {name} in {namespace}"));
+            format!("a claim that does not exist (key {key}{once})")
+        }
     };
     match entry.marks.ownership(&pool.id) {
         Ownership::Unmarked => "no pool has marked it".into(),
@@ -41,29 +45,11 @@ pub(super) fn describe(entry: &LedgerEntry, pool: &PoolPolicy, keys: &Keys) -> S
     }
 }
 
-/// What the description says to people: the claim's name, where it is there.
-fn reader(description: &str) -> String {
-    description
-        .split_once(" (claim ")
-        .map_or(String::new(), |(_, rest)| format!(", once {}", rest.trim_end_matches(')')))
-}
-
 /// What is attached, or the lack of it.
 pub(super) fn attachment(entry: &LedgerEntry) -> String {
     match (&entry.fip.port, entry.fip.is_forwarded) {
         (Some(port), _) => format!("attached to port {port}"),
         (None, true) => "in use by port forwardings".into(),
         (None, false) => "not attached".into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_claims_name_is_read_from_the_description() {
-        assert_eq!(reader("caip-openstack pool=p nonce=n (claim web in team)"), ", once web in team");
-        assert_eq!(reader("mail"), "");
     }
 }
