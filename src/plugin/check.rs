@@ -36,7 +36,7 @@ pub(super) async fn run(session: &Session, args: &Check, format: Option<Format>)
         output::print(&findings, format)?;
         return Ok(Answer::when(findings.is_ready));
     };
-    let end = Instant::now() + patience;
+    let start = Instant::now();
     let mut said = String::new();
     loop {
         // A cluster that does not answer yet may do so later: that is what is waited for.
@@ -47,7 +47,7 @@ pub(super) async fn run(session: &Session, args: &Check, format: Option<Format>)
             output::print(findings, format)?;
             return Ok(Answer::Yes);
         }
-        if Instant::now() + PAUSE >= end {
+        if start.elapsed() + PAUSE >= patience {
             let findings = looked?;
             output::print(&findings, format)?;
             return Err(Failure::TimedOut(patience));

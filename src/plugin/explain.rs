@@ -5,7 +5,7 @@ mod words;
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use serde::Serialize;
 
@@ -195,7 +195,7 @@ fn remedies(
     let now = Timestamp::now();
     let mut remedies = Vec::new();
     if let Refusal::LimitReached(limit) = refusal {
-        let enough = view.count().total.max(*limit) + ahead + 1;
+        let enough = view.count().total.max(*limit).saturating_add(ahead + 1);
         match inspection.suppose(claim, |pool| pool.max_ips = Some(enough), now) {
             Some(Decision::Refuse(next)) => {
                 remedies.push(format!("raise spec.maxIPs to {enough} or more; but then {next}"));
@@ -205,7 +205,7 @@ fn remedies(
     }
     for entry in view.entries() {
         let Ownership::Released { at, .. } = entry.marks.ownership(&view.policy().id) else { continue };
-        let (address, rested) = (entry.fip.address, at + view.policy().grace);
+        let (address, rested) = (entry.fip.address, cooldown_end(at, view.policy().grace));
         if entry.fip.is_attached() {
             remedies
                 .push(format!("{address} was given back, and is to be had once nothing is attached to it any more"));
@@ -221,6 +221,11 @@ fn remedies(
         remedies.push(format!("release one of the {} claims that hold an address of the pool", count.allocated));
     }
     remedies
+}
+
+/// The time comes from a tag, which anyone in the project can write.
+fn cooldown_end(released_at: Timestamp, grace: SignedDuration) -> Timestamp {
+    released_at.saturating_add(grace).unwrap_or(Timestamp::MAX)
 }
 
 impl Report for Explanation {
@@ -270,5 +275,17 @@ impl PoolHas {
         format!(
             "{allocated} allocated, {free} free, {cooling} on their way out, {failed} that cannot be given, {limit}, {network}"
         )
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_tag_with_the_latest_possible_time_does_not_overflow() {
+        let released_at = Timestamp::from_second(0x3a_fff2_d3e0).unwrap();
+        assert_eq!(cooldown_end(released_at, SignedDuration::from_secs(300)), Timestamp::MAX);
     }
 }

@@ -98,14 +98,18 @@ fn usage(pool: &OpenStackFloatingIPPool, waiting: usize) -> Usage {
 impl Usage {
     /// What the bar is full at: the limit, else everything that the pool has or could give without creating.
     fn capacity(&self) -> u32 {
-        let known = self.allocated + self.free + self.cooling + self.failed;
-        self.limit.map_or(known.max(self.total), |limit| limit.max(self.allocated + self.cooling))
+        let known = self.used().saturating_add(self.free).saturating_add(self.failed);
+        self.limit.map_or(known.max(self.total), |limit| limit.max(self.used()))
+    }
+
+    fn used(&self) -> u32 {
+        self.allocated.saturating_add(self.cooling)
     }
 
     /// How many of a hundred are in use; none where there is nothing to use.
     fn percent(&self) -> Option<u32> {
         let full = u64::from(self.capacity());
-        u32::try_from((u64::from(self.allocated + self.cooling) * 100).checked_div(full)?).ok()
+        u32::try_from((u64::from(self.used()) * 100).checked_div(full)?).ok()
     }
 
     fn colour(&self) -> AnsiColor {
@@ -204,6 +208,12 @@ mod tests {
         assert_eq!(pool(None, 0, 0).percent(), None);
         assert_eq!(pool(Some(2), 5, 0).percent(), Some(100), "the limit was lowered");
         assert_eq!(pool(Some(0), 0, 0).percent(), None);
+    }
+
+    #[test]
+    fn absurd_figures_of_a_status_do_not_overflow() {
+        let pool = pool(None, u32::MAX, u32::MAX);
+        assert_eq!((pool.capacity(), pool.percent()), (u32::MAX, Some(100)));
     }
 
     #[test]
