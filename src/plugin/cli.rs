@@ -141,7 +141,7 @@ pub(super) struct Orphans {
     pub(super) report: Option<PathBuf>,
 
     #[command(subcommand)]
-    pub(super) release: Option<OrphansCommand>,
+    pub(super) command: Option<OrphansCommand>,
 }
 
 #[derive(Subcommand, Clone, Debug)]
@@ -206,7 +206,7 @@ mod tests {
             "x orphans release -n a --from-report f --yes",
         ] {
             match Cli::try_parse_from(line.split(' ')).map(|cli| cli.command) {
-                Ok(Command::Orphans(Orphans { release: Some(OrphansCommand::Release(_)), .. })) => {}
+                Ok(Command::Orphans(Orphans { command: Some(OrphansCommand::Release(_)), .. })) => {}
                 other => panic!("{line}: {other:?}"),
             }
         }

@@ -1,8 +1,6 @@
-//! How a floating IP stands towards a pool, in words. What is decided about it is the controllers' to say.
+//! What the marks on a floating IP say about a pool, in words. The controllers' code decides it.
 
 use std::collections::BTreeMap;
-
-use kube::ResourceExt;
 
 use crate::allocation::ClaimKey;
 use crate::allocation::PoolPolicy;
@@ -11,26 +9,19 @@ use crate::allocation::mark::{Ownership, claim_in_description};
 use crate::controllers::inspect::Inspection;
 use crate::object_name::ObjectName;
 
-/// The claims that there are, by their key in marks.
-pub(super) type Keys = BTreeMap<ClaimKey, ObjectName>;
+use super::session::object_name;
 
-/// Every claim on a pool of ours.
-pub(super) fn keys(inspection: &Inspection) -> Keys {
+/// The existing claims, by their key in marks.
+pub(super) type ClaimNames = BTreeMap<ClaimKey, ObjectName>;
+
+/// The claims on pools of ours.
+pub(super) fn claim_names(inspection: &Inspection) -> ClaimNames {
     let ours = inspection.claims().into_iter().filter(|claim| claim.spec.pool_ref.is_ours());
-    let named = ours.map(|claim| ObjectName::new(claim.namespace().unwrap_or_default(), claim.name_any()));
-    named.map(|claim| (ClaimKey::of(&claim.namespace, &claim.name), claim)).collect()
+    let names = ours.map(|claim| object_name(claim.as_ref()));
+    names.map(|name| (ClaimKey::of(&name.namespace, &name.name), name)).collect()
 }
 
-/// What the marks say.
-pub(super) fn describe(entry: &LedgerEntry, pool: &PoolPolicy, keys: &Keys) -> String {
-    let claim = |key: &ClaimKey| match keys.get(key) {
-        Some(claim) => format!("claim {claim}"),
-        None => {
-            let claim = claim_in_description(&entry.fip.description);
-            let once = claim.map_or(String::new(), |(namespace, name)| format!(", once {name} in {namespace}"));
-            format!("a claim that does not exist (key {key}{once})")
-        }
-    };
+pub(super) fn describe_ownership(entry: &LedgerEntry, pool: &PoolPolicy, claims: &ClaimNames) -> String {
     match entry.marks.ownership(&pool.id) {
         Ownership::Unmarked => "no pool has marked it".into(),
         Ownership::Foreign => "it carries the mark of another pool, which is not in this management cluster".into(),
@@ -38,15 +29,23 @@ pub(super) fn describe(entry: &LedgerEntry, pool: &PoolPolicy, keys: &Keys) -> S
             "it carries the marks of two owners: nobody may have it until one of them is off".into()
         }
         Ownership::Idle => "the pool owns it, and no claim has it".into(),
-        Ownership::Held(key) => format!("it is marked for {}", claim(&key)),
+        Ownership::Held(key) => format!("it is marked for {}", describe_claim(&key, entry, claims)),
         Ownership::Released { claim: key, at } => {
-            format!("{} gave it back at {at}, and it is on its way out", claim(&key))
+            format!("{} gave it back at {at}, and it is on its way out", describe_claim(&key, entry, claims))
         }
     }
 }
 
-/// What is attached, or the lack of it.
-pub(super) fn attachment(entry: &LedgerEntry) -> String {
+fn describe_claim(key: &ClaimKey, entry: &LedgerEntry, claims: &ClaimNames) -> String {
+    if let Some(name) = claims.get(key) {
+        return format!("claim {name}");
+    }
+    let once = claim_in_description(&entry.fip.description)
+        .map_or(String::new(), |(namespace, name)| format!(", once {name} in {namespace}"));
+    format!("a claim that does not exist (key {key}{once})")
+}
+
+pub(super) fn describe_attachment(entry: &LedgerEntry) -> String {
     match (&entry.fip.port, entry.fip.is_forwarded) {
         (Some(port), _) => format!("attached to port {port}"),
         (None, true) => "in use by port forwardings".into(),
