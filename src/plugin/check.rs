@@ -75,12 +75,12 @@ async fn wait_until_ready(
 }
 
 async fn run_checks(session: &Session, args: &Check) -> Result<CheckReport, Failure> {
-    let progress = Progress::start("asking what is installed");
+    let progress = Progress::start("checking the installed kinds");
     let mut findings = installed::check_kinds(session).await?;
-    progress.step("asking for the controller");
+    progress.step("checking the controller");
     let (controller, account) = controller::check_controller(session, args).await?;
     findings.extend(controller);
-    progress.step("asking what the controller may do");
+    progress.step("checking the controller's permissions");
     findings.push(permissions::check_permissions(session, args, &account).await);
     if !findings.iter().any(Finding::is_missing_kind) {
         findings.extend(pools::check_pools(session, &args.pools.pools, &progress).await?);
@@ -110,6 +110,6 @@ impl Report for CheckReport {
         let count = |status| self.findings.iter().filter(|finding| finding.status == status).count();
         let (failed, warnings) = (count(Status::Failed), count(Status::Warning));
         let verdict = if self.is_ready { "ready" } else { "not ready" };
-        text + &format!("{}: {failed} failed, {warnings} to look at, of {}\n", bold(verdict), self.findings.len())
+        text + &format!("{}: {failed} failed, {warnings} with a warning, of {}\n", bold(verdict), self.findings.len())
     }
 }

@@ -67,7 +67,7 @@ pub(super) async fn explain_claim(session: &Session, name: &str, format: Option<
     let pool = find_pool(&inspection, &pool_name).filter(|_| claim.spec.pool_ref.is_ours());
     let mut view = None;
     if let Some(pool) = &pool {
-        progress.step(&format!("asking OpenStack as pool {pool_name}"));
+        progress.step(&format!("listing the project of pool {pool_name}"));
         // What is wrong with the pool becomes the verdict on its claims.
         view = session.inspect_pool(&inspection, pool).await?.ok();
     }
@@ -98,7 +98,7 @@ fn find_claim(session: &Session, inspection: &Inspection, name: &str) -> Result<
     });
     found.next().ok_or_else(|| {
         Failure::NotFound(format!(
-            "there is no IPAddressClaim {name}, nor {name}-floating-ip-address, in namespace {}: `kubectl get ipaddressclaims` lists them; CAPO makes a machine's when its template has a floatingIPPoolRef",
+            "there is no IPAddressClaim {name} or {name}-floating-ip-address in namespace {}: `kubectl get ipaddressclaims` lists all claims; CAPO creates a machine's claim when its template has a floatingIPPoolRef",
             session.namespace
         ))
     })
@@ -184,7 +184,9 @@ impl Explanation {
             Some(condition) if condition.status == "True" => None,
             Some(condition) => Some(format!("{}: {}", condition.reason, condition.message)),
             None if self.address.is_some() => None,
-            None => Some("nothing yet by the controller: `kubectl fippool check` says whether it runs".into()),
+            None => Some(
+                "the controller has not reported anything yet: `kubectl fippool check` shows whether it runs".into(),
+            ),
         }
     }
 }
@@ -192,7 +194,8 @@ impl Explanation {
 impl WaitingPosition {
     fn lines(&self, is_wide: bool) -> Vec<(&'static str, String)> {
         let Self { position, of, ahead, since } = self;
-        let mut lines = vec![("place", format!("{position} of {of} that wait, for {}", age(*since, Timestamp::now())))];
+        let mut lines =
+            vec![("place", format!("{position} of {of} waiting claims, for {}", age(*since, Timestamp::now())))];
         let named = if is_wide { ahead.len() } else { NAMED_AHEAD.min(ahead.len()) };
         let more = if ahead.len() > named { format!(" and {} more", ahead.len() - named) } else { String::new() };
         if !ahead.is_empty() {
@@ -204,9 +207,9 @@ impl WaitingPosition {
 
 fn describe_figures(PoolFigures { counts, limit, network }: &PoolFigures) -> String {
     let limit = limit.map_or("no limit".into(), |limit| format!("limit {limit}"));
-    let network = network.as_ref().map_or("a closed list".into(), |network| format!("network {network}"));
+    let network = network.as_ref().map_or("closed list".into(), |network| format!("network {network}"));
     format!(
-        "{} allocated, {} free, {} on their way out, {} that cannot be given, {limit}, {network}",
+        "{} allocated, {} free, {} cooling down, {} unusable, {limit}, {network}",
         counts.allocated, counts.free, counts.cooling, counts.failed
     )
 }

@@ -21,11 +21,11 @@ pub(super) async fn migrate_pool(session: &Session, args: &Migrate, format: Opti
     let progress = Progress::start("reading CAPO's pool, templates and claims");
     let input = input::read_input(session, &args.pool, &to).await?;
     let mut plan = Plan::new(&input, &args.pool, &to);
-    progress.step("asking the API server what it makes of it");
+    progress.step("validating the new objects on the API server");
     for object in plan.objects.iter().filter(|object| object.state == ObjectState::New) {
         // Schema, rules, webhooks and this user's permissions are known only to the server.
         if let Err(error) = create(session, &object.manifest, true).await {
-            plan.obstacles.push(format!("the API server refuses {}: {}", object.title(), message(&error)));
+            plan.obstacles.push(format!("the API server rejects {}: {}", object.title(), message(&error)));
         }
     }
     drop(progress);
@@ -44,7 +44,7 @@ async fn apply(session: &Session, plan: &mut Plan) -> Result<(), Failure> {
             Ok(()) => object.state = ObjectState::Created,
             Err(error) => {
                 let what = format!(
-                    "create {} (what was created before it stays; the command can be repeated)",
+                    "create {} (objects created before it remain; the command can be repeated)",
                     object.title()
                 );
                 return Err(Failure::kubernetes(&what, &error));

@@ -27,15 +27,15 @@ use report::{ForeignFloatingIp, Orphan, OrphanReport};
 
 pub(super) use release::release_orphans;
 
-const PAUSED_CLUSTER: &str = "a Cluster of the namespace is paused: a move or a restore may be under way";
-const CONTESTED: &str = "it carries another owner's mark too: the controller takes ours off by itself";
+const PAUSED_CLUSTER: &str = "a Cluster of the namespace is paused: a move or a restore may be in progress";
+const CONTESTED: &str = "it also carries another owner's mark: the controller removes ours automatically";
 
 pub(super) async fn list_orphans(session: &Session, args: &Orphans, format: Option<Format>) -> Result<Answer, Failure> {
     let report = create_report(session, &args.pools.pools).await?;
     if let Some(path) = &args.report {
         save(&report, path)?;
         output::note(&format!(
-            "written to {}: `kubectl fippool orphans release --from-report` takes it",
+            "written to {}; release the orphans with `kubectl fippool orphans release --from-report`",
             path.display()
         ));
     }
@@ -57,10 +57,10 @@ async fn create_report(session: &Session, named: &[String]) -> Result<OrphanRepo
     let mut views: Vec<(Arc<OpenStackFloatingIPPool>, View)> = Vec::new();
     for pool in session.select(inspection.pools(), named)? {
         let name = object_name(pool.as_ref());
-        progress.step(&format!("asking OpenStack as pool {name}"));
+        progress.step(&format!("listing the project of pool {name}"));
         match session.inspect_pool(&inspection, &pool).await? {
             Ok(view) => views.push((pool, view)),
-            Err(trouble) => output::note(&format!("pool {name} is not looked at: {trouble}")),
+            Err(trouble) => output::note(&format!("the project of pool {name} is not searched: {trouble}")),
         }
     }
     let taken_at = Timestamp::now();
@@ -103,9 +103,9 @@ fn pool_orphans(pool: &OpenStackFloatingIPPool, view: &View, claims: &ClaimNames
 /// Why an orphan would not be released now.
 fn find_hindrance(entry: &LedgerEntry, view: &View, is_copied: bool) -> Option<&'static str> {
     if entry.fip.is_attached() {
-        Some("something is attached to it: detach it first, if it is nobody's")
+        Some("it is attached: detach it first, if it is unused")
     } else if is_copied {
-        Some("its description was copied onto, or from, another floating IP: clear the copied one")
+        Some("it has the same description as another floating IP: clear the copied description")
     } else if !matches!(entry.marks.ownership(&view.policy().id), Ownership::Held(_)) {
         Some(CONTESTED)
     } else {

@@ -26,12 +26,12 @@ pub(super) fn describe_ownership(entry: &LedgerEntry, pool: &PoolPolicy, claims:
         Ownership::Unmarked => "no pool has marked it".into(),
         Ownership::Foreign => "it carries the mark of another pool, which is not in this management cluster".into(),
         Ownership::Contested => {
-            "it carries the marks of two owners: nobody may have it until one of them is off".into()
+            "it carries the marks of two owners: it is not allocated until one of them is removed".into()
         }
-        Ownership::Idle => "the pool owns it, and no claim has it".into(),
+        Ownership::Idle => "the pool owns it, and no claim holds it".into(),
         Ownership::Held(key) => format!("it is marked for {}", describe_claim(&key, entry, claims)),
         Ownership::Released { claim: key, at } => {
-            format!("{} gave it back at {at}, and it is on its way out", describe_claim(&key, entry, claims))
+            format!("{} released it at {at}, and it is cooling down", describe_claim(&key, entry, claims))
         }
     }
 }
@@ -41,7 +41,7 @@ fn describe_claim(key: &ClaimKey, entry: &LedgerEntry, claims: &ClaimNames) -> S
         return format!("claim {name}");
     }
     let once = claim_in_description(&entry.fip.description)
-        .map_or(String::new(), |(namespace, name)| format!(", once {name} in {namespace}"));
+        .map_or(String::new(), |(namespace, name)| format!(", formerly {namespace}/{name}"));
     format!("a claim that does not exist (key {key}{once})")
 }
 

@@ -81,7 +81,7 @@ impl Session {
         };
         match open(None).await {
             Err(kube::Error::Api(status)) if status.code == 403 && !self.is_all => {
-                output::note(&format!("only namespace {} is looked at: {}", self.namespace, status.message));
+                output::note(&format!("only namespace {} is listed: {}", self.namespace, status.message));
                 open(Some(self.namespace.clone())).await.map_err(|error| self.listing_failed(&error))
             }
             result => result.map_err(|error| self.listing_failed(&error)),
@@ -91,7 +91,7 @@ impl Session {
     fn listing_failed(&self, error: &kube::Error) -> Failure {
         match error {
             kube::Error::Api(status) if status.code == 404 => Failure::NotFound(
-                "the CRD of OpenStackFloatingIPPool is not there: apply crds/, or install the chart".into(),
+                "the CRD of OpenStackFloatingIPPool is missing: apply crds/, or install the chart".into(),
             ),
             kube::Error::Api(_) => Failure::kubernetes("list pools, claims, addresses and Clusters", error),
             error => self.unreachable(error),
@@ -117,7 +117,7 @@ impl Session {
                 && matches!(status.code, 401 | 403)
             {
                 return Err(Failure::Request(format!(
-                    "read the credentials of pool {namespace}/{}: {}; ask for `get` on that Secret, or name a cloud of your own by --os-cloud",
+                    "read the credentials of pool {namespace}/{}: {}; request permission to `get` that Secret, or use a cloud of your own with --os-cloud",
                     pool.name_any(),
                     status.message
                 )));
@@ -127,7 +127,7 @@ impl Session {
     }
 
     pub(super) fn unreachable(&self, error: &kube::Error) -> Failure {
-        Failure::kubernetes(&format!("ask the API server at {}", self.url), error)
+        Failure::kubernetes(&format!("reach the API server at {}", self.url), error)
     }
 
     /// The pools in scope, only the `named` ones if there are any; an error if one of those does not exist.

@@ -166,7 +166,7 @@ async fn find_floating_ips(
     let mut by_id: BTreeMap<String, FloatingIpFacts> = BTreeMap::new();
     for pool in pools {
         let name = object_name(pool.as_ref());
-        progress.step(&format!("asking OpenStack as pool {name}"));
+        progress.step(&format!("listing the project of pool {name}"));
         match session.inspect_pool(inspection, &pool).await? {
             Ok(view) => {
                 for entry in view.entries().iter().filter(|entry| entry.fip.address == address) {
@@ -176,7 +176,7 @@ async fn find_floating_ips(
                     }
                 }
             }
-            Err(trouble) => output::note(&format!("pool {name} is not looked at in OpenStack: {trouble}")),
+            Err(trouble) => output::note(&format!("the project of pool {name} is not searched: {trouble}")),
         }
     }
     Ok(by_id.into_values().collect())
@@ -222,7 +222,7 @@ impl Report for AddressTrace {
             text += &fip.text(is_wide);
         }
         if self.floating_ips.is_empty() && self.holders.is_empty() {
-            text += "  OpenStack has no such floating IP in the projects that were looked at\n";
+            text += "  there is no such floating IP in the projects that were searched\n";
         }
         text
     }
@@ -230,7 +230,8 @@ impl Report for AddressTrace {
 
 impl Holder {
     fn text(&self) -> String {
-        let owners = if self.owners.is_empty() { "nobody that its owners tell".into() } else { self.owners.join(", ") };
+        let owners =
+            if self.owners.is_empty() { "unknown: the claim has no owner".into() } else { self.owners.join(", ") };
         let since = or_dash(self.since.map(|at| format!("{at} ({})", age(at, Timestamp::now()))));
         fields(&[
             ("for", owners),

@@ -62,7 +62,7 @@ fn judge_lease(lease: Option<&Lease>, lease_name: &str, now: Timestamp) -> Findi
     let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).filter(|holder| !holder.is_empty());
     let Some((spec, holder)) = spec.zip(holder) else {
         let message = format!(
-            "nobody holds the Lease {lease_name}: no controller runs, or it is elsewhere (--controller-namespace, --lease), or it has --leader-elect=false"
+            "the Lease {lease_name} has no holder: no controller is running, or it is elsewhere (--controller-namespace, --lease), or it runs with --leader-elect=false"
         );
         return finding(Status::Failed, message);
     };
@@ -70,10 +70,10 @@ fn judge_lease(lease: Option<&Lease>, lease_name: &str, now: Timestamp) -> Findi
     let duration_limit = SignedDuration::from_secs(i64::from(spec.lease_duration_seconds.unwrap_or_default()));
     let silent = now.duration_since(renewed);
     if silent > duration_limit {
-        let message = format!("{holder} holds the Lease {lease_name}, but has been silent for {}", duration(silent));
+        let message = format!("{holder} holds the Lease {lease_name}, but has not renewed it for {}", duration(silent));
         return finding(Status::Failed, message);
     }
-    finding(Status::Ok, format!("{holder} leads"))
+    finding(Status::Ok, format!("{holder} is the leader"))
 }
 
 #[cfg(test)]

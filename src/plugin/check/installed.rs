@@ -38,7 +38,7 @@ fn judge_crd(found: Option<&CustomResourceDefinition>, ours: &CustomResourceDefi
     let Some(found) = found else {
         return finding(
             Status::Failed,
-            "the CRD of OpenStackFloatingIPPool is not there: apply crds/, or install the chart".into(),
+            "the CRD of OpenStackFloatingIPPool is missing: apply crds/, or install the chart".into(),
         );
     };
     let mut conditions = found.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -55,7 +55,7 @@ fn judge_crd(found: Option<&CustomResourceDefinition>, ours: &CustomResourceDefi
     }
     if !missing.is_empty() {
         let message = format!(
-            "the CRD is older than version {}, it lacks spec.{}: apply crds/ of that version",
+            "the CRD is older than version {}, and lacks spec.{}: apply crds/ of that version",
             env!("CARGO_PKG_VERSION"),
             missing.join(", spec.")
         );
@@ -63,7 +63,7 @@ fn judge_crd(found: Option<&CustomResourceDefinition>, ours: &CustomResourceDefi
     }
     if let Some(label) = MOVE_LABELS.iter().find(|label| !found.labels().contains_key(**label)) {
         let message =
-            format!("the CRD has no label {label}, and `clusterctl move` would leave pools behind: apply crds/");
+            format!("the CRD has no label {label}, so `clusterctl move` would leave pools behind: apply crds/");
         return finding(Status::Warning, message);
     }
     finding(Status::Ok, "OpenStackFloatingIPPool v1alpha1 is served".into())
@@ -100,7 +100,7 @@ async fn check_ipam_kinds(session: &Session, served: Option<IpamVersion>) -> Fin
             Err(kube::Error::Api(status)) if status.code == 403 => return finding(Status::Unknown, status.message),
             Err(error) => {
                 let message = format!(
-                    "IPAddressClaims of {GROUP}/{} cannot be read: {error}; is Cluster API's controller, which converts them, running?",
+                    "IPAddressClaims of {GROUP}/{} cannot be listed: {error}; is Cluster API's controller, which converts them, running?",
                     version.as_str()
                 );
                 return finding(Status::Failed, message);

@@ -47,19 +47,22 @@ pub(super) async fn check_permissions(session: &Session, args: &Check, account: 
 fn judge(user: &str, all: usize, denied: &[&RequiredPermission], error: Option<String>) -> Finding {
     let finding = |status, message| Finding::new("Controller", "permissions", status, message);
     if let Some(error) = error {
-        return finding(Status::Unknown, format!("what {user} may do cannot be asked: {error}"));
+        return finding(Status::Unknown, format!("the permissions of {user} cannot be checked: {error}"));
     }
     if denied.is_empty() {
-        return finding(Status::Ok, format!("{user} may do all {all} things that it must"));
+        return finding(Status::Ok, format!("{user} has all {all} required permissions"));
     }
     if denied.len() == all {
         let message = format!(
-            "{user} may do nothing of what it must: is it the controller's (--service-account, --controller-namespace)? If so, apply config/rbac, or the chart's roles"
+            "{user} has none of the {all} required permissions: is it the controller's ServiceAccount (--service-account, --controller-namespace)? If so, apply config/rbac, or the chart's roles"
         );
         return finding(Status::Failed, message);
     }
     let list: Vec<String> = denied.iter().map(|permission| permission.text()).collect();
-    finding(Status::Failed, format!("{user} may not {}: apply config/rbac, or the chart's roles", list.join(", ")))
+    finding(
+        Status::Failed,
+        format!("{user} lacks the permissions to {}: apply config/rbac, or the chart's roles", list.join(", ")),
+    )
 }
 
 async fn is_allowed(

@@ -18,7 +18,7 @@ const QUOTA_NEARLY_USED: u64 = 90;
 /// The steps from a pool to its project, in the order in which the controller takes them; the last text is for success.
 const STAGES: [(Stage, &str, &str); 4] = [
     (Stage::Name, "name", "no other pool serves the same claims or has the same id"),
-    (Stage::Credentials, "credentials", "OpenStack takes the credentials"),
+    (Stage::Credentials, "credentials", "OpenStack accepts the credentials"),
     (Stage::Network, "network", "resolved"),
     (Stage::Neutron, "neutron", "Neutron lists the project's floating IPs"),
 ];
@@ -31,14 +31,14 @@ pub(super) async fn check_pools(
     let inspection = session.inspect().await?;
     let pools = session.select(inspection.pools(), named)?;
     if pools.is_empty() {
-        let message = format!("there is none {}: nothing to look at", session.place());
+        let message = format!("there is no pool {}", session.place());
         return Ok(vec![Finding::new("Pools", "pools", Status::Warning, message)]);
     }
     let mut findings = Vec::new();
     for pool in pools {
         let name = object_name(pool.as_ref());
         let subject = format!("Pool {name}");
-        progress.step(&format!("asking OpenStack as pool {name}"));
+        progress.step(&format!("listing the project of pool {name}"));
         match session.inspect_pool(&inspection, &pool).await {
             Ok(Ok(view)) => findings.extend(view_findings(&subject, &view).await),
             Ok(Err(trouble)) => findings.extend(stage_findings(&subject, Some(&trouble), None)),
@@ -54,7 +54,7 @@ pub(super) async fn check_pools(
 async fn view_findings(subject: &str, view: &View) -> Vec<Finding> {
     let network = match view.network() {
         Some(network) => format!("{} ({})", network.name, network.id),
-        None => "a closed list needs none".into(),
+        None => "not needed: the pool has a closed list".into(),
     };
     let mut findings = stage_findings(subject, None, Some(&network));
     findings.extend(view.quota().await.ok().flatten().map(|quota| judge_quota(subject, quota)));
@@ -81,13 +81,13 @@ fn stage_findings(subject: &str, trouble: Option<&Trouble>, network: Option<&str
 fn judge_quota(subject: &str, Quota { limit, used }: Quota) -> Finding {
     let finding = |status, message| Finding::new(subject, "quota", status, message);
     let Some(limit) = limit else {
-        return finding(Status::Ok, format!("{used} floating IPs in the project, no limit"));
+        return finding(Status::Ok, format!("{used} floating IPs in the project, without a limit"));
     };
     let message = format!("{used} of {limit} floating IPs of the project are used");
     if u64::from(used) * 100 < u64::from(limit) * QUOTA_NEARLY_USED {
         finding(Status::Ok, message)
     } else {
-        finding(Status::Warning, format!("{message}: raise the quota, or delete those that nobody uses"))
+        finding(Status::Warning, format!("{message}: raise the quota, or delete unused ones"))
     }
 }
 
@@ -95,14 +95,11 @@ fn judge_quota(subject: &str, Quota { limit, used }: Quota) -> Finding {
 fn status_findings(subject: &str, pool: &OpenStackFloatingIPPool) -> Vec<Finding> {
     let served = |status, message: String| Finding::new(subject, "served", status, message);
     if pool.metadata.deletion_timestamp.is_some() {
-        let message = "the pool is being deleted, and serves no new claim".to_owned();
+        let message = "the pool is being deleted, and serves no new claims".to_owned();
         return vec![served(Status::Failed, message)];
     }
     if pool.annotations().contains_key(PAUSED_ANNOTATION) {
-        return vec![served(
-            Status::Failed,
-            format!("the pool is paused: take the annotation {PAUSED_ANNOTATION} off"),
-        )];
+        return vec![served(Status::Failed, format!("the pool is paused: remove the annotation {PAUSED_ANNOTATION}"))];
     }
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
     let condition = |type_| conditions.clone().find(|condition| condition.type_ == type_);
@@ -111,13 +108,13 @@ fn status_findings(subject: &str, pool: &OpenStackFloatingIPPool) -> Vec<Finding
         _ if !is_up_to_date => {
             let filter = pool.labels().get(WATCH_FILTER_LABEL);
             let filter = filter.map_or(String::new(), |filter| {
-                format!("; its label asks for a controller with --watch-filter={filter}")
+                format!("; its label requires a controller with --watch-filter={filter}")
             });
-            served(Status::Failed, format!("no controller has looked at the pool as it is now{filter}"))
+            served(Status::Failed, format!("no controller has reconciled the current spec{filter}"))
         }
         Some(ready) if ready.status == "True" => served(Status::Ok, ready.message.clone()),
         Some(ready) => served(Status::Failed, format!("{}: {}", ready.reason, ready.message)),
-        None => served(Status::Failed, "no controller has said anything of the pool yet".into()),
+        None => served(Status::Failed, "no controller has set the Ready condition yet".into()),
     };
     let mut findings = vec![ready];
     for (type_, check) in [(EXHAUSTED, "addresses"), (ORPHANS_DETECTED, "orphans"), (PAUSED, "paused")] {

@@ -27,7 +27,7 @@ pub(super) fn find_remedies(
         let enough = count.total.max(*limit).saturating_add(ahead + 1);
         let decision = inspection.suppose(claim, |pool| pool.max_ips = Some(enough), Timestamp::now());
         let but = match decision {
-            Some(Decision::Refuse(next)) => format!("; but then {next}"),
+            Some(Decision::Refuse(next)) => format!("; but then: {next}"),
             _ => String::new(),
         };
         remedies.push(format!("raise spec.maxIPs to {enough} or more{but}"));
@@ -36,7 +36,7 @@ pub(super) fn find_remedies(
     remedies.extend(count.failures.iter().map(|(address, failure)| format!("{address} {failure}")));
     let has_reservation = view.policy().reservations.contains_key(&claim.name_any());
     if count.allocated > 0 && !has_reservation {
-        remedies.push(format!("release one of the {} claims that hold an address of the pool", count.allocated));
+        remedies.push(format!("delete one of the {} claims that hold an address of the pool", count.allocated));
     }
     remedies
 }
@@ -48,10 +48,9 @@ fn released_addresses(inspection: &Inspection, claim: &Arc<IpAddressClaim>, view
         let Ownership::Released { at, .. } = entry.marks.ownership(&view.policy().id) else { continue };
         let (address, end) = (entry.fip.address, cooldown_end(at, view.policy().grace));
         if entry.fip.is_attached() {
-            remedies
-                .push(format!("{address} was given back, and is to be had once nothing is attached to it any more"));
+            remedies.push(format!("{address} was released, and can be allocated once it is detached from its port"));
         } else if end > now && !matches!(inspection.suppose(claim, |_| {}, end), None | Some(Decision::Refuse(_))) {
-            remedies.push(format!("wait until {end}: {address} was given back and rests until then"));
+            remedies.push(format!("wait until {end}: {address} was released, and is cooling down until then"));
         }
     }
     remedies

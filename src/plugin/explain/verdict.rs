@@ -32,34 +32,40 @@ pub(super) fn describe(verdict: &Verdict, find_address: impl Fn(&FloatingIpId) -
 
 fn describe_decision(decision: &Decision, name: impl Fn(&FloatingIpId) -> String) -> VerdictText {
     let (why, next) = match decision {
-        Decision::Keep(id) => (format!("{} carries its mark, and is its own for certain", name(id)), None),
-        Decision::Mark(id, Origin::Recovered, _) => {
-            (format!("{} is its own, but the mark is not as it should be", name(id)), Some("the mark is written again"))
-        }
-        Decision::Mark(id, origin, _) => (
-            format!("{} is to be had ({})", name(id), describe_origin(*origin)),
-            Some("the controller marks it and publishes it"),
+        Decision::Keep(id) => (format!("{} carries the claim's mark, and is confirmed", name(id)), None),
+        Decision::Mark(id, Origin::Recovered, _) => (
+            format!("{} belongs to the claim, but its mark is incomplete", name(id)),
+            Some("the controller writes the mark again"),
         ),
-        Decision::TakeBack(id, _) => {
-            (format!("a claim of its name gave {} back a moment ago", name(id)), Some("it is taken back"))
-        }
-        Decision::Confirm(id) => {
-            (format!("{} is marked for it", name(id)), Some("it is looked at once more, and published"))
-        }
+        Decision::Mark(id, origin, _) => (
+            format!("{} is available ({})", name(id), describe_origin(*origin)),
+            Some("the controller marks and publishes it"),
+        ),
+        Decision::TakeBack(id, _) => (
+            format!("a claim of the same name released {} a moment ago", name(id)),
+            Some("the controller takes it back"),
+        ),
+        Decision::Confirm(id) => (
+            format!("{} is marked for the claim", name(id)),
+            Some("the controller reads it once more, and publishes it"),
+        ),
         Decision::Withdraw(id, _) => (
-            format!("{} carries its mark beside another owner's, or has a port that is not its own", name(id)),
-            Some("its mark comes off, and another address is chosen"),
+            format!("{} also carries another owner's mark, or is attached to a foreign port", name(id)),
+            Some("the controller removes the mark, and chooses another address"),
         ),
         Decision::Create(..) => (
             "there is no free address, and the pool may create one".into(),
-            Some("the controller asks Neutron for a new one; what Neutron said to that last is below, if it refused"),
+            Some("the controller asks Neutron to create one; Neutron's last refusal, if any, is shown below"),
         ),
-        Decision::Settle => ("the outcome of a call is not known yet".into(), Some("the controller looks again")),
-        Decision::Fenced(until) => {
-            (format!("calls of a previous controller may still land until {until}"), Some("it is decided then"))
+        Decision::Settle => {
+            ("the outcome of an OpenStack call is not known yet".into(), Some("the controller reads the project again"))
         }
+        Decision::Fenced(until) => (
+            format!("calls of a previous controller may still take effect until {until}"),
+            Some("the controller decides then"),
+        ),
         Decision::Refuse(refusal) => {
-            (refusal.to_string(), Some("it is served by itself when there is one, oldest first"))
+            (refusal.to_string(), Some("an address is allocated automatically when one is free, oldest claim first"))
         }
         Decision::Lost(loss) => (loss.to_string(), None),
     };
@@ -70,28 +76,33 @@ fn describe_step(step: &NextStep) -> VerdictText {
     match step {
         NextStep::Leave(reason) => VerdictText::new(reason.to_string(), end_of_wait(reason)),
         NextStep::Tell(_, message) => VerdictText::new(message, None),
-        NextStep::Release => {
-            VerdictText::new("it is being deleted, and nobody else needs it", Some("its address is given back"))
-        }
-        NextStep::GiveUp(message) => VerdictText::new(message, Some("what was marked for it is given back")),
+        NextStep::Release => VerdictText::new(
+            "it is being deleted, and its address is no longer needed",
+            Some("the controller releases its address"),
+        ),
+        NextStep::GiveUp(message) => VerdictText::new(message, Some("the controller releases what was marked for it")),
         NextStep::Recover => VerdictText::new(
             "its IPAddress was deleted, and its pool is being deleted",
-            Some("the IPAddress comes back with the address that it had"),
+            Some("the controller recreates the IPAddress with the same address"),
         ),
-        NextStep::Serve => VerdictText::new("it is to be served", Some("the controller looks at its pool first")),
+        NextStep::Serve => {
+            VerdictText::new("it is waiting for an address", Some("the controller resolves its pool first"))
+        }
     }
 }
 
 /// What must happen before the controller continues with a claim that it skips.
 fn end_of_wait(reason: &SkipReason) -> Option<&'static str> {
     match reason {
-        SkipReason::NotOurs => Some("another provider serves it, by the group and kind of its poolRef"),
-        SkipReason::PausedCluster => Some("nothing until spec.paused and the paused annotation are off the Cluster"),
-        SkipReason::PausedClaim | SkipReason::PausedPool => Some("nothing until the annotation is taken off"),
-        SkipReason::Moving => Some("nothing here; the other management cluster goes on with it"),
-        SkipReason::Filtered => Some("nothing by this controller; the pool's label says which one serves it"),
+        SkipReason::NotOurs => Some("another provider serves it, as the group and kind of its poolRef say"),
+        SkipReason::PausedCluster => {
+            Some("nothing until spec.paused and the paused annotation are removed from the Cluster")
+        }
+        SkipReason::PausedClaim | SkipReason::PausedPool => Some("nothing until the annotation is removed"),
+        SkipReason::Moving => Some("nothing here; the other management cluster continues with it"),
+        SkipReason::Filtered => Some("nothing; the pool's label names the controller that serves it"),
         SkipReason::Held(_) => {
-            Some("its address is given back when that finalizer is off: CAPO takes its own off with the VM")
+            Some("its address is released when that finalizer is removed: CAPO removes its own with the VM")
         }
         SkipReason::LetGo | SkipReason::Bound(_) | SkipReason::Published | SkipReason::Unknown => None,
     }
@@ -99,10 +110,10 @@ fn end_of_wait(reason: &SkipReason) -> Option<&'static str> {
 
 fn describe_origin(origin: Origin) -> &'static str {
     match origin {
-        Origin::Recovered => "it was its own already",
-        Origin::Reserved => "reserved for it",
+        Origin::Recovered => "it already belonged to the claim",
+        Origin::Reserved => "reserved for the claim",
         Origin::List => "from the pool's list",
-        Origin::Owned => "the pool has it ready",
+        Origin::Owned => "already owned by the pool",
         Origin::Reuse => "a free floating IP of the project",
         Origin::Created => "created",
     }
@@ -131,8 +142,8 @@ mod tests {
     #[test]
     fn an_address_is_named_and_an_unknown_one_by_its_id() {
         let mark = |id: &str| Decision::Mark(FloatingIpId::new(id), Origin::List, MarkWrite::Tag("t".into()));
-        assert_eq!(text(mark("known")).why, "203.0.113.10 is to be had (from the pool's list)");
-        assert_eq!(text(mark("gone")).why, "gone is to be had (from the pool's list)");
+        assert_eq!(text(mark("known")).why, "203.0.113.10 is available (from the pool's list)");
+        assert_eq!(text(mark("gone")).why, "gone is available (from the pool's list)");
     }
 
     #[test]

@@ -107,7 +107,7 @@ fn object_name(object: &Value) -> &str {
 
 fn describe_generated(template: &MachineTemplate, to: &str) -> String {
     format!(
-        "template {} is made from a ClusterClass: set apiGroup {GROUP} and name {to} in floatingIPPoolRef of the class's template (or its patch); the roll-out follows by itself",
+        "template {} is generated from a ClusterClass: set apiGroup {GROUP} and name {to} in floatingIPPoolRef of the class's template (or its patch); Cluster API then rolls out the change",
         object_name(&template.object)
     )
 }
@@ -116,17 +116,17 @@ fn find_obstacles(input: &MigrationInput, objects: &[PlannedObject], from: &str,
     let mut obstacles = Vec::new();
     if from == to {
         obstacles.push(format!(
-            "two pools named {to} would serve the same claims, since CAPO looks at kind and name alone: give ours another name by --to"
+            "two pools named {to} would serve the same claims, since CAPO compares only kind and name: choose another name with --to"
         ));
     }
     let identity = &input.pool["spec"]["identityRef"];
     if identity["type"].as_str().is_some_and(|kind| kind != "Secret") {
         obstacles.push(
-            "spec.identityRef.type is not Secret: put its clouds.yaml into a Secret of the namespace, and create our pool by hand with that".into(),
+            "spec.identityRef.type is not Secret: put its clouds.yaml into a Secret of the namespace, and create the new pool manually with that".into(),
         );
     } else if input.has_secret == Some(false) {
         obstacles.push(format!(
-            "the Secret {} (spec.identityRef.name) is not there: create it with the key clouds.yaml",
+            "the Secret {} (spec.identityRef.name) does not exist: create it with the key clouds.yaml",
             identity["name"].as_str().unwrap_or_default()
         ));
     }
@@ -135,7 +135,7 @@ fn find_obstacles(input: &MigrationInput, objects: &[PlannedObject], from: &str,
     }
     let different = objects.iter().filter(|object| object.state == ObjectState::Different);
     obstacles.extend(different.map(|object| {
-        format!("{} is there already, and is another one: delete it, or choose another name by --to", object.title())
+        format!("{} already exists, and is different: delete it, or choose another name with --to", object.title())
     }));
     obstacles
 }
@@ -151,7 +151,7 @@ fn describe_free_addresses(input: &MigrationInput) -> Option<String> {
         .collect();
     (!free.is_empty()).then(|| {
         format!(
-            "CAPO deletes these free addresses in OpenStack when its pool is deleted: {}; to keep them, add them to spec.preAllocatedFloatingIPs of both pools first",
+            "CAPO deletes these free addresses in OpenStack with its pool: {}; to keep them, first add them to spec.preAllocatedFloatingIPs of both pools",
             free.join(", ")
         )
     })
@@ -162,14 +162,14 @@ fn describe_machine(claim: &InTreeClaim, input: &MigrationInput) -> MachineChang
     let is_listed = |address: &str| listed.is_some_and(|list| list.iter().any(|it| it == address));
     let deletes = input.pool["spec"]["reclaimPolicy"] == "Delete";
     let change = match &claim.address {
-        None => "waits for CAPO's pool; the machine that replaces it waits for ours".to_owned(),
+        None => "waits for CAPO's pool; its replacement uses the new pool".to_owned(),
         Some(address) if is_listed(address) => {
-            "keeps its address until it is replaced; the address is then free for our pool, and the new machine gets one of the list".into()
+            "keeps its address until it is replaced; the address is then free for the new pool, and the new machine gets one of the list".into()
         }
         Some(_) if deletes => {
-            "keeps its address until it is replaced; CAPO deletes the address then, and the new machine has another one".into()
+            "keeps its address until it is replaced; CAPO then deletes the address, and the new machine gets another one".into()
         }
-        Some(_) => "keeps its address until it is replaced; CAPO's pool retains it then, and the new machine has another one".into(),
+        Some(_) => "keeps its address until it is replaced; CAPO's pool then retains it, and the new machine gets another one".into(),
     };
     MachineChange {
         machine: claim.owner.clone().unwrap_or_else(|| claim.name.clone()),
@@ -186,7 +186,7 @@ fn list_next_steps(input: &MigrationInput, from: &str) -> Vec<String> {
     let is_copied = |name: &str| input.templates.iter().any(|it| object_name(&it.object) == name && !it.is_generated);
     for user in input.users.iter().filter(|user| is_copied(&user.template) && !user.is_generated) {
         if steps.is_empty() {
-            steps.push("# each replaces its machines, one after the other".into());
+            steps.push("# each command replaces machines, one after the other".into());
         }
         let mut patch = Value::String(successor_name(&user.template));
         for part in user.path.rsplit('/').filter(|part| !part.is_empty()) {

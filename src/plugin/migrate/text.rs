@@ -10,18 +10,18 @@ impl Report for Plan {
         let mut text = format!(
             "# {}\n",
             bold(format_args!(
-                "From CAPO's pool {0}/{1} to {0}/{2} of ipam.cluster.x-k8s.io",
+                "Migration from CAPO's pool {0}/{1} to {0}/{2} of ipam.cluster.x-k8s.io",
                 self.namespace, self.from, self.to
             ))
         );
-        text += &list(&paint(AnsiColor::Red, "What stands in the way"), &self.obstacles);
-        text += &list(&paint(AnsiColor::Yellow, "What to know"), &self.remarks);
+        text += &list(&paint(AnsiColor::Red, "Obstacles"), &self.obstacles);
+        text += &list(&paint(AnsiColor::Yellow, "Remarks"), &self.remarks);
         let machines = self.machines.iter().map(|machine| {
             let address = machine.address.as_deref().unwrap_or("no address");
             let cluster = machine.cluster.as_ref().map_or(String::new(), |cluster| format!(" of {cluster}"));
             format!("{}{cluster}, {address}: {}", machine.machine, machine.change)
         });
-        text += &list("What changes for each machine", &machines.collect::<Vec<_>>());
+        text += &list("Machines", &machines.collect::<Vec<_>>());
         if self.machines.is_empty() {
             text += "#\n# No machine has an address of CAPO's pool.\n";
         }
@@ -34,9 +34,9 @@ impl Report for Plan {
         } else {
             text += &objects.map(PlannedObject::document).collect::<String>();
             text += "---\n# Nothing was changed";
-            text += if self.obstacles.is_empty() { "; --apply creates what is above.\n" } else { ".\n" };
+            text += if self.obstacles.is_empty() { "; --apply creates these objects.\n" } else { ".\n" };
         }
-        text += "# Then:\n";
+        text += "# Next steps:\n";
         for step in &self.next_steps {
             text += &if step.starts_with('#') { format!("{step}\n") } else { format!("#   {step}\n") };
         }
@@ -48,8 +48,8 @@ impl PlannedObject {
     fn describe_state(&self) -> String {
         match self.state {
             ObjectState::New => "to be created".into(),
-            ObjectState::Unchanged => "there already, unchanged".into(),
-            ObjectState::Different => paint(AnsiColor::Red, "there already, and another one"),
+            ObjectState::Unchanged => "exists, unchanged".into(),
+            ObjectState::Different => paint(AnsiColor::Red, "exists, but is different"),
             ObjectState::Created => paint(AnsiColor::Green, "created"),
         }
     }

@@ -78,16 +78,16 @@ fn read_report(path: &Path, cluster: &str) -> Result<OrphanReport, Failure> {
     let unusable = |why: String| Failure::Usage(format!("{} {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| unusable(format!("cannot be read: {error}")))?;
     let report: OrphanReport = serde_json::from_str(&text)
-        .map_err(|error| unusable(format!("is not what `kubectl fippool orphans --report` writes: {error}")))?;
+        .map_err(|error| unusable(format!("is not a report of `kubectl fippool orphans --report`: {error}")))?;
     if report.version != VERSION {
         return Err(unusable(format!(
-            "is of form {}, and this program reads {VERSION}: make a new report",
+            "has format version {}, but this program reads version {VERSION}: create a new report",
             report.version
         )));
     }
     if report.cluster != cluster {
         return Err(unusable(format!(
-            "is about the management cluster {}, and this is {cluster}: name its --context",
+            "is about the management cluster {}, but this is {cluster}: use its --context",
             report.cluster
         )));
     }
@@ -99,7 +99,7 @@ async fn inspect_pools(
     session: &Session,
     report: &OrphanReport,
 ) -> Result<BTreeMap<ObjectName, Result<View, String>>, Failure> {
-    let progress = Progress::start("looking again");
+    let progress = Progress::start("listing pools and claims");
     let inspection = session.inspect().await?;
     let mut views = BTreeMap::new();
     for orphan in &report.orphans {
@@ -107,12 +107,12 @@ async fn inspect_pools(
         if views.contains_key(&name) {
             continue;
         }
-        progress.step(&format!("asking OpenStack as pool {name}"));
+        progress.step(&format!("listing the project of pool {name}"));
         let view = match find_pool(&inspection, &name) {
             None => Err("its pool is gone".into()),
             Some(pool) => {
                 let result = session.inspect_pool(&inspection, &pool).await?;
-                result.map_err(|trouble| format!("its pool cannot be looked at: {trouble}"))
+                result.map_err(|trouble| format!("its pool cannot be used: {trouble}"))
             }
         };
         views.insert(name, view);
@@ -133,7 +133,7 @@ fn check_again<'a>(
 ) -> Result<ConfirmedRelease<'a>, String> {
     let view = views[&pool_name(orphan)].as_ref().map_err(Clone::clone)?;
     if view.policy().id.as_str() != orphan.pool_id {
-        return Err("its pool is another one of the same name".into());
+        return Err("its pool was replaced by another one with the same name".into());
     }
     let id = FloatingIpId::new(&orphan.id);
     let sweep = view.sweep(Some((report.taken_at, std::slice::from_ref(&id))));
@@ -145,7 +145,7 @@ fn confirm_release(orphan: &Orphan, entry: Option<&LedgerEntry>, sweep: &SweepPl
     let entry = entry.ok_or("it is gone")?;
     check_unchanged(orphan, &entry.fip)?;
     if !sweep.orphans.contains(&entry.fip.id) {
-        return Err("it is no orphan any more: a claim has it, or it is on its way out".into());
+        return Err("it is no longer an orphan: a claim holds it, or it is cooling down".into());
     }
     match sweep.chores.iter().find(|action| *action.id() == entry.fip.id) {
         Some(action @ (SweepAction::Release(..) | SweepAction::Describe(..))) => Ok(action.clone()),
@@ -157,10 +157,10 @@ fn confirm_release(orphan: &Orphan, entry: Option<&LedgerEntry>, sweep: &SweepPl
 /// Whether it is as the report says, and unattached.
 fn check_unchanged(orphan: &Orphan, fip: &FloatingIp) -> Result<(), String> {
     if fip.is_attached() {
-        return Err("something is attached to it".into());
+        return Err("it is attached".into());
     }
     if fip.address != orphan.address || fip.description != orphan.description || fip.tags != orphan.tags {
-        return Err("its marks are not what the report says: make a new one".into());
+        return Err("it has changed since the report: create a new report".into());
     }
     Ok(())
 }
@@ -174,7 +174,7 @@ async fn release(orphan: &Orphan, action: &SweepAction, view: &View) -> Result<(
 
 fn ask_for_confirmation(confirmed: &[&Orphan], all: usize) -> Result<bool, Failure> {
     if !std::io::stdin().is_terminal() {
-        return Err(Failure::Usage("nobody can be asked here: add --yes, or run it on a terminal".into()));
+        return Err(Failure::Usage("stdin is not a terminal: add --yes, or run the command on a terminal".into()));
     }
     for orphan in confirmed {
         eprintln!("  {} of pool {}: {}", orphan.address, pool_name(orphan), orphan.description);
@@ -191,13 +191,16 @@ impl Report for ReleaseReport {
     fn text(&self, _: bool) -> String {
         let row = |result: &ReleaseResult| {
             let outcome = match &result.why {
-                None => paint(AnsiColor::Green, "released: the controller gives it back, as the pool says"),
-                Some(why) => paint(AnsiColor::Yellow, format_args!("left: {why}")),
+                None => paint(
+                    AnsiColor::Green,
+                    "released: the controller deletes, keeps or unmarks it, as the pool specifies",
+                ),
+                Some(why) => paint(AnsiColor::Yellow, format_args!("not released: {why}")),
             };
             vec![result.namespace.clone(), result.pool.clone(), result.address.to_string(), outcome]
         };
         if self.0.is_empty() {
-            return "the report names no orphans\n".into();
+            return "the report contains no orphans\n".into();
         }
         table(&["NAMESPACE", "POOL", "ADDRESS", "OUTCOME"], &self.0.iter().map(row).collect::<Vec<_>>())
     }

@@ -62,7 +62,7 @@ impl Report for OrphanReport {
         let mut text = String::new();
         if self.orphans.is_empty() {
             text += &format!(
-                "{}: every floating IP with a pool's mark belongs to a claim, or is free\n",
+                "{}: every floating IP with a pool's mark is free or belongs to a claim\n",
                 bold("no orphans")
             );
         } else {
@@ -75,7 +75,7 @@ impl Report for OrphanReport {
         }
         if !self.foreign.is_empty() {
             text += &format!(
-                "{} more carry marks of pools that are not in this management cluster (another one's, or of a pool that went by force); they are never released from here\n",
+                "{} more carry marks of pools outside this management cluster (another cluster's, or of a pool that was removed by force); they are never released from here\n",
                 self.foreign.len()
             );
         }

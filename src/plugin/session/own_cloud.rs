@@ -19,7 +19,7 @@ pub(super) fn read_credentials(cloud: &str) -> Result<Credentials, Failure> {
     let folder = path.parent().unwrap_or(Path::new("."));
     let data = as_secret(&text, secrets.as_deref(), cloud, |file| {
         let file = folder.join(file);
-        std::fs::read(&file).map_err(|error| format!("cacert names {}, which cannot be read: {error}", file.display()))
+        std::fs::read(&file).map_err(|error| format!("the cacert file {} cannot be read: {error}", file.display()))
     });
     let data = data.map_err(|problem| Failure::Usage(format!("{}: {problem}", path.display())))?;
     Credentials::from_secret(&data, cloud, None)
@@ -35,7 +35,7 @@ fn find_clouds_yaml() -> Result<PathBuf, Failure> {
     let files = folders.into_iter().flatten().map(|folder| folder.join("clouds.yaml"));
     files.into_iter().find(|file| file.exists()).ok_or_else(|| {
         let places = "OS_CLIENT_CONFIG_FILE, ./clouds.yaml, ~/.config/openstack, /etc/openstack";
-        Failure::Usage(format!("--os-cloud needs a clouds.yaml, and there is none ({places})"))
+        Failure::Usage(format!("--os-cloud needs a clouds.yaml, but none was found ({places})"))
     })
 }
 
@@ -55,7 +55,7 @@ fn as_secret(
         serde_saphyr::from_str_with_options::<Value>(text, serde_saphyr::options! { with_snippet: false })
             .map_err(|_| format!("{name} is not YAML"))
     };
-    let mut file = parse(clouds, "it")?;
+    let mut file = parse(clouds, "the file")?;
     if let Some(secure) = secure {
         merge_into(&mut file, parse(secure, "secure.yaml beside it")?);
     }

@@ -21,14 +21,14 @@ pub(super) fn create_pool(input: &MigrationInput, to: &str) -> (Value, Vec<Strin
     let mut remarks: Vec<String> = theirs
         .keys()
         .filter(|field| !COMMON_FIELDS.contains(&field.as_str()))
-        .map(|field| format!("spec.{field} of CAPO's pool has no counterpart, and is left out"))
+        .map(|field| format!("spec.{field} of CAPO's pool has no equivalent, and is omitted"))
         .collect();
     if let Some(Value::Array(list)) = spec.get_mut("preAllocatedFloatingIPs") {
         let before = list.len();
         let mut seen = BTreeSet::new();
         list.retain(|address| seen.insert(address.to_string()));
         if list.len() < before {
-            remarks.push("spec.preAllocatedFloatingIPs named an address twice: once is enough".into());
+            remarks.push("spec.preAllocatedFloatingIPs contained duplicates, which are omitted".into());
         }
         // CAPO treats an empty list as no list.
         if list.is_empty() {
@@ -41,7 +41,7 @@ pub(super) fn create_pool(input: &MigrationInput, to: &str) -> (Value, Vec<Strin
         match network {
             Some(id) => drop(spec.insert("floatingIPNetwork".into(), json!({"id": id}))),
             None => remarks.push(
-                "the pool has a list and names no floatingIPNetwork: CAPO creates addresses when the list is used up, ours then does not; name the network to go on with that".into(),
+                "the pool has a list and no floatingIPNetwork: CAPO creates addresses when the list is used up, the new pool does not; set spec.floatingIPNetwork to have it create addresses too".into(),
             ),
         }
     }

@@ -74,7 +74,7 @@ fn what_stands_in_the_way_is_named() {
     identity["identityRef"]["type"] = "ClusterIdentity".into();
     assert_obstacle(&input(identity), "new", "spec.identityRef.type");
     let other = json!({"spec": {"maxIPs": 4}});
-    assert_obstacle(&MigrationInput { our_pool: Some(other), ..input(spec()) }, "new", "is another one");
+    assert_obstacle(&MigrationInput { our_pool: Some(other), ..input(spec()) }, "new", "is different");
     let mut going = input(spec());
     going.pool["metadata"]["deletionTimestamp"] = "2026-11-21T09:00:00Z".into();
     assert_obstacle(&going, "new", "being deleted");
@@ -103,7 +103,7 @@ fn a_list_without_a_network_goes_on_with_the_network_that_capo_found() {
     let plan = made(json!({"floatingIPNetwork": {"id": "net"}}));
     assert_eq!(plan.objects[0].manifest["spec"]["floatingIPNetwork"], json!({"id": "net"}));
     assert_eq!(plan.objects[0].manifest["spec"]["preAllocatedFloatingIPs"], json!(["203.0.113.1", "203.0.113.2"]));
-    assert!(made(json!({})).remarks.iter().any(|remark| remark.contains("names no floatingIPNetwork")));
+    assert!(made(json!({})).remarks.iter().any(|remark| remark.contains("no floatingIPNetwork")));
 }
 
 #[test]
@@ -117,8 +117,8 @@ fn each_machine_is_told_what_becomes_of_its_address() {
     let mut listed = spec();
     listed["preAllocatedFloatingIPs"] = json!(["203.0.113.1"]);
     let change = |spec: &Value, address| describe_machine(&claim(address), &input(spec.clone())).change;
-    assert!(change(&listed, Some("203.0.113.1")).contains("free for our pool"));
-    assert!(change(&listed, Some("203.0.113.9")).contains("CAPO deletes"));
+    assert!(change(&listed, Some("203.0.113.1")).contains("free for the new pool"));
+    assert!(change(&listed, Some("203.0.113.9")).contains("CAPO then deletes"));
     let mut retained = spec();
     retained["reclaimPolicy"] = "Retain".into();
     assert!(change(&retained, Some("203.0.113.9")).contains("retains"));
@@ -132,8 +132,8 @@ fn free_addresses_that_go_with_capos_pool_are_named() {
     input.pool["spec"]["preAllocatedFloatingIPs"] = json!(["203.0.113.1"]);
     input.pool["status"] = json!({"availableIPs": ["203.0.113.1", "203.0.113.7"]});
     let remarks = Plan::new(&input, "public", "new").remarks;
-    let said = remarks.iter().find(|remark| remark.contains("CAPO deletes")).expect("it is told");
-    assert!(said.contains("203.0.113.7") && !said.contains("203.0.113.1;"), "{said}");
+    let remark = remarks.iter().find(|remark| remark.contains("CAPO deletes")).expect("there is a remark");
+    assert!(remark.contains("203.0.113.7") && !remark.contains("203.0.113.1;"), "{remark}");
 }
 
 #[test]
