@@ -63,14 +63,11 @@ pub(super) async fn explain_claim(session: &Session, name: &str, format: Option<
     let progress = Progress::start("listing pools and claims");
     let inspection = session.inspect().await?;
     let claim = find_claim(session, &inspection, name)?;
-    let pool_name = pool_name(&claim);
-    let pool = find_pool(&inspection, &pool_name).filter(|_| claim.spec.pool_ref.is_ours());
-    let mut view = None;
-    if let Some(pool) = &pool {
-        progress.step(&format!("listing the project of pool {pool_name}"));
+    let view = match find_pool(&inspection, &pool_name(&claim)).filter(|_| claim.spec.pool_ref.is_ours()) {
         // What is wrong with the pool becomes the verdict on its claims.
-        view = session.inspect_pool(&inspection, pool).await?.ok();
-    }
+        Some(pool) => session.inspect_pool(&inspection, &pool, &progress).await?.ok(),
+        None => None,
+    };
     if let Some(view) = &view {
         // A quota that is used up becomes part of the verdict.
         view.quota().await.map_err(|error| Failure::Request(format!("read the quota: {error}")))?;

@@ -16,7 +16,7 @@ use super::cli::{Format, Orphans};
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress};
 use super::ownership::{ClaimNames, claim_names, describe_attachment, describe_ownership};
-use super::session::{Session, object_name};
+use super::session::Session;
 use crate::allocation::PoolId;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
@@ -56,11 +56,8 @@ async fn create_report(session: &Session, named: &[String]) -> Result<OrphanRepo
     let inspection = session.inspect().await?;
     let mut views: Vec<(Arc<OpenStackFloatingIPPool>, View)> = Vec::new();
     for pool in session.select(inspection.pools(), named)? {
-        let name = object_name(pool.as_ref());
-        progress.step(&format!("listing the project of pool {name}"));
-        match session.inspect_pool(&inspection, &pool).await? {
-            Ok(view) => views.push((pool, view)),
-            Err(trouble) => output::note(&format!("the project of pool {name} is not searched: {trouble}")),
+        if let Some(view) = session.inspect_usable_pool(&inspection, &pool, &progress).await? {
+            views.push((pool, view));
         }
     }
     let taken_at = Timestamp::now();

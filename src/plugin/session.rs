@@ -12,7 +12,7 @@ use kube::{Api, Client, Config, ResourceExt};
 
 use super::cli::Global;
 use super::exit::Failure;
-use super::output;
+use super::output::{self, Progress};
 use crate::api::{IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::controllers::inspect::{Inspection, Trouble, View};
@@ -103,13 +103,29 @@ impl Session {
         inspection.refresh().await.map_err(|error| Failure::kubernetes("list pools and claims again", &error))
     }
 
+    /// As [`Session::inspect_pool`]; a pool that cannot be used is noted on stderr, and left out.
+    pub(super) async fn inspect_usable_pool(
+        &self,
+        inspection: &Inspection,
+        pool: &OpenStackFloatingIPPool,
+        progress: &Progress,
+    ) -> Result<Option<View>, Failure> {
+        let result = self.inspect_pool(inspection, pool, progress).await?;
+        let note = |trouble: &Trouble| {
+            output::note(&format!("the project of pool {} is not searched: {trouble}", object_name(pool)));
+        };
+        Ok(result.inspect_err(note).ok())
+    }
+
     /// Resolves a pool and lists its project. [`Trouble`] is what would stop the controller too; a failure is what only
     /// this user may not do.
     pub(super) async fn inspect_pool(
         &self,
         inspection: &Inspection,
         pool: &OpenStackFloatingIPPool,
+        progress: &Progress,
     ) -> Result<Result<View, Trouble>, Failure> {
+        progress.step(&format!("listing the project of pool {}", object_name(pool)));
         if self.own_credentials.is_none() {
             let (namespace, name) = (pool.namespace().unwrap_or_default(), &pool.spec.identity_ref.name);
             let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);

@@ -130,19 +130,21 @@ fn cluster_label(object: &impl ResourceExt) -> Option<String> {
 
 /// The field of the pool's spec that names the address.
 fn spec_field_with(pool: &OpenStackFloatingIPPool, address: IpAddr) -> Option<&'static str> {
-    let is_address = |text: &String| text.parse() == Ok(address);
-    let is_in_range =
-        |range: &String| is_address(range) || range.parse().is_ok_and(|range: ipnet::IpNet| range.contains(&address));
     let spec = &pool.spec;
-    if spec.reservations.iter().any(|reservation| is_address(&reservation.address)) {
+    if spec.reservations.iter().any(|reservation| covers(&reservation.address, address)) {
         Some("spec.reservations")
-    } else if spec.excluded_addresses.iter().any(is_in_range) {
+    } else if spec.excluded_addresses.iter().any(|range| covers(range, address)) {
         Some("spec.excludedAddresses")
-    } else if spec.pre_allocated_floating_ips.iter().any(is_address) {
+    } else if spec.pre_allocated_floating_ips.iter().any(|listed| covers(listed, address)) {
         Some("spec.preAllocatedFloatingIPs")
     } else {
         None
     }
+}
+
+/// `text` is an address or a CIDR.
+fn covers(text: &str, address: IpAddr) -> bool {
+    text.parse() == Ok(address) || text.parse().is_ok_and(|range: ipnet::IpNet| range.contains(&address))
 }
 
 /// Lists the project of the holder's pool. Without such a pool, lists the projects of all pools in scope.
@@ -154,32 +156,27 @@ async fn find_floating_ips(
     address: IpAddr,
     progress: &Progress,
 ) -> Result<Vec<FloatingIpFacts>, Failure> {
-    let is_holders = |pool: &Arc<OpenStackFloatingIPPool>| {
-        let name = object_name(pool.as_ref());
-        holders.iter().any(|holder| holder.pool == name.name && holder.namespace == name.namespace)
-    };
-    if pools.iter().any(is_holders) {
-        pools.retain(is_holders);
+    if pools.iter().any(|pool| is_pool_of_any(holders, pool)) {
+        pools.retain(|pool| is_pool_of_any(holders, pool));
     }
     let claims = claim_names(inspection);
     // Several pools of one project list the same floating IP. The pool whose mark it carries describes it best.
     let mut by_id: BTreeMap<String, FloatingIpFacts> = BTreeMap::new();
     for pool in pools {
-        let name = object_name(pool.as_ref());
-        progress.step(&format!("listing the project of pool {name}"));
-        match session.inspect_pool(inspection, &pool).await? {
-            Ok(view) => {
-                for entry in view.entries().iter().filter(|entry| entry.fip.address == address) {
-                    let facts = describe_floating_ip(&name, &view, entry, &claims);
-                    if !facts.is_foreign || !by_id.contains_key(&facts.id) {
-                        by_id.insert(facts.id.clone(), facts);
-                    }
-                }
+        let Some(view) = session.inspect_usable_pool(inspection, &pool, progress).await? else { continue };
+        for entry in view.entries().iter().filter(|entry| entry.fip.address == address) {
+            let facts = describe_floating_ip(&object_name(pool.as_ref()), &view, entry, &claims);
+            if !facts.is_foreign || !by_id.contains_key(&facts.id) {
+                by_id.insert(facts.id.clone(), facts);
             }
-            Err(trouble) => output::note(&format!("the project of pool {name} is not searched: {trouble}")),
         }
     }
     Ok(by_id.into_values().collect())
+}
+
+fn is_pool_of_any(holders: &[Holder], pool: &OpenStackFloatingIPPool) -> bool {
+    let ObjectName { namespace, name } = object_name(pool);
+    holders.iter().any(|holder| holder.pool == name && holder.namespace == namespace)
 }
 
 fn describe_floating_ip(pool: &ObjectName, view: &View, entry: &LedgerEntry, claims: &ClaimNames) -> FloatingIpFacts {

@@ -36,10 +36,8 @@ pub(super) async fn check_pools(
     }
     let mut findings = Vec::new();
     for pool in pools {
-        let name = object_name(pool.as_ref());
-        let subject = format!("Pool {name}");
-        progress.step(&format!("listing the project of pool {name}"));
-        match session.inspect_pool(&inspection, &pool).await {
+        let subject = format!("Pool {}", object_name(pool.as_ref()));
+        match session.inspect_pool(&inspection, &pool, progress).await {
             Ok(Ok(view)) => findings.extend(view_findings(&subject, &view).await),
             Ok(Err(trouble)) => findings.extend(stage_findings(&subject, Some(&trouble), None)),
             Err(failure) => {

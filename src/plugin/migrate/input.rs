@@ -68,15 +68,12 @@ pub(super) fn successor_name(template: &str) -> String {
 
 pub(super) async fn read_input(session: &Session, pool: &str, to: &str) -> Result<MigrationInput, Failure> {
     let namespace = session.namespace.clone();
-    let in_tree = resource(CAPO_GROUP, "v1alpha1", POOL_KIND);
-    let missing = || {
-        Failure::NotFound(format!(
+    let Some(in_tree) = get(session, &resource(CAPO_GROUP, "v1alpha1", POOL_KIND), pool).await? else {
+        return Err(Failure::NotFound(format!(
             "there is no {POOL_KIND} {pool} of {CAPO_GROUP} in namespace {namespace}: `kubectl get openstackfloatingippools.{CAPO_GROUP} -A` lists them"
-        ))
+        )));
     };
-    let pool_object = get(session, &in_tree, pool).await?.ok_or_else(missing)?;
-    let mut input =
-        MigrationInput { namespace: namespace.clone(), pool: value(pool_object), ..MigrationInput::default() };
+    let mut input = MigrationInput { namespace, pool: value(in_tree), ..MigrationInput::default() };
     input.our_pool = get(session, &resource(GROUP, "v1alpha1", POOL_KIND), to).await?.map(value);
     input.has_secret = has_secret(session, &input.pool).await;
     if let Some(templates) = newest_version(&session.client, CAPO_GROUP, "OpenStackMachineTemplate").await {
@@ -185,10 +182,6 @@ async fn list_claims(session: &Session, pool: &str) -> Result<Vec<InTreeClaim>, 
         let name = &claim.status.as_ref()?.address_ref.as_ref()?.name;
         addresses.iter().find(|address| address.name_any() == *name).map(|address| address.spec.address.clone())
     };
-    let is_in_tree = |claim: &IpAddressClaim| {
-        let reference = &claim.spec.pool_ref;
-        reference.kind == POOL_KIND && reference.name == pool && !reference.is_ours()
-    };
     let claims = claims.list(&ListParams::default()).await.map_err(failed)?.items;
     let read = |claim: &IpAddressClaim| InTreeClaim {
         name: claim.name_any(),
@@ -196,5 +189,11 @@ async fn list_claims(session: &Session, pool: &str) -> Result<Vec<InTreeClaim>, 
         cluster: claim.labels().get(CLUSTER_NAME_LABEL).cloned(),
         owner: claim.owner_references().first().map(|owner| format!("{} {}", owner.kind, owner.name)),
     };
-    Ok(claims.iter().filter(|claim| is_in_tree(claim)).map(read).collect())
+    Ok(claims.iter().filter(|claim| is_claim_on(claim, pool)).map(read).collect())
+}
+
+/// On CAPO's pool of this name.
+fn is_claim_on(claim: &IpAddressClaim, pool: &str) -> bool {
+    let reference = &claim.spec.pool_ref;
+    reference.kind == POOL_KIND && reference.name == pool && !reference.is_ours()
 }

@@ -105,6 +105,13 @@ fn object_name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
+impl MigrationInput {
+    /// Whether the plan copies the template of this name.
+    fn has_copy_of(&self, template: &str) -> bool {
+        self.templates.iter().any(|it| object_name(&it.object) == template && !it.is_generated)
+    }
+}
+
 fn describe_generated(template: &MachineTemplate, to: &str) -> String {
     format!(
         "template {} is generated from a ClusterClass: set apiGroup {GROUP} and name {to} in floatingIPPoolRef of the class's template (or its patch); Cluster API then rolls out the change",
@@ -183,8 +190,7 @@ fn describe_machine(claim: &InTreeClaim, input: &MigrationInput) -> MachineChang
 fn list_next_steps(input: &MigrationInput, from: &str) -> Vec<String> {
     let namespace = &input.namespace;
     let mut steps = Vec::new();
-    let is_copied = |name: &str| input.templates.iter().any(|it| object_name(&it.object) == name && !it.is_generated);
-    for user in input.users.iter().filter(|user| is_copied(&user.template) && !user.is_generated) {
+    for user in input.users.iter().filter(|user| input.has_copy_of(&user.template) && !user.is_generated) {
         if steps.is_empty() {
             steps.push("# each command replaces machines, one after the other".into());
         }

@@ -107,11 +107,10 @@ async fn inspect_pools(
         if views.contains_key(&name) {
             continue;
         }
-        progress.step(&format!("listing the project of pool {name}"));
         let view = match find_pool(&inspection, &name) {
             None => Err("its pool is gone".into()),
             Some(pool) => {
-                let result = session.inspect_pool(&inspection, &pool).await?;
+                let result = session.inspect_pool(&inspection, &pool, &progress).await?;
                 result.map_err(|trouble| format!("its pool cannot be used: {trouble}"))
             }
         };
