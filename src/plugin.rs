@@ -1,4 +1,4 @@
-//! `kubectl fippool`: is everything ready, who has this address, why has this machine none, what was left behind.
+//! `kubectl fippool`: inspects, explains and repairs pools.
 //!
 //! Each command has a file, which collects data and returns a report; [`output`] prints it as a table, JSON or YAML. The
 //! controllers' own code ([`controllers::inspect`](crate::controllers::inspect)) decides about claims, orphans and pools.

@@ -2,14 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::allocation::ClaimKey;
-use crate::allocation::PoolPolicy;
+use super::session::object_name;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::{Ownership, claim_in_description};
+use crate::allocation::{ClaimKey, PoolPolicy};
 use crate::controllers::inspect::Inspection;
 use crate::object_name::ObjectName;
-
-use super::session::object_name;
 
 /// The existing claims, by their key in marks.
 pub(super) type ClaimNames = BTreeMap<ClaimKey, ObjectName>;
