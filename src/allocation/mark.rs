@@ -18,6 +18,8 @@ use super::identity::{ClaimKey, Nonce, PoolId};
 use crate::floating_ip::FloatingIp;
 
 const DESCRIPTION: &str = "caip-openstack ";
+/// Separates the parsed fields of a description from the claim's name, which is there for people.
+const CLAIM_TEXT: &str = " (claim ";
 const CLAIM_TAG: &str = "caip.";
 const RELEASE_TAG: &str = "caip-out.";
 /// Neutron's limit on a description.
@@ -57,8 +59,8 @@ impl CreationMark {
             text += " kept=1";
         }
         if let Some((namespace, name)) = reader {
-            let room = DESCRIPTION_LENGTH.saturating_sub(text.len() + namespace.len() + " (claim  in )".len());
-            text += &format!(" (claim {} in {namespace})", &name[..name.len().min(room)]);
+            let room = DESCRIPTION_LENGTH.saturating_sub(text.len() + claim_text(namespace, "").len());
+            text += &claim_text(namespace, &name[..name.len().min(room)]);
         }
         text
     }
@@ -83,6 +85,18 @@ impl CreationMark {
         }
         Some(Self { pool: pool?, nonce: nonce?, claim, released, is_retained: kept.is_some() })
     }
+}
+
+fn claim_text(namespace: &str, name: &str) -> String {
+    format!("{CLAIM_TEXT}{name} in {namespace})")
+}
+
+/// The namespace and name of the claim that a description names for people: to be shown, never to decide by. A long
+/// name may have been cut.
+pub fn claim_in_description(description: &str) -> Option<(&str, &str)> {
+    let (_, text) = description.strip_prefix(DESCRIPTION)?.split_once(CLAIM_TEXT)?;
+    let (name, namespace) = text.strip_suffix(')')?.rsplit_once(" in ")?;
+    Some((namespace, name))
 }
 
 /// The tag that gives a floating IP that we did not create to a claim.
@@ -276,6 +290,17 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_claim_in_a_description_is_read_back() {
+        let mark = idle_mark(1).given_to(&key("web"));
+        for reader in [("team", "web"), ("a", "b.c (d=e)")] {
+            assert_eq!(claim_in_description(&mark.render(Some(reader))), Some(reader));
+        }
+        for text in [mark.render(None).as_str(), "mail", "mail (claim web in team)", "caip-openstack  (claim web)"] {
+            assert_eq!(claim_in_description(text), None, "{text}");
         }
     }
 

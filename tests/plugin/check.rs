@@ -42,17 +42,17 @@ async fn forbid(ns: &Namespace) {
     roles.delete(&ns.name, &DeleteParams::default()).await.expect("it can be deleted");
 }
 
-/// How one thing is.
-fn status<'a>(findings: &'a Value, check: &str) -> &'a str {
+fn field<'a>(findings: &'a Value, check: &str, field: &str) -> Option<&'a str> {
     let all = findings["findings"].as_array().expect("there are findings");
-    let found = all.iter().find(|finding| finding["check"] == check);
-    found.map_or("absent", |finding| finding["status"].as_str().expect("it has a status"))
+    all.iter().find(|finding| finding["check"] == check).map(|finding| finding[field].as_str().expect("it is text"))
+}
+
+fn status<'a>(findings: &'a Value, check: &str) -> &'a str {
+    field(findings, check, "status").unwrap_or("absent")
 }
 
 fn message(findings: &Value, check: &str) -> String {
-    let all = findings["findings"].as_array().expect("there are findings");
-    let found = all.iter().find(|finding| finding["check"] == check);
-    found.map_or_else(String::new, |finding| finding["message"].as_str().expect("it has a message").to_owned())
+    field(findings, check, "message").unwrap_or_default().to_owned()
 }
 
 async fn check(ns: &Namespace, more: &[&str]) -> (i32, Value) {
@@ -69,7 +69,7 @@ async fn it_is_ready_when_everything_is_and_wait_ends_then() {
         assert_eq!((status(&findings, "crd"), status(&findings, "cluster-api")), ("Ok", "Ok"));
         assert_eq!((status(&findings, "credentials"), status(&findings, "served")), ("Ok", "Failed"));
         let (code, _) = check(ns, &["--wait=1s"]).await;
-        assert_eq!(code, 5, "nobody serves the pool");
+        assert_eq!(code, 5, "no controller serves the pool");
 
         permit(ns).await;
         lead(ns).await;

@@ -77,7 +77,7 @@ async fn a_claim_that_waits_learns_its_place_and_what_would_help() {
         assert!(text(&why, "why").contains("spec.maxIPs (1)"), "{why:#}");
         assert_eq!((text(&why["told"], "reason"), &why["place"]["position"]), ("PoolExhausted", &json!(1)));
         let remedies = why["remedies"].to_string();
-        assert!(remedies.contains("raise spec.maxIPs to 2") && remedies.contains("release one of the 1"), "{remedies}");
+        assert!(remedies.contains("raise spec.maxIPs to 2") && remedies.contains("delete one of the 1"), "{remedies}");
         // What is said to help does.
         ns.patch(Kind::Pool, "public", json!({"spec": {"maxIPs": 2}})).await;
         ns.await_bound("web-1-floating-ip-address", crate::support::HEALS).await;

@@ -109,7 +109,7 @@ async fn apply_creates_what_was_planned_and_can_be_repeated() {
         ns.patch(Kind::Pool, "public-ipam", json!({"spec": {"maxIPs": 9}})).await;
         let (code, plan) = asked(ns, &["migrate", "public", "--apply"]).await;
         assert_eq!((code, &plan["isApplied"]), (1, &json!(false)));
-        assert!(plan["obstacles"].to_string().contains("public-ipam is there already"), "{plan:#}");
+        assert!(plan["obstacles"].to_string().contains("public-ipam already exists"), "{plan:#}");
         let pool = ns.get(Kind::Pool, "public-ipam").await.expect("it is there");
         assert_eq!(pool.data["spec"]["maxIPs"], 9);
     })
@@ -131,7 +131,7 @@ async fn what_stands_in_the_way_is_named_and_apply_creates_nothing() {
         ns.patch(Kind::InTreePool, "public", json!({"spec": {"preAllocatedFloatingIPs": ["not an address"]}})).await;
         let said = obstacles(&[]).await;
         assert!(
-            said.contains("refuses OpenStackFloatingIPPool public-ipam") && said.contains("preAllocated"),
+            said.contains("rejects OpenStackFloatingIPPool public-ipam") && said.contains("preAllocated"),
             "{said}"
         );
         assert!(ns.list(Kind::Pool).await.is_empty(), "nothing was created");

@@ -92,7 +92,7 @@ async fn a_report_that_is_out_of_date_releases_nothing() {
         cloud.delete(&gone.id).await;
         let (code, done) = release(ns, &path).await;
         assert_eq!(code, 1);
-        assert!(of(&done, &changed.address)["why"].to_string().contains("make a new one"), "{done:#}");
+        assert!(of(&done, &changed.address)["why"].to_string().contains("create a new report"), "{done:#}");
         assert!(of(&done, &gone.address)["why"].to_string().contains("gone"), "{done:#}");
         let now = cloud.get(&changed.id).await.expect("it stays");
         assert_eq!((now.description.as_str(), now.tags.len()), ("somebody's after all", 0));

@@ -66,7 +66,7 @@ pub(super) async fn serving(
         orphans(pool, ctx),
     ];
     let mut status = pool.status.clone().unwrap_or_default();
-    status.addresses = Some(counts(&count));
+    status.addresses = Some((&count).into());
     status.network = network.map(|network| ResolvedNetwork { id: network.id.to_string(), name: network.name.clone() });
     status.pool_id = Some(served.policy.id.to_string());
     status.failed = failed(&count);
@@ -164,14 +164,16 @@ fn orphans(pool: &OpenStackFloatingIPPool, ctx: &Context) -> DesiredCondition {
     wish(ORPHANS_DETECTED, "True", reasons::ORPHANS_FOUND, message)
 }
 
-fn counts(count: &PoolUsage) -> AddressCounts {
-    let figure = |figure: usize| u32::try_from(figure).unwrap_or(u32::MAX);
-    AddressCounts {
-        total: figure(count.total),
-        allocated: figure(count.allocated),
-        free: figure(count.free),
-        cooling: figure(count.cooling),
-        failed: figure(count.failed),
+impl From<&PoolUsage> for AddressCounts {
+    fn from(count: &PoolUsage) -> Self {
+        let figure = |figure: usize| u32::try_from(figure).unwrap_or(u32::MAX);
+        Self {
+            total: figure(count.total),
+            allocated: figure(count.allocated),
+            free: figure(count.free),
+            cooling: figure(count.cooling),
+            failed: figure(count.failed),
+        }
     }
 }
 

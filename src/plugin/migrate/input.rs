@@ -1,4 +1,4 @@
-//! What there is before a migration: CAPO's pool, the templates that point to it, who uses those, and the claims.
+//! What exists before a migration: CAPO's pool, the templates that point to it, the users of those, and the claims.
 
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -13,51 +13,48 @@ use crate::plugin::session::Session;
 
 /// The group of CAPO's kinds.
 pub(super) const CAPO_GROUP: &str = "infrastructure.cluster.x-k8s.io";
-/// On what Cluster API made from a ClusterClass: it would be changed back.
+/// On objects that a ClusterClass generated: Cluster API would revert a change.
 const TOPOLOGY_LABEL: &str = "topology.cluster.x-k8s.io/owned";
 
-/// Everything that a plan is made of.
 #[derive(Default, Debug)]
-pub(super) struct Facts {
+pub(super) struct MigrationInput {
     pub(super) namespace: String,
-    /// CAPO's pool, whole.
+    /// CAPO's pool.
     pub(super) pool: Value,
-    /// The templates that point to it, whole.
-    pub(super) templates: Vec<Template>,
-    /// Who uses a template.
-    pub(super) users: Vec<User>,
+    /// The templates that point to CAPO's pool.
+    pub(super) templates: Vec<MachineTemplate>,
+    pub(super) users: Vec<TemplateUser>,
     /// The claims on CAPO's pool.
-    pub(super) claims: Vec<Claim>,
-    /// The pool of ours under the new name.
+    pub(super) claims: Vec<InTreeClaim>,
+    /// An existing pool of ours with the new name.
     pub(super) our_pool: Option<Value>,
-    /// Whether the Secret that `identityRef` names is there; none where that cannot be told.
+    /// Whether the Secret in `identityRef` exists; none where the user may not know.
     pub(super) has_secret: Option<bool>,
 }
 
-/// A template that points to CAPO's pool.
 #[derive(Debug)]
-pub(super) struct Template {
+pub(super) struct MachineTemplate {
     pub(super) object: Value,
-    /// What is there under the new name.
+    /// An existing template with the new name.
     pub(super) successor: Option<Value>,
-    /// Made from a ClusterClass.
+    /// By a ClusterClass.
     pub(super) is_generated: bool,
 }
 
-/// Who uses a template.
+/// A MachineDeployment or control plane, and the template that it names.
 #[derive(Clone, Debug)]
-pub(super) struct User {
+pub(super) struct TemplateUser {
+    /// The plural and group, for kubectl.
     pub(super) resource: &'static str,
     pub(super) name: String,
     pub(super) template: String,
-    /// The path to the template's name.
+    /// The JSON pointer to the template's name.
     pub(super) path: &'static str,
     pub(super) is_generated: bool,
 }
 
-/// A claim on CAPO's pool.
 #[derive(Clone, Debug)]
-pub(super) struct Claim {
+pub(super) struct InTreeClaim {
     pub(super) name: String,
     pub(super) address: Option<String>,
     pub(super) cluster: Option<String>,
@@ -65,35 +62,32 @@ pub(super) struct Claim {
     pub(super) owner: Option<String>,
 }
 
-/// The new name of a template.
-pub(super) fn successor(template: &str) -> String {
+pub(super) fn successor_name(template: &str) -> String {
     format!("{template}-ipam")
 }
 
-pub(super) async fn gather(session: &Session, pool: &str, to: &str) -> Result<Facts, Failure> {
+pub(super) async fn read_input(session: &Session, pool: &str, to: &str) -> Result<MigrationInput, Failure> {
     let namespace = session.namespace.clone();
-    let in_tree = resource(CAPO_GROUP, "v1alpha1", POOL_KIND);
-    let missing = || {
-        Failure::NotFound(format!(
+    let Some(in_tree) = get(session, &resource(CAPO_GROUP, "v1alpha1", POOL_KIND), pool).await? else {
+        return Err(Failure::NotFound(format!(
             "there is no {POOL_KIND} {pool} of {CAPO_GROUP} in namespace {namespace}: `kubectl get openstackfloatingippools.{CAPO_GROUP} -A` lists them"
-        ))
+        )));
     };
-    let pool_object = get(session, &in_tree, pool).await?.ok_or_else(missing)?;
-    let mut facts = Facts { namespace: namespace.clone(), pool: value(pool_object), ..Facts::default() };
-    facts.our_pool = get(session, &resource(GROUP, "v1alpha1", POOL_KIND), to).await?.map(value);
-    facts.has_secret = secret(session, &facts.pool).await;
-    if let Some(templates) = newest(&session.client, CAPO_GROUP, "OpenStackMachineTemplate").await {
+    let mut input = MigrationInput { namespace, pool: value(in_tree), ..MigrationInput::default() };
+    input.our_pool = get(session, &resource(GROUP, "v1alpha1", POOL_KIND), to).await?.map(value);
+    input.has_secret = has_secret(session, &input.pool).await;
+    if let Some(templates) = newest_version(&session.client, CAPO_GROUP, "OpenStackMachineTemplate").await {
         for object in list(session, &templates).await?.into_iter().filter(|object| points_to(object, pool)) {
-            facts.templates.push(Template {
-                successor: get(session, &templates, &successor(&object.name_any())).await?.map(value),
+            input.templates.push(MachineTemplate {
+                successor: get(session, &templates, &successor_name(&object.name_any())).await?.map(value),
                 is_generated: object.labels().contains_key(TOPOLOGY_LABEL),
-                object: value_of(object, &templates),
+                object: value_with_kind(object, &templates),
             });
         }
     }
-    facts.users = users(session).await?;
-    facts.claims = claims(session, pool).await?;
-    Ok(facts)
+    input.users = list_users(session).await?;
+    input.claims = list_claims(session, pool).await?;
+    Ok(input)
 }
 
 fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
@@ -104,16 +98,15 @@ fn value(object: DynamicObject) -> Value {
     serde_json::to_value(object).unwrap_or_default()
 }
 
-/// What is listed comes without its kind.
-fn value_of(object: DynamicObject, resource: &ApiResource) -> Value {
+/// The items of a list have no kind of their own.
+fn value_with_kind(object: DynamicObject, resource: &ApiResource) -> Value {
     let mut value = value(object);
     value["apiVersion"] = resource.api_version.clone().into();
     value["kind"] = resource.kind.clone().into();
     value
 }
 
-/// The newest version in which a kind is served.
-async fn newest(client: &Client, group: &str, kind: &str) -> Option<ApiResource> {
+async fn newest_version(client: &Client, group: &str, kind: &str) -> Option<ApiResource> {
     for version in ["v1beta2", "v1beta1"] {
         if let Ok((resource, _)) = pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await {
             return Some(resource);
@@ -128,7 +121,7 @@ fn api(session: &Session, resource: &ApiResource) -> Api<DynamicObject> {
 
 async fn get(session: &Session, resource: &ApiResource, name: &str) -> Result<Option<DynamicObject>, Failure> {
     match api(session, resource).get_opt(name).await {
-        // The kind is not there at all.
+        // The kind is not served.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
         result => result.map_err(|error| Failure::kubernetes(&format!("read {} {name}", resource.kind), &error)),
     }
@@ -139,21 +132,20 @@ async fn list(session: &Session, resource: &ApiResource) -> Result<Vec<DynamicOb
     Ok(listed.map_err(|error| Failure::kubernetes(&format!("list {}s", resource.kind), &error))?.items)
 }
 
-async fn secret(session: &Session, pool: &Value) -> Option<bool> {
+async fn has_secret(session: &Session, pool: &Value) -> Option<bool> {
     let name = pool.pointer("/spec/identityRef/name").and_then(Value::as_str)?;
     let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(session.client.clone(), &session.namespace);
     secrets.get_metadata_opt(name).await.ok().map(|found| found.is_some())
 }
 
-/// By kind and name: CAPO's own look at nothing else (contract, part C).
+/// CAPO itself compares only kind and name; a template with another group is not meant for CAPO's pool.
 fn points_to(template: &DynamicObject, pool: &str) -> bool {
     let Some(reference) = template.data.pointer("/spec/template/spec/floatingIPPoolRef") else { return false };
     let is_capos = reference.get("apiGroup").and_then(Value::as_str).is_none_or(|group| group == CAPO_GROUP);
     is_capos && reference["kind"] == POOL_KIND && reference["name"] == pool
 }
 
-/// MachineDeployments, and control planes by kubeadm, with the template that they name.
-async fn users(session: &Session) -> Result<Vec<User>, Failure> {
+async fn list_users(session: &Session) -> Result<Vec<TemplateUser>, Failure> {
     let sources = [
         ("cluster.x-k8s.io", "MachineDeployment", "machinedeployments.cluster.x-k8s.io"),
         ("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io"),
@@ -165,10 +157,10 @@ async fn users(session: &Session) -> Result<Vec<User>, Failure> {
     ];
     let mut users = Vec::new();
     for (group, kind, plural) in sources {
-        let Some(found) = newest(&session.client, group, kind).await else { continue };
+        let Some(found) = newest_version(&session.client, group, kind).await else { continue };
         for object in list(session, &found).await? {
             let named = paths.iter().find_map(|path| Some((*path, object.data.pointer(path)?.as_str()?.to_owned())));
-            users.extend(named.map(|(path, template)| User {
+            users.extend(named.map(|(path, template)| TemplateUser {
                 resource: plural,
                 name: object.name_any(),
                 template,
@@ -180,7 +172,7 @@ async fn users(session: &Session) -> Result<Vec<User>, Failure> {
     Ok(users)
 }
 
-async fn claims(session: &Session, pool: &str) -> Result<Vec<Claim>, Failure> {
+async fn list_claims(session: &Session, pool: &str) -> Result<Vec<InTreeClaim>, Failure> {
     let version = session.version().await?;
     let failed = |error| Failure::kubernetes("list IPAddressClaims and IPAddresses", &error);
     let claims: Api<IpAddressClaim> = Api::namespaced_with(session.client.clone(), &session.namespace, &version);
@@ -190,16 +182,18 @@ async fn claims(session: &Session, pool: &str) -> Result<Vec<Claim>, Failure> {
         let name = &claim.status.as_ref()?.address_ref.as_ref()?.name;
         addresses.iter().find(|address| address.name_any() == *name).map(|address| address.spec.address.clone())
     };
-    let is_meant = |claim: &IpAddressClaim| {
-        let reference = &claim.spec.pool_ref;
-        reference.kind == POOL_KIND && reference.name == pool && !reference.is_ours()
-    };
     let claims = claims.list(&ListParams::default()).await.map_err(failed)?.items;
-    let read = |claim: &IpAddressClaim| Claim {
+    let read = |claim: &IpAddressClaim| InTreeClaim {
         name: claim.name_any(),
         address: address(claim),
         cluster: claim.labels().get(CLUSTER_NAME_LABEL).cloned(),
         owner: claim.owner_references().first().map(|owner| format!("{} {}", owner.kind, owner.name)),
     };
-    Ok(claims.iter().filter(|claim| is_meant(claim)).map(read).collect())
+    Ok(claims.iter().filter(|claim| is_claim_on(claim, pool)).map(read).collect())
+}
+
+/// On CAPO's pool of this name.
+fn is_claim_on(claim: &IpAddressClaim, pool: &str) -> bool {
+    let reference = &claim.spec.pool_ref;
+    reference.kind == POOL_KIND && reference.name == pool && !reference.is_ours()
 }
