@@ -152,6 +152,37 @@ require_port() { # PIDFILE PORT WHAT: before anything is started
   port_is_free "$2" || die "port $2 on 127.0.0.1, for $3, is taken; CAIP_PORT_BASE (now $CAIP_PORT_BASE) moves all of them"
 }
 
+# --- side by side -------------------------------------------------------------
+# Each track has a process group, so that it can be ended together with its compilers. Servers have sessions of their own
+# and stay.
+TRACKS=()
+start_track() { # COMMAND...
+  set -m
+  "$@" & TRACKS+=($!)
+  set +m
+}
+
+await_tracks() { # fails as soon as one has failed
+  local _
+  for _ in "${TRACKS[@]}"; do wait -n || return; done
+}
+
+end_tracks() {
+  local pid signal
+  for signal in TERM KILL; do # MariaDB does not stop for TERM while it makes its data folder
+    for pid in "${TRACKS[@]}"; do kill "-$signal" -- "-$pid" 2>/dev/null || true; done
+    for _ in {1..20}; do
+      tracks_run || return 0
+      sleep .1
+    done
+  done
+}
+tracks_run() {
+  local pid
+  for pid in "${TRACKS[@]}"; do kill -0 -- "-$pid" 2>/dev/null && return; done
+  return 1
+}
+
 # --- one at a time ------------------------------------------------------------
 # Descriptor 7 holds the lock of a whole run of tests, 8 that of a set of servers, 9 that of a build. The system releases them when
 # the process and its children are gone, however they went.

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the image and checks it, unpacked and running as a container runtime would run it: `make image-test`.
-# Needs a management cluster by KUBECONFIG, whose API server is on loopback: hack/env/management.sh.
+#   test.sh [--build|--built]   --build only builds it, --built only checks what --build has built
+# The checks need a management cluster by KUBECONFIG, whose API server is on loopback: hack/env/management.sh.
 #   IMAGE_PLATFORMS      default this machine's; another one is run by an emulator
 set -euo pipefail
 # What is tested need not be a commit: sources without git are as good.
@@ -9,6 +10,8 @@ git -C "$(dirname "$0")" rev-parse -q --verify HEAD >/dev/null 2>&1 ||
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
+[[ $# = 0 || "$*" =~ ^--(build|built)$ ]] || die "usage: test.sh [--build|--built]"
+[ "${1:-}" != --build ] || exec "$ROOM/build.sh"
 [ -r "${KUBECONFIG:-}" ] || die "KUBECONFIG must name a management cluster: hack/env/management.sh starts one, hack/env/env.sh names it"
 read -ra PLATFORMS <<<"${IMAGE_PLATFORMS:-linux/$(this_architecture)}"
 WORK=$(mktemp -d)
@@ -135,5 +138,5 @@ check_image() { # ARCHITECTURE
 
 mapfile -t missing < <(needed)
 [ ${#missing[@]} = 0 ] || "$ROOM/../env/install.sh" "${missing[@]}"
-"$ROOM/build.sh"
+[ "${1:-}" = --built ] || "$ROOM/build.sh"
 for platform in "${PLATFORMS[@]}"; do check_image "${platform#linux/}"; done
