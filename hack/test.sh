@@ -3,7 +3,7 @@
 # The scenarios mostly wait, so what only compiles runs beside them. Three tracks:
 #   test/servers.sh    starts the servers, while the tests compile
 #   test/scenarios.sh  what needs servers
-#   test/checks.sh     lints, documentation tests, traces and the image, in the processor time that the scenarios leave
+#   test/checks.sh     lints, documentation tests and the image, in the processor time that the scenarios leave
 # The first failure ends all of them.
 #   CAIP_KEEP_ENV=1    leaves the servers running, to look into a failure
 #   CAIP_TEST_THREADS  how many scenarios run at the same time
@@ -57,6 +57,9 @@ trap finish EXIT
 trap 'exit 130' INT TERM
 stage "format" cargo fmt --check
 start_track hack/test/servers.sh
+# Only this target needs the feature; everything else is tested as it is shipped. It comes first, since it leaves its own
+# program where the scenarios look for theirs.
+stage "traces (feature otel)" cargo test --locked --features otel --test traces
 stage "compile the tests" compile_tests
 stage "the list of scenarios for v1beta1" check_v1beta1_list
 stage "unit and property tests" cargo test --locked --lib --bins --test docs --test laws --test model --test simulation

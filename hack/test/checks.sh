@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# A track of `make test`: what compiles. It takes the processor time that the scenarios leave, so
-# that none of them is late because of it.
+# A track of `make test`: what only compiles. It takes the processor time that the scenarios leave, so that none of them
+# is late because of it.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -15,7 +15,5 @@ yield_the_processor
 stage_beside "documentation tests" cargo test --locked --doc
 stage_beside "lints" hack/lint.sh
 stage_beside "generated files" hack/verify-generated.sh
-# Only this target needs the feature; everything else is tested as it is shipped.
-stage_beside "traces (feature otel)" cargo test --locked --features otel --test traces
 stage_beside "build the image" image_test --build
 reached image
