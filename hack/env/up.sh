@@ -12,7 +12,7 @@ set -euo pipefail
 clusters=(1) programs=(etcd kube-apiserver kube-controller-manager kubectl capi-core)
 [ $# = 0 ] || { clusters+=(2); programs+=(clusterctl helm); }
 lock 8 "$ENV_DIR/lock" "starts or stops '$CAIP_ENV'"
-# All ports before anything else: a build takes minutes, and would have been for nothing.
+# The ports come first: otherwise a build of minutes may turn out useless.
 require_port "$KEYSTONE" "$KEYSTONE_PORT" Keystone
 require_port "$NEUTRON" "$NEUTRON_PORT" Neutron
 for cluster in "${clusters[@]}"; do
@@ -23,7 +23,7 @@ for cluster in "${clusters[@]}"; do
 done
 "$HERE/packages.sh"
 
-# Cluster API's CRDs are read with the virtual environment's yaml, hence the wait for its mark.
+# management.sh reads Cluster API's CRDs with the yaml module of the virtual environment.
 openstack_track() { "$HERE/build-openstack.sh" && "$HERE/openstack.sh"; }
 management_track() {
   local cluster pid pids=()
