@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 skipped=()
 cargo fmt --check
 cargo clippy --locked --all-targets -- -D warnings
-# With every feature, only what can differ.
+# With all features, only the targets that can differ.
 cargo clippy --locked --all-features --lib --bins --test traces -- -D warnings
 if command -v cargo-deny >/dev/null; then
   # Without the advisories, which need a network.
