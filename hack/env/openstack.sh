@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Starts MariaDB, Keystone and Neutron of this set on loopback: no agents, no message bus.
-# Safe to run again: what runs stays, what is half made is made anew.
+# Safe to run again: running servers stay, and unfinished steps are repeated.
 #
-# Each request to Keystone or Neutron is a line in log/{keystone,neutron}-access.log:
+# Each request to Keystone or Neutron is one line of log/{keystone,neutron}-access.log:
 #   epoch method uri status milliseconds
-# Tests and the benchmark count Neutron calls there, so the format must stay.
+# Tests and the benchmark count Neutron calls there: they depend on the format.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -19,7 +19,7 @@ database_url() { echo "mysql+pymysql://root@localhost/$1?unix_socket=$MARIADB_SO
 PATH=$PATH:/usr/sbin
 
 start_mariadb() {
-  # Durability is off: the data are as lasting as the machine's uptime, and twice as fast.
+  # Durability is off: it doubles the speed, and the data need not survive a reboot.
   cat >my.cnf <<EOT
 [mariadbd]
 user=$(id -un)
@@ -35,7 +35,7 @@ EOT
     rm -rf mariadb.tmp .migrated .seeded
     mariadb-install-db --no-defaults --user="$(id -un)" --datadir="$OPENSTACK_DIR/mariadb.tmp" \
       --auth-root-authentication-method=normal --skip-test-db >"$LOG/mariadb-install.log" 2>&1 ||
-      { tail -n 5 "$LOG/mariadb-install.log" >&2; die "MariaDB could not make its data folder; see $LOG/mariadb-install.log"; }
+      { tail -n 5 "$LOG/mariadb-install.log" >&2; die "MariaDB could not create its data folder; see $LOG/mariadb-install.log"; }
     mv mariadb.tmp mariadb
   fi
   start "$MARIADB" "$LOG/mariadb.log" mariadbd --defaults-file="$OPENSTACK_DIR/my.cnf"
@@ -53,13 +53,13 @@ provider = fernet
 expiration = 3600
 [fernet_tokens]
 key_repository = $OPENSTACK_DIR/fernet
-# Not used, but made by keystone-manage, by default under /etc.
+# Not used, but keystone-manage creates it, by default under /etc.
 [fernet_receipts]
 key_repository = $OPENSTACK_DIR/fernet
 [credential]
 key_repository = $OPENSTACK_DIR/credential
 [identity]
-# The least that is allowed: hashing passwords is not what is tested.
+# The minimum: password hashing is not tested.
 password_hash_rounds = 4
 EOT
 }
@@ -110,7 +110,7 @@ env = OS_${1^^}_CONFIG_DIR=$OPENSTACK_DIR
 env = OS_${1^^}_CONFIG_FILES=$1.conf
 venv = $VENV
 master = true
-# A master that was killed must not leave workers that hold the port.
+# Workers must not outlive a killed master and hold the port.
 no-orphans = true
 processes = 2
 threads = 4
@@ -129,7 +129,7 @@ EOT
 migrate() {
   [ -e .migrated ] && return
   local job manage=("$VENV/bin/keystone-manage" --config-file keystone.conf)
-  say "openstack: making the databases (about half a minute)"
+  say "openstack: creating the databases (about half a minute)"
   rm -rf fernet credential .seeded
   mkdir -m 700 fernet credential
   sql 'drop database if exists keystone; create database keystone character set utf8mb3;
@@ -147,7 +147,7 @@ migrate() {
   touch .migrated
 }
 
-# The ports may have been moved since the catalogue was written.
+# CAIP_PORT_BASE may have changed since the catalogue was written.
 move_endpoints() {
   sql "update keystone.endpoint set url = regexp_replace(url, ':[0-9]+/v3\$', ':$KEYSTONE_PORT/v3');
        update keystone.endpoint set url = regexp_replace(url, ':[0-9]+\$', ':$NEUTRON_PORT')"
@@ -157,9 +157,9 @@ seed() {
   local mark
   mark="$CAIP_PORT_BASE $(sha256sum <"$HERE/seed.py")"
   [ "$(cat .seeded 2>/dev/null)" = "$mark" ] && [ -s "$CLOUDS_FILE" ] && return
-  say "openstack: making users, networks and quotas"
+  say "openstack: creating users, networks and quotas"
   "$VENV/bin/python" "$HERE/seed.py" "$KEYSTONE_URL" "$NEUTRON_URL" "$CLOUDS_FILE" >"$LOG/seed.log" 2>&1 ||
-    { tail -n 5 "$LOG/seed.log" >&2; die "the users and networks could not be made; see $LOG/seed.log"; }
+    { tail -n 5 "$LOG/seed.log" >&2; die "the users and networks could not be created; see $LOG/seed.log"; }
   echo "$mark" >.seeded
 }
 
