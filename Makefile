@@ -49,10 +49,10 @@ demo: ## the main job step by step on real servers, which stay for going on by h
 	@hack/demo.sh
 demo-stop: ## stop what the demo left running, and remove its data
 	@CAIP_ENV=$${CAIP_ENV:-demo} hack/env/down.sh --purge
-bench: ## 20, 100 and 300 claims at once, beside what plain HTTP clients reach; writes bench.json
+bench: ## 20, 100 and 300 claims of each kind at once; writes bench.json
 	@hack/bench.sh
-bench-recovery: ## kill -9 with 1,000 bound claims: how long until the next process serves, and what it asks for
-	@hack/bench.sh --kinds new --claims 1000 --no-baseline --no-settled --recovery --json bench-recovery.json
+bench-recovery: ## kill -9 with 1,000 bound claims: how long until the next process serves, and which calls it makes
+	@hack/bench.sh --kinds new --claims 1000 --no-settled --recovery --json bench-recovery.json
 
 ##@ Servers on loopback (CAIP_ENV names a set, CAIP_PORT_BASE moves its ports, CAIP_CACHE the folder)
 .PHONY: env-up env-down env-purge env tools

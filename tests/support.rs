@@ -48,8 +48,8 @@ pub use prometheus::Prometheus;
 pub use tls::Tls;
 pub use verdict::await_lawful;
 pub use wait::{HEALS, SOON, eventually, stays};
-pub use wire::Wire;
-pub use world::{CRD_YAML, World, run_id};
+pub use wire::{Wire, call_name};
+pub use world::{CRD_YAML, World, required, run_id};
 
 /// `prefix` and a few random characters: what scenarios that run at once are told apart by.
 pub fn unique(prefix: &str) -> String {

@@ -177,7 +177,7 @@ impl Ends {
         let (parts, body) = request.into_parts();
         let body = to_bytes(body, 1 << 20).await.unwrap_or_default().to_vec();
         let is_keystone = parts.uri.path().starts_with("/v3");
-        let call = kind(parts.method.as_str(), parts.uri.path());
+        let call = call_name(parts.method.as_str(), parts.uri.path());
         match is_keystone {
             true => drop(self.authentications.fetch_add(1, Ordering::Relaxed)),
             false => self.calls().push(call.clone()),
@@ -251,8 +251,8 @@ fn shorter_page(path: &str, most: usize) -> String {
     }
 }
 
-/// A call without what differs between two of its kind.
-fn kind(method: &str, path: &str) -> String {
+/// A call without its ids and tags: `PUT floatingips/ID/tags/TAG`. `path` has no query.
+pub fn call_name(method: &str, path: &str) -> String {
     let path = path.trim_start_matches("/v2.0/");
     if let Some(path) = path.strip_prefix("/v3/") {
         return format!("{method} {path}");
