@@ -10,6 +10,8 @@
 mod access_log;
 #[path = "laws/checker.rs"]
 mod checker;
+#[path = "bench/claim_events.rs"]
+mod claim_events;
 #[allow(dead_code, reason = "the simulation asks more of it")]
 #[path = "support/laws.rs"]
 mod laws;

@@ -35,7 +35,7 @@ pub async fn measure(
 ) -> Recovery {
     eprintln!("  kill -9");
     let (before, begin) = (versions(ns).await, log.end());
-    ns.crash();
+    ns.kill_controllers();
     let begun = Instant::now();
     let controller = start();
     let name = claim.name();

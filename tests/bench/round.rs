@@ -3,16 +3,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
-use kube::ResourceExt;
 use kube::core::DynamicObject;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::Event;
 use reqwest::Method;
 use serde::Serialize;
 use tokio::time::timeout;
 
 use crate::access_log::{AccessLog, Calls, NOT_COUNTED, count_writes};
+use crate::claim_events::{ClaimEvents, bound_claim, deleted_claim, watch_claims};
 use crate::recovery::{self, Recovery};
 use crate::settled::{self, Settled};
 use crate::support::{self, ClaimBuilder, Controller, FloatingIp, Namespace, PoolBuilder, claim, pool};
@@ -97,9 +96,9 @@ pub struct Release {
 impl Round<'_> {
     pub async fn measure(&self, settles: bool, recovers: bool) -> Measured {
         eprintln!("{} claims, {}", self.claims, self.kind.name());
-        self.ns.secret_for("demo").await;
+        self.ns.create_secret_for("demo").await;
         let made = self.create_floating_ips().await;
-        let start = || self.ns.serve_by(&self.ns.world.account, &[]);
+        let start = || self.ns.start_controller(&self.ns.world.account, &[]);
         let mut controller = start();
         self.ns.create(self.pool(&made)).await;
         let pool_id = self.await_ready().await;
@@ -269,25 +268,7 @@ impl Round<'_> {
 
 /// As CAPO makes it, but for CAPO's finalizer.
 fn claim_number(number: usize) -> ClaimBuilder {
-    claim(&format!("server-{number:04}")).unheld()
-}
-
-type ClaimEvents = BoxStream<'static, watcher::Result<Event<DynamicObject>>>;
-
-/// Watches the claims of a namespace; returns once the watch has begun.
-async fn watch_claims(ns: &Namespace) -> ClaimEvents {
-    let mut events = watcher(ns.api(support::Kind::Claim), watcher::Config::default()).boxed();
-    while !matches!(events.next().await, Some(Ok(Event::InitDone))) {}
-    events
-}
-
-fn bound_claim(event: Event<DynamicObject>) -> Option<String> {
-    let (Event::Apply(claim) | Event::InitApply(claim)) = event else { return None };
-    claim.data["status"]["addressRef"]["name"].is_string().then(|| claim.name_any())
-}
-
-fn deleted_claim(event: Event<DynamicObject>) -> Option<String> {
-    if let Event::Delete(claim) = event { Some(claim.name_any()) } else { None }
+    claim(&format!("server-{number:04}")).without_capo_finalizer()
 }
 
 fn seconds_until_last(begun: Instant, times: &BTreeMap<String, Instant>) -> f64 {

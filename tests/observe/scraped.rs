@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use super::dashboard::queries;
 use super::families::series_names;
 use super::{metrics_in, rules};
-use crate::support::{Controller, HEALS, Kind, Namespace, Prometheus, claim, eventually, pool, unique, with_namespace};
+use crate::support::{
+    Controller, Kind, Namespace, Prometheus, RECOVERY, claim, eventually, pool, unique, with_namespace,
+};
 
 const ADDRESS: &str = "--diagnostics-address=127.0.0.1:0";
 
@@ -59,9 +61,9 @@ fn object<T: serde::de::DeserializeOwned>(body: Value) -> T {
 /// The two controllers, and the Prometheus that reads them as a ServiceMonitor would have it: the labels `namespace` and
 /// `pool` of a sample are the pool's, not the scraped pod's.
 async fn prometheus(ns: &Namespace, reader: &Reader) -> Prometheus {
-    let secure: Arc<Controller> = ns.serve_by(&ns.world.account, &[ADDRESS]);
+    let secure: Arc<Controller> = ns.start_controller(&ns.world.account, &[ADDRESS]);
     let filter = format!("--watch-filter={}-plain", ns.name);
-    let plain = ns.serve_by(&ns.world.account, &[ADDRESS, "--insecure-diagnostics", &filter]);
+    let plain = ns.start_controller(&ns.world.account, &[ADDRESS, "--insecure-diagnostics", &filter]);
     let job = |name: &str, scheme: &str, address: String| {
         json!({
             "job_name": name, "scheme": scheme, "honor_labels": true,
@@ -77,7 +79,7 @@ async fn prometheus(ns: &Namespace, reader: &Reader) -> Prometheus {
 
 /// Waits until a query has so many results.
 async fn results(prometheus: &Prometheus, query: &str, count: usize) -> Vec<Value> {
-    eventually(HEALS, async || match prometheus.query(query).await {
+    eventually(RECOVERY, async || match prometheus.query(query).await {
         Ok(found) if found.len() == count => Ok(found),
         found => Err(format!("{query} has not {count} results: {found:?}")),
     })
@@ -86,7 +88,7 @@ async fn results(prometheus: &Prometheus, query: &str, count: usize) -> Vec<Valu
 
 /// Waits until a query has this one value.
 async fn is(prometheus: &Prometheus, query: &str, value: &str) {
-    eventually(HEALS, async || match prometheus.query(query).await.as_deref() {
+    eventually(RECOVERY, async || match prometheus.query(query).await.as_deref() {
         Ok([one]) if one["value"][1] == value => Ok(()),
         found => Err(format!("{query} is not {value}: {found:?}")),
     })
@@ -107,10 +109,10 @@ async fn prometheus_reads_what_the_alerts_and_the_dashboard_ask_for() {
         results(&prometheus, "caip_pool_size", 0).await;
 
         // Before there is any claim: all of a pool's series.
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         ns.create(pool("public").network("public").max_ips(2).served_in(&ns.name)).await;
         ns.create(pool("other").network("public").max_ips(1).served_in(&format!("{}-plain", ns.name))).await;
-        ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", HEALS).await;
+        ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", RECOVERY).await;
         let public = of("public");
         results(&prometheus, &format!("caip_pool_addresses{{{public}}}"), 4).await;
         results(&prometheus, &format!("caip_claims_waiting{{{public}}} == 0"), 3).await;
@@ -132,7 +134,7 @@ async fn prometheus_reads_what_the_alerts_and_the_dashboard_ask_for() {
         }
         is(&prometheus, &format!(r#"sum(caip_claims_waiting{{{public}}})"#), "0").await;
         ns.delete(Kind::Pool, "public").await;
-        ns.await_gone(Kind::Pool, "public", HEALS).await;
+        ns.await_gone(Kind::Pool, "public", RECOVERY).await;
         results(&prometheus, &format!(r#"{{__name__=~"caip_.+",{public}}}"#), 0).await;
         results(&prometheus, r#"caip_quota_floating_ips{job="secure"}"#, 0).await;
         is(&prometheus, &format!("caip_pool_ready{{{}}}", of("other")), "1").await;
@@ -146,7 +148,7 @@ async fn every_panel_shows_something(prometheus: &Prometheus, namespace: &str) {
         let asked = query.expression.replace("$__rate_interval", "1m").replace("$namespace", namespace);
         let asked = asked.replace("$pool", ".*").replace("$job", "secure|plain");
         assert!(!asked.contains('$'), "{asked}");
-        eventually(HEALS, async || match prometheus.query(&asked).await {
+        eventually(RECOVERY, async || match prometheus.query(&asked).await {
             Ok(found) if !found.is_empty() => Ok(()),
             found => Err(format!("the panel {:?} is empty: {asked}: {found:?}", query.panel)),
         })
@@ -159,7 +161,7 @@ async fn every_alert_can_be_asked_for(prometheus: &Prometheus, namespace: &str) 
     let known = prometheus.metric_names().await;
     let missing: Vec<_> = series_names().into_iter().filter(|name| !known.contains(name)).collect();
     assert!(missing.is_empty(), "never scraped: {missing:?}");
-    let rules = eventually(HEALS, async || {
+    let rules = eventually(RECOVERY, async || {
         let rules = prometheus.rules().await;
         let unknown = rules.iter().find(|rule| rule["health"] != "ok");
         unknown.map_or(Ok(rules.clone()), |rule| Err(format!("{rule}")))
