@@ -16,8 +16,8 @@ use crate::support::{
     with_namespace,
 };
 
-/// Longer than two reconciles of a pool with a problem.
-const LONGEST_RETRY: Duration = Duration::from_secs(22);
+/// A pool with a problem is reconciled every 8 to 10 s.
+const LONGEST_RETRY: Duration = Duration::from_secs(12);
 
 /// A pool with a mistake, and a claim that waits for it.
 pub(super) struct Case {

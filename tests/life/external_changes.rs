@@ -6,7 +6,7 @@ use crate::support::{pool, with_namespace};
 #[tokio::test]
 async fn claim_of_a_deleted_floating_ip_says_so_and_gets_no_other_address() {
     with_namespace(async |ns| {
-        let (_, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public")).await;
+        let (_, proxy) = create_served_pool_behind_proxy(ns, pool("public").list([MISSING]).network("public")).await;
         let address = ns.bind(claim("web-0")).await;
         let cloud = ns.cloud().await;
         cloud.delete(&floating_ip_of(cloud, &address).await.id).await;
@@ -26,7 +26,7 @@ async fn claim_of_an_address_that_another_owner_marked_says_so_until_the_mark_is
     with_namespace(async |ns| {
         let cloud = ns.cloud().await;
         let listed = ns.create_floating_ip("public").await;
-        create_served_pool(ns, pool("public").list([&listed.address])).await;
+        create_served_pool(ns, pool("public").list([&listed.address, MISSING])).await;
         ns.bind(claim("web-0")).await;
         let ours = cloud.get(&listed.id).await.expect("it is there").tags;
         let theirs = "caip.another.aaaaaaaaaaaaaaaa";

@@ -20,7 +20,7 @@ fn pool_with_orphan_policy(policy: &str) -> PoolBuilder {
 async fn await_two_listings(proxy: &OpenStackProxy) {
     proxy.forget_calls();
     eventually(RESYNC, async || match proxy.count("GET floatingips") {
-        0..3 => Err("there were no two listings"),
+        0..2 => Err("there were no two listings"),
         _ => Ok(()),
     })
     .await;

@@ -4,7 +4,7 @@ use super::*;
 use crate::support::{consistently, pool, with_namespace};
 
 /// A ready pool is reconciled every 20 to 24 s.
-const LONGEST_RESYNC: Duration = Duration::from_secs(30);
+const LONGEST_RESYNC: Duration = Duration::from_secs(25);
 
 #[tokio::test]
 async fn nothing_is_written_when_nothing_changed() {
