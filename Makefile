@@ -49,10 +49,10 @@ demo: ## show the controller step by step on real servers, which stay up to be u
 	@hack/demo.sh
 demo-stop: ## stop the demo's servers and remove their data
 	@CAIP_ENV=$${CAIP_ENV:-demo} hack/env/down.sh --purge
-bench: ## measure 20, 100 and 300 claims at once, and plain HTTP clients for comparison; writes bench.json
+bench: ## measure 20, 100 and 300 claims of each kind at once; writes bench.json
 	@hack/bench.sh
 bench-recovery: ## measure the recovery from kill -9 with 1,000 bound claims; writes bench-recovery.json
-	@hack/bench.sh --kinds new --claims 1000 --no-baseline --no-settled --recovery --json bench-recovery.json
+	@hack/bench.sh --kinds new --claims 1000 --no-settled --recovery --json bench-recovery.json
 
 ##@ Servers on loopback (CAIP_ENV: name of the set; CAIP_PORT_BASE: its first port; CAIP_CACHE: the folder of all sets)
 .PHONY: env-up env-down env-purge env tools

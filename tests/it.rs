@@ -1,4 +1,4 @@
-//! The tests that need more than the library: one binary, so that it is linked once and shares one controller.
+//! The tests that need more than the library, in one binary, so that it is linked once and shares one controller.
 
 mod bad_input;
 #[path = "laws/checker.rs"]

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::dashboard::queries;
 use super::families::series_names;
 use super::{metrics_in, rules};
-use crate::support::{Controller, HEALS, Kind, Namespace, Prometheus, claim, eventually, pool, unique, with_namespace};
+use crate::support::{Controller, RECOVERY, Kind, Namespace, Prometheus, claim, eventually, pool, unique, with_namespace};
 
 const ADDRESS: &str = "--diagnostics-address=127.0.0.1:0";
 
@@ -77,7 +77,7 @@ async fn prometheus(ns: &Namespace, reader: &Reader) -> Prometheus {
 
 /// Waits until a query has `count` results.
 async fn await_results(prometheus: &Prometheus, query: &str, count: usize) -> Vec<Value> {
-    eventually(HEALS, async || match prometheus.query(query).await {
+    eventually(RECOVERY, async || match prometheus.query(query).await {
         Ok(found) if found.len() == count => Ok(found),
         found => Err(format!("{query} has not {count} results: {found:?}")),
     })
@@ -86,7 +86,7 @@ async fn await_results(prometheus: &Prometheus, query: &str, count: usize) -> Ve
 
 /// Waits until a query has one result with this value.
 async fn await_value(prometheus: &Prometheus, query: &str, value: &str) {
-    eventually(HEALS, async || match prometheus.query(query).await.as_deref() {
+    eventually(RECOVERY, async || match prometheus.query(query).await.as_deref() {
         Ok([one]) if one["value"][1] == value => Ok(()),
         found => Err(format!("{query} is not {value}: {found:?}")),
     })
@@ -122,7 +122,7 @@ async fn prometheus_scrapes_what_alerts_and_dashboard_need() {
         }
         await_value(&prometheus, &format!(r#"sum(caip_claims_waiting{{{public}}})"#), "0").await;
         ns.delete(Kind::Pool, "public").await;
-        ns.await_gone(Kind::Pool, "public", HEALS).await;
+        ns.await_gone(Kind::Pool, "public", RECOVERY).await;
         await_results(&prometheus, &format!(r#"{{__name__=~"caip_.+",{public}}}"#), 0).await;
         await_results(&prometheus, r#"caip_quota_floating_ips{job="secure"}"#, 0).await;
         await_value(&prometheus, &format!("caip_pool_ready{{{other}}}"), "1").await;
@@ -136,7 +136,7 @@ async fn check_pools_without_claims(ns: &Namespace, prometheus: &Prometheus, pub
     ns.secret_for("demo").await;
     ns.create(pool("public").network("public").max_ips(2).served_in(&ns.name)).await;
     ns.create(pool("other").network("public").max_ips(1).served_in(&format!("{}-plain", ns.name))).await;
-    ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", HEALS).await;
+    ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", RECOVERY).await;
     await_results(prometheus, &format!("caip_pool_addresses{{{public}}}"), 4).await;
     await_results(prometheus, &format!("caip_claims_waiting{{{public}}} == 0"), 3).await;
     await_value(prometheus, &format!("caip_pool_exhausted{{{public}}}"), "0").await;
@@ -151,7 +151,7 @@ async fn check_panels(prometheus: &Prometheus, namespace: &str) {
         let asked = query.expression.replace("$__rate_interval", "1m").replace("$namespace", namespace);
         let asked = asked.replace("$pool", ".*").replace("$job", "secure|plain");
         assert!(!asked.contains('$'), "{asked}");
-        eventually(HEALS, async || match prometheus.query(&asked).await {
+        eventually(RECOVERY, async || match prometheus.query(&asked).await {
             Ok(found) if !found.is_empty() => Ok(()),
             found => Err(format!("the panel {:?} is empty: {asked}: {found:?}", query.panel)),
         })
@@ -164,7 +164,7 @@ async fn check_alerts(prometheus: &Prometheus, namespace: &str) {
     let known = prometheus.metric_names().await;
     let missing: Vec<_> = series_names().into_iter().filter(|name| !known.contains(name)).collect();
     assert!(missing.is_empty(), "never scraped: {missing:?}");
-    let rules = eventually(HEALS, async || {
+    let rules = eventually(RECOVERY, async || {
         let rules = prometheus.rules().await;
         let unknown = rules.iter().find(|rule| rule["health"] != "ok");
         unknown.map_or(Ok(rules.clone()), |rule| Err(format!("{rule}")))

@@ -7,14 +7,14 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{HEALS, Kind, Manifest, SOON, pool, with_namespace};
+use crate::support::{Kind, Manifest, RECOVERY, SOON, pool, with_namespace};
 
 const ROLES: &str = include_str!("../../config/rbac/role.yaml");
 
 /// A controller of the namespace's own, which leads by a Lease.
 async fn lead(ns: &Namespace) {
     let lease = format!("--leader-election-namespace={}", ns.name);
-    ns.serve_by(&ns.world.kubeconfig, &["--leader-elect=true", &lease]);
+    ns.start_controller(&ns.world.kubeconfig, &["--leader-elect=true", &lease]);
 }
 
 /// Gives a ServiceAccount of the namespace what config/rbac gives the controller's; the names of what is cluster-wide.
@@ -62,7 +62,7 @@ async fn check(ns: &Namespace, more: &[&str]) -> (i32, Value) {
 #[tokio::test]
 async fn it_is_ready_when_everything_is_and_wait_ends_then() {
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         ns.create(pool("public").network("public").served_in(&ns.name)).await;
         let (code, findings) = check(ns, &[]).await;
         assert_eq!((code, status(&findings, "running"), status(&findings, "permissions")), (1, "Failed", "Failed"));
@@ -95,7 +95,7 @@ async fn what_stands_between_a_pool_and_openstack_is_named_where_it_is() {
         let (code, findings) = check(ns, &["public"]).await;
         assert_eq!((code, status(&findings, "credentials"), status(&findings, "network")), (1, "Failed", "absent"));
         assert!(message(&findings, "credentials").contains("SecretNotFound"), "{findings:#}");
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         let (code, findings) = check(ns, &["public"]).await;
         assert_eq!((code, status(&findings, "credentials"), status(&findings, "network")), (1, "Ok", "Failed"));
         let said = message(&findings, "network");
@@ -107,7 +107,7 @@ async fn what_stands_between_a_pool_and_openstack_is_named_where_it_is() {
 #[tokio::test]
 async fn a_pool_of_capo_with_the_same_name_is_a_conflict() {
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         ns.create(pool("public").network("public")).await;
         ns.create(Manifest::new(Kind::InTreePool, json!({"metadata": {"name": "public"}, "spec": {}}))).await;
         let (code, findings) = check(ns, &[]).await;
@@ -122,7 +122,7 @@ async fn a_pool_of_capo_with_the_same_name_is_a_conflict() {
 #[tokio::test]
 async fn a_paused_pool_is_not_ready() {
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         ns.create(pool("public").network("public").annotation("cluster.x-k8s.io/paused", "")).await;
         let (code, findings) = check(ns, &[]).await;
         assert_eq!((code, status(&findings, "served")), (1, "Failed"));
@@ -134,10 +134,10 @@ async fn a_paused_pool_is_not_ready() {
 #[tokio::test]
 async fn a_limit_that_is_reached_is_something_to_look_at() {
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         crate::support::controller();
         ns.create(pool("public").network("public").max_ips(0)).await;
-        ns.await_condition(Kind::Pool, "public", "Exhausted", "True", "Exhausted", HEALS).await;
+        ns.await_condition(Kind::Pool, "public", "Exhausted", "True", "Exhausted", RECOVERY).await;
         let findings = check(ns, &[]).await.1;
         assert_eq!((status(&findings, "served"), status(&findings, "addresses")), ("Ok", "Warning"));
         ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", SOON).await;
