@@ -20,6 +20,7 @@ mod clouds;
 mod clusterctl;
 mod controller;
 mod fault;
+mod laws;
 mod line;
 mod manifest;
 mod namespace;

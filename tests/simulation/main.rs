@@ -20,12 +20,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
 
-#[path = "../laws/checker.rs"]
-mod checker;
-#[path = "../support/laws.rs"]
-mod laws;
-#[path = "../laws/oracle.rs"]
-mod oracle;
+#[path = "../support"]
+mod support {
+    pub mod laws;
+}
 
 mod api;
 mod client;
@@ -46,12 +44,13 @@ mod wire;
 mod witness;
 mod world;
 
+use support::laws;
 use world::{Start, World};
 
 /// What came of a history.
 pub struct Outcome {
     /// The laws that were broken.
-    pub broken: Vec<checker::Broken>,
+    pub broken: Vec<laws::Broken>,
     /// All that happened, as a number.
     pub hash: u64,
     /// All that happened, as text, where that was asked for.

@@ -9,7 +9,7 @@ use caip_openstack::allocation::{ClaimKey, PoolId};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use caip_openstack::openstack::memory::MemoryCloud;
 
-use crate::checker::Broken;
+use crate::laws::Broken;
 use crate::wire::Wire;
 
 /// One history's witness. Clones are the same.

@@ -19,8 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::api::{ApiServer, Key, Kind};
-use crate::checker::Broken;
-use crate::laws::{self, Seen};
+use crate::laws::{self, Broken, Seen};
 use crate::process::Process;
 use crate::trace::Trace;
 use crate::witness::Witness;

@@ -1,8 +1,11 @@
 //! The laws, judged from outside: Kubernetes' objects as JSON and Neutron's floating IPs in, the broken laws out, each
 //! with the object that breaks it. Whoever has both can ask: a simulation, or scenarios on real servers.
 //!
-//! What the marks must say is judged by `tests/laws/checker.rs`; here is what only Kubernetes shows: claims that wait
+//! What the marks must say is judged by [`checker`]; here is what only Kubernetes shows: claims that wait
 //! without reason, deletions that do not end, addresses that are not what they name.
+
+mod checker;
+mod oracle;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -23,8 +26,10 @@ use caip_openstack::object_name::ObjectName;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::Value;
 
-use crate::checker::{Bound, Broken, Observed, check};
-use crate::oracle::{Names, Question};
+use checker::{Bound, Observed, check};
+use oracle::{Names, Question};
+
+pub use checker::Broken;
 
 /// What can be seen, of all management clusters that share a project.
 #[derive(Default)]

@@ -14,11 +14,11 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::Value;
 
+use super::laws::{Seen, bound, judge, pool_id, text};
 use super::manifest::Kind;
 use super::namespace::Namespace;
 use super::openstack::Cloud;
 use super::wait::eventually;
-use crate::laws::{Seen, bound, judge, pool_id, text};
 
 /// Until what a scenario left under way has ended: a pool looks at Neutron that often, and then mends.
 const AT_REST: Duration = Duration::from_secs(100);
