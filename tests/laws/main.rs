@@ -6,10 +6,8 @@
 //!
 //! `PROPTEST_CASES=20000 cargo test --test laws` looks longer.
 
-#[path = "../support/laws/checker.rs"]
 mod checker;
 mod neutron;
-#[path = "../support/laws/oracle.rs"]
 mod oracle;
 mod shell;
 mod world;

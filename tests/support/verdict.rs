@@ -14,7 +14,7 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::Value;
 
-use super::laws::{Seen, bound, judge, pool_id, text};
+use super::laws::{Snapshot, binding, judge, pool_id, text};
 use super::manifest::Kind;
 use super::namespace::Namespace;
 use super::openstack::Cloud;
@@ -33,8 +33,8 @@ pub async fn await_lawful(sides: &[&Namespace]) {
 }
 
 /// Everything that the laws are about, as it is now.
-async fn look(sides: &[&Namespace]) -> Seen {
-    let mut seen = Seen { is_quiet: true, now: Timestamp::now(), ..Seen::default() };
+async fn look(sides: &[&Namespace]) -> Snapshot {
+    let mut seen = Snapshot { is_quiet: true, now: Timestamp::now(), ..Snapshot::default() };
     for side in sides {
         seen.clusters.push(objects(side).await);
         let cloud = side.cloud().await;
@@ -89,11 +89,11 @@ struct Ours {
 }
 
 impl Ours {
-    fn of(seen: &Seen) -> Self {
+    fn of(seen: &Snapshot) -> Self {
         let mut ours =
             Self { pools: Vec::new(), addresses: BTreeSet::new(), reused: Vec::new(), made: seen.others.clone() };
         for (site, objects) in seen.clusters.iter().enumerate() {
-            let bound = objects.iter().filter_map(|object| bound(objects, object, site));
+            let bound = objects.iter().filter_map(|object| binding(objects, object, site));
             ours.addresses.extend(bound.map(|bound| bound.address.to_string()));
             for pool in objects.iter().filter(|object| is_pool(object)) {
                 ours.pools.extend(pool_id(pool).map(|id| id.to_string()));

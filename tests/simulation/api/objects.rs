@@ -46,7 +46,7 @@ impl ApiServer {
         object["apiVersion"] = kind.api_version().into();
         let object = state.put("ADDED", key, object);
         drop(state);
-        self.tell();
+        self.notify();
         Ok(object)
     }
 
@@ -107,10 +107,10 @@ impl ApiServer {
         if new.get("spec") != old.get("spec") {
             new["metadata"]["generation"] = (old["metadata"]["generation"].as_i64().unwrap_or(1) + 1).into();
         }
-        let is_over = new["metadata"].get("deletionTimestamp").is_some() && finalizers(&new).is_empty();
-        let object = if is_over { state.take(key, new) } else { state.put("MODIFIED", key.clone(), new) };
+        let skips_rest = new["metadata"].get("deletionTimestamp").is_some() && finalizers(&new).is_empty();
+        let object = if skips_rest { state.take(key, new) } else { state.put("MODIFIED", key.clone(), new) };
         drop(state);
-        self.tell();
+        self.notify();
         Ok(object)
     }
 
@@ -144,7 +144,7 @@ impl ApiServer {
             state.take(key, new)
         };
         drop(state);
-        self.tell();
+        self.notify();
         Ok(object)
     }
 
@@ -157,7 +157,7 @@ impl ApiServer {
         object["metadata"]["resourceVersion"] = state.version.to_string().into();
         state.take(key, object);
         drop(state);
-        self.tell();
+        self.notify();
     }
 
     /// Kubernetes' times have no fractions.

@@ -1,197 +1,189 @@
-//! The laws that a state of Neutron and Kubernetes must keep (design 5), whoever brought it about: a model or servers.
-//!
-//! Plain values in, the broken laws out, each with the object that breaks it.
+//! Laws 1 to 6: what IPAddresses name, and what the marks in Neutron say.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::net::IpAddr;
 
 use caip_openstack::allocation::mark::{Marks, Ownership};
 use caip_openstack::allocation::{ClaimKey, PoolId, PoolPolicy};
+use caip_openstack::api::names::POOL_KIND;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
-use caip_openstack::object_name::ObjectName;
-use jiff::Timestamp;
 
-/// An IPAddress of one of our pools.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Bound {
-    /// Which management cluster.
-    pub site: usize,
-    /// Its and its claim's name.
-    pub object: ObjectName,
-    pub pool: PoolId,
-    pub claim: ClaimKey,
-    pub address: IpAddr,
-    pub fip: FloatingIpId,
-    /// Whether its claim still exists.
-    pub has_claim: bool,
+use super::objects::{Binding, binding, claim_key, is_deleting, of_kind, pool_id, pool_of, text};
+use super::spec::policy;
+use super::{Snapshot, Violation};
+
+pub fn check(snapshot: &Snapshot) -> Vec<Violation> {
+    let view = View::read(snapshot);
+    let mut violations = view.no_address_is_given_twice();
+    violations.extend(view.what_others_created_is_there());
+    violations.extend(view.limits_are_kept());
+    violations.extend(view.addresses_are_of_their_floating_ips());
+    if snapshot.is_quiet {
+        violations.extend(view.nothing_leaks());
+        violations.extend(view.marks_name_the_holder());
+    }
+    violations
 }
 
-/// What can be seen of the world from outside.
-#[derive(Default, Debug)]
-pub struct Observed {
-    /// Every floating IP of the project.
-    pub fips: Vec<FloatingIp>,
-    /// Every IPAddress of ours, of all management clusters.
-    pub bound: Vec<Bound>,
+/// A snapshot, with what these laws need of Kubernetes' objects.
+struct View<'a> {
+    snapshot: &'a Snapshot,
+    bindings: Vec<Binding>,
     /// What IPAddresses of other providers name.
-    pub named_by_others: BTreeSet<IpAddr>,
-    /// The pools that exist.
-    pub pools: Vec<PoolPolicy>,
-    /// Those of them that are being deleted, and wait for the last of their claims.
-    pub going: BTreeSet<PoolId>,
-    /// The most that each pool may have: its `maxIPs`, or what it had when the limit was lowered.
-    pub limits: BTreeMap<PoolId, usize>,
-    /// Claims that exist, bound or not, by pool.
-    pub claims: BTreeSet<(PoolId, ClaimKey)>,
-    /// What others created and did not delete.
-    pub others: BTreeSet<FloatingIpId>,
-    /// What somebody wrote a mark on by hand: excused where the law cannot hold against that.
-    pub forged: BTreeSet<FloatingIpId>,
-    /// Nobody has done anything for long enough, so that what is under way must have ended.
-    pub is_quiet: bool,
-    pub now: Timestamp,
+    named_by_others: BTreeSet<IpAddr>,
+    pools: Vec<PoolPolicy>,
+    deleting_pools: BTreeSet<PoolId>,
+    claims: BTreeSet<(PoolId, ClaimKey)>,
 }
 
-/// A law that does not hold, and where.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Broken {
-    pub law: u8,
-    pub object: String,
-    pub how: String,
-}
-
-impl Broken {
-    pub fn new(law: u8, object: impl fmt::Display, how: impl fmt::Display) -> Self {
-        Self { law, object: object.to_string(), how: how.to_string() }
+impl<'a> View<'a> {
+    fn read(snapshot: &'a Snapshot) -> Self {
+        let (bindings, named_by_others, pools) = (Vec::new(), BTreeSet::new(), Vec::new());
+        let (deleting_pools, claims) = (BTreeSet::new(), BTreeSet::new());
+        let mut view = Self { snapshot, bindings, named_by_others, pools, deleting_pools, claims };
+        for (site, objects) in snapshot.clusters.iter().enumerate() {
+            for pool in of_kind(objects, POOL_KIND) {
+                view.deleting_pools.extend(pool_id(pool).filter(|_| is_deleting(pool)));
+                view.pools.extend(policy(pool, snapshot.network.as_ref()));
+            }
+            for claim in of_kind(objects, "IPAddressClaim") {
+                view.claims.extend(pool_of(objects, claim).and_then(pool_id).map(|id| (id, claim_key(claim))));
+            }
+            for address in of_kind(objects, "IPAddress") {
+                match binding(objects, address, site) {
+                    Some(binding) => view.bindings.push(binding),
+                    None => view.named_by_others.extend(text(address, "/spec/address").parse::<IpAddr>()),
+                }
+            }
+        }
+        view
     }
-}
 
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "law {}: {}: {}", self.law, self.object, self.how)
+    /// Law 1: two IPAddresses never name one address of a network. Between management clusters only where the floating
+    /// IP is the same and nobody forged its marks.
+    fn no_address_is_given_twice(&self) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for (index, one) in self.bindings.iter().enumerate() {
+            for other in &self.bindings[index + 1..] {
+                let is_excused = one.site != other.site
+                    && (self.is_forged(&one.fip) || self.is_forged(&other.fip) || one.fip != other.fip);
+                if one.address == other.address && !is_excused {
+                    let how = format!("named by {} and {}", name(one), name(other));
+                    violations.push(Violation::new(1, one.address, how));
+                }
+            }
+        }
+        violations
     }
-}
 
-/// Every law that does not hold.
-pub fn check(world: &Observed) -> Vec<Broken> {
-    let mut broken = one_claim_an_address(world);
-    broken.extend(others_are_left(world));
-    broken.extend(limits_are_kept(world));
-    if world.is_quiet {
-        broken.extend(nothing_leaks(world));
-        broken.extend(marks_say_who_holds(world));
+    /// Law 3: what others created is there until they delete it.
+    fn what_others_created_is_there(&self) -> Vec<Violation> {
+        let there: BTreeSet<&FloatingIpId> = self.snapshot.fips.iter().map(|fip| &fip.id).collect();
+        let gone = self.snapshot.others.iter().filter(|id| !there.contains(id));
+        gone.map(|id| Violation::new(3, id, "deleted, and we did not create it")).collect()
     }
-    broken
-}
 
-/// Law 1. Two IPAddresses never name one address of a network; across management clusters only what nobody forged is
-/// ours to answer for.
-fn one_claim_an_address(world: &Observed) -> Vec<Broken> {
-    let mut broken = Vec::new();
-    for (index, one) in world.bound.iter().enumerate() {
-        for other in &world.bound[index + 1..] {
-            let is_excused = one.site != other.site
-                && (world.forged.contains(&one.fip) || world.forged.contains(&other.fip) || one.fip != other.fip);
-            if one.address == other.address && !is_excused {
-                let how = format!("named by {} and {}", name(one), name(other));
-                broken.push(Broken::new(1, one.address, how));
+    /// Law 6: no pool has more than its limit.
+    fn limits_are_kept(&self) -> Vec<Violation> {
+        let marks: Vec<Marks> = self.not_forged().map(Marks::read).collect();
+        let count = |pool: &PoolId| marks.iter().filter(|marks| marks.pools().contains(pool)).count();
+        let counts = self.snapshot.limits.iter().map(|(pool, limit)| (pool, *limit, count(pool)));
+        counts
+            .filter(|(_, limit, count)| count > limit)
+            .map(|(pool, limit, count)| Violation::new(6, pool, format!("{count} addresses of at most {limit}")))
+            .collect()
+    }
+
+    /// Law 5: the floating IP that an IPAddress names has that address.
+    fn addresses_are_of_their_floating_ips(&self) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for binding in &self.bindings {
+            if let Some(fip) = self.fip(&binding.fip).filter(|fip| fip.address != binding.address) {
+                let how = format!("names {}, and its floating IP has {}", binding.address, fip.address);
+                violations.push(Violation::new(5, &binding.object, how));
+            }
+        }
+        violations
+    }
+
+    /// Law 4: what carries a pool's mark belongs to a claim, is free, or is about to be deleted or unmarked.
+    fn nothing_leaks(&self) -> Vec<Violation> {
+        let copied = self.copied();
+        let mut violations = Vec::new();
+        for fip in self.not_forged().filter(|fip| !copied.contains(&fip.id)) {
+            let marks = Marks::read(fip);
+            for pool in marks.pools().into_iter().filter(|_| !marks.is_unreadable) {
+                violations.extend(self.leak(fip, &marks, pool).map(|how| Violation::new(4, &fip.id, how)));
+            }
+        }
+        violations
+    }
+
+    fn leak(&self, fip: &FloatingIp, marks: &Marks, id: &PoolId) -> Option<String> {
+        let Some(pool) = self.pools.iter().find(|pool| pool.id == *id) else {
+            return Some(format!("carries the mark of {id}, which is gone"));
+        };
+        let is_published = self.bindings.iter().any(|binding| binding.address == fip.address)
+            || self.named_by_others.contains(&fip.address);
+        let is_used = fip.is_attached() || is_published;
+        match marks.ownership(id) {
+            Ownership::Unmarked | Ownership::Idle => None,
+            Ownership::Foreign | Ownership::Contested => (!is_used).then(|| "marked by two owners".to_owned()),
+            Ownership::Held(claim) => {
+                let exists = self.claims.contains(&(id.clone(), claim.clone()));
+                (!is_used && !exists).then(|| format!("marked for claim {claim}, which does not exist"))
+            }
+            Ownership::Released { claim, at } => {
+                let is_resting = self.snapshot.now.duration_since(at) < pool.grace;
+                let is_due = !is_resting && !is_used && !self.deleting_pools.contains(id);
+                is_due.then(|| format!("released by {claim}, and still there"))
             }
         }
     }
-    broken
-}
 
-/// Law 3. What others created is there until they delete it.
-fn others_are_left(world: &Observed) -> Vec<Broken> {
-    let there: BTreeSet<&FloatingIpId> = world.fips.iter().map(|fip| &fip.id).collect();
-    let gone = world.others.iter().filter(|id| !there.contains(id));
-    gone.map(|id| Broken::new(3, id, "deleted, and we did not create it")).collect()
-}
-
-/// Law 6.
-fn limits_are_kept(world: &Observed) -> Vec<Broken> {
-    let marks: Vec<Marks> = own(world).map(Marks::read).collect();
-    let count = |pool: &PoolId| marks.iter().filter(|marks| marks.pools().contains(pool)).count();
-    let over = world.limits.iter().map(|(pool, limit)| (pool, *limit, count(pool)));
-    over.filter(|(_, limit, count)| count > limit)
-        .map(|(pool, limit, count)| Broken::new(6, pool, format!("{count} addresses of at most {limit}")))
-        .collect()
-}
-
-/// Law 4, once things are quiet: what carries a pool's mark belongs to a claim, is free, or is on its way out.
-fn nothing_leaks(world: &Observed) -> Vec<Broken> {
-    let mut broken = Vec::new();
-    let copied = copied(world);
-    for fip in own(world).filter(|fip| !copied.contains(&fip.id)) {
-        let marks = Marks::read(fip);
-        for id in marks.pools() {
-            if marks.is_unreadable {
-                continue;
+    /// Laws 2 and 5: the mark on a published address is its claim's.
+    fn marks_name_the_holder(&self) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for binding in &self.bindings {
+            let Some(fip) = self.fip(&binding.fip) else { continue };
+            let ownership = Marks::read(fip).ownership(&binding.pool);
+            let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);
+            if binding.has_claim && ownership != Ownership::Held(binding.claim.clone()) && !is_disputed {
+                let how = format!("its address {} is marked {ownership:?}", fip.address);
+                violations.push(Violation::new(5, name(binding), how));
             }
-            let Some(pool) = world.pools.iter().find(|pool| pool.id == *id) else {
-                broken.push(Broken::new(4, &fip.id, format!("carries the mark of {id}, which is gone")));
-                continue;
-            };
-            let is_published = world.bound.iter().any(|bound| bound.address == fip.address)
-                || world.named_by_others.contains(&fip.address);
-            let how = match marks.ownership(id) {
-                Ownership::Unmarked | Ownership::Idle => None,
-                Ownership::Foreign | Ownership::Contested if fip.is_attached() || is_published => None,
-                Ownership::Foreign | Ownership::Contested => Some("marked by two owners".to_owned()),
-                Ownership::Held(claim) => {
-                    let is_its = world
-                        .bound
-                        .iter()
-                        .any(|bound| bound.fip == fip.id && bound.pool == *id && bound.claim == claim);
-                    let is_kept =
-                        is_published || fip.is_attached() || world.claims.contains(&(id.clone(), claim.clone()));
-                    (!is_its && !is_kept).then(|| format!("says that {claim} has it, which does not exist"))
-                }
-                Ownership::Released { claim, at } => {
-                    let is_resting = world.now.duration_since(at) < pool.grace;
-                    let is_excused = is_resting || fip.is_attached() || is_published || world.going.contains(id);
-                    (!is_excused).then(|| format!("released by {claim}, and still there"))
-                }
-            };
-            broken.extend(how.map(|how| Broken::new(4, &fip.id, how)));
+            if is_disputed && !self.is_forged(&fip.id) {
+                let how = format!("its address {} has another owner too", fip.address);
+                violations.push(Violation::new(2, name(binding), how));
+            }
         }
+        violations
     }
-    broken
-}
 
-/// Laws 2 and 5, once things are quiet: the mark on a bound address is its claim's.
-fn marks_say_who_holds(world: &Observed) -> Vec<Broken> {
-    let mut broken = Vec::new();
-    for bound in &world.bound {
-        let Some(fip) = world.fips.iter().find(|fip| fip.id == bound.fip) else { continue };
-        let ownership = Marks::read(fip).ownership(&bound.pool);
-        let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);
-        if bound.has_claim && ownership != Ownership::Held(bound.claim.clone()) && !is_disputed {
-            broken.push(Broken::new(5, name(bound), format!("its address {} is marked {ownership:?}", fip.address)));
-        }
-        if is_disputed && !world.forged.contains(&fip.id) {
-            broken.push(Broken::new(2, name(bound), format!("its address {} has another owner too", fip.address)));
-        }
+    fn fip(&self, id: &FloatingIpId) -> Option<&FloatingIp> {
+        self.snapshot.fips.iter().find(|fip| fip.id == *id)
     }
-    broken
-}
 
-/// What nobody forged.
-fn own(world: &Observed) -> impl Iterator<Item = &FloatingIp> {
-    world.fips.iter().filter(|fip| !world.forged.contains(&fip.id))
-}
-
-fn copied(world: &Observed) -> BTreeSet<FloatingIpId> {
-    let mut by_nonce: BTreeMap<_, Vec<&FloatingIp>> = BTreeMap::new();
-    for fip in &world.fips {
-        if let Some(mark) = Marks::read(fip).created {
-            by_nonce.entry(mark.nonce).or_default().push(fip);
-        }
+    fn is_forged(&self, id: &FloatingIpId) -> bool {
+        self.snapshot.forged.contains(id)
     }
-    by_nonce.into_values().filter(|fips| fips.len() > 1).flatten().map(|fip| fip.id.clone()).collect()
+
+    fn not_forged(&self) -> impl Iterator<Item = &FloatingIp> {
+        self.snapshot.fips.iter().filter(|fip| !self.is_forged(&fip.id))
+    }
+
+    /// Floating IPs that share a creation mark: nobody can tell which is the copy.
+    fn copied(&self) -> BTreeSet<FloatingIpId> {
+        let mut by_nonce: BTreeMap<_, Vec<&FloatingIp>> = BTreeMap::new();
+        for fip in &self.snapshot.fips {
+            if let Some(mark) = Marks::read(fip).created {
+                by_nonce.entry(mark.nonce).or_default().push(fip);
+            }
+        }
+        by_nonce.into_values().filter(|fips| fips.len() > 1).flatten().map(|fip| fip.id.clone()).collect()
+    }
 }
 
-fn name(bound: &Bound) -> String {
-    format!("{}/{} of site {}", bound.object.namespace, bound.object.name, bound.site)
+fn name(binding: &Binding) -> String {
+    format!("{}/{} of site {}", binding.object.namespace, binding.object.name, binding.site)
 }
