@@ -29,11 +29,13 @@ dist: ## what a release publishes, of the commit, into dist/ (IMAGE_SOURCE, IMAG
 	@hack/dist.sh
 
 ##@ Checks
-.PHONY: test unit soak fmt lint verify-generated
+.PHONY: test unit soak mutants fmt lint verify-generated
 test: ## everything, on real servers of its own; installs what it needs, leaves nothing running
 	@hack/test.sh
 unit: ## the tests that need no server, in seconds
-	$(CARGO) test --locked --lib --bins --test docs --test laws --test model --test simulation
+	$(CARGO) test --locked --lib --bins --test docs --test choice --test model --test simulation
+mutants: ## mutate the allocation core with cargo-mutants: its tests must notice every mutant
+	@hack/mutants.sh
 soak: ## 100,000 generated histories of the whole controllers in simulated time (SOAK_HISTORIES)
 	@hack/soak.sh
 fmt: ## format the Rust sources

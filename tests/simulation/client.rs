@@ -26,7 +26,7 @@ struct Connection {
     wire: Wire,
 }
 
-/// A call that nobody answered, as kube's client sees it.
+/// A call without an answer, as kube's client sees it.
 #[derive(Debug)]
 struct Silence;
 

@@ -110,7 +110,7 @@ fn every_order_of_deleting_everything_ends() {
 }
 
 #[test]
-fn without_openstack_the_abandon_annotation_ends_it_and_names_what_is_left_behind() {
+fn without_openstack_the_abandon_annotation_ends_a_deletion_and_events_name_what_is_left_behind() {
     let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
     let outcome = simulate(&start, async |world: &World| {
         create_fixtures(world).await;

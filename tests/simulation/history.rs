@@ -1,5 +1,5 @@
-//! Histories from a seed: what users do, what goes wrong, and how much time passes in between. One that breaks a law is
-//! shrink to its core.
+//! Histories from a seed: what users do, which faults occur, and how much time passes in between. A history that breaks a
+//! law is shrunk.
 
 use std::time::Duration;
 

@@ -20,7 +20,7 @@ fn start() -> Start {
 }
 
 #[test]
-fn what_comes_after_the_clock_was_put_back_is_seen_in_time() {
+fn a_floating_ip_that_is_created_after_the_clock_was_put_back_is_seen_in_time() {
     let outcome = simulate(&start(), async |world: &World| {
         let site = &world.sites[0];
         site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0).to_string()]}));

@@ -16,7 +16,7 @@ use crate::wire::{Fault, Side};
 use crate::world::{Start, World, address};
 
 #[test]
-fn an_ip_address_that_is_deleted_while_its_pool_goes_and_nobody_serves_comes_back() {
+fn an_ip_address_that_is_deleted_while_no_controller_runs_and_its_pool_is_being_deleted_comes_back() {
     let start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_logged: true };
     let outcome = simulate(&start, async |world: &World| {
         create_fixtures(world).await;
@@ -40,9 +40,9 @@ fn an_ip_address_that_is_deleted_while_its_pool_goes_and_nobody_serves_comes_bac
 }
 
 #[test]
-fn a_claim_that_is_taken_away_by_force_while_it_is_refused_waits_no_longer() {
-    // Of a hundred of these about one goes in the moment that matters: after it was decided that it must wait, and
-    // before that is noted.
+fn a_claim_that_is_force_deleted_while_it_is_refused_waits_no_longer() {
+    // Of a hundred claims about one is deleted at the moment that matters: between the decision that it must wait, and its
+    // entry in the queue.
     for seed in 3200..3240 {
         let moment = Duration::from_millis(15 + seed % 25);
         let start = Start { seed, sites: 1, replicas: 1, slowest: 15, is_logged: true };
@@ -66,7 +66,7 @@ fn a_claim_that_is_taken_away_by_force_while_it_is_refused_waits_no_longer() {
 }
 
 #[test]
-fn an_ip_address_that_goes_while_the_watch_begins_anew_comes_back() {
+fn an_ip_address_that_is_deleted_while_the_watch_restarts_comes_back() {
     for moment in (0..40).map(|step| Duration::from_millis(20 * step)) {
         let start = Start { seed: 11, sites: 1, replicas: 1, slowest: 150, is_logged: true };
         let outcome = simulate(&start, async |world: &World| {
@@ -87,7 +87,7 @@ fn an_ip_address_that_goes_while_the_watch_begins_anew_comes_back() {
 }
 
 #[test]
-fn a_claim_goes_whose_paused_cluster_went_while_the_watch_began_anew() {
+fn a_claim_is_released_when_its_paused_cluster_is_deleted_while_the_watch_restarts() {
     for seed in 0..16 {
         let start = Start { seed, sites: 1, replicas: 1, slowest: 150, is_logged: true };
         let outcome = simulate(&start, async |world: &World| {

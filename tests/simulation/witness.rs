@@ -90,7 +90,7 @@ impl Witness {
         self.inner().others.clone()
     }
 
-    /// What somebody wrote a mark on, or wiped one from, by hand.
+    /// What users wrote a mark on, or wiped one from, by hand.
     pub fn forged(&self) -> BTreeSet<FloatingIpId> {
         self.inner().forged.clone()
     }

@@ -19,7 +19,7 @@ pub enum Part {
 pub struct Deletion {
     pub uid: Option<String>,
     pub version: Option<String>,
-    /// `Foreground`: what it owns goes first.
+    /// `Foreground`: what it owns is deleted first.
     pub is_foreground: bool,
 }
 
@@ -114,7 +114,7 @@ impl ApiServer {
         Ok(object)
     }
 
-    /// Deletes an object: at once, or once its last finalizer goes.
+    /// Deletes an object: at once, or once its last finalizer is removed.
     pub fn delete(&self, key: &Key, how: &Deletion) -> Result<Arc<Value>, Refusal> {
         let old = self.get(key).ok_or_else(|| Refusal::missing(key))?;
         let meta = &old["metadata"];
@@ -148,7 +148,7 @@ impl ApiServer {
         Ok(object)
     }
 
-    /// A namespace that nothing is left in goes.
+    /// Removes a namespace that is empty.
     pub fn end_namespace(&self, key: &Key) {
         let mut state = self.state();
         let Some(object) = state.objects.get(key).cloned() else { return };

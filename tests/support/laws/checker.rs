@@ -172,7 +172,7 @@ impl<'a> View<'a> {
         self.snapshot.fips.iter().filter(|fip| !self.is_forged(&fip.id))
     }
 
-    /// Floating IPs that share a creation mark: nobody can tell which is the copy.
+    /// Floating IPs that share a creation mark: nothing shows which is the copy.
     fn copied(&self) -> BTreeSet<FloatingIpId> {
         let mut by_nonce: BTreeMap<_, Vec<&FloatingIp>> = BTreeMap::new();
         for fip in &self.snapshot.fips {

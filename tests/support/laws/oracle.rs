@@ -85,7 +85,7 @@ pub struct Supply {
     list: BTreeSet<FloatingIpId>,
     owned: BTreeSet<FloatingIpId>,
     reuse: BTreeSet<FloatingIpId>,
-    /// How many may be created, as far as Neutron goes: one, when it refused before and may be asked again.
+    /// How many may be created, as far as Neutron is concerned: one, when it refused before and may be asked again.
     creatable: usize,
     /// How many the pool has ready, those that are reserved for others included.
     ready: usize,
