@@ -29,11 +29,13 @@ dist: ## build everything that a release publishes in dist/ (IMAGE_SOURCE, IMAGE
 	@hack/dist.sh
 
 ##@ Checks
-.PHONY: test unit soak fmt lint verify-generated
+.PHONY: test unit soak mutants fmt lint verify-generated
 test: ## run all tests on servers of their own; installs what is missing, leaves nothing running
 	@hack/test.sh
 unit: ## run the tests that need no server
-	$(CARGO) test --locked --lib --bins --test docs --test laws --test model --test simulation
+	$(CARGO) test --locked --lib --bins --test docs --test choice --test model --test simulation
+mutants: ## mutate the allocation core with cargo-mutants; its tests must notice every mutant
+	@hack/mutants.sh
 soak: ## run 100,000 generated histories of the controllers in simulated time (SOAK_HISTORIES)
 	@hack/soak.sh
 fmt: ## format the Rust sources

@@ -62,7 +62,7 @@ start_track hack/test/servers.sh
 stage "traces (feature otel)" cargo test --locked --features otel --test traces
 stage "compile the tests" compile_tests
 stage "the list of scenarios for v1beta1" check_v1beta1_list
-stage "unit and property tests" cargo test --locked --lib --bins --test docs --test laws --test model --test simulation
+stage "unit and property tests" cargo test --locked --lib --bins --test docs --test choice --test model --test simulation
 # In a session of its own, since some kernels share the processor among sessions first.
 setsid hack/test/checks.sh & TRACKS+=($!)
 start_track hack/test/scenarios.sh

@@ -147,8 +147,9 @@ async fn lead_and_reconcile(
 
 fn metered_clouds(flags: &Flags, clock: &Clock, metrics: &Metrics) -> Arc<MeteredClouds> {
     let token_metrics = metrics.clone();
-    let sessions =
-        Sessions::new(clock.clone()).max_concurrent_calls(flags.openstack_concurrency.get()).on_authentication(move |error| {
+    let sessions = Sessions::new(clock.clone())
+        .max_concurrent_calls(flags.openstack_concurrency.get())
+        .on_authentication(move |error| {
             token_metrics.token_refreshed(OperationResult::from(&error.map_or(Ok(()), Err)));
         });
     Arc::new(MeteredClouds::new(Arc::new(sessions), metrics.clone()))

@@ -20,6 +20,7 @@ mod clouds;
 mod clusterctl;
 mod controller;
 mod fault;
+mod laws;
 mod laws_hold;
 mod manifest;
 mod namespace;

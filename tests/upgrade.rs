@@ -1,13 +1,6 @@
 //! Cluster API is upgraded while the controllers run. A binary of its own, since it changes the whole management cluster:
 //! `hack/test.sh` starts one with an older Cluster API for it.
 
-#[path = "laws/checker.rs"]
-mod checker;
-#[allow(dead_code, reason = "the simulation asks more of it")]
-#[path = "support/laws.rs"]
-mod laws;
-#[path = "laws/oracle.rs"]
-mod oracle;
 #[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]
 mod support;
 

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use super::dashboard::queries;
 use super::families::series_names;
 use super::{metrics_in, rules};
-use crate::support::{Controller, RECOVERY, Kind, Namespace, Prometheus, claim, eventually, pool, unique, with_namespace};
+use crate::support::{
+    Controller, Kind, Namespace, Prometheus, RECOVERY, claim, eventually, pool, unique, with_namespace,
+};
 
 const ADDRESS: &str = "--diagnostics-address=127.0.0.1:0";
 
@@ -59,9 +61,9 @@ fn object<T: serde::de::DeserializeOwned>(body: Value) -> T {
 /// The two controllers, and the Prometheus that reads them as a ServiceMonitor would have it: the labels `namespace` and
 /// `pool` of a sample are the pool's, not the scraped pod's.
 async fn prometheus(ns: &Namespace, reader: &Reader) -> Prometheus {
-    let secure: Arc<Controller> = ns.serve_by(&ns.world.account, &[ADDRESS]);
+    let secure: Arc<Controller> = ns.start_controller(&ns.world.account, &[ADDRESS]);
     let filter = format!("--watch-filter={}-plain", ns.name);
-    let plain = ns.serve_by(&ns.world.account, &[ADDRESS, "--insecure-diagnostics", &filter]);
+    let plain = ns.start_controller(&ns.world.account, &[ADDRESS, "--insecure-diagnostics", &filter]);
     let job = |name: &str, scheme: &str, address: String| {
         json!({
             "job_name": name, "scheme": scheme, "honor_labels": true,
@@ -133,7 +135,7 @@ async fn prometheus_scrapes_what_alerts_and_dashboard_need() {
 
 /// All series of a pool exist before there is any claim. `public` and `other` are the labels of the two pools.
 async fn check_pools_without_claims(ns: &Namespace, prometheus: &Prometheus, public: &str, other: &str) {
-    ns.secret_for("demo").await;
+    ns.create_secret_for("demo").await;
     ns.create(pool("public").network("public").max_ips(2).served_in(&ns.name)).await;
     ns.create(pool("other").network("public").max_ips(1).served_in(&format!("{}-plain", ns.name))).await;
     ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", RECOVERY).await;

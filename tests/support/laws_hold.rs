@@ -12,11 +12,11 @@ use jiff::Timestamp;
 use reqwest::Method;
 use serde_json::Value;
 
+use super::laws::{Snapshot, binding, judge, pool_id, text};
 use super::manifest::Kind;
 use super::namespace::Namespace;
 use super::openstack::Cloud;
 use super::wait::eventually;
-use crate::laws::{Seen, bound, judge, pool_id, text};
 
 /// For what a scenario left unfinished: a pool lists Neutron, and repairs what it finds, within this time.
 const TIMEOUT: Duration = Duration::from_secs(100);
@@ -30,8 +30,8 @@ pub async fn await_laws_hold(sides: &[&Namespace]) {
     .await;
 }
 
-async fn observe(sides: &[&Namespace]) -> Seen {
-    let mut seen = Seen { is_quiet: true, now: Timestamp::now(), ..Seen::default() };
+async fn observe(sides: &[&Namespace]) -> Snapshot {
+    let mut seen = Snapshot { is_quiet: true, now: Timestamp::now(), ..Snapshot::default() };
     for side in sides {
         seen.clusters.push(objects(side).await);
         let cloud = side.cloud().await;
@@ -86,11 +86,11 @@ struct Selection {
 }
 
 impl Selection {
-    fn new(seen: &Seen) -> Self {
+    fn new(seen: &Snapshot) -> Self {
         let mut ours =
             Self { pools: Vec::new(), addresses: BTreeSet::new(), reused: Vec::new(), made: seen.others.clone() };
         for (site, objects) in seen.clusters.iter().enumerate() {
-            let bound = objects.iter().filter_map(|object| bound(objects, object, site));
+            let bound = objects.iter().filter_map(|object| binding(objects, object, site));
             ours.addresses.extend(bound.map(|bound| bound.address.to_string()));
             for pool in objects.iter().filter(|object| is_pool(object)) {
                 ours.pools.extend(pool_id(pool).map(|id| id.to_string()));

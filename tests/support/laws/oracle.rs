@@ -1,10 +1,11 @@
-//! The choice of an address, stated once more without looking at how the core makes it: from plain text, by brute force.
+//! The rules of choice, stated a second time and independently of the core: marks are read as plain text, every floating
+//! IP is looked at in turn, and nothing of `claim`, `supply` or `mark` is called. It shares only data types with the core.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use caip_openstack::allocation::claim::{ClaimRequest, Decision, Origin, UNWANTED_LIMIT};
-use caip_openstack::allocation::ledger::{Hold, Ledger};
+use caip_openstack::allocation::ledger::{Hold, Ledger, LedgerEntry};
 use caip_openstack::allocation::policy::ReusePolicy;
 use caip_openstack::allocation::{Nonce, PoolPolicy, Refusal};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
@@ -12,58 +13,53 @@ use jiff::Timestamp;
 
 /// What Kubernetes names, in plain values.
 #[derive(Clone, Default, Debug)]
-pub struct Names {
-    /// Addresses that IPAddresses name, with the network when it is one of ours.
-    pub addresses: Vec<(IpAddr, Option<NetworkId>)>,
-    /// Addresses that pools list or reserve.
+pub struct NamedAddresses {
+    /// What IPAddresses name, with the network when the IPAddress is one of ours.
+    pub published: Vec<(IpAddr, Option<NetworkId>)>,
+    /// What pools list or reserve.
     pub listed: BTreeSet<IpAddr>,
 }
 
-/// What our kind wrote on a floating IP, read word by word.
+/// What this provider wrote on a floating IP, read word by word.
 #[derive(Default, Debug)]
-struct Words {
+struct MarkText {
     created_by: Option<String>,
     nonce: Option<String>,
     claims: BTreeSet<(String, String)>,
     releases: BTreeMap<(String, String), i64>,
-    is_odd: bool,
+    is_unreadable: bool,
 }
 
-impl Words {
+impl MarkText {
     fn read(fip: &FloatingIp) -> Self {
-        let mut words = Self::default();
+        let mut marks = Self::default();
         if let Some(text) = fip.description.strip_prefix("caip-openstack ") {
-            let fields: BTreeMap<&str, &str> = text
-                .split(" (")
-                .next()
-                .expect("a split has a first part")
-                .split(' ')
-                .filter_map(|field| field.split_once('='))
-                .collect();
-            words.created_by = fields.get("pool").map(|pool| pool.to_string());
-            words.nonce = fields.get("nonce").map(|nonce| nonce.to_string());
-            words.is_odd = words.created_by.is_none() || words.nonce.is_none();
-            if let (Some(pool), Some(claim)) = (&words.created_by, fields.get("claim")) {
-                words.claims.insert((pool.clone(), claim.to_string()));
+            let text = text.split(" (").next().unwrap_or_default();
+            let fields: BTreeMap<&str, &str> = text.split(' ').filter_map(|field| field.split_once('=')).collect();
+            marks.created_by = fields.get("pool").map(|pool| pool.to_string());
+            marks.nonce = fields.get("nonce").map(|nonce| nonce.to_string());
+            marks.is_unreadable = marks.created_by.is_none() || marks.nonce.is_none();
+            if let (Some(pool), Some(claim)) = (&marks.created_by, fields.get("claim")) {
+                marks.claims.insert((pool.clone(), claim.to_string()));
             }
         }
         for tag in &fip.tags {
             match tag.split('.').collect::<Vec<_>>()[..] {
-                ["caip", pool, claim] if claim.len() == 16 => drop(words.claims.insert((pool.into(), claim.into()))),
+                ["caip", pool, claim] if claim.len() == 16 => drop(marks.claims.insert((pool.into(), claim.into()))),
                 ["caip-out", pool, claim, at] => {
                     let at = i64::from_str_radix(at, 16).expect("a time in hexadecimal");
-                    let first = words.releases.entry((pool.into(), claim.into())).or_insert(at);
+                    let first = marks.releases.entry((pool.into(), claim.into())).or_insert(at);
                     *first = at.min(*first);
                 }
-                ["caip" | "caip-out", ..] => words.is_odd = true,
+                ["caip" | "caip-out", ..] => marks.is_unreadable = true,
                 _ => {}
             }
         }
-        words
+        marks
     }
 
-    fn is_none(&self) -> bool {
-        self.created_by.is_none() && self.claims.is_empty() && self.releases.is_empty() && !self.is_odd
+    fn is_empty(&self) -> bool {
+        self.created_by.is_none() && self.claims.is_empty() && self.releases.is_empty() && !self.is_unreadable
     }
 
     fn pools(&self) -> BTreeSet<&str> {
@@ -73,89 +69,102 @@ impl Words {
 }
 
 /// Everything that a choice may depend on.
-pub struct Question<'a> {
+pub struct Oracle<'a> {
     pub ledger: &'a Ledger,
-    pub names: &'a Names,
+    pub named: &'a NamedAddresses,
     pub pool: &'a PoolPolicy,
     pub claim: &'a ClaimRequest,
     pub now: Timestamp,
 }
 
-/// What may be given, by class, in the order of choice.
+/// What may be given, by source, in the order of choice.
 #[derive(Debug, Default)]
 pub struct Supply {
+    /// The claim's reservation, if it may be given; none for a claim without a reservation.
     reserved: Option<BTreeSet<FloatingIpId>>,
     list: BTreeSet<FloatingIpId>,
     owned: BTreeSet<FloatingIpId>,
+    reuse: BTreeSet<FloatingIpId>,
+    /// How many may be created, as far as Neutron is concerned: one, when it refused before and may be asked again.
+    creatable: usize,
     /// How many the pool has ready, those that are reserved for others included.
     ready: usize,
-    /// How many it has beyond its limit, which was lowered: so many of them go and are given to nobody.
+    /// How many it has beyond its limit, which was lowered: so many are given to no claim.
     surplus: usize,
-    reuse: BTreeSet<FloatingIpId>,
-    /// How many may be created, as far as Neutron goes: one, when it refused before and may be asked again.
-    creatable: usize,
+    /// How many more the limit allows.
     room: usize,
+    /// How many older claims wait for any address.
     older: usize,
+    /// How many Neutron offered that may not be given, and that are not deleted yet.
     unwanted: usize,
 }
 
-impl Question<'_> {
+impl Oracle<'_> {
     pub fn supply(&self) -> Supply {
         let mut supply = Supply {
             creatable: self.creatable(),
             surplus: self.pool.max_ips.map_or(0, |limit| self.count().saturating_sub(limit)),
             room: self.pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(self.count())),
             older: self.older(),
+            reserved: self.reservation().map(|_| BTreeSet::new()),
             ..Supply::default()
         };
-        let own_address = self.pool.reservations.get(&self.claim.object.name);
-        supply.reserved = own_address.map(|_| BTreeSet::new());
         for entry in self.ledger.entries() {
-            let (fip, words) = (&entry.fip, Words::read(&entry.fip));
-            supply.unwanted +=
-                usize::from(entry.hold == Some(Hold::Unwanted) && words.pools().contains(self.pool.id.as_str()));
-            // A listing may show it before its POST is answered.
-            let is_coming = |(nonce, _): (&Nonce, _)| words.nonce.as_deref() == Some(nonce.as_str());
-            let is_busy =
-                entry.hold.is_some() || !entry.doubts.is_empty() || self.ledger.creations(&self.pool.id).any(is_coming);
-            if is_busy
-                || fip.port.is_some()
-                || fip.is_forwarded
-                || self.is_excluded(fip.address)
-                || self.is_published(fip)
-            {
-                continue;
-            }
-            let is_on_network = self.pool.network.as_ref().is_some_and(|network| *network == fip.network);
-            let is_idle = self.is_idle(&words);
-            if let (Some(reserved), Some(own)) = (&mut supply.reserved, own_address) {
-                let is_new = words.is_none() && self.pool.has_tags && supply.room > 0;
-                let is_in_reach = self.pool.network.is_none() || is_on_network;
-                if fip.address == *own && is_in_reach && (is_new || is_idle) {
-                    reserved.insert(fip.id.clone());
-                }
-            }
-            let is_ready = is_on_network && (is_idle || self.is_rested(&words) && entry.seen > entry.written);
-            supply.ready += usize::from(is_ready);
-            let others: Vec<&IpAddr> = self
-                .pool
-                .reservations
-                .iter()
-                .filter(|(name, _)| **name != self.claim.object.name)
-                .map(|(_, address)| address)
-                .collect();
-            if others.contains(&&fip.address) {
-                continue;
-            }
-            if words.is_none() && self.pool.has_tags && self.pool.listed.contains(&fip.address) {
-                supply.list.insert(fip.id.clone());
-            } else if is_ready {
-                supply.owned.insert(fip.id.clone());
-            } else if is_on_network && words.is_none() && self.is_reusable(fip) {
-                supply.reuse.insert(fip.id.clone());
+            let marks = MarkText::read(&entry.fip);
+            let is_ours = marks.pools().contains(self.pool.id.as_str());
+            supply.unwanted += usize::from(is_ours && entry.hold == Some(Hold::Unwanted));
+            if self.is_available(entry, &marks) {
+                self.add(&mut supply, entry, &marks);
             }
         }
         supply
+    }
+
+    /// Sorts an available floating IP into its source.
+    fn add(&self, supply: &mut Supply, entry: &LedgerEntry, marks: &MarkText) {
+        let (fip, id) = (&entry.fip, entry.fip.id.clone());
+        let is_new = marks.is_empty() && self.pool.has_tags;
+        let is_on_network = self.pool.network.as_ref().is_some_and(|network| *network == fip.network);
+        let is_idle = self.is_idle(marks);
+        if let (Some(reserved), Some(own)) = (&mut supply.reserved, self.reservation()) {
+            let is_in_reach = self.pool.network.is_none() || is_on_network;
+            if fip.address == own && is_in_reach && (is_new && supply.room > 0 || is_idle) {
+                reserved.insert(id.clone());
+            }
+        }
+        let is_ready = is_on_network && (is_idle || self.is_rested(marks) && entry.seen > entry.written);
+        supply.ready += usize::from(is_ready);
+        if self.is_reserved_for_another(fip.address) {
+            return;
+        }
+        if is_new && self.pool.listed.contains(&fip.address) {
+            supply.list.insert(id);
+        } else if is_ready {
+            supply.owned.insert(id);
+        } else if is_on_network && marks.is_empty() && self.is_reusable(fip) {
+            supply.reuse.insert(id);
+        }
+    }
+
+    /// Whether nothing is under way on it, nothing is attached to it, and no IPAddress names it.
+    fn is_available(&self, entry: &LedgerEntry, marks: &MarkText) -> bool {
+        // A listing may show it before its POST is answered.
+        let is_coming = |(nonce, _): (&Nonce, _)| marks.nonce.as_deref() == Some(nonce.as_str());
+        entry.hold.is_none()
+            && entry.doubts.is_empty()
+            && !self.ledger.creations(&self.pool.id).any(is_coming)
+            && entry.fip.port.is_none()
+            && !entry.fip.is_forwarded
+            && !self.is_excluded(entry.fip.address)
+            && !self.is_published(&entry.fip)
+    }
+
+    fn reservation(&self) -> Option<IpAddr> {
+        self.pool.reservations.get(&self.claim.object.name).copied()
+    }
+
+    fn is_reserved_for_another(&self, address: IpAddr) -> bool {
+        self.pool.reservations.iter().any(|(name, other)| *name != self.claim.object.name && *other == address)
     }
 
     fn is_excluded(&self, address: IpAddr) -> bool {
@@ -163,36 +172,36 @@ impl Question<'_> {
     }
 
     fn is_published(&self, fip: &FloatingIp) -> bool {
-        self.names
-            .addresses
+        self.named
+            .published
             .iter()
             .any(|(address, network)| *address == fip.address && network.as_ref().is_none_or(|own| *own == fip.network))
     }
 
-    fn is_the_pools(&self, words: &Words) -> bool {
+    fn is_the_pools(&self, marks: &MarkText) -> bool {
         let is_copied = self
             .ledger
             .entries()
-            .filter(|entry| words.nonce.is_some() && Words::read(&entry.fip).nonce == words.nonce)
+            .filter(|entry| marks.nonce.is_some() && MarkText::read(&entry.fip).nonce == marks.nonce)
             .count()
             > 1;
         let id = self.pool.id.as_str();
-        words.created_by.as_deref() == Some(id)
-            && words.pools().iter().all(|pool| *pool == id)
-            && !words.is_odd
+        marks.created_by.as_deref() == Some(id)
+            && marks.pools().iter().all(|pool| *pool == id)
+            && !marks.is_unreadable
             && !is_copied
     }
 
-    fn is_idle(&self, words: &Words) -> bool {
-        self.is_the_pools(words) && words.claims.is_empty() && words.releases.is_empty()
+    fn is_idle(&self, marks: &MarkText) -> bool {
+        self.is_the_pools(marks) && marks.claims.is_empty() && marks.releases.is_empty()
     }
 
-    /// Every claim on it gave it back, and the one that had it last did so long enough ago.
-    fn is_rested(&self, words: &Words) -> bool {
-        let last = words.claims.iter().filter_map(|claim| words.releases.get(claim)).max();
-        let at = last.or(words.releases.values().max());
-        self.is_the_pools(words)
-            && words.claims.iter().all(|claim| words.releases.contains_key(claim))
+    /// Whether every claim on it released it, and the last of them long enough ago.
+    fn is_rested(&self, marks: &MarkText) -> bool {
+        let last = marks.claims.iter().filter_map(|claim| marks.releases.get(claim)).max();
+        let at = last.or(marks.releases.values().max());
+        self.is_the_pools(marks)
+            && marks.claims.iter().all(|claim| marks.releases.contains_key(claim))
             && at.is_some_and(|at| self.now.as_second() - at >= self.pool.grace.as_secs())
     }
 
@@ -208,7 +217,7 @@ impl Question<'_> {
             }
         };
         let is_reserved = self.pool.reservations.values().any(|address| *address == fip.address);
-        is_wanted && self.pool.has_tags && !is_reserved && !self.names.listed.contains(&fip.address)
+        is_wanted && self.pool.has_tags && !is_reserved && !self.named.listed.contains(&fip.address)
     }
 
     fn creatable(&self) -> usize {
@@ -220,15 +229,16 @@ impl Question<'_> {
         }
     }
 
-    /// Everything that has the pool's mark, or may have it any moment.
+    /// How many have the pool's mark, or may have it at any moment.
     fn count(&self) -> usize {
         let is_the_pools = |hold: &Hold| matches!(hold, Hold::Claim { pool, .. } if *pool == self.pool.id);
         let entries = self.ledger.entries().filter(|entry| {
-            Words::read(&entry.fip).pools().contains(self.pool.id.as_str())
+            MarkText::read(&entry.fip).pools().contains(self.pool.id.as_str())
                 || entry.hold.as_ref().is_some_and(is_the_pools)
                 || entry.doubts.iter().filter_map(|doubt| doubt.by.as_ref()).any(is_the_pools)
         });
-        let seen: BTreeSet<String> = self.ledger.entries().filter_map(|entry| Words::read(&entry.fip).nonce).collect();
+        let seen: BTreeSet<String> =
+            self.ledger.entries().filter_map(|entry| MarkText::read(&entry.fip).nonce).collect();
         let coming = self.ledger.creations(&self.pool.id).filter(|(nonce, _)| !seen.contains(nonce.as_str()));
         entries.count() + coming.count()
     }
@@ -242,14 +252,14 @@ impl Question<'_> {
             .count()
     }
 
-    /// Whether the decision is one that the rules allow. Only for choices: what is recovered or finished is not chosen.
+    /// Whether the rules allow the decision. Only for choices: neither what is recovered, nor the end of an earlier choice.
     pub fn judge(&self, decision: &Decision) -> Result<(), String> {
         let supply = self.supply();
         let wrong = |why: &str| Err(format!("{decision:?}: {why}; {supply:?}"));
         match decision {
             Decision::Mark(id, Origin::Reserved, _) => match &supply.reserved {
                 Some(reserved) if reserved.contains(id) => Ok(()),
-                _ => wrong("not the claim's reservation, or not to be had"),
+                _ => wrong("not the claim's reservation, or not available"),
             },
             _ if supply.reserved.is_some() => match decision {
                 Decision::Refuse(_) if supply.reserved.as_ref().is_some_and(BTreeSet::is_empty) => Ok(()),
@@ -258,9 +268,9 @@ impl Question<'_> {
             },
             Decision::Mark(id, ..) | Decision::TakeBack(id, _) => match supply.best() {
                 Some(best) if best.contains(id) && supply.amount() > supply.older => Ok(()),
-                _ => wrong("not of the first class that has any, or an older claim's"),
+                _ => wrong("not of the first source that has any, or an older claim's"),
             },
-            Decision::Create(..) if supply.best().is_some() => wrong("there was one without creating"),
+            Decision::Create(..) if supply.best().is_some() => wrong("one was available without creating"),
             Decision::Create(..) if supply.creatable == 0 || supply.amount() <= supply.older => {
                 wrong("nothing to create")
             }
@@ -273,7 +283,7 @@ impl Question<'_> {
             {
                 Ok(())
             }
-            Decision::Refuse(_) if supply.amount() > supply.older => wrong("there is one to give"),
+            Decision::Refuse(_) if supply.amount() > supply.older => wrong("an address is available"),
             _ => Ok(()),
         }
     }
@@ -284,10 +294,10 @@ impl Question<'_> {
 }
 
 impl Supply {
-    /// The first class that has any.
+    /// The first source that has any.
     fn best(&self) -> Option<&BTreeSet<FloatingIpId>> {
-        let classes = [(&self.list, self.room > 0), (&self.owned, self.givable() > 0), (&self.reuse, self.room > 0)];
-        classes.into_iter().find(|(class, is_open)| *is_open && !class.is_empty()).map(|(class, _)| class)
+        let sources = [(&self.list, self.room > 0), (&self.owned, self.givable() > 0), (&self.reuse, self.room > 0)];
+        sources.into_iter().find(|(source, is_open)| *is_open && !source.is_empty()).map(|(source, _)| source)
     }
 
     /// How many claims can be served.
