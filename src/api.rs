@@ -4,6 +4,7 @@ pub mod address;
 pub mod claim;
 pub mod cluster;
 pub(crate) mod conditions;
+pub mod hands_off;
 pub mod names;
 pub mod pool;
 pub mod pool_network;

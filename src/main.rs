@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use caip_openstack::clock::Clock;
-use caip_openstack::controllers::{self, Options, Setup};
+use caip_openstack::controllers::{self, Options, RecordCount, Setup};
 use caip_openstack::metrics::{MeteredClouds, Metrics, OperationResult};
 use caip_openstack::openstack::session::Sessions;
 use caip_openstack::runtime::diagnostics::{self, TlsOptions};
@@ -125,7 +125,7 @@ async fn lead_and_reconcile(
     metrics.leads(true);
     let clouds = metered_clouds(flags, &clock, &metrics);
     let options = options(flags, leader.as_ref());
-    let setup = Setup { client, clouds, options, metrics, readiness, clock };
+    let setup = Setup { client, clouds, options, metrics, readiness, clock, records: RecordCount::default() };
     let grace_exceeded = async {
         stop.cancelled().await;
         sleep(shutdown::CONTROLLERS_GRACE).await;

@@ -8,15 +8,8 @@
 
 #[path = "bench/access_log.rs"]
 mod access_log;
-#[path = "laws/checker.rs"]
-mod checker;
 #[path = "bench/claim_events.rs"]
 mod claim_events;
-#[allow(dead_code, reason = "the simulation asks more of it")]
-#[path = "support/laws.rs"]
-mod laws;
-#[path = "laws/oracle.rs"]
-mod oracle;
 #[path = "bench/recovery.rs"]
 mod recovery;
 #[path = "bench/report.rs"]

@@ -7,8 +7,8 @@ mod oracle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use caip_openstack::allocation::claim::{ClaimRequest, decide};
-use caip_openstack::allocation::ledger::{Creation, CreationBlock, Hold, QueuePosition};
+use caip_openstack::allocation::claim::{ClaimRequest, QueuePosition, decide};
+use caip_openstack::allocation::ledger::{CreationBlock, Hold};
 use caip_openstack::allocation::mark::{CreationMark, claim_tag, release_tag};
 use caip_openstack::allocation::policy::ReusePolicy;
 use caip_openstack::allocation::published::{Binding, PublishedAddress};
@@ -263,15 +263,15 @@ impl Row {
     /// What the ledger knows beside what was listed.
     fn apply(&self, index: u8, ledger: &mut Ledger) {
         if let Some(mark) = self.creation_mark(index).filter(|_| self.is_arriving) {
-            ledger.begin_creation(mark.nonce, Creation { pool: pool_id(), claim: None, unknown_since: None });
+            ledger.begin_creation(mark.nonce, pool_id(), None);
         }
         if self.is_uncertain {
-            ledger.hold(&fip_id(index), Some(Hold::Claim { pool: pool_id(), claim: key("db") }));
-            ledger.doubt(&fip_id(index), now());
+            ledger.set_hold(&fip_id(index), Some(Hold::Claim { pool: pool_id(), claim: key("db") }));
+            ledger.note_uncertain_write(&fip_id(index), now());
         }
-        ledger.hold(&fip_id(index), self.hold.clone());
+        ledger.set_hold(&fip_id(index), self.hold.clone());
         if self.is_unconfirmed {
-            ledger.tagged(&fip_id(index), "a-tag-that-was-taken-off", false);
+            ledger.record_tag(&fip_id(index), "a-tag-that-was-taken-off", false);
         }
     }
 }
@@ -311,26 +311,26 @@ impl Situation {
 
     fn ledger(&self) -> Ledger {
         let mut ledger = Ledger::default();
-        let began = ledger.next_step();
-        ledger.list(began, now(), self.rows().map(|(index, row)| row.fip(index)).collect(), now());
+        let began = ledger.begin(now());
+        ledger.record_listing(began, self.rows().map(|(index, row)| row.fip(index)).collect(), now());
         self.rows().for_each(|(index, row)| row.apply(index, &mut ledger));
-        for (claim, age) in &self.waiting {
-            ledger.wait(&pool_id(), position(OTHERS[*claim], *age), true);
-        }
         for number in 0..self.creations {
-            let creation = Creation { pool: pool_id(), claim: Some(key("db")), unknown_since: None };
-            ledger.begin_creation(nonce(210 + number), creation);
+            ledger.begin_creation(nonce(210 + number), pool_id(), Some(key("db")));
         }
         let until = |may_ask: bool| now() + seconds(if may_ask { -1 } else { 20 });
         if let Some(may_ask) = self.unusable_offers {
-            ledger.found_barren(&pool_id(), now() - seconds(if may_ask { 1000 } else { 0 }));
+            ledger.note_unusable_offers(&pool_id(), now() - seconds(if may_ask { 1000 } else { 0 }));
         } else if let Some(may_ask) = self.block {
-            ledger.block(pool_id(), CreationBlock { refusal: Refusal::QuotaReached, until: until(may_ask) });
+            ledger.block_creation(pool_id(), CreationBlock { refusal: Refusal::QuotaReached, until: until(may_ask) });
         }
         for index in 0..self.empty_subnets.min(self.spec.subnets) {
-            ledger.subnet_is_empty(SubnetId::new(format!("subnet-{index}")), until(false));
+            ledger.note_empty_subnet(SubnetId::new(format!("subnet-{index}")), until(false));
         }
         ledger
+    }
+
+    fn waiting(&self) -> BTreeSet<QueuePosition> {
+        self.waiting.iter().map(|(claim, age)| position(OTHERS[*claim], *age)).collect()
     }
 
     /// What Kubernetes names, as the core and as the oracle take it.
@@ -338,7 +338,7 @@ impl Situation {
         let policy = self.policy();
         let listed: BTreeSet<IpAddr> = policy.listed.iter().chain(policy.reservations.values()).copied().collect();
         let (mut published, mut named) = (PublishedAddresses::default(), NamedAddresses::default());
-        published.set_listed("p".into(), listed.clone());
+        published.set_listed(ObjectName::new("team", "p"), listed.clone());
         named.listed = listed;
         for (index, row) in self.rows() {
             let Some(is_ours) = row.published else { continue };
@@ -347,7 +347,7 @@ impl Situation {
                 Binding { pool: pool_id(), claim: key("db"), fip: fip_id(index), network: Some(network.clone()) };
             let ours = is_ours.then_some(binding);
             let object = ObjectName::new("team", format!("address-{index}"));
-            published.observe(object, PublishedAddress { address: address(index), ours });
+            published.insert(object, PublishedAddress { address: address(index), binding: ours });
             named.published.push((address(index), is_ours.then_some(network)));
         }
         (published, named)
@@ -367,8 +367,10 @@ proptest! {
         let (ledger, pool, (published, named)) = (situation.ledger(), situation.policy(), situation.published());
         let QueuePosition { since, object } = position("web", 1000);
         let claim = ClaimRequest { key: key("web"), object, since, bound: None };
-        let decision = decide(&ledger, &published, &pool, &claim, now());
-        let oracle = Oracle { ledger: &ledger, named: &named, pool: &pool, claim: &claim, now: now() };
+        let waiting = situation.waiting();
+        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, pool: &pool, waiting: &waiting, now: now() };
+        let decision = decide(&core, &claim);
+        let oracle = Oracle { ledger: &ledger, named: &named, pool: &pool, waiting: &waiting, claim: &claim, now: now() };
         prop_assert_eq!(oracle.judge(&decision), Ok(()));
     }
 }

@@ -126,7 +126,7 @@ fn explain(
             message,
         }),
         figures: view.map(|view| PoolFigures {
-            counts: (&view.count()).into(),
+            counts: (&view.usage()).into(),
             limit: view.policy().max_ips.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
             network: view.network().map(|network| network.name.clone()),
         }),
@@ -149,7 +149,7 @@ fn find_place(inspection: &Inspection, claim: &IpAddressClaim) -> Option<Waiting
     let waiting = inspection.waiting(&pool_name(claim));
     let ahead: Vec<String> =
         waiting.iter().map(|it| &it.object).take_while(|it| **it != name).map(|it| it.name.clone()).collect();
-    let since = waiting.get(ahead.len())?.since;
+    let since = waiting.iter().nth(ahead.len())?.since;
     Some(WaitingPosition { position: ahead.len() + 1, of: waiting.len(), ahead, since })
 }
 

@@ -139,7 +139,7 @@ impl Session {
                 )));
             }
         }
-        Ok(inspection.look(pool, self.own_credentials.as_ref()).await)
+        Ok(inspection.inspect_pool(pool, self.own_credentials.as_ref()).await)
     }
 
     pub(super) fn unreachable(&self, error: &kube::Error) -> Failure {

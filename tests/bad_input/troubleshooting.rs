@@ -16,7 +16,7 @@ fn every_reason_is_explained() {
 fn every_message_is_explained() {
     let sources = [
         include_str!("../../src/allocation/refusal.rs"),
-        include_str!("../../src/allocation/count.rs"),
+        include_str!("../../src/allocation/usage.rs"),
         include_str!("../../src/allocation/claim.rs"),
         include_str!("../../src/openstack/credentials/error.rs"),
     ];

@@ -42,6 +42,7 @@ mod offered;
 mod process;
 mod publication;
 mod records;
+mod regressions;
 mod replicas;
 mod trace;
 mod users;

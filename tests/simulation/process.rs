@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use caip_openstack::clock::Clock;
-use caip_openstack::controllers::{self, Options, Setup};
+use caip_openstack::controllers::{self, Options, RecordCount, Setup};
 use caip_openstack::metrics::Metrics;
 use caip_openstack::runtime::health::Readiness;
 use caip_openstack::runtime::leader::{Leader, LeaseSettings};
@@ -51,6 +51,8 @@ pub struct Process {
     pub current: RefCell<Option<Wire>>,
     /// How many calls each past life made.
     pub past_calls: RefCell<Vec<usize>>,
+    /// Counts what the controllers of the current life remember.
+    pub records: RecordCount,
 }
 
 impl Process {
@@ -102,6 +104,7 @@ impl Process {
             false => None,
         };
         let setup = Setup {
+            records: self.records.clone(),
             client,
             clouds: Arc::new(WiredClouds {
                 cloud: self.cloud.clone(),

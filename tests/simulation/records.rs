@@ -13,10 +13,9 @@ use crate::world::{Start, World};
 const ROUNDS: usize = 100;
 const POOLS: usize = 100;
 
-/// The records of pools, claims and addresses that the controllers keep.
-// STUB: connect it with the controllers' count.
-fn remembered(_world: &World) -> usize {
-    0
+/// The records of pools, claims and Secrets that the controllers keep.
+fn remembered(world: &World) -> usize {
+    world.sites[0].replicas[0].records.get()
 }
 
 /// The pools by turns: one that creates, one that waits in vain for its list, one without credentials, and one whose
@@ -39,6 +38,7 @@ async fn create_and_delete(world: &World, round: usize) {
     }
     let is_settled = || (0..POOLS).all(|index| site.has_condition(&name(index)));
     let is_settled = world.wait_until(Duration::from_secs(120), is_settled).await;
+    world.expect(8, "a record for each pool and claim", "kept", remembered(world) >= 2 * POOLS);
     world.expect(7, &format!("round {round}"), "settled", is_settled);
     // The pool first and the claim first, by turns.
     let (first, last) = if round.is_multiple_of(2) { (Kind::Claim, Kind::Pool) } else { (Kind::Pool, Kind::Claim) };

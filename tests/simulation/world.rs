@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use caip_openstack::allocation::PoolId;
-use caip_openstack::allocation::claim::UNWANTED_LIMIT;
 use caip_openstack::allocation::mark::Marks;
+use caip_openstack::allocation::supply::UNWANTED_LIMIT;
 use caip_openstack::clock::Clock;
+use caip_openstack::controllers::RecordCount;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, ProjectId};
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -120,6 +121,7 @@ impl World {
                     plans: RefCell::new(VecDeque::new()),
                     current: RefCell::new(None),
                     past_calls: RefCell::default(),
+                    records: RecordCount::default(),
                 })
             };
             let replicas: Vec<_> = (0..start.replicas).map(replica).collect();

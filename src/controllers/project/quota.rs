@@ -1,10 +1,10 @@
 //! The project's quota of floating IPs, for its metric alone: read rarely, shared by all pools of the project, and worth
 //! neither a failure nor a wait.
 
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::openstack::{Error, Quota};
@@ -17,10 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is known of the quota.
 #[derive(Default)]
-pub(in crate::controllers) struct QuotaCache(
-    // A plain mutex: held for a look, never across an await.
-    Mutex<State>,
-);
+pub(in crate::controllers) struct QuotaCache(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -31,7 +28,7 @@ struct State {
 impl QuotaCache {
     /// As it was last read; none where it never was, or where it may not be read any more.
     pub(in crate::controllers) fn last(&self) -> Option<Quota> {
-        self.lock().last
+        self.0.lock().last
     }
 
     /// Awaits `read` when it is time to; at most once in [`EVERY`], whatever comes of it.
@@ -41,22 +38,18 @@ impl QuotaCache {
         clock: &Clock,
     ) {
         {
-            let (mut state, now) = (self.lock(), clock.now());
+            let (mut state, now) = (self.0.lock(), clock.now());
             if state.next.is_some_and(|next| now < next) {
                 return;
             }
             state.next = Some(now + clock.jitter(EVERY, 0.2));
         }
         match tokio::time::timeout(PATIENCE, read).await {
-            Ok(Ok(quota)) => self.lock().last = quota,
+            Ok(Ok(quota)) => self.0.lock().last = quota,
             // What was known is still the best that there is.
             Ok(Err(error)) => tracing::debug!(%error, "the quota cannot be read now"),
             Err(_) => tracing::debug!("the quota cannot be read within {PATIENCE:?}"),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no code panics while it holds the quota")
     }
 }
 

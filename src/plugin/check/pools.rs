@@ -57,7 +57,7 @@ async fn view_findings(subject: &str, view: &View) -> Vec<Finding> {
     let mut findings = stage_findings(subject, None, Some(&network));
     findings.extend(view.quota().await.ok().flatten().map(|quota| judge_quota(subject, quota)));
     let unusable = |(address, why)| Finding::new(subject, "address", Status::Warning, format!("{address} {why}"));
-    findings.extend(view.count().failures.into_iter().map(unusable));
+    findings.extend(view.usage().failures.into_iter().map(unusable));
     findings
 }
 

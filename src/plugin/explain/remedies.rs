@@ -21,7 +21,7 @@ pub(super) fn find_remedies(
     ahead: usize,
 ) -> Vec<String> {
     let Verdict::Next(Decision::Refuse(refusal)) = verdict else { return Vec::new() };
-    let count = view.count();
+    let count = view.usage();
     let mut remedies = Vec::new();
     if let Refusal::LimitReached(limit) = refusal {
         let enough = count.total.max(*limit).saturating_add(ahead + 1);

@@ -74,13 +74,15 @@ fn describe_decision(decision: &Decision, name: impl Fn(&FloatingIpId) -> String
 
 fn describe_step(step: &NextStep) -> VerdictText {
     match step {
-        NextStep::Leave(reason) => VerdictText::new(reason.to_string(), end_of_wait(reason)),
-        NextStep::Tell(_, message) => VerdictText::new(message, None),
+        NextStep::Skip(reason) => VerdictText::new(reason.to_string(), end_of_wait(reason)),
+        NextStep::Report(_, message) => VerdictText::new(message, None),
         NextStep::Release => VerdictText::new(
             "it is being deleted, and its address is no longer needed",
             Some("the controller releases its address"),
         ),
-        NextStep::GiveUp(message) => VerdictText::new(message, Some("the controller releases what was marked for it")),
+        NextStep::ReleaseAndWait(message) => {
+            VerdictText::new(message, Some("the controller releases what was marked for it"))
+        }
         NextStep::Recover => VerdictText::new(
             "its IPAddress was deleted, and its pool is being deleted",
             Some("the controller recreates the IPAddress with the same address"),
@@ -100,11 +102,11 @@ fn end_of_wait(reason: &SkipReason) -> Option<&'static str> {
         }
         SkipReason::PausedClaim | SkipReason::PausedPool => Some("nothing until the annotation is removed"),
         SkipReason::Moving => Some("nothing here; the other management cluster continues with it"),
-        SkipReason::Filtered => Some("nothing; the pool's label names the controller that serves it"),
-        SkipReason::Held(_) => {
+        SkipReason::FilteredPool => Some("nothing; the pool's label names the controller that serves it"),
+        SkipReason::HeldByFinalizer(_) => {
             Some("its address is released when that finalizer is removed: CAPO removes its own with the VM")
         }
-        SkipReason::LetGo | SkipReason::Bound(_) | SkipReason::Published | SkipReason::Unknown => None,
+        SkipReason::Released | SkipReason::Bound(_) | SkipReason::AddressAwaited | SkipReason::UnknownPool => None,
     }
 }
 
@@ -148,9 +150,9 @@ mod tests {
 
     #[test]
     fn a_claim_that_is_left_alone_says_what_it_waits_for() {
-        let text = |reason| describe(&Verdict::Due(NextStep::Leave(reason)), |_| None);
+        let text = |reason| describe(&Verdict::Due(NextStep::Skip(reason)), |_| None);
         assert!(text(SkipReason::PausedCluster).next.is_some_and(|next| next.contains("Cluster")));
-        assert!(text(SkipReason::Held("capo/ip-claim".into())).why.contains("capo/ip-claim"));
-        assert_eq!(text(SkipReason::Unknown).next, None);
+        assert!(text(SkipReason::HeldByFinalizer("capo/ip-claim".into())).why.contains("capo/ip-claim"));
+        assert_eq!(text(SkipReason::UnknownPool).next, None);
     }
 }

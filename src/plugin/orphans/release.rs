@@ -146,7 +146,7 @@ fn confirm_release(orphan: &Orphan, entry: Option<&LedgerEntry>, sweep: &SweepPl
     if !sweep.orphans.contains(&entry.fip.id) {
         return Err("it is no longer an orphan: a claim holds it, or it is cooling down".into());
     }
-    match sweep.chores.iter().find(|action| *action.id() == entry.fip.id) {
+    match sweep.actions.iter().find(|action| *action.id() == entry.fip.id) {
         Some(action @ (SweepAction::Release(..) | SweepAction::Describe(..))) => Ok(action.clone()),
         Some(_) => Err(CONTESTED.into()),
         None => Err(PAUSED_CLUSTER.into()),
@@ -246,8 +246,9 @@ mod tests {
 
     fn confirm(fip: Option<FloatingIp>, sweep: SweepPlan) -> Result<SweepAction, String> {
         let mut ledger = Ledger::default();
-        let (step, now) = (ledger.next_step(), jiff::Timestamp::now());
-        ledger.list(step, now, fip.into_iter().collect(), now);
+        let now = jiff::Timestamp::now();
+        let began = ledger.begin(now);
+        ledger.record_listing(began, fip.into_iter().collect(), now);
         confirm_release(&orphan(), ledger.get(&FloatingIpId::new("one")), &sweep)
     }
 
@@ -255,7 +256,7 @@ mod tests {
         let id = FloatingIpId::new("one");
         SweepPlan {
             orphans: vec![id.clone()],
-            chores: vec![SweepAction::Release(id, "caip-out".into())],
+            actions: vec![SweepAction::Release(id, "caip-out".into())],
             ..SweepPlan::default()
         }
     }
@@ -286,8 +287,8 @@ mod tests {
     #[test]
     fn what_the_plan_does_not_release_is_left_alone() {
         assert!(confirm(Some(fip()), SweepPlan::default()).is_err(), "no orphan any more");
-        assert!(confirm(Some(fip()), SweepPlan { chores: vec![], ..release_plan() }).is_err(), "a Cluster is paused");
-        let delete = SweepPlan { chores: vec![SweepAction::Delete(FloatingIpId::new("one"))], ..release_plan() };
+        assert!(confirm(Some(fip()), SweepPlan { actions: vec![], ..release_plan() }).is_err(), "a Cluster is paused");
+        let delete = SweepPlan { actions: vec![SweepAction::Delete(FloatingIpId::new("one"))], ..release_plan() };
         assert!(confirm(Some(fip()), delete).is_err());
     }
 }

@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use caip_openstack::allocation::claim::{ClaimRequest, Decision, Origin, UNWANTED_LIMIT};
+use caip_openstack::allocation::claim::{ClaimRequest, Decision, Origin, QueuePosition};
 use caip_openstack::allocation::ledger::{Hold, Ledger, LedgerEntry};
 use caip_openstack::allocation::policy::ReusePolicy;
+use caip_openstack::allocation::supply::UNWANTED_LIMIT;
 use caip_openstack::allocation::{Nonce, PoolPolicy, Refusal};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
 use jiff::Timestamp;
@@ -73,6 +74,8 @@ pub struct Oracle<'a> {
     pub ledger: &'a Ledger,
     pub named: &'a NamedAddresses,
     pub pool: &'a PoolPolicy,
+    /// The claims that were refused an address.
+    pub waiting: &'a BTreeSet<QueuePosition>,
     pub claim: &'a ClaimRequest,
     pub now: Timestamp,
 }
@@ -132,7 +135,7 @@ impl Oracle<'_> {
                 reserved.insert(id.clone());
             }
         }
-        let is_ready = is_on_network && (is_idle || self.is_rested(marks) && entry.seen > entry.written);
+        let is_ready = is_on_network && (is_idle || self.is_rested(marks) && entry.seen.step > entry.written);
         supply.ready += usize::from(is_ready);
         if self.is_reserved_for_another(fip.address) {
             return;
@@ -151,7 +154,7 @@ impl Oracle<'_> {
         // A listing may show it before its POST is answered.
         let is_coming = |(nonce, _): (&Nonce, _)| marks.nonce.as_deref() == Some(nonce.as_str());
         entry.hold.is_none()
-            && entry.doubts.is_empty()
+            && entry.uncertain_writes.is_empty()
             && !self.ledger.creations(&self.pool.id).any(is_coming)
             && entry.fip.port.is_none()
             && !entry.fip.is_forwarded
@@ -235,7 +238,7 @@ impl Oracle<'_> {
         let entries = self.ledger.entries().filter(|entry| {
             MarkText::read(&entry.fip).pools().contains(self.pool.id.as_str())
                 || entry.hold.as_ref().is_some_and(is_the_pools)
-                || entry.doubts.iter().filter_map(|doubt| doubt.by.as_ref()).any(is_the_pools)
+                || entry.uncertain_writes.iter().filter_map(|write| write.by.as_ref()).any(is_the_pools)
         });
         let seen: BTreeSet<String> =
             self.ledger.entries().filter_map(|entry| MarkText::read(&entry.fip).nonce).collect();
@@ -245,8 +248,8 @@ impl Oracle<'_> {
 
     fn older(&self) -> usize {
         let waits_for_any = |name: &str| !self.pool.reservations.contains_key(name);
-        self.ledger
-            .waiting(&self.pool.id)
+        self.waiting
+            .iter()
             .filter(|place| (place.since, &place.object) < (self.claim.since, &self.claim.object))
             .filter(|place| waits_for_any(&place.object.name))
             .count()
@@ -274,7 +277,7 @@ impl Oracle<'_> {
             Decision::Create(..) if supply.creatable == 0 || supply.amount() <= supply.older => {
                 wrong("nothing to create")
             }
-            Decision::Refuse(Refusal::OnlyUnwanted) if !self.ledger.is_barren(&self.pool.id) => {
+            Decision::Refuse(Refusal::OnlyUnwanted) if !self.ledger.offers_only_unusable(&self.pool.id) => {
                 wrong("none was unwanted")
             }
             Decision::Refuse(Refusal::OnlyUnwanted) if supply.unwanted >= UNWANTED_LIMIT => Ok(()),
@@ -289,7 +292,8 @@ impl Oracle<'_> {
     }
 
     fn is_every_subnet_empty(&self) -> bool {
-        !self.pool.subnets.is_empty() && self.pool.subnets.iter().all(|subnet| !self.ledger.may_ask(subnet, self.now))
+        !self.pool.subnets.is_empty()
+            && self.pool.subnets.iter().all(|subnet| !self.ledger.may_use_subnet(subnet, self.now))
     }
 }
 

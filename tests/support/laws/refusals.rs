@@ -1,5 +1,6 @@
 //! Law 7: a claim that has no address says why, and that is so.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -85,19 +86,20 @@ fn is_exhausted(snapshot: &Snapshot, objects: &[Arc<Value>], pool: &Value, claim
     };
     let named = named_addresses(objects);
     let ledger = settled_ledger(snapshot, &policy, &named, &request.object.name);
-    let oracle = Oracle { ledger: &ledger, named: &named, pool: &policy, claim: &request, now: snapshot.now };
+    let (waiting, now) = (BTreeSet::new(), snapshot.now);
+    let oracle = Oracle { ledger: &ledger, named: &named, pool: &policy, waiting: &waiting, claim: &request, now };
     oracle.judge(&Decision::Refuse(Refusal::ListUsedUp))
 }
 
 /// What a controller knows once all is quiet: the floating IPs, and whether Neutron would refuse to create one.
 fn settled_ledger(snapshot: &Snapshot, policy: &PoolPolicy, named: &NamedAddresses, claim: &str) -> Ledger {
     let mut ledger = Ledger::default();
-    let began = ledger.next_step();
-    ledger.list(began, snapshot.now, snapshot.fips.clone(), snapshot.now);
+    let began = ledger.begin(snapshot.now);
+    ledger.record_listing(began, snapshot.fips.clone(), snapshot.now);
     let is_published = |address: &IpAddr| named.published.iter().any(|(published, _)| published == address);
     if !snapshot.creatable.iter().any(|address| policy.allows(*address, claim) && !is_published(address)) {
         let until = snapshot.now + SignedDuration::from_secs(1);
-        ledger.block(policy.id.clone(), CreationBlock { refusal: Refusal::NetworkExhausted, until });
+        ledger.block_creation(policy.id.clone(), CreationBlock { refusal: Refusal::NetworkExhausted, until });
     }
     ledger
 }

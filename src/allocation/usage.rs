@@ -3,173 +3,153 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use jiff::Timestamp;
-
-use super::claim::{is_listable, is_ownable, is_reusable, surplus};
-use super::ledger::{Ledger, LedgerEntry};
+use super::ledger::LedgerEntry;
 use super::mark::Ownership;
-use super::policy::PoolPolicy;
-use super::published::PublishedAddresses;
 use super::refusal::Refusal;
+use super::situation::Situation;
+use super::supply::{Supply, is_listable};
 
 /// How many failed addresses a status names.
 pub const FAILED_LIMIT: usize = 16;
 
-/// What a pool has.
+/// How many addresses a pool has, and in which state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct PoolUsage {
-    /// Listed, and carrying the pool's mark; each once.
+    /// Listed, or carrying the pool's mark; each once.
     pub total: usize,
-    /// Held by claims.
+    /// Marked for a claim.
     pub allocated: usize,
-    /// Can be given without a POST.
+    /// Can be given without creating one, reserved ones included.
     pub free: usize,
-    /// Released, and not yet free or gone.
+    /// Released, and neither free nor deleted yet.
     pub cooling: usize,
     /// Cannot be given.
     pub failed: usize,
-    /// Held by claims, although the pool as it is now would not give them: excluded, or neither listed nor of its network.
+    /// Allocated, although the pool's present spec would not give them: excluded, or neither listed nor on its network.
     pub out_of_range: usize,
-    /// The most that can be in use at once, without those that cannot be given; none where only the project's quota and the
+    /// How many can be in use at once, without those that cannot be given; none where only the project's quota and the
     /// network are the limit.
     pub capacity: Option<usize>,
-    /// The first of those that cannot be given.
+    /// The first [`FAILED_LIMIT`] of those that cannot be given.
     pub failures: Vec<(IpAddr, AddressFailure)>,
-    /// Why a claim that came now would be refused; none when there is something to give.
+    /// Why a claim that came now would be refused; none while there is something to give.
     pub exhausted: Option<Refusal>,
 }
 
 /// Why an address cannot be given.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
 pub enum AddressFailure {
-    /// Listed, and not there.
     #[error("is not a floating IP of the project: create it, or take it off spec.preAllocatedFloatingIPs")]
     Missing,
-    /// Listed, and something is on it.
     #[error("is attached to a port or has port forwardings: detach it, or take it off spec.preAllocatedFloatingIPs")]
     Attached,
-    /// Somebody else's mark.
     #[error("carries another owner's mark: remove that mark, or take the address off the pool")]
     Foreign,
-    /// Named by an IPAddress of somebody else's.
     #[error(
         "is named by another IPAddress: delete that IPAddress, or take the address off spec.preAllocatedFloatingIPs"
     )]
-    Named,
-    /// Listed, and excluded.
+    Published,
     #[error("is both in spec.preAllocatedFloatingIPs and in spec.excludedAddresses: take it out of one of them")]
     Excluded,
-    /// Two floating IPs have one creation mark.
     #[error("has a description that was copied from another floating IP: clear the copied description")]
     Copied,
 }
 
 /// Counts what a pool has.
-pub fn count(ledger: &Ledger, published: &PublishedAddresses, pool: &PoolPolicy, now: Timestamp) -> PoolUsage {
-    let mut count = PoolUsage::default();
-    let mut failures: BTreeSet<(IpAddr, AddressFailure)> = BTreeSet::new();
-    let mut owned_free = 0;
-    let listed: BTreeSet<IpAddr> = pool.listed.iter().copied().collect();
-    for entry in ledger.of_pool(&pool.id) {
-        count.total += 1;
-        match entry.marks.ownership(&pool.id) {
-            _ if ledger.is_copied(entry) => drop(failures.insert((entry.fip.address, AddressFailure::Copied))),
-            Ownership::Held(_) => {
-                count.allocated += 1;
-                count.out_of_range += usize::from(is_out_of_range(pool, &listed, entry));
-            }
-            Ownership::Released { .. } => count.cooling += 1,
-            Ownership::Idle if entry.fip.is_attached() => {
-                drop(failures.insert((entry.fip.address, AddressFailure::Attached)))
-            }
-            Ownership::Idle => owned_free += usize::from(is_ownable(ledger, published, pool, entry, now)),
-            Ownership::Contested | Ownership::Foreign => {
-                drop(failures.insert((entry.fip.address, AddressFailure::Foreign)))
-            }
-            Ownership::Unmarked => {}
-        }
-    }
+pub fn count(situation: &Situation<'_>) -> PoolUsage {
+    let mut usage = PoolUsage::default();
+    let mut failures = count_marked(situation, &mut usage);
     let marked_failed = failures.len();
-    let mut others_free = 0;
+    failures.extend(count_unmarked_listed(situation, &mut usage));
+    let supply = Supply::new(*situation);
+    usage.free = supply.free();
+    usage.exhausted = supply.exhausted();
+    usage.failed = failures.len();
+    usage.capacity = capacity(situation, usage.total.saturating_sub(usage.failed), marked_failed);
+    usage.failures = failures.into_iter().take(FAILED_LIMIT).collect();
+    usage
+}
+
+type Failures = BTreeSet<(IpAddr, AddressFailure)>;
+
+/// Counts the addresses that carry the pool's mark.
+fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
+    let mut failures = Failures::new();
+    for entry in situation.ledger.of_pool(&situation.pool.id) {
+        usage.total += 1;
+        let failure = match situation.ownership(entry) {
+            _ if situation.ledger.has_copied_mark(entry) => AddressFailure::Copied,
+            Ownership::Idle if entry.fip.is_attached() => AddressFailure::Attached,
+            Ownership::Contested | Ownership::Foreign => AddressFailure::Foreign,
+            ownership => {
+                usage.allocated += usize::from(matches!(ownership, Ownership::Held(_)));
+                usage.cooling += usize::from(matches!(ownership, Ownership::Released { .. }));
+                let is_out_of_range = matches!(ownership, Ownership::Held(_)) && is_out_of_range(situation, entry);
+                usage.out_of_range += usize::from(is_out_of_range);
+                continue;
+            }
+        };
+        failures.insert((entry.fip.address, failure));
+    }
+    failures
+}
+
+/// Counts the listed addresses without the pool's mark.
+fn count_unmarked_listed(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
+    let Situation { ledger, pool, .. } = situation;
+    let mut failures = Failures::new();
     for address in &pool.listed {
-        let entries: Vec<&LedgerEntry> = ledger.at(*address).collect();
-        if entries.iter().any(|entry| entry.marks.pools().contains(&pool.id)) {
+        if ledger.at(*address).any(|entry| entry.marks.names(&pool.id)) {
             continue;
         }
-        count.total += 1;
-        if entries.iter().any(|entry| is_listable(published, pool, entry)) {
-            others_free += 1;
-        } else if let Some(failure) = why_not(published, pool, *address, &entries) {
-            failures.insert((*address, failure));
+        usage.total += 1;
+        if !ledger.at(*address).any(|entry| is_listable(situation, entry)) {
+            failures.extend(why_not_listable(situation, *address).map(|failure| (*address, failure)));
         }
     }
-    if pool.network.is_some() {
-        let reusable =
-            |entry: &&LedgerEntry| !listed.contains(&entry.fip.address) && is_reusable(published, pool, entry, now);
-        others_free += ledger.entries().filter(reusable).count();
+    failures
+}
+
+fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<AddressFailure> {
+    let Situation { ledger, pool, published, .. } = situation;
+    if pool.is_excluded(address) {
+        return Some(AddressFailure::Excluded);
     }
-    let room = pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(ledger.counted(&pool.id)));
-    count.free = owned_free.saturating_sub(surplus(ledger, pool)) + others_free.min(room);
-    count.failed = failures.len();
-    count.capacity = capacity(pool, count.total.saturating_sub(count.failed), marked_failed);
-    count.failures = failures.into_iter().take(FAILED_LIMIT).collect();
-    count.exhausted = exhausted(ledger, pool, count.free);
-    count
+    let Some(entry) = ledger.at(address).next() else { return Some(AddressFailure::Missing) };
+    if !entry.marks.is_empty() {
+        Some(AddressFailure::Foreign)
+    } else if entry.fip.is_attached() {
+        Some(AddressFailure::Attached)
+    } else if published.is_published(&entry.fip) {
+        Some(AddressFailure::Published)
+    } else {
+        // Chosen for a claim at this moment: neither free nor failed.
+        None
+    }
 }
 
-fn is_out_of_range(pool: &PoolPolicy, listed: &BTreeSet<IpAddr>, entry: &LedgerEntry) -> bool {
-    let is_on_network = pool.network.as_ref() == Some(&entry.fip.network);
-    pool.is_excluded(entry.fip.address) || !(is_on_network || listed.contains(&entry.fip.address))
+fn is_out_of_range(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+    let address = entry.fip.address;
+    let is_in_reach = situation.is_on_network(entry) || situation.pool.listed.contains(&address);
+    situation.pool.is_excluded(address) || !is_in_reach
 }
 
-/// `usable` of a closed list, and what `maxIPs` leaves beside the marked ones that cannot be given.
-fn capacity(pool: &PoolPolicy, usable: usize, marked_failed: usize) -> Option<usize> {
+/// The usable addresses of a closed list, and what `maxIPs` leaves beside the marked ones that cannot be given.
+fn capacity(situation: &Situation<'_>, usable: usize, marked_failed: usize) -> Option<usize> {
+    let pool = situation.pool;
     let by_list = pool.network.is_none().then_some(usable);
     let by_limit = pool.max_ips.map(|limit| limit.saturating_sub(marked_failed));
     by_list.into_iter().chain(by_limit).min()
 }
 
-fn exhausted(ledger: &Ledger, pool: &PoolPolicy, free: usize) -> Option<Refusal> {
-    let block = ledger.refused(&pool.id).cloned();
-    match pool.max_ips {
-        _ if free > 0 => None,
-        // As a claim is told: a higher limit is not what is missing.
-        _ if pool.network.is_some() && ledger.is_barren(&pool.id) => Some(Refusal::OnlyUnwanted),
-        Some(limit) if ledger.is_full(&pool.id, limit) => Some(Refusal::LimitReached(limit)),
-        _ if pool.network.is_some() => block,
-        _ if !pool.has_tags => Some(Refusal::NoTags),
-        _ => Some(Refusal::ListUsedUp),
-    }
-}
-
-fn why_not(
-    published: &PublishedAddresses,
-    pool: &PoolPolicy,
-    address: IpAddr,
-    entries: &[&LedgerEntry],
-) -> Option<AddressFailure> {
-    let entry = match entries {
-        _ if pool.is_excluded(address) => return Some(AddressFailure::Excluded),
-        [] => return Some(AddressFailure::Missing),
-        [entry, ..] => entry,
-    };
-    match () {
-        () if !entry.marks.is_empty() => Some(AddressFailure::Foreign),
-        () if entry.fip.is_attached() => Some(AddressFailure::Attached),
-        () if published.is_published(&entry.fip) => Some(AddressFailure::Named),
-        // Chosen this moment: neither free nor failed.
-        () => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::ledger::{CreationBlock, Hold};
-    use super::super::vocabulary::*;
+    use super::super::testing::*;
     use super::*;
 
     fn count_of(world: &World) -> PoolUsage {
-        count(&world.ledger, &world.published, &world.pool, world.now)
+        count(&world.situation())
     }
 
     /// total, allocated, free, cooling, failed
@@ -228,7 +208,7 @@ mod tests {
         assert_eq!(why(listed().sees([fip(10).attached()])), Some(AddressFailure::Attached));
         assert_eq!(why(listed().sees([fip(10).forwarded()])), Some(AddressFailure::Attached));
         assert_eq!(why(listed().sees([fip(10).tagged_by_another_pool()])), Some(AddressFailure::Foreign));
-        assert_eq!(why(listed().sees([fip(10)]).named_by_others(10)), Some(AddressFailure::Named));
+        assert_eq!(why(listed().sees([fip(10)]).published_by_others(10)), Some(AddressFailure::Published));
         assert_eq!(why(listed().sees([fip(10)]).excludes("203.0.113.10/32")), Some(AddressFailure::Excluded));
         assert_eq!(why(listed().sees([fip(10)]).holds(10, Hold::GivingBack)), None, "neither free nor failed");
         assert_eq!(why(listed().sees([fip(10)])), None);
@@ -278,10 +258,10 @@ mod tests {
         let mut refused = world();
         assert_eq!(exhausted(&refused), None, "a network is there to create on");
         let block = CreationBlock { refusal: Refusal::QuotaReached, until: noon() + seconds(20) };
-        refused.ledger.block(pool_id("p"), block);
+        refused.ledger.block_creation(pool_id("p"), block);
         assert_eq!(exhausted(&refused), Some(Refusal::QuotaReached));
         let mut barren = world();
-        barren.ledger.found_barren(&pool_id("p"), noon());
+        barren.ledger.note_unusable_offers(&pool_id("p"), noon());
         assert_eq!(exhausted(&barren), Some(Refusal::OnlyUnwanted));
     }
 }

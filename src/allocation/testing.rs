@@ -5,14 +5,15 @@ use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::claim::{self, BoundAddress, ClaimRequest, Decision};
+use super::claim::{self, BoundAddress, ClaimRequest, Decision, QueuePosition};
 use super::identity::{ClaimKey, Nonce, PoolId};
 use super::ledger::{Hold, Ledger, LedgerEntry};
 use super::mark::{CreationMark, claim_tag, release_tag};
 use super::policy::{PoolPolicy, ReusePolicy};
 use super::published::{Binding, PublishedAddress, PublishedAddresses};
 use super::release::{self, ReleaseStep};
-use super::sweep::{self, ClaimLiveness, ClusterView, PoolTeardown, SweepPlan};
+use super::situation::Situation;
+use super::sweep::{ClaimLiveness, ClusterView, PoolTeardown, SweepPlan, plan_sweep, plan_teardown};
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId};
 use crate::object_name::ObjectName;
 
@@ -137,7 +138,8 @@ pub struct World {
     pub ledger: Ledger,
     pub published: PublishedAddresses,
     pub pool: PoolPolicy,
-    pub around: ClusterView,
+    pub cluster: ClusterView,
+    pub waiting: BTreeSet<QueuePosition>,
     pub now: Timestamp,
 }
 
@@ -160,8 +162,9 @@ pub fn world() -> World {
         has_tags: true,
         fenced_until: None,
     };
-    let (ledger, published, around) = (Ledger::default(), PublishedAddresses::default(), ClusterView::default());
-    World { ledger, published, pool, around, now: noon() }.sees([])
+    let (ledger, published, waiting) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
+    let cluster = ClusterView { namespace: "team".into(), ..ClusterView::default() };
+    World { ledger, published, pool, cluster, waiting, now: noon() }.sees([])
 }
 
 impl World {
@@ -171,8 +174,8 @@ impl World {
         self
     }
     pub fn look<const N: usize>(&mut self, fips: [Fip; N]) {
-        let began = self.ledger.next_step();
-        self.ledger.list(began, self.now, fips.into_iter().map(|fip| fip.0).collect(), self.now);
+        let began = self.ledger.begin(self.now);
+        self.ledger.record_listing(began, fips.into_iter().map(|fip| fip.0).collect(), self.now);
     }
     pub fn with(mut self, change: impl FnOnce(&mut PoolPolicy)) -> Self {
         change(&mut self.pool);
@@ -184,7 +187,7 @@ impl World {
     }
     pub fn lists<const N: usize>(mut self, listed: [u8; N]) -> Self {
         self.pool.listed = listed.map(address).to_vec();
-        self.published.set_listed("p".into(), self.pool.listed.iter().copied().collect());
+        self.published.set_listed(ObjectName::new("team", "p"), self.pool.listed.iter().copied().collect());
         self
     }
     pub fn limit(self, max_ips: usize) -> Self {
@@ -201,7 +204,7 @@ impl World {
         self.with(|pool| pool.fenced_until = Some(until))
     }
     pub fn holds(mut self, last: u8, hold: Hold) -> Self {
-        self.ledger.hold(&id(last), Some(hold));
+        self.ledger.set_hold(&id(last), Some(hold));
         self
     }
     /// A claim of the pool `p` chose this address.
@@ -210,49 +213,52 @@ impl World {
     }
     /// The claim exists.
     pub fn living(mut self, claim: &str) -> Self {
-        self.around.claims.insert(key(claim), ClaimLiveness::Active);
+        self.cluster.claims.insert(key(claim), ClaimLiveness::Active);
         self
     }
     /// This claim, an old one, waits.
     pub fn waits(mut self, claim: &str) -> Self {
-        let place = request(claim).place();
-        self.ledger.wait(&pool_id("p"), super::ledger::QueuePosition { since: ago(50_000), ..place }, true);
+        let position = request(claim).queue_position();
+        self.waiting.insert(QueuePosition { since: ago(50_000), ..position });
         self
     }
     /// An IPAddress of this claim of the pool `p` names the floating IP.
     pub fn published(mut self, claim: &str, last: u8) -> Self {
-        let ours = Binding { pool: pool_id("p"), claim: key(claim), fip: id(last), network: Some(network()) };
-        self.published
-            .observe(ObjectName::new("team", claim), PublishedAddress { address: address(last), ours: Some(ours) });
+        let (pool, claim_key) = (pool_id("p"), key(claim));
+        let binding = Some(Binding { pool, claim: claim_key, fip: id(last), network: Some(network()) });
+        self.published.insert(ObjectName::new("team", claim), PublishedAddress { address: address(last), binding });
         self
     }
     /// An IPAddress of another provider names the address.
-    pub fn named_by_others(mut self, last: u8) -> Self {
+    pub fn published_by_others(mut self, last: u8) -> Self {
         let object = ObjectName::new("others", format!("address-{last}"));
-        self.published.observe(object, PublishedAddress { address: address(last), ours: None });
+        self.published.insert(object, PublishedAddress { address: address(last), binding: None });
         self
     }
     pub fn entry(&self, last: u8) -> &LedgerEntry {
         self.ledger.get(&id(last)).expect("it was seen")
     }
+    pub fn situation(&self) -> Situation<'_> {
+        let Self { ledger, published, pool, waiting, now, .. } = self;
+        Situation { ledger, published, pool, waiting, now: *now }
+    }
     /// What to do for a claim without an IPAddress.
     pub fn decide(&self, claim: &str) -> Decision {
-        claim::decide(&self.ledger, &self.published, &self.pool, &request(claim), self.now)
+        claim::decide(&self.situation(), &request(claim))
     }
     /// What to do for a claim whose IPAddress names this floating IP.
     pub fn decide_published(&self, claim: &str, last: u8) -> Decision {
-        let published = Some(BoundAddress { address: address(last), fip: id(last) });
-        let request = ClaimRequest { bound: published, ..request(claim) };
-        claim::decide(&self.ledger, &self.published, &self.pool, &request, self.now)
+        let bound = Some(BoundAddress { address: address(last), fip: id(last) });
+        claim::decide(&self.situation(), &ClaimRequest { bound, ..request(claim) })
     }
     pub fn release(&self, claim: &str) -> ReleaseStep {
-        release::decide(&self.ledger, &self.pool, &key(claim), self.now)
+        release::decide(&self.situation(), &key(claim))
     }
     pub fn plan(&self) -> SweepPlan {
-        sweep::plan(&self.ledger, &self.published, &self.pool, &self.around, self.now)
+        plan_sweep(&self.situation(), &self.cluster)
     }
-    pub fn wind_up(&self) -> PoolTeardown {
-        sweep::wind_up(&self.ledger, &self.published, &self.pool)
+    pub fn teardown(&self) -> PoolTeardown {
+        plan_teardown(&self.situation())
     }
 }
 
