@@ -63,6 +63,7 @@ stage "format" cargo fmt --check
 servers_from_nothing & up=$!
 stage "compile the tests" cargo test --locked --no-run
 stage "unit and property tests" cargo test --locked --lib --bins --test docs --test choice --test model --test simulation
+stage "mutants of the core, a sample" hack/mutants.sh sample
 stage "documentation tests" cargo test --locked --doc
 # The one target that tells the feature from none; everything else is tested as it is shipped.
 stage "traces (feature otel)" cargo test --locked --features otel --test traces
