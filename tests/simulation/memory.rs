@@ -9,9 +9,9 @@ use crate::api::Kind;
 use crate::world::{Start, World};
 use crate::{is_due, simulate};
 
-/// 10,000 pools with one claim each; a plain run has a tenth of the rounds.
-const ROUNDS: usize = 100;
-const POOLS: usize = 100;
+/// 10,000 pools with one claim each; a plain run has one round in twenty.
+const ROUNDS: usize = 500;
+const POOLS: usize = 20;
 
 /// The records of pools, claims and addresses that the controllers keep.
 // STUB: connect it with the controllers' count.
@@ -41,7 +41,7 @@ async fn create_and_delete(world: &World, round: usize) {
     let is_settled = world.wait_until(Duration::from_secs(120), is_settled).await;
     world.expect(7, &format!("round {round}"), "settled", is_settled);
     // The pool first and the claim first, by turns.
-    let is_claim_first = (round + round / 10).is_multiple_of(2);
+    let is_claim_first = (round + round / 20).is_multiple_of(2);
     let (first, last) = if is_claim_first { (Kind::Claim, Kind::Pool) } else { (Kind::Pool, Kind::Claim) };
     (0..POOLS).for_each(|index| site.delete(first, &name(index)));
     world.advance(Duration::from_secs(1)).await;
@@ -60,7 +60,7 @@ fn nothing_is_remembered_of_pools_and_claims_that_are_gone() {
     let outcome = simulate(&start, async |world: &World| {
         let large = |last: u8| IpAddr::from([198, 51, 100, last]);
         world.cloud.add_subnet(&world.network, "large", large(1)..=large(254));
-        for round in (0..ROUNDS).filter(|round| is_due(*round, 10)) {
+        for round in (0..ROUNDS).filter(|round| is_due(*round, 20)) {
             create_and_delete(world, round).await;
             if world.has_violations() {
                 return;
