@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Mutates the allocation core with cargo-mutants, and fails when its tests do not notice a mutant.
 #
-#   hack/mutants.sh                     every mutant: `make mutants`
-#   hack/mutants.sh --shard 0/40 …      a sample, or any other arguments of `cargo mutants`
+#   hack/mutants.sh              every mutant: `make mutants`
+#   hack/mutants.sh sample       one in sixty, the same each time: a part of `make test`
+#   hack/mutants.sh --file …     any other arguments of `cargo mutants`
 #
 # It works in a scratch copy below target/, in which the core is a package of its own: that needs neither kube nor HTTP,
 # so a mutant builds and is tested in seconds. Its unit tests and tests/choice.rs are what must notice.
@@ -10,6 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=27.1.0
+if [ "${1:-}" = sample ]; then set -- --sharding round-robin --shard 0/60; fi
 tools=${CAIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/caip-openstack}/cargo
 core=${CARGO_TARGET_DIR:-$PWD/target}/mutants/core
 
@@ -42,5 +44,5 @@ MANIFEST
 # The same situations each time, so that a sample gives the same answer each time; what fails is not shrunk.
 export PROPTEST_RNG_SEED=1 PROPTEST_CASES=${PROPTEST_CASES:-1000} PROPTEST_MAX_SHRINK_ITERS=0
 export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 CARGO_TARGET_DIR="$core/target" PATH="$tools/bin:$PATH"
-exec cargo mutants --in-place --dir "$core" --output "$core" --config hack/mutants.toml --baseline run \
-  --sharding round-robin --no-shuffle --colors never "$@" -- --lib --test choice
+exec cargo mutants --in-place --dir "$core" --output "$core" --config hack/mutants.toml \
+  --no-shuffle --colors never "$@" -- --lib --test choice

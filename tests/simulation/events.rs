@@ -1,5 +1,6 @@
 //! What each event of a history does to the world.
 
+use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -8,8 +9,8 @@ use caip_openstack::allocation::{ClaimKey, PoolId};
 use caip_openstack::api::names::{PAUSED_ANNOTATION, POOL_ID_ANNOTATION};
 use serde_json::{Value, json};
 
-use crate::api::Kind;
-use crate::api::objects::finalizers;
+use crate::api::objects::{Deletion, finalizers};
+use crate::api::{ApiServer, Kind};
 use crate::history::{Edit, Event, Tampering, call_fault, outage_fault, side};
 use crate::laws;
 use crate::users::key;
@@ -50,91 +51,32 @@ impl World {
                 let (site, name) = self.pool(pool);
                 site.create_pool(name, &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
             }
-            Event::DeletePool(pool) => {
-                self.users_interfered.set(true);
-                let (site, name) = self.pool(pool);
-                site.delete(Kind::Pool, name);
-            }
+            Event::DeletePool(pool) => self.delete_pool(pool),
             Event::Edit(pool, edit) => self.edit(pool, edit),
             Event::CreateClaim(claim) => {
                 let (site, name, pool) = self.claim(claim);
                 site.create_claim(&name, pool);
             }
-            Event::DeleteClaim(claim) => {
-                let (site, name, _) = self.claim(claim);
-                site.delete(Kind::Claim, &name);
-            }
-            Event::ForceDeleteClaim(claim) => {
-                let (site, name, _) = self.claim(claim);
-                self.users_interfered.set(true);
-                site.change(Kind::Claim, &name, &json!({"metadata": {"finalizers": null}}));
-                site.delete(Kind::Claim, &name);
-            }
+            Event::DeleteClaim(claim) => self.claim(claim).0.delete(Kind::Claim, &self.claim(claim).1),
+            Event::ForceDeleteClaim(claim) => self.force_delete_claim(claim),
             Event::ToggleFinalizer(claim) => self.toggle_finalizer(claim),
-            Event::DeleteAddress(claim) => {
-                let (site, name, _) = self.claim(claim);
-                site.delete(Kind::Address, &name);
-            }
-            Event::StartMachine(claim) => {
-                let (site, name, _) = self.claim(claim);
-                let bound = site.address_of(&name).filter(|_| site.is_bound(&name));
-                if let Some((_, id)) = bound.filter(|_| !self.is_deleting(site, &name)) {
-                    self.tamper(|world| world.cloud.set_port(&id, Some(&format!("port-of-{name}"))));
-                }
-            }
-            Event::StopMachine(claim) => {
-                let (site, name, _) = self.claim(claim);
-                if let Some((_, id)) = site.address_of(&name) {
-                    self.tamper(|world| world.cloud.set_port(&id, None));
-                }
-            }
+            Event::DeleteAddress(claim) => self.claim(claim).0.delete(Kind::Address, &self.claim(claim).1),
+            Event::StartMachine(claim) => self.start_machine(claim),
+            Event::StopMachine(claim) => self.stop_machine(claim),
             Event::Tamper(fip, how) => self.tamper_with(fip, how),
-            Event::CreateFloatingIp(index) => {
-                let address = address(index);
-                self.users_interfered.set(true);
-                self.tamper(|world| {
-                    if world.cloud.floating_ips().iter().all(|fip| fip.address != address) {
-                        world.cloud.create_at(&world.project, &world.network, address);
-                    }
-                });
-            }
+            Event::CreateFloatingIp(index) => self.create_floating_ip(address(index)),
             Event::ToggleForeignAddress(site, index) => self.toggle_foreign_address(self.site(site), index),
             Event::TogglePause(what, index) => self.toggle_pause(what, index),
-            Event::WipeId(pool) => {
-                self.users_interfered.set(true);
-                let (site, name) = self.pool(pool);
-                // A process that dies before it has written the id again can only read it from an IPAddress that stays.
-                let shows_id = |address: &Value| {
-                    let claim = laws::text(address, "/spec/claimRef/name");
-                    address["spec"]["poolRef"]["name"] == name && !self.is_deleting(site, claim)
-                };
-                if !site.server.all(Kind::Address).iter().any(|address| shows_id(address)) {
-                    let pool = site.server.get(&key(Kind::Pool, name));
-                    self.lost_ids.borrow_mut().extend(pool.as_deref().and_then(laws::pool_id));
-                }
-                site.change(Kind::Pool, name, &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: null}}}));
-            }
-            Event::ToggleSecret(site) => {
-                let site = self.site(site);
-                if site.server.get(&key(Kind::Secret, "cloud")).is_some() {
-                    site.delete(Kind::Secret, "cloud");
-                } else {
-                    self.create_secret(&site.server);
-                }
-            }
+            Event::WipeId(pool) => self.wipe_id(pool),
+            Event::ToggleSecret(site) => self.toggle_secret(&self.site(site).server),
             Event::Fault(process, after, kind) => {
                 if let Some(wire) = self.process(process).wire() {
                     wire.plan(wire.calls() + usize::from(after), call_fault(kind));
                 }
             }
             Event::Outage(process, to, kind, seconds) => {
-                let share = 1 + kind % 8;
-                self.process(process).add_outage(
-                    side(to),
-                    outage_fault(kind),
-                    share,
-                    Duration::from_secs(seconds.into()),
-                );
+                let lasts = Duration::from_secs(seconds.into());
+                self.process(process).add_outage(side(to), outage_fault(kind), 1 + kind % 8, lasts);
             }
             Event::Kill(process) => {
                 if let Some(wire) = self.process(process).wire() {
@@ -144,6 +86,67 @@ impl World {
             Event::ExpireWatches(site) => self.site(site).server.expire_watches(),
             Event::CutWatches(site) => self.site(site).server.cut_watches(),
             Event::JumpClock(process, seconds) => self.process(process).skew.store(seconds.into(), Relaxed),
+        }
+    }
+
+    fn delete_pool(&self, pool: u8) {
+        self.users_interfered.set(true);
+        let (site, name) = self.pool(pool);
+        site.delete(Kind::Pool, name);
+    }
+
+    fn force_delete_claim(&self, claim: u8) {
+        let (site, name, _) = self.claim(claim);
+        self.users_interfered.set(true);
+        site.change(Kind::Claim, &name, &json!({"metadata": {"finalizers": null}}));
+        site.delete(Kind::Claim, &name);
+    }
+
+    fn start_machine(&self, claim: u8) {
+        let (site, name, _) = self.claim(claim);
+        let bound = site.address_of(&name).filter(|_| site.is_bound(&name));
+        if let Some((_, id)) = bound.filter(|_| !self.is_deleting(site, &name)) {
+            self.tamper(|world| world.cloud.set_port(&id, Some(&format!("port-of-{name}"))));
+        }
+    }
+
+    fn stop_machine(&self, claim: u8) {
+        let (site, name, _) = self.claim(claim);
+        if let Some((_, id)) = site.address_of(&name) {
+            self.tamper(|world| world.cloud.set_port(&id, None));
+        }
+    }
+
+    fn create_floating_ip(&self, address: IpAddr) {
+        self.users_interfered.set(true);
+        self.tamper(|world| {
+            if world.cloud.floating_ips().iter().all(|fip| fip.address != address) {
+                world.cloud.create_at(&world.project, &world.network, address);
+            }
+        });
+    }
+
+    fn wipe_id(&self, pool: u8) {
+        self.users_interfered.set(true);
+        let (site, name) = self.pool(pool);
+        // A process that dies before it has written the id again can only read it from an IPAddress that stays.
+        let shows_id = |address: &Value| {
+            let claim = laws::text(address, "/spec/claimRef/name");
+            address["spec"]["poolRef"]["name"] == name && !self.is_deleting(site, claim)
+        };
+        if !site.server.all(Kind::Address).iter().any(|address| shows_id(address)) {
+            let pool = site.server.get(&key(Kind::Pool, name));
+            self.lost_ids.borrow_mut().extend(pool.as_deref().and_then(laws::pool_id));
+        }
+        site.change(Kind::Pool, name, &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: null}}}));
+    }
+
+    fn toggle_secret(&self, server: &ApiServer) {
+        let secret = key(Kind::Secret, "cloud");
+        if server.get(&secret).is_some() {
+            let _ = server.delete(&secret, &Deletion::default());
+        } else {
+            self.create_secret(server);
         }
     }
 
@@ -221,14 +224,6 @@ impl World {
         let (site, name) = self.pool(pool);
         let Some(object) = site.server.get(&key(Kind::Pool, name)) else { return };
         let spec = &object["spec"];
-        let toggled = |field: &str, value: Value| {
-            let mut all: Vec<Value> = spec[field].as_array().cloned().unwrap_or_default();
-            match all.iter().position(|other| *other == value) {
-                Some(at) => drop(all.remove(at)),
-                None => all.push(value),
-            }
-            if all.is_empty() { Value::Null } else { Value::Array(all) }
-        };
         let change = match edit {
             Edit::Limit(limit) => {
                 let limit = limit % 6;
@@ -237,47 +232,23 @@ impl World {
                 self.floors.borrow_mut().insert((site.server.id(), name.to_owned()), floor);
                 json!({"maxIPs": if limit == 5 { Value::Null } else { limit.into() }})
             }
-            Edit::List(index) => {
-                json!({"preAllocatedFloatingIPs": toggled("preAllocatedFloatingIPs", address(index).to_string().into())})
-            }
-            Edit::Exclude(index) => {
-                json!({"excludedAddresses": toggled("excludedAddresses", address(index).to_string().into())})
-            }
-            Edit::Reserve(claim, index) => {
-                let (_, claim, _) = self.claim(claim);
-                let address = address(index).to_string();
-                let is_taken = spec["reservations"]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .any(|it| it["address"] == address.as_str() || it["claim"] == claim.as_str());
-                if is_taken {
-                    return;
-                }
-                json!({"reservations": toggled("reservations", json!({"claim": claim, "address": address}))})
-            }
+            Edit::List(index) => toggle_item(spec, "preAllocatedFloatingIPs", address(index).to_string().into()),
+            Edit::Exclude(index) => toggle_item(spec, "excludedAddresses", address(index).to_string().into()),
+            Edit::Reserve(claim, index) => toggle_reservation(spec, &self.claim(claim).1, address(index)),
             Edit::Preallocate(count) => json!({"preallocate": count % 3}),
             Edit::Retain => {
                 json!({"reclaimPolicy": if spec["reclaimPolicy"] == "Retain" { "Delete" } else { "Retain" }})
             }
             Edit::Reuse(how) => {
-                let idle = 60 * (1 + how / 3 % 2);
-                json!({"reuse": match how % 3 {
-                    0 => json!({"policy": "Never", "tags": null, "minIdleSeconds": idle}),
-                    1 => json!({"policy": "Unmarked", "tags": null, "minIdleSeconds": idle}),
-                    _ => json!({"policy": "Tagged", "tags": ["prod"], "minIdleSeconds": idle}),
-                }})
+                let (policy, tags) = [("Never", Value::Null), ("Unmarked", Value::Null), ("Tagged", json!(["prod"]))]
+                    [usize::from(how % 3)]
+                .clone();
+                json!({"reuse": {"policy": policy, "tags": tags, "minIdleSeconds": 60 * (1 + how / 3 % 2)}})
             }
             Edit::Grace(seconds) => json!({"reuseGracePeriodSeconds": seconds % 60}),
-            Edit::Subnets => json!({"subnets": match spec.get("subnets") {
-                Some(_) => Value::Null,
-                None => json!([{"filter": {"name": "v4"}}]),
-            }}),
             Edit::OrphanGrace(seconds) => json!({"orphans": {"graceSeconds": 60 + seconds % 60}}),
-            Edit::Network => json!({"floatingIPNetwork": match spec.get("floatingIPNetwork") {
-                Some(_) => Value::Null,
-                None => json!({"filter": {"name": "public"}}),
-            }}),
+            Edit::Subnets => toggle(spec, "subnets", json!([{"filter": {"name": "v4"}}])),
+            Edit::Network => toggle(spec, "floatingIPNetwork", json!({"filter": {"name": "public"}})),
         };
         site.change(Kind::Pool, name, &json!({"spec": change}));
     }
@@ -306,4 +277,29 @@ impl World {
             }
         }
     }
+}
+
+/// The change that sets a field, or removes it when it is set.
+fn toggle(spec: &Value, field: &str, value: Value) -> Value {
+    json!({field: if spec.get(field).is_some() { Value::Null } else { value }})
+}
+
+/// The change that adds an item to a list, or removes it.
+fn toggle_item(spec: &Value, field: &str, item: Value) -> Value {
+    let mut all: Vec<Value> = spec[field].as_array().cloned().unwrap_or_default();
+    match all.iter().position(|other| *other == item) {
+        Some(at) => drop(all.remove(at)),
+        None => all.push(item),
+    }
+    json!({field: if all.is_empty() { Value::Null } else { Value::Array(all) }})
+}
+
+/// An address is reserved once, and a claim has one reservation: else nothing changes.
+fn toggle_reservation(spec: &Value, claim: &str, address: IpAddr) -> Value {
+    let address = address.to_string();
+    let mut reserved = spec["reservations"].as_array().into_iter().flatten();
+    if reserved.any(|it| it["address"] == address.as_str() || it["claim"] == claim) {
+        return json!({});
+    }
+    toggle_item(spec, "reservations", json!({"claim": claim, "address": address}))
 }
