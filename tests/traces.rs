@@ -21,7 +21,7 @@ use caip_openstack::runtime::shutdown::TRACES_GRACE;
 use caip_openstack::runtime::telemetry;
 use http::StatusCode;
 use parking_lot::Mutex;
-use server::{Reply, Seen, Server, listing};
+use server::{ReceivedRequest, Reply, Server, listing};
 use tracing::Instrument;
 
 /// The URL of OpenStack, for [`program`].
@@ -56,11 +56,13 @@ fn program() {
 
 /// Runs [`program`] with these variables and returns its output.
 async fn run(variables: &[(&str, &str)]) -> String {
-    let neutron = |seen: &Seen| match seen.path.contains("missing") {
+    let neutron = |request: &ReceivedRequest| match request.path.contains("missing") {
         true => Reply::refusal(404, "FloatingIPNotFound"),
         false => listing(&["a"]),
     };
-    let server = Server::start(move |seen: &Seen| neutron(seen).header("x-openstack-request-id", "req-7")).await;
+    let server =
+        Server::start(move |request: &ReceivedRequest| neutron(request).header("x-openstack-request-id", "req-7"))
+            .await;
     let mut command = Command::new(std::env::current_exe().expect("it was started from a file"));
     command.args(["--exact", "program", "--ignored", "--nocapture"]);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_")) {
