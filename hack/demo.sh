@@ -184,7 +184,7 @@ compile() {
       say "controller: $(crates_done "$log") compiled in $((SECONDS - began)) s"
     fi
   done
-  wait "$pid" || { tail -n 20 "$log" >&2; failed "the controller compiles"; }
+  wait "$pid" || { tr '\r' '\n' <"$log" | grep -v ' Building \[' | tail -n 20 >&2; failed "the controller compiles"; }
   say "controller: compiled in $((SECONDS - began)) s"
 }
 # The last of cargo's "Building [===>    ] 120/263: …".

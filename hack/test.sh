@@ -6,7 +6,7 @@
 #   test/checks.sh     lints, documentation tests and the image, in the processor time that the scenarios leave
 # The first failure ends all of them.
 #   CAIP_KEEP_ENV=1    leaves the servers running, to look into a failure
-#   CAIP_TEST_THREADS  how many scenarios run at the same time
+#   CAIP_TEST_THREADS  how many scenarios run at the same time (default 4)
 #   CAIP_FAULTS=all    all sixteen network faults instead of three: ten minutes more
 #   CAIP_ENV           the name of the set of servers (default test): two runs at the same time need two names
 set -euo pipefail

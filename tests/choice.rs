@@ -200,23 +200,10 @@ fn situation() -> impl Strategy<Value = Situation> {
     let rows = prop::collection::vec(prop::option::weighted(0.6, row()), usize::from(ADDRESSES));
     let waiting = prop::collection::vec((0..OTHERS.len(), prop::sample::select(vec![500, 1000, 2000])), 0..3);
     (rows, spec(), waiting, 0..2u8, rarely(any::<bool>()), rarely(any::<bool>()), 0..3u8).prop_map(
-        |(mut rows, spec, waiting, creations, block, unusable_offers, empty_subnets)| {
-            // A pool that has no network has created nothing.
-            for row in rows.iter_mut().flatten().filter(|_| !spec.has_network) {
-                row.marking = row.marking.without_creation();
-            }
+        |(rows, spec, waiting, creations, block, unusable_offers, empty_subnets)| {
             Situation { rows, spec, waiting, creations, block, unusable_offers, empty_subnets }
         },
     )
-}
-
-impl Marking {
-    fn without_creation(self) -> Self {
-        match self {
-            Self::Idle | Self::Held | Self::Released(_) | Self::Contested | Self::Copied => Self::Tagged,
-            other => other,
-        }
-    }
 }
 
 impl Row {

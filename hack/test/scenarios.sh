@@ -5,7 +5,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 # A scenario mostly waits: for a server, for a watch, for a period to pass.
-scenarios() { test_program it --test-threads "${CAIP_TEST_THREADS:-6}" "$@"; }
+scenarios() { test_program it --test-threads "${CAIP_TEST_THREADS:-4}" "$@"; }
 scenarios_for_v1beta1() {
   local names
   mapfile -t names < <(v1beta1_scenarios)
