@@ -200,8 +200,14 @@ fn situation() -> impl Strategy<Value = Situation> {
     let rows = prop::collection::vec(prop::option::weighted(0.6, row()), usize::from(ADDRESSES));
     let waiting = prop::collection::vec((0..OTHERS.len(), prop::sample::select(vec![500, 1000, 2000])), 0..3);
     (rows, spec(), waiting, 0..2u8, rarely(any::<bool>()), rarely(any::<bool>()), 0..3u8).prop_map(
-        |(rows, spec, waiting, creations, block, unusable_offers, empty_subnets)| {
-            Situation { rows, spec, waiting, creations, block, unusable_offers, empty_subnets }
+        |(rows, spec, waiting, creations, block, unusable_offers, empty_subnets)| Situation {
+            rows,
+            spec,
+            waiting,
+            creations,
+            block,
+            unusable_offers,
+            empty_subnets,
         },
     )
 }
