@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Prints the chart's alerts as a rule file for a Prometheus without the operator: `make -s alert-rules`.
-# Flags are helm's, such as --values FILE or --set monitoring.prometheusRule.alerts.poolExhausted.enabled=false.
+# Takes helm's flags, such as --values FILE or --set monitoring.prometheusRule.alerts.poolExhausted.enabled=false.
 set -euo pipefail
 # shellcheck source=env/lib.sh
 . "$(dirname "$0")/env/lib.sh"

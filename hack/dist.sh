@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Makes what a release publishes: `make dist`.
-#   dist.sh [FOLDER]     writes into it (default dist, made anew): the image of all platforms, its SBOMs, the manifests,
+# Builds everything that a release publishes: `make dist`.
+#   dist.sh [FOLDER]     replaces it (default dist) with: the image of all platforms, its SBOMs, the manifests,
 #                        the chart, kubectl fippool with its krew manifest, and the checksums of all of them
 #   IMAGE_SOURCE         the URL of the sources
-#   IMAGE                what the image will be called where it is pushed, such as registry.example.com/caip-openstack:v0.1.0
-#   RELEASE_URL          where these files will be; default IMAGE_SOURCE/releases/download/vVERSION
+#   IMAGE                the reference that the image is pushed to, such as registry.example.com/caip-openstack:v0.1.0
+#   RELEASE_URL          the URL of these files; default IMAGE_SOURCE/releases/download/vVERSION
 #   IMAGE_PLATFORMS      default "linux/amd64 linux/arm64"
 set -euo pipefail
 # shellcheck source=image/lib.sh
@@ -12,11 +12,11 @@ set -euo pipefail
 
 [ $# -le 1 ] || die "usage: dist.sh [FOLDER]"
 OUT=$(realpath -m "${1:-$PROJECT/dist}")
-[[ $COMMIT != *-dirty ]] || die "there are changes that are not committed: a release is built of a commit"
-[ ! -e "$OUT" ] || [ -e "$OUT/SHA256SUMS" ] || [ -z "$(ls -A "$OUT")" ] || die "$OUT holds something else than a release"
+[[ $COMMIT != *-dirty ]] || die "there are uncommitted changes: a release is built from a commit"
+[ ! -e "$OUT" ] || [ -e "$OUT/SHA256SUMS" ] || [ -z "$(ls -A "$OUT")" ] || die "$OUT does not contain a release, and is not replaced"
 
-[ -n "${IMAGE_SOURCE:-}" ] || die "IMAGE_SOURCE must be the URL of the sources: what is released says where it is from"
-[ -n "${IMAGE:-}" ] || die "IMAGE must be what the image will be called where it is pushed: the manifests and the chart name it"
+[ -n "${IMAGE_SOURCE:-}" ] || die "IMAGE_SOURCE must be the URL of the sources: the image and the plugin's manifest name it"
+[ -n "${IMAGE:-}" ] || die "IMAGE must be the reference that the image is pushed to: the manifests and the chart name it"
 RELEASE_URL=${RELEASE_URL:-$IMAGE_SOURCE/releases/download/v$VERSION}
 
 NEW=$OUT.new

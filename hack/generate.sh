@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes what is generated: the CRD from the Rust types, the chart's copies of the CRD and of the permissions, and the
+# Writes the generated files: the CRD from the Rust types, the chart's copies of the CRD and of the permissions, and the
 # table of the chart's values in docs/install.md.
-#   generate.sh [FOLDER]      into a folder laid out like the repository; by default the repository itself
+#   generate.sh [FOLDER]      a folder laid out like the repository (default: the repository)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,7 @@ crd=crds/ipam.cluster.x-k8s.io_openstackfloatingippools.yaml
 table=docs/install.md
 mkdir -p "$out/crds" "$out/config/chart/generated" "$out/docs"
 
-# Each is moved into place when it is whole.
+# A file is replaced only when the new one is complete.
 write() { # FILE COMMAND...
   local file=$out/$1
   shift

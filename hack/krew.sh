@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Packs `kubectl fippool` for krew, and fills in its manifest: a step of a release.
+# Packs `kubectl fippool` for krew and fills in its manifest: a step of `make dist`.
 #   krew.sh HOMEPAGE URL ARCH=PROGRAM...     krew.sh https://example.com/caip-openstack \
 #     https://example.com/caip-openstack/releases/v0.1.0 amd64=target/release/kubectl-fippool
-# URL is where the archives will be. Writes them, and fippool.yaml with the platforms that were given, into target/krew/.
+# URL is the future folder of the archives. Writes them, and fippool.yaml with the given platforms, into target/krew/.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +21,7 @@ for pair; do
   folder=$(mktemp -d)
   install -m 755 "$program" "$folder/kubectl-fippool"
   install -m 644 LICENSE "$folder/LICENSE"
-  # The same program gives the same archive.
+  # The archive depends only on the program.
   archive=$out/kubectl-fippool-linux-$arch.tar.gz
   tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$folder" -c kubectl-fippool LICENSE | gzip -n >"$archive"
   rm -r "$folder"
@@ -31,10 +31,10 @@ done
 manifest=${manifest//@VERSION@/$version}
 manifest=${manifest//@HOMEPAGE@/$homepage}
 manifest=${manifest//@URL@/$url}
-# A platform that was not given is left out, from its selector on.
+# A platform that was not given is removed, from its selector on.
 for arch in amd64 arm64; do
   [[ $given == *" $arch "* ]] || manifest=$(sed "/arch: $arch}/,+6d" <<<"$manifest")
 done
 sed '/^#/d' <<<"$manifest" >"$out/fippool.yaml"
-! grep -n '@[A-Z]' "$out/fippool.yaml" || { echo "error: these are not filled in" >&2; exit 1; }
+! grep -n '@[A-Z]' "$out/fippool.yaml" || { echo "error: these placeholders are not filled in" >&2; exit 1; }
 echo "$out/fippool.yaml"

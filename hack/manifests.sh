@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes what a release publishes beside the image:
+# Writes the manifests and the chart of a release:
 #   FOLDER/ipam-openstack/VERSION/   ipam-components.yaml and metadata.yaml: a local repository for clusterctl
 #   FOLDER/caip-openstack.yaml       the same without variables, for kubectl
 #   FOLDER/caip-openstack-X.Y.Z.tgz  the chart
@@ -12,9 +12,9 @@ die() { echo "error: $*" >&2; exit 1; }
 version=v$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml)
 image=${2:-caip-openstack:$version}
 [[ $image =~ ^[a-zA-Z0-9./:@_-]+$ ]] || die "the image must be a reference such as registry.example.com/caip-openstack:$version, not '$image'"
-# clusterctl takes only names that say their registry.
+# clusterctl accepts only references with a registry.
 [[ $image == */* ]] || image=localhost/$image
-# kubectl has kustomize built in; the project's own is where `make tools` puts it.
+# kustomize is a part of kubectl, which `make tools` builds.
 kubectl=$(command -v kubectl) || kubectl=$(bash -c '. hack/env/lib.sh; echo "$BIN/kubectl"')
 [ -x "$kubectl" ] || die "kubectl is needed, and is not in PATH; make tools builds it"
 

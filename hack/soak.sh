@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Many generated histories of the whole controllers in simulated time: `make soak`. Needs no servers.
+# Many generated histories of the controllers in simulated time: `make soak`. Needs no servers.
 #   SOAK_HISTORIES   how many of each kind (default 100000)
-#   SOAK_SEED        where to begin (default: another place each day, so that each run looks at what none has seen)
-#   SOAK_WORKERS     how many processes share them (default: as many as there are processors)
-# A history that breaks a law is shrunk and printed, and ends it; SIMULATION_SEED and SIMULATION_HISTORIES=1 repeat it.
+#   SOAK_SEED        where to begin (default: another place each day, so that each run has new histories)
+#   SOAK_WORKERS     how many processes share them (default: one for each processor)
+# A history that breaks a law is shrunk and printed, and ends the run; SIMULATION_SEED and SIMULATION_HISTORIES=1 repeat it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 histories=${SOAK_HISTORIES:-100000}
@@ -26,7 +26,7 @@ for job in "${jobs[@]}"; do
   wait "$job" || status=1
 done
 trap - EXIT
-# Every point of what is enumerated, of which a plain run takes some.
+# Every point of the enumerations, of which a plain run has some.
 SIMULATION_STEP=1 RUST_BACKTRACE=0 \
   cargo test --locked -q --profile soak --test simulation -- --nocapture --skip generated::the_laws || status=1
 [ $status = 0 ] && echo "$((share * workers)) histories of each kind: every law held, in $SECONDS s" >&2

@@ -4,28 +4,36 @@
 //! |---|---|
 //! | [`identity`] | who owns: pools, claims, nonces |
 //! | [`mark`] | how ownership is written into Neutron, and read back |
-//! | [`ledger`] | what we know of a project's floating IPs, and what is under way |
+//! | [`policy`] | what a pool may do |
+//! | [`ledger`] | what is known of a project's floating IPs, and which writes are under way |
 //! | [`published`] | which addresses Kubernetes names |
-//! | [`claim`] | what to do for a claim that wants an address |
-//! | [`release`] | what to do for a claim that goes |
+//! | [`situation`] | all of this at the moment of a decision |
+//! | [`supply`] | what a pool can give next, from which source, and why not |
+//! | [`claim`] | what to do for a claim that needs an address |
+//! | [`release`] | what to do for a claim that is being deleted |
 //! | [`sweep`] | what to do about everything else that carries our mark |
-//! | [`count`] | what a pool has |
+//! | [`usage`] | how many addresses a pool has, and in which state |
+//! | [`refusal`] | why a claim has no address |
 
 pub mod claim;
-pub mod count;
 pub mod identity;
+mod index;
 pub mod ledger;
 pub mod mark;
 pub mod policy;
 pub mod published;
 pub mod refusal;
 pub mod release;
+pub mod situation;
+pub mod supply;
 pub mod sweep;
 #[cfg(test)]
-mod vocabulary;
+mod testing;
+pub mod usage;
 
 pub use identity::{ClaimKey, Nonce, PoolId};
 pub use ledger::Ledger;
 pub use policy::PoolPolicy;
 pub use published::PublishedAddresses;
 pub use refusal::Refusal;
+pub use situation::Situation;

@@ -1,9 +1,10 @@
-//! The objects that users and Cluster API see: our pool, Cluster API's claim, address and cluster, and the words for conditions.
+//! Kubernetes objects: our pool, Cluster API's claim, address and cluster, and their conditions.
 
 pub mod address;
 pub mod claim;
 pub mod cluster;
-pub mod conditions;
+pub(crate) mod conditions;
+pub mod hands_off;
 pub mod names;
 pub mod pool;
 pub mod pool_network;

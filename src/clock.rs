@@ -1,75 +1,76 @@
-//! Time and chance, injected: a simulation owns both.
+//! An injectable clock and random source, so that a simulation controls both.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Where the time of day and random characters come from. Cheap to clone; clones share the source.
+/// The time of day and a random source. Cheap to clone; clones share both.
 ///
-/// What it shows never jumps, so that it can measure as well as date: where the machine's clock is put forward, a fence
-/// or a grace period does not end before its time, and where it is put back, nothing waits until it is that late again.
-/// It follows the machine's by a tenth of the time that passes.
+/// The time never jumps, so that it can also measure durations: setting the machine's clock forward does not end a grace
+/// period early, and setting it back does not extend one. A difference from the machine's clock is corrected by at most a
+/// tenth of the time that passes.
 #[derive(Clone)]
 pub struct Clock {
     machine: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    // Plain mutexes: held for a few instructions, never across an await.
-    shown: Arc<Mutex<Shown>>,
-    chance: Arc<Mutex<fastrand::Rng>>,
+    last: Arc<Mutex<Reading>>,
+    random: Arc<Mutex<fastrand::Rng>>,
 }
 
-/// What was shown last, and when that was by a clock that only runs.
+/// A time that the clock returned, and the monotonic time at which it did.
 #[derive(Clone, Copy)]
-struct Shown {
+struct Reading {
     time: Timestamp,
     at: Instant,
 }
 
 impl Clock {
-    /// The machine's clock and its entropy.
+    /// The machine's clock and random source.
     pub fn system() -> Self {
         Self::new(Timestamp::now, fastrand::Rng::new())
     }
 
-    /// Follows another clock; chance repeats for a seed.
-    pub fn of(machine: impl Fn() -> Timestamp + Send + Sync + 'static, seed: u64) -> Self {
+    /// Follows `machine` instead of the machine's clock; a seed always gives the same random values.
+    pub fn following(machine: impl Fn() -> Timestamp + Send + Sync + 'static, seed: u64) -> Self {
         Self::new(machine, fastrand::Rng::with_seed(seed))
     }
 
-    /// A clock that follows tokio's, which a test can pause, starting from `start`; chance repeats for a seed.
+    /// Follows tokio's clock, which a test can pause, from `start`; a seed always gives the same random values.
     pub fn simulated(start: Timestamp, seed: u64) -> Self {
         let origin = Instant::now();
-        Self::of(move || start + SignedDuration::try_from(origin.elapsed()).unwrap_or_default(), seed)
+        Self::following(move || start + SignedDuration::try_from(origin.elapsed()).unwrap_or_default(), seed)
     }
 
-    fn new(machine: impl Fn() -> Timestamp + Send + Sync + 'static, chance: fastrand::Rng) -> Self {
-        let shown = Shown { time: machine(), at: Instant::now() };
-        Self { machine: Arc::new(machine), shown: Arc::new(Mutex::new(shown)), chance: Arc::new(Mutex::new(chance)) }
+    fn new(machine: impl Fn() -> Timestamp + Send + Sync + 'static, random: fastrand::Rng) -> Self {
+        let last = Reading { time: machine(), at: Instant::now() };
+        Self { machine: Arc::new(machine), last: Arc::new(Mutex::new(last)), random: Arc::new(Mutex::new(random)) }
     }
 
-    /// The time of day.
     pub fn now(&self) -> Timestamp {
-        let mut shown = self.shown.lock().expect("no code panics while it holds what was shown");
+        let mut last = self.last.lock();
         let now = Instant::now();
-        let passed = SignedDuration::try_from(now - shown.at).unwrap_or_default();
-        let (even, most) = (shown.time + passed, passed / 10);
-        *shown = Shown { time: (self.machine)().clamp(even - most, even + most), at: now };
-        shown.time
+        let passed = SignedDuration::try_from(now - last.at).unwrap_or_default();
+        // Saturating: a machine whose clock is at the end of what a timestamp can hold must not stop the process.
+        let earliest = last.time.saturating_add(passed - passed / 10).unwrap_or(last.time);
+        let latest = last.time.saturating_add(passed + passed / 10).unwrap_or(last.time);
+        *last = Reading { time: (self.machine)().clamp(earliest, latest), at: now };
+        last.time
     }
 
     /// `length` random characters of `[a-z0-9]`.
     pub fn random_name(&self, length: usize) -> String {
-        let mut chance = self.chance.lock().expect("no code panics while it holds the source of chance");
-        std::iter::repeat_with(|| char::from(b"abcdefghijklmnopqrstuvwxyz0123456789"[chance.usize(..36)]))
+        let mut random = self.random.lock();
+        std::iter::repeat_with(|| char::from(b"abcdefghijklmnopqrstuvwxyz0123456789"[random.usize(..36)]))
             .take(length)
             .collect()
     }
 
-    /// A duration between `base` and `base` plus `share` of it, so that what started together does not stay together.
+    /// A random duration between `base` and `base + share * base`. Saturates: `base` may come from a server.
     pub fn jitter(&self, base: Duration, share: f64) -> Duration {
-        let mut chance = self.chance.lock().expect("no code panics while it holds the source of chance");
-        base + base.mul_f64(share * chance.f64())
+        let extra = Duration::try_from_secs_f64(base.as_secs_f64() * (share * self.random.lock().f64()));
+        base.saturating_add(extra.unwrap_or_default())
     }
 }
 
@@ -81,33 +82,40 @@ mod tests {
 
     use super::*;
 
-    /// A clock whose machine's clock is off by as many seconds as the other says.
+    /// A clock, and by how many seconds the machine's clock that it follows is wrong.
     fn clock() -> (Clock, Arc<AtomicI64>) {
         let true_time = Clock::simulated(Timestamp::UNIX_EPOCH, 1);
-        let off = Arc::new(AtomicI64::new(0));
-        let by = off.clone();
-        (Clock::of(move || true_time.now() + SignedDuration::from_secs(by.load(Relaxed)), 1), off)
+        let error = Arc::new(AtomicI64::new(0));
+        let seconds = error.clone();
+        (Clock::following(move || true_time.now() + SignedDuration::from_secs(seconds.load(Relaxed)), 1), error)
+    }
+
+    #[tokio::test]
+    async fn jitter_of_an_extreme_duration_saturates() {
+        let (clock, _) = clock();
+        for base in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::ZERO] {
+            assert!(clock.jitter(base, 0.5) >= base);
+        }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_shows_what_the_machine_shows() {
-        let (clock, off) = clock();
+    async fn small_corrections_of_the_machines_clock_are_followed_at_once() {
+        let (clock, error) = clock();
         advance(Duration::from_secs(100)).await;
         assert_eq!(clock.now().as_second(), 100);
-        // A little, as clocks are kept right.
-        off.store(1, Relaxed);
+        error.store(1, Relaxed);
         advance(Duration::from_secs(100)).await;
         assert_eq!(clock.now().as_second(), 201);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_machines_clock_that_jumps_is_followed_slowly() {
-        for (jump, shown) in [(3600, 110), (-3600, 90)] {
-            let (clock, off) = clock();
-            off.store(jump, Relaxed);
+    async fn jumps_of_the_machines_clock_are_followed_slowly() {
+        for (jump, after_100_s) in [(3600, 110), (-3600, 90)] {
+            let (clock, error) = clock();
+            error.store(jump, Relaxed);
             assert_eq!(clock.now().as_second(), 0);
             advance(Duration::from_secs(100)).await;
-            assert_eq!(clock.now().as_second(), shown);
+            assert_eq!(clock.now().as_second(), after_100_s);
             advance(Duration::from_secs(35_900)).await;
             assert_eq!(clock.now().as_second(), 36_000 + jump);
         }

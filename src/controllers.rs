@@ -2,43 +2,56 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`watch`] | keeps what Kubernetes has in stores, and tells who must look |
-//! | [`context`](self) | what all three share |
-//! | [`events`] | what users are told beside the conditions |
+//! | [`watch`] | keeps stores and memory as Kubernetes has them, and wakes what must be reconciled |
+//! | [`stores`] | what Kubernetes has, as the watches last brought it |
+//! | [`memory`] | what is remembered of each pool and claim |
 //! | [`project`] | one project's ledger, and the one listing at a time that keeps it true |
-//! | [`queue`] | who is looked at next |
+//! | [`queue`], [`wake`] | what is reconciled next |
+//! | [`claim`] | a claim's stages: observe, triage, request, attempt, publish or release, report |
+//! | [`pool`] | a pool's stages: rivals, resolve, adopt, secret, refresh, report; teardown |
+//! | [`sweeper`] | released addresses, orphans, spares |
+//! | [`neutron_writer`] | the writes to Neutron, and what the ledger learns from each |
+//! | [`kubernetes`], [`patch`], [`events`] | the writes to Kubernetes |
 //! | [`explain`] | what OpenStack said, with what to do about it |
 //! | [`inspect`] | what the controllers see and would do, for tools that only look |
-//! | [`registry`] | the pools that can serve, as the pool controller last resolved them |
-//! | [`pool`] | credentials, network, identity, counters, conditions; the end of a pool |
-//! | [`claim`] | one claim's life |
-//! | [`sweeper`] | what was released, orphans, spares |
 
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::IpamVersion;
 use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::openstack::Clouds;
 use crate::runtime::health::Readiness;
-use crate::runtime::metrics::Metrics;
 
-mod act;
 mod claim;
-mod context;
 mod events;
 mod explain;
 pub mod inspect;
+mod kubernetes;
+mod memory;
+mod neutron_writer;
 mod patch;
 mod pool;
 mod project;
 mod queue;
-mod registry;
+mod stores;
 mod sweeper;
+mod wake;
 mod watch;
 
-use context::Context;
+use claim::ClaimController;
+use events::{Events, QueuedEvents};
+use kubernetes::Kubernetes;
+use memory::Memory;
+use pool::{PoolController, Resolver};
+use project::Projects;
+use stores::Stores;
+use sweeper::Sweeper;
+use wake::{Wake, Woken};
+use watch::Watches;
 
 /// What the controllers work with.
 #[derive(Clone)]
@@ -47,14 +60,13 @@ pub struct Setup {
     pub client: kube::Client,
     /// Where sessions come from.
     pub clouds: Arc<dyn Clouds>,
-    /// What the command line chose.
     pub options: Options,
-    /// Where things are counted.
     pub metrics: Metrics,
-    /// Where the controllers report that they are well.
+    /// Where the controllers report that they work.
     pub readiness: Readiness,
-    /// Time and chance.
     pub clock: Clock,
+    /// Counts what the controllers remember.
+    pub records: RecordCount,
 }
 
 /// What the command line chose.
@@ -62,27 +74,37 @@ pub struct Setup {
 pub struct Options {
     /// The namespace to watch; all of them when there is none.
     pub namespace: Option<String>,
-    /// The watch filter's value, when there is one.
+    /// The value of the label of the pools to serve, when it is given.
     pub watch_filter: Option<String>,
-    /// How many claims are worked on side by side; 0 for no limit.
+    /// How many claims are reconciled side by side; 0 for no limit.
     pub claim_concurrency: usize,
-    /// How many pools are worked on side by side; 0 for no limit.
+    /// How many pools are reconciled side by side; 0 for no limit.
     pub pool_concurrency: usize,
-    /// Whether a predecessor may still have calls under way.
+    /// Whether a previous process may still have calls under way.
     pub fence: bool,
 }
 
-/// Why the controllers ended by themselves.
+/// Counts the records of pools, claims and Secrets that the controllers hold, for tests that nothing grows without bound.
+#[derive(Clone, Default)]
+pub struct RecordCount(Arc<parking_lot::Mutex<std::sync::Weak<Memory>>>);
+
+impl RecordCount {
+    /// How many records there are now; 0 when the controllers do not run.
+    pub fn get(&self) -> usize {
+        self.0.lock().upgrade().map_or(0, |memory| memory.count_records())
+    }
+}
+
+/// Why the controllers ended without being asked to.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A watch ended, which it never does by itself.
     #[error("keep a watch going")]
     WatchEnded,
 }
 
 /// Runs all controllers until `shutdown` resolves and what was begun is finished.
 ///
-/// When Cluster API is upgraded meanwhile and serves another version of its kinds, they start anew with that.
+/// When Cluster API is upgraded meanwhile and serves another version of its kinds, they start again with that.
 pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
     let ending = CancellationToken::new();
     let working = async {
@@ -91,10 +113,10 @@ pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + '
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
-                version = watch::await_apis(&setup) => serve(setup.clone(), version, ending.child_token()).await?,
+                version = watch::await_apis(&setup) => serve(&setup, version, ending.child_token()).await?,
                 () = ending.cancelled() => {}
             }
-            // A call that was given up may still land, and whoever knew of it is gone.
+            // A call that was given up may still land, and nothing remembers it.
             setup.options.fence = true;
         }
         Ok(())
@@ -110,67 +132,157 @@ pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + '
     }
 }
 
-/// Works with one version of Cluster API's kinds, until `stop` or until another is served, and until what was begun is
-/// finished: the watches go on that long, since what is under way reads from them.
-async fn serve(setup: Setup, version: IpamVersion, stop: CancellationToken) -> Result<(), Error> {
-    let (wake, woken) = context::wakers();
-    let (stores, watches) = watch::stores(version);
-    let (events, announced) = events::events(setup.client.clone());
-    let ctx = Arc::new(Context::new(setup, version, stores, wake, events));
-    let working = async {
-        tokio::select! {
-            biased;
-            () = ctx.stores.ready() => {}
-            () = stop.cancelled() => return,
-        }
-        ctx.readiness.set("caches", true);
-        tracing::info!(ipam.version = version.as_str(), "controllers start");
-        let done = CancellationToken::new();
-        let working = async {
-            work(ctx.clone(), woken, stop.clone()).await;
-            done.cancel();
-        };
-        tokio::join!(working, announced.write(done.cancelled()));
-    };
+/// Works with one version of Cluster API's kinds until `stop`, or until another is served, and until what was begun is
+/// finished. The watches go on that long, since what is under way reads from the stores.
+async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> Result<(), Error> {
+    let (stores, writers) = watch::stores(version);
+    let (events, queued) = events::events(setup.client.clone());
+    let memory = Arc::new(Memory::default());
+    *setup.records.0.lock() = Arc::downgrade(&memory);
+    let (wake, woken) = wake::channels(memory.clone(), stores.clone());
+    let kube = Kubernetes { client: setup.client.clone(), version };
+    let (events, started) = (Arc::new(events), setup.clock.now());
+    let parts = Parts { setup: setup.clone(), kube, stores, memory, wake, events, started };
+    let watches = parts.watches();
+    let working = work(&parts, woken, queued, stop.clone());
     let outdated = async {
-        let other = watch::another_version(&ctx.client, version).await;
-        tracing::info!(ipam.version = other.as_str(), "Cluster API serves another version, controllers start anew");
+        let other = watch::another_version(&setup.client, version).await;
+        tracing::info!(ipam.version = other.as_str(), "Cluster API serves another version, controllers start again");
         stop.cancel();
         std::future::pending().await
     };
     tokio::select! {
         biased;
         () = working => Ok(()),
-        () = watches.drive(ctx.clone()) => Err(Error::WatchEnded),
+        () = watches.drive(writers) => Err(Error::WatchEnded),
         () = outdated => Ok(()),
     }
 }
 
+/// Reconciles when the stores are filled, until `stop`; then writes the events that are left.
+async fn work(parts: &Parts, woken: Woken, queued: QueuedEvents, stop: CancellationToken) {
+    tokio::select! {
+        biased;
+        () = parts.stores.wait_until_listed() => {}
+        () = stop.cancelled() => return,
+    }
+    parts.setup.readiness.set("caches", true);
+    tracing::info!(ipam.version = parts.kube.version.as_str(), "controllers start");
+    let done = CancellationToken::new();
+    let reconciling = async {
+        reconcile_all(parts, woken, stop).await;
+        done.cancel();
+    };
+    tokio::join!(reconciling, queued.write(done.cancelled()));
+}
+
 /// The three controllers side by side, until `stop` and until what was begun is finished.
-async fn work(ctx: Arc<Context>, woken: context::Woken, stop: CancellationToken) {
+async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
+    let (pools, sweeper, claims) = (parts.pool_controller(), parts.sweeper(), parts.claim_controller());
+    let options = &parts.setup.options;
     let pools = queue::run(
-        ctx.stores.pools.clone(),
+        parts.stores.pools.clone(),
         woken.pools,
-        ctx.options.pool_concurrency,
+        options.pool_concurrency,
         stop.clone(),
-        async |pool| pool::reconcile(pool, ctx.clone()).await,
-        |pool, error| pool::on_error(pool, error, ctx.clone()),
+        async |pool| pools.reconcile(pool).await,
+        |pool, error| pools.on_error(&pool, error),
     );
-    let sweeper = queue::run(
-        ctx.stores.pools.clone(),
+    let sweeps = queue::run(
+        parts.stores.pools.clone(),
         woken.sweeps,
-        ctx.options.pool_concurrency,
+        options.pool_concurrency,
         stop.clone(),
-        async |pool| sweeper::reconcile(pool, ctx.clone()).await,
-        |pool, error| sweeper::on_error(pool, error, ctx.clone()),
+        async |pool| sweeper.reconcile(pool).await,
+        |pool, error| sweeper.on_error(&pool, error),
     );
     let claims = queue::run(
-        ctx.stores.claims.clone(),
+        parts.stores.claims.clone(),
         woken.claims,
-        ctx.options.claim_concurrency,
-        stop.clone(),
-        async |claim| claim::reconcile(claim, ctx.clone()).await,
-        |claim, error| claim::on_error(claim, error, ctx.clone()),
+        options.claim_concurrency,
+        stop,
+        async |claim| claims.reconcile(claim).await,
+        |claim, error| claims.on_error(&claim, error),
     );
-    tokio::join!(pools, sweeper, claims);
+    tokio::join!(pools, sweeps, claims);
+}
+
+/// The parts that the controllers are put together from. Each controller has only those that it needs.
+struct Parts {
+    setup: Setup,
+    kube: Kubernetes,
+    stores: Stores,
+    memory: Arc<Memory>,
+    wake: Wake,
+    events: Arc<Events>,
+    started: Timestamp,
+}
+
+impl Parts {
+    fn watches(&self) -> Watches {
+        Watches {
+            kube: self.kube.clone(),
+            namespace: self.setup.options.namespace.clone(),
+            stores: self.stores.clone(),
+            memory: self.memory.clone(),
+            wake: self.wake.clone(),
+            metrics: self.setup.metrics.clone(),
+        }
+    }
+
+    fn resolver(&self) -> Resolver {
+        let Setup { clouds, options, clock, .. } = &self.setup;
+        Resolver {
+            kube: self.kube.clone(),
+            stores: self.stores.clone(),
+            memory: self.memory.clone(),
+            clouds: clouds.clone(),
+            projects: Arc::new(Projects::default()),
+            clock: clock.clone(),
+            namespace: options.namespace.clone(),
+            fence_from: options.fence.then_some(self.started),
+        }
+    }
+
+    fn pool_controller(&self) -> PoolController {
+        let Setup { options, metrics, clock, .. } = &self.setup;
+        PoolController {
+            resolver: self.resolver(),
+            stores: self.stores.clone(),
+            memory: self.memory.clone(),
+            kube: self.kube.clone(),
+            wake: self.wake.clone(),
+            events: self.events.clone(),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+            watch_filter: options.watch_filter.clone(),
+        }
+    }
+
+    fn sweeper(&self) -> Sweeper {
+        let Setup { options, metrics, clock, .. } = &self.setup;
+        Sweeper {
+            stores: self.stores.clone(),
+            memory: self.memory.clone(),
+            kube: self.kube.clone(),
+            wake: self.wake.clone(),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+            watch_filter: options.watch_filter.clone(),
+        }
+    }
+
+    fn claim_controller(&self) -> ClaimController {
+        let Setup { options, metrics, clock, .. } = &self.setup;
+        ClaimController {
+            stores: self.stores.clone(),
+            memory: self.memory.clone(),
+            kube: self.kube.clone(),
+            wake: self.wake.clone(),
+            events: self.events.clone(),
+            metrics: metrics.clone(),
+            clock: clock.clone(),
+            watch_filter: options.watch_filter.clone(),
+        }
+    }
 }

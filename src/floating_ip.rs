@@ -1,4 +1,4 @@
-//! A floating IP as Neutron describes it, and the ids that go with it: plain values that every room may use.
+//! A floating IP as Neutron describes it, and the ids that it refers to: plain values without behaviour.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,12 +14,10 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// Takes the id as OpenStack wrote it.
             pub fn new(id: impl Into<String>) -> Self {
                 Self(id.into())
             }
 
-            /// The id as OpenStack wrote it.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -34,53 +32,35 @@ macro_rules! id {
 }
 
 id!(
-    /// The id of a floating IP in Neutron. An address may come back under another id.
+    /// An address that is deleted and created again has another id.
     FloatingIpId
 );
-id!(
-    /// The id of a network in Neutron.
-    NetworkId
-);
-id!(
-    /// The id of a subnet in Neutron.
-    SubnetId
-);
-id!(
-    /// The id of a port in Neutron.
-    PortId
-);
-id!(
-    /// The id of a project in Keystone.
-    ProjectId
-);
+id!(NetworkId);
+id!(SubnetId);
+id!(PortId);
+id!(ProjectId);
 
-/// A floating IP, with what decides whether it may be given to a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FloatingIp {
-    /// Its id.
     pub id: FloatingIpId,
-    /// Its address.
     pub address: IpAddr,
-    /// The external network that it comes from.
+    /// The external network that the address comes from.
     pub network: NetworkId,
-    /// The project that owns it.
     pub project: ProjectId,
-    /// The port that it is attached to.
     pub port: Option<PortId>,
-    /// Whether it has port forwardings: then it is in use although it has no port.
+    /// Whether it has port forwardings: then it is in use although `port` is empty.
     pub is_forwarded: bool,
-    /// Free text, 255 characters at most; our mark on what we created.
+    /// At most 255 characters. Holds our mark if we created the floating IP.
     pub description: String,
-    /// Its tags; our mark on what we did not create.
+    /// Hold our mark if we did not create the floating IP.
     pub tags: BTreeSet<String>,
-    /// The DNS name that somebody gave it; empty when there is none or Neutron has no DNS extension.
+    /// Empty when there is none or Neutron has no DNS extension.
     pub dns_name: String,
-    /// When it last changed in Neutron: `updated_at`, else `created_at`. Absent where Neutron does not tell.
+    /// `updated_at`, else `created_at`; none where Neutron reports neither.
     pub changed_at: Option<Timestamp>,
 }
 
 impl FloatingIp {
-    /// Something answers on it: a port, or port forwardings, which leave the port empty.
     pub fn is_attached(&self) -> bool {
         self.port.is_some() || self.is_forwarded
     }

@@ -1,4 +1,5 @@
-//! Puts the program together: flags, logs, the connection, servers, the lease, and then the controllers, until a signal.
+//! Assembles the program: flags, logs, the API server connection, HTTP servers, leader election, and then the controllers
+//! until a signal.
 
 use std::future::pending;
 use std::process::ExitCode;
@@ -6,15 +7,14 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, bail};
 use caip_openstack::clock::Clock;
-use caip_openstack::controllers::{self, Options, Setup};
+use caip_openstack::controllers::{self, Options, RecordCount, Setup};
+use caip_openstack::metrics::{MeteredClouds, Metrics, OperationResult};
 use caip_openstack::openstack::session::Sessions;
-use caip_openstack::runtime::diagnostics::{self, Tls};
-use caip_openstack::runtime::flags::{Flags, Stop, VERSION};
+use caip_openstack::runtime::diagnostics::{self, TlsOptions};
+use caip_openstack::runtime::flags::{EarlyExit, Flags, VERSION};
 use caip_openstack::runtime::health::{self, Readiness};
 use caip_openstack::runtime::leader::{self, Leader, LeaseSettings};
-use caip_openstack::runtime::listen::Wish;
-use caip_openstack::runtime::metered::Metered;
-use caip_openstack::runtime::metrics::{Metrics, Outcome};
+use caip_openstack::runtime::listen::ListenAddress;
 use caip_openstack::runtime::{client, shutdown, telemetry};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
@@ -23,11 +23,11 @@ use tokio_util::sync::CancellationToken;
 fn main() -> ExitCode {
     let flags = match Flags::read(std::env::args_os()) {
         Ok(flags) => flags,
-        Err(Stop::Asked(text)) => {
+        Err(EarlyExit::Info(text)) => {
             print!("{text}");
             return ExitCode::SUCCESS;
         }
-        Err(Stop::Wrong(line)) => {
+        Err(EarlyExit::Usage(line)) => {
             eprintln!("caip-openstack: {line}");
             return ExitCode::from(2);
         }
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    let code = start(flags).unwrap_or_else(|error| {
+    let code = block_on_serve(flags).unwrap_or_else(|error| {
         tracing::error!("failed to {}", telemetry::chain(error.as_ref()));
         ExitCode::FAILURE
     });
@@ -48,37 +48,37 @@ fn main() -> ExitCode {
     code
 }
 
-fn start(flags: Flags) -> anyhow::Result<ExitCode> {
-    // Whoever asks for TLS without naming a provider gets this one. It can be set once, and this is once.
+fn block_on_serve(flags: Flags) -> anyhow::Result<ExitCode> {
+    // The default for TLS clients that choose no provider. It fails only if one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    // One thread: all waiting is asynchronous, the work between is short, and every hand-over to another thread would cost
-    // more than what is handed over.
+    // One thread: all waiting is asynchronous and the work in between is short, so handing it to another thread would
+    // cost more than doing it.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("start the runtime")?;
-    let result = runtime.block_on(run(flags));
-    // What is still under way must not keep a process that no longer leads.
+    let result = runtime.block_on(serve(flags));
+    // Unfinished tasks must not keep a process alive that no longer leads.
     runtime.shutdown_background();
     result
 }
 
-async fn run(flags: Flags) -> anyhow::Result<ExitCode> {
+async fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
     tracing::info!(version = VERSION.as_str(), "starting");
-    let ending = CancellationToken::new();
-    let second_signal = shutdown::on_signals(ending.clone()).context("handle signals")?;
-    let health = Wish { flag: "--health-addr", given: flags.health_addr.clone(), default_port: 9440 }.open().await?;
-    let diagnostics =
-        Wish { flag: "--diagnostics-address", given: flags.diagnostics_address.clone(), default_port: 8443 };
-    let diagnostics = diagnostics.open().await?;
+    let stop = CancellationToken::new();
+    let second_signal = shutdown::on_signals(stop.clone()).context("handle signals")?;
+    let health = ListenAddress { flag: "--health-addr", given: flags.health_addr.clone(), default_port: 9440 };
+    let health = health.open().await?;
+    let given = flags.diagnostics_address.clone();
+    let diagnostics = ListenAddress { flag: "--diagnostics-address", given, default_port: 8443 }.open().await?;
     let metrics = Metrics::new();
     let readiness = Readiness::new();
     let connected = async {
         let client = tokio::select! {
             client = client::connect(flags.kubeconfig.as_deref()) => client?,
-            () = ending.cancelled() => return Ok(ExitCode::SUCCESS),
+            () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
         };
         let health = serve_health(health, client.clone(), readiness.clone());
         let diagnostics = serve_diagnostics(&flags, diagnostics, client.clone(), metrics.clone());
         tokio::select! {
-            code = work(&flags, client, metrics, readiness, &ending) => code,
+            code = lead_and_reconcile(&flags, client, metrics, readiness, &stop) => code,
             result = health => result.context("serve --health-addr").map(|()| ExitCode::FAILURE),
             result = diagnostics => result.context("serve --diagnostics-address").map(|()| ExitCode::FAILURE),
         }
@@ -101,61 +101,72 @@ async fn serve_diagnostics(
     metrics: Metrics,
 ) -> anyhow::Result<()> {
     let Some(listener) = listener else { return pending().await };
+    let metrics = Arc::new(move || metrics.to_text());
     if flags.insecure_diagnostics {
         return Ok(diagnostics::serve_plain(listener, metrics).await?);
     }
-    let tls = Tls { least: flags.tls_min_version, suites: flags.tls_cipher_suites.clone() };
+    let tls = TlsOptions { min_version: flags.tls_min_version, cipher_suites: flags.tls_cipher_suites.clone() };
     Ok(diagnostics::serve_secure(listener, metrics, client, &tls)?.await?)
 }
 
-/// Leads and works until `ending` is asked for; the lease is given back only when nothing is under way any more.
-async fn work(
+/// Acquires the Lease and reconciles until `stop`. Gives the Lease back only when no work is in progress any more.
+async fn lead_and_reconcile(
     flags: &Flags,
     client: kube::Client,
     metrics: Metrics,
     readiness: Readiness,
-    ending: &CancellationToken,
+    stop: &CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let clock = Clock::system();
     let leader = tokio::select! {
-        leader = lead(flags, &client, &clock) => leader,
-        () = ending.cancelled() => return Ok(ExitCode::SUCCESS),
+        leader = acquire_lease(flags, &client, &clock) => leader,
+        () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
     };
     metrics.leads(true);
-    let options = Options {
-        namespace: flags.watched_namespace(),
-        watch_filter: flags.watched_label(),
-        // Without a lease nobody knows whether there was a predecessor.
-        claim_concurrency: flags.claim_concurrency(),
-        pool_concurrency: flags.pool_concurrency(),
-        fence: leader.as_ref().is_none_or(|leader| !leader.was_vacant()),
-    };
-    let heard = metrics.clone();
-    let sessions = Sessions::new(clock.clone())
-        .side_by_side(flags.openstack_concurrency.get())
-        .on_authentication(move |error| heard.token_refreshed(Outcome::from(&error.map_or(Ok(()), Err))));
-    let clouds = Arc::new(Metered::new(Arc::new(sessions), metrics.clone()));
-    let setup = Setup { client, clouds, options, metrics, readiness, clock };
-    let overrun = async {
-        ending.cancelled().await;
+    let clouds = metered_clouds(flags, &clock, &metrics);
+    let options = options(flags, leader.as_ref());
+    let setup = Setup { client, clouds, options, metrics, readiness, clock, records: RecordCount::default() };
+    let grace_exceeded = async {
+        stop.cancelled().await;
         sleep(shutdown::CONTROLLERS_GRACE).await;
     };
     tokio::select! {
-        result = controllers::run(setup, ending.clone().cancelled_owned()) => result?,
-        how = lost(leader.as_ref()) => {
-            tracing::error!("leadership lost, ending: {how}");
+        result = controllers::run(setup, stop.clone().cancelled_owned()) => result?,
+        reason = leadership_lost(leader.as_ref()) => {
+            tracing::error!("leadership lost, exiting: {reason}");
             return Ok(ExitCode::FAILURE);
         }
-        () = overrun => bail!("finish within {:?} what was begun; the lease is left to run out", shutdown::CONTROLLERS_GRACE),
+        () = grace_exceeded => bail!("finish the work in progress within {:?}; the Lease is left to expire", shutdown::CONTROLLERS_GRACE),
     }
     if let Some(leader) = leader {
-        timeout(shutdown::RELEASE_GRACE, leader.release()).await.context("give the lease back in time")??;
+        timeout(shutdown::RELEASE_GRACE, leader.release()).await.context("give the Lease back in time")??;
     }
     tracing::info!("ended");
     Ok(ExitCode::SUCCESS)
 }
 
-async fn lead(flags: &Flags, client: &kube::Client, clock: &Clock) -> Option<Leader> {
+fn metered_clouds(flags: &Flags, clock: &Clock, metrics: &Metrics) -> Arc<MeteredClouds> {
+    let token_metrics = metrics.clone();
+    let sessions = Sessions::new(clock.clone())
+        .max_concurrent_calls(flags.openstack_concurrency.get())
+        .on_authentication(move |error| {
+            token_metrics.token_refreshed(OperationResult::from(&error.map_or(Ok(()), Err)));
+        });
+    Arc::new(MeteredClouds::new(Arc::new(sessions), metrics.clone()))
+}
+
+fn options(flags: &Flags, leader: Option<&Leader>) -> Options {
+    Options {
+        namespace: flags.watched_namespace(),
+        watch_filter: flags.watched_label(),
+        claim_concurrency: flags.claim_concurrency(),
+        pool_concurrency: flags.pool_concurrency(),
+        // Without leader election it is unknown whether there was a predecessor.
+        fence: leader.is_none_or(|leader| !leader.was_vacant()),
+    }
+}
+
+async fn acquire_lease(flags: &Flags, client: &kube::Client, clock: &Clock) -> Option<Leader> {
     if !flags.leader_elect {
         return None;
     }
@@ -170,7 +181,7 @@ async fn lead(flags: &Flags, client: &kube::Client, clock: &Clock) -> Option<Lea
     Some(Leader::acquire(client.clone(), settings, clock).await)
 }
 
-async fn lost(leader: Option<&Leader>) -> leader::Lost {
+async fn leadership_lost(leader: Option<&Leader>) -> leader::Lost {
     match leader {
         Some(leader) => leader.lost().await,
         None => pending().await,

@@ -1,7 +1,7 @@
-//! OpenStack, as narrow as we need it: the calls that we make, what they can answer, and who answers them.
+//! The OpenStack client: the calls that the controllers make, and what they can answer.
 //!
-//! [`Clouds`] turns credentials into a session, [`Neutron`] is that session. The real ones are in [`session`] and
-//! [`neutron`]; [`memory`] answers as the real one was measured to, for properties and crash points.
+//! [`Clouds`] opens a session with credentials; [`Neutron`] is that session. The implementations over HTTP are in
+//! [`session`] and `neutron`; tests have one in memory, `tests/support/memory`.
 
 use std::sync::Arc;
 
@@ -11,8 +11,7 @@ use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, ProjectId, SubnetI
 
 pub mod credentials;
 pub mod error;
-pub mod memory;
-pub mod neutron;
+mod neutron;
 pub mod session;
 
 pub use credentials::{Credentials, CredentialsError};
@@ -21,53 +20,42 @@ pub use error::{Error, ErrorKind};
 /// Opens sessions.
 #[async_trait]
 pub trait Clouds: Send + Sync {
-    /// A session for these credentials; the same one for the same content while anybody holds it.
+    /// A session for these credentials. While a session is in use, equal credentials get the same one.
     ///
-    /// Authenticates and finds Neutron in the catalogue, so that a session that exists has worked once.
+    /// Authenticates and looks Neutron up in the catalogue, so that an existing session has worked once.
     async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error>;
 }
 
-/// Where a session works: what makes two sessions look at the same floating IPs.
+/// Identifies the set of floating IPs that a session works with.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Scope {
-    /// Neutron's endpoint.
+    /// Neutron's URL.
     pub endpoint: String,
-    /// The project of the token.
+    /// The token's project.
     pub project: ProjectId,
 }
 
-/// A network to allocate from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Network {
-    /// Its id.
     pub id: NetworkId,
-    /// Its name, for messages.
     pub name: String,
-    /// Whether floating IPs can come from it (`router:external`).
+    /// `router:external`: only such networks have floating IPs.
     pub is_external: bool,
 }
 
-/// A subnet to allocate from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Subnet {
-    /// Its id.
     pub id: SubnetId,
-    /// Its name, for messages.
     pub name: String,
-    /// The network that it belongs to.
     pub network: NetworkId,
 }
 
-/// What selects networks or subnets: every part that is given must match, as in Neutron's own filters.
+/// Selects networks or subnets: every part that is given must match, as in Neutron's own filters.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Filter {
-    /// Exact id.
     pub id: Option<String>,
-    /// Exact name.
     pub name: Option<String>,
-    /// Exact description.
     pub description: Option<String>,
-    /// The owning project.
     pub project_id: Option<String>,
     /// All of these tags.
     pub tags: Vec<String>,
@@ -87,66 +75,61 @@ pub struct Filter {
     pub cidr: Option<String>,
 }
 
-/// A floating IP to be created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewFloatingIp {
-    /// The external network to take an address from.
     pub network: NetworkId,
-    /// The subnet of it to take the address from; Neutron chooses when there is none.
+    /// Neutron chooses a subnet when there is none.
     pub subnet: Option<SubnetId>,
-    /// Written in the same call, so that there is no moment without a mark.
+    /// Set in the same request, so that the floating IP never exists without our mark.
     pub description: String,
 }
 
 /// The project's limit on floating IPs, as Neutron counts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Quota {
-    /// At most this many; `None` when unlimited.
+    /// `None` when unlimited.
     pub limit: Option<u32>,
-    /// In use now.
     pub used: u32,
 }
 
 /// One project's Neutron, with the calls that we make and no others.
 ///
-/// Every call ends within its timeout. What may be repeated safely is repeated inside (reads, single tags, deletions
-/// that answer "not found"); a POST never is, nor is a description. [`Error::is_unknown`] tells whether a write that
-/// failed may have happened all the same.
+/// Every call ends within its timeout. Calls that are safe to repeat are retried internally: reads, additions of a tag,
+/// deletions. A creation or a change of a description never is. [`Error::is_unknown`] reports whether a failed write may
+/// have taken effect.
 #[async_trait]
 pub trait Neutron: Send + Sync {
-    /// Where this session works.
     fn scope(&self) -> &Scope;
 
-    /// Every floating IP of the project, all pages, each once.
+    /// Every floating IP of the project, exactly once.
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error>;
 
-    /// One floating IP; [`ErrorKind::NotFound`] when it is gone.
+    /// Fails with [`ErrorKind::NotFound`] when it does not exist.
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error>;
 
-    /// Creates a floating IP with its description in one call. Never repeated.
+    /// Never retried.
     async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error>;
 
-    /// Rewrites the description and answers with the floating IP as it then is. Never repeated.
+    /// Replaces the description and returns the updated floating IP. Never retried.
     async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error>;
 
-    /// Deletes a floating IP; [`ErrorKind::NotFound`] when it was gone already. Neutron does not protect one with a port.
+    /// Fails with [`ErrorKind::NotFound`] when it did not exist. Neutron also deletes a floating IP that is attached.
     async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error>;
 
-    /// Adds one tag and touches no other; adding it twice is no error.
+    /// Adds one tag and keeps the others; adding a tag twice is no error.
     async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error>;
 
-    /// Removes one tag and touches no other; a tag or a floating IP that is not there is success.
+    /// Removes one tag and keeps the others; succeeds if the tag or the floating IP does not exist. Never retried.
     async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error>;
 
-    /// The networks that match.
     async fn find_networks(&self, filter: &Filter) -> Result<Vec<Network>, Error>;
 
-    /// The subnets that match; external subnets may be hidden from a project, so none is not "none there".
+    /// A cloud may hide external subnets from a project, so an empty result does not mean that there are none.
     async fn find_subnets(&self, filter: &Filter) -> Result<Vec<Subnet>, Error>;
 
     /// Whether floating IPs can carry tags (extension `standard-attr-tag`).
     async fn has_tags(&self) -> Result<bool, Error>;
 
-    /// The project's quota of floating IPs; `None` where the extension or the permission is missing.
+    /// `None` where the extension or the permission is missing.
     async fn quota(&self) -> Result<Option<Quota>, Error>;
 }

@@ -1,21 +1,22 @@
-//! `kubectl fippool`: is everything ready, who has this address, why has this machine none, what was left behind.
+//! `kubectl fippool`: inspects, explains and repairs pools.
 //!
-//! Each command is a file: it gathers, says what it found as data, and that is printed as a table, JSON or YAML. What is
-//! decided about a claim, an orphan or a pool is asked of the controllers' own code
-//! ([`controllers::inspect`](crate::controllers::inspect)). Only `orphans release` and `migrate --apply` change anything.
+//! Each command has a file, which collects data and returns a report; [`output`] prints it as a table, JSON or YAML. The
+//! controllers' own code ([`controllers::inspect`](crate::controllers::inspect)) decides about claims, orphans and pools.
+//! Only `orphans release` and `migrate --apply` change anything.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | [`cli`] | the command line |
-//! | [`exit`] | how it ends: every exit code |
-//! | [`session`] | the management cluster, the namespaces meant, and the user's own cloud |
+//! | [`exit`] | exit codes and errors |
+//! | [`session`] | the management cluster, the namespaces in scope, and the user's own cloud |
 //! | [`output`] | tables, JSON, YAML, colours, progress |
+//! | [`figures`] | the counts of a pool |
+//! | [`ownership`] | what the marks on a floating IP say, in words |
 //! | [`check`] | is everything ready |
-//! | [`ownership`] | how a floating IP stands towards a pool, in words |
-//! | [`usage`] | a bar for each pool |
+//! | [`usage`] | how full each pool is |
 //! | [`who_has`] | who has an address |
 //! | [`explain`] | why a claim has its address, or none |
-//! | [`orphans`] | what belongs to nobody |
+//! | [`orphans`] | marked floating IPs that no claim holds |
 //! | [`migrate`] | from CAPO's in-tree pool to ours |
 
 use std::ffi::OsString;
@@ -27,6 +28,7 @@ mod check;
 mod cli;
 mod exit;
 mod explain;
+mod figures;
 mod migrate;
 mod orphans;
 mod output;
@@ -35,49 +37,53 @@ mod session;
 mod usage;
 mod who_has;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, Orphans, OrphansCommand};
 use exit::{Answer, Failure};
 use session::Session;
 
-/// Runs the plugin, and says how it ended.
+/// Runs the plugin with these command line arguments, and returns its exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        // Help and the version are answers; the rest is a wrong command line, which clap ends with 2 too.
+        // clap reports help and the version as errors too.
         Err(error) => {
             let _ = error.print();
             return ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::YES });
         }
     };
-    // Whoever asks for TLS without naming a provider gets this one. It can be set once, and this is once.
+    // The default for TLS clients that name no provider. It fails only if one is installed already.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let ended = match runtime {
-        Ok(runtime) => runtime.block_on(run(cli)),
-        Err(error) => Err(Failure::Asked(format!("start: {error}"))),
+    let result = match runtime {
+        Ok(runtime) => runtime.block_on(execute(cli)),
+        Err(error) => Err(Failure::Request(format!("start: {error}"))),
     };
-    match ended {
+    match result {
         Ok(answer) => answer.into(),
         Err(failure) => {
-            output::complain(&failure.to_string());
+            output::print_error(&failure.to_string());
             failure.code()
         }
     }
 }
 
-async fn run(cli: Cli) -> Result<Answer, Failure> {
-    let Cli { global, command } = cli;
+async fn execute(Cli { global, command }: Cli) -> Result<Answer, Failure> {
+    let format = global.output;
+    // Completions need no cluster.
     let session = async || Session::open(&global).await;
     match command {
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "kubectl-fippool", &mut std::io::stdout());
             Ok(Answer::Yes)
         }
-        Command::Check(args) => check::run(&session().await?, &args, global.output).await,
-        Command::Usage(args) => usage::run(&session().await?, &args, global.output).await,
-        Command::WhoHas(args) => who_has::run(&session().await?, &args, global.output).await,
-        Command::Explain(args) => explain::run(&session().await?, &args, global.output).await,
-        Command::Orphans(args) => orphans::run(&session().await?, &args, global.output).await,
-        Command::Migrate(args) => migrate::run(&session().await?, &args, global.output).await,
+        Command::Check(args) => check::check_installation(&session().await?, &args, format).await,
+        Command::Usage(args) => usage::show_usage(&session().await?, &args.pools, format).await,
+        Command::WhoHas(args) => who_has::trace_address(&session().await?, args.address, format).await,
+        Command::Explain(args) => explain::explain_claim(&session().await?, &args.claim, format).await,
+        Command::Orphans(Orphans { command: Some(OrphansCommand::Release(args)), .. }) => {
+            orphans::release_orphans(&session().await?, &args, format).await
+        }
+        Command::Orphans(args) => orphans::list_orphans(&session().await?, &args, format).await,
+        Command::Migrate(args) => migrate::migrate_pool(&session().await?, &args, format).await,
     }
 }

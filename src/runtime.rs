@@ -1,6 +1,7 @@
-//! What surrounds the controllers: flags, leader election, health, metrics, logs, shutdown.
+//! The process around the controllers: flags, the connection to the API server, leader election, HTTP servers, logs and
+//! traces, shutdown.
 //!
-//! Nothing here knows what a claim is. `main` puts the parts together.
+//! Nothing here knows pools or claims. `main` puts the parts together.
 
 pub mod client;
 pub mod diagnostics;
@@ -8,7 +9,5 @@ pub mod flags;
 pub mod health;
 pub mod leader;
 pub mod listen;
-pub mod metered;
-pub mod metrics;
 pub mod shutdown;
 pub mod telemetry;

@@ -1,14 +1,15 @@
-//! What people get wrong, on real servers. Each slip is told within 15 s where the user looks, with the field or the
-//! thing in its name and what to do; is mended within 30 s of the mend; and disturbs nobody else.
+//! Mistakes of users, on real servers. Each is reported within 15 s on the object that the user looks at, naming the field
+//! and the fix; is recovered from within 30 s of the fix; and does not affect other pools.
 
-mod address;
+mod altered_cloud;
+mod application_credential;
 mod case;
-mod cloud;
 mod credentials;
+mod ip_address;
 mod keystone;
 mod list;
 mod network;
 mod rotation;
 mod secrets;
 mod tags;
-mod words;
+mod troubleshooting;

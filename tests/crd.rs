@@ -1,4 +1,4 @@
-//! The CRD as the API server applies it: every rule both ways, defaults, updates, what `kubectl` shows.
+//! The CRD in a real API server: validation rules, defaults, updates, and kubectl's output.
 
 mod rules;
 mod schema;
@@ -8,7 +8,7 @@ mod words;
 
 use crate::support::{PoolBuilder, pool};
 
-/// A pool that no controller serves: the test itself writes its status, or wants it as it was created.
+/// A pool that no controller reconciles.
 fn unserved(name: &str) -> PoolBuilder {
     pool(name).label("cluster.x-k8s.io/watch-filter", "nobody")
 }

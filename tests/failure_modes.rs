@@ -1,4 +1,4 @@
-//! docs/failure-modes.md names only tests that there are.
+//! docs/failure-modes.md names only tests that exist.
 
 use std::fs;
 use std::path::Path;
@@ -6,12 +6,12 @@ use std::path::Path;
 const DOCUMENT: &str = include_str!("../docs/failure-modes.md");
 
 #[test]
-fn every_test_that_the_table_names_is_there() {
+fn every_test_named_in_the_table_exists() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut source = String::new();
     read(&root.join("src"), &mut source);
     read(&root.join("tests"), &mut source);
-    // What is long and of one piece is a test's name; the rest are fields, reasons and messages.
+    // Long words with underscores are names of tests; the rest are fields, reasons and messages.
     let is_name = |text: &&str| {
         text.len() > 24 && text.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
     };

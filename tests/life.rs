@@ -1,173 +1,189 @@
-//! What becomes of claims, pools and their addresses, on real servers: each scenario is a sentence of the design.
+//! Claims, pools and their addresses on real servers, from creation to deletion and through every failure.
 
-mod again;
-mod burst;
+mod api_server_outage;
 mod claim;
 mod clusterctl;
-mod ending;
-mod exhausted;
-mod faults;
-mod forbidden;
-mod gap;
-mod killed;
-mod limits;
-mod list;
+mod concurrent_writes;
+mod conflicting_pools;
+mod crashes;
+mod delete_for_move;
+mod deletion_orders;
+mod external_changes;
+mod floating_ips;
+mod forbidden_tags;
+mod leader_takeover;
+mod max_ips;
 mod metrics;
-mod moved;
 mod network;
-mod orders;
+mod openstack_faults;
+mod openstack_limits;
+mod openstack_outage;
 mod orphans;
-mod outage;
-mod outside;
-mod pages;
+mod pagination;
 mod paused;
-mod race;
-mod rebuilt;
-mod releasing;
+mod pool_deletion;
+mod predefined;
+mod quota_race;
+mod rebuilt_cluster;
+mod recovery;
+mod release;
 mod restored;
-mod rivals;
 mod rollout;
 mod settled;
 mod shared_project;
-mod storm;
-mod takeover;
 mod workload;
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::time::Duration;
 
-use kube::ResourceExt;
+use futures::future::join_all;
+use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
+use kube::api::DeleteParams;
 use kube::core::DynamicObject;
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+use floating_ips::*;
+
 use crate::support::{
-    Cloud, FloatingIp, HEALS, Kind, Manifest, Namespace, PoolBuilder, Wire, claim, condition_of, controller, eventually,
+    Cloud, FloatingIp, Kind, Manifest, Namespace, OpenStackProxy, PoolBuilder, RECOVERY, claim, condition_of,
+    controller, eventually,
 };
 
 const POOL_ID: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/pool-id";
 const ABANDON: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/abandon";
 const PAUSED: &str = "cluster.x-k8s.io/paused";
 
-/// Time for many claims at once, on a machine that does other things too.
+/// Time for many claims at once, on a busy machine.
 const BURST: Duration = Duration::from_secs(90);
-/// The same where calls were lost: whether one was done all the same is settled after a minute.
-const TROUBLE: Duration = Duration::from_secs(180);
-/// Until a pool that is well looks at Neutron again, and what it then finds is mended.
-const AUDITED: Duration = Duration::from_secs(100);
+/// The same where the outcome of a call is unknown: that is settled after a minute.
+const AFTER_LOST_CALLS: Duration = Duration::from_secs(180);
+/// Until a ready pool has listed Neutron again and acted on what it found.
+const RESYNC: Duration = Duration::from_secs(100);
 
-/// An address that the network `public` never gives: it is outside its allocation range.
+/// An address outside the allocation range of the network `public`, which Neutron never gives. A pool that lists it
+/// lists Neutron every 12 s, not once a minute.
 const MISSING: &str = "203.0.113.252";
 
-/// A pool that the run's controller serves with the credentials of `demo`; ready. Returns its id in marks.
-async fn served(ns: &Namespace, pool: PoolBuilder) -> String {
-    ns.secret_for("demo").await;
+/// Creates a pool that the run's controller serves with the credentials of `demo`, waits until it is ready, and returns
+/// its id in marks.
+async fn create_served_pool(ns: &Namespace, pool: PoolBuilder) -> String {
+    ns.create_secret_for("demo").await;
     controller();
-    ready(ns, pool).await
+    create_ready_pool(ns, pool).await
 }
 
-/// The same, by a wire of its own.
-async fn served_by_wire(ns: &Namespace, pool: PoolBuilder) -> (String, Wire) {
-    let wire = Wire::to("demo").await;
-    ns.secret("cloud", &wire.clouds_yaml()).await;
+/// The same through a proxy, which sees the calls of this pool alone.
+async fn create_served_pool_behind_proxy(ns: &Namespace, pool: PoolBuilder) -> (String, OpenStackProxy) {
+    let proxy = OpenStackProxy::to_cloud("demo").await;
+    ns.apply_secret("cloud", &proxy.clouds_yaml()).await;
     controller();
-    (ready(ns, pool).await, wire)
+    (create_ready_pool(ns, pool).await, proxy)
 }
 
-/// Creates a pool and waits until it is ready.
-async fn ready(ns: &Namespace, pool: PoolBuilder) -> String {
+/// Creates a pool, waits until it is ready, and returns its id in marks.
+async fn create_ready_pool(ns: &Namespace, pool: PoolBuilder) -> String {
     let pool: Manifest = pool.into();
     let name = pool.name();
     ns.create(pool).await;
     ns.await_condition(Kind::Pool, &name, "Ready", "True", "Ready", BURST).await;
-    pool_id(ns, &name).await
-}
-
-/// The pool's id in marks.
-async fn pool_id(ns: &Namespace, pool: &str) -> String {
-    let pool = ns.get(Kind::Pool, pool).await.expect("the pool is there");
+    let pool = ns.get(Kind::Pool, &name).await.expect("the pool is there");
     pool.annotations().get(POOL_ID).cloned().expect("a pool has an id before it serves")
 }
 
-/// The name that CAPO gives to a server's claim.
-fn named(server: &str) -> String {
+/// Removes the pool's id from its annotations, and waits until it is restored.
+async fn wipe_pool_id_and_await_it(ns: &Namespace, id: &str) {
+    ns.patch(Kind::Pool, "public", json!({"metadata": {"annotations": {POOL_ID: null}}})).await;
+    let has_id =
+        |pool: Option<&DynamicObject>| pool.and_then(|pool| pool.annotations().get(POOL_ID)) == Some(&id.into());
+    ns.await_object(Kind::Pool, "public", RECOVERY, "marked with its id", has_id).await;
+}
+
+async fn delete_pool(ns: &Namespace, pool: &str) {
+    ns.delete(Kind::Pool, pool).await;
+    ns.await_gone(Kind::Pool, pool, RECOVERY).await;
+}
+
+/// The name that CAPO gives to the claim of a server.
+fn claim_name(server: &str) -> String {
     format!("{server}-floating-ip-address")
 }
 
-/// Waits until the claim of a server is told that it waits for this reason; returns the message.
-async fn waits(ns: &Namespace, server: &str, reason: &str) -> String {
-    ns.await_condition(Kind::Claim, &named(server), "Ready", "False", reason, HEALS).await
+/// Creates the claims of the servers `web-N`, all at once.
+async fn create_claims(ns: &Namespace, numbers: Range<usize>) {
+    join_all(numbers.map(|number| ns.create(claim(&format!("web-{number}"))))).await;
 }
 
-/// Creates a claim that waits for this reason; returns the message.
-async fn refused(ns: &Namespace, server: &str, reason: &str) -> String {
+/// Waits until the claim of a server is not ready for this reason; returns the message.
+async fn await_waiting(ns: &Namespace, server: &str, reason: &str) -> String {
+    ns.await_condition(Kind::Claim, &claim_name(server), "Ready", "False", reason, RECOVERY).await
+}
+
+/// Creates the claim of a server, and waits until it is not ready for this reason; returns the message.
+async fn create_waiting_claim(ns: &Namespace, server: &str, reason: &str) -> String {
     ns.create(claim(server)).await;
-    waits(ns, server, reason).await
+    await_waiting(ns, server, reason).await
 }
 
 /// Waits until the claim of a server is bound; returns the address.
-async fn bound(ns: &Namespace, server: &str) -> String {
-    ns.await_bound(&named(server), HEALS).await
+async fn await_bound(ns: &Namespace, server: &str) -> String {
+    ns.await_bound(&claim_name(server), RECOVERY).await
 }
 
 /// Releases the claim of a server as CAPO does, and waits until it is gone.
-async fn release(ns: &Namespace, server: &str) {
-    ns.release(&named(server)).await;
-    ns.await_gone(Kind::Claim, &named(server), HEALS).await;
-    ns.await_gone(Kind::Address, &named(server), HEALS).await;
+async fn release_claim(ns: &Namespace, server: &str) {
+    ns.release(&claim_name(server)).await;
+    await_claim_gone(ns, server).await;
 }
 
-/// The floating IP of an address, as Neutron has it.
-async fn seen(cloud: &Cloud, address: &str) -> FloatingIp {
-    cloud.find(address).await.unwrap_or_else(|| panic!("{address} is not in Neutron"))
+async fn await_claim_gone(ns: &Namespace, server: &str) {
+    ns.await_gone(Kind::Claim, &claim_name(server), RECOVERY).await;
+    ns.await_gone(Kind::Address, &claim_name(server), RECOVERY).await;
 }
 
-/// Waits until the floating IP of an address is as wanted.
-async fn until(cloud: &Cloud, address: &str, what: &str, wanted: impl Fn(&FloatingIp) -> bool) -> FloatingIp {
-    eventually(AUDITED, async || match cloud.find(address).await {
-        Some(found) if wanted(&found) => Ok(found),
-        found => Err(format!("{address} is not {what}: {found:?}")),
-    })
-    .await
+/// Binds and releases a claim of another pool. What the controller would do wrongly meanwhile, it has done by then; and its
+/// watches, which are independent of each other, have delivered what happened before.
+async fn bind_and_release_in(ns: &Namespace, pool: &str) {
+    ns.bind(claim("elsewhere").from(pool)).await;
+    release_claim(ns, "elsewhere").await;
 }
 
-/// Waits until the floating IP of an address is deleted.
-async fn until_deleted(cloud: &Cloud, address: &str, within: Duration) {
-    eventually(within, async || match cloud.find(address).await {
-        None => Ok(()),
-        Some(found) => Err(format!("{address} is still there: {found:?}")),
+/// Releases every bound claim as CAPO does; does not wait.
+async fn release_bound_claims(ns: &Namespace) {
+    join_all(bound_addresses(ns).await.iter().map(|(claim, _)| ns.release(claim))).await;
+}
+
+/// Waits until no claim is left, and no floating IP with the pool's mark.
+async fn await_all_released(ns: &Namespace, pool_id: &str, within: Duration) {
+    let cloud = ns.cloud().await;
+    eventually(within, async || {
+        match (ns.list(Kind::Claim).await.len(), marked_floating_ips(cloud, pool_id).await.len()) {
+            (0, 0) => Ok(()),
+            left => Err(format!("(claims, floating IPs) left: {left:?}")),
+        }
     })
     .await;
 }
 
-/// What carries a pool's mark in Neutron.
-async fn marked(cloud: &Cloud, pool: &str) -> Vec<FloatingIp> {
-    let mut all = cloud.floating_ips().await;
-    all.retain(|fip| fip.description.contains(pool) || fip.tags.iter().any(|tag| tag.contains(pool)));
-    all
+/// Waits until Kubernetes, which counts ages in whole seconds, would give a new object a later age than this one.
+async fn await_next_second(ns: &Namespace, object: &DynamicObject) {
+    eventually(RECOVERY, async || match ns.dry_run(claim("later")).await {
+        Ok(later) if later.creation_timestamp() > object.creation_timestamp() => Ok(()),
+        _ => Err("the second has not passed"),
+    })
+    .await;
 }
 
-/// Tags and description that are ours.
-fn is_marked(fip: &FloatingIp) -> bool {
-    fip.description.starts_with("caip-openstack ") || fip.tags.iter().any(|tag| tag.starts_with("caip"))
+/// Waits until a count in the status of the pool `public` has this value.
+async fn await_address_count(ns: &Namespace, which: &str, wanted: u64) {
+    let is_so = |pool: Option<&DynamicObject>| {
+        pool.is_some_and(|pool| pool.data["status"]["addresses"][which].as_u64().unwrap_or_default() == wanted)
+    };
+    ns.await_object(Kind::Pool, "public", RESYNC, &format!("{which} {wanted}"), is_so).await;
 }
 
-fn is_released(fip: &FloatingIp) -> bool {
-    fip.tags.iter().any(|tag| tag.starts_with("caip-out."))
-}
-
-/// A count of a pool's status.
-fn count(pool: &DynamicObject, which: &str) -> u64 {
-    pool.data["status"]["addresses"][which].as_u64().unwrap_or_default()
-}
-
-/// Waits until a count of the pool `public` is this.
-async fn await_count(ns: &Namespace, which: &str, wanted: u64) {
-    let what = format!("{which} {wanted}");
-    let is_so = |pool: Option<&DynamicObject>| pool.is_some_and(|pool| count(pool, which) == wanted);
-    ns.await_object(Kind::Pool, "public", AUDITED, &what, is_so).await;
-}
-
-/// A Cluster as users have it; there is no infrastructure behind it.
+/// A Cluster as users have it, without infrastructure.
 fn cluster(name: &str, spec: Value) -> Manifest {
     let reference = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "OpenStackCluster", "name": name});
     let mut body = json!({"metadata": {"name": name}, "spec": spec});
@@ -175,39 +191,31 @@ fn cluster(name: &str, spec: Value) -> Manifest {
     Manifest::new(Kind::Cluster, body)
 }
 
-/// The addresses of all bound claims, by claim.
-async fn addresses(ns: &Namespace) -> Vec<(String, String)> {
+/// The addresses of all IPAddresses, by claim.
+async fn bound_addresses(ns: &Namespace) -> Vec<(String, String)> {
     let all = ns.list(Kind::Address).await;
     let address = |object: &DynamicObject| object.data["spec"]["address"].as_str().unwrap_or_default().to_owned();
     all.iter().map(|object| (object.name_any(), address(object))).collect()
 }
 
-/// Fails when any address is given twice.
 fn assert_distinct(addresses: &[(String, String)]) {
     let distinct: BTreeSet<_> = addresses.iter().map(|(_, address)| address).collect();
     assert_eq!(distinct.len(), addresses.len(), "an address was given twice: {addresses:?}");
 }
 
-/// How many claims are bound.
 async fn count_bound(ns: &Namespace) -> usize {
     let claims = ns.list(Kind::Claim).await;
     claims.iter().filter(|claim| claim.data["status"]["addressRef"]["name"].is_string()).count()
 }
 
-/// How many claims wait for this reason.
+/// How many claims are not ready for this reason.
 async fn count_waiting(ns: &Namespace, reason: &str) -> usize {
     let claims = ns.list(Kind::Claim).await;
     let waits = |claim: &&DynamicObject| condition_of(claim, "Ready").is_some_and(|ready| ready["reason"] == reason);
     claims.iter().filter(waits).count()
 }
 
-/// Waits until so many claims are bound.
-async fn await_bound_count(ns: &Namespace, wanted: usize) {
-    await_bound_count_within(BURST, ns, wanted).await;
-}
-
-/// The same, where it may take longer.
-async fn await_bound_count_within(within: Duration, ns: &Namespace, wanted: usize) {
+async fn await_bound_count(ns: &Namespace, wanted: usize, within: Duration) {
     eventually(within, async || match count_bound(ns).await {
         count if count == wanted => Ok(()),
         count => Err(format!("{count} of {wanted} claims are bound")),
@@ -215,7 +223,32 @@ async fn await_bound_count_within(within: Duration, ns: &Namespace, wanted: usiz
     .await;
 }
 
-/// Whether an object has a finalizer of ours.
+/// Fails unless an event about an object has this reason and names the address.
+async fn assert_event(ns: &Namespace, kind: Kind, name: &str, reason: &str, address: &str) {
+    let events = ns.events(kind, name).await;
+    assert!(events.iter().any(|(found, note)| found.contains(reason) && note.contains(address)), "{events:?}");
+}
+
+async fn abandon(ns: &Namespace, kind: Kind, name: &str) {
+    ns.patch(kind, name, json!({"metadata": {"annotations": {ABANDON: "true"}}})).await;
+}
+
+async fn delete_namespace(ns: &Namespace) {
+    let namespaces: Api<KubeNamespace> = Api::all(ns.world.client.clone());
+    namespaces.delete(&ns.name, &DeleteParams::default()).await.expect("it can be deleted");
+}
+
+async fn await_namespace_deleted(ns: &Namespace, within: Duration) {
+    let namespaces: Api<KubeNamespace> = Api::all(ns.world.client.clone());
+    eventually(within, async || match namespaces.get_opt(&ns.name).await {
+        Ok(None) => Ok(()),
+        Ok(Some(left)) => Err(format!("{:?}", left.status.and_then(|status| status.conditions))),
+        Err(error) => Err(error.to_string()),
+    })
+    .await;
+}
+
+/// Whether an object has a finalizer of the controller.
 fn is_protected(object: &DynamicObject) -> bool {
     object.finalizers().iter().any(|finalizer| finalizer.contains("openstackfloatingippool"))
 }

@@ -1,4 +1,4 @@
-//! What is seen of the program from outside: metrics, alerts, the dashboard, and what the documents say of them.
+//! Observability: metrics, alerts, the dashboard, and their documentation.
 
 mod alerts;
 mod dashboard;
@@ -11,29 +11,27 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-/// A file of the repository.
 fn file(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
 }
 
-/// What is in it.
 fn text(path: &str) -> String {
     std::fs::read_to_string(file(path)).unwrap_or_else(|error| panic!("{path} cannot be read: {error}"))
 }
 
-/// What is in it, where that is YAML or JSON.
+/// The content of a YAML or JSON file.
 fn data(path: &str) -> Value {
     serde_saphyr::from_str(&text(path)).unwrap_or_else(|error| panic!("{path} is not YAML: {error}"))
 }
 
-/// Runs one of the programs of `make env-up` or of the repository.
+/// Runs a program that `make env-up` has installed, or one of the repository.
 fn run(program: &str, arguments: &[&str], directory: &Path) -> Output {
     let output = Command::new(program).args(arguments).current_dir(directory).output();
     output
         .unwrap_or_else(|error| panic!("{program} cannot be run ({error}): run `make test`, or set PATH by `make env`"))
 }
 
-/// What it prints; it must succeed.
+/// The standard output of a program that must succeed.
 fn output_of(program: &str, arguments: &[&str], directory: &Path) -> String {
     let output = run(program, arguments, directory);
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -46,19 +44,18 @@ fn output_of(program: &str, arguments: &[&str], directory: &Path) -> String {
     said(&output.stdout)
 }
 
-/// The alerts as a rule file, with more flags for helm.
+/// The alerts as a Prometheus rule file; `flags` are helm's.
 fn rules(flags: &[&str]) -> String {
     output_of("hack/alert-rules.sh", flags, &file(""))
 }
 
-/// An empty folder for a test.
 fn scratch(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(crate::support::unique(name));
-    std::fs::create_dir_all(&folder).expect("a folder of the tests can be made");
+    std::fs::create_dir_all(&folder).expect("the folder is created");
     folder
 }
 
-/// The names of metrics in an expression.
+/// The metrics that a PromQL expression uses.
 fn metrics_in(expression: &str) -> impl Iterator<Item = &str> {
     let is_name = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
     let words = expression.split(move |byte| !is_name(byte));

@@ -1,6 +1,5 @@
-//! The permissions of `config/rbac` are the least that the controller works with: the API server's audit log, which
-//! `CAIP_AUDIT_LOGS` names, has a use of each, and no request that was refused. Run when all scenarios have been, by
-//! `hack/test.sh`.
+//! `config/rbac` grants the minimum permissions: the API servers' audit logs, which `CAIP_AUDIT_LOGS` names, have a use of
+//! each and no refused request. `hack/test.sh` runs it after all scenarios.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -8,13 +7,12 @@ use std::io::{BufRead, BufReader};
 
 use serde_json::Value;
 
-/// What is asked for by admission, of the permissions of whoever sends a request, and so is in no log: the API servers of
-/// the tests have `OwnerReferencesPermissionEnforcement`.
-const ASKED_BY_ADMISSION: [&str; 2] = ["openstackfloatingippools/finalizers", "ipaddressclaims/finalizers"];
+/// Checked by the admission plug-in `OwnerReferencesPermissionEnforcement`, and so in no log.
+const CHECKED_BY_ADMISSION: [&str; 2] = ["openstackfloatingippools/finalizers", "ipaddressclaims/finalizers"];
 
-/// What is needed after a reply that was lost, which no scenario can bring about at will: whether the IPAddress that is
-/// there already is the one that was to be created.
-const NEEDED_BY_CHANCE: [(&str, &str); 1] = [("ipaddresses", "get")];
+/// Needed only after a lost reply, which no scenario can cause: to check whether an existing IPAddress is the one that was
+/// to be created.
+const RARELY_NEEDED: [(&str, &str); 1] = [("ipaddresses", "get")];
 
 /// API group, resource with its subresource, verb.
 type Permission = (String, String, String);
@@ -64,10 +62,10 @@ fn every_permission_is_used_and_none_is_missing() {
     }
     let unused: Vec<_> = granted()
         .into_iter()
-        .filter(|permission| !used.contains(permission) && !ASKED_BY_ADMISSION.contains(&permission.1.as_str()))
-        .filter(|permission| !NEEDED_BY_CHANCE.contains(&(permission.1.as_str(), permission.2.as_str())))
+        .filter(|permission| !used.contains(permission) && !CHECKED_BY_ADMISSION.contains(&permission.1.as_str()))
+        .filter(|permission| !RARELY_NEEDED.contains(&(permission.1.as_str(), permission.2.as_str())))
         .collect();
-    assert!(!used.is_empty(), "nothing was asked for: were there scenarios?");
-    assert!(refused.is_empty(), "asked for without permission: {refused:?}");
-    assert!(unused.is_empty(), "allowed by config/rbac and never used: {unused:?}");
+    assert!(!used.is_empty(), "there were no requests: did the scenarios run?");
+    assert!(refused.is_empty(), "requested without permission: {refused:?}");
+    assert!(unused.is_empty(), "granted by config/rbac and never used: {unused:?}");
 }

@@ -1,4 +1,4 @@
-//! `kubectl fippool` as whoever types it sees it, on real servers: what it prints, its exit code, and what it changed.
+//! `kubectl fippool` on real servers: what it prints, its exit code, and what it changes.
 
 mod check;
 mod claims;

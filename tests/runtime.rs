@@ -1,4 +1,4 @@
-//! What surrounds the controllers, against a real API server: the lease, the two servers, the program as a process.
+//! The runtime against a real API server: leader election, the two HTTP servers, the program as a process.
 
 mod leader;
 mod program;
@@ -11,16 +11,16 @@ use caip_openstack::clock::Clock;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, ObjectMeta, PostParams};
 
-/// Nothing here takes longer, even on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Enough for any step, even on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 async fn client() -> kube::Client {
     let _ = rustls::crypto::ring::default_provider().install_default();
     assert!(std::env::var_os("KUBECONFIG").is_some(), "KUBECONFIG is not set: `make env-up` says which one to use");
-    kube::Client::try_default().await.expect("KUBECONFIG names a cluster that can be used")
+    kube::Client::try_default().await.expect("KUBECONFIG names a usable cluster")
 }
 
-/// Runs `scenario` in a namespace of its own, which goes afterwards.
+/// Runs `scenario` in a new namespace, which is deleted afterwards.
 async fn with_namespace<F: Future<Output = ()>>(scenario: impl FnOnce(kube::Client, String) -> F) {
     let client = client().await;
     let name = unique("runtime");
@@ -29,17 +29,16 @@ async fn with_namespace<F: Future<Output = ()>>(scenario: impl FnOnce(kube::Clie
         metadata: ObjectMeta { name: Some(name.clone()), ..ObjectMeta::default() },
         ..Namespace::default()
     };
-    namespaces.create(&PostParams::default(), &namespace).await.expect("a namespace can be made");
-    soon(scenario(client, name.clone())).await;
-    namespaces.delete(&name, &DeleteParams::default()).await.expect("a namespace can be deleted");
+    namespaces.create(&PostParams::default(), &namespace).await.expect("the namespace is created");
+    in_time(scenario(client, name.clone())).await;
+    namespaces.delete(&name, &DeleteParams::default()).await.expect("the namespace is deleted");
 }
 
-/// `prefix` and a few random characters.
 fn unique(prefix: &str) -> String {
     format!("{prefix}-{}", Clock::system().random_name(8))
 }
 
-/// What `future` resolves to, within [`PATIENCE`].
-async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(PATIENCE, future).await.expect("it happens in time")
+/// Fails after [`TIMEOUT`].
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(TIMEOUT, future).await.expect("timed out")
 }

@@ -1,8 +1,8 @@
-//! Sessions against a server on loopback that counts: what is asked, how often, with which token, and how each failure
-//! reads. Time is tokio's, paused.
+//! Sessions with a server on loopback that records requests: which ones are sent, how often, with which token, and how each
+//! failure is reported. Time is tokio's, paused.
 
+mod failures;
 mod server;
-mod trouble;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use caip_openstack::openstack::session::Sessions;
 use caip_openstack::openstack::{Clouds, ErrorKind, Neutron};
 use futures::future::join_all;
 use serde_json::json;
-use server::{Reply, Seen, Server, clock, credentials, listing, row};
+use server::{ReceivedRequest, Reply, Server, clock, credentials, listing, row};
 use tokio::time::{Instant, sleep};
 
 async fn connect(server: &Server) -> Arc<dyn Neutron> {
@@ -21,8 +21,8 @@ async fn connect(server: &Server) -> Arc<dyn Neutron> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_new_token_serves_all_calls_that_were_refused() {
-    let server = Server::start(|seen: &Seen| match seen.token.as_deref() {
+async fn concurrent_refused_calls_share_one_new_token() {
+    let server = Server::start(|request: &ReceivedRequest| match request.token.as_deref() {
         Some("token-1") => Reply::unauthorized(),
         _ => listing(&[]),
     })
@@ -30,14 +30,14 @@ async fn one_new_token_serves_all_calls_that_were_refused() {
     let neutron = connect(&server).await;
     sleep(Duration::from_secs(60)).await;
     for result in join_all((0..30).map(|_| neutron.list_floating_ips())).await {
-        result.expect("the second token is good");
+        result.expect("the second token is accepted");
     }
     assert_eq!(server.count("POST /v3/auth/tokens"), 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_token_is_renewed_before_it_expires_and_not_sooner() {
-    let server = Server::start(|_: &Seen| listing(&[])).await;
+async fn a_token_is_renewed_shortly_before_it_expires() {
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
     let neutron = connect(&server).await;
     sleep(Duration::from_secs(3600 - 130)).await;
     neutron.list_floating_ips().await.expect("it lists");
@@ -45,29 +45,29 @@ async fn a_token_is_renewed_before_it_expires_and_not_sooner() {
     sleep(Duration::from_secs(60)).await;
     neutron.list_floating_ips().await.expect("it lists");
     assert_eq!(server.count("POST /v3/auth/tokens"), 2);
-    let tokens: Vec<_> = server.seen().into_iter().filter_map(|seen| seen.token).collect();
+    let tokens: Vec<_> = server.requests().into_iter().filter_map(|request| request.token).collect();
     assert_eq!(tokens, ["token-1", "token-2"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_neutron_that_accepts_no_token_does_not_become_keystones_burden() {
-    let server = Server::start(|_: &Seen| Reply::unauthorized()).await;
+async fn a_neutron_that_accepts_no_token_causes_few_authentications() {
+    let server = Server::start(|_: &ReceivedRequest| Reply::unauthorized()).await;
     let neutron = connect(&server).await;
     for _ in 0..50 {
-        let error = neutron.list_floating_ips().await.expect_err("no token is good");
+        let error = neutron.list_floating_ips().await.expect_err("no token is accepted");
         assert_eq!(error.kind, ErrorKind::Unauthorized, "{error}");
     }
     assert!(server.count("POST /v3/auth/tokens") <= 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn refused_credentials_are_not_asked_again_at_once_but_changed_ones_are() {
-    let server = Server::start(|_: &Seen| listing(&[])).await;
+async fn refused_credentials_are_not_retried_at_once_but_changed_ones_are() {
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
     server.set_keystone(|seen| seen.body.contains("hunter2").then(Reply::unauthorized));
-    let heard = Arc::new(AtomicUsize::new(0));
-    let failed = heard.clone();
+    let observed = Arc::new(AtomicUsize::new(0));
+    let failures = observed.clone();
     let sessions = Sessions::new(clock()).on_authentication(move |error| {
-        failed.fetch_add(usize::from(error == Some(ErrorKind::Unauthorized)), Ordering::SeqCst);
+        failures.fetch_add(usize::from(error == Some(ErrorKind::Unauthorized)), Ordering::SeqCst);
     });
     let wrong = credentials(&server.url, "hunter2");
     for result in join_all((0..50).map(|_| sessions.connect(&wrong))).await {
@@ -76,22 +76,22 @@ async fn refused_credentials_are_not_asked_again_at_once_but_changed_ones_are() 
         assert!(error.to_string().contains("check username, password, project and domain in clouds.yaml"), "{error}");
     }
     assert_eq!(server.count("POST /v3/auth/tokens"), 1);
-    sessions.connect(&credentials(&server.url, "hunter3")).await.expect("this one is right");
+    sessions.connect(&credentials(&server.url, "hunter3")).await.expect("this password is right");
     assert_eq!(server.count("POST /v3/auth/tokens"), 2);
     sleep(Duration::from_secs(6)).await;
     assert!(sessions.connect(&wrong).await.is_err());
     assert_eq!(server.count("POST /v3/auth/tokens"), 3);
 
-    // What heals in Keystone is noticed within 30 s.
+    // A fix in Keystone is noticed within 30 s.
     server.set_keystone(|_| None);
     sleep(Duration::from_secs(16)).await;
     assert!(sessions.connect(&wrong).await.is_ok());
-    assert_eq!(heard.load(Ordering::SeqCst), 2, "the metrics hear of what Keystone was asked");
+    assert_eq!(observed.load(Ordering::SeqCst), 2, "only requests to Keystone are observed");
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_same_credentials_share_a_session_and_others_do_not() {
-    let server = Server::start(|_: &Seen| listing(&[])).await;
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
     let sessions = Sessions::new(clock());
     let first = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
     let same = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
@@ -102,10 +102,10 @@ async fn the_same_credentials_share_a_session_and_others_do_not() {
 }
 
 #[tokio::test]
-async fn no_more_than_eight_calls_run_side_by_side() {
+async fn at_most_eight_calls_run_concurrently() {
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let counted = (running, most.clone());
-    let server = Server::start(move |_: &Seen| {
+    let server = Server::start(move |_: &ReceivedRequest| {
         let (running, most) = counted.clone();
         Reply::later(async move {
             most.fetch_max(running.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -123,9 +123,9 @@ async fn no_more_than_eight_calls_run_side_by_side() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_time_to_wait_is_obeyed_by_all_callers_of_the_cloud() {
+async fn a_retry_after_applies_to_all_calls_to_the_cloud() {
     let first = AtomicUsize::new(0);
-    let server = Server::start(move |_: &Seen| match first.fetch_add(1, Ordering::SeqCst) {
+    let server = Server::start(move |_: &ReceivedRequest| match first.fetch_add(1, Ordering::SeqCst) {
         0 => Reply::new(429, json!({"error": {"message": "slow down"}})).header("Retry-After", "4"),
         _ => listing(&[]),
     })
@@ -138,16 +138,16 @@ async fn a_time_to_wait_is_obeyed_by_all_callers_of_the_cloud() {
         join_all((0..20).map(|_| neutron.list_floating_ips())).await
     };
     let (limited, others) = tokio::join!(limited, others);
-    limited.expect("a read is repeated");
+    limited.expect("a read is retried");
     assert!(others.iter().all(Result::is_ok));
-    let network = server.seen().into_iter().filter(|seen| seen.path.starts_with("/network"));
-    let early = network.skip(1).filter(|seen| seen.at < begin + Duration::from_secs(4)).count();
+    let network = server.requests().into_iter().filter(|request| request.path.starts_with("/network"));
+    let early = network.skip(1).filter(|request| request.at < begin + Duration::from_secs(4)).count();
     assert_eq!(early, 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_long_time_to_wait_is_told_instead_of_waited_for() {
-    let server = Server::start(|_: &Seen| {
+async fn a_long_retry_after_is_returned_instead_of_awaited() {
+    let server = Server::start(|_: &ReceivedRequest| {
         Reply::new(429, json!({"error": {"message": "slow down"}})).header("Retry-After", "40")
     })
     .await;
@@ -161,16 +161,16 @@ async fn a_long_time_to_wait_is_told_instead_of_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_page_is_read_and_every_row_once() {
-    let pages = |seen: &Seen| {
-        assert!(seen.path.contains("limit=1000") && seen.path.contains("sort_key=id"), "{}", seen.path);
+async fn all_pages_are_read() {
+    let pages = |request: &ReceivedRequest| {
+        assert!(request.path.contains("limit=1000") && request.path.contains("sort_key=id"), "{}", request.path);
         let next = json!([{"rel": "next", "href": "unused"}]);
-        match seen.path.split("marker=").nth(1).and_then(|rest| rest.split('&').next()) {
+        match request.path.split("marker=").nth(1).and_then(|rest| rest.split('&').next()) {
             None => Reply::new(200, json!({"floatingips": [row("a"), row("b")], "floatingips_links": next})),
             Some("b") => {
                 Reply::new(200, json!({"floatingips": [row("c"), {"id": "unreadable"}], "floatingips_links": next}))
             }
-            // A full last page has a next one, which is empty.
+            // A full last page links to an empty one.
             Some(_) => Reply::new(200, json!({"floatingips": [], "floatingips_links": []})),
         }
     };
@@ -182,11 +182,11 @@ async fn every_page_is_read_and_every_row_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_marker_that_was_deleted_loses_no_row() {
-    // Neutron answers it with the first page again.
-    let pages = |seen: &Seen| {
+async fn a_deleted_marker_loses_no_row() {
+    // Neutron returns the first page again.
+    let pages = |request: &ReceivedRequest| {
         let next = json!([{"rel": "next", "href": "unused"}]);
-        if seen.path.contains("limit=") {
+        if request.path.contains("limit=") {
             return Reply::new(200, json!({"floatingips": [row("a"), row("b")], "floatingips_links": next}));
         }
         listing(&["a", "c", "d"])
@@ -198,14 +198,14 @@ async fn a_marker_that_was_deleted_loses_no_row() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_may_not_be_read_is_none_and_no_trouble() {
+async fn an_unreadable_quota_is_none_and_no_error() {
     for (status, error_type) in [(403, "PolicyNotAuthorized"), (404, "HTTPNotFound")] {
-        let server = Server::start(move |_: &Seen| Reply::refusal(status, error_type)).await;
-        assert_eq!(connect(&server).await.quota().await.expect("it is an answer"), None);
+        let server = Server::start(move |_: &ReceivedRequest| Reply::refusal(status, error_type)).await;
+        assert_eq!(connect(&server).await.quota().await.expect("it is no error"), None);
         assert_eq!((server.count("GET /network/v2.0/quotas/p1/details"), server.count("GET /network")), (1, 1));
     }
     let quota = json!({"quota": {"floatingip": {"limit": -1, "used": 3, "reserved": 0}, "port": {"limit": 1}}});
-    let server = Server::start(move |_: &Seen| Reply::new(200, quota.clone())).await;
+    let server = Server::start(move |_: &ReceivedRequest| Reply::new(200, quota.clone())).await;
     let quota = connect(&server).await.quota().await.expect("it reads").expect("there is one");
     assert_eq!((quota.limit, quota.used), (None, 3));
 }

@@ -1,10 +1,10 @@
-//! The words that scenarios are written in. A scenario reads as what a person would do and see:
+//! The vocabulary of the scenarios, which reads like what a user does and sees:
 //!
 //! ```ignore
 //! #[tokio::test]
-//! async fn claim_gets_an_address_of_its_own() {
+//! async fn claim_gets_an_address() {
 //!     with_namespace(async |ns| {
-//!         ns.secret_for("demo").await;
+//!         ns.create_secret_for("demo").await;
 //!         ns.create(pool("public").network("public").max_ips(3)).await;
 //!         let address = ns.bind(claim("web-0").from("public")).await;
 //!         assert!(ns.cloud().await.find(&address).await.is_some());
@@ -13,45 +13,46 @@
 //! }
 //! ```
 //!
-//! Nothing here uses the room `openstack` of the program: what a scenario sees in Neutron is a second opinion.
+//! Nothing here uses the program's module `openstack`: what a scenario sees in Neutron is a second opinion.
 
-mod account;
+mod api_server_proxy;
 mod clouds;
 mod clusterctl;
 mod controller;
 mod fault;
-mod line;
+mod laws;
+mod laws_hold;
 mod manifest;
 mod namespace;
 mod openstack;
-mod pair;
+mod openstack_proxy;
 mod project;
 mod prometheus;
-mod tls;
-mod verdict;
+mod scenario;
+mod service_account;
+mod tls_listener;
 mod wait;
-mod wire;
 mod world;
 
-pub use account::SYSTEM_NAMESPACE;
+pub use api_server_proxy::ApiServerProxy;
 pub use clouds::{cloud_entry, clouds_yaml};
 pub use clusterctl::Move;
 pub use controller::{Controller, controller};
 pub use fault::{EVERYTHING, Fault, NEUTRON, TOKEN};
-pub use line::Line;
+pub use laws_hold::await_laws_hold;
 pub use manifest::{ClaimBuilder, Kind, Manifest, PoolBuilder, claim, owner_reference, pool};
-pub use namespace::{Namespace, condition_of, with_namespace};
+pub use namespace::{Namespace, condition_of};
 pub use openstack::{Cloud, ExternalNetwork, FloatingIp};
-pub use pair::with_two_clusters;
+pub use openstack_proxy::{OpenStackProxy, call_name};
 pub use project::Project;
 pub use prometheus::Prometheus;
-pub use tls::Tls;
-pub use verdict::await_lawful;
-pub use wait::{HEALS, SOON, eventually, stays};
-pub use wire::Wire;
-pub use world::{CRD_YAML, World, run_id};
+pub use scenario::{with_external_network, with_namespace, with_two_clusters};
+pub use service_account::SYSTEM_NAMESPACE;
+pub use tls_listener::Tls;
+pub use wait::{RECOVERY, SOON, consistently, eventually};
+pub use world::{CRD_YAML, World, required, run_id};
 
-/// `prefix` and a few random characters: what scenarios that run at once are told apart by.
+/// `prefix` and a few random characters, so that scenarios that run at once do not collide.
 pub fn unique(prefix: &str) -> String {
     format!("{prefix}-{}", caip_openstack::clock::Clock::system().random_name(8))
 }

@@ -1,14 +1,14 @@
-//! Traces, with the feature `otel`: what a collector is sent, and when it is sent nothing.
+//! Traces, with the feature `otel`: what is sent to a collector, and when nothing is sent.
 //!
-//! Variables and subscribers belong to a process, so each question starts this binary again: [`program`] does what the
-//! program does, towards a server and a collector of the test.
+//! Environment variables and the subscriber are global to a process, so each test starts this binary again: [`program`]
+//! makes the calls, to an OpenStack and a collector that the test provides.
 
 #[allow(dead_code, reason = "shared with tests/session.rs: not every word is used here")]
 #[path = "session/server.rs"]
 mod server;
 
 use std::process::Command;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -20,25 +20,25 @@ use caip_openstack::runtime::flags::LoggingFormat;
 use caip_openstack::runtime::shutdown::TRACES_GRACE;
 use caip_openstack::runtime::telemetry;
 use http::StatusCode;
-use server::{Reply, Seen, Server, listing};
+use parking_lot::Mutex;
+use server::{ReceivedRequest, Reply, Server, listing};
 use tracing::Instrument;
 
-/// Where the OpenStack of [`program`] is.
+/// The URL of OpenStack, for [`program`].
 const OPENSTACK: &str = "TEST_OPENSTACK";
 
-/// Two calls within what kube's span of a reconcile looks like, one of which finds nothing.
+/// Two calls in the span of a reconcile; the second one fails with not found.
 #[test]
 #[ignore = "started by the other tests"]
 fn program() {
     let Ok(url) = std::env::var(OPENSTACK) else { return };
     let telemetry = telemetry::start(LoggingFormat::Text, 0, None).expect("it starts");
     let span = tracing::debug_span!(target: "caip_openstack::probe", "probe");
-    println!("spans are {}", if span.is_disabled() { "not made" } else { "made" });
+    println!("spans are {}", if span.is_disabled() { "disabled" } else { "enabled" });
     drop(span);
     tracing::debug_span!(target: "openstack_sdk_core::api", "sdk", body = "hunter2").in_scope(|| ());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-    let reconcile =
-        tracing::info_span!(target: "kube_runtime::controller", "reconciling object", object.ref = "pool/web");
+    let reconcile = telemetry::reconcile_span(&"pool/web");
     let work = async {
         let sessions = Sessions::new(server::clock());
         let neutron = sessions.connect(&server::credentials(&url, "hunter2")).await.expect("it connects");
@@ -54,13 +54,15 @@ fn program() {
     assert!(begin.elapsed() < TRACES_GRACE + Duration::from_secs(1), "it ended after {:?}", begin.elapsed());
 }
 
-/// Runs [`program`] with these variables; what it wrote.
+/// Runs [`program`] with these variables and returns its output.
 async fn run(variables: &[(&str, &str)]) -> String {
-    let neutron = |seen: &Seen| match seen.path.contains("missing") {
+    let neutron = |request: &ReceivedRequest| match request.path.contains("missing") {
         true => Reply::refusal(404, "FloatingIPNotFound"),
         false => listing(&["a"]),
     };
-    let server = Server::start(move |seen: &Seen| neutron(seen).header("x-openstack-request-id", "req-7")).await;
+    let server =
+        Server::start(move |request: &ReceivedRequest| neutron(request).header("x-openstack-request-id", "req-7"))
+            .await;
     let mut command = Command::new(std::env::current_exe().expect("it was started from a file"));
     command.args(["--exact", "program", "--ignored", "--nocapture"]);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_")) {
@@ -75,43 +77,43 @@ async fn run(variables: &[(&str, &str)]) -> String {
     text
 }
 
-/// What came in, one request a line, as text as far as it is text.
+/// The received requests: request line and content type, and the body as lossy text.
 #[derive(Clone, Default)]
 struct Collector(Arc<Mutex<Vec<(String, String)>>>);
 
 impl Collector {
-    /// At the URL, with an answer of this status.
+    /// Answers with `status`; also returns the URL.
     async fn start(status: StatusCode) -> (Self, String) {
         let (collector, listener) = (Self::default(), tokio::net::TcpListener::bind("127.0.0.1:0").await);
         let listener = listener.expect("some port is free");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-        let heard = collector.clone();
+        let requests = collector.clone();
         let app = Router::new().fallback(move |request: Request| async move {
             let (parts, body) = request.into_parts();
             let body = axum::body::to_bytes(body, 1 << 20).await.expect("a small body");
             let kind = parts.headers.get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default();
             let line = format!("{} {} {kind}", parts.method, parts.uri);
-            // Protocol buffers keep texts as they are.
-            heard.0.lock().expect("not poisoned").push((line, String::from_utf8_lossy(&body).into_owned()));
+            // Protocol buffers contain strings verbatim.
+            requests.0.lock().push((line, String::from_utf8_lossy(&body).into_owned()));
             status
         });
         tokio::spawn(async move { axum::serve(listener, app).await });
         (collector, url)
     }
 
-    fn heard(&self) -> Vec<(String, String)> {
-        self.0.lock().expect("not poisoned").clone()
+    fn requests(&self) -> Vec<(String, String)> {
+        self.0.lock().clone()
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_hears_of_reconciles_and_calls_and_of_no_secret() {
+async fn spans_of_reconciles_and_calls_are_sent_without_secrets() {
     let (collector, url) = Collector::start(StatusCode::OK).await;
     let said = run(&[("OTEL_EXPORTER_OTLP_ENDPOINT", &url), ("OTEL_RESOURCE_ATTRIBUTES", "lab=north")]).await;
-    assert!(said.contains("spans are made") && !said.contains("WARN"), "{said}");
-    let heard = collector.heard();
-    assert!(heard.iter().all(|(line, _)| line == "POST /v1/traces application/x-protobuf"), "{heard:?}");
-    let spans: String = heard.into_iter().map(|(_, spans)| spans).collect();
+    assert!(said.contains("spans are enabled") && !said.contains("WARN"), "{said}");
+    let requests = collector.requests();
+    assert!(requests.iter().all(|(line, _)| line == "POST /v1/traces application/x-protobuf"), "{requests:?}");
+    let spans: String = requests.into_iter().map(|(_, spans)| spans).collect();
     let names = ["reconciling object", "pool/web", "authenticate", "list floating IPs", "read floating IP"];
     let facts = ["ok", "not_found", "req-7", "caip-openstack", "service.version", "lab", "north"];
     for part in names.into_iter().chain(facts) {
@@ -123,17 +125,20 @@ async fn a_collector_hears_of_reconciles_and_calls_and_of_no_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_endpoint_for_traces_alone_is_taken_as_it_is_and_a_name_too() {
+async fn an_endpoint_for_traces_and_a_service_name_are_used_verbatim() {
     let (collector, url) = Collector::start(StatusCode::OK).await;
     let url = format!("{url}/from/here");
     run(&[("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", &url), ("OTEL_SERVICE_NAME", "addresses")]).await;
-    let heard = collector.heard();
-    assert!(!heard.is_empty() && heard.iter().all(|(line, _)| line.starts_with("POST /from/here ")), "{heard:?}");
-    assert!(heard.iter().all(|(_, spans)| spans.contains("addresses")), "{heard:?}");
+    let requests = collector.requests();
+    assert!(
+        !requests.is_empty() && requests.iter().all(|(line, _)| line.starts_with("POST /from/here ")),
+        "{requests:?}"
+    );
+    assert!(requests.iter().all(|(_, spans)| spans.contains("addresses")), "{requests:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_sent_unless_it_is_asked_for() {
+async fn nothing_is_sent_by_default() {
     let (collector, url) = Collector::start(StatusCode::OK).await;
     let endpoint = ("OTEL_EXPORTER_OTLP_ENDPOINT", url.as_str());
     for variables in [
@@ -143,16 +148,16 @@ async fn nothing_is_sent_unless_it_is_asked_for() {
         &[endpoint, ("OTEL_TRACES_EXPORTER", "none")],
     ] {
         let said = run(variables).await;
-        assert!(said.contains("spans are not made"), "{variables:?}: {said}");
+        assert!(said.contains("spans are disabled"), "{variables:?}: {said}");
     }
     run(&[endpoint, ("OTEL_TRACES_SAMPLER", "always_off")]).await;
-    assert_eq!(collector.heard(), []);
+    assert_eq!(collector.requests(), []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_collector_in_trouble_costs_one_warning_and_bounded_time() {
+async fn a_failing_collector_causes_one_warning_and_a_bounded_delay() {
     let (refusing, refused) = Collector::start(StatusCode::FORBIDDEN).await;
-    // The first takes connections and never answers; nobody is at the second.
+    // The first one accepts connections and never answers; the second one is closed.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("some port is free");
     let away = std::net::TcpListener::bind("127.0.0.1:0").expect("some port is free").local_addr();
     let silent_url = format!("http://{}", silent.local_addr().expect("it is bound"));
@@ -161,5 +166,5 @@ async fn a_collector_in_trouble_costs_one_warning_and_bounded_time() {
         let said = run(&[("OTEL_EXPORTER_OTLP_ENDPOINT", url)]).await;
         assert_eq!(said.matches("WARN").count(), warnings, "{url}: {said}");
     }
-    assert!(refusing.heard().len() > 1, "it is tried again: {:?}", refusing.heard());
+    assert!(refusing.requests().len() > 1, "it is retried: {:?}", refusing.requests());
 }

@@ -1,13 +1,6 @@
-//! Cluster API is upgraded under the running controllers. A binary of its own, since it changes the whole management
-//! cluster: `hack/test.sh` starts one with an older Cluster API for it.
+//! Cluster API is upgraded while the controllers run. A binary of its own, since it changes the whole management cluster:
+//! `hack/test.sh` starts one with an older Cluster API for it.
 
-#[path = "laws/checker.rs"]
-mod checker;
-#[allow(dead_code, reason = "the simulation asks more of it")]
-#[path = "support/laws.rs"]
-mod laws;
-#[path = "laws/oracle.rs"]
-mod oracle;
 #[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]
 mod support;
 
@@ -17,10 +10,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use caip_openstack::api::IpamVersion;
-use support::{HEALS, Kind, World, claim, condition_of, controller, eventually, pool, with_namespace};
+use support::{Kind, RECOVERY, World, claim, condition_of, controller, eventually, pool, with_namespace};
 
-/// Until an upgrade is noticed: the controllers ask every half a minute, and once more.
-const NOTICED: Duration = Duration::from_secs(90);
+/// The controllers check the served versions every 30 s.
+const UPGRADE_HANDLED: Duration = Duration::from_secs(90);
 
 /// As `clusterctl upgrade` does: new CRDs, then the new core manager.
 fn upgrade() {
@@ -37,7 +30,7 @@ fn upgrade() {
 async fn claims_keep_their_addresses_when_cluster_api_is_upgraded() {
     with_namespace(async |ns| {
         assert_eq!(ns.world.version, IpamVersion::V1Beta1, "this needs an older Cluster API: run `make test`");
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         controller();
         ns.create(pool("public").network("public")).await;
         let mut before = Vec::new();
@@ -47,7 +40,7 @@ async fn claims_keep_their_addresses_when_cluster_api_is_upgraded() {
         tokio::task::spawn_blocking(upgrade).await.expect("it does not panic");
         let now = World::new().await;
         assert_eq!(now.version, IpamVersion::V1Beta2);
-        eventually(NOTICED, async || {
+        eventually(UPGRADE_HANDLED, async || {
             let log = controller().log();
             let starts = log.lines().filter(|line| line.contains("controllers start") && line.contains("v1beta2"));
             if starts.count() > 0 { Ok(()) } else { Err("the controllers still work with v1beta1") }
@@ -55,18 +48,18 @@ async fn claims_keep_their_addresses_when_cluster_api_is_upgraded() {
         .await;
 
         for (name, address) in &before {
-            assert_eq!(ns.await_bound(name, HEALS).await, *address);
+            assert_eq!(ns.await_bound(name, RECOVERY).await, *address);
         }
         let new = claim("web-3").name();
         ns.bind(claim("web-3")).await;
-        // It is told in the place of the new version, and can be read in the old one too.
+        // The condition is where the new version has it.
         let claims = kube::Api::<kube::core::DynamicObject>::namespaced_with(
             now.client.clone(),
             &ns.name,
             &Kind::Claim.resource(now.version),
         );
         for name in before.iter().map(|(name, _)| name).chain([&new]) {
-            eventually(HEALS, async || {
+            eventually(RECOVERY, async || {
                 let claim = claims.get(name).await.map_err(|error| error.to_string())?;
                 let ready = condition_of(&claim, "Ready").cloned().unwrap_or_default();
                 if ready["reason"] == "AddressAllocated" { Ok(()) } else { Err(format!("{name}: {ready}")) }
@@ -74,8 +67,7 @@ async fn claims_keep_their_addresses_when_cluster_api_is_upgraded() {
             .await;
         }
         ns.release(&before[0].0).await;
-        ns.await_gone(Kind::Claim, &before[0].0, HEALS).await;
-        ns.await_gone(Kind::Address, &before[0].0, HEALS).await;
+        ns.await_gone(Kind::Claim, &before[0].0, RECOVERY).await;
         controller().assert_running();
     })
     .await;

@@ -1,4 +1,4 @@
-//! The scenarios' own words keep their promises.
+//! Tests of `tests/support` itself.
 
 use futures::FutureExt;
 use kube::Api;
@@ -7,14 +7,14 @@ use std::panic::AssertUnwindSafe;
 use crate::support::{Cloud, Kind, SOON, claim, controller, eventually, pool, with_namespace};
 
 #[tokio::test]
-async fn namespace_and_what_was_made_in_neutron_go_also_after_a_panic() {
+async fn namespace_and_floating_ips_are_removed_after_a_panic() {
     let (mut name, mut address) = (String::new(), String::new());
     let scenario = with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         ns.create(pool("public").network("public")).await;
         ns.patch(Kind::Pool, "public", serde_json::json!({"metadata": {"finalizers": ["example.org/stuck"]}})).await;
         name = ns.name.clone();
-        address = ns.floating_ip("public").await.address;
+        address = ns.create_floating_ip("public").await.address;
         panic!("on purpose");
     });
     assert!(AssertUnwindSafe(scenario).catch_unwind().await.is_err(), "the panic is passed on");
@@ -29,7 +29,7 @@ async fn namespace_and_what_was_made_in_neutron_go_also_after_a_panic() {
 }
 
 #[tokio::test]
-async fn claim_is_as_capo_makes_it_and_goes_when_it_is_released() {
+async fn released_claim_is_deleted() {
     with_namespace(async |ns| {
         let made = ns.create(claim("web-0").from("public").of_cluster("prod")).await;
         assert_eq!(made.metadata.name.as_deref(), Some("web-0-floating-ip-address"));
@@ -40,10 +40,10 @@ async fn claim_is_as_capo_makes_it_and_goes_when_it_is_released() {
 }
 
 #[tokio::test]
-async fn controller_of_the_run_serves_the_pools_of_the_run() {
+async fn shared_controller_serves_the_pools_of_its_run() {
     let controller = controller();
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         ns.create(pool("public").network("public").max_ips(1)).await;
         let address = ns.bind(claim("web-0").from("public")).await;
         let pool = ns.get(Kind::Pool, "public").await.expect("the pool is there");
@@ -57,7 +57,7 @@ async fn controller_of_the_run_serves_the_pools_of_the_run() {
 }
 
 #[tokio::test]
-async fn cloud_creates_marks_attaches_and_deletes_floating_ips() {
+async fn floating_ips_can_be_created_tagged_attached_and_deleted() {
     let cloud = Cloud::named("demo-app").await;
     let made = cloud.create("public", "made by hand").await;
     assert_eq!(made.description, "made by hand");
@@ -75,7 +75,7 @@ async fn cloud_creates_marks_attaches_and_deletes_floating_ips() {
 }
 
 #[tokio::test]
-async fn external_network_of_a_scenario_has_as_many_addresses_as_asked_for() {
+async fn external_network_has_the_requested_number_of_addresses() {
     let admin = Cloud::named("admin").await;
     let demo = Cloud::named("demo").await;
     let network = admin.external_network(2).await;

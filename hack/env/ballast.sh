@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Puts many floating IPs into the project `demo`, somebody else's by their description, as a large cloud has them:
+# Creates many floating IPs of other owners in the project `demo`, as in a large cloud:
 #   ballast.sh COUNT [NETWORK]      default public-large
-# By SQL, since Neutron takes a tenth of a second for each. Their addresses are of no subnet, so that all of those stay
-# free. Once for a set of servers; down.sh --purge removes them.
+# By SQL, since Neutron takes a tenth of a second for each. Their addresses belong to no subnet, so that the addresses of
+# all subnets stay free. To be run once for a set of servers; down.sh --purge removes them.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -31,4 +31,4 @@ INSERT INTO floatingips (id, standard_attr_id, project_id, floating_ip_address, 
   SELECT UUID(), @base + $1 + seq, @project, INET_NTOA(INET_ATON('100.64.0.0') + seq), @network, ports.id, 'DOWN'
   FROM seq_1_to_$1 JOIN ports ON ports.standard_attr_id = @base + seq;
 SQL
-say "$1 floating IPs of somebody else's are in the project demo"
+say "$1 floating IPs of other owners are in the project demo"

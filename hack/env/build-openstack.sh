@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds the virtual environment of Keystone, Neutron and the `openstack` command. Safe to interrupt.
-# A second one that runs meanwhile just waits for the first.
+# A second run waits for the first.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 export PIP_DISABLE_PIP_VERSION_CHECK=1
 
-stamp=$VENV/.complete # written last, so that a half-made one is made again
+stamp=$VENV/.complete # written last, so that an incomplete one is built again
 
 is_complete() { [ "$(cat "$stamp" 2>/dev/null)" = "$(python3 -V)" ] && "$VENV/bin/python" -c '' 2>/dev/null; }
 

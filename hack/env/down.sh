@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Stops a set of servers by its pid files, a controller that was started on it included.
-#   down.sh [--purge]      --purge also removes its data, and keeps what was built
+#   down.sh [--purge]      --purge also removes its data, and keeps the programs
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -9,7 +9,7 @@ set -euo pipefail
 [ -d "$ENV_DIR" ] || exit 0
 lock 8 "$ENV_DIR/lock" "starts or stops '$CAIP_ENV'"
 
-# Those that write go before those that store.
+# What writes stops before what stores.
 stop "$CONTROLLER_PID"
 for which in 1 2; do
   management_cluster "$which"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints what a shell needs to use a set of servers:  eval "$(hack/env/env.sh)"
+# Prints the environment for using a set of servers:  eval "$(hack/env/env.sh)"
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"

@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2034 # what is set here is used where it is sourced
-# What the scripts of this folder share: where things are, and how servers are started and stopped.
-# Sourced, never run. It must not start, build or change anything by itself.
+# What the scripts of this folder share: paths, and how servers are started and stopped. Sourced, never run. Sourcing it
+# starts, builds and changes nothing.
 #
-#   CAIP_CACHE      everything built or stored, in one folder (default ~/.cache/caip-openstack)
+#   CAIP_CACHE      the folder of everything that is built or stored (default ~/.cache/caip-openstack)
 #   CAIP_ENV        name of one set of servers with its own data (default dev)
 #   CAIP_PORT_BASE  the first of the ten loopback ports that the set uses
 
@@ -34,11 +34,10 @@ MARIADB_SOCKET=$OPENSTACK_DIR/mariadb.sock
 
 BIN=$CAIP_CACHE/bin
 REQUIREMENTS=$HERE/requirements.txt
-# A virtual environment cannot be moved, and others may be running from the old one: each set of pins
-# has its own.
+# Each set of pins has a virtual environment of its own, since servers may be running from another one.
 VENV=$CAIP_CACHE/venv-$(cat "$HERE/constraints.txt" "$REQUIREMENTS" | sha256sum | cut -c1-10)
 
-# The well-known sets have ports of their own, so that they run side by side without being told to.
+# Each well-known set has its own ports, so that they can run at the same time.
 port_base() {
   case $CAIP_ENV in
     dev) echo 21000 ;;
@@ -54,7 +53,7 @@ if ! [[ $CAIP_PORT_BASE =~ ^[0-9]{4,5}$ ]] || ((CAIP_PORT_BASE < 1024 || CAIP_PO
 fi
 KEYSTONE_PORT=$CAIP_PORT_BASE
 NEUTRON_PORT=$((CAIP_PORT_BASE + 1))
-HEALTH_PORT=$((CAIP_PORT_BASE + 5)) # of a controller that is run by hand or by the demo
+HEALTH_PORT=$((CAIP_PORT_BASE + 5)) # of a controller started by hand or by the demo
 METRICS_PORT=$((CAIP_PORT_BASE + 6))
 
 KEYSTONE_URL=http://127.0.0.1:$KEYSTONE_PORT/v3
@@ -67,7 +66,7 @@ NEUTRON=$OPENSTACK_DIR/neutron.pid
 CONTROLLER_PID=$ENV_DIR/controller.pid
 CONTROLLER_LOG=$ENV_DIR/controller.log
 
-# A set has one OpenStack, and one or two management clusters: which of them the names below mean.
+# A set has one OpenStack, and one or two management clusters. Selects the one that the names below mean.
 management_cluster() { # 1|2
   local first=$((CAIP_PORT_BASE + 2)) suffix=
   [ "$1" = 1 ] || { first=$((CAIP_PORT_BASE + 7)) suffix=-$1; }
@@ -81,16 +80,15 @@ management_cluster() { # 1|2
   APISERVER=$MANAGEMENT_DIR/kube-apiserver.pid
   CONTROLLER_MANAGER=$MANAGEMENT_DIR/kube-controller-manager.pid
   CAPI=$MANAGEMENT_DIR/capi-core.pid
-  AUDIT_LOG=$MANAGEMENT_DIR/audit.log # what the controller's ServiceAccount asked for
+  AUDIT_LOG=$MANAGEMENT_DIR/audit.log # the requests of the controller's ServiceAccount
 }
 management_cluster 1
 
 # --- servers ------------------------------------------------------------------
-# A server is named by its pid file, and carries CAIP_SERVER=PIDFILE in its environment. A pid alone may long belong to
-# another program (a reboot, a pid that came round), and a killed parent may leave children that hold
-# its port: the variable says whose a process is.
+# A server is named by its pid file and has CAIP_SERVER=PIDFILE in its environment. The variable identifies its
+# processes: a pid may be reused by another program, and a killed parent may leave children that hold its port.
 
-server_pids() { # PIDFILE: every living process of that server
+server_pids() { # PIDFILE: all running processes of that server
   local environ
   # shellcheck disable=SC2013 # one path a line, without blanks
   for environ in $(grep -slzxF "CAIP_SERVER=$1" /proc/[0-9]*/environ); do
@@ -103,22 +101,22 @@ alive() { # PIDFILE
   [ -s "$1" ] && grep -qszxF "CAIP_SERVER=$1" "/proc/$(<"$1")/environ"
 }
 
-start() { # PIDFILE LOG COMMAND...: runs in a session of its own, so that Ctrl-C here does not reach it
+start() { # PIDFILE LOG COMMAND...: in a session of its own, so that Ctrl-C does not reach it
   local pidfile=$1 log=$2 i
   shift 2
   alive "$pidfile" && return
   stop "$pidfile"
-  # The locks stay here: a server that held one would lock out the next run for ever.
+  # The locks are not inherited: a server that held one would lock out all later runs.
   CAIP_SERVER=$pidfile setsid nohup "$@" >>"$log" 2>&1 </dev/null 7>&- 8>&- 9>&- &
   echo $! >"$pidfile.tmp" && mv "$pidfile.tmp" "$pidfile"
-  # The variable is there once the program has replaced this shell's copy.
+  # The variable appears when the program has replaced the forked shell.
   for ((i = 0; i < 100; i++)); do
     alive "$pidfile" && return
     sleep .02
   done
 }
 
-stop() { # PIDFILE [SECONDS]: TERM to the server, then KILL to whatever is left of it
+stop() { # PIDFILE [SECONDS]: TERM to the server, then KILL to what remains of it
   local pidfile=$1 deadline=$((SECONDS + ${2:-15})) pid
   if alive "$pidfile"; then kill "$(<"$pidfile")" 2>/dev/null || true; fi
   while alive "$pidfile" && ((SECONDS < deadline)); do sleep .1; done
@@ -130,14 +128,14 @@ stop() { # PIDFILE [SECONDS]: TERM to the server, then KILL to whatever is left 
   rm -f "$pidfile"
 }
 
-wait_for() { # SECONDS WHAT LOG PIDFILE COMMAND...: until the command succeeds, or the server is gone
+wait_for() { # SECONDS WHAT LOG PIDFILE COMMAND...: until the command succeeds; fails when the server has ended
   local seconds=$1 what=$2 log=$3 pidfile=$4 deadline=$((SECONDS + $1))
   shift 4
   until "$@" >/dev/null 2>&1; do
     if ! alive "$pidfile" || ((SECONDS > deadline)); then
       "$@" >/dev/null 2>&1 && return
       tail -n 15 "$log" >&2 || true
-      alive "$pidfile" || die "$what stopped right after its start; its log is $log"
+      alive "$pidfile" || die "$what ended right after it was started; its log is $log"
       die "$what did not answer within $seconds s; its log is $log"
     fi
     sleep .2
@@ -146,16 +144,47 @@ wait_for() { # SECONDS WHAT LOG PIDFILE COMMAND...: until the command succeeds, 
 
 port_is_free() { ! (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null; }
 
-require_port() { # PIDFILE PORT WHAT: before anything is started
+require_port() { # PIDFILE PORT WHAT: to be called before anything is started
   alive "$1" && return
-  [ -n "$(server_pids "$1")" ] && return # a remnant of ours, which start() clears away
-  port_is_free "$2" || die "port $2 on 127.0.0.1, for $3, is taken; CAIP_PORT_BASE (now $CAIP_PORT_BASE) moves all of them"
+  [ -n "$(server_pids "$1")" ] && return # a process of ours that start() will end
+  port_is_free "$2" || die "port $2 on 127.0.0.1, for $3, is in use; set CAIP_PORT_BASE (now $CAIP_PORT_BASE) to move all ports"
+}
+
+# --- side by side -------------------------------------------------------------
+# Each track has a process group, so that it can be ended together with its compilers. Servers have sessions of their own
+# and stay.
+TRACKS=()
+start_track() { # COMMAND...
+  set -m
+  "$@" & TRACKS+=($!)
+  set +m
+}
+
+await_tracks() { # fails as soon as one has failed
+  local _
+  for _ in "${TRACKS[@]}"; do wait -n || return; done
+}
+
+end_tracks() {
+  local pid signal
+  for signal in TERM KILL; do # MariaDB does not stop for TERM while it makes its data folder
+    for pid in "${TRACKS[@]}"; do kill "-$signal" -- "-$pid" 2>/dev/null || true; done
+    for _ in {1..20}; do
+      tracks_run || return 0
+      sleep .1
+    done
+  done
+}
+tracks_run() {
+  local pid
+  for pid in "${TRACKS[@]}"; do kill -0 -- "-$pid" 2>/dev/null && return; done
+  return 1
 }
 
 # --- one at a time ------------------------------------------------------------
-# Descriptor 7 holds the lock of a whole run of tests, 8 that of a set of servers, 9 that of a build. The system releases them when
-# the process and its children are gone, however they went.
-lock() { # 7|8|9 FILE [WHAT]: waits for another run, and says so if it is told what that does
+# Descriptor 7 holds the lock of a whole test run, 8 that of a set of servers, 9 that of a build. The kernel releases a
+# lock when the process and its children have ended.
+lock() { # 7|8|9 FILE [WHAT]: waits for another run; WHAT says in a message what that run does
   mkdir -p "$(dirname "$2")"
   eval "exec $1>>\"\$2\""
   flock -n "$1" && return

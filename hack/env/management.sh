@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Starts a management cluster of this set on loopback, the first one or the second: etcd, kube-apiserver, kube-controller-manager
+# Starts the first or second management cluster of this set on loopback: etcd, kube-apiserver, kube-controller-manager
 # (garbage collection, namespaces, service accounts) and Cluster API's core manager with its CRDs,
 # admission and conversion webhooks. Safe to run again.
-#   CAIP_CLUSTER_API   v1beta2 (default), or v1beta1: an older Cluster API that serves that version alone; run again with
-#                      v1beta2, it is upgraded
+#   CAIP_CLUSTER_API   v1beta2 (default), or v1beta1: an older Cluster API that serves only that version. A second run with
+#                      v1beta2 upgrades it
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -90,7 +90,7 @@ start_cluster_api() {
   echo "$CAIP_CLUSTER_API" >"$running"
 }
 
-# What `clusterctl init` notes about the providers that it installs, and `clusterctl move` compares.
+# The record that `clusterctl init` keeps of each provider, and that `clusterctl move` compares.
 write_inventory() {
   local log=$LOG/apply-inventory.log
   {
@@ -107,7 +107,7 @@ EOT
   } >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "clusterctl's inventory was not accepted; see $log"; }
 }
 
-# A claim of the old version goes through the conversion and the admission webhooks, and is not kept.
+# A dry run of a claim of the old version passes through the conversion and the admission webhooks.
 admits_claims() {
   kubectl create --dry-run=server -f - <<'EOT'
 apiVersion: ipam.cluster.x-k8s.io/v1beta1

@@ -1,5 +1,5 @@
-"""Makes the users, projects, networks and quotas that demo, tests and benchmark count on, and writes
-clouds.yaml when all of it is there. What exists already is left as it is.
+"""Creates the users, projects, networks and quotas of the demo, tests and benchmark, then writes clouds.yaml. What exists
+is not changed.
 
     seed.py KEYSTONE_URL NEUTRON_URL CLOUDS_FILE
 """
@@ -13,7 +13,7 @@ keystone_url, neutron_url, clouds_file = sys.argv[1:]
 
 
 def password_cloud(name):
-    """Every user has its own name as project and as password."""
+    """The project and the password of a user are named like the user."""
     auth = {"auth_url": keystone_url, "username": name, "password": name, "project_name": name,
             "user_domain_id": "default", "project_domain_id": "default"}
     return {"region_name": "RegionOne", "auth": auth}
@@ -27,7 +27,7 @@ def ensure(find, create, name, **attributes):
     return find(name, ignore_missing=True) or create(name=name, **attributes)
 
 
-# --- who ----------------------------------------------------------------------
+# --- users --------------------------------------------------------------------
 identity = connect("admin").identity
 service = ensure(identity.find_service, identity.create_service, "neutron", type="network")
 for interface in ("public", "internal"):
@@ -46,7 +46,7 @@ for name, project_name, roles in (("neutron", "service", ("service", "admin")),
     users[name], projects[project_name] = user, project
 
 # --- external networks --------------------------------------------------------
-network = connect("admin").network  # again: the catalogue has Neutron only now
+network = connect("admin").network  # a new connection: Neutron was not in the catalogue before
 for number, (name, cidr, pool) in enumerate((
         ("public", "203.0.113.0/24", ("203.0.113.10", "203.0.113.250")),
         ("public-large", "198.18.0.0/20", None),

@@ -1,5 +1,5 @@
-"""Asks Neutron as a member until it answers well many times in a row: the first answers of a process that has just
-started can be wrong (networks missing, "disallowed by policy") while its threads load the policy side by side.
+"""Asks Neutron as a member until it answers correctly many times in a row. The first answers of a new process can be
+wrong (networks missing, "disallowed by policy"), since its threads load the policy concurrently.
 
     warm_up.py CLOUDS_FILE
 """
@@ -8,7 +8,7 @@ import time
 
 from openstack import config, connection, exceptions
 
-IN_A_ROW = 16  # two processes take turns; each is met with near certainty
+IN_A_ROW = 16  # there are two processes: both are almost certainly asked
 DEADLINE = time.monotonic() + 60
 
 clouds = config.OpenStackConfig(config_files=[sys.argv[1]], load_envvars=False)
@@ -23,4 +23,4 @@ while good < IN_A_ROW:
         missing = error
     good = 0 if missing else good + 1
     if time.monotonic() > DEADLINE:
-        sys.exit(f"Neutron does not answer as it should: {missing}")
+        sys.exit(f"Neutron does not answer correctly: {missing}")

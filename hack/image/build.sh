@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Builds the image, without a daemon and without root: `make image`.
-#   build.sh [FOLDER]    writes into it (default target/image): the image of all platforms as one archive of an OCI
-#                        layout, and an SBOM for each
+#   build.sh [FOLDER]    writes into it (default target/image): one archive (an OCI layout) with the image of all
+#                        platforms, and an SBOM for each platform
 #   IMAGE_PLATFORMS      default this machine's; "linux/amd64 linux/arm64"
-#   IMAGE_SOURCE         the URL of the sources, for the label of that name; no label without
-#   CAIP_OPENSTACK_COMMIT, SOURCE_DATE_EPOCH       of the commit, where there is no git
-#   CA_CERTIFICATES      another version of Debian's package than the newest: to build an old image again
+#   IMAGE_SOURCE         the URL of the sources, for the label of that name (default: no label)
+#   CAIP_OPENSTACK_COMMIT, SOURCE_DATE_EPOCH       the commit and its time, where there is no git
+#   CA_CERTIFICATES      the version of Debian's package (default: the newest), to rebuild an old image
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -17,29 +17,29 @@ read -ra PLATFORMS <<<"${IMAGE_PLATFORMS:-linux/$(this_architecture)}"
 WORK=$IMAGE_CACHE/work
 lock 8 "$IMAGE_CACHE/lock" "builds an image"
 trap 'rm -rf "$WORK"' EXIT
-rm -rf "$WORK" # of one that was killed
+rm -rf "$WORK" # left by a killed run
 mkdir -p "$WORK" "$OUT"
 
 buildah() {
-  # A store of our own, in a folder that goes away, by copies: it works in a container as well.
+  # A private, temporary store that copies (vfs) also works inside a container.
   BUILDAH_ISOLATION=chroot command buildah --storage-driver vfs --root "$WORK/store" --runroot "$WORK/run" "$@"
 }
 
-# Debian's CAs alone: the bundle of this machine may hold some of its owner's.
+# Only Debian's CAs: the bundle of this machine may contain additional ones.
 ca_certificates() { # FILE
   "$ROOM/debian.sh" "$WORK/ca" "ca-certificates${CA_CERTIFICATES:+=$CA_CERTIFICATES}" >"$WORK/ca.version"
   (export LC_ALL=C && cat "$WORK"/ca/usr/share/ca-certificates/mozilla/*.crt) >"$1"
 }
 
-# Of the crates that are linked, and of what else is in the image.
+# Lists the linked crates and everything else in the image.
 sbom() { # TARGET
   local tool=$IMAGE_CACHE/cargo-cyclonedx-$CYCLONEDX sources=$WORK/sbom-$1
   [ -x "$tool/bin/cargo-cyclonedx" ] || {
-    say "image: building cargo-cyclonedx $CYCLONEDX, once"
+    say "image: building cargo-cyclonedx $CYCLONEDX (only once)"
     env -u RUSTFLAGS CARGO_TARGET_DIR="$tool.build" cargo install --locked -q --debug --no-track --root "$tool" \
       "cargo-cyclonedx@$CYCLONEDX" && rm -rf "$tool.build"
   }
-  # It writes beside Cargo.toml.
+  # cargo-cyclonedx writes into the folder of Cargo.toml.
   mkdir "$sources"
   cp "$PROJECT"/Cargo.{toml,lock} "$sources"
   ln -s "$PROJECT"/{src,tests,hack} "$sources"
@@ -59,7 +59,7 @@ licenses() { # TARGET
   python3 -B "$ROOM/licenses.py" "$WORK/metadata" "$WORK/crates" "${texts[@]}"
 }
 
-# Every file of the image.
+# Creates every file of the image.
 fill() { # ARCHITECTURE FOLDER
   local root=$2 target
   target=$(rust_target "$1")
@@ -73,7 +73,7 @@ fill() { # ARCHITECTURE FOLDER
   cp "$PROJECT/LICENSE" "$root/usr/share/doc/caip-openstack/"
   echo 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin' >"$root/etc/passwd"
   echo 'nonroot:x:65532:' >"$root/etc/group"
-  # The parts of glibc that look names up and are in the program itself.
+  # Only these parts of glibc's name lookup are linked into the program.
   printf '%s: files\n' passwd group >"$root/etc/nsswitch.conf"
   echo 'hosts: files dns' >>"$root/etc/nsswitch.conf"
   chmod -R u=rwX,go=rX "$root"
@@ -102,7 +102,7 @@ image() { # PLATFORM
   install -m 644 "$context/rootfs/usr/share/sbom/caip-openstack.cdx.json" "$sbom"
 }
 
-# The same bytes from the same image: buildah's own archive has the time of the day in it.
+# buildah's own archive contains the time of the build; this one depends only on the image.
 archive() {
   buildah manifest push -q --all caip-openstack "oci:$WORK/layout:$TAG" >"$WORK/log" 2>&1 ||
     { cat "$WORK/log" >&2; die "buildah cannot write the image"; }

@@ -27,12 +27,12 @@ FILES = {
     "usr/share/sbom/caip-openstack.cdx.json": 0o644,
 }
 
-# Mozilla trusts some 140; a bundle that lost most of them is not one.
+# Mozilla trusts about 140; fewer than this means a broken bundle.
 FEWEST_CAS = 100
 
 
 def expect(what, found, wanted):
-    """Ends with a message when they differ."""
+    """Exits with a message when they differ."""
     if found != wanted:
         sys.exit(f"error: {what} is {found!r}, not {wanted!r}")
 
@@ -43,7 +43,7 @@ def blob(image, digest):
 
 
 def check_configuration(image, manifest, architecture, version, commit, epoch):
-    """The user, the labels, and what is run."""
+    """Checks the user, the labels and the entry point."""
     with open(blob(image, manifest["config"]["digest"]), encoding="utf-8") as file:
         whole = json.load(file)
     config = whole["config"]
@@ -81,7 +81,7 @@ def unpack(layer, root, epoch):
 
 
 def check_cas(root):
-    """The bundle is one that TLS can read."""
+    """Checks that TLS can read the bundle."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(os.path.join(root, "etc/ssl/certs/ca-certificates.crt"))
     count = len(context.get_ca_certs())
@@ -91,7 +91,7 @@ def check_cas(root):
 
 
 def check_sbom(root):
-    """A crate that left a path of its sources in the program is in it for certain: the SBOM must have it, and the licences."""
+    """Checks that the SBOM and the licences name every crate whose source paths are in the program."""
     with open(os.path.join(root, "usr/share/sbom/caip-openstack.cdx.json"), encoding="utf-8") as file:
         components = json.load(file)["components"]
     listed = {f"{part['name']}-{part['version']}" for part in components}

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Unpacks Debian packages into a folder, without installing them and without root:
 #   debian.sh FOLDER PACKAGE[:ARCHITECTURE][=VERSION]...
-# Prints the name, version and architecture of each. The packages come from the system's own sources, whose keys apt
-# checks, by lists of our own: another architecture is thus no matter of the system's.
+# Prints the name, version and architecture of each. The packages come from the system's sources, whose keys apt checks.
+# The package lists are private, so that the system need not know the other architecture.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -20,12 +20,12 @@ options=(
   -o "APT::Architectures::=$own" -o APT::Architectures::=amd64 -o APT::Architectures::=arm64
 )
 
-# Once a day: certificates are to be fresh, and a second build need not wait.
+# Once a day, so that the certificates are recent and a second build does not wait.
 if [ -z "$(find "$APT" -maxdepth 1 -name updated -mmin -1440)" ]; then
   if apt-get "${options[@]}" -q update >"$APT/update.log" 2>&1; then
     touch "$APT/updated"
   else
-    say "image: Debian does not answer ($APT/update.log); going on with what is known of it"
+    say "image: Debian's lists cannot be updated ($APT/update.log); using the old ones"
   fi
 fi
 

@@ -11,7 +11,7 @@ VERSION=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' "$PROJECT/Cargo.toml")
 TAG=v$VERSION # what the chart, the manifests and the documents pull
 ARCHIVE=caip-openstack-$VERSION.oci.tar
 
-# What Rust calls a platform, and what GNU does.
+# The names of a platform in Rust and in GNU.
 rust_target() { # ARCHITECTURE
   case $1 in
     amd64) echo x86_64-unknown-linux-gnu ;;
@@ -33,12 +33,12 @@ this_architecture() {
   esac
 }
 
-# The folder that rustup or Debian put the standard library of a platform into, for the compiler at hand.
+# Whether the compiler has the standard library of a platform.
 has_std() { # RUSTC TARGET
   compgen -G "$("$1" --print target-libdir --target "$2")/libstd-*.rlib" >/dev/null
 }
 
-# What a build is told of the sources: the commit and its time, or what the caller says where there is no git.
+# The commit and its time, which the caller sets where there is no git.
 COMMIT=${CAIP_OPENSTACK_COMMIT:-}
 if [ -z "$COMMIT" ]; then
   COMMIT=$(git -C "$PROJECT" rev-parse HEAD) ||
@@ -49,6 +49,6 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$PROJECT" log -1 --format=%ct)}
   die "the time of the commit is not known: set SOURCE_DATE_EPOCH to it, in seconds"
 [[ $SOURCE_DATE_EPOCH =~ ^[0-9]+$ ]] || die "SOURCE_DATE_EPOCH must be seconds since 1970, not '$SOURCE_DATE_EPOCH'"
 [[ $COMMIT =~ ^[0-9a-f]{7,64}(-dirty)?$ ]] || die "CAIP_OPENSTACK_COMMIT must be a commit's hash, not '$COMMIT'"
-# As git shortens it, but of one length everywhere.
+# Of fixed length, unlike git's short form.
 SHORT_COMMIT=$(sed -E 's/^([0-9a-f]{12})[0-9a-f]*/\1/' <<<"$COMMIT")
 export SOURCE_DATE_EPOCH CAIP_OPENSTACK_COMMIT=$COMMIT

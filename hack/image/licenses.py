@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the licences of what is in the image:  licenses.py METADATA LINKED [COPYRIGHT...]
+"""Prints the licences of everything in the image:  licenses.py METADATA LINKED [COPYRIGHT...]
 
 METADATA is what `cargo metadata` says, LINKED what `cargo tree` does, "NAME vVERSION" a line. Most licences ask that their
 text comes with the program. A text that many crates share is written once, with their names above it. COPYRIGHT are
@@ -18,7 +18,7 @@ TEXT = re.compile(r"(licen[cs]e|copying|copyright|notice|unlicense)([-_.].*)?", 
 
 
 def texts(crate):
-    """The licence files of a crate, as it was published."""
+    """The licence files of a crate, as published."""
     folder = pathlib.Path(crate["manifest_path"]).parent
     files = sorted(file for file in folder.iterdir() if file.is_file() and TEXT.fullmatch(file.name))
     return [file.read_text(encoding="utf-8", errors="replace").strip() for file in files]

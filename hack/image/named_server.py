@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An HTTPS server whose name only DNS knows, and a client that looks for it:  named_server.py NAME CERTIFICATE WANT COMMAND...
+"""Runs an HTTPS server that only DNS can name, and a client that requests it:  named_server.py NAME CERTIFICATE WANT COMMAND...
 
 Runs in a network namespace of its own, as its root: DNS is at 127.0.0.1:53 and knows NAME alone, HTTPS at port 443.
 Runs COMMAND and waits for what WANT says: `request` (an HTTP request comes in), or `unknown-ca` (the client refuses the
@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 
-# Far more than it takes, also by an emulator.
+# Generous, even for an emulator.
 PATIENCE_SECONDS = 60
 
 TYPE_A = 1
@@ -42,7 +42,7 @@ def answer(query, name):
 
 
 def serve_names(name):
-    """Answers one datagram after the other."""
+    """Answers datagrams, one after the other."""
     server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     server.bind(("127.0.0.1", 53))
 
@@ -55,19 +55,19 @@ def serve_names(name):
 
 
 def serve_https(certificate, seen):
-    """Tells `seen` of every request, and of every handshake that the client broke off."""
+    """Reports to `seen` every request, and every handshake that the client aborted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
 
     class Answers(http.server.BaseHTTPRequestHandler):
-        """404 to everybody: that it was asked is enough."""
+        """Always 404: only the request matters."""
 
         def do_GET(self):  # noqa: N802
             seen.put("request")
             self.send_error(404)
 
         def log_message(self, *_):
-            """Nothing: `seen` has been told."""
+            """Logs nothing: `seen` has the request."""
 
     class Server(http.server.ThreadingHTTPServer):
         """One TLS handshake for each connection."""

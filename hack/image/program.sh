@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Builds a program of ours, static and the same from every folder:
+# Builds one of our programs: static, and reproducible in every folder:
 #   program.sh ARCHITECTURE FILE [NAME]      amd64 or arm64; caip-openstack or kubectl-fippool
-# Prints what else is linked into it, as the SBOM has it: one "TYPE NAME VERSION ARCHITECTURE" a line.
+# Prints what else is linked into it, for the SBOM: lines of "TYPE NAME VERSION ARCHITECTURE".
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -12,15 +12,15 @@ TRIPLET=$(gnu_triplet "$1")
 FILE=$(realpath -m "$2")
 NAME=${3:-caip-openstack}
 
-# Where rustup did not bring the other architecture's standard library, Debian's compiler comes with one. A library
-# fits the very compiler that made it, so both are Debian's then.
+# Without rustup's standard library of the other architecture, Debian's is used, together with Debian's compiler: a
+# standard library works only with the compiler that built it.
 debian_rust() { # ARCHITECTURE
   local folder=$IMAGE_CACHE/rust-$1 new=$IMAGE_CACHE/rust-$1.new version std llvm
   rm -rf "$new"
   version=$("$ROOM/debian.sh" "$new" rustc-web | cut -d' ' -f2) ||
     die "Rust has no library for $TARGET here; with rustup: rustup target add $TARGET"
   if [ "$(cat "$folder/version" 2>/dev/null)" != "$version" ]; then
-    say "image: unpacking Debian's Rust $version for $1, once"
+    say "image: unpacking Debian's Rust $version for $1 (only once)"
     std=libstd-rust-web-$(cut -d. -f1,2 <<<"$version")
     "$ROOM/debian.sh" "$new" libstd-rust-web-dev "libstd-rust-web-dev:$1" "$std" >/dev/null
     llvm=$(dpkg-deb -f "$IMAGE_CACHE/apt/debs/${std}_${version}_"*.deb Depends | grep -o 'libllvm[0-9]*')
@@ -34,19 +34,19 @@ debian_rust() { # ARCHITECTURE
   export LD_LIBRARY_PATH
 }
 
-# Nothing of this machine's folders may be in the program. Cargo's own folder has one for each registry.
+# The program must not contain paths of this machine. Cargo's folder has one folder for each registry.
 remapped() {
   local home=${CARGO_HOME:-$HOME/.cargo} sysroot folder commit
   sysroot=$("$RUSTC" --print sysroot)
   commit=$("$RUSTC" -vV | sed -n 's/^commit-hash: //p')
-  # The last one that fits is taken: the target folder may be in the project's.
+  # The last match wins: the target folder may be inside the project's.
   printf '%s\n' "$PROJECT=/caip-openstack" "$TARGET_DIR=/target"
-  # As the standard library calls its sources itself, where they are not installed.
+  # The standard library's own name for its sources.
   echo "$sysroot/lib/rustlib/src/rust=/rustc/$commit"
   for folder in "$(realpath "$home")"/registry/src/*/; do printf '%s\n' "${folder%/}=/cargo"; done
 }
 
-library() { # FILE: the Debian package that a static library of the compiler is of
+library() { # FILE: the Debian package of a static library
   local path
   path=$(realpath "$("$GCC" -print-file-name="$1")")
   # shellcheck disable=SC2016 # dpkg's variables
@@ -69,7 +69,7 @@ while read -r pair; do
   c_flags+=" -ffile-prefix-map=$pair"
 done < <(remapped)
 variable=${TARGET//-/_}
-# Flags of the user's would make another program of it.
+# The user's flags would change the program.
 unset RUSTFLAGS
 env CARGO_ENCODED_RUSTFLAGS="$(IFS=$'\x1f'; echo "${flags[*]}")" RUSTC="$RUSTC" CAIP_OPENSTACK_COMMIT="$SHORT_COMMIT" \
   CARGO_TARGET_DIR="$TARGET_DIR" "CC_$variable=$GCC" "CFLAGS_$variable=$c_flags" "CARGO_TARGET_${variable^^}_LINKER=$GCC" \

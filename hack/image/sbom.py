@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the image's SBOM of what cargo-cyclonedx lists:  sbom.py BOM LINKED <OTHERS
+"""Converts the output of cargo-cyclonedx to the SBOM of the image:  sbom.py BOM LINKED <OTHERS
 
 LINKED is what `cargo tree` says is linked into the program, "NAME vVERSION" a line. Whatever else cargo-cyclonedx lists is
 left out: procedural macros and what they need, which run at build time, and optional crates that are in nobody's features.
@@ -20,7 +20,7 @@ def linked_crates(path):
 
 
 def other(line):
-    """A component of the image that Cargo knows nothing of."""
+    """A component of the image that does not come from Cargo."""
     kind, name, version, architecture = line.split()
     quoted = version.replace("+", "%2B")
     purl = f"pkg:{kind}/{'debian/' if kind == 'deb' else ''}{name}@{quoted}?arch={architecture}"
@@ -28,7 +28,7 @@ def other(line):
 
 
 def without_folder(bom):
-    """The program's own reference has the folder of the build in it."""
+    """Removes the build folder from the program's own reference."""
     program = bom["metadata"]["component"]
     purl = f"pkg:cargo/{program['name']}@{program['version']}"
     bom = json.loads(json.dumps(bom).replace(json.dumps(program["bom-ref"])[1:-1], purl))
@@ -39,7 +39,7 @@ def without_folder(bom):
 
 
 def dependencies(bom, program, others):
-    """Who depends on whom, among what is kept; the program on all that is not Cargo's."""
+    """The dependencies among what is kept; the program depends on everything that is not Cargo's."""
     kept = {part["bom-ref"] for part in bom["components"]} | {program}
     graph = {entry["ref"]: kept & set(entry.get("dependsOn", [])) for entry in bom["dependencies"] if entry["ref"] in kept}
     graph[program] |= {part["bom-ref"] for part in others}

@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # Builds the image and checks it, unpacked and running as a container runtime would run it: `make image-test`.
-# Needs a management cluster by KUBECONFIG, whose API server is on loopback: hack/env/management.sh.
-#   IMAGE_PLATFORMS      default this machine's; another one is run by an emulator
+#   test.sh [--build|--built]   --build only builds it, --built only checks what --build has built
+# The checks need a management cluster by KUBECONFIG, whose API server is on loopback: hack/env/management.sh.
+#   IMAGE_PLATFORMS      default this machine's; other platforms run in an emulator
 set -euo pipefail
-# What is tested need not be a commit: sources without git are as good.
+# Sources without git can be tested too.
 git -C "$(dirname "$0")" rev-parse -q --verify HEAD >/dev/null 2>&1 ||
   export CAIP_OPENSTACK_COMMIT=${CAIP_OPENSTACK_COMMIT:-0000000} SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-1000000000}
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
+[[ $# = 0 || "$*" =~ ^--(build|built)$ ]] || die "usage: test.sh [--build|--built]"
+[ "${1:-}" != --build ] || exec "$ROOM/build.sh"
 [ -r "${KUBECONFIG:-}" ] || die "KUBECONFIG must name a management cluster: hack/env/management.sh starts one, hack/env/env.sh names it"
 read -ra PLATFORMS <<<"${IMAGE_PLATFORMS:-linux/$(this_architecture)}"
 WORK=$(mktemp -d)
@@ -23,8 +26,7 @@ needed() {
   [ "${PLATFORMS[*]}" = "linux/$(this_architecture)" ] || compgen -G "/usr/bin/qemu-*-static" >/dev/null || echo qemu-user-static
 }
 
-# What a container runtime mounts: the devices (a static program reads /dev/urandom), the names, and in a pod the
-# credentials.
+# The mount points of a container runtime: devices (a static program reads /dev/urandom), names, and a pod's credentials.
 mount_points() {
   mkdir -p "$ROOT/etc" "$ROOT/dev" && touch "$ROOT/etc/hosts" "$ROOT/etc/resolv.conf" "$ROOT/kubeconfig"
   echo '127.0.0.1 localhost' >"$WORK/hosts"
@@ -32,7 +34,7 @@ mount_points() {
   [ ${#EMULATOR[@]} = 0 ] || touch "$ROOT/emulator"
 }
 
-# As the deployment says: no root, no capabilities, no new privileges, nothing to write to. No variable, and process 1.
+# As in the deployment: no root, capabilities, new privileges or writable folder; and no environment, as process 1.
 contained() { # [MOUNT-OPTION...] -- ARGUMENT...
   local mounts=()
   while [ "$1" != -- ]; do mounts+=("$1") && shift; done
@@ -54,13 +56,13 @@ emulator_for() { # ARCHITECTURE
 }
 
 check_program() {
-  # Into a variable: a pipe that ends early would make readelf fail.
+  # Not through a pipe: readelf would fail when it ends early.
   local headers
   headers=$(readelf -ld "$ROOT/caip-openstack")
   ! grep -E 'INTERP|NEEDED' <<<"$headers" || die "the program is not static"
   local folder
   for folder in "$PROJECT" "$TARGET_DIR" "${CARGO_HOME:-$HOME/.cargo}" "$HOME/.rustup"; do
-    ! grep -aqF "$folder" "$ROOT/caip-openstack" || die "the program has the folder $folder of this machine in it"
+    ! grep -aqF "$folder" "$ROOT/caip-openstack" || die "the program contains the path $folder of this machine"
   done
 }
 
@@ -82,7 +84,7 @@ check_answers() {
   grep -q -- --leader-elect <<<"$said" || die "--help does not name --leader-elect: $said"
 }
 
-# The API server by a name of /etc/hosts, its certificate by the kubeconfig's CA, until the controllers' caches are there.
+# Reaches the API server by a name of /etc/hosts, with the kubeconfig's CA, and waits until the caches are filled.
 check_readiness() {
   "$BIN/kubectl" apply --server-side --force-conflicts -f "$PROJECT/crds" >/dev/null
   "$BIN/kubectl" config view --raw --flatten | sed 's,server: https://127\.0\.0\.1:,server: https://localhost:,' >"$WORK/kubeconfig"
@@ -98,12 +100,12 @@ check_readiness() {
     fi
     sleep .2
   done
-  # The program is process 1 there: what it does not handle would not end it.
+  # As process 1 it ignores every signal that it does not handle.
   kill -TERM "$(pgrep -P $outer)"
   wait $outer || { cat "$WORK/log" >&2; die "the program ended with $? on SIGTERM"; }
 }
 
-# A server by DNS and HTTPS. Its CA is beside those of the image, then it is not, and must not be trusted.
+# Reaches a server by DNS and HTTPS. With its CA added to the image's it is trusted, without it is not.
 check_names_and_cas() {
   local certificate=$WORK/server.pem
   openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj "/CN=$NAME" -addext "subjectAltName=DNS:$NAME" \
@@ -139,10 +141,10 @@ check_image() { # ARCHITECTURE
   check_answers
   check_readiness
   check_names_and_cas
-  say "the image for linux/$1 is as it should be, and works"
+  say "the image for linux/$1 is correct and works"
 }
 
 mapfile -t missing < <(needed)
 [ ${#missing[@]} = 0 ] || "$ROOM/../env/install.sh" "${missing[@]}"
-"$ROOM/build.sh"
+[ "${1:-}" = --built ] || "$ROOM/build.sh"
 for platform in "${PLATFORMS[@]}"; do check_image "${platform#linux/}"; done

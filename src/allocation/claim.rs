@@ -1,9 +1,8 @@
-//! What to do for a claim that wants an address: recover first, then choose (design 3, steps 2 to 4).
+//! What to do for a claim that needs an address: recover the one that it has, otherwise choose one.
 //!
-//! Called again after every effect, with what was learnt, until the answer is [`Decision::Keep`] or [`Decision::Refuse`].
-//! Whatever was lost in between (a reply, the process, a status), the answer is the same for the same claim.
+//! [`decide`] is asked again after every effect, until the answer is [`Decision::Keep`] or [`Decision::Refuse`]. The same
+//! claim gets the same answer whatever was lost in between: a reply, the process, a status.
 
-mod candidates;
 mod choose;
 mod recover;
 
@@ -11,54 +10,50 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 
-pub(super) use candidates::{is_listable, is_ownable, is_reusable, surplus};
-use choose::choose;
-pub use recover::may_keep;
-use recover::{chosen, finish, keep, keep_published, recover, stranded};
-
-use super::identity::{ClaimKey, Nonce, PoolId};
-use super::ledger::{Hold, Ledger, LedgerEntry, QueuePosition};
+use super::identity::{ClaimKey, PoolId};
+use super::ledger::{Hold, LedgerEntry};
 use super::mark::{CreationMark, claim_tag};
-use super::policy::PoolPolicy;
-use super::published::PublishedAddresses;
 use super::refusal::Refusal;
-use crate::floating_ip::{FloatingIpId, NetworkId, SubnetId};
+use super::situation::Situation;
+use super::supply::{CreationPlace, Unavailable};
+use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::object_name::ObjectName;
 
-/// How often another address is asked for when Neutron offers one that the pool may not give.
-pub const UNWANTED_LIMIT: usize = 8;
-
-/// A claim that wants an address.
+/// A claim that needs an address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClaimRequest {
-    /// Its identity in marks.
     pub key: ClaimKey,
-    /// Its namespace and name.
     pub object: ObjectName,
-    /// When it was created: its place among those that wait.
+    /// When the claim was created.
     pub since: Timestamp,
     /// What its IPAddress names, when it has one of ours.
     pub bound: Option<BoundAddress>,
 }
 
 impl ClaimRequest {
-    /// Its place among those that wait.
-    pub fn place(&self) -> QueuePosition {
+    pub fn queue_position(&self) -> QueuePosition {
         QueuePosition { since: self.since, object: self.object.clone() }
     }
 
-    /// Its exclusive right to work on an address.
+    /// The claim's exclusive right to write to a floating IP.
     pub fn hold(&self, pool: &PoolId) -> Hold {
         Hold::Claim { pool: pool.clone(), claim: self.key.clone() }
     }
 }
 
-/// What the claim's IPAddress names.
+/// A claim's position among those that wait for an address: the oldest claim first.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct QueuePosition {
+    /// When the claim was created.
+    pub since: Timestamp,
+    /// Tells claims of the same second apart.
+    pub object: ObjectName,
+}
+
+/// What a claim's IPAddress names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoundAddress {
-    /// The address.
     pub address: IpAddr,
-    /// The floating IP.
     pub fip: FloatingIpId,
 }
 
@@ -71,19 +66,17 @@ pub enum Origin {
     Reserved,
     /// The pool's list.
     List,
-    /// The pool owned it: preallocated, retained, or on its way out.
+    /// The pool's own: preallocated, retained, or released.
     Owned,
     /// A free floating IP of the project.
     Reuse,
-    /// Created.
     Created,
 }
 
 impl Origin {
-    /// Each of them.
     pub const ALL: [Self; 6] = [Self::Recovered, Self::Reserved, Self::List, Self::Owned, Self::Reuse, Self::Created];
 
-    /// The one word for logs, metrics and the IPAddress' annotation.
+    /// The word for logs, metrics and the IPAddress's annotation.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Recovered => "recovered",
@@ -99,40 +92,38 @@ impl Origin {
 /// The one write that makes an address the claim's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MarkWrite {
-    /// Rewrite the description: we created it.
+    /// Rewrite the description: the pool created the floating IP.
     Describe(CreationMark),
-    /// Add the tag: we did not.
+    /// Add a tag: it did not.
     Tag(String),
 }
 
 /// The next thing to do for a claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Decision {
-    /// The address is the claim's, for certain: publish it, tell the published, and only then give up the hold.
+    /// The address is certainly the claim's: publish it, and end the hold only when it is known as published.
     Keep(FloatingIpId),
-    /// MarkWrite the mark; it is held for the claim meanwhile.
+    /// Write the mark, holding the address for the claim.
     Mark(FloatingIpId, Origin, MarkWrite),
-    /// It is the claim's again: take these release tags off, holding it, so that no other claim takes it meanwhile.
+    /// The address is the claim's again: remove these release tags, holding it so that no other claim takes it meanwhile.
     TakeBack(FloatingIpId, Vec<String>),
-    /// The tag is written: look again before anything is published.
+    /// The tag is written: list again before it is published.
     Confirm(FloatingIpId),
-    /// Somebody else's mark or a port is there too: take ours off (the tag, or the claim's part of the description) and
-    /// choose again. Held as [given back](Hold::GivingBack) from here on: what is withdrawn is not taken again half way.
+    /// The claim may not have it: remove the claim's mark (this tag, or its part of the description) and choose again.
     Withdraw(FloatingIpId, String),
-    /// Ask Neutron for a new one.
-    Create(NetworkId, Option<SubnetId>),
-    /// A write's outcome is not known yet: read, and ask again.
+    /// Create a floating IP.
+    Create(CreationPlace),
+    /// A write's outcome is not known yet: list, and ask again.
     Settle,
-    /// A predecessor's late writes may still land until then; after it, the project is listed before anything is done.
+    /// Late writes of a previous process may still land until then.
     Fenced(Timestamp),
-    /// There is nothing to give.
     Refuse(Refusal),
-    /// The floating IP that the IPAddress names cannot be found or taken again; only a person can mend that.
+    /// The IPAddress's floating IP cannot be found or taken again without manual action.
     Lost(LostAddress),
 }
 
 impl Decision {
-    /// Whether it is about an address that was not the claim's before, or that there is none.
+    /// Whether it gives the claim an address that was not its own, or none.
     pub fn is_choice(&self) -> bool {
         match self {
             Self::Mark(_, origin, _) => *origin != Origin::Recovered,
@@ -145,12 +136,10 @@ impl Decision {
 /// Why a published address is no longer the claim's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LostAddress {
-    /// Deleted in Neutron.
     #[error(
         "floating IP {0} no longer exists in the project: if the credentials are those of another project, put the right ones back; else delete the machine to get another address"
     )]
     Deleted(IpAddr),
-    /// Marked by somebody else.
     #[error(
         "floating IP {0} now carries another owner's mark: remove that mark, or delete the machine to get another address"
     )]
@@ -158,52 +147,74 @@ pub enum LostAddress {
 }
 
 /// Decides the next thing to do for a claim.
-pub fn decide(
-    ledger: &Ledger,
-    published: &PublishedAddresses,
-    pool: &PoolPolicy,
-    claim: &ClaimRequest,
-    now: Timestamp,
-) -> Decision {
-    if ledger.listed().is_none() {
-        return Decision::Settle;
+pub fn decide(situation: &Situation<'_>, claim: &ClaimRequest) -> Decision {
+    ClaimCase { situation: *situation, claim }.decide()
+}
+
+/// Whether a floating IP may become the claim's, by the pool's spec and by what is published. Asked also of what a POST
+/// created: what the claim may not keep is [unwanted](Hold::Unwanted).
+pub fn may_keep(situation: &Situation<'_>, claim: &ClaimRequest, fip: &FloatingIp) -> bool {
+    let Situation { pool, published, .. } = situation;
+    pool.allows(fip.address, &claim.object.name) && !published.is_published_for_another(fip, &pool.id, &claim.key)
+}
+
+/// One claim in its situation.
+struct ClaimCase<'a> {
+    situation: Situation<'a>,
+    claim: &'a ClaimRequest,
+}
+
+impl<'a> ClaimCase<'a> {
+    fn decide(&self) -> Decision {
+        let Situation { ledger, pool, .. } = self.situation;
+        if ledger.listed().is_none() {
+            return Decision::Settle;
+        }
+        if let Some(bound) = &self.claim.bound {
+            return self.keep_published(bound);
+        }
+        if let Some(entry) = self.find_marked() {
+            return self.recover(entry);
+        }
+        if let Some(entry) = self.find_chosen() {
+            return self.complete(entry);
+        }
+        if let Some(entry) = self.find_stranded() {
+            return Decision::Withdraw(entry.fip.id.clone(), self.tag());
+        }
+        if ledger.is_creating_for(&pool.id, &self.claim.key) {
+            return Decision::Settle;
+        }
+        self.choose()
     }
-    if let Some(published) = &claim.bound {
-        return keep_published(ledger, pool, claim, published, now);
-    }
-    if let Some(entry) = recover(ledger, published, pool, claim) {
-        return match (keep(ledger, pool, claim, entry, now), &entry.marks.created) {
-            // A predecessor may have been about to take the tag off, or to delete what was released.
-            (Decision::TakeBack(..), _) | (Decision::Keep(_), None) if ledger.fence(pool).is_some() => {
-                fenced(ledger, pool, now)
-            }
-            (decision, _) => decision,
+
+    fn mark(&self, entry: &LedgerEntry, origin: Origin) -> Decision {
+        let write = match self.situation.created_here(entry) {
+            Some(mark) => MarkWrite::Describe(mark.given_to(&self.claim.key)),
+            None => MarkWrite::Tag(self.tag()),
         };
+        Decision::Mark(entry.fip.id.clone(), origin, write)
     }
-    if let Some(entry) = chosen(ledger, pool, claim) {
-        return finish(published, pool, claim, entry);
-    }
-    if let Some(entry) = stranded(ledger, pool, claim) {
-        return Decision::Withdraw(entry.fip.id.clone(), claim_tag(&pool.id, &claim.key));
-    }
-    if ledger.creations(&pool.id).any(|(_, creation)| creation.claim.as_ref() == Some(&claim.key)) {
-        return Decision::Settle;
-    }
-    choose(ledger, published, pool, claim, now)
-}
 
-/// Nobody is at work on it, no late write can land on it, and nothing answers on it.
-pub(super) fn is_free(entry: &LedgerEntry) -> bool {
-    entry.hold.is_none() && entry.doubts.is_empty() && !entry.fip.is_attached()
-}
+    fn wait_for_fence(&self) -> Decision {
+        let until = self.situation.fence().filter(|until| self.situation.now < *until);
+        until.map_or(Decision::Settle, Decision::Fenced)
+    }
 
-fn fenced(ledger: &Ledger, pool: &PoolPolicy, now: Timestamp) -> Decision {
-    ledger.fence(pool).filter(|until| now < *until).map_or(Decision::Settle, Decision::Fenced)
-}
+    fn refuse(&self, unavailable: Unavailable) -> Decision {
+        match unavailable {
+            Unavailable::Refused(refusal) => Decision::Refuse(refusal),
+            Unavailable::Fenced => self.wait_for_fence(),
+        }
+    }
 
-/// The mark of a floating IP that is created for a claim, or for the pool when there is none.
-pub fn creation_mark(pool: &PoolPolicy, claim: Option<&ClaimKey>, nonce: Nonce) -> CreationMark {
-    CreationMark { pool: pool.id.clone(), nonce, claim: claim.cloned(), released: None, is_retained: false }
+    fn tag(&self) -> String {
+        claim_tag(&self.situation.pool.id, &self.claim.key)
+    }
+
+    fn owner(&self) -> (PoolId, ClaimKey) {
+        (self.situation.pool.id.clone(), self.claim.key.clone())
+    }
 }
 
 #[cfg(test)]

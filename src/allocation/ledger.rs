@@ -1,21 +1,22 @@
-//! What we know of one project's floating IPs, and what is under way. Rebuilt from Neutron at any time; stores nothing.
+//! What is known of one project's floating IPs, and which writes are under way. It is built from Neutron's answers alone
+//! and stored nowhere.
 //!
-//! The choice of a candidate is made here, one at a time, while the calls themselves run side by side: whoever chose an
-//! address holds it until its call is settled. A listing never overwrites what a later write of ours was told: each
-//! entry knows the step at which it was last true.
+//! A choice is made under the ledger's lock, and what was chosen is held until the calls for it have ended; the calls run
+//! side by side. A listing never overwrites what the reply to a later write said: each entry knows when it was last seen.
 
+mod backoff;
 mod entry;
-mod offers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use entry::{Creation, CreationBlock, Hold, LedgerEntry, QueuePosition, UncertainWrite};
-use offers::CreationBackoff;
+use backoff::CreationBackoff;
+pub use entry::{Creation, CreationBlock, Hold, LedgerEntry, UncertainWrite};
 
 use super::identity::{ClaimKey, Nonce, PoolId};
+use super::index::Index;
 use super::mark::Marks;
 use super::policy::PoolPolicy;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
@@ -23,91 +24,82 @@ use crate::floating_ip::{FloatingIp, FloatingIpId};
 /// A point in the order of what this process did and saw.
 pub type Step = u64;
 
-/// How long a write whose outcome is not known may still land: the longest call timeout on our side, doubled, since
+/// When a call to Neutron began.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Began {
+    pub step: Step,
+    pub at: Timestamp,
+}
+
+/// How long a write whose outcome is not known may still land: the longest call timeout on our side, doubled, because
 /// the server may go on with what it has accepted.
 pub const SETTLING: SignedDuration = SignedDuration::from_secs(60);
 
-/// What we know of one project.
+/// What is known of one project.
 #[derive(Clone, Default, Debug)]
 pub struct Ledger {
     step: Step,
-    listed: Option<Step>,
-    listed_from: Option<Timestamp>,
-    listed_at: Option<Timestamp>,
+    /// When the last complete listing began, and when it ended.
+    listed: Option<(Began, Timestamp)>,
     entries: BTreeMap<FloatingIpId, LedgerEntry>,
-    by_address: BTreeMap<IpAddr, BTreeSet<FloatingIpId>>,
-    by_claim: BTreeMap<(PoolId, ClaimKey), BTreeSet<FloatingIpId>>,
-    by_pool: BTreeMap<PoolId, BTreeSet<FloatingIpId>>,
-    nonces: BTreeMap<Nonce, usize>,
+    by_address: Index<IpAddr, FloatingIpId>,
+    by_claim: Index<(PoolId, ClaimKey), FloatingIpId>,
+    by_pool: Index<PoolId, FloatingIpId>,
+    by_nonce: Index<Nonce, FloatingIpId>,
     held: BTreeSet<FloatingIpId>,
-    doubted: BTreeSet<FloatingIpId>,
+    uncertain: BTreeSet<FloatingIpId>,
     deleted: BTreeMap<FloatingIpId, Step>,
     creations: BTreeMap<Nonce, Creation>,
-    offers: CreationBackoff,
-    waiting: BTreeMap<PoolId, BTreeSet<QueuePosition>>,
+    backoff: CreationBackoff,
 }
 
+/// What Neutron told.
 impl Ledger {
-    /// The next step: what begins now sees everything that was done before.
+    /// The next step: a call that begins now sees everything that was done before.
     pub fn next_step(&mut self) -> Step {
         self.step += 1;
         self.step
     }
 
-    /// The step at which the last complete listing began.
-    pub fn listed(&self) -> Option<Step> {
-        self.listed
+    /// A call begins.
+    pub fn begin(&mut self, now: Timestamp) -> Began {
+        Began { step: self.next_step(), at: now }
     }
 
-    /// When the last complete listing began.
-    pub fn listed_from(&self) -> Option<Timestamp> {
-        self.listed_from
-    }
-
-    /// When the last complete listing ended.
-    pub fn listed_at(&self) -> Option<Timestamp> {
-        self.listed_at
-    }
-
-    /// A complete listing of the project that began at `began` (step and time) has ended.
-    pub fn list(&mut self, began: Step, began_at: Timestamp, fips: Vec<FloatingIp>, now: Timestamp) {
-        let seen: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
-        let gone = |entry: &&LedgerEntry| entry.seen.max(entry.written) < began && !seen.contains(&entry.fip.id);
-        let gone: Vec<FloatingIpId> = self.entries.values().filter(gone).map(|entry| entry.fip.id.clone()).collect();
-        gone.iter().for_each(|id| self.leave(id));
+    /// A complete listing of the project has ended.
+    pub fn record_listing(&mut self, began: Began, fips: Vec<FloatingIp>, now: Timestamp) {
+        let listed: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
+        let missing =
+            self.entries.values().filter(|entry| entry.is_older_than(began) && !listed.contains(&entry.fip.id));
+        let missing: Vec<FloatingIpId> = missing.map(|entry| entry.fip.id.clone()).collect();
+        missing.iter().for_each(|id| self.forget(id));
         for fip in fips {
-            let is_older = self.entries.get(&fip.id).is_some_and(|entry| entry.seen.max(entry.written) >= began)
-                || self.deleted.get(&fip.id).is_some_and(|deleted| *deleted >= began);
-            if !is_older {
-                self.note_late(&fip);
-                self.put(fip, began);
-            }
+            self.record_read(fip, began);
         }
-        self.deleted.retain(|_, deleted| *deleted >= began);
-        let is_settled = |since: Timestamp| began_at.duration_since(since) >= SETTLING;
-        let known = &self.nonces;
-        self.creations.retain(|nonce, creation| {
-            creation.unknown_since.is_none_or(|since| !is_settled(since) && !known.contains_key(nonce))
-        });
-        let entries = &mut self.entries;
-        self.doubted.retain(|id| {
-            entries.get_mut(id).is_some_and(|entry| {
-                entry.doubts.retain(|doubt| !is_settled(doubt.since));
-                !entry.doubts.is_empty()
-            })
-        });
-        (self.listed, self.listed_from, self.listed_at) = (Some(began), Some(began_at), Some(now));
+        self.deleted.retain(|_, deleted| *deleted >= began.step);
+        self.settle(began);
+        self.listed = Some((began, now));
     }
 
-    /// Neutron told, in the reply to a write that began at `began`, how the floating IP is. A listing that began before
-    /// the reply may not know of it, and so overwrites and removes nothing.
-    pub fn wrote(&mut self, mut fip: FloatingIp, began: Step) {
-        let step = self.next_step();
+    /// A read showed a floating IP.
+    pub fn record_read(&mut self, fip: FloatingIp, began: Began) {
+        let is_outdated = self.entries.get(&fip.id).is_some_and(|entry| !entry.is_older_than(began))
+            || self.deleted.get(&fip.id).is_some_and(|deleted| *deleted >= began.step);
+        if !is_outdated {
+            self.disown_late_marks(&fip);
+            self.put(fip, began);
+        }
+    }
+
+    /// The reply to a write showed a floating IP. A listing that began before the reply may not show the write, so it
+    /// overwrites and removes nothing.
+    pub fn record_write(&mut self, mut fip: FloatingIp, began: Began) {
+        let written = self.next_step();
         if self.deleted.contains_key(&fip.id) {
             return;
         }
-        // Whether what a listing saw meanwhile came before or after, nobody can tell: what is on it stays on it.
-        if let Some(entry) = self.entries.get(&fip.id).filter(|entry| entry.seen > began) {
+        // A listing that began during the write may show what came after the reply: what it saw is kept.
+        if let Some(entry) = self.entries.get(&fip.id).filter(|entry| entry.seen.step > began.step) {
             fip.port = fip.port.or_else(|| entry.fip.port.clone());
             fip.is_forwarded |= entry.fip.is_forwarded;
             fip.tags.extend(entry.fip.tags.iter().cloned());
@@ -115,52 +107,82 @@ impl Ledger {
         let id = fip.id.clone();
         self.put(fip, began);
         if let Some(entry) = self.entries.get_mut(&id) {
-            entry.written = step;
+            entry.written = written;
         }
     }
 
-    /// A tag was added or taken off; nothing else was told.
-    pub fn tagged(&mut self, id: &FloatingIpId, tag: &str, is_there: bool) {
-        let step = self.next_step();
+    /// A tag was added or removed. Neutron's reply tells nothing else.
+    pub fn record_tag(&mut self, id: &FloatingIpId, tag: &str, is_added: bool) {
+        let written = self.next_step();
         if let Some(mut entry) = self.remove(id) {
-            if is_there {
+            if is_added {
                 entry.fip.tags.insert(tag.into())
             } else {
                 entry.fip.tags.remove(tag)
             };
             entry.marks = Marks::read(&entry.fip);
             entry.disowned.retain(|mark| entry.marks.claims.contains(mark));
-            entry.written = step;
+            entry.written = written;
             self.insert(entry);
         }
     }
 
-    /// The floating IP is gone.
-    pub fn gone(&mut self, id: &FloatingIpId) {
+    /// The floating IP does not exist any more.
+    pub fn record_deletion(&mut self, id: &FloatingIpId) {
         let step = self.next_step();
-        self.leave(id);
+        self.forget(id);
         self.deleted.insert(id.clone(), step);
     }
 
-    /// A POST is about to be sent.
-    pub fn begin_creation(&mut self, nonce: Nonce, creation: Creation) {
-        self.creations.insert(nonce, creation);
+    /// Ends what a listing that began at this time can settle.
+    fn settle(&mut self, began: Began) {
+        let is_settled = |since: Timestamp| began.at.duration_since(since) >= SETTLING;
+        let by_nonce = &self.by_nonce;
+        self.creations.retain(|nonce, creation| {
+            creation.uncertain_since.is_none_or(|since| !is_settled(since) && by_nonce.count(nonce) == 0)
+        });
+        let entries = &mut self.entries;
+        self.uncertain.retain(|id| {
+            entries.get_mut(id).is_some_and(|entry| {
+                entry.uncertain_writes.retain(|write| !is_settled(write.since));
+                !entry.uncertain_writes.is_empty()
+            })
+        });
     }
 
-    /// A POST was answered, well or ill; what it created was [written](Self::wrote).
+    /// Disowns the marks that a read shows and that no reply told of: they landed late.
+    fn disown_late_marks(&mut self, fip: &FloatingIp) {
+        let Some(entry) = self.entries.get_mut(&fip.id) else { return };
+        for mark in Marks::read(fip).claims {
+            let is_held_for_it = entry.hold.as_ref().is_some_and(|hold| hold.is_for(&mark.0, &mark.1));
+            if !entry.marks.claims.contains(&mark) && !is_held_for_it {
+                entry.disowned.insert(mark);
+            }
+        }
+    }
+}
+
+/// Writes under way.
+impl Ledger {
+    /// A POST is about to be sent.
+    pub fn begin_creation(&mut self, nonce: Nonce, pool: PoolId, claim: Option<ClaimKey>) {
+        self.creations.insert(nonce, Creation { pool, claim, uncertain_since: None });
+    }
+
+    /// A POST was answered or refused. What it created is [recorded](Self::record_write) separately.
     pub fn end_creation(&mut self, nonce: &Nonce) {
         self.creations.remove(nonce);
     }
 
-    /// A POST's outcome is not known: it keeps its place until a listing settles it.
-    pub fn doubt_creation(&mut self, nonce: &Nonce, now: Timestamp) {
+    /// A POST's outcome is not known: it counts under the limit until a listing settles it.
+    pub fn note_uncertain_creation(&mut self, nonce: &Nonce, now: Timestamp) {
         if let Some(creation) = self.creations.get_mut(nonce) {
-            creation.unknown_since = Some(now);
+            creation.uncertain_since = Some(now);
         }
     }
 
-    /// Takes, or gives back, the exclusive right to work on an address.
-    pub fn hold(&mut self, id: &FloatingIpId, hold: Option<Hold>) {
+    /// Takes, or gives up, the exclusive right to write to a floating IP.
+    pub fn set_hold(&mut self, id: &FloatingIpId, hold: Option<Hold>) {
         if let Some(entry) = self.entries.get_mut(id) {
             if hold.is_some() {
                 self.held.insert(id.clone())
@@ -171,62 +193,54 @@ impl Ledger {
         }
     }
 
-    /// A write to it was certainly not done: whoever holds it gives up, unless an earlier write of its may still land.
-    pub fn give_up(&mut self, id: &FloatingIpId) {
-        if self.entries.get(id).is_some_and(|entry| entry.doubts.iter().all(|doubt| doubt.by != entry.hold)) {
-            self.hold(id, None);
+    /// A write was certainly not done: the hold ends, unless an earlier write of its holder may still land.
+    pub fn end_hold_unless_uncertain(&mut self, id: &FloatingIpId) {
+        if self.entries.get(id).is_some_and(|entry| entry.uncertain_writes.iter().all(|write| write.by != entry.hold)) {
+            self.set_hold(id, None);
         }
     }
 
-    /// A claim's mark is about to be taken off: from here on the address is being given back, and is not taken again half
-    /// way.
-    pub fn begin_withdrawal(&mut self, id: &FloatingIpId, by: &Hold) {
-        if let (Some(entry), Hold::Claim { pool, claim }) = (self.entries.get_mut(id), by) {
-            entry.disowned.insert((pool.clone(), claim.clone()));
-        }
-        self.hold(id, Some(Hold::GivingBack));
-    }
-
-    /// It is off, or time will tell; or it was certainly not done: then it is the claim's to withdraw again, unless an
-    /// earlier withdrawal may still land.
-    pub fn end_withdrawal(&mut self, id: &FloatingIpId, by: Hold, is_undone: bool) {
-        let may_land = |entry: &LedgerEntry| entry.doubts.iter().any(|doubt| doubt.by.as_ref() != Some(&by));
-        let is_the_claims = is_undone && !self.entries.get(id).is_some_and(may_land);
-        self.hold(id, is_the_claims.then_some(by));
-    }
-
-    /// Gives back everything that a claim held: it is done with, and stands by its marks.
-    pub fn let_go(&mut self, hold: &Hold) {
-        let held = self.held().filter(|entry| entry.hold.as_ref() == Some(hold));
+    /// Ends everything that a claim holds.
+    pub fn end_holds_of(&mut self, pool: &PoolId, claim: &ClaimKey) {
+        let held = self.held().filter(|entry| entry.hold.as_ref().is_some_and(|hold| hold.is_for(pool, claim)));
         let held: Vec<_> = held.map(|entry| entry.fip.id.clone()).collect();
-        held.iter().for_each(|id| self.hold(id, None));
-        if let Hold::Claim { pool, claim } = hold {
-            let mine = (pool.clone(), claim.clone());
-            for id in self.by_claim.get(&mine).into_iter().flatten() {
-                if let Some(entry) = self.entries.get_mut(id) {
-                    entry.disowned.remove(&mine);
-                }
+        held.iter().for_each(|id| self.set_hold(id, None));
+        let mark = (pool.clone(), claim.clone());
+        for id in self.by_claim.get(&mark) {
+            if let Some(entry) = self.entries.get_mut(id) {
+                entry.disowned.remove(&mark);
             }
         }
     }
 
-    /// A write to it, by whoever holds it now, has no known outcome. Until a listing that begins [`SETTLING`] later,
-    /// nobody else takes it and no sweep touches it; its place under `maxIPs` stays taken.
-    pub fn doubt(&mut self, id: &FloatingIpId, now: Timestamp) {
+    /// A claim's mark is about to be removed: from now on the address is given back and the claim does not take it again.
+    pub fn begin_withdrawal(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.doubts.push(UncertainWrite { by: entry.hold.clone(), since: now });
-            self.doubted.insert(id.clone());
+            entry.disowned.insert((pool.clone(), claim.clone()));
         }
+        self.set_hold(id, Some(Hold::GivingBack));
     }
 
-    /// Until when late writes of a predecessor may land, or (when that is past) that no listing has begun since then.
-    pub fn fence(&self, pool: &PoolPolicy) -> Option<Timestamp> {
-        pool.fenced_until.filter(|until| self.listed_from.is_none_or(|from| from < *until))
+    /// The mark is removed, or time will tell. If it was certainly not removed, the claim withdraws again, unless an
+    /// earlier withdrawal may still land.
+    pub fn end_withdrawal(&mut self, id: &FloatingIpId, by: Hold, is_undone: bool) {
+        let may_land = |entry: &LedgerEntry| entry.uncertain_writes.iter().any(|write| write.by.as_ref() != Some(&by));
+        let stays_with_claim = is_undone && !self.entries.get(id).is_some_and(may_land);
+        self.set_hold(id, stays_with_claim.then_some(by));
+    }
+
+    /// The outcome of a write by the present holder is not known. Until a listing that begins [`SETTLING`] later, no other
+    /// claim takes the address, no sweep touches it, and it counts under the limit.
+    pub fn note_uncertain_write(&mut self, id: &FloatingIpId, now: Timestamp) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.uncertain_writes.push(UncertainWrite { by: entry.hold.clone(), since: now });
+            self.uncertain.insert(id.clone());
+        }
     }
 
     /// Remembers which of a pool's addresses are orphans, each since it was first seen as one.
     pub fn note_orphans(&mut self, pool: &PoolId, orphans: &[FloatingIpId], now: Timestamp) {
-        for id in self.by_pool.get(pool).into_iter().flatten() {
+        for id in self.by_pool.get(pool) {
             let Some(entry) = self.entries.get_mut(id) else { continue };
             if orphans.contains(id) {
                 entry.orphaned_since.entry(pool.clone()).or_insert(now);
@@ -235,41 +249,32 @@ impl Ledger {
             }
         }
     }
+}
 
-    /// A claim waits for an address, or no longer does.
-    pub fn wait(&mut self, pool: &PoolId, place: QueuePosition, is_waiting: bool) {
-        let queue = self.waiting.entry(pool.clone()).or_default();
-        if is_waiting {
-            queue.insert(place)
-        } else {
-            queue.remove(&place)
-        };
+/// Questions.
+impl Ledger {
+    /// The step at which the last complete listing began.
+    pub fn listed(&self) -> Option<Step> {
+        self.listed.map(|(began, _)| began.step)
     }
 
-    /// The claims of a pool that wait, oldest first.
-    pub fn waiting(&self, pool: &PoolId) -> impl Iterator<Item = &QueuePosition> {
-        self.waiting.get(pool).into_iter().flatten()
+    /// When the last complete listing began.
+    pub fn listed_from(&self) -> Option<Timestamp> {
+        self.listed.map(|(began, _)| began.at)
     }
 
-    /// One floating IP.
+    /// When the last complete listing ended.
+    pub fn listed_at(&self) -> Option<Timestamp> {
+        self.listed.map(|(_, ended)| ended)
+    }
+
+    /// Until when late writes of a previous process may land; a past time means that no listing has begun since then.
+    pub fn fence(&self, pool: &PoolPolicy) -> Option<Timestamp> {
+        pool.fenced_until.filter(|until| self.listed_from().is_none_or(|from| from < *until))
+    }
+
     pub fn get(&self, id: &FloatingIpId) -> Option<&LedgerEntry> {
         self.entries.get(id)
-    }
-
-    /// The floating IPs with this address: one, but for the same address on two networks.
-    pub fn at(&self, address: IpAddr) -> impl Iterator<Item = &LedgerEntry> {
-        self.by_address.get(&address).into_iter().flatten().filter_map(|id| self.entries.get(id))
-    }
-
-    /// The floating IPs whose marks name this claim, by id.
-    pub fn of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &LedgerEntry> {
-        let ids = self.by_claim.get(&(pool.clone(), claim.clone()));
-        ids.into_iter().flatten().filter_map(|id| self.entries.get(id))
-    }
-
-    /// The floating IPs whose marks name this pool, by id.
-    pub fn of_pool(&self, pool: &PoolId) -> impl Iterator<Item = &LedgerEntry> {
-        self.by_pool.get(pool).into_iter().flatten().filter_map(|id| self.entries.get(id))
     }
 
     /// Every floating IP, by id.
@@ -277,131 +282,125 @@ impl Ledger {
         self.entries.values()
     }
 
-    /// The POSTs of a pool that are under way or in doubt.
+    /// The floating IPs with this address. There are several where two networks have the same address.
+    pub fn at(&self, address: IpAddr) -> impl Iterator<Item = &LedgerEntry> {
+        self.by_address.get(&address).filter_map(|id| self.entries.get(id))
+    }
+
+    /// The floating IPs whose marks name this claim, by id.
+    pub fn of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &LedgerEntry> {
+        self.by_claim.get(&(pool.clone(), claim.clone())).filter_map(|id| self.entries.get(id))
+    }
+
+    /// The floating IPs whose marks name this pool, by id.
+    pub fn of_pool(&self, pool: &PoolId) -> impl Iterator<Item = &LedgerEntry> {
+        self.by_pool.get(pool).filter_map(|id| self.entries.get(id))
+    }
+
+    pub(super) fn held(&self) -> impl Iterator<Item = &LedgerEntry> {
+        self.held.iter().filter_map(|id| self.entries.get(id))
+    }
+
+    /// The POSTs of a pool that are under way or uncertain.
     pub fn creations<'a>(&'a self, pool: &'a PoolId) -> impl Iterator<Item = (&'a Nonce, &'a Creation)> {
         self.creations.iter().filter(move |(_, creation)| creation.pool == *pool)
     }
 
-    /// Whether the POST that creates it is still under way, although a listing shows it already: it is its sender's to
-    /// give, and the reply that is to come knows nothing of what was written to it meanwhile.
-    pub fn is_arriving(&self, entry: &LedgerEntry) -> bool {
+    /// Whether a POST for this claim is under way or uncertain.
+    pub fn is_creating_for(&self, pool: &PoolId, claim: &ClaimKey) -> bool {
+        self.creations(pool).any(|(_, creation)| creation.claim.as_ref() == Some(claim))
+    }
+
+    /// Whether the POST that creates it is still under way, although a listing shows it already. Its reply, which is still
+    /// to come, does not show what was written to it meanwhile.
+    pub(super) fn is_being_created(&self, entry: &LedgerEntry) -> bool {
         entry.marks.created.as_ref().is_some_and(|mark| self.creations.contains_key(&mark.nonce))
     }
 
-    /// Whether somebody copied this floating IP's creation mark onto another.
-    pub fn is_copied(&self, entry: &LedgerEntry) -> bool {
-        entry.marks.created.as_ref().is_some_and(|mark| self.nonces.get(&mark.nonce).is_some_and(|count| *count > 1))
+    /// Whether another floating IP carries the same creation mark: it was copied by hand.
+    pub(super) fn has_copied_mark(&self, entry: &LedgerEntry) -> bool {
+        entry.marks.created.as_ref().is_some_and(|mark| self.by_nonce.count(&mark.nonce) > 1)
     }
 
-    /// How many addresses count under the pool's `maxIPs`: every one with its mark, chosen for it, or being created.
-    pub fn counted(&self, pool: &PoolId) -> usize {
-        let is_the_pools = |hold: &Hold| matches!(hold, Hold::Claim { pool: holder, .. } if holder == pool);
-        let chosen = |entry: &&LedgerEntry| {
-            let mut writers = entry.hold.iter().chain(entry.doubts.iter().filter_map(|doubt| doubt.by.as_ref()));
-            writers.any(is_the_pools) && !entry.marks.pools().contains(pool)
-        };
-        let marked = self.by_pool.get(pool).map_or(0, BTreeSet::len);
-        let at_work = self.held.union(&self.doubted).filter_map(|id| self.entries.get(id));
-        marked + self.creating(pool) + at_work.filter(chosen).count()
+    /// How many addresses count under the pool's `maxIPs`: all that carry its mark, are chosen for it, or are being
+    /// created.
+    pub fn count_towards_limit(&self, pool: &PoolId) -> usize {
+        let at_work = self.held.union(&self.uncertain).filter_map(|id| self.entries.get(id));
+        let chosen =
+            at_work.filter(|entry| entry.writers().any(|hold| hold.is_for_pool(pool)) && !entry.marks.names(pool));
+        self.by_pool.count(pool) + self.count_creations(pool) + chosen.count()
     }
 
-    /// How many may be created for the pool any moment. Nothing that is already in the entries is counted again.
-    fn creating(&self, pool: &PoolId) -> usize {
-        self.creations(pool).filter(|(nonce, _)| !self.nonces.contains_key(nonce)).count()
+    /// How many floating IPs may appear for the pool at any moment. One that the entries show already is not counted again.
+    fn count_creations(&self, pool: &PoolId) -> usize {
+        self.creations(pool).filter(|(nonce, _)| self.by_nonce.count(nonce) == 0).count()
     }
 
-    /// Whether a mark of the pool's may still land, on one that it has or on a new one.
-    pub fn is_in_doubt(&self, pool: &PoolId) -> bool {
-        let is_the_pools =
-            |doubt: &UncertainWrite| matches!(&doubt.by, Some(Hold::Claim { pool: holder, .. }) if holder == pool);
-        let mut doubted = self.doubted.iter().filter_map(|id| self.entries.get(id));
-        self.creations(pool).next().is_some() || doubted.any(|entry| entry.doubts.iter().any(is_the_pools))
+    /// Whether a mark of the pool may still land.
+    pub(super) fn has_uncertain_writes(&self, pool: &PoolId) -> bool {
+        let uncertain = self.uncertain.iter().filter_map(|id| self.entries.get(id));
+        let mut writes = uncertain.flat_map(|entry| &entry.uncertain_writes);
+        self.creations(pool).next().is_some()
+            || writes.any(|write| write.by.as_ref().is_some_and(|hold| hold.is_for_pool(pool)))
     }
+}
 
-    /// The addresses that somebody is at work on.
-    pub fn held(&self) -> impl Iterator<Item = &LedgerEntry> {
-        self.held.iter().filter_map(|id| self.entries.get(id))
-    }
-
-    fn put(&mut self, fip: FloatingIp, seen: Step) {
-        let old = self.remove(&fip.id);
+/// The entries and their indexes.
+impl Ledger {
+    fn put(&mut self, fip: FloatingIp, seen: Began) {
         let marks = Marks::read(&fip);
-        let (written, hold, doubts, mut disowned, mut orphaned_since) = old
-            .map_or((0, None, vec![], BTreeSet::new(), BTreeMap::new()), |old| {
-                (old.written, old.hold, old.doubts, old.disowned, old.orphaned_since)
-            });
-        disowned.retain(|mark| marks.claims.contains(mark));
-        orphaned_since.retain(|pool, _| marks.pools().contains(pool));
-        self.insert(LedgerEntry { marks, fip, seen, written, hold, doubts, disowned, orphaned_since });
-    }
-
-    /// Notes the marks that a listing brings and that no reply told of.
-    fn note_late(&mut self, fip: &FloatingIp) {
-        let Some(entry) = self.entries.get_mut(&fip.id) else { return };
-        let is_at_work = |(pool, claim): &(PoolId, ClaimKey)| {
-            entry.hold.as_ref() == Some(&Hold::Claim { pool: pool.clone(), claim: claim.clone() })
+        let mut entry = match self.remove(&fip.id) {
+            Some(old) => LedgerEntry { fip, marks, seen, ..old },
+            None => LedgerEntry::new(fip, marks, seen),
         };
-        let came = Marks::read(fip).claims.into_iter().filter(|mark| !entry.marks.claims.contains(mark));
-        let came: Vec<_> = came.filter(|mark| !is_at_work(mark)).collect();
-        entry.disowned.extend(came);
+        entry.disowned.retain(|mark| entry.marks.claims.contains(mark));
+        entry.orphaned_since.retain(|pool, _| entry.marks.names(pool));
+        self.insert(entry);
     }
 
     fn insert(&mut self, entry: LedgerEntry) {
         let id = entry.fip.id.clone();
-        self.by_address.entry(entry.fip.address).or_default().insert(id.clone());
+        self.by_address.insert(entry.fip.address, id.clone());
         for pool in entry.marks.pools() {
-            self.by_pool.entry(pool.clone()).or_default().insert(id.clone());
+            self.by_pool.insert(pool.clone(), id.clone());
             for claim in entry.marks.claims_of(pool) {
-                self.by_claim.entry((pool.clone(), claim.clone())).or_default().insert(id.clone());
+                self.by_claim.insert((pool.clone(), claim.clone()), id.clone());
             }
         }
         if let Some(mark) = &entry.marks.created {
-            *self.nonces.entry(mark.nonce.clone()).or_default() += 1;
+            self.by_nonce.insert(mark.nonce.clone(), id.clone());
         }
         if entry.hold.is_some() {
             self.held.insert(id.clone());
         }
-        if !entry.doubts.is_empty() {
-            self.doubted.insert(id.clone());
+        if !entry.uncertain_writes.is_empty() {
+            self.uncertain.insert(id.clone());
         }
         self.entries.insert(id, entry);
     }
 
-    fn leave(&mut self, id: &FloatingIpId) {
+    /// The floating IP is gone, so Neutron may offer its address next.
+    fn forget(&mut self, id: &FloatingIpId) {
         if self.remove(id).is_some() {
-            self.offers.left(id);
+            self.backoff.note_gone(id);
         }
     }
 
     fn remove(&mut self, id: &FloatingIpId) -> Option<LedgerEntry> {
         let entry = self.entries.remove(id)?;
         self.held.remove(id);
-        self.doubted.remove(id);
-        unlink(&mut self.by_address, &entry.fip.address, id);
+        self.uncertain.remove(id);
+        self.by_address.remove(&entry.fip.address, id);
         for pool in entry.marks.pools() {
-            unlink(&mut self.by_pool, pool, id);
+            self.by_pool.remove(pool, id);
             for claim in entry.marks.claims_of(pool) {
-                unlink(&mut self.by_claim, &(pool.clone(), claim.clone()), id);
+                self.by_claim.remove(&(pool.clone(), claim.clone()), id);
             }
         }
-        if let Some(mark) = &entry.marks.created
-            && let Some(count) = self.nonces.get_mut(&mark.nonce)
-        {
-            *count -= 1;
-            if *count == 0 {
-                self.nonces.remove(&mark.nonce);
-            }
+        if let Some(mark) = &entry.marks.created {
+            self.by_nonce.remove(&mark.nonce, id);
         }
         Some(entry)
-    }
-}
-
-fn unlink<K: Ord>(index: &mut BTreeMap<K, BTreeSet<FloatingIpId>>, key: &K, id: &FloatingIpId) {
-    if let Some(ids) = index.get_mut(key) {
-        ids.remove(id);
-        if ids.is_empty() {
-            index.remove(key);
-        }
     }
 }
 

@@ -18,6 +18,8 @@ use super::identity::{ClaimKey, Nonce, PoolId};
 use crate::floating_ip::FloatingIp;
 
 const DESCRIPTION: &str = "caip-openstack ";
+/// Separates the parsed fields of a description from the claim's name, which is there for people.
+const CLAIM_TEXT: &str = " (claim ";
 const CLAIM_TAG: &str = "caip.";
 const RELEASE_TAG: &str = "caip-out.";
 /// Neutron's limit on a description.
@@ -26,22 +28,30 @@ const DESCRIPTION_LENGTH: usize = 255;
 /// The mark in the description of a floating IP that we created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreationMark {
-    /// The pool that created it.
     pub pool: PoolId,
-    /// The POST that created it.
     pub nonce: Nonce,
-    /// The claim that has it; none when it is the pool's, free.
+    /// None while the floating IP is free in its pool.
     pub claim: Option<ClaimKey>,
     /// When it was released, where Neutron has no tags.
     pub released: Option<Timestamp>,
-    /// Whether a claim had it and `Retain` kept it: then it is not deleted with its pool, as an unused one is.
+    /// A claim had it and `Retain` kept it: then it is not deleted with its pool, as an unused one is.
     pub is_retained: bool,
 }
 
 impl CreationMark {
-    /// The same floating IP, now this claim's: whatever it was released or retained for is over.
+    /// The mark of a new floating IP: a claim's, or a spare's.
+    pub fn new(pool: PoolId, claim: Option<ClaimKey>, nonce: Nonce) -> Self {
+        Self { pool, nonce, claim, released: None, is_retained: false }
+    }
+
+    /// The mark of the same floating IP once it is this claim's.
     pub fn given_to(&self, claim: &ClaimKey) -> Self {
         Self { claim: Some(claim.clone()), released: None, is_retained: false, ..self.clone() }
+    }
+
+    /// The mark of the same floating IP once no claim has it.
+    pub fn given_back(&self) -> Self {
+        Self { claim: None, released: None, ..self.clone() }
     }
 
     /// The description; `reader` is the claim's namespace and name, for people, cut to what fits.
@@ -57,8 +67,8 @@ impl CreationMark {
             text += " kept=1";
         }
         if let Some((namespace, name)) = reader {
-            let room = DESCRIPTION_LENGTH.saturating_sub(text.len() + namespace.len() + " (claim  in )".len());
-            text += &format!(" (claim {} in {namespace})", &name[..name.len().min(room)]);
+            let room = DESCRIPTION_LENGTH.saturating_sub(text.len() + claim_text(namespace, "").len());
+            text += &claim_text(namespace, &name[..name.len().min(room)]);
         }
         text
     }
@@ -85,6 +95,18 @@ impl CreationMark {
     }
 }
 
+fn claim_text(namespace: &str, name: &str) -> String {
+    format!("{CLAIM_TEXT}{name} in {namespace})")
+}
+
+/// The namespace and name of the claim that a description names for people: to be shown, never to decide by. A long
+/// name may have been cut.
+pub fn claim_in_description(description: &str) -> Option<(&str, &str)> {
+    let (_, text) = description.strip_prefix(DESCRIPTION)?.split_once(CLAIM_TEXT)?;
+    let (name, namespace) = text.strip_suffix(')')?.rsplit_once(" in ")?;
+    Some((namespace, name))
+}
+
 /// The tag that gives a floating IP that we did not create to a claim.
 pub fn claim_tag(pool: &PoolId, claim: &ClaimKey) -> String {
     format!("{CLAIM_TAG}{pool}.{claim}")
@@ -97,6 +119,30 @@ pub fn release_tag(pool: &PoolId, claim: &ClaimKey, at: Timestamp) -> String {
 
 fn parse_time(text: &str) -> Option<Timestamp> {
     Timestamp::from_second(i64::from_str_radix(text, 16).ok()?).ok()
+}
+
+/// Whether a tag begins as ours do. A database that ignores case may return ours in another case; whose it is then,
+/// cannot be told.
+fn is_of_our_kind(tag: &str) -> bool {
+    [CLAIM_TAG, RELEASE_TAG]
+        .iter()
+        .any(|prefix| tag.get(..prefix.len()).is_some_and(|text| text.eq_ignore_ascii_case(prefix)))
+}
+
+fn parse_claim_tag(rest: &str) -> Option<(PoolId, ClaimKey)> {
+    let (pool, claim) = rest.split_once('.')?;
+    Some((PoolId::parse(pool)?, ClaimKey::parse(claim)?))
+}
+
+fn parse_release_tag(rest: &str) -> Option<((PoolId, ClaimKey), Timestamp)> {
+    let (owner, at) = rest.rsplit_once('.')?;
+    Some((parse_claim_tag(owner)?, parse_time(at)?))
+}
+
+/// The floating IP without the tags of controllers of our kind: what users and other software wrote on it.
+pub fn without_marks(fip: &FloatingIp) -> FloatingIp {
+    let tags = fip.tags.iter().filter(|tag| !is_of_our_kind(tag)).cloned().collect();
+    FloatingIp { tags, ..fip.clone() }
 }
 
 /// Everything that our kind of controller, of any pool, wrote on a floating IP.
@@ -127,17 +173,8 @@ impl Marks {
     }
 
     fn read_tag(&mut self, tag: &str) {
-        // A database that ignores case may hand ours back in another's writing; whose it is then, nobody can tell.
-        let is_of_our_kind =
-            |prefix: &str| tag.get(..prefix.len()).is_some_and(|text| text.eq_ignore_ascii_case(prefix));
         if let Some(rest) = tag.strip_prefix(RELEASE_TAG) {
-            let mut parts = rest.split('.');
-            let parsed = (|| {
-                let owner = (PoolId::parse(parts.next()?)?, ClaimKey::parse(parts.next()?)?);
-                let at = parse_time(parts.next()?)?;
-                parts.next().is_none().then_some((owner, at))
-            })();
-            match parsed {
+            match parse_release_tag(rest) {
                 Some((owner, at)) => {
                     let (first, tags) = self.releases.entry(owner).or_insert((at, BTreeSet::new()));
                     *first = at.min(*first);
@@ -145,23 +182,24 @@ impl Marks {
                 }
                 None => self.is_unreadable = true,
             }
-        } else if let Some(rest) = tag.strip_prefix(CLAIM_TAG) {
-            let owner = rest.split_once('.').and_then(|(p, c)| Some((PoolId::parse(p)?, ClaimKey::parse(c)?)));
-            match owner {
-                Some(owner) => drop(self.claims.insert(owner)),
-                None => self.is_unreadable = true,
-            }
-        } else if is_of_our_kind(RELEASE_TAG) || is_of_our_kind(CLAIM_TAG) {
+        } else if let Some(owner) = tag.strip_prefix(CLAIM_TAG).and_then(parse_claim_tag) {
+            self.claims.insert(owner);
+        } else if is_of_our_kind(tag) {
             self.is_unreadable = true;
         }
     }
 
-    /// Nothing of ours or of our kind.
+    /// No controller of our kind has written on it.
     pub fn is_empty(&self) -> bool {
         self.created.is_none() && self.claims.is_empty() && self.releases.is_empty() && !self.is_unreadable
     }
 
-    /// Every pool that is named.
+    /// Whether a mark names the pool.
+    pub fn names(&self, pool: &PoolId) -> bool {
+        self.pools().contains(pool)
+    }
+
+    /// Every pool that a mark names.
     pub fn pools(&self) -> BTreeSet<&PoolId> {
         let created = self.created.iter().map(|mark| &mark.pool);
         let claims = self.claims.iter().map(|(pool, _)| pool);
@@ -175,7 +213,16 @@ impl Marks {
         created.chain(self.claims.iter().filter_map(of_pool)).chain(self.releases.keys().filter_map(of_pool)).collect()
     }
 
-    /// How the floating IP stands towards a pool.
+    /// Our tags for a pool: those of claims before those of releases, so that a removal that stops half way leaves a
+    /// floating IP that is still released.
+    pub fn tags_of(&self, pool: &PoolId) -> Vec<String> {
+        let claims = self.claims.iter().filter(|(owner, _)| owner == pool);
+        let claims = claims.map(|(owner, claim)| claim_tag(owner, claim));
+        let releases = self.releases.iter().filter(|((owner, _), _)| owner == pool);
+        claims.chain(releases.flat_map(|(_, (_, tags))| tags.iter().cloned())).collect()
+    }
+
+    /// Who has the floating IP, from a pool's point of view.
     pub fn ownership(&self, pool: &PoolId) -> Ownership {
         if self.is_empty() {
             return Ownership::Unmarked;
@@ -191,7 +238,7 @@ impl Marks {
         match (living.as_slice(), self.releases.first_key_value()) {
             ([claim], _) => Ownership::Held((**claim).clone()),
             ([], Some(_)) => {
-                // The one that had it last: a release that a takeover left behind is neither its name nor its time.
+                // The claim that had it last: not one whose release a takeover left behind.
                 let of_owner = |((_, claim), _): &(&(PoolId, ClaimKey), &(Timestamp, _))| owners.contains(claim);
                 let last = self.releases.iter().max_by_key(|release| (of_owner(release), release.1.0));
                 let ((_, claim), (at, _)) = last.expect("a release was matched");
@@ -203,31 +250,27 @@ impl Marks {
     }
 }
 
-/// How a floating IP stands towards a pool.
+/// Who has a floating IP, from a pool's point of view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ownership {
-    /// Nobody of our kind has written on it.
+    /// No controller of our kind has marked it.
     Unmarked,
-    /// Another pool's, or not readable: never touched.
+    /// Another pool's, or a mark that cannot be read: never touched.
     Foreign,
-    /// Ours and somebody else's, or of two claims: nobody may have it until one of them is off.
+    /// This pool's and another's, or two claims': no claim may have it until one of the marks is removed.
     Contested,
-    /// We created it and no claim has it.
+    /// The pool created it and no claim has it.
     Idle,
-    /// A claim has it.
     Held(ClaimKey),
-    /// A claim gave it back.
     Released {
-        /// The claim that had it.
         claim: ClaimKey,
-        /// When.
         at: Timestamp,
     },
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::vocabulary::*;
+    use super::super::testing::*;
     use super::*;
 
     fn longest_pool() -> PoolId {
@@ -276,6 +319,17 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_claim_in_a_description_is_read_back() {
+        let mark = idle_mark(1).given_to(&key("web"));
+        for reader in [("team", "web"), ("a", "b.c (d=e)")] {
+            assert_eq!(claim_in_description(&mark.render(Some(reader))), Some(reader));
+        }
+        for text in [mark.render(None).as_str(), "mail", "mail (claim web in team)", "caip-openstack  (claim web)"] {
+            assert_eq!(claim_in_description(text), None, "{text}");
         }
     }
 

@@ -7,7 +7,6 @@ use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::identity::PoolId;
-use super::ledger::QueuePosition;
 use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
 
 /// A pool as the core sees it.
@@ -81,36 +80,41 @@ impl PoolPolicy {
         !self.is_excluded(address) && self.reserved_for(address).is_none_or(|owner| owner == claim_name)
     }
 
-    /// Those that wait for any address: a claim with a reservation waits for its own alone.
-    pub fn without_reservation<'a>(
-        &self,
-        waiting: impl Iterator<Item = &'a QueuePosition>,
-    ) -> impl Iterator<Item = &'a QueuePosition> {
-        waiting.filter(|place| !self.reservations.contains_key(&place.object.name))
-    }
-
-    /// Whether a free floating IP that nobody of our kind marked may be reused. Its port is not looked at here.
-    pub fn may_reuse(&self, fip: &FloatingIp, now: Timestamp) -> bool {
-        let rested = |idle: &SignedDuration| fip.changed_at.is_some_and(|at| now.duration_since(at) >= *idle);
+    /// Whether `spec.reuse` allows a floating IP without marks, by what is written on it.
+    pub fn may_reuse(&self, fip: &FloatingIp) -> bool {
         self.network.as_ref() == Some(&fip.network)
             && self.has_tags
             && match &self.reuse {
                 ReusePolicy::Never => false,
-                ReusePolicy::Unmarked { idle } => {
-                    fip.tags.is_empty() && fip.description.is_empty() && fip.dns_name.is_empty() && rested(idle)
+                ReusePolicy::Unmarked { .. } => {
+                    fip.tags.is_empty() && fip.description.is_empty() && fip.dns_name.is_empty()
                 }
-                ReusePolicy::Tagged { tags, idle } => tags.is_subset(&fip.tags) && rested(idle),
+                ReusePolicy::Tagged { tags, .. } => tags.is_subset(&fip.tags),
             }
+    }
+
+    /// Whether a floating IP has not changed for as long as `spec.reuse` asks: otherwise its owner may be about to use it.
+    pub fn has_been_idle(&self, fip: &FloatingIp, now: Timestamp) -> bool {
+        match &self.reuse {
+            ReusePolicy::Never => false,
+            ReusePolicy::Unmarked { idle } | ReusePolicy::Tagged { idle, .. } => {
+                fip.changed_at.is_some_and(|at| now.duration_since(at) >= *idle)
+            }
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::vocabulary::*;
+    use super::super::testing::*;
     use super::*;
 
     fn may_reuse(fip: Fip) -> bool {
-        world().pool.may_reuse(&fip.0, noon())
+        may_reuse_in(&world().pool, &fip)
+    }
+
+    fn may_reuse_in(pool: &PoolPolicy, fip: &Fip) -> bool {
+        pool.may_reuse(&fip.0) && pool.has_been_idle(&fip.0, noon())
     }
 
     #[test]
@@ -137,7 +141,7 @@ mod tests {
     fn with_tags_asked_for_only_those_with_all_of_them_are_reused() {
         let tags: BTreeSet<String> = ["a".into(), "b".into()].into();
         let world = world().with(|pool| pool.reuse = ReusePolicy::Tagged { tags, idle: seconds(300) });
-        let may = |fip: Fip| world.pool.may_reuse(&fip.0, noon());
+        let may = |fip: Fip| may_reuse_in(&world.pool, &fip);
         assert!(may(fip(10).tag("a").tag("b").tag("c").described("anything")));
         assert!(!may(fip(10).tag("a")));
         assert!(!may(fip(10)));
@@ -146,7 +150,7 @@ mod tests {
 
     #[test]
     fn nothing_is_reused_without_tags_or_where_that_is_said() {
-        let may = |change: fn(&mut PoolPolicy)| world().with(change).pool.may_reuse(&fip(10).0, noon());
+        let may = |change: fn(&mut PoolPolicy)| may_reuse_in(&world().with(change).pool, &fip(10));
         assert!(!may(|pool| pool.has_tags = false));
         assert!(!may(|pool| pool.reuse = ReusePolicy::Never));
         assert!(!may(|pool| pool.network = None));

@@ -1,38 +1,40 @@
-//! Which addresses Kubernetes names: every IPAddress of every provider, and every pool's list. Kept up by the watches.
+//! The addresses that Kubernetes names: every provider's IPAddresses, and every pool's list. Kept up to date by the
+//! watches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use super::identity::{ClaimKey, PoolId};
+use super::index::Index;
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
 use crate::object_name::ObjectName;
 
 /// What an IPAddress names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PublishedAddress {
-    /// The address.
     pub address: IpAddr,
-    /// Whose it is, when one of our pools published it; of any other provider there is none.
-    pub ours: Option<Binding>,
+    /// None for an IPAddress of another provider.
+    pub binding: Option<Binding>,
 }
 
-/// What an IPAddress of ours names, beyond the address.
+/// What an IPAddress of one of our pools says beyond the address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Binding {
-    /// The pool.
     pub pool: PoolId,
-    /// The claim.
     pub claim: ClaimKey,
-    /// The floating IP.
     pub fip: FloatingIpId,
-    /// Its network, where that is known: the same address may exist on another one, or in another cloud.
+    /// The floating IP's network, where the IPAddress says it: the same address may exist on another network or cloud.
     pub network: Option<NetworkId>,
 }
 
 impl Binding {
-    /// Whether a floating IP with the same address is meant: this one, or its address on the same network under
-    /// another id, since somebody may delete a floating IP under a living machine and Neutron give its address anew.
-    fn means(&self, fip: &FloatingIp) -> bool {
+    pub(super) fn is_of(&self, pool: &PoolId, claim: &ClaimKey) -> bool {
+        self.pool == *pool && self.claim == *claim
+    }
+
+    /// Whether it covers a floating IP with the same address: this one, or one on the same network with another id, since
+    /// a floating IP may be deleted under a running machine and Neutron may then give its address again.
+    fn covers(&self, fip: &FloatingIp) -> bool {
         self.fip == fip.id || self.network.as_ref().is_none_or(|network| *network == fip.network)
     }
 }
@@ -41,149 +43,147 @@ impl Binding {
 #[derive(Clone, Default, Debug)]
 pub struct PublishedAddresses {
     addresses: BTreeMap<ObjectName, PublishedAddress>,
-    by_address: BTreeMap<IpAddr, BTreeSet<ObjectName>>,
-    by_claim: BTreeMap<(PoolId, ClaimKey), BTreeSet<ObjectName>>,
-    listed: BTreeMap<String, BTreeSet<IpAddr>>,
+    by_address: Index<IpAddr, ObjectName>,
+    by_claim: Index<(PoolId, ClaimKey), ObjectName>,
+    listed: BTreeMap<ObjectName, BTreeSet<IpAddr>>,
+    listed_in_tree: BTreeSet<IpAddr>,
 }
 
 impl PublishedAddresses {
-    /// An IPAddress was seen as it now is.
-    pub fn observe(&mut self, object: ObjectName, naming: PublishedAddress) {
-        self.forget(&object);
-        self.by_address.entry(naming.address).or_default().insert(object.clone());
-        if let Some(ours) = &naming.ours {
-            self.by_claim.entry((ours.pool.clone(), ours.claim.clone())).or_default().insert(object.clone());
+    /// An IPAddress is created or changed.
+    pub fn insert(&mut self, object: ObjectName, published: PublishedAddress) {
+        self.remove(&object);
+        self.by_address.insert(published.address, object.clone());
+        if let Some(binding) = &published.binding {
+            self.by_claim.insert((binding.pool.clone(), binding.claim.clone()), object.clone());
         }
-        self.addresses.insert(object, naming);
+        self.addresses.insert(object, published);
     }
 
-    /// An IPAddress is gone.
-    pub fn forget(&mut self, object: &ObjectName) {
+    /// An IPAddress is deleted.
+    pub fn remove(&mut self, object: &ObjectName) {
         let Some(old) = self.addresses.remove(object) else { return };
-        unlink(&mut self.by_address, &old.address, object);
-        if let Some(ours) = old.ours {
-            unlink(&mut self.by_claim, &(ours.pool, ours.claim), object);
+        self.by_address.remove(&old.address, object);
+        if let Some(binding) = old.binding {
+            self.by_claim.remove(&(binding.pool, binding.claim), object);
         }
     }
 
-    /// Forgets every IPAddress that is not among these, and says which: the watch started anew.
-    pub fn retain(&mut self, living: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
-        let gone: Vec<_> = self.addresses.keys().filter(|object| !living.contains(object)).cloned().collect();
-        gone.iter().for_each(|object| self.forget(object));
+    /// Removes every IPAddress that is not among these, and returns what it removed: a watch has listed them all.
+    pub fn retain(&mut self, existing: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
+        let gone: Vec<_> = self.addresses.keys().filter(|object| !existing.contains(object)).cloned().collect();
+        gone.iter().for_each(|object| self.remove(object));
         gone
     }
 
-    /// A pool, ours or CAPO's in-tree, lists or reserves these.
-    pub fn set_listed(&mut self, pool: String, addresses: BTreeSet<IpAddr>) {
-        if addresses.is_empty() {
-            self.listed.remove(&pool)
-        } else {
-            self.listed.insert(pool, addresses)
+    /// What a pool of ours lists and reserves.
+    pub fn set_listed(&mut self, pool: ObjectName, addresses: BTreeSet<IpAddr>) {
+        match addresses.is_empty() {
+            true => self.listed.remove(&pool),
+            false => self.listed.insert(pool, addresses),
         };
+    }
+
+    /// What all of CAPO's in-tree pools list.
+    pub fn set_listed_in_tree(&mut self, addresses: BTreeSet<IpAddr>) {
+        self.listed_in_tree = addresses;
     }
 
     /// Whether any pool lists or reserves the address.
     pub fn is_listed(&self, address: IpAddr) -> bool {
-        self.listed.values().any(|listed| listed.contains(&address))
+        self.listed_in_tree.contains(&address) || self.listed.values().any(|listed| listed.contains(&address))
     }
 
-    /// Whether an IPAddress names this floating IP: one of ours on the same network; anybody else's by the address.
+    /// Whether an IPAddress names this floating IP: one of ours on the same network, another provider's by the address.
     pub fn is_published(&self, fip: &FloatingIp) -> bool {
-        self.namings(fip.address).any(|naming| naming.ours.as_ref().is_none_or(|ours| ours.means(fip)))
+        self.at(fip.address).any(|published| published.binding.as_ref().is_none_or(|binding| binding.covers(fip)))
     }
 
     /// Whether an IPAddress other than this claim's names this floating IP.
     pub fn is_published_for_another(&self, fip: &FloatingIp, pool: &PoolId, claim: &ClaimKey) -> bool {
-        let is_the_claims = |ours: &Binding| ours.pool == *pool && ours.claim == *claim;
-        self.namings(fip.address)
-            .any(|naming| naming.ours.as_ref().is_none_or(|ours| ours.means(fip) && !is_the_claims(ours)))
+        self.at(fip.address).any(|published| {
+            published.binding.as_ref().is_none_or(|binding| binding.covers(fip) && !binding.is_of(pool, claim))
+        })
     }
 
-    /// The claim, of one of our pools, whose IPAddress names this floating IP.
-    pub fn owner(&self, fip: &FloatingIp) -> Option<&Binding> {
-        self.namings(fip.address).filter_map(|naming| naming.ours.as_ref()).find(|ours| ours.fip == fip.id)
+    /// The binding of the IPAddress, of one of our pools, that names this floating IP.
+    pub fn binding_of(&self, fip: &FloatingIp) -> Option<&Binding> {
+        self.at(fip.address).filter_map(|published| published.binding.as_ref()).find(|binding| binding.fip == fip.id)
     }
 
-    /// What the IPAddresses of a pool name.
-    pub fn of_pool<'a>(&'a self, pool: &'a PoolId) -> impl Iterator<Item = &'a Binding> {
-        self.addresses.values().filter_map(|naming| naming.ours.as_ref()).filter(move |ours| ours.pool == *pool)
+    pub fn bindings_of_pool<'a>(&'a self, pool: &'a PoolId) -> impl Iterator<Item = &'a Binding> {
+        let bindings = self.addresses.values().filter_map(|published| published.binding.as_ref());
+        bindings.filter(move |binding| binding.pool == *pool)
     }
 
-    /// What the IPAddress of a claim names.
-    pub fn of_claim<'a>(&'a self, pool: &'a PoolId, claim: &'a ClaimKey) -> impl Iterator<Item = &'a Binding> {
-        self.by_claim
-            .get(&(pool.clone(), claim.clone()))
-            .into_iter()
-            .flatten()
-            .filter_map(|object| self.addresses.get(object)?.ours.as_ref())
+    pub fn bindings_of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &Binding> {
+        let objects = self.by_claim.get(&(pool.clone(), claim.clone()));
+        objects.filter_map(|object| self.addresses.get(object)?.binding.as_ref())
     }
 
-    fn namings(&self, address: IpAddr) -> impl Iterator<Item = &PublishedAddress> {
-        self.by_address.get(&address).into_iter().flatten().filter_map(|object| self.addresses.get(object))
-    }
-}
-
-fn unlink<K: Ord>(index: &mut BTreeMap<K, BTreeSet<ObjectName>>, key: &K, object: &ObjectName) {
-    if let Some(objects) = index.get_mut(key) {
-        objects.remove(object);
-        if objects.is_empty() {
-            index.remove(key);
-        }
+    fn at(&self, address: IpAddr) -> impl Iterator<Item = &PublishedAddress> {
+        self.by_address.get(&address).filter_map(|object| self.addresses.get(object))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::vocabulary::*;
+    use super::super::testing::*;
+    use super::*;
 
     #[test]
-    fn an_address_that_ours_names_is_taken_under_any_id_on_its_network() {
+    fn an_address_of_ours_is_published_under_any_id_on_its_network() {
         let world = world().published("web", 10);
         assert!(world.published.is_published(&fip(10).0));
-        let anew = crate::floating_ip::FloatingIp { id: id(99), ..fip(10).0 };
-        assert!(world.published.is_published(&anew));
-        let elsewhere = crate::floating_ip::FloatingIp { id: id(99), ..fip(10).on("another").0 };
+        let again = FloatingIp { id: id(99), ..fip(10).0 };
+        assert!(world.published.is_published(&again));
+        let elsewhere = FloatingIp { id: id(99), ..fip(10).on("another").0 };
         assert!(!world.published.is_published(&elsewhere));
         assert!(!world.published.is_published(&fip(11).0));
     }
 
     #[test]
-    fn an_address_that_another_provider_names_is_taken_on_every_network() {
-        let world = world().named_by_others(10);
+    fn an_address_of_another_provider_is_published_on_every_network() {
+        let world = world().published_by_others(10);
         assert!(world.published.is_published(&fip(10).on("another").0));
-        assert_eq!(world.published.owner(&fip(10).0), None);
+        assert_eq!(world.published.binding_of(&fip(10).0), None);
     }
 
     #[test]
-    fn the_owner_is_the_claim_whose_ip_address_names_the_floating_ip_itself() {
+    fn a_floating_ip_is_bound_to_the_claim_whose_ip_address_names_its_id() {
         let world = world().published("web", 10);
-        assert_eq!(world.published.owner(&fip(10).0).map(|owner| owner.claim.clone()), Some(key("web")));
+        assert_eq!(world.published.binding_of(&fip(10).0).map(|binding| binding.claim.clone()), Some(key("web")));
         assert!(world.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("db")));
         assert!(!world.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("web")));
     }
 
     #[test]
-    fn what_is_gone_names_nothing() {
-        let mut world = world().published("web", 10).named_by_others(11);
-        world.published.retain(&Default::default());
+    fn a_deleted_ip_address_publishes_nothing() {
+        let mut world = world().published("web", 10).published_by_others(11);
+        world.published.retain(&BTreeSet::new());
         assert!(!world.published.is_published(&fip(10).0) && !world.published.is_published(&fip(11).0));
     }
 
     #[test]
-    fn an_ip_address_that_changed_names_only_what_it_names_now() {
+    fn a_changed_ip_address_publishes_only_its_new_address() {
         let mut world = world().published("web", 10);
-        let object = super::ObjectName::new("team", "web");
-        world.published.observe(object, super::PublishedAddress { address: address(11), ours: None });
+        let object = ObjectName::new("team", "web");
+        world.published.insert(object, PublishedAddress { address: address(11), binding: None });
         assert!(!world.published.is_published(&fip(10).0) && world.published.is_published(&fip(11).0));
     }
 
     #[test]
-    fn a_roster_is_replaced_and_taken_back() {
+    fn a_list_is_replaced_and_removed() {
         let mut world = world().lists([10, 11]);
         assert!(world.published.is_listed(address(11)));
-        world.published.set_listed("p".into(), [address(10)].into());
+        let pool = || ObjectName::new("team", "p");
+        world.published.set_listed(pool(), [address(10)].into());
         assert!(!world.published.is_listed(address(11)));
-        world.published.set_listed("p".into(), [].into());
+        world.published.set_listed(pool(), [].into());
         assert!(!world.published.is_listed(address(10)));
+        world.published.set_listed_in_tree([address(12)].into());
+        assert!(world.published.is_listed(address(12)));
+        world.published.set_listed_in_tree([].into());
+        assert!(!world.published.is_listed(address(12)));
     }
 }

@@ -1,60 +1,55 @@
-//! What to do for a claim that goes: everything of its is tagged for release; the sweep does the rest.
-
-use jiff::Timestamp;
+//! What to do for a claim that is being deleted: everything that it has is marked as released. The sweep does the rest.
 
 use super::identity::ClaimKey;
-use super::ledger::{Hold, Ledger, LedgerEntry};
+use super::ledger::LedgerEntry;
 use super::mark::{CreationMark, claim_tag, release_tag};
-use super::policy::PoolPolicy;
+use super::situation::Situation;
 use crate::floating_ip::FloatingIpId;
 
-/// The next thing to do for a claim that goes.
+/// The next thing to do for a claim that is being deleted.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReleaseStep {
     /// Add the release tag.
     Tag(FloatingIpId, String),
-    /// MarkWrite the release into the description: this Neutron has no tags.
+    /// Write the release into the description: this Neutron has no tags.
     Describe(FloatingIpId, CreationMark),
-    /// It is somebody else's too: take our tag off, and nothing more.
+    /// Another owner has marked it too: remove our tag, and nothing more.
     Withdraw(FloatingIpId, String),
-    /// A POST of the claim's is in doubt: read, and ask again.
+    /// Whether a POST for the claim created anything is not known: list, and ask again.
     Settle,
     /// Nothing in Neutron is the claim's any more.
     Done,
 }
 
-/// Decides the next thing to do for a claim that goes.
-pub fn decide(ledger: &Ledger, pool: &PoolPolicy, claim: &ClaimKey, now: Timestamp) -> ReleaseStep {
-    if ledger.listed().is_none()
-        || ledger.creations(&pool.id).any(|(_, creation)| creation.claim.as_ref() == Some(claim))
-    {
+/// Decides the next thing to do for a claim that is being deleted.
+pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
+    let Situation { ledger, pool, .. } = situation;
+    if ledger.listed().is_none() || ledger.is_creating_for(&pool.id, claim) {
         return ReleaseStep::Settle;
     }
-    let hold = Hold::Claim { pool: pool.id.clone(), claim: claim.clone() };
-    let chosen = ledger.held().filter(|entry| entry.hold.as_ref() == Some(&hold));
+    let chosen = ledger.held().filter(|entry| is_chosen(situation, claim, entry));
     let marked = ledger.of_claim(&pool.id, claim);
-    marked.chain(chosen).find_map(|entry| give_back(pool, claim, entry, &hold, now)).unwrap_or(ReleaseStep::Done)
+    marked.chain(chosen).find_map(|entry| release(situation, claim, entry)).unwrap_or(ReleaseStep::Done)
 }
 
-fn give_back(
-    pool: &PoolPolicy,
-    claim: &ClaimKey,
-    entry: &LedgerEntry,
-    hold: &Hold,
-    now: Timestamp,
-) -> Option<ReleaseStep> {
+fn is_chosen(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
+    entry.hold.as_ref().is_some_and(|hold| hold.is_for(&situation.pool.id, claim))
+}
+
+fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> Option<ReleaseStep> {
+    let Situation { pool, now, .. } = *situation;
     let id = entry.fip.id.clone();
-    let mine = (pool.id.clone(), claim.clone());
-    if entry.marks.releases.contains_key(&mine) {
+    let owner = (pool.id.clone(), claim.clone());
+    if entry.marks.releases.contains_key(&owner) {
         return None;
     }
-    let is_shared = entry.marks.is_unreadable || entry.marks.pools().iter().any(|other| **other != pool.id);
-    let described = entry.marks.created.as_ref().filter(|mark| mark.pool == pool.id);
-    let is_tagged = entry.marks.claims.contains(&mine);
-    let is_chosen = entry.hold.as_ref() == Some(hold);
-    match described {
-        _ if is_shared => (is_tagged || is_chosen).then(|| ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim))),
-        // A rewrite of this claim's that lands late finds the release already there.
+    let is_tagged = entry.marks.claims.contains(&owner);
+    let is_chosen = is_chosen(situation, claim, entry);
+    match situation.created_here(entry) {
+        _ if situation.is_shared(entry) => {
+            (is_tagged || is_chosen).then(|| ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim)))
+        }
+        // If a rewrite for this claim lands later, it finds the release there.
         Some(mark) if mark.claim.as_ref() == Some(claim) || is_chosen => Some(if pool.has_tags {
             ReleaseStep::Tag(id, release_tag(&pool.id, claim, now))
         } else {
@@ -69,8 +64,8 @@ fn give_back(
 #[cfg(test)]
 mod tests {
     use super::super::identity::Nonce;
-    use super::super::ledger::Creation;
-    use super::super::vocabulary::*;
+    use super::super::ledger::Ledger;
+    use super::super::testing::*;
     use super::*;
 
     fn tag() -> ReleaseStep {
@@ -100,7 +95,7 @@ mod tests {
     #[test]
     fn all_that_the_claim_has_is_released_one_after_the_other() {
         let mut world = world().sees([fip(10).created_for("web"), fip(11).tagged_for("web")]);
-        world.ledger.tagged(&id(10), &release_tag(&pool_id("p"), &key("web"), noon()), true);
+        world.ledger.record_tag(&id(10), &release_tag(&pool_id("p"), &key("web"), noon()), true);
         assert!(matches!(world.release("web"), ReleaseStep::Tag(of, _) if of == id(11)));
     }
 
@@ -126,8 +121,9 @@ mod tests {
     #[test]
     fn a_post_in_doubt_is_settled_first() {
         let mut world = world();
-        let creation = Creation { pool: pool_id("p"), claim: Some(key("web")), unknown_since: Some(noon()) };
-        world.ledger.begin_creation(Nonce::parse("nonce12345").expect("of the nonce's form"), creation);
+        let nonce = Nonce::parse("nonce12345").expect("of the nonce's form");
+        world.ledger.begin_creation(nonce.clone(), pool_id("p"), Some(key("web")));
+        world.ledger.note_uncertain_creation(&nonce, noon());
         assert_eq!(world.release("web"), ReleaseStep::Settle);
         assert_eq!(world.release("db"), ReleaseStep::Done);
         world.now = noon() + seconds(60);

@@ -11,41 +11,35 @@ use super::claim::{AddressRef, PoolRef};
 use super::names::GROUP;
 use super::version::IpamVersion;
 
-/// An address that a claim holds.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct IpAddress {
-    /// Version and kind: needed where the whole object is sent.
+    /// `apiVersion` and `kind`: required to create the object.
     #[serde(flatten, default)]
     pub types: Option<TypeMeta>,
-    /// Kubernetes' own part.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// The address; immutable.
+    /// Immutable.
     #[serde(default)]
     pub spec: IpAddressSpec,
 }
 
 impl IpAddress {
-    /// Whether it is of our pool of this name.
+    /// Whether it belongs to this `OpenStackFloatingIPPool`.
     pub fn is_of(&self, namespace: &str, pool: &str) -> bool {
         self.metadata.namespace.as_deref() == Some(namespace) && self.spec.pool_ref.is_ours_named(pool)
     }
 }
 
-/// The address and whose it is.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IpAddressSpec {
-    /// The claim that holds it.
     #[serde(default)]
     pub claim_ref: AddressRef,
-    /// The pool that it came from.
     #[serde(default)]
     pub pool_ref: PoolRef,
-    /// The address itself.
     #[serde(default)]
     pub address: String,
-    /// The length of its prefix in bits: 32, or 128 for IPv6, since a floating IP stands alone.
+    /// 32, or 128 for IPv6: a floating IP is a single address.
     #[serde(default)]
     pub prefix: i32,
 }

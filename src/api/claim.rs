@@ -1,4 +1,5 @@
-//! Cluster API's `IPAddressClaim`: the fields that we read, in either version. Unknown ones survive, since we only patch.
+//! Cluster API's `IPAddressClaim`: the fields that we use, in both versions. We only patch claims, so other fields are
+//! preserved.
 
 use std::borrow::Cow;
 
@@ -10,94 +11,84 @@ use serde_json::Value;
 use super::names::{GROUP, POOL_KIND};
 use super::version::IpamVersion;
 
-/// A request for one address from a pool.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IpAddressClaim {
-    /// Kubernetes' own part.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What is asked for; immutable.
+    /// Immutable.
     #[serde(default)]
     pub spec: IpAddressClaimSpec,
-    /// What was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<IpAddressClaimStatus>,
 }
 
 impl IpAddressClaim {
-    /// Whether it asks our pool of this name.
+    /// Whether it references this `OpenStackFloatingIPPool`.
     pub fn is_of(&self, namespace: &str, pool: &str) -> bool {
         self.metadata.namespace.as_deref() == Some(namespace) && self.spec.pool_ref.is_ours_named(pool)
     }
 }
 
-/// What a claim asks for.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IpAddressClaimSpec {
-    /// The Cluster it belongs to; CAPO sets the label instead.
+    /// CAPO does not set it, but the label `cluster.x-k8s.io/cluster-name`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_name: Option<String>,
-    /// The pool to take it from, in the same namespace.
+    /// In the claim's namespace.
     #[serde(default)]
     pub pool_ref: PoolRef,
 }
 
-/// A pool, of any provider.
+/// A pool of any provider.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PoolRef {
-    /// Its API group; optional in v1beta1's schema.
+    /// Optional in v1beta1's schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_group: Option<String>,
-    /// Its kind.
     #[serde(default)]
     pub kind: String,
-    /// Its name.
     #[serde(default)]
     pub name: String,
 }
 
 impl PoolRef {
-    /// One of our pools.
+    /// References an `OpenStackFloatingIPPool`.
     pub fn ours(name: &str) -> Self {
         Self { api_group: Some(GROUP.into()), kind: POOL_KIND.into(), name: name.into() }
     }
 
-    /// Whether it is our pool of this name.
     pub fn is_ours_named(&self, name: &str) -> bool {
         self.is_ours() && self.name == name
     }
 
-    /// Whether it is one of our pools: group and kind, since CAPO's pool has the same kind.
+    /// Compares group and kind: CAPO's pool has the same kind.
     pub fn is_ours(&self) -> bool {
         self.api_group.as_deref() == Some(GROUP) && self.kind == POOL_KIND
     }
 }
 
-/// What a claim was given.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IpAddressClaimStatus {
-    /// The IPAddress.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address_ref: Option<AddressRef>,
-    /// Conditions in the version's own form: kept as they are, see [`super::conditions`].
+    /// In the form of the object's version: see [`super::conditions`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Value>,
-    /// v1beta1 only: where new-style conditions go.
+    /// v1beta1 only: contains v1beta2 conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub v1beta2: Option<Value>,
-    /// v1beta2 only: where old-style conditions go.
+    /// v1beta2 only: contains v1beta1 conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deprecated: Option<Value>,
 }
 
-/// An IPAddress in the claim's namespace.
+/// References an object in the same namespace.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct AddressRef {
-    /// Its name.
     #[serde(default)]
     pub name: String,
 }

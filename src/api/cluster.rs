@@ -1,4 +1,4 @@
-//! Cluster API's `Cluster`: only whether it is there and paused.
+//! Cluster API's `Cluster`: only whether it exists and is paused.
 
 use std::borrow::Cow;
 
@@ -9,27 +9,22 @@ use serde::{Deserialize, Serialize};
 use super::names::PAUSED_ANNOTATION;
 use super::version::IpamVersion;
 
-/// A Cluster, without the rest of it.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Cluster {
-    /// Kubernetes' own part.
     #[serde(default)]
     pub metadata: ObjectMeta,
-    /// What we read of its spec.
     #[serde(default)]
     pub spec: ClusterSpec,
 }
 
-/// What we read of a Cluster's spec.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct ClusterSpec {
-    /// Nothing is done about anything that belongs to the Cluster.
     #[serde(default)]
     pub paused: Option<bool>,
 }
 
 impl Cluster {
-    /// Paused by its spec or by the annotation.
+    /// By its spec or by the annotation.
     pub fn is_paused(&self) -> bool {
         self.spec.paused == Some(true)
             || self.metadata.annotations.as_ref().is_some_and(|all| all.contains_key(PAUSED_ANNOTATION))
@@ -37,7 +32,7 @@ impl Cluster {
 }
 
 impl Resource for Cluster {
-    // Core kinds are served in the same versions as the IPAM kinds.
+    // Cluster API serves its core kinds in the same versions as its IPAM kinds.
     type DynamicType = IpamVersion;
     type Scope = kube::core::DynamicResourceScope;
 

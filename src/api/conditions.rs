@@ -1,4 +1,4 @@
-//! Condition types, reasons, and where each version of a claim keeps its conditions.
+//! Condition types and reasons, and the place of a claim's conditions in each version.
 
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -7,90 +7,74 @@ use serde_json::{Value, json};
 use super::claim::IpAddressClaimStatus;
 use super::version::IpamVersion;
 
-/// Pools and claims: it serves, or has an address.
+/// A pool can allocate addresses; a claim has an address.
 pub const READY: &str = "Ready";
-/// Pools: OpenStack takes the credentials.
+/// OpenStack accepts a pool's credentials.
 pub const CREDENTIALS_VALID: &str = "CredentialsValid";
-/// Pools: the network and subnets are known.
+/// A pool's network and subnets have been found.
 pub const NETWORK_RESOLVED: &str = "NetworkResolved";
-/// Pools: a claim that came now would wait.
+/// A new claim of the pool would wait for an address.
 pub const EXHAUSTED: &str = "Exhausted";
-/// Pools: nothing is done.
+/// Reconciliation of a pool is paused.
 pub const PAUSED: &str = "Paused";
-/// Pools: floating IPs with the pool's mark belong to no claim.
+/// Floating IPs with the pool's mark belong to no claim.
 pub const ORPHANS_DETECTED: &str = "OrphansDetected";
 
-/// Reasons of a claim's `Ready`: Cluster API's own where it has one.
+/// Reasons of a claim's `Ready`; Cluster API's own where it defines one.
 pub mod claim_reasons {
-    /// It has an address.
     pub const ADDRESS_ALLOCATED: &str = "AddressAllocated";
-    /// There is none to give.
     pub const POOL_EXHAUSTED: &str = "PoolExhausted";
-    /// The pool is not there, not ready or going.
+    /// The pool does not exist, is not ready or is being deleted.
     pub const POOL_NOT_READY: &str = "PoolNotReady";
-    /// Something failed, or must be mended by a person.
+    /// The allocation failed, or needs manual action.
     pub const ALLOCATION_FAILED: &str = "AllocationFailed";
-    /// It is being deleted, and its address could not be given back yet.
+    /// The claim is being deleted, and its address could not be released yet.
     pub const RELEASE_FAILED: &str = "ReleaseFailed";
 }
 
-/// Reasons of events that no condition has: what was left in OpenStack.
+/// Reasons that only events have: about floating IPs that were left in OpenStack.
 pub mod event_reasons {
-    /// The pool went by the abandon annotation.
+    /// The pool was deleted with the abandon annotation.
     pub const ABANDONED: &str = "Abandoned";
-    /// The pool went, and something was still attached.
+    /// The pool was deleted while a floating IP was still attached.
     pub const ATTACHED_FLOATING_IP_LEFT: &str = "AttachedFloatingIPLeft";
-    /// The claim went without its pool, or by the abandon annotation.
+    /// The claim was deleted without its pool, or with the abandon annotation.
     pub const FLOATING_IP_LEFT_BEHIND: &str = "FloatingIPLeftBehind";
 }
 
 /// Reasons of a pool's conditions.
 pub mod pool_reasons {
-    /// Everything is in order.
     pub const READY: &str = "Ready";
-    /// Another pool has the same id in OpenStack's marks.
+    /// Another pool uses the same pool ID.
     pub const DUPLICATE_POOL_ID: &str = "DuplicatePoolID";
     /// CAPO's pool of the same name would serve the same claims.
     pub const NAME_CONFLICT: &str = "NameConflict";
-    /// The pool is being deleted.
     pub const DELETING: &str = "Deleting";
-    /// The Secret is not there.
     pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
-    /// The Secret cannot be used as it is.
+    /// The Secret's content is not valid.
     pub const CREDENTIALS_INVALID: &str = "CredentialsInvalid";
-    /// Keystone refused the credentials.
     pub const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
-    /// The credentials are those of another project than the pool's floating IPs.
+    /// The credentials belong to another project than the pool's floating IPs.
     pub const PROJECT_CHANGED: &str = "ProjectChanged";
-    /// OpenStack took the credentials.
     pub const AUTHENTICATED: &str = "Authenticated";
-    /// OpenStack does not answer, or not as it should.
+    /// OpenStack does not answer, or its answer is not valid.
     pub const OPENSTACK_UNREACHABLE: &str = "OpenStackUnreachable";
-    /// OpenStack refused a call.
     pub const OPENSTACK_REFUSED: &str = "OpenStackRefused";
-    /// No network matches.
     pub const NETWORK_NOT_FOUND: &str = "NetworkNotFound";
-    /// Several networks match.
     pub const NETWORK_AMBIGUOUS: &str = "NetworkAmbiguous";
-    /// Floating IPs cannot come from the network.
     pub const NETWORK_NOT_EXTERNAL: &str = "NetworkNotExternal";
-    /// No, or more than one, subnet matches.
+    /// No subnet matches, or several do.
     pub const SUBNET_NOT_FOUND: &str = "SubnetNotFound";
-    /// The network and subnets are known.
     pub const NETWORK_FOUND: &str = "NetworkFound";
-    /// A closed list needs no network.
+    /// The pool has only its list, which needs no network.
     pub const LIST_ONLY: &str = "ListOnly";
-    /// This Neutron cannot tag floating IPs.
+    /// Neutron does not support tags on floating IPs.
     pub const TAGS_UNSUPPORTED: &str = "TagsUnsupported";
-    /// There is nothing to give.
     pub const EXHAUSTED: &str = "Exhausted";
-    /// There is something to give.
     pub const ADDRESSES_AVAILABLE: &str = "AddressesAvailable";
-    /// Cluster API: paused.
     pub const PAUSED: &str = "Paused";
-    /// Cluster API: not paused.
     pub const NOT_PAUSED: &str = "NotPaused";
-    /// Why a pool is not ready: each of the reasons that `Ready=False` can have.
+    /// All reasons of `Ready=False`.
     pub const PROBLEMS: [&str; 14] = [
         AUTHENTICATION_FAILED,
         CREDENTIALS_INVALID,
@@ -107,38 +91,33 @@ pub mod pool_reasons {
         SUBNET_NOT_FOUND,
         TAGS_UNSUPPORTED,
     ];
-    /// Some were found.
     pub const ORPHANS_FOUND: &str = "OrphansFound";
-    /// None were found.
     pub const NO_ORPHANS: &str = "NoOrphans";
-    /// Not known yet, or not any more.
+    /// Not determined yet, or no longer known.
     pub const UNKNOWN: &str = "Unknown";
 }
 
-/// One condition as it should be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DesiredCondition {
-    /// Its type.
     pub type_: &'static str,
     /// `True`, `False` or `Unknown`.
     pub status: &'static str,
-    /// One word.
     pub reason: &'static str,
-    /// For people; nothing that changes by itself.
+    /// Must change only if the state changes: it must not contain times, for example.
     pub message: String,
 }
 
-/// Sets a condition in a list; its time changes only with its status.
-pub fn set(conditions: &mut Vec<Condition>, wish: &DesiredCondition, generation: Option<i64>, now: Timestamp) {
-    let old = conditions.iter().position(|condition| condition.type_ == wish.type_);
-    let since = old.map(|at| &conditions[at]).filter(|old| old.status == wish.status);
+/// Inserts or replaces a condition; `lastTransitionTime` changes only with the status.
+pub fn set(conditions: &mut Vec<Condition>, desired: &DesiredCondition, generation: Option<i64>, now: Timestamp) {
+    let old = conditions.iter().position(|condition| condition.type_ == desired.type_);
+    let since = old.map(|at| &conditions[at]).filter(|old| old.status == desired.status);
     let condition = Condition {
-        type_: wish.type_.into(),
-        status: wish.status.into(),
-        reason: wish.reason.into(),
-        message: wish.message.clone(),
+        type_: desired.type_.into(),
+        status: desired.status.into(),
+        reason: desired.reason.into(),
+        message: desired.message.clone(),
         observed_generation: generation,
-        last_transition_time: since.map_or_else(|| seconds(now), |old| old.last_transition_time.clone()),
+        last_transition_time: since.map_or_else(|| truncate_to_seconds(now), |old| old.last_transition_time.clone()),
     };
     match old {
         Some(at) => conditions[at] = condition,
@@ -146,24 +125,24 @@ pub fn set(conditions: &mut Vec<Condition>, wish: &DesiredCondition, generation:
     }
 }
 
-/// Kubernetes keeps whole seconds: anything finer would differ from what is read back.
-fn seconds(now: Timestamp) -> Time {
+/// Kubernetes stores whole seconds, so a more precise time would differ from what is read back.
+fn truncate_to_seconds(now: Timestamp) -> Time {
     Time(Timestamp::from_second(now.as_second()).unwrap_or(now))
 }
 
-/// Since when a claim's `Ready` is `False`, if it is.
+/// When a claim's `Ready` became `False`.
 pub fn claim_unready_since(status: Option<&IpAddressClaimStatus>) -> Option<Timestamp> {
     let mut conditions = status?.conditions.iter();
     let ready = conditions.find(|condition| condition["type"] == READY && condition["status"] == "False")?;
     ready["lastTransitionTime"].as_str()?.parse().ok()
 }
 
-/// A claim's `Ready`, if it has one: status, reason, message.
+/// Status, reason and message of a claim's `Ready`.
 pub fn claim_ready(status: Option<&IpAddressClaimStatus>, version: IpamVersion) -> Option<(String, String, String)> {
     let conditions = status?.conditions.iter();
     let ready = conditions.into_iter().find(|condition| condition["type"] == READY)?;
     let text = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
-    // v1beta1 leaves out the reason of a good condition.
+    // v1beta1 has no reason if the status is True.
     let reason = match (version, ready["status"].as_str()) {
         (IpamVersion::V1Beta1, Some("True")) => claim_reasons::ADDRESS_ALLOCATED.to_owned(),
         _ => text("reason"),
@@ -171,56 +150,59 @@ pub fn claim_ready(status: Option<&IpAddressClaimStatus>, version: IpamVersion) 
     Some((text("status"), reason, text("message")))
 }
 
-/// The conditions part of a claim's status patch: in the version's own place, and in the other style where that is
-/// kept too, since Cluster API's conversion maps neither to the other (contract, part A.1).
+/// The conditions of a claim's status patch: in the place of the claim's version, and in the place where the other
+/// version's conditions are kept, because Cluster API's conversion does not derive one from the other.
 pub fn claim_patch(
     status: Option<&IpAddressClaimStatus>,
     version: IpamVersion,
-    wish: &DesiredCondition,
+    desired: &DesiredCondition,
     now: Timestamp,
 ) -> Value {
-    let now = seconds(now);
     let current = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
-    let new_style = |conditions: &[Value]| {
-        merged(
-            conditions,
-            wish,
-            json!({
-                "type": wish.type_, "status": wish.status, "reason": wish.reason, "message": wish.message, "lastTransitionTime": now,
-            }),
-        )
-    };
-    let old_style = |conditions: &[Value]| {
-        let mut condition = json!({"type": wish.type_, "status": wish.status, "lastTransitionTime": now});
-        if wish.status != "True" {
-            // Waiting is not failing: only what a person must mend is an error.
-            let severity = if wish.reason == claim_reasons::ALLOCATION_FAILED { "Error" } else { "Info" };
-            condition["severity"] = severity.into();
-            condition["reason"] = wish.reason.into();
-            condition["message"] = wish.message.as_str().into();
-        }
-        merged(conditions, wish, condition)
-    };
-    let inner = |value: Option<&Value>, path: &str| {
-        value.and_then(|value| value.pointer(path)).and_then(Value::as_array).cloned().unwrap_or_default()
-    };
+    let (v1beta1, v1beta2) = (v1beta1_condition(desired, now), v1beta2_condition(desired, now));
     match version {
         IpamVersion::V1Beta2 => {
-            let old = inner(status.and_then(|status| status.deprecated.as_ref()), "/v1beta1/conditions");
-            json!({"conditions": new_style(current), "deprecated": {"v1beta1": {"conditions": old_style(&old)}}})
+            let deprecated = status.and_then(|status| status.deprecated.as_ref()?.pointer("/v1beta1/conditions"));
+            let deprecated = merged(elements(deprecated), v1beta1);
+            json!({"conditions": merged(current, v1beta2), "deprecated": {"v1beta1": {"conditions": deprecated}}})
         }
         IpamVersion::V1Beta1 => {
-            let new = inner(status.and_then(|status| status.v1beta2.as_ref()), "/conditions");
-            json!({"conditions": old_style(current), "v1beta2": {"conditions": new_style(&new)}})
+            let new = status.and_then(|status| status.v1beta2.as_ref()?.get("conditions"));
+            json!({"conditions": merged(current, v1beta1), "v1beta2": {"conditions": merged(elements(new), v1beta2)}})
         }
     }
 }
 
-fn merged(conditions: &[Value], wish: &DesiredCondition, mut condition: Value) -> Vec<Value> {
+fn v1beta2_condition(desired: &DesiredCondition, now: Timestamp) -> Value {
+    let DesiredCondition { type_, status, reason, message } = desired;
+    let now = truncate_to_seconds(now);
+    json!({"type": type_, "status": status, "reason": reason, "message": message, "lastTransitionTime": now})
+}
+
+fn v1beta1_condition(desired: &DesiredCondition, now: Timestamp) -> Value {
+    let DesiredCondition { type_, status, reason, message } = desired;
+    let now = truncate_to_seconds(now);
+    if *status == "True" {
+        return json!({"type": type_, "status": status, "lastTransitionTime": now});
+    }
+    // Waiting is not an error; only what needs manual action is.
+    let severity = if *reason == claim_reasons::ALLOCATION_FAILED { "Error" } else { "Info" };
+    json!({
+        "type": type_, "status": status, "severity": severity, "reason": reason, "message": message,
+        "lastTransitionTime": now,
+    })
+}
+
+fn elements(list: Option<&Value>) -> &[Value] {
+    list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+/// `conditions` with `condition` inserted or replaced; `lastTransitionTime` changes only with the status.
+fn merged(conditions: &[Value], mut condition: Value) -> Vec<Value> {
     let mut all = conditions.to_vec();
-    match all.iter_mut().find(|other| other["type"] == wish.type_) {
+    match all.iter_mut().find(|other| other["type"] == condition["type"]) {
         Some(old) => {
-            if old["status"] == wish.status {
+            if old["status"] == condition["status"] {
                 condition["lastTransitionTime"] = old["lastTransitionTime"].clone();
             }
             *old = condition;
@@ -235,10 +217,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_waits_since_its_condition_says_that_it_has_no_address() {
+    fn a_claim_waits_since_its_ready_condition_became_false() {
         let since = |ready: Value| {
             let status = json!({"conditions": [{"type": "Other", "status": "False"}, ready]});
-            claim_unready_since(Some(&serde_json::from_value(status).expect("it is a status")))
+            claim_unready_since(Some(&serde_json::from_value(status).expect("a valid status")))
         };
         let noon = "2026-03-01T12:00:00Z";
         let waiting = since(json!({"type": "Ready", "status": "False", "lastTransitionTime": noon}));

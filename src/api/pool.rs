@@ -1,5 +1,5 @@
-//! `OpenStackFloatingIPPool`: what a platform engineer declares. Whatever can be checked without OpenStack, the API
-//! server checks by the schema and the CEL rules that are written here.
+//! The CRD `OpenStackFloatingIPPool`. The doc comments of its fields are the CRD's descriptions. Whatever can be validated
+//! without OpenStack is validated by the API server, with the schema and CEL rules defined here.
 
 use std::net::IpAddr;
 
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::pool_network::{NetworkParam, SubnetParam};
 use super::pool_schema as schema;
 
-/// A pool of OpenStack floating IPs, for the machines whose template names it in `floatingIPPoolRef`.
+/// A pool of OpenStack floating IPs for machines whose template references it in `floatingIPPoolRef`.
 ///
-/// Each IPAddressClaim that points at the pool gets a floating IP of its own: one of `preAllocatedFloatingIPs`, a free
+/// Each IPAddressClaim that references the pool gets its own floating IP: one of `preAllocatedFloatingIPs`, an unused
 /// one of the project (`reuse`), or a new one from `floatingIPNetwork`.
 #[derive(CustomResource, KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
 #[kube(
@@ -21,7 +21,7 @@ use super::pool_schema as schema;
     version = "v1alpha1",
     kind = "OpenStackFloatingIPPool",
     plural = "openstackfloatingippools",
-    doc = "A pool of OpenStack floating IPs, for the machines whose template names it in `floatingIPPoolRef`.",
+    doc = "A pool of OpenStack floating IPs for machines whose template references it in `floatingIPPoolRef`.",
     shortname = "fippool",
     category = "cluster-api",
     namespaced,
@@ -36,44 +36,44 @@ use super::pool_schema as schema;
         name = "Ready",
         type_ = "string",
         json_path = ".status.conditions[?(@.type=='Ready')].status",
-        description = "Whether claims can be served in principle"
+        description = "Whether the pool can allocate addresses"
     ),
     printcolumn(
         name = "Reason",
         type_ = "string",
         json_path = ".status.conditions[?(@.type=='Ready')].reason",
-        description = "Why it is ready, or not"
+        description = "Why the pool is ready or not ready"
     ),
     printcolumn(
         name = "Allocated",
         type_ = "integer",
         json_path = ".status.addresses.allocated",
-        description = "Addresses that claims hold"
+        description = "Addresses allocated to claims"
     ),
     printcolumn(
         name = "Free",
         type_ = "integer",
         json_path = ".status.addresses.free",
-        description = "Addresses that can be given without creating one"
+        description = "Addresses available without creating a floating IP"
     ),
     printcolumn(name = "Limit", type_ = "integer", json_path = ".spec.maxIPs", description = "spec.maxIPs"),
     printcolumn(
         name = "Network",
         type_ = "string",
         json_path = ".status.network.name",
-        description = "The network that new addresses come from"
+        description = "The network that floating IPs are created on"
     ),
     printcolumn(
         name = "Age",
         type_ = "date",
         json_path = ".metadata.creationTimestamp",
-        description = "Since the pool was created"
+        description = "Time since the pool was created"
     ),
     printcolumn(
         name = "Message",
         type_ = "string",
         json_path = ".status.conditions[?(@.type=='Ready')].message",
-        description = "What to do",
+        description = "Details, and what to do",
         priority = 1
     )
 )]
@@ -92,117 +92,114 @@ use super::pool_schema as schema;
         .message("preallocate has no meaning for a pool that only has a list: name the floatingIPNetwork too, or remove preallocate")
 )]
 pub struct OpenStackFloatingIPPoolSpec {
-    /// The credentials: a Secret in the pool's namespace with the key `clouds.yaml`, and `cacert` where the cloud has a
-    /// CA of its own. They must be of the same project as the machines, since CAPO looks the address up with theirs.
+    /// The credentials: a Secret in the pool's namespace with the key `clouds.yaml` and, if the cloud has its own CA, the
+    /// key `cacert`. They must belong to the same project as the machines' credentials, because CAPO looks up the address
+    /// with those.
     pub identity_ref: IdentityRef,
 
-    /// Floating IPs of the project that the pool hands out first, in this order; they must exist. Without
-    /// `floatingIPNetwork` the list is closed: the pool never gives anything else. They are tagged while in use, never
-    /// deleted, and lose the tag when released. One that is attached, missing or somebody else's is passed over and
-    /// named in `status.failed`. At most 1024.
+    /// Existing floating IPs of the project that the pool allocates first, in this order. Without `floatingIPNetwork` the
+    /// list is closed: the pool allocates no other address. The floating IPs are tagged while in use, untagged when
+    /// released, and never deleted. One that is missing, attached or in use by others is skipped and reported in
+    /// `status.failed`. At most 1024.
     #[serde(default, rename = "preAllocatedFloatingIPs", skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::address_list")]
     pub pre_allocated_floating_ips: Vec<String>,
 
-    /// The external network to reuse and create floating IPs on. With neither this nor a list, it is the only external
-    /// network of the cloud; where there are several, it must be named.
+    /// The external network to reuse and create floating IPs on. If neither this nor a list is set, the cloud's only
+    /// external network is used; if there are several, this field is required.
     #[serde(default, rename = "floatingIPNetwork", skip_serializing_if = "Option::is_none")]
     pub floating_ip_network: Option<NetworkParam>,
 
-    /// Subnets of the network to take new addresses from, in order of preference: the next one when one is full.
-    /// Without it Neutron chooses. At most 16.
+    /// Subnets of the network to create floating IPs in, in order of preference: the next one is used when one is full.
+    /// If empty, Neutron chooses. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub subnets: Vec<SubnetParam>,
 
-    /// The most addresses that may carry the pool's mark at once: bound, on their way out, resting, retained,
-    /// preallocated and being created. Listed addresses that nobody claims do not count. No limit when absent; set
-    /// below what is in use it takes nothing away, but nothing more is given.
+    /// The maximum number of addresses with the pool's mark: allocated, being released, in their grace period, retained,
+    /// preallocated and being created. Unclaimed addresses of the list do not count. If not set, there is no limit. A
+    /// limit below the current number revokes no address, but blocks new allocations.
     #[serde(default, rename = "maxIPs", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 65536))]
     pub max_ips: Option<u32>,
 
-    /// What becomes of a floating IP that the pool created, once it is released: `Delete` (the default) deletes it in
-    /// Neutron, `Retain` keeps it as a free one of the pool until the pool goes. Listed and reused ones are never deleted.
+    /// What happens to a floating IP that the pool created when it is released: `Delete` (the default) deletes it in
+    /// Neutron, `Retain` keeps it as a free address until the pool is deleted. Listed and reused ones are never deleted.
     #[serde(default)]
     #[schemars(schema_with = "schema::reclaim_policy")]
     pub reclaim_policy: ReclaimPolicy,
 
-    /// Which free floating IPs of the project, on the pool's network, may be used before a new one is created.
+    /// Which unused floating IPs of the project, on the pool's network, may be used before a new one is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reuse: Option<Reuse>,
 
-    /// Addresses and ranges (CIDR) that are never given, even when Neutron offers them. At most 64.
+    /// Addresses and ranges (CIDR) that are never allocated, even if Neutron offers them. At most 64.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::exclusions")]
     pub excluded_addresses: Vec<String>,
 
-    /// Addresses that are kept for one claim each; that claim waits for its address and gets no other. At most 256.
+    /// Addresses that are each reserved for one claim. That claim waits for its address and gets no other. At most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::reservations")]
     pub reservations: Vec<Reservation>,
 
-    /// Keep this many free floating IPs ready, so that a claim is bound without waiting for Neutron to create one.
-    /// Within `maxIPs`. Default 0.
+    /// The number of free floating IPs to keep ready, so that a claim does not wait for Neutron to create one. Limited by
+    /// `maxIPs`. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 1024))]
     pub preallocate: u32,
 
-    /// Seconds that a released address rests before it is given again or deleted. Default 0.
+    /// Seconds after a release before an address is allocated again or deleted. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 604800))]
     pub reuse_grace_period_seconds: u32,
 
-    /// What is done about floating IPs that carry the pool's mark but belong to no claim.
+    /// What to do about floating IPs that have the pool's mark but belong to no claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphans: Option<Orphans>,
 
-    /// The pool's identity in OpenStack's marks. Give one to let a management cluster that is rebuilt from nothing find
-    /// every claim's old address; otherwise one is made and kept in an annotation. At most 20 of `a-z`, `0-9` and `-`,
-    /// unique among the pools that share a project. Cannot be changed.
+    /// The pool's ID in the marks that it writes to OpenStack. Set it so that a management cluster that is rebuilt from
+    /// scratch finds every claim's previous address. If not set, an ID is generated and stored in an annotation. At most 20
+    /// of `a-z`, `0-9` and `-`; unique among the pools that share a project. Immutable.
     #[serde(default, rename = "poolID", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::pool_id")]
     pub pool_id: Option<String>,
 }
 
-/// Where the credentials are.
+/// References the credentials.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityRef {
-    /// What `name` is the name of. Only `Secret`, which it also is when absent; CAPO writes it into its own pools.
+    /// The kind of the referenced object: `Secret`, which is also assumed if not set. CAPO sets it in its own pools.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::identity_type")]
     pub type_: Option<IdentityType>,
-    /// The Secret's name, in the pool's namespace.
+    /// The name of a Secret in the pool's namespace.
     #[schemars(length(min = 1, max = 253))]
     pub name: String,
-    /// The entry under `clouds` of the Secret's `clouds.yaml`.
+    /// The entry under `clouds` in the Secret's `clouds.yaml`.
     #[schemars(length(min = 1, max = 253))]
     pub cloud_name: String,
-    /// The region whose Neutron is used; `region_name` of the cloud's entry when absent.
+    /// The region whose Neutron is used. If not set, `region_name` of the cloud's entry applies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 255))]
     pub region: Option<String>,
 }
 
-/// What holds the credentials.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdentityType {
     /// A Secret in the pool's namespace. CAPO's `ClusterIdentity` is not supported.
     Secret,
 }
 
-/// What becomes of a floating IP that the pool created.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ReclaimPolicy {
-    /// It is deleted in Neutron.
     #[default]
     Delete,
-    /// It stays, as a free one of the pool.
     Retain,
 }
 
-/// Which free floating IPs of the project may be used.
+/// Which unused floating IPs of the project may be used.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -212,127 +209,120 @@ pub enum ReclaimPolicy {
         .message("reuse.tags has a meaning only when reuse.policy is Tagged: set the policy, or remove the tags")
 )]
 pub struct Reuse {
-    /// `Unmarked` (the default) takes those with no tag, description or DNS name; `Tagged` those that have all of
-    /// `tags`; `Never` takes none.
+    /// `Unmarked` (the default) uses those without any tag, description or DNS name; `Tagged` those that have all of
+    /// `tags`; `Never` none.
     #[serde(default)]
     #[schemars(schema_with = "schema::reuse_policy")]
     pub policy: ReusePolicy,
-    /// For `Tagged`: a floating IP must have all of these. At most 16.
+    /// For `Tagged`: the tags that a floating IP must have, all of them. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::tags")]
     pub tags: Vec<String>,
-    /// Seconds for which a floating IP must not have changed before it is taken, since somebody who has just created
-    /// it may be about to attach it. Default 300.
+    /// Seconds since its last change before a floating IP may be used: its creator may be about to attach it. Default
+    /// 300.
     #[serde(default = "default_idle")]
     #[schemars(range(min = 0, max = 604800))]
     pub min_idle_seconds: u32,
 }
 
-/// Which free floating IPs of the project may be used.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum ReusePolicy {
-    /// Those with no tag, description or DNS name.
     #[default]
     Unmarked,
-    /// Those that have all of the given tags.
     Tagged,
-    /// None.
     Never,
 }
 
-/// An address that is kept for one claim.
+/// An address that is reserved for one claim.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 pub struct Reservation {
     /// The claim's name. CAPO names it `<server>-floating-ip-address`.
     #[schemars(length(min = 1, max = 253))]
     pub claim: String,
-    /// The address; a floating IP of the project.
+    /// The address of an existing floating IP of the project.
     #[schemars(schema_with = "schema::address")]
     pub address: String,
 }
 
-/// What is done about floating IPs that carry the pool's mark but belong to no claim.
+/// What to do about floating IPs that have the pool's mark but belong to no claim.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Orphans {
-    /// `Release` (the default) gives them back like any released address; `Report` only says so in the condition
+    /// `Release` (the default) releases them like any other address; `Report` only reports them in the condition
     /// `OrphansDetected`.
     #[serde(default)]
     #[schemars(schema_with = "schema::orphan_policy")]
     pub policy: OrphanPolicy,
-    /// Seconds for which a floating IP must be seen without a claim before it is released. Default 3600.
+    /// Seconds for which a floating IP must be without a claim before it is released. Default 3600.
     #[serde(default = "default_orphan_grace")]
     #[schemars(range(min = 0, max = 604800))]
     pub grace_seconds: u32,
 }
 
-/// What is done about an orphan.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OrphanPolicy {
-    /// It is released like any other address.
     #[default]
     Release,
-    /// It is reported.
     Report,
 }
 
-/// What the controller found. Output only: no decision reads it back.
+/// The observed state. The controller never reads it back.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenStackFloatingIPPoolStatus {
-    /// `Ready`: claims can be served in principle. `CredentialsValid`, `NetworkResolved`, `Exhausted`, `Paused` and
-    /// `OrphansDetected` explain.
+    /// `Ready` is True if the pool can allocate addresses, even if none is available at the moment. Details are in
+    /// `CredentialsValid`, `NetworkResolved`, `Exhausted`, `Paused` and `OrphansDetected`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
-    /// How many addresses there are.
+    /// The number of addresses by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<AddressCounts>,
-    /// The network that addresses are reused and created on.
+    /// The network that floating IPs are reused and created on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<ResolvedNetwork>,
-    /// The pool's identity in OpenStack's marks.
+    /// The pool's ID in the marks that it writes to OpenStack.
     #[serde(default, rename = "poolID", skip_serializing_if = "Option::is_none")]
     pub pool_id: Option<String>,
-    /// Listed or marked addresses that cannot be given, with the reason; the first 16.
+    /// Listed or marked addresses that cannot be allocated, with the reason; the first 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     pub failed: Vec<FailedAddress>,
-    /// The generation of the spec that this status is about.
+    /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
-/// How many addresses a pool has.
+/// The number of addresses by state.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct AddressCounts {
-    /// Listed, and carrying the pool's mark.
+    /// Listed or with the pool's mark; each counts once.
     pub total: u32,
-    /// Held by claims.
+    /// Allocated to claims.
     pub allocated: u32,
-    /// Can be given without creating one.
+    /// Available without creating a floating IP.
     pub free: u32,
-    /// Released, and not yet free or gone.
+    /// Released, and not yet available again or deleted.
     pub cooling: u32,
-    /// Cannot be given: see `failed`.
+    /// Cannot be allocated: see `failed`.
     pub failed: u32,
 }
 
-/// A network of Neutron.
+/// A Neutron network.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, Default)]
 pub struct ResolvedNetwork {
-    /// Its id.
+    /// The network's ID.
     pub id: String,
-    /// Its name.
+    /// The network's name.
     pub name: String,
 }
 
-/// An address that cannot be given.
+/// An address that cannot be allocated.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, Default)]
 pub struct FailedAddress {
     /// The address.
     pub address: String,
-    /// Why it cannot be given, and what to do.
+    /// Why the address cannot be allocated, and what to do.
     pub reason: String,
 }
 
@@ -349,12 +339,12 @@ impl Default for Orphans {
 }
 
 impl OpenStackFloatingIPPoolSpec {
-    /// The list, parsed. What the API server let through parses; anything else is left out.
+    /// Addresses that do not parse are left out; the API server accepts none.
     pub fn listed(&self) -> Vec<IpAddr> {
         self.pre_allocated_floating_ips.iter().filter_map(|address| address.parse().ok()).collect()
     }
 
-    /// Whether the list is all there is: no network to reuse or create on.
+    /// Whether the pool has only its list: no network to reuse or create floating IPs on.
     pub fn is_closed(&self) -> bool {
         !self.pre_allocated_floating_ips.is_empty() && self.floating_ip_network.is_none()
     }

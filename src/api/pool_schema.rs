@@ -1,4 +1,4 @@
-//! Schemas that a derive cannot say: list types, CEL rules on scalars, defaults that users should see.
+//! Schemas that cannot be derived: list types, CEL rules on scalars, visible defaults.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
@@ -9,12 +9,10 @@ fn address_rules() -> serde_json::Value {
     ])
 }
 
-/// One address.
 pub(super) fn address(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 2, "maxLength": 39, "x-kubernetes-validations": address_rules()})
 }
 
-/// A set of addresses.
 pub(super) fn address_list(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "maxItems": 1024, "x-kubernetes-list-type": "set",
@@ -22,7 +20,6 @@ pub(super) fn address_list(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A set of addresses and ranges.
 pub(super) fn exclusions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "maxItems": 64, "x-kubernetes-list-type": "set",
@@ -37,7 +34,7 @@ pub(super) fn exclusions(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Reservations, one for a claim and one for an address.
+/// At most one reservation per claim and per address.
 pub(super) fn reservations(generator: &mut SchemaGenerator) -> Schema {
     let item = generator.subschema_for::<super::pool::Reservation>();
     json_schema!({
@@ -49,7 +46,7 @@ pub(super) fn reservations(generator: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// A set of Neutron tags: 60 characters in Neutron before 2021; a comma cannot be filtered, a slash cannot be deleted.
+/// Neutron cannot filter by a tag that contains a comma.
 pub(super) fn tags(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array", "maxItems": 16, "x-kubernetes-list-type": "set",
@@ -59,39 +56,33 @@ pub(super) fn tags(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// An id of Neutron.
 pub(super) fn uuid(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "maxLength": 36, "x-kubernetes-validations": [
         {"rule": "self.matches('^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')", "message": "must be an id of Neutron (a UUID in lower case); use filter.name for a name"}
     ]})
 }
 
-/// 4 or 6.
 pub(super) fn ip_version(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "integer", "enum": [4, 6]})
 }
 
-/// See [`super::pool::IdentityType`].
 pub(super) fn identity_type(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["Secret"]})
 }
 
-/// See [`super::pool::ReclaimPolicy`].
 pub(super) fn reclaim_policy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["Delete", "Retain"], "default": "Delete"})
 }
 
-/// See [`super::pool::ReusePolicy`].
 pub(super) fn reuse_policy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["Unmarked", "Tagged", "Never"], "default": "Unmarked"})
 }
 
-/// See [`super::pool::OrphanPolicy`].
 pub(super) fn orphan_policy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["Release", "Report"], "default": "Release"})
 }
 
-/// The pool's identity: it is part of a tag, which fits 60 characters in old Neutron.
+/// Short, because it is part of a tag, and older versions of Neutron limit tags to 60 characters.
 pub(super) fn pool_id(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": 20, "x-kubernetes-validations": [
         {"rule": "self.matches('^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$')", "message": "must be at most 20 of a-z, 0-9 and -, and start and end with a letter or digit"},
@@ -99,7 +90,6 @@ pub(super) fn pool_id(_: &mut SchemaGenerator) -> Schema {
     ]})
 }
 
-/// Conditions, one of a type.
 pub(super) fn conditions(generator: &mut SchemaGenerator) -> Schema {
     let item = generator.subschema_for::<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>();
     json_schema!({

@@ -1,11 +1,11 @@
-//! Which version of Cluster API's IPAM kinds the API server serves. The version is data: one set of types serves both.
+//! The version of Cluster API's IPAM kinds that the API server serves. Both versions share one set of types.
 
 use kube::Client;
 use kube::discovery::{ApiResource, pinned_kind};
 
 use super::names::GROUP;
 
-/// A version of `IPAddressClaim` and `IPAddress` (contract, part A.1).
+/// A version of `IPAddressClaim` and `IPAddress`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum IpamVersion {
     /// Cluster API 1.9 and 1.10.
@@ -16,7 +16,6 @@ pub enum IpamVersion {
 }
 
 impl IpamVersion {
-    /// As the API server writes it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::V1Beta1 => "v1beta1",
@@ -24,7 +23,6 @@ impl IpamVersion {
         }
     }
 
-    /// The resource of a kind of this version.
     pub fn resource(self, kind: &str, plural: &str) -> ApiResource {
         let version = self.as_str();
         ApiResource {
@@ -36,7 +34,7 @@ impl IpamVersion {
         }
     }
 
-    /// The newest version that is served, or `None` where Cluster API's IPAM kinds are not installed (yet).
+    /// The newest served version; `None` if Cluster API's IPAM kinds are not installed.
     pub async fn discover(client: &Client) -> Result<Option<Self>, kube::Error> {
         for version in [Self::V1Beta2, Self::V1Beta1] {
             let kind = kube::core::GroupVersionKind::gvk(GROUP, version.as_str(), "IPAddressClaim");

@@ -1,4 +1,4 @@
-//! The kubectl plugin `kubectl fippool`; all of it is in the room [`caip_openstack::plugin`].
+//! The kubectl plugin `kubectl fippool`: see [`caip_openstack::plugin`].
 
 use std::process::ExitCode;
 

@@ -1,60 +1,73 @@
-//! One claim's life: read what there is, decide what is due, do it, say so (design 3).
+//! One claim's reconcile. The files are its stages: observe → triage → (request → attempt → publish | release) → report.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::context::{COMES, Context, name_of};
+use super::events::Events;
 use super::explain::explain;
+use super::kubernetes::Kubernetes;
+use super::memory::{ADDRESS_APPEARS_WITHIN, Memory, ResolvedPool};
+use super::patch;
 use super::queue::Action;
-use super::registry::{PoolState, ResolvedPool};
-use crate::allocation::ClaimKey;
-use crate::allocation::claim::ClaimRequest;
-use crate::allocation::ledger::QueuePosition;
+use super::stores::Stores;
+use super::wake::Wake;
+use crate::api::IpAddressClaim;
 use crate::api::conditions::claim_reasons::POOL_NOT_READY;
-use crate::api::{Cluster, IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
-use crate::object_name::ObjectName;
-use crate::openstack;
+use crate::api::names::CLAIM_FINALIZER;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::openstack::{self, ErrorKind};
 use crate::runtime::telemetry::chain;
-use serve::AllocationScope;
+use attempt::{AllocationScope, Attempt, AttemptOutcome};
+use observe::{Observed, observe};
+use triage::pool_is_deleted;
 
-mod course;
+mod attempt;
+mod observe;
 mod publish;
 mod release;
 mod report;
-mod serve;
+mod request;
+mod triage;
 
-pub use course::{NextStep, SkipReason};
+pub use triage::{NextStep, SkipReason};
 
-pub(super) use course::course;
-pub(super) use release::release_strays;
+pub(super) use observe::{cluster_of, is_watched, observe as observe_claim};
+pub(super) use publish::remove_address;
+pub(super) use release::release_marks;
+pub(super) use request::build_request;
+pub(super) use triage::triage;
 
 /// How long a failed claim waits before it is tried again, when OpenStack does not say.
 const RETRY: Duration = Duration::from_secs(5);
+/// How soon a claim is reconciled again when its pool exists and the watch has not brought it; the pool wakes it too.
+const POOL_APPEARS: Duration = Duration::from_millis(500);
+/// How soon a claim is reconciled again when its pool or IPAddress changed during the attempt.
+const CHANGED_RETRY: Duration = Duration::from_millis(500);
+/// How soon a claim is reconciled again whose floating IP needs manual action.
+const MANUAL_RETRY: Duration = Duration::from_secs(15);
+/// How soon a claim is reconciled again whose IPAddress was made by somebody else.
+const FOREIGN_ADDRESS_RETRY: Duration = Duration::from_secs(10);
+/// How soon a claim is reconciled again after a conflict. The change that caused it wakes it too.
+const CONFLICT_RETRY: Duration = Duration::from_millis(100);
 
-/// How soon a claim looks again for a pool that is there and that the watch has not brought yet; the pool wakes it too.
-const POOL_COMES: Duration = Duration::from_millis(500);
-
-/// Why a claim's reconcile ended early. It is tried again.
+/// Why a claim's reconcile failed. It is tried again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The API server did not do what was asked.
     #[error("{0}")]
     Kubernetes(&'static str, #[source] kube::Error),
-    /// OpenStack did not do what was asked.
     #[error("ask OpenStack")]
     OpenStack(#[source] openstack::Error),
-    /// The pool cannot be worked with now, but this claim cannot go without it.
+    /// The claim cannot be released without its pool's project.
     #[error("reach the pool's project: {0}")]
     PoolNotReady(String),
 }
 
 impl Error {
-    /// What the user of a claim is told, when it is not Kubernetes that failed: that would not take the message either.
-    fn told(&self) -> Option<String> {
+    /// The message for the claim's condition. When Kubernetes failed there is none: the condition could not be written.
+    fn for_condition(&self) -> Option<String> {
         match self {
             Self::Kubernetes(..) => None,
             Self::OpenStack(error) => Some(explain(error)),
@@ -63,190 +76,163 @@ impl Error {
     }
 }
 
-/// Everything that a decision about a claim needs.
-pub(super) struct Observed {
-    claim: Arc<IpAddressClaim>,
-    name: ObjectName,
-    key: ClaimKey,
-    pool_name: ObjectName,
-    pool: Option<Arc<OpenStackFloatingIPPool>>,
-    pub(super) known: PoolState,
-    cluster: ClusterState,
-    address: Option<Arc<IpAddress>>,
+/// Reconciles claims.
+pub(super) struct ClaimController {
+    pub(super) stores: Stores,
+    pub(super) memory: Arc<Memory>,
+    pub(super) kube: Kubernetes,
+    pub(super) wake: Wake,
+    pub(super) events: Arc<Events>,
+    pub(super) metrics: Metrics,
+    pub(super) clock: Clock,
+    /// The label value of the pools that this controller serves, where it is given.
+    pub(super) watch_filter: Option<String>,
 }
 
-impl Observed {
-    /// Whether it is to be served and has nothing yet.
-    pub(super) fn waits(&self, ctx: &Context) -> bool {
-        self.address.is_none() && course(self, ctx) == NextStep::Serve
-    }
-
-    /// Its place among those that wait.
-    pub(super) fn place(&self) -> QueuePosition {
-        place(&self.claim)
-    }
-
-    /// Whether it is still there, as far as the watch has brought it. Who is gone is forgotten once, when it goes, and
-    /// must not be remembered after that.
-    fn is_there(&self, ctx: &Context) -> bool {
-        ctx.claim(&self.name).is_some_and(|claim| claim.metadata.uid == self.claim.metadata.uid)
-    }
-
-    /// Whether it was told that it has an address.
-    fn is_bound(&self) -> bool {
-        self.claim.status.as_ref().is_some_and(|status| status.address_ref.is_some())
-    }
-}
-
-/// The Cluster that a claim belongs to.
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum ClusterState {
-    /// It names none.
-    None,
-    /// It names one that is not there.
-    Missing(String),
-    /// It is there, and paused.
-    Paused,
-    /// It is there.
-    Running,
-}
-
-/// Reconciles one claim.
-pub(super) async fn reconcile(claim: Arc<IpAddressClaim>, ctx: Arc<Context>) -> Result<Action, Error> {
-    // The watch brings what we wrote last, and then wakes it: until then this is the past.
-    if ctx.writes().is_past_claim(&name_of(claim.as_ref()), claim.as_ref()) {
-        return Ok(Action::await_change());
-    }
-    let observed = read(claim, &ctx);
-    if observed.pool.is_none() && observed.claim.spec.pool_ref.is_ours() && is_there(&observed.pool_name, &ctx).await? {
-        return Ok(Action::requeue(POOL_COMES));
-    }
-    match course(&observed, &ctx) {
-        NextStep::Leave(left) => {
-            if left.is_for_the_pool() {
-                ctx.leave(&observed.pool_name, &observed.name);
+impl ClaimController {
+    pub(super) async fn reconcile(&self, claim: Arc<IpAddressClaim>) -> Result<Action, Error> {
+        if self.memory.claims.is_outdated(&claim) {
+            return Ok(Action::await_change());
+        }
+        let observed = observe(claim, &self.stores, &self.memory, self.watch_filter.as_deref());
+        if self.is_pool_yet_to_appear(&observed).await? {
+            return Ok(Action::requeue(POOL_APPEARS));
+        }
+        match triage(&observed) {
+            NextStep::Skip(reason) => Ok(self.skip(&observed, &reason)),
+            NextStep::Report(reason, message) => {
+                self.report_waiting(&observed, reason, message).await?;
+                Ok(Action::await_change())
             }
-            Ok(match left {
-                SkipReason::Published => Action::requeue(COMES),
-                _ => Action::await_change(),
-            })
+            NextStep::Serve => self.serve(&observed, AllocationScope::AnyAddress).await,
+            NextStep::Recover => self.serve(&observed, AllocationScope::OwnAddress).await,
+            NextStep::Release => self.release_deleted(&observed).await,
+            NextStep::ReleaseAndWait(message) => self.release_waiting(&observed, message).await,
         }
-        NextStep::Tell(reason, message) => {
-            report::waiting(&observed, &ctx, reason, message).await?;
-            Ok(Action::await_change())
+    }
+
+    /// A failed reconcile is tried again, later where the server asked for that.
+    pub(super) fn on_error(&self, claim: &IpAddressClaim, error: &Error) -> Action {
+        if let Error::Kubernetes(_, source) = error
+            && patch::is_conflict(source)
+        {
+            return Action::requeue(CONFLICT_RETRY);
         }
-        NextStep::Serve => serve::run(&observed, &ctx, AllocationScope::Any).await,
-        NextStep::Recover => serve::run(&observed, &ctx, AllocationScope::ItsOwn).await,
-        NextStep::Release => {
-            let released = release::run(&observed, &ctx).await;
-            if let Some(why) = released.as_ref().err().and_then(Error::told) {
-                report::held_up(&observed, &ctx, &why).await?;
+        self.metrics.reconcile_failed("claim");
+        tracing::warn!(claim = %claim.name_any(), namespace = claim.namespace(), "failed to {}", chain(error));
+        let after = match error {
+            Error::OpenStack(error) => error.retry_after.unwrap_or(RETRY),
+            _ => RETRY,
+        };
+        Action::requeue(self.clock.jitter(after, 0.5))
+    }
+
+    fn skip(&self, observed: &Observed, reason: &SkipReason) -> Action {
+        if reason.may_end_with_the_pool() {
+            self.memory.claims.skip(&observed.claim);
+        }
+        match reason {
+            SkipReason::AddressAwaited => Action::requeue(ADDRESS_APPEARS_WITHIN),
+            _ => Action::await_change(),
+        }
+    }
+
+    /// Gives the claim its address: request → protect → attempt → publish → report.
+    async fn serve(&self, observed: &Observed, scope: AllocationScope) -> Result<Action, Error> {
+        let Some(pool) = observed.known.resolved.clone() else { return Ok(Action::await_change()) };
+        let request = match build_request(observed, &pool) {
+            Ok(request) => request,
+            Err(message) => {
+                self.report_failed(observed, message).await?;
+                return Ok(Action::requeue(self.clock.jitter(FOREIGN_ADDRESS_RETRY, 0.5)));
             }
-            released
-        }
-        NextStep::GiveUp(message) => give_up(&observed, &ctx, message).await,
+        };
+        self.protect(observed).await?;
+        let mut attempt = Attempt::new(self, &pool, request, scope);
+        let outcome = attempt.run().await;
+        let is_refused = matches!(outcome, AttemptOutcome::Refused(_));
+        let position = attempt.request.queue_position();
+        self.memory.claims.set_queued(&observed.claim, is_refused.then_some(position));
+        self.conclude(observed, &pool, outcome).await
     }
-}
 
-/// Nothing is or can be published from a pool that goes: what may have been marked is given back, and the claim waits.
-async fn give_up(observed: &Observed, ctx: &Arc<Context>, message: String) -> Result<Action, Error> {
-    report::waiting(observed, ctx, POOL_NOT_READY, message).await?;
-    release::run(observed, ctx).await
-}
-
-/// A failed reconcile is tried again, later where the server asked for that.
-pub(super) fn on_error(claim: Arc<IpAddressClaim>, error: &Error, ctx: Arc<Context>) -> Action {
-    match error {
-        // The claim changed meanwhile: the change wakes it, and nothing is wrong.
-        Error::Kubernetes(_, source) if super::patch::is_conflict(source) => {
-            return Action::requeue(Duration::from_millis(100));
-        }
-        _ => {}
-    }
-    ctx.metrics.reconcile_failed("claim");
-    tracing::warn!(claim = %claim.name_any(), namespace = claim.namespace(), "failed to {}", chain(error));
-    let asked = match error {
-        Error::OpenStack(error) => error.retry_after.unwrap_or(RETRY),
-        _ => RETRY,
-    };
-    Action::requeue(ctx.clock.jitter(asked, 0.5))
-}
-
-/// A claim is gone: nobody waits for it any more.
-pub(super) fn forget(ctx: &Context, pool: &ObjectName, claim: &IpAddressClaim) {
-    let name = name_of(claim);
-    ctx.writes().forget_claim(&name, claim);
-    if let Some(waiting) = ctx.waiting().get_mut(pool) {
-        waiting.remove(&name);
-    }
-    if let Some(served) = ctx.registry.get(pool).and_then(|known| known.served) {
-        served.project.ledger().wait(&served.policy.id, place(claim), false);
-    }
-    ctx.wake_sweeper(pool);
-}
-
-/// The watch started anew: a claim that is not among these went while nobody looked, and waits no longer.
-pub(super) fn retain(ctx: &Context, living: &BTreeSet<ObjectName>) {
-    ctx.writes().retain_claims(&ctx.stores.claims);
-    ctx.waiting().values_mut().for_each(|claims| claims.retain(|claim, _| living.contains(claim)));
-    for pool in ctx.registry.names() {
-        if let Some(served) = ctx.registry.get(&pool).and_then(|known| known.served) {
-            let mut ledger = served.project.ledger();
-            let id = &served.policy.id;
-            let gone = ledger.waiting(id).filter(|place| !living.contains(&place.object));
-            let gone: Vec<QueuePosition> = gone.cloned().collect();
-            gone.into_iter().for_each(|place| ledger.wait(id, place, false));
-        }
-        // A pool that is being deleted waits for its last claim; what it held may be an orphan.
-        ctx.wake_pool(&pool);
-    }
-}
-
-/// The claim's place among those that wait.
-fn place(claim: &IpAddressClaim) -> QueuePosition {
-    let since = claim.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
-    QueuePosition { since, object: name_of(claim) }
-}
-
-/// The claim as a decision about it sees it; an error, for the user, when somebody else made its IPAddress.
-pub(super) fn request(observed: &Observed, served: &ResolvedPool) -> Result<ClaimRequest, String> {
-    Ok(ClaimRequest {
-        key: observed.key.clone(),
-        object: observed.name.clone(),
-        since: place(&observed.claim).since,
-        bound: publish::published(observed, served)?,
-    })
-}
-
-/// Whether the pool exists, although the watch has not brought it: claims and pools are watched apart, and a pool that is
-/// taken for missing would be told as missing, or its addresses left behind.
-async fn is_there(pool: &ObjectName, ctx: &Context) -> Result<bool, Error> {
-    let found = ctx.pools(&pool.namespace).get_opt(&pool.name).await;
-    Ok(found.map_err(|error| Error::Kubernetes("look for the pool", error))?.is_some())
-}
-
-pub(super) fn read(claim: Arc<IpAddressClaim>, ctx: &Context) -> Observed {
-    let name = name_of(claim.as_ref());
-    let pool_name = ObjectName::new(&name.namespace, &claim.spec.pool_ref.name);
-    let cluster = match super::watch::cluster_of(&claim) {
-        None => ClusterState::None,
-        Some(cluster) => {
-            let reference = kube::runtime::reflector::ObjectRef::new_with(cluster, ctx.version).within(&name.namespace);
-            match ctx.stores.clusters.get(&reference) {
-                None => ClusterState::Missing(cluster.into()),
-                Some(cluster) if Cluster::is_paused(&cluster) => ClusterState::Paused,
-                Some(_) => ClusterState::Running,
+    async fn conclude(
+        &self,
+        observed: &Observed,
+        pool: &ResolvedPool,
+        outcome: AttemptOutcome,
+    ) -> Result<Action, Error> {
+        match outcome {
+            AttemptOutcome::Bound(fip, origin) => {
+                self.publish(observed, pool, &fip, origin).await?;
+                // Not earlier: until the address is known as published, the hold keeps other claims away.
+                pool.project.ledger().end_holds_of(&pool.policy.id, &observed.key);
+                if !self.report_bound(observed, &fip, origin).await? {
+                    self.remove_address_without_claim(observed).await?;
+                }
+                Ok(Action::await_change())
             }
+            AttemptOutcome::Refused(refusal) => {
+                self.report_exhausted(observed, refusal.to_string()).await?;
+                // A release, an edit of the pool, or the pool's timer wakes it.
+                Ok(Action::await_change())
+            }
+            AttemptOutcome::Wait(how_long, message) => {
+                self.report_failed(observed, message).await?;
+                Ok(Action::requeue(how_long))
+            }
+            AttemptOutcome::Changed => Ok(Action::requeue(CHANGED_RETRY)),
+            AttemptOutcome::NothingLeft => self.release_waiting(observed, pool_is_deleted(observed)).await,
+            AttemptOutcome::Lost(message) => {
+                self.report_failed(observed, message).await?;
+                self.give_up_deleted_address(observed).await?;
+                Ok(Action::requeue(self.clock.jitter(MANUAL_RETRY, 0.5)))
+            }
+            AttemptOutcome::Failed(error) => self.fail(observed, pool, error).await,
         }
-    };
-    Observed {
-        key: ClaimKey::of(&name.namespace, &name.name),
-        pool: ctx.pool(&pool_name),
-        known: ctx.registry.get(&pool_name).unwrap_or_default(),
-        address: ctx.address(&name),
-        claim,
-        name,
-        pool_name,
-        cluster,
+    }
+
+    async fn fail(&self, observed: &Observed, pool: &ResolvedPool, error: openstack::Error) -> Result<Action, Error> {
+        let is_about_the_pool =
+            matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::BadNetwork | ErrorKind::Credentials);
+        let become_stale = || self.memory.pools.update(&pool.name, |state| state.become_stale(self.clock.now()));
+        if is_about_the_pool && become_stale() == Some(true) {
+            self.wake.pool(&pool.name);
+        }
+        self.report_failed(observed, explain(&error)).await?;
+        Err(Error::OpenStack(error))
+    }
+
+    async fn release_deleted(&self, observed: &Observed) -> Result<Action, Error> {
+        let result = self.release(observed).await;
+        if let Some(why) = result.as_ref().err().and_then(Error::for_condition) {
+            self.report_release_failed(observed, &why).await?;
+        }
+        result
+    }
+
+    /// Releases what may have been marked for a claim that can get nothing from its pool now, and leaves it waiting.
+    async fn release_waiting(&self, observed: &Observed, message: String) -> Result<Action, Error> {
+        self.report_waiting(observed, POOL_NOT_READY, message).await?;
+        self.release(observed).await
+    }
+
+    /// Puts the finalizer on, before anything is done in Neutron, so that no deletion can overtake it.
+    async fn protect(&self, observed: &Observed) -> Result<(), Error> {
+        let Some(change) = patch::with_finalizer(&observed.claim.metadata, CLAIM_FINALIZER) else { return Ok(()) };
+        let claim = patch::merge(&self.kube.claims(&observed.name.namespace), &observed.name.name, change).await;
+        let claim = claim.map_err(|error| Error::Kubernetes("put the finalizer on the claim", error))?;
+        self.memory.claims.note_written(&claim);
+        Ok(())
+    }
+
+    /// Whether the pool exists although the watch has not brought it. Claims and pools are watched separately, and a pool
+    /// that is taken for missing would be reported as missing, or its addresses left behind.
+    async fn is_pool_yet_to_appear(&self, observed: &Observed) -> Result<bool, Error> {
+        if observed.pool.is_some() || !observed.claim.spec.pool_ref.is_ours() {
+            return Ok(false);
+        }
+        let found = self.kube.pools(&observed.pool_name.namespace).get_opt(&observed.pool_name.name).await;
+        Ok(found.map_err(|error| Error::Kubernetes("look for the pool", error))?.is_some())
     }
 }

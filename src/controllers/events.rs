@@ -19,17 +19,17 @@ pub(super) struct Events {
 }
 
 /// What was announced and not yet written.
-pub(super) struct Announced {
+pub(super) struct QueuedEvents {
     recorder: Recorder,
     queue: mpsc::UnboundedReceiver<(ObjectReference, Event)>,
 }
 
 /// Both ends.
-pub(super) fn events(client: kube::Client) -> (Events, Announced) {
+pub(super) fn events(client: kube::Client) -> (Events, QueuedEvents) {
     let instance = std::env::var("POD_NAME").ok();
     let recorder = Recorder::new(client, Reporter { controller: "caip-openstack".into(), instance });
     let (send, receive) = mpsc::unbounded_channel();
-    (Events { recorder: recorder.clone(), queue: send }, Announced { recorder, queue: receive })
+    (Events { recorder: recorder.clone(), queue: send }, QueuedEvents { recorder, queue: receive })
 }
 
 impl Events {
@@ -45,7 +45,7 @@ impl Events {
     }
 }
 
-impl Announced {
+impl QueuedEvents {
     /// Writes what is announced, until `ending` and until what was announced before is written.
     pub(super) async fn write(mut self, ending: impl Future<Output = ()>) {
         tokio::pin!(ending);

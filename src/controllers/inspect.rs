@@ -1,37 +1,45 @@
 //! What the controllers see and would do, for tools that explain: the same code reads, resolves and decides, on objects
-//! that were listed once, and nothing is done about it. The one exception is [`View::release`], which a person asks for.
+//! that were listed once. Nothing is written, except by [`View::release`], which a person asks for.
 //!
 //! What the controllers alone know is missing here: calls that are under way, and what Neutron refused a moment ago.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::sync::Mutex;
 
-use super::context::{Context, all, name_of, wakers};
-use super::pool::{adopt, resolve, rivals};
-use super::registry::ResolvedPool;
-use super::{Options, Setup, act, claim, events, sweeper, watch};
-use crate::allocation::claim::{ClaimRequest, Decision, decide};
-use crate::allocation::count::{PoolUsage, count};
-use crate::allocation::ledger::{CreationBlock, LedgerEntry, QueuePosition};
-use crate::allocation::sweep::{SweepAction, SweepPlan, plan};
-use crate::allocation::{PoolPolicy, Refusal};
+use super::claim::{build_request, observe_claim, triage};
+use super::kubernetes::Kubernetes;
+use super::memory::{Memory, Problem, ResolvedPool};
+use super::neutron_writer::NeutronWriter;
+use super::pool::{ResolveFailure, Resolver};
+use super::project::Projects;
+use super::stores::{Stores, name_of, sorted};
+use super::sweeper::cluster_view;
+use super::watch;
+use crate::allocation::claim::{ClaimRequest, Decision, QueuePosition, decide};
+use crate::allocation::ledger::{CreationBlock, LedgerEntry};
+use crate::allocation::sweep::{SweepAction, SweepPlan, plan_sweep};
+use crate::allocation::usage::{self, PoolUsage};
+use crate::allocation::{PoolPolicy, Refusal, Situation};
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
-use crate::floating_ip::FloatingIpId;
+use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::object_name::ObjectName;
 use crate::openstack::{self, Clouds, Credentials, Network, Quota, Scope};
-use crate::runtime::health::Readiness;
-use crate::runtime::metrics::Metrics;
 
 pub use super::claim::{NextStep, SkipReason};
 
 /// One management cluster, as it was last listed.
 pub struct Inspection {
-    ctx: Arc<Context>,
-    // tokio's mutex: held for a listing, which it is for.
-    watches: Mutex<watch::Watches>,
+    kube: Kubernetes,
+    namespace: Option<String>,
+    stores: Stores,
+    memory: Arc<Memory>,
+    resolver: Resolver,
+    // tokio's mutex: held for a listing, which is its purpose.
+    writers: Mutex<watch::Writers>,
 }
 
 /// Which part of a pool's way to OpenStack fails.
@@ -39,7 +47,7 @@ pub struct Inspection {
 pub enum Stage {
     /// Another pool stands in the way.
     Name,
-    /// The Secret, what is in it, or what Keystone says to it.
+    /// The Secret, what is in it, or what Keystone answers to it.
     Credentials,
     /// The network or a subnet.
     Network,
@@ -51,22 +59,33 @@ pub enum Stage {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Trouble {
-    /// Where it fails.
     pub stage: Stage,
     /// The reason of the pool's `Ready` condition.
-    pub reason: String,
-    /// What, why, what to do.
+    pub reason: &'static str,
     pub message: String,
+}
+
+impl Trouble {
+    fn of(failure: &ResolveFailure) -> Self {
+        let Problem { reason, message } = failure.problem();
+        let stage = match failure {
+            ResolveFailure::Rival(_) => Stage::Name,
+            ResolveFailure::Credentials(_) | ResolveFailure::Session(_) => Stage::Credentials,
+            ResolveFailure::Network(_) => Stage::Network,
+            ResolveFailure::Neutron(_) => Stage::Neutron,
+        };
+        Self { stage, reason, message }
+    }
 }
 
 /// What would be done about a claim now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing can be decided in OpenStack: Kubernetes alone says what is due.
+    /// Kubernetes alone says what is due; nothing can be decided in OpenStack.
     Due(NextStep),
-    /// Its IPAddress was made by somebody else.
+    /// Its IPAddress was made by somebody else; the message says so.
     Foreign(String),
-    /// The next thing to do.
+    /// The next thing to do in OpenStack.
     Next(Decision),
 }
 
@@ -79,95 +98,100 @@ impl Inspection {
         namespace: Option<String>,
         version: IpamVersion,
     ) -> Result<Self, kube::Error> {
-        let options =
-            Options { namespace, watch_filter: None, claim_concurrency: 0, pool_concurrency: 0, fence: false };
-        // Nobody is woken and nothing is announced: the other ends are dropped.
-        let (wake, _) = wakers();
-        let (events, _) = events::events(client.clone());
-        let (stores, watches) = watch::stores(version);
-        let clock = Clock::system();
-        let setup = Setup { client, clouds, options, metrics: Metrics::new(), readiness: Readiness::new(), clock };
-        let ctx = Arc::new(Context::new(setup, version, stores, wake, events));
-        let it = Self { ctx, watches: Mutex::new(watches) };
-        it.refresh().await?;
-        Ok(it)
+        let kube = Kubernetes { client, version };
+        let (stores, writers) = watch::stores(version);
+        let memory = Arc::new(Memory::default());
+        let resolver = Resolver {
+            kube: kube.clone(),
+            stores: stores.clone(),
+            memory: memory.clone(),
+            clouds,
+            projects: Arc::new(Projects::default()),
+            clock: Clock::system(),
+            namespace: namespace.clone(),
+            fence_from: None,
+        };
+        let inspection = Self { kube, namespace, stores, memory, resolver, writers: Mutex::new(writers) };
+        inspection.refresh().await?;
+        Ok(inspection)
     }
 
-    /// Lists everything again. Whoever compares Kubernetes with what a [`View`] saw in Neutron calls it after
-    /// [`Inspection::look`]: what was marked by then had its claim by then.
+    /// Lists everything again. To compare Kubernetes with what a [`View`] saw in Neutron, call it after
+    /// [`Inspection::inspect_pool`]: what was marked by then had its claim by then.
     pub async fn refresh(&self) -> Result<(), kube::Error> {
-        self.watches.lock().await.list(&self.ctx).await
+        let mut writers = self.writers.lock().await;
+        watch::list_all(&self.kube, self.namespace.as_deref(), &self.memory, &mut writers).await
     }
 
     /// The pools, by name.
     pub fn pools(&self) -> Vec<Arc<OpenStackFloatingIPPool>> {
-        all(&self.ctx.stores.pools, |_| true)
+        sorted(&self.stores.pools, |_| true)
     }
 
     /// The claims on the pools of every provider, by name.
     pub fn claims(&self) -> Vec<Arc<IpAddressClaim>> {
-        all(&self.ctx.stores.claims, |_| true)
+        sorted(&self.stores.claims, |_| true)
     }
 
     /// The IPAddresses of every provider, by name.
     pub fn addresses(&self) -> Vec<Arc<IpAddress>> {
-        all(&self.ctx.stores.addresses, |_| true)
+        sorted(&self.stores.addresses, |_| true)
     }
 
-    /// Whether a pool can be worked with, and then what its project has: by its Secret, or by the user's own credentials.
-    pub async fn look(&self, pool: &OpenStackFloatingIPPool, own: Option<&Credentials>) -> Result<View, Trouble> {
-        let result = self.resolve(pool, own).await;
-        if let Err(trouble) = &result {
-            let reason = trouble.reason;
-            self.ctx
-                .registry
-                .fail(&name_of(pool), super::registry::Problem { reason, message: trouble.message.clone() });
+    /// Resolves a pool and lists its project, with the credentials of its Secret or with the user's own.
+    pub async fn inspect_pool(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        own: Option<&Credentials>,
+    ) -> Result<View, Trouble> {
+        let name = name_of(pool);
+        match self.resolve(pool, own).await {
+            Ok(resolved) => {
+                self.memory.pools.update(&name, |state| state.serve(resolved.clone(), pool));
+                Ok(self.view(resolved))
+            }
+            Err(failure) => {
+                self.memory.pools.update(&name, |state| state.problem = Some(failure.problem()));
+                Err(Trouble::of(&failure))
+            }
         }
-        let served = result.map_err(|found| Trouble {
-            stage: found.stage,
-            reason: found.reason.into(),
-            message: found.message,
-        })?;
-        self.ctx.registry.serve(served.clone(), pool);
-        Ok(View { ctx: self.ctx.clone(), served })
     }
 
     async fn resolve(
         &self,
         pool: &OpenStackFloatingIPPool,
         own: Option<&Credentials>,
-    ) -> Result<Arc<ResolvedPool>, Found> {
-        let ctx = &self.ctx;
-        let id = adopt::intended(pool, ctx);
-        match rivals::find(pool, &id, ctx).await {
+    ) -> Result<Arc<ResolvedPool>, ResolveFailure> {
+        let id = self.resolver.intended_id(pool);
+        match self.resolver.find_rival(pool, &id).await {
             Ok(None) => {}
-            Ok(Some(problem)) => return Err(Found::of(&resolve::PoolFailure::Rival(problem))),
-            // Who may not list CAPO's pools is told so by `check`.
+            Ok(Some(problem)) => return Err(ResolveFailure::Rival(problem)),
+            // `check` reports a missing permission to list CAPO's pools.
             Err(error) => tracing::debug!("rivals are not known: {error}"),
         }
         let resolved = match own {
-            Some(credentials) => resolve::with(pool, &id, credentials, ctx).await,
-            None => resolve::run(pool, &id, ctx).await,
+            Some(credentials) => self.resolver.resolve_with(pool, &id, credentials).await?,
+            None => {
+                let credentials = self.resolver.read_credentials(pool).await?;
+                self.resolver.resolve_with(pool, &id, &credentials).await?
+            }
         };
-        let served = resolved.map_err(|failure| Found::of(&failure))?;
-        let after = served.project.ledger().next_step();
-        let looked = served.project.look(served.neutron.as_ref(), &ctx.clock, after).await;
-        looked.map_err(|error| Found::of(&resolve::PoolFailure::Look(error)))?;
-        Ok(served)
+        resolved.list_now(&self.resolver.clock).await.map_err(ResolveFailure::Neutron)?;
+        Ok(resolved)
     }
 
-    /// What is due for a claim; the decision in OpenStack where its pool was [looked at](Self::look).
+    /// What is due for a claim; the decision in OpenStack where its pool was [inspected](Self::inspect_pool).
     pub fn verdict(&self, claim: &Arc<IpAddressClaim>) -> Verdict {
-        let observed = claim::read(claim.clone(), &self.ctx);
-        match (claim::course(&observed, &self.ctx), &observed.known.served) {
-            (NextStep::Serve, Some(served)) => match claim::request(&observed, served) {
+        let observed = observe_claim(claim.clone(), &self.stores, &self.memory, None);
+        match (triage(&observed), &observed.known.resolved) {
+            (NextStep::Serve, Some(pool)) => match build_request(&observed, pool) {
                 Err(message) => Verdict::Foreign(message),
                 Ok(request) => {
-                    let view = View { ctx: self.ctx.clone(), served: served.clone() };
-                    Verdict::Next(view.decide(&request, |_| {}, self.ctx.clock.now()))
+                    let now = self.resolver.clock.now();
+                    Verdict::Next(self.view(pool.clone()).decide(&request, |_| {}, now))
                 }
             },
-            (course, _) => Verdict::Due(course),
+            (next_step, _) => Verdict::Due(next_step),
         }
     }
 
@@ -178,142 +202,121 @@ impl Inspection {
         change: impl FnOnce(&mut PoolPolicy),
         now: Timestamp,
     ) -> Option<Decision> {
-        let observed = claim::read(claim.clone(), &self.ctx);
-        let served = observed.known.served.clone()?;
-        let request = claim::request(&observed, &served).ok()?;
-        Some(View { ctx: self.ctx.clone(), served }.decide(&request, change, now))
+        let observed = observe_claim(claim.clone(), &self.stores, &self.memory, None);
+        let pool = observed.known.resolved.clone()?;
+        let request = build_request(&observed, &pool).ok()?;
+        Some(self.view(pool).decide(&request, change, now))
     }
 
-    /// The claims of a pool that wait for any address, oldest first.
-    pub fn waiting(&self, pool: &ObjectName) -> Vec<QueuePosition> {
-        waiting(&self.ctx, pool)
+    /// The claims of a pool that wait for an address, oldest first.
+    pub fn waiting(&self, pool: &ObjectName) -> BTreeSet<QueuePosition> {
+        waiting(&self.stores, &self.memory, pool)
     }
-}
 
-/// A failure, with the reason as the conditions have it.
-struct Found {
-    stage: Stage,
-    reason: &'static str,
-    message: String,
-}
-
-impl Found {
-    fn of(failure: &resolve::PoolFailure) -> Self {
-        let problem = failure.problem();
-        let stage = match failure {
-            resolve::PoolFailure::Rival(_) => Stage::Name,
-            resolve::PoolFailure::Credentials(_) | resolve::PoolFailure::Session(_) => Stage::Credentials,
-            resolve::PoolFailure::Network(_) => Stage::Network,
-            resolve::PoolFailure::Look(_) => Stage::Neutron,
-        };
-        Self { stage, reason: problem.reason, message: problem.message }
+    fn view(&self, pool: Arc<ResolvedPool>) -> View {
+        let clock = self.resolver.clock.clone();
+        View { stores: self.stores.clone(), memory: self.memory.clone(), clock, pool }
     }
 }
 
 /// A pool that can be worked with, and its project as Neutron listed it.
 pub struct View {
-    ctx: Arc<Context>,
-    served: Arc<ResolvedPool>,
+    stores: Stores,
+    memory: Arc<Memory>,
+    clock: Clock,
+    pool: Arc<ResolvedPool>,
 }
 
 impl View {
-    /// The pool, parsed and resolved.
     pub fn policy(&self) -> &PoolPolicy {
-        &self.served.policy
+        &self.pool.policy
     }
 
-    /// The network; none for a closed list.
+    /// None for a closed list.
     pub fn network(&self) -> Option<&Network> {
-        self.served.network.as_ref()
+        self.pool.network.as_ref()
     }
 
-    /// Which project of which cloud.
     pub fn scope(&self) -> &Scope {
-        self.served.neutron.scope()
+        self.pool.neutron.scope()
     }
 
     /// The project's quota, where it may be read.
     pub async fn quota(&self) -> Result<Option<Quota>, openstack::Error> {
-        let quota = self.served.neutron.quota().await?;
+        let quota = self.pool.neutron.quota().await?;
         if let Some(Quota { limit: Some(limit), used }) = quota
             && used >= limit
         {
-            // Neutron would say so to a POST; nobody sends one here.
-            let until = self.ctx.clock.now() + SignedDuration::from_hours(1);
+            // Neutron would answer a POST so. Here none is sent.
+            let until = self.clock.now() + SignedDuration::from_hours(1);
             let block = CreationBlock { refusal: Refusal::QuotaReached, until };
-            self.served.project.ledger().block(self.served.policy.id.clone(), block);
+            self.pool.project.ledger().block_creation(self.pool.policy.id.clone(), block);
         }
         Ok(quota)
     }
 
-    /// What the pool has.
-    pub fn count(&self) -> PoolUsage {
-        let ledger = self.served.project.ledger();
-        self.ctx.published(|published| count(&ledger, published, &self.served.policy, self.ctx.clock.now()))
+    pub fn usage(&self) -> PoolUsage {
+        self.memory.ask(&self.pool.project.ledger(), &self.pool, self.clock.now(), usage::count)
     }
 
     /// Every floating IP of the project, with its marks.
     pub fn entries(&self) -> Vec<LedgerEntry> {
-        self.served.project.ledger().entries().cloned().collect()
+        self.pool.project.ledger().entries().cloned().collect()
     }
 
-    /// What a sweep finds. With `orphaned_since`, what a sweep would do now about those that were seen as orphans then.
+    /// What a sweep would do. With `orphaned_since`, as if these had been seen as orphans at that time.
     pub fn sweep(&self, orphaned_since: Option<(Timestamp, &[FloatingIpId])>) -> SweepPlan {
-        let around = sweeper::surroundings(&self.ctx, &self.served.name);
-        let mut ledger = self.served.project.ledger();
-        let mut policy = self.served.policy.clone();
+        let cluster = cluster_view(&self.stores, &self.pool.name);
+        let mut pool = ResolvedPool::clone(&self.pool);
+        let mut ledger = self.pool.project.ledger();
         if let Some((since, ids)) = orphaned_since {
-            ledger.note_orphans(&policy.id, ids, since);
-            // A person asks for it now, whatever the pool does by itself, and the first sight was the report.
-            (policy.releases_orphans, policy.orphan_grace) = (true, SignedDuration::ZERO);
+            ledger.note_orphans(&pool.policy.id, ids, since);
+            // A person asks for it now, whatever the pool does on its own, and the report was the first sight.
+            (pool.policy.releases_orphans, pool.policy.orphan_grace) = (true, SignedDuration::ZERO);
         }
-        self.ctx.published(|published| plan(&ledger, published, &policy, &around, self.ctx.clock.now()))
+        self.memory.ask(&ledger, &pool, self.clock.now(), |situation| plan_sweep(situation, &cluster))
     }
 
     /// Whether a Cluster of the pool's namespace is paused: a move or a restore may be under way.
     pub fn has_paused_cluster(&self) -> bool {
-        sweeper::surroundings(&self.ctx, &self.served.name).is_paused
+        self.stores.has_paused_cluster(&self.pool.name.namespace)
     }
 
     /// One floating IP as it is now; none when it is gone.
-    pub async fn get(&self, id: &FloatingIpId) -> Result<Option<crate::floating_ip::FloatingIp>, openstack::Error> {
-        match self.served.neutron.get_floating_ip(id).await {
+    pub async fn get(&self, id: &FloatingIpId) -> Result<Option<FloatingIp>, openstack::Error> {
+        match self.pool.neutron.get_floating_ip(id).await {
             Ok(fip) => Ok(Some(fip)),
             Err(error) if error.kind == openstack::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Writes that an orphan is released. The controllers do the rest: they look for a port once more, and then delete it,
-    /// keep it or take the marks off, as the pool says. Safe to repeat.
+    /// Marks an orphan as released. The controllers do the rest: they look for a port once more, and then delete it, keep
+    /// it or remove the marks, as the pool says. Safe to repeat.
     ///
     /// Only [`SweepAction::Release`] and [`SweepAction::Describe`] are releases; anything else is left alone.
-    pub async fn release(&self, chore: &SweepAction) -> Result<(), openstack::Error> {
-        match chore {
+    pub async fn release(&self, action: &SweepAction) -> Result<(), openstack::Error> {
+        match action {
             SweepAction::Release(..) | SweepAction::Describe(..) => {
-                act::chore(&self.served, &self.ctx.clock, chore).await
+                NeutronWriter { pool: &self.pool, clock: &self.clock }.perform(action).await.map(drop)
             }
             SweepAction::Delete(_) | SweepAction::Rewrite { .. } => Ok(()),
         }
     }
 
     fn decide(&self, claim: &ClaimRequest, change: impl FnOnce(&mut PoolPolicy), now: Timestamp) -> Decision {
-        let mut policy = self.served.policy.clone();
+        let mut policy = self.pool.policy.clone();
         change(&mut policy);
-        let mut ledger = self.served.project.ledger().clone();
-        for place in waiting(&self.ctx, &self.served.name) {
-            ledger.wait(&policy.id, place, true);
-        }
-        self.ctx.published(|published| decide(&ledger, published, &policy, claim, now))
+        let waiting = waiting(&self.stores, &self.memory, &self.pool.name);
+        let (ledger, published) = (self.pool.project.ledger(), self.memory.published.read());
+        let situation = Situation { ledger: &ledger, published: &published, pool: &policy, waiting: &waiting, now };
+        decide(&situation, claim)
     }
 }
 
-fn waiting(ctx: &Context, pool: &ObjectName) -> Vec<QueuePosition> {
-    let is_meant = |claim: &IpAddressClaim| claim.is_of(&pool.namespace, &pool.name);
-    let claims = all(&ctx.stores.claims, is_meant).into_iter();
-    let observed = claims.map(|claim| claim::read(claim, ctx));
-    let waits = observed.filter(|it| it.waits(ctx));
-    let mut places: Vec<QueuePosition> = waits.map(|it| it.place()).collect();
-    places.sort();
-    places
+/// The claims that are to be served and have nothing yet.
+fn waiting(stores: &Stores, memory: &Memory, pool: &ObjectName) -> BTreeSet<QueuePosition> {
+    let claims = stores.claims_of(pool).into_iter();
+    let observed = claims.map(|claim| observe_claim(claim, stores, memory, None));
+    observed.filter(|it| it.has_no_address() && triage(it) == NextStep::Serve).map(|it| it.queue_position()).collect()
 }

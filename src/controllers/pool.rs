@@ -1,4 +1,5 @@
-//! A pool: its identity, credentials, network, figures and conditions; and its end.
+//! One pool's reconcile. The files are its stages: rivals → resolve → adopt → secret → refresh → report; `teardown` for a
+//! pool that is being deleted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,214 +7,216 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 
-use super::context::{Context, all, name_of};
+use super::claim::is_watched;
+use super::events::Events;
+use super::kubernetes::Kubernetes;
+use super::memory::{Memory, PoolState, ResolvedPool};
+use super::patch;
 use super::queue::Action;
-use super::registry::ResolvedPool;
-use crate::allocation::ClaimKey;
+use super::stores::{Stores, name_of};
+use super::wake::Wake;
 use crate::allocation::mark::Ownership;
 use crate::allocation::published::Binding;
-use crate::api::names::{DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION, WATCH_FILTER_LABEL};
-use crate::api::{IpAddressClaim, OpenStackFloatingIPPool};
-use crate::object_name::ObjectName;
+use crate::allocation::{ClaimKey, Ledger, usage};
+use crate::api::OpenStackFloatingIPPool;
+use crate::api::hands_off::HandsOff;
+use crate::clock::Clock;
+use crate::metrics::Metrics;
 use crate::openstack;
 use crate::runtime::telemetry::chain;
+use resolve::PoolFailure;
 
-pub(super) mod adopt;
-mod end;
+mod adopt;
+mod identity;
+mod measure;
 mod network;
+mod policy;
 mod report;
-pub(super) mod resolve;
-pub(super) mod rivals;
+mod resolve;
+mod rivals;
 mod secret;
+mod teardown;
 
+pub(super) use resolve::{PoolFailure as ResolveFailure, Resolver};
 pub(super) use secret::finalizer as secret_finalizer;
 
-/// How soon a pool with a problem is tried again: what is mended serves within 30 s.
+/// How soon a pool with a problem is tried again: claims are served within 30 s after its cause is removed.
 const PROBLEM_RETRY: Duration = Duration::from_secs(8);
-/// How soon a pool looks again while claims wait, or addresses of its list cannot be given.
-const UNEASY: Duration = Duration::from_secs(12);
-/// How often a pool that is well looks at its Secret and its rivals.
-const EASY: Duration = Duration::from_secs(20);
-/// How old what we know of Neutron may be while all is well: the audit. With the jitter, at most one listing a minute.
-const AUDIT: Duration = Duration::from_secs(62);
+/// How soon a pool is reconciled again while claims wait, or addresses of its list cannot be given.
+const BUSY_RESYNC: Duration = Duration::from_secs(12);
+/// How often a pool without trouble looks at its Secret and its rivals.
+const IDLE_RESYNC: Duration = Duration::from_secs(20);
+/// How old the last listing may be without trouble. With the jitter, at most one listing a minute.
+const AUDIT_AGE: Duration = Duration::from_secs(62);
+/// How old the last listing may be while claims wait or addresses cannot be given: a little less than [`BUSY_RESYNC`].
+const BUSY_AGE: Duration = Duration::from_millis(9600);
+/// How soon a pool is reconciled again after a conflict. The change that caused it wakes it too.
+const CONFLICT_RETRY: Duration = Duration::from_millis(100);
 
-/// Why a pool's reconcile ended early. It is tried again.
+/// Why a pool's reconcile failed. It is tried again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    /// The API server did not do what was asked.
     #[error("{0}")]
     Kubernetes(&'static str, #[source] kube::Error),
 }
 
-/// Whether this controller is the one for the pool.
-pub(super) fn is_watched(pool: &OpenStackFloatingIPPool, ctx: &Context) -> bool {
-    let label = pool.labels().get(WATCH_FILTER_LABEL);
-    ctx.options.watch_filter.as_ref().is_none_or(|filter| label == Some(filter))
+/// Reconciles pools.
+pub(super) struct PoolController {
+    pub(super) resolver: Resolver,
+    pub(super) stores: Stores,
+    pub(super) memory: Arc<Memory>,
+    pub(super) kube: Kubernetes,
+    pub(super) wake: Wake,
+    pub(super) events: Arc<Events>,
+    pub(super) metrics: Metrics,
+    pub(super) clock: Clock,
+    /// The label value of the pools that this controller serves, where it is given.
+    pub(super) watch_filter: Option<String>,
 }
 
-/// Reconciles one pool.
-pub(super) async fn reconcile(pool: Arc<OpenStackFloatingIPPool>, ctx: Arc<Context>) -> Result<Action, Error> {
-    // The watch brings what we wrote last, and then wakes it: until then this is the past.
-    if ctx.writes().is_past_pool(&name_of(pool.as_ref()), &pool) {
-        return Ok(Action::requeue(UNEASY));
-    }
-    let is_marked = |key| pool.annotations().contains_key(key);
-    if !is_watched(&pool, &ctx) {
-        // Whoever serves it now tells of it.
-        ctx.metrics.pool_gone(&report::labels(&pool));
-        return Ok(Action::await_change());
-    }
-    if is_marked(DELETE_FOR_MOVE_ANNOTATION) {
-        ctx.registry.pause(&name_of(pool.as_ref()));
-        return Ok(Action::await_change());
-    }
-    if is_marked(PAUSED_ANNOTATION) {
-        ctx.registry.pause(&name_of(pool.as_ref()));
-        report::paused(&pool, &ctx).await?;
-        return Ok(Action::await_change());
-    }
-    let result = match pool.metadata.deletion_timestamp {
-        Some(_) => end::run(&pool, &ctx).await,
-        None => serve(&pool, &ctx).await,
-    };
-    ctx.wake_left(&name_of(pool.as_ref()));
-    result
-}
-
-/// Reconciles a pool that is to be served.
-async fn serve(pool: &Arc<OpenStackFloatingIPPool>, ctx: &Arc<Context>) -> Result<Action, Error> {
-    let id = adopt::intended(pool, ctx);
-    let name = name_of(pool.as_ref());
-    let before = ctx.registry.get(&name).unwrap_or_default();
-    let checked = match rivals::find(pool, &id, ctx).await? {
-        Some(problem) => Err(resolve::PoolFailure::Rival(problem)),
-        None => resolve::run(pool, &id, ctx).await,
-    };
-    match checked {
-        Ok(served) => {
-            let pool = &adopt::run(pool, &id, &served.neutron.scope().project, ctx).await?;
-            if let Err(failure) = secret::protect(pool, ctx).await {
-                return fail(pool, ctx, failure).await;
-            }
-            let is_new = before.served.is_none() || before.was_paused;
-            let has_changed = is_new
-                || before.problem.is_some()
-                || before.served.as_ref().is_none_or(|old| old.policy != served.policy)
-                || before.spec_generation != pool.metadata.generation;
-            let looked = look(&served, ctx, has_changed, before.problem.is_some()).await;
-            if let Err(error) = looked {
-                return fail(pool, ctx, resolve::PoolFailure::Look(error)).await;
-            }
-            ctx.registry.serve(served.clone(), pool);
-            if has_changed {
-                served.project.ledger().start_anew(&served.policy.id);
-                wake_claims(ctx, &name, |claim| is_new || is_unserved(ctx, claim));
-            }
-            wake_wronged(ctx, &served);
-            // After the claims were woken: they do not wait for a figure.
-            served.project.quota.refresh(served.neutron.as_ref(), &ctx.clock).await;
-            let is_easy = report::serving(pool, ctx, &served).await?;
-            ctx.wake_sweeper(&name);
-            if !is_easy {
-                ctx.wake_waiting(&name);
-            }
-            secret::let_go_others(pool, ctx).await?;
-            Ok(Action::requeue(if is_easy { ctx.clock.jitter(EASY, 0.2) } else { ctx.clock.jitter(UNEASY, 0.2) }))
+impl PoolController {
+    pub(super) async fn reconcile(&self, pool: Arc<OpenStackFloatingIPPool>) -> Result<Action, Error> {
+        let name = name_of(pool.as_ref());
+        if self.memory.pools.is_outdated(&pool) {
+            return Ok(Action::requeue(BUSY_RESYNC));
         }
-        Err(failure) => fail(pool, ctx, failure).await,
-    }
-}
-
-/// A failed reconcile is tried again.
-pub(super) fn on_error(pool: Arc<OpenStackFloatingIPPool>, error: &Error, ctx: Arc<Context>) -> Action {
-    if let Error::Kubernetes(_, source) = error
-        && super::patch::is_conflict(source)
-    {
-        return Action::requeue(Duration::from_millis(100));
-    }
-    ctx.metrics.reconcile_failed("pool");
-    tracing::warn!(pool = %pool.name_any(), namespace = pool.namespace(), "failed to {}", chain(error));
-    Action::requeue(ctx.clock.jitter(PROBLEM_RETRY, 0.25))
-}
-
-async fn fail(
-    pool: &Arc<OpenStackFloatingIPPool>,
-    ctx: &Arc<Context>,
-    failure: resolve::PoolFailure,
-) -> Result<Action, Error> {
-    let name = name_of(pool.as_ref());
-    let problem = failure.problem();
-    let is_new = ctx.registry.get(&name).and_then(|known| known.problem).as_ref() != Some(&problem);
-    ctx.registry.fail(&name, problem);
-    if is_new {
-        ctx.wake_waiting(&name);
-        wake_claims(ctx, &name, |claim| is_unserved(ctx, claim));
-    }
-    report::failing(pool, ctx, &failure).await?;
-    let asked = failure.retry_after().unwrap_or(PROBLEM_RETRY);
-    Ok(Action::requeue(ctx.clock.jitter(asked, 0.25)))
-}
-
-/// Makes sure that the ledger is young enough: a minute when all is well, seconds when somebody waits for a change. A
-/// pool that is new or has changed may be about floating IPs that were made, or tagged, just before it.
-async fn look(
-    served: &ResolvedPool,
-    ctx: &Arc<Context>,
-    has_changed: bool,
-    had_problem: bool,
-) -> Result<(), openstack::Error> {
-    if has_changed && !had_problem {
-        let after = served.project.ledger().next_step();
-        return served.project.look(served.neutron.as_ref(), &ctx.clock, after).await;
-    }
-    let waits = ctx.waiting().get(&served.name).is_some_and(|waiting| !waiting.is_empty());
-    let has_failed = {
-        let ledger = served.project.ledger();
-        ctx.published(|published| crate::allocation::count::count(&ledger, published, &served.policy, ctx.clock.now()))
-            .failed
-            > 0
-    };
-    let age = if waits || has_failed || had_problem { UNEASY.mul_f64(0.8) } else { AUDIT };
-    let since = ctx.clock.now() - jiff::SignedDuration::try_from(age).unwrap_or_default();
-    served.project.look_since(served.neutron.as_ref(), &ctx.clock, since).await
-}
-
-/// Wakes those of the pool's claims.
-pub(super) fn wake_claims(ctx: &Context, pool: &ObjectName, which: impl Fn(&IpAddressClaim) -> bool) {
-    let is_meant = |claim: &IpAddressClaim| claim.is_of(&pool.namespace, &pool.name) && which(claim);
-    for claim in all(&ctx.stores.claims, is_meant) {
-        ctx.wake_claim(&name_of(claim.as_ref()));
-    }
-}
-
-/// Whether the claim may be served differently when its pool has changed: it has no address, or somebody deletes or
-/// deleted the IPAddress that it has and nobody could bring it back meanwhile.
-fn is_unserved(ctx: &Context, claim: &IpAddressClaim) -> bool {
-    let address = claim.status.as_ref().and_then(|status| status.address_ref.as_ref());
-    let is_published = address.is_some_and(|address| {
-        let namespace = claim.namespace().unwrap_or_default();
-        let address = ctx.address(&ObjectName::new(namespace, &address.name));
-        address.is_some_and(|address| address.metadata.deletion_timestamp.is_none())
-    });
-    claim.metadata.deletion_timestamp.is_some() || !is_published
-}
-
-/// Wakes the claims whose address does not carry their mark any more: it is put back, or they are told what is wrong.
-fn wake_wronged(ctx: &Context, served: &ResolvedPool) {
-    let id = &served.policy.id;
-    let wronged: BTreeSet<ClaimKey> = {
-        let ledger = served.project.ledger();
-        let is_right = |ours: &Binding| {
-            let entry = ledger.get(&ours.fip);
-            entry.is_some_and(|entry| entry.marks.ownership(id) == Ownership::Held(ours.claim.clone()))
+        if !is_watched(&pool, self.watch_filter.as_deref()) {
+            // The controller that serves it shows its metrics.
+            self.metrics.pool_gone(&measure::labels(&pool));
+            return Ok(Action::await_change());
+        }
+        if let Some(hands_off) = HandsOff::of(&pool.metadata) {
+            self.memory.pools.update(&name, |state| state.was_paused = true);
+            if hands_off == HandsOff::Paused {
+                self.report_paused(&pool).await?;
+            }
+            return Ok(Action::await_change());
+        }
+        let result = match pool.metadata.deletion_timestamp {
+            Some(_) => self.tear_down(&pool).await,
+            None => self.serve(&pool).await,
         };
-        ctx.published(|published| {
-            let wronged = published.of_pool(id).filter(|ours| !is_right(ours));
-            wronged.map(|ours| ours.claim.clone()).collect()
-        })
-    };
-    if !wronged.is_empty() {
-        let key = |claim: &IpAddressClaim| ClaimKey::of(&served.name.namespace, &claim.name_any());
-        wake_claims(ctx, &served.name, |claim| wronged.contains(&key(claim)));
+        self.wake.skipped_claims_of(&name);
+        result
+    }
+
+    /// A failed reconcile is tried again.
+    pub(super) fn on_error(&self, pool: &OpenStackFloatingIPPool, error: &Error) -> Action {
+        let Error::Kubernetes(_, source) = error;
+        if patch::is_conflict(source) {
+            return Action::requeue(CONFLICT_RETRY);
+        }
+        self.metrics.reconcile_failed("pool");
+        tracing::warn!(pool = %pool.name_any(), namespace = pool.namespace(), "failed to {}", chain(error));
+        Action::requeue(self.clock.jitter(PROBLEM_RETRY, 0.25))
+    }
+
+    /// Makes the pool serve, or reports why it cannot.
+    async fn serve(&self, pool: &Arc<OpenStackFloatingIPPool>) -> Result<Action, Error> {
+        let before = self.memory.pools.get(&name_of(pool.as_ref()));
+        let resolved = match self.resolver.resolve(pool).await? {
+            Ok(resolved) => resolved,
+            Err(failure) => return self.fail(pool, failure).await,
+        };
+        let pool = &self.adopt(pool, &resolved).await?;
+        if let Err(failure) = self.protect_secret(pool).await {
+            return self.fail(pool, failure).await;
+        }
+        let changes = Changes::between(&before, &resolved, pool);
+        if let Err(error) = self.refresh(&resolved, &changes).await {
+            return self.fail(pool, PoolFailure::Neutron(error)).await;
+        }
+        self.begin_serving(pool, &resolved, &changes);
+        // After the claims were woken: they do not wait for a figure.
+        resolved.project.quota.refresh(resolved.neutron.quota(), &self.clock).await;
+        let is_idle = self.report_serving(pool, &resolved).await?;
+        self.wake.sweeper(&resolved.name);
+        if !is_idle {
+            self.wake.waiting_claims_of(&resolved.name);
+        }
+        self.release_former_secrets(pool).await?;
+        Ok(Action::requeue(self.clock.jitter(if is_idle { IDLE_RESYNC } else { BUSY_RESYNC }, 0.2)))
+    }
+
+    fn begin_serving(&self, pool: &OpenStackFloatingIPPool, resolved: &Arc<ResolvedPool>, changes: &Changes) {
+        self.memory.pools.update(&resolved.name, |state| state.serve(resolved.clone(), pool));
+        if changes.has_changed {
+            resolved.project.ledger().reset_backoff(&resolved.policy.id);
+            match changes.is_new {
+                true => self.wake.claims_of(&resolved.name, |_| true),
+                false => self.wake.unserved_claims_of(&resolved.name),
+            }
+        }
+        self.wake_claims_with_wrong_marks(resolved);
+    }
+
+    async fn fail(&self, pool: &OpenStackFloatingIPPool, failure: PoolFailure) -> Result<Action, Error> {
+        let name = name_of(pool);
+        let problem = failure.problem();
+        let is_new = self.memory.pools.update(&name, |state| {
+            let old = state.problem.replace(problem.clone());
+            old.as_ref() != Some(&problem)
+        });
+        if is_new == Some(true) {
+            self.wake.waiting_claims_of(&name);
+            self.wake.unserved_claims_of(&name);
+        }
+        self.report_failing(pool, &failure).await?;
+        Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
+    }
+
+    /// Makes sure that the listing is young enough. A pool that is new or has changed may be about floating IPs that were
+    /// created, or tagged, just before it.
+    async fn refresh(&self, resolved: &ResolvedPool, changes: &Changes) -> Result<(), openstack::Error> {
+        if changes.has_changed && !changes.had_problem {
+            return resolved.list_now(&self.clock).await;
+        }
+        let is_busy = changes.had_problem
+            || !self.memory.claims.waiting(&resolved.name).is_empty()
+            || self.count(&resolved.project.ledger(), resolved).failed > 0;
+        resolved.list_if_older(&self.clock, if is_busy { BUSY_AGE } else { AUDIT_AGE }).await
+    }
+
+    fn count(&self, ledger: &Ledger, resolved: &ResolvedPool) -> usage::PoolUsage {
+        self.memory.ask(ledger, resolved, self.clock.now(), usage::count)
+    }
+
+    /// Wakes the claims whose address does not carry their mark any more: the mark is restored, or the claim's condition
+    /// says what is wrong.
+    fn wake_claims_with_wrong_marks(&self, resolved: &ResolvedPool) {
+        let id = &resolved.policy.id;
+        let wrong: BTreeSet<ClaimKey> = {
+            let ledger = resolved.project.ledger();
+            let is_right = |binding: &&Binding| {
+                let entry = ledger.get(&binding.fip);
+                entry.is_some_and(|entry| entry.marks.ownership(id) == Ownership::Held(binding.claim.clone()))
+            };
+            let published = self.memory.published.read();
+            published.bindings_of_pool(id).filter(|it| !is_right(it)).map(|binding| binding.claim.clone()).collect()
+        };
+        if !wrong.is_empty() {
+            let namespace = &resolved.name.namespace;
+            self.wake.claims_of(&resolved.name, |claim| wrong.contains(&ClaimKey::of(namespace, &claim.name_any())));
+        }
+    }
+}
+
+/// What is different from the pool's last reconcile.
+struct Changes {
+    /// It was not served before, or was paused: what happened meanwhile is still to be looked at.
+    is_new: bool,
+    had_problem: bool,
+    has_changed: bool,
+}
+
+impl Changes {
+    fn between(before: &PoolState, resolved: &ResolvedPool, pool: &OpenStackFloatingIPPool) -> Self {
+        let is_new = before.resolved.is_none() || before.was_paused;
+        let had_problem = before.problem.is_some();
+        let has_changed = is_new
+            || had_problem
+            || before.resolved.as_ref().is_none_or(|old| old.policy != resolved.policy)
+            || before.served_generation != pool.metadata.generation;
+        Self { is_new, had_problem, has_changed }
     }
 }

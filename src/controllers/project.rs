@@ -1,10 +1,11 @@
 //! One project's ledger, shared by all its pools, and the one listing at a time that keeps it true.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::{Instant, sleep};
 
 use crate::allocation::Ledger;
 use crate::allocation::ledger::Step;
@@ -15,14 +16,15 @@ mod quota;
 
 use quota::QuotaCache;
 
-/// How long a look waits for tags that are being written, so that one listing reads many back.
+/// How long a listing waits for tags that are being written, so that it reads many back.
 const GATHER: Duration = Duration::from_millis(400);
 
 /// One project of one cloud.
+#[derive(Default)]
 pub(super) struct Project {
-    // A plain mutex: decisions are made under it, and no call is.
+    // Decisions are made under it; no call is.
     ledger: Mutex<Ledger>,
-    // tokio's mutex: held for the length of a listing, which is its purpose: whoever waits gets the next one's result.
+    // tokio's mutex: held for the length of a listing, so that all who wait for it share the next one.
     listing: tokio::sync::Mutex<()>,
     failed: Mutex<Option<(Step, Error)>>,
     tagging: Mutex<usize>,
@@ -31,72 +33,62 @@ pub(super) struct Project {
 }
 
 impl Project {
-    /// The ledger, for a decision or a note.
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        self.ledger.lock().expect("no code panics while it holds the ledger")
+        self.ledger.lock()
     }
 
     /// Makes sure that the ledger has a listing that began at `after` or later. Callers at the same time share one.
-    pub(super) async fn look(&self, neutron: &dyn Neutron, clock: &Clock, after: Step) -> Result<(), Error> {
-        if self.ledger().listed().is_some_and(|listed| listed >= after) {
+    pub(super) async fn refresh(&self, neutron: &dyn Neutron, clock: &Clock, after: Step) -> Result<(), Error> {
+        if self.is_listed_since(after) {
             return Ok(());
         }
         let _turn = self.listing.lock().await;
-        if self.ledger().listed().is_some_and(|listed| listed >= after) {
+        if self.is_listed_since(after) {
             return Ok(());
         }
-        if let Some((began, error)) = &*self.failed.lock().expect("no code panics while it holds the failure")
+        if let Some((began, error)) = &*self.failed.lock()
             && *began >= after
         {
             return Err(error.clone());
         }
-        self.gather().await;
-        let (began, began_at) = (self.ledger().next_step(), clock.now());
+        self.await_tagging().await;
+        let began = self.ledger().begin(clock.now());
         match neutron.list_floating_ips().await {
             Ok(fips) => {
-                self.ledger().list(began, began_at, fips, clock.now());
+                self.ledger().record_listing(began, fips, clock.now());
                 Ok(())
             }
             Err(error) => {
-                *self.failed.lock().expect("no code panics while it holds the failure") = Some((began, error.clone()));
+                *self.failed.lock() = Some((began.step, error.clone()));
                 Err(error)
             }
         }
     }
 
-    /// Makes sure that the ledger has a listing that ended at `since` or later.
-    pub(super) async fn look_since(&self, neutron: &dyn Neutron, clock: &Clock, since: Timestamp) -> Result<(), Error> {
-        if self.ledger().listed_at().is_some_and(|at| at >= since) {
-            return Ok(());
-        }
-        let after = self.ledger().next_step();
-        self.look(neutron, clock, after).await
+    fn is_listed_since(&self, after: Step) -> bool {
+        self.ledger().listed().is_some_and(|listed| listed >= after)
     }
 
-    /// Counts a tag that is being written, until the guard goes.
-    pub(super) fn tagging(&self) -> Tagging<'_> {
-        *self.tags() += 1;
+    /// Counts a tag that is being written, until the guard is dropped.
+    pub(super) fn begin_tagging(&self) -> Tagging<'_> {
+        *self.tagging.lock() += 1;
         Tagging(self)
     }
 
-    fn tags(&self) -> MutexGuard<'_, usize> {
-        self.tagging.lock().expect("no code panics while it counts")
-    }
-
-    async fn gather(&self) {
-        let until = tokio::time::Instant::now() + GATHER;
-        while *self.tags() > 0 && tokio::time::Instant::now() < until {
-            tokio::time::sleep(GATHER / 20).await;
+    async fn await_tagging(&self) {
+        let until = Instant::now() + GATHER;
+        while *self.tagging.lock() > 0 && Instant::now() < until {
+            sleep(GATHER / 20).await;
         }
     }
 }
 
-/// See [`Project::tagging`].
+/// See [`Project::begin_tagging`].
 pub(super) struct Tagging<'a>(&'a Project);
 
 impl Drop for Tagging<'_> {
     fn drop(&mut self) {
-        *self.0.tags() -= 1;
+        *self.0.tagging.lock() -= 1;
     }
 }
 
@@ -105,20 +97,14 @@ impl Drop for Tagging<'_> {
 pub(super) struct Projects(Mutex<BTreeMap<Scope, Weak<Project>>>);
 
 impl Projects {
-    /// The project of a session: one and the same for all who work in it, whatever their credentials.
-    pub(super) fn of(&self, scope: &Scope) -> Arc<Project> {
-        let mut projects = self.0.lock().expect("no code panics while it holds the projects");
+    /// The project of a session: the same for all sessions in it, whatever their credentials.
+    pub(super) fn get_or_create(&self, scope: &Scope) -> Arc<Project> {
+        let mut projects = self.0.lock();
         projects.retain(|_, project| project.strong_count() > 0);
         if let Some(project) = projects.get(scope).and_then(Weak::upgrade) {
             return project;
         }
-        let project = Arc::new(Project {
-            ledger: Mutex::default(),
-            listing: tokio::sync::Mutex::default(),
-            failed: Mutex::default(),
-            tagging: Mutex::default(),
-            quota: QuotaCache::default(),
-        });
+        let project = Arc::new(Project::default());
         projects.insert(scope.clone(), Arc::downgrade(&project));
         project
     }

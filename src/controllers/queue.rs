@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::object_name::ObjectName;
+use crate::runtime::telemetry;
 
 /// When an object is looked at again if nobody asks for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,7 +70,7 @@ pub(super) async fn run<K, E>(
             let Some((name, reference)) = queue.take(Instant::now()) else { break };
             match store.get(&reference) {
                 Some(object) => {
-                    let span = tracing::info_span!("reconciling object", "object.ref" = %reference);
+                    let span = telemetry::reconcile_span(&reference);
                     let work = async move {
                         let result = reconcile(object.clone()).await;
                         (name, reference, result.unwrap_or_else(|error| on_error(object, &error)))

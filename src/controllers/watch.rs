@@ -1,22 +1,27 @@
-//! Watches: keep what Kubernetes has in stores, and tell who must look.
+//! Watches: keep the stores and the controllers' memory as Kubernetes has them, and wake what must be reconciled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube::core::{DeserializeGuard, NamespaceResourceScope};
+use kube::core::{DeserializeGuard, DynamicResourceScope, NamespaceResourceScope};
 use kube::runtime::reflector::store::Writer;
 use kube::{Api, Client, Resource, ResourceExt};
 
-use super::context::{Context, Stores, all, name_of};
+use super::claim::cluster_of;
+use super::kubernetes::Kubernetes;
+use super::memory::Memory;
+use super::pool::secret_finalizer;
+use super::stores::{Stores, name_of, sorted};
+use super::wake::Wake;
 use crate::allocation::published::{Binding, PublishedAddress};
 use crate::allocation::{ClaimKey, PoolId};
 use crate::api::names::{
-    CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, POOL_ID_ANNOTATION, SECRET_FINALIZER_PREFIX,
+    FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, POOL_ID_ANNOTATION, SECRET_FINALIZER_PREFIX,
 };
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::floating_ip::{FloatingIpId, NetworkId};
+use crate::metrics::{Metrics, PoolLabels};
 use crate::object_name::ObjectName;
-use crate::runtime::metrics::PoolLabels;
 
 mod apis;
 mod stream;
@@ -26,14 +31,14 @@ pub(super) use apis::{another_version, await_apis};
 use stream::{Change, SecretChange, drive, drive_secrets, list};
 
 /// The writing ends of [`Stores`].
-pub(super) struct Watches {
+pub(super) struct Writers {
     pools: Writer<OpenStackFloatingIPPool>,
     claims: Writer<IpAddressClaim>,
     addresses: Writer<IpAddress>,
     clusters: Writer<Cluster>,
 }
 
-pub(super) fn stores(version: IpamVersion) -> (Stores, Watches) {
+pub(super) fn stores(version: IpamVersion) -> (Stores, Writers) {
     let (pools, claims) = (Writer::new(()), Writer::new(version));
     let (addresses, clusters) = (Writer::new(version), Writer::new(version));
     let stores = Stores {
@@ -41,37 +46,215 @@ pub(super) fn stores(version: IpamVersion) -> (Stores, Watches) {
         claims: claims.as_reader(),
         addresses: addresses.as_reader(),
         clusters: clusters.as_reader(),
+        version,
     };
-    (stores, Watches { pools, claims, addresses, clusters })
+    (stores, Writers { pools, claims, addresses, clusters })
+}
+
+/// Lists every kind once, for somebody who looks and reconciles nothing.
+pub(super) async fn list_all(
+    kube: &Kubernetes,
+    namespace: Option<&str>,
+    memory: &Memory,
+    writers: &mut Writers,
+) -> Result<(), kube::Error> {
+    let Kubernetes { client, version } = kube;
+    list(within(client, namespace), &mut writers.pools, |change| drop(remember_pool(memory, &change))).await?;
+    list(within_versioned(client, namespace, *version), &mut writers.claims, |change| remember_claim(memory, &change))
+        .await?;
+    let addresses = within_versioned(client, namespace, *version);
+    list(addresses, &mut writers.addresses, |change| drop(remember_address(memory, &change))).await?;
+    list(within_versioned(client, namespace, *version), &mut writers.clusters, |_| {}).await
+}
+
+/// Watches everything, for the controllers.
+pub(super) struct Watches {
+    pub(super) kube: Kubernetes,
+    /// The namespace to watch; all of them when there is none.
+    pub(super) namespace: Option<String>,
+    pub(super) stores: Stores,
+    pub(super) memory: Arc<Memory>,
+    pub(super) wake: Wake,
+    pub(super) metrics: Metrics,
 }
 
 impl Watches {
     /// Runs until the process ends.
-    pub(super) async fn drive(self, ctx: Arc<Context>) {
-        let scope = ctx.options.namespace.clone();
-        let (client, version) = (ctx.client.clone(), ctx.version);
-        let pools = within(&client, scope.as_deref());
-        let secrets = within(&client, scope.as_deref());
+    pub(super) async fn drive(&self, writers: Writers) {
+        let Kubernetes { client, version } = &self.kube;
+        let namespace = self.namespace.as_deref();
+        let claims = within_versioned(client, namespace, *version);
+        let addresses = within_versioned(client, namespace, *version);
+        let clusters = within_versioned(client, namespace, *version);
         tokio::select! {
             // In this order always, so that a simulation repeats.
             biased;
-            () = drive(pools, self.pools, |change| pool_changed(&ctx, change)) => {}
-            () = drive(api(&client, scope.as_deref(), version), self.claims, |change| claim_changed(&ctx, change)) => {}
-            () = drive(api(&client, scope.as_deref(), version), self.addresses, |change| address_changed(&ctx, change)) => {}
-            () = drive(api(&client, scope.as_deref(), version), self.clusters, |change| cluster_changed(&ctx, change)) => {}
-            () = drive_secrets(secrets, |secret| secret_changed(&ctx, secret)) => {}
+            () = drive(within(client, namespace), writers.pools, |change| self.pool_changed(&change)) => {}
+            () = drive(claims, writers.claims, |change| self.claim_changed(&change)) => {}
+            () = drive(addresses, writers.addresses, |change| self.address_changed(&change)) => {}
+            () = drive(clusters, writers.clusters, |change| self.cluster_changed(&change)) => {}
+            () = drive_secrets(within(client, namespace), |change| self.secret_changed(&change)) => {}
         }
     }
 
-    /// Lists every kind once, as a watch that begins does, for somebody who looks and does nothing.
-    pub(super) async fn list(&mut self, ctx: &Context) -> Result<(), kube::Error> {
-        let scope = ctx.options.namespace.as_deref();
-        let (client, version) = (&ctx.client, ctx.version);
-        list(within(client, scope), &mut self.pools, |change| pool_changed(ctx, change)).await?;
-        list(api(client, scope, version), &mut self.claims, |change| claim_changed(ctx, change)).await?;
-        list(api(client, scope, version), &mut self.addresses, |change| address_changed(ctx, change)).await?;
-        list(api(client, scope, version), &mut self.clusters, |change| cluster_changed(ctx, change)).await
+    fn pool_changed(&self, change: &Change<'_, OpenStackFloatingIPPool>) {
+        let gone = remember_pool(&self.memory, change);
+        match change {
+            Change::Applied(pool) => self.wake.pool(&name_of(*pool)),
+            Change::Deleted(_) => {}
+            // A pool that was deleted while the controllers started again is known to the metrics alone.
+            Change::Listed(existing) => {
+                let exists = |pool: &PoolLabels| existing.contains(&ObjectName::new(&pool.namespace, &pool.name));
+                self.metrics.retain_pools(exists);
+            }
+        }
+        gone.iter().for_each(|pool| self.pool_is_gone(pool));
     }
+
+    fn pool_is_gone(&self, pool: &ObjectName) {
+        self.metrics.pool_gone(&PoolLabels { namespace: pool.namespace.clone(), name: pool.name.clone() });
+        // All of its claims: one that was skipped while it was paused itself is in no list.
+        self.wake.claims_of(pool, |_| true);
+        // Another pool may have waited for this one's id.
+        sorted(&self.stores.pools, |_| true).iter().for_each(|other| self.wake.pool(&name_of(other.as_ref())));
+    }
+
+    fn claim_changed(&self, change: &Change<'_, IpAddressClaim>) {
+        match change {
+            Change::Applied(claim) if claim.spec.pool_ref.is_ours() => {
+                remember_claim(&self.memory, change);
+                self.wake.claim(&name_of(*claim));
+            }
+            Change::Deleted(claim) if claim.spec.pool_ref.is_ours() => {
+                remember_claim(&self.memory, change);
+                let pool = ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name);
+                self.wake.sweeper(&pool);
+                // A pool that is being deleted waits for its last claim.
+                self.wake.pool(&pool);
+            }
+            Change::Applied(_) | Change::Deleted(_) => {}
+            Change::Listed(_) => {
+                remember_claim(&self.memory, change);
+                // A pool that is being deleted waits for its last claim, and what a claim had may be an orphan.
+                self.memory.pools.names().iter().for_each(|pool| self.wake.pool(pool));
+            }
+        }
+    }
+
+    fn address_changed(&self, change: &Change<'_, IpAddress>) {
+        let gone = remember_address(&self.memory, change);
+        if let Change::Applied(address) | Change::Deleted(address) = change
+            && address.spec.pool_ref.is_ours()
+        {
+            let namespace = address.namespace().unwrap_or_default();
+            self.wake.claim(&ObjectName::new(&namespace, &address.spec.claim_ref.name));
+            if address.metadata.deletion_timestamp.is_some() {
+                self.wake.sweeper(&ObjectName::new(&namespace, &address.spec.pool_ref.name));
+            }
+        }
+        // An IPAddress has the name of its claim.
+        gone.iter().for_each(|claim| self.wake.claim(claim));
+    }
+
+    fn cluster_changed(&self, change: &Change<'_, Cluster>) {
+        let is_concerned = |cluster: &ObjectName| match change {
+            Change::Applied(changed) | Change::Deleted(changed) => *cluster == name_of(*changed),
+            // Those that were deleted meanwhile. The others are applied one by one.
+            Change::Listed(existing) => !existing.contains(cluster),
+        };
+        let belongs = |claim: &IpAddressClaim| {
+            let cluster = || Some(ObjectName::new(claim.namespace()?, cluster_of(claim)?));
+            claim.spec.pool_ref.is_ours() && cluster().is_some_and(|cluster| is_concerned(&cluster))
+        };
+        sorted(&self.stores.claims, belongs).iter().for_each(|claim| self.wake.claim(&name_of(claim.as_ref())));
+    }
+
+    /// Wakes the pools that name the Secret, and those whose finalizer is on it although they no longer do.
+    fn secret_changed(&self, change: &SecretChange<'_>) {
+        let is_ours = |finalizer: &&String| finalizer.starts_with(SECRET_FINALIZER_PREFIX);
+        let (secret, ours): (_, BTreeSet<String>) = match change {
+            Change::Applied(secret) => {
+                let finalizers = secret.metadata.finalizers.iter().flatten();
+                (name_of(*secret), finalizers.filter(is_ours).cloned().collect())
+            }
+            Change::Deleted(secret) => (name_of(*secret), BTreeSet::new()),
+            Change::Listed(existing) => return self.memory.secrets.lock().retain(existing),
+        };
+        self.memory.secrets.lock().observe(secret.clone(), ours.clone());
+        let is_concerned = |pool: &OpenStackFloatingIPPool| {
+            pool.namespace().as_deref() == Some(&secret.namespace)
+                && (pool.spec.identity_ref.name == secret.name || ours.contains(&secret_finalizer(pool)))
+        };
+        sorted(&self.stores.pools, is_concerned).iter().for_each(|pool| self.wake.pool(&name_of(pool.as_ref())));
+    }
+}
+
+/// Returns the pools that do not exist any more.
+fn remember_pool(memory: &Memory, change: &Change<'_, OpenStackFloatingIPPool>) -> Vec<ObjectName> {
+    let gone = match change {
+        Change::Applied(pool) => {
+            memory.pools.observe(pool);
+            let listed = pool.spec.listed().into_iter();
+            let reserved = pool.spec.reservations.iter().filter_map(|reservation| reservation.address.parse().ok());
+            memory.published.write().set_listed(name_of(*pool), listed.chain(reserved).collect());
+            Vec::new()
+        }
+        Change::Deleted(pool) => vec![name_of(*pool)],
+        Change::Listed(existing) => memory.pools.missing_from(existing),
+    };
+    for pool in &gone {
+        memory.published.write().set_listed(pool.clone(), BTreeSet::new());
+        if let Some(resolved) = memory.pools.remove(pool).and_then(|state| state.resolved) {
+            resolved.project.ledger().forget_pool(&resolved.policy.id);
+        }
+    }
+    gone
+}
+
+fn remember_claim(memory: &Memory, change: &Change<'_, IpAddressClaim>) {
+    match change {
+        Change::Applied(claim) if claim.spec.pool_ref.is_ours() => memory.claims.observe(claim),
+        Change::Deleted(claim) => memory.claims.remove(claim),
+        Change::Listed(existing) => memory.claims.retain(existing),
+        Change::Applied(_) => {}
+    }
+}
+
+/// Returns the IPAddresses of a listing that do not exist any more.
+fn remember_address(memory: &Memory, change: &Change<'_, IpAddress>) -> Vec<ObjectName> {
+    match change {
+        Change::Applied(address) => {
+            memory.claims.observe_address(address);
+            if let Some(published) = read_published(address) {
+                memory.published.write().insert(name_of(*address), published);
+            }
+            Vec::new()
+        }
+        Change::Deleted(address) => {
+            memory.claims.observe_address(address);
+            memory.published.write().remove(&name_of(*address));
+            Vec::new()
+        }
+        Change::Listed(existing) => {
+            memory.claims.observe_all_addresses();
+            memory.published.write().retain(existing)
+        }
+    }
+}
+
+/// What an IPAddress names. Ours are known by the ids of the pool and the floating IP.
+pub(super) fn read_published(object: &IpAddress) -> Option<PublishedAddress> {
+    let address = object.spec.address.parse().ok()?;
+    Some(PublishedAddress { address, binding: read_binding(object) })
+}
+
+fn read_binding(object: &IpAddress) -> Option<Binding> {
+    let annotations = object.annotations();
+    let pool = PoolId::parse(annotations.get(POOL_ID_ANNOTATION)?)?;
+    let fip = FloatingIpId::new(annotations.get(FLOATING_IP_ID_ANNOTATION)?);
+    let claim = ClaimKey::of(&object.namespace()?, &object.spec.claim_ref.name);
+    let network = annotations.get(NETWORK_ID_ANNOTATION).map(NetworkId::new);
+    object.spec.pool_ref.is_ours().then_some(Binding { pool, claim, fip, network })
 }
 
 /// A kind of ours or of Kubernetes', in one namespace or in all.
@@ -86,153 +269,13 @@ where
     }
 }
 
-/// The same of Cluster API's, whose version is found out.
-fn api<K>(client: &Client, namespace: Option<&str>, version: IpamVersion) -> Api<DeserializeGuard<K>>
+/// The same of a kind of Cluster API's, whose version is discovered.
+fn within_versioned<K>(client: &Client, namespace: Option<&str>, version: IpamVersion) -> Api<DeserializeGuard<K>>
 where
-    DeserializeGuard<K>: Resource<DynamicType = IpamVersion, Scope = kube::core::DynamicResourceScope>,
+    DeserializeGuard<K>: Resource<DynamicType = IpamVersion, Scope = DynamicResourceScope>,
 {
     match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &version),
         None => Api::all_with(client.clone(), &version),
     }
-}
-
-fn pool_changed(ctx: &Context, change: Change<'_, OpenStackFloatingIPPool>) {
-    match change {
-        Change::Seen(pool) => {
-            let listed = pool.spec.listed().into_iter();
-            let reserved = pool.spec.reservations.iter().filter_map(|reservation| reservation.address.parse().ok());
-            ctx.published_mut(|published| {
-                published.set_listed(list_key(&name_of(pool)), listed.chain(reserved).collect())
-            });
-            ctx.wake_pool(&name_of(pool));
-        }
-        Change::Gone(pool) => pool_gone(ctx, &name_of(pool)),
-        Change::All(living) => {
-            let known = ctx.registry.names().into_iter();
-            known.filter(|pool| !living.contains(pool)).for_each(|pool| pool_gone(ctx, &pool));
-            // One that went while the controllers started anew is known to the metrics alone.
-            ctx.metrics.retain_pools(|pool| living.contains(&ObjectName::new(&pool.namespace, &pool.name)));
-        }
-    }
-}
-
-fn pool_gone(ctx: &Context, name: &ObjectName) {
-    ctx.published_mut(|published| published.set_listed(list_key(name), BTreeSet::new()));
-    ctx.registry.forget(name);
-    ctx.wake_left(name);
-    ctx.metrics.pool_gone(&PoolLabels { namespace: name.namespace.clone(), name: name.name.clone() });
-    // All of its claims: one that was left alone with the pool, paused, waits for nothing that anybody knows of.
-    super::pool::wake_claims(ctx, name, |_| true);
-    // Another may have waited for this one's id.
-    all(&ctx.stores.pools, |_| true).iter().for_each(|other| ctx.wake_pool(&name_of(other.as_ref())));
-}
-
-/// The pools that name the Secret look at it again, and those whose finalizer is on it although they no longer do.
-fn secret_changed(ctx: &Context, change: SecretChange<'_>) {
-    let is_ours = |finalizer: &&String| finalizer.starts_with(SECRET_FINALIZER_PREFIX);
-    let (secret, ours): (_, BTreeSet<String>) = match change {
-        Change::Seen(secret) => {
-            (name_of(secret), secret.metadata.finalizers.iter().flatten().filter(is_ours).cloned().collect())
-        }
-        // A restarted watch may not tell of one that went meanwhile; to let it go again does no harm.
-        Change::Gone(secret) => (name_of(secret), BTreeSet::new()),
-        Change::All(_) => return,
-    };
-    ctx.kept_secrets().observe(secret.clone(), ours.clone());
-    let is_concerned = |pool: &OpenStackFloatingIPPool| {
-        pool.namespace().as_deref() == Some(&secret.namespace)
-            && (pool.spec.identity_ref.name == secret.name
-                || (!ours.is_empty() && ours.contains(&super::pool::secret_finalizer(pool))))
-    };
-    for pool in all(&ctx.stores.pools, is_concerned) {
-        ctx.wake_pool(&name_of(pool.as_ref()));
-    }
-}
-
-/// The name under which a pool of ours keeps its listed in the published.
-fn list_key(pool: &ObjectName) -> String {
-    format!("ipam/{}/{}", pool.namespace, pool.name)
-}
-
-fn claim_changed(ctx: &Context, change: Change<'_, IpAddressClaim>) {
-    match change {
-        Change::Seen(claim) if claim.spec.pool_ref.is_ours() => ctx.wake_claim(&name_of(claim)),
-        Change::Gone(claim) if claim.spec.pool_ref.is_ours() => {
-            let pool = ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name);
-            super::claim::forget(ctx, &pool, claim);
-            // A pool that is being deleted waits for its last claim.
-            ctx.wake_pool(&pool);
-        }
-        Change::Seen(_) | Change::Gone(_) => {}
-        Change::All(living) => super::claim::retain(ctx, living),
-    }
-}
-
-fn address_changed(ctx: &Context, change: Change<'_, IpAddress>) {
-    match change {
-        Change::Seen(address) => {
-            ctx.writes().saw_address(&name_of(address));
-            if let Some(naming) = naming(address) {
-                ctx.published_mut(|published| published.observe(name_of(address), naming));
-            }
-            wake_owner(ctx, address);
-        }
-        Change::Gone(address) => {
-            ctx.writes().saw_address(&name_of(address));
-            ctx.published_mut(|published| published.forget(&name_of(address)));
-            wake_owner(ctx, address);
-        }
-        Change::All(living) => {
-            ctx.writes().saw_all_addresses();
-            let gone = ctx.published_mut(|published| published.retain(living));
-            // Their claims, which have the same names, were not told that they went.
-            gone.iter().for_each(|claim| ctx.wake_claim(claim));
-        }
-    }
-}
-
-fn wake_owner(ctx: &Context, address: &IpAddress) {
-    if address.spec.pool_ref.is_ours() {
-        let namespace = address.namespace().unwrap_or_default();
-        ctx.wake_claim(&ObjectName::new(&namespace, &address.spec.claim_ref.name));
-        if address.metadata.deletion_timestamp.is_some() {
-            ctx.wake_sweeper(&ObjectName::new(&namespace, &address.spec.pool_ref.name));
-        }
-    }
-}
-
-/// What an IPAddress names; ours are known by the pool's id and the floating IP's, which others may not have written.
-pub(super) fn naming(object: &IpAddress) -> Option<PublishedAddress> {
-    let address = object.spec.address.parse().ok()?;
-    let annotations = object.annotations();
-    let ours = || {
-        let pool = PoolId::parse(annotations.get(POOL_ID_ANNOTATION)?)?;
-        let fip = FloatingIpId::new(annotations.get(FLOATING_IP_ID_ANNOTATION)?);
-        let claim = ClaimKey::of(&object.namespace()?, &object.spec.claim_ref.name);
-        let network = annotations.get(NETWORK_ID_ANNOTATION).map(NetworkId::new);
-        object.spec.pool_ref.is_ours().then_some(Binding { pool, claim, fip, network })
-    };
-    Some(PublishedAddress { address, ours: ours() })
-}
-
-fn cluster_changed(ctx: &Context, change: Change<'_, Cluster>) {
-    let is_concerned = |cluster: &ObjectName| match change {
-        Change::Seen(seen) | Change::Gone(seen) => *cluster == name_of(seen),
-        // Those that went meanwhile; of the others it is told one by one.
-        Change::All(living) => !living.contains(cluster),
-    };
-    let belongs = |claim: &IpAddressClaim| {
-        let cluster = || Some(ObjectName::new(claim.namespace()?, cluster_of(claim)?));
-        claim.spec.pool_ref.is_ours() && cluster().is_some_and(|cluster| is_concerned(&cluster))
-    };
-    for claim in all(&ctx.stores.claims, belongs) {
-        ctx.wake_claim(&name_of(claim.as_ref()));
-    }
-}
-
-/// The Cluster that a claim belongs to: by its spec, or by the label that CAPO sets (contract, part A.3).
-pub(super) fn cluster_of(claim: &IpAddressClaim) -> Option<&str> {
-    let by_label = || claim.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
-    claim.spec.cluster_name.as_deref().or_else(by_label).filter(|name| !name.is_empty())
 }

@@ -1,8 +1,8 @@
 //! Credentials from a Secret: a `clouds.yaml` and, where the cloud's CA is not a public one, `cacert`.
 //!
-//! Nothing here reads a file or the environment, and nothing it returns can print a password. What is written is
-//! understood as openstacksdk does (<https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html>),
-//! but what would leave the Secret (vendor profiles, files) is refused.
+//! The format is openstacksdk's (<https://docs.openstack.org/openstacksdk/latest/user/config/configuration.html>), but
+//! references to anything outside the Secret (vendor profiles, files) are rejected. Nothing here reads a file or the
+//! environment, and no `Debug` output contains a secret.
 
 mod cloud;
 mod error;
@@ -20,23 +20,22 @@ use url::Url;
 pub use error::CredentialsError;
 pub(super) use identity::Identity;
 
-/// The Secret's key with the clouds.
 pub const CLOUDS_YAML: &str = "clouds.yaml";
-/// The Secret's key with CA certificates, added to those of the system. Optional.
+/// The optional key of the Secret with CA certificates, used in addition to the system's.
 pub const CACERT: &str = "cacert";
 
-/// What makes two sets of credentials the same: a hash over all that has an effect, CA and region included.
+/// A hash over everything that has an effect, including CA and region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The whole hash would let somebody with the logs try passwords at home.
+        // The whole hash would let a reader of the logs test guessed passwords offline.
         write!(f, "Fingerprint({:02x}{:02x}…)", self.0[0], self.0[1])
     }
 }
 
-/// Credentials that can be tried.
+/// Complete and well-formed, but not yet accepted by Keystone.
 #[derive(Clone)]
 pub struct Credentials {
     pub(super) identity: Identity,
@@ -46,14 +45,14 @@ pub struct Credentials {
     /// `public`, `internal` or `admin`.
     pub(super) interface: &'static str,
     pub(super) verify: bool,
-    pub(super) authorities: Vec<CertificateDer<'static>>,
+    pub(super) ca_certificates: Vec<CertificateDer<'static>>,
     fingerprint: Fingerprint,
 }
 
 impl Credentials {
-    /// Reads the cloud `cloud_name` from a Secret's data. `region` overrides the cloud's own `region_name`.
+    /// Reads the cloud `cloud_name` from a Secret's data. `region` overrides the cloud's `region_name`.
     ///
-    /// The error is meant for the condition of the pool that names the Secret.
+    /// The error is meant for the condition of the pool that refers to the Secret.
     pub fn from_secret(
         data: &BTreeMap<String, ByteString>,
         cloud_name: &str,
@@ -65,17 +64,17 @@ impl Credentials {
         })?;
         let yaml = std::str::from_utf8(&yaml.0).map_err(|_| CredentialsError::NotText { key: CLOUDS_YAML })?;
         let mut cloud = cloud::find(yaml, cloud_name)?;
-        refuse_references(&cloud)?;
+        reject_external_references(&cloud)?;
 
         let auth = cloud.auth.take().ok_or(CredentialsError::MissingField {
             field: "auth",
             remedy: "add it, with auth_url and the credentials",
         })?;
         let auth_url = identity_url(auth.auth_url.as_deref())?;
-        let interface = interface(cloud.interface.as_deref().or(cloud.endpoint_type.as_deref()))?;
+        let interface = parse_interface(cloud.interface.as_deref().or(cloud.endpoint_type.as_deref()))?;
         let region = region.map(str::to_owned).or(cloud.region_name).filter(|region| !region.is_empty());
         let verify = cloud.verify.unwrap_or(true);
-        let authorities = data.get(CACERT).map(|pem| authorities(&pem.0)).transpose()?.unwrap_or_default();
+        let ca_certificates = data.get(CACERT).map(|pem| parse_certificates(&pem.0)).transpose()?.unwrap_or_default();
         let identity = Identity::new(auth, cloud.auth_type.as_deref())?;
 
         let mut hash = Sha256::new();
@@ -84,14 +83,13 @@ impl Credentials {
             identity::hash_part(&mut hash, part.as_bytes());
         }
         identity::hash_part(&mut hash, &[u8::from(verify)]);
-        for authority in &authorities {
-            identity::hash_part(&mut hash, authority);
+        for certificate in &ca_certificates {
+            identity::hash_part(&mut hash, certificate);
         }
         let fingerprint = Fingerprint(hash.finalize().into());
-        Ok(Self { identity, auth_url, region, interface, verify, authorities, fingerprint })
+        Ok(Self { identity, auth_url, region, interface, verify, ca_certificates, fingerprint })
     }
 
-    /// The same for the same effective content, and only then.
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
     }
@@ -108,28 +106,28 @@ impl fmt::Debug for Credentials {
     }
 }
 
-fn refuse_references(cloud: &cloud::Cloud) -> Result<(), CredentialsError> {
-    let refuse = |field, remedy| Err(CredentialsError::OutsideTheSecret { field, remedy });
+fn reject_external_references(cloud: &cloud::Cloud) -> Result<(), CredentialsError> {
+    let reject = |field, remedy| Err(CredentialsError::ExternalReference { field, remedy });
     let is_set = |value: &Option<String>| value.as_deref().is_some_and(|value| !value.is_empty());
     if is_set(&cloud.cacert) {
-        return refuse("cacert", "put the CA's PEM into key cacert of the Secret and remove this line");
+        return reject("cacert", "put the CA's PEM into key cacert of the Secret and remove this line");
     }
     if is_set(&cloud.cert) {
-        return refuse("cert", "client certificates are not supported; use an application credential");
+        return reject("cert", "client certificates are not supported; use an application credential");
     }
     if is_set(&cloud.key) {
-        return refuse("key", "client certificates are not supported; use an application credential");
+        return reject("key", "client certificates are not supported; use an application credential");
     }
     if is_set(&cloud.profile) {
-        return refuse("profile", "copy what the profile says, auth_url above all, into this cloud");
+        return reject("profile", "copy what the profile says, auth_url above all, into this cloud");
     }
     if is_set(&cloud.cloud) {
-        return refuse("cloud", "copy what the profile says, auth_url above all, into this cloud");
+        return reject("cloud", "copy what the profile says, auth_url above all, into this cloud");
     }
     Ok(())
 }
 
-/// Keystone's v3 root: `auth_url` comes with or without the version, and a relative join needs the last slash.
+/// Keystone's v3 root. `auth_url` may lack the version; `Url::join` needs the final slash.
 fn identity_url(auth_url: Option<&str>) -> Result<Url, CredentialsError> {
     let bad = |problem| CredentialsError::BadField { field: "auth.auth_url", problem };
     let written = auth_url.filter(|url| !url.is_empty()).ok_or(CredentialsError::MissingField {
@@ -156,7 +154,7 @@ fn identity_url(auth_url: Option<&str>) -> Result<Url, CredentialsError> {
     Ok(url)
 }
 
-fn interface(written: Option<&str>) -> Result<&'static str, CredentialsError> {
+fn parse_interface(written: Option<&str>) -> Result<&'static str, CredentialsError> {
     // `endpoint_type` is the older name, and `publicURL` the older value.
     match written.map(|written| written.strip_suffix("URL").unwrap_or(written)) {
         None | Some("" | "public") => Ok("public"),
@@ -168,14 +166,14 @@ fn interface(written: Option<&str>) -> Result<&'static str, CredentialsError> {
     }
 }
 
-fn authorities(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
+fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, CredentialsError> {
     let bad = |problem| CredentialsError::BadCaCert { problem };
     let certificates: Vec<_> =
         CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().map_err(|_| bad("is damaged"))?;
     if certificates.is_empty() {
         return Err(bad("holds no certificate"));
     }
-    // What rustls would refuse later is refused here, where the message can name the key.
+    // rustls would reject a bad certificate later, but here the message can name the key.
     let mut store = rustls::RootCertStore::empty();
     for certificate in &certificates {
         store.add(certificate.clone()).map_err(|_| bad("holds something that is no CA certificate"))?;

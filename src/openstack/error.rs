@@ -1,21 +1,20 @@
-//! What OpenStack can answer when it does not do what was asked, told apart by what the caller must do about it.
+//! Failures of calls to OpenStack, classified by what the caller must do about them.
 
 use std::time::Duration;
 
-/// Why a call failed, by what follows from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
     /// 404 `FloatingIPNotFound` and the like: an answer, not a failure.
     NotFound,
-    /// 404 `NetworkNotFound`, or 400 for a network that is not external: the pool's network does not serve.
+    /// 404 `NetworkNotFound`, or 400 for a network that is not external: the pool's network cannot be used.
     BadNetwork,
     /// 409 `OverQuota`: the project's quota of floating IPs is used up.
     OverQuota,
     /// 409 `IpAddressGenerationFailure` or 400 `ExternalIpAddressExhausted`: no address left on the network or subnet.
     NoMoreAddresses,
-    /// Any other 409, and 412: somebody else changed it; read again.
+    /// Any other 409, and 412: a concurrent change; read again.
     Conflict,
-    /// 401 after one new authentication, or Keystone refused the credentials.
+    /// 401 even with a new token, or Keystone refused the credentials.
     Unauthorized,
     /// 403: the credentials are good but the policy forbids this call.
     Forbidden,
@@ -27,11 +26,11 @@ pub enum ErrorKind {
     Server,
     /// No answer within the call's time, or the connection broke after the request was sent.
     NoAnswer,
-    /// Never sent: refused, unresolvable, unreachable, TLS not agreed.
+    /// The request was not sent: connection refused, name not resolved, TLS handshake failed.
     Unreachable,
     /// The server's certificate is not trusted.
     Untrusted,
-    /// An answer that is not what Neutron or Keystone would say, or a redirect, which is never followed.
+    /// An answer that neither Neutron nor Keystone gives, or a redirect, which is never followed.
     Malformed,
     /// The credentials cannot be used as they are written.
     Credentials,
@@ -40,7 +39,7 @@ pub enum ErrorKind {
 }
 
 impl ErrorKind {
-    /// The one word for metrics and traces.
+    /// The label in metrics and traces.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::NotFound => "not_found",
@@ -65,29 +64,28 @@ impl ErrorKind {
 
 /// A failed call.
 ///
-/// `Display` is one line for a condition: what was asked and what came back, without request ids, tokens, passwords or
-/// anything else that changes from one attempt to the next.
+/// `Display` is one line for a condition: the operation and the cause, without secrets, request ids or anything else
+/// that changes between attempts.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{operation}: {message}")]
 pub struct Error {
-    /// What follows from it.
     pub kind: ErrorKind,
-    /// What was asked, as a fragment: `create floating IP`.
+    /// A fragment such as `create floating IP`.
     pub operation: &'static str,
-    /// What came back, in words for the user; Neutron's own message where there is one, trimmed.
+    /// For the user: Neutron's own message where there is one, truncated.
     pub message: String,
-    /// The HTTP status, when there was one.
+    /// None when no HTTP answer arrived.
     pub status: Option<u16>,
-    /// Neutron's own type, such as `OverQuota`.
+    /// Neutron's own, such as `OverQuota`.
     pub error_type: Option<String>,
     /// `x-openstack-request-id`: for logs, never for conditions.
     pub request_id: Option<String>,
-    /// What the server asked for with `Retry-After`.
+    /// From the header `Retry-After`, clamped.
     pub retry_after: Option<Duration>,
 }
 
 impl Error {
-    /// A failure that no HTTP answer explains.
+    /// A failure without an HTTP answer.
     pub fn new(kind: ErrorKind, operation: &'static str, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -100,23 +98,10 @@ impl Error {
         }
     }
 
-    /// Whether a write that failed so may have been done all the same, so that it must be settled by reading.
+    /// Whether a write that failed like this may have taken effect, so that the caller has to read the result.
     ///
-    /// A 5xx counts: a proxy's 502 or 504 says nothing of what Neutron went on to do.
+    /// This includes every 5xx: after a proxy's 502 or 504, Neutron may still complete the request.
     pub fn is_unknown(&self) -> bool {
         matches!(self.kind, ErrorKind::NoAnswer | ErrorKind::Server | ErrorKind::Malformed)
-    }
-
-    /// Whether the same call may succeed later without anybody mending anything here.
-    pub fn is_retryable(&self) -> bool {
-        matches!(
-            self.kind,
-            ErrorKind::Conflict
-                | ErrorKind::TooManyRequests
-                | ErrorKind::Server
-                | ErrorKind::NoAnswer
-                | ErrorKind::Unreachable
-                | ErrorKind::Malformed
-        )
     }
 }

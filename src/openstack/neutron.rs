@@ -1,6 +1,6 @@
-//! The real Neutron: the typed requests of `openstack-sdk-network` over a session, and what its answers mean.
+//! Neutron over HTTP: the typed requests of `openstack-sdk-network`, sent by a session.
 
-mod answers;
+mod body;
 mod pages;
 
 use async_trait::async_trait;
@@ -10,17 +10,16 @@ use openstack_sdk_network::v2::floatingip::{create, delete, get, list, set};
 use openstack_sdk_network::v2::quota::details as quota_details;
 use openstack_sdk_network::v2::{network, subnet};
 
-use super::session::{Repeat, Session};
+use super::session::{Retry, Session};
 use super::{
     Error, ErrorKind, Filter, FloatingIp, FloatingIpId, Network, Neutron, NewFloatingIp, Quota, Scope, Subnet,
 };
-use answers::{Extensions, One, QuotaDetails, read};
-use pages::{PAGE, Page};
+use body::{Extensions, FloatingIpBody, QuotaDetails};
+use pages::{PAGE_SIZE, Page};
 
-/// What lets floating IPs carry tags, in Neutron since 2018.
+/// In Neutron since 2018.
 const TAGS_EXTENSION: &str = "standard-attr-tag";
 
-/// One project's Neutron, over HTTP.
 pub(super) struct NeutronClient {
     session: Session,
 }
@@ -31,25 +30,25 @@ impl NeutronClient {
     }
 }
 
-/// The SDK's builders fail when a field without a default is missing, and all of ours are given.
+/// The SDK's builders fail only when a field without a default is missing.
 const COMPLETE: &str = "every field that the request needs is given";
 
-/// Limit, marker and order. A macro, since the SDK's builders share no trait.
-macro_rules! paged {
+/// Sets limit, marker and order. A macro, because the SDK's builders share no trait.
+macro_rules! set_page {
     ($request:ident, $page:ident) => {
         if let Page::After(after) = $page {
-            $request.limit(PAGE);
+            $request.limit(PAGE_SIZE);
             if let Some(after) = after {
                 $request.marker(after);
             }
         }
-        // Neutron wants a direction for each key.
+        // Neutron requires a direction for each key.
         $request.sort_key(["id"].into_iter()).sort_dir(["asc"].into_iter());
     };
 }
 
-/// The parts of a filter that networks and subnets share; a macro likewise.
-macro_rules! fill {
+/// Sets the part of a filter that networks and subnets share; a macro for the same reason.
+macro_rules! set_filter {
     ($request:ident, $filter:ident) => {
         if let Some(id) = &$filter.id {
             $request.id(id.as_str());
@@ -78,6 +77,7 @@ macro_rules! fill {
         }
     };
 }
+
 #[async_trait]
 impl Neutron for NeutronClient {
     fn scope(&self) -> &Scope {
@@ -91,21 +91,20 @@ impl Neutron for NeutronClient {
             let mut request = list::Request::builder();
             // `tenant_id` is the older name of `project_id`; every release takes it as a filter.
             request.tenant_id(project);
-            paged!(request, page);
+            set_page!(request, page);
             request.build().expect(COMPLETE)
         };
-        let rows = pages::all(&self.session, operation, "floatingips", page).await?;
-        let ours = rows.into_iter().filter_map(answers::listed_floating_ip);
-        // An administrator's token sees every project; what the filter let through all the same is not ours.
+        let rows = pages::list(&self.session, operation, "floatingips", page).await?;
+        let ours = rows.into_iter().filter_map(body::listed_floating_ip);
+        // The filter alone is not enough: an administrator's token sees every project.
         Ok(ours.filter(|ip| &ip.project == self.project()).collect())
     }
 
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
         let operation = "read floating IP";
-        let request = get::Request::builder().id(path(operation, id)?).build().expect(COMPLETE);
-        // Safe: it reads.
-        let response = self.session.call(operation, Repeat::Safe, request).await?;
-        answers::floating_ip(read::<One>(operation, &response)?.floatingip, operation)
+        let request = get::Request::builder().id(id_segment(operation, id)?).build().expect(COMPLETE);
+        let response = self.session.call(operation, Retry::Read, request).await?;
+        body::floating_ip(body::parse::<FloatingIpBody>(operation, &response)?.floatingip, operation)
     }
 
     async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
@@ -116,31 +115,31 @@ impl Neutron for NeutronClient {
             body.subnet_id(Some(subnet.as_str().into()));
         }
         let request = create::Request::builder().floatingip(body.build().expect(COMPLETE)).build().expect(COMPLETE);
-        // Never: a second one would be a second address.
-        let response = self.session.call(operation, Repeat::Never, request).await.map_err(about_the_network)?;
-        answers::floating_ip(read::<One>(operation, &response)?.floatingip, operation)
+        // Never: a second request would create a second floating IP.
+        let response = self.session.call(operation, Retry::Never, request).await.map_err(classify_bad_network)?;
+        body::floating_ip(body::parse::<FloatingIpBody>(operation, &response)?.floatingip, operation)
     }
 
     async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
         let operation = "describe floating IP";
         let body = set::FloatingipBuilder::default().description(description).build().expect(COMPLETE);
-        let request = set::Request::builder().id(path(operation, id)?).floatingip(body).build().expect(COMPLETE);
-        // Never: a late second write would land on top of somebody else's.
-        let response = self.session.call(operation, Repeat::Never, request).await?;
-        answers::floating_ip(read::<One>(operation, &response)?.floatingip, operation)
+        let request = set::Request::builder().id(id_segment(operation, id)?).floatingip(body).build().expect(COMPLETE);
+        // Never: a late second request could overwrite somebody else's change.
+        let response = self.session.call(operation, Retry::Never, request).await?;
+        body::floating_ip(body::parse::<FloatingIpBody>(operation, &response)?.floatingip, operation)
     }
 
     async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
         let operation = "delete floating IP";
-        let request = || Ok(delete::Request::builder().id(path(operation, id)?).build().expect(COMPLETE));
-        // Safe: an id is never used twice. Repeated here and not by the session, since "not found" means "gone already"
-        // to the first attempt, and "done" to one after an attempt that nobody saw the end of.
-        let first = self.session.call(operation, Repeat::Never, request()?).await;
+        let request = || Ok(delete::Request::builder().id(id_segment(operation, id)?).build().expect(COMPLETE));
+        // Repeating is safe, as ids are never reused. It is done here and not by the session, because "not found" is an error
+        // for the first request, but a success after one with an unknown outcome.
+        let first = self.session.call(operation, Retry::Never, request()?).await;
         match first {
             Err(first) if first.is_unknown() && first.status != Some(500) => {
-                match self.session.call(operation, Repeat::SafeWrite, request()?).await {
+                match self.session.call(operation, Retry::IdempotentWrite, request()?).await {
                     Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
-                    // Whatever the second is told, the first may still be done.
+                    // The first request may still take effect, even if the second was refused.
                     Err(error) if !error.is_unknown() => Err(first),
                     other => other.map(drop),
                 }
@@ -151,10 +150,10 @@ impl Neutron for NeutronClient {
 
     async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
         let operation = "tag floating IP";
-        let (id_path, tag) = (path(operation, id)?, tag_path(operation, tag)?);
+        let (id_path, tag) = (id_segment(operation, id)?, tag_segment(operation, tag)?);
         let request = put_tag::Request::builder().floatingip_id(id_path).id(tag).build().expect(COMPLETE);
-        // Safe: measured as idempotent, and it touches no other tag.
-        match self.session.call(operation, Repeat::SafeWrite, request).await {
+        // Measured: idempotent, and other tags are kept.
+        match self.session.call(operation, Retry::IdempotentWrite, request).await {
             Err(error) if error.status == Some(500) => Err(self.explain_500(id, error).await),
             other => other.map(drop),
         }
@@ -162,10 +161,10 @@ impl Neutron for NeutronClient {
 
     async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
         let operation = "untag floating IP";
-        let (id_path, tag) = (path(operation, id)?, tag_path(operation, tag)?);
+        let (id_path, tag) = (id_segment(operation, id)?, tag_segment(operation, tag)?);
         let request = delete_tag::Request::builder().floatingip_id(id_path).id(tag).build().expect(COMPLETE);
-        // Never: when a second one was answered, the first could still come, and would take off a mark put on since.
-        let result = match self.session.call(operation, Repeat::Never, request).await {
+        // Never: after a second request is answered, a late first one could remove a mark that was added in between.
+        let result = match self.session.call(operation, Retry::Never, request).await {
             Err(error) if error.status == Some(500) => Err(self.explain_500(id, error).await),
             other => other.map(drop),
         };
@@ -174,26 +173,26 @@ impl Neutron for NeutronClient {
 
     async fn find_networks(&self, filter: &Filter) -> Result<Vec<Network>, Error> {
         let operation = "find networks";
-        filter_tags(operation, filter)?;
+        check_tags(operation, filter)?;
         let page = |page: Page| {
             let mut request = network::list::Request::builder();
-            fill!(request, filter);
+            set_filter!(request, filter);
             if let Some(is_external) = filter.is_external {
                 request.router_external(is_external);
             }
-            paged!(request, page);
+            set_page!(request, page);
             request.build().expect(COMPLETE)
         };
-        let rows = pages::all(&self.session, operation, "networks", page).await?;
-        rows.into_iter().map(|row| answers::network(row, operation)).collect()
+        let rows = pages::list(&self.session, operation, "networks", page).await?;
+        rows.into_iter().map(|row| body::network(row, operation)).collect()
     }
 
     async fn find_subnets(&self, filter: &Filter) -> Result<Vec<Subnet>, Error> {
         let operation = "find subnets";
-        filter_tags(operation, filter)?;
+        check_tags(operation, filter)?;
         let page = |page: Page| {
             let mut request = subnet::list::Request::builder();
-            fill!(request, filter);
+            set_filter!(request, filter);
             if let Some(network) = &filter.network_id {
                 request.network_id(network.as_str());
             }
@@ -203,29 +202,27 @@ impl Neutron for NeutronClient {
             if let Some(cidr) = &filter.cidr {
                 request.cidr(cidr.as_str());
             }
-            paged!(request, page);
+            set_page!(request, page);
             request.build().expect(COMPLETE)
         };
-        let rows = pages::all(&self.session, operation, "subnets", page).await?;
-        rows.into_iter().map(|row| answers::subnet(row, operation)).collect()
+        let rows = pages::list(&self.session, operation, "subnets", page).await?;
+        rows.into_iter().map(|row| body::subnet(row, operation)).collect()
     }
 
     async fn has_tags(&self) -> Result<bool, Error> {
         let operation = "list extensions";
-        // The list, not the one: a 404 for the one may come from anybody on the way.
+        // Reads the list, because a 404 for a single extension could come from a proxy.
         let request = extensions::Request::builder().build().expect(COMPLETE);
-        // Safe: it reads.
-        let response = self.session.call(operation, Repeat::Safe, request).await?;
-        let extensions = read::<Extensions>(operation, &response)?.extensions;
+        let response = self.session.call(operation, Retry::Read, request).await?;
+        let extensions = body::parse::<Extensions>(operation, &response)?.extensions;
         Ok(extensions.iter().any(|extension| extension.alias == TAGS_EXTENSION))
     }
 
     async fn quota(&self) -> Result<Option<Quota>, Error> {
         let operation = "read quota";
         let request = quota_details::Request::builder().id(self.project().as_str()).build().expect(COMPLETE);
-        // Safe: it reads.
-        match self.session.call(operation, Repeat::Safe, request).await {
-            Ok(response) => Ok(Some(read::<QuotaDetails>(operation, &response)?.into())),
+        match self.session.call(operation, Retry::Read, request).await {
+            Ok(response) => Ok(Some(body::parse::<QuotaDetails>(operation, &response)?.into())),
             Err(error) if matches!(error.status, Some(403 | 404)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -237,7 +234,7 @@ impl NeutronClient {
         &self.scope().project
     }
 
-    /// Neutron answers 500 to a tag of a floating IP that is gone (a bug of all releases so far): a look tells.
+    /// Neutron answers 500 to a tag request if the floating IP does not exist (a bug of all releases so far).
     async fn explain_500(&self, id: &FloatingIpId, error: Error) -> Error {
         match self.get_floating_ip(id).await {
             Err(gone) if gone.kind == ErrorKind::NotFound => Error { operation: error.operation, ..gone },
@@ -246,9 +243,9 @@ impl NeutronClient {
     }
 }
 
-/// An id as a part of a path. Ids come from annotations too, which anybody can write: one with a slash or dots would
-/// name something else, so what cannot be an id is not found.
-fn path<'a>(operation: &'static str, id: &'a FloatingIpId) -> Result<&'a str, Error> {
+/// An id as a path segment. Ids also come from annotations, which users can write: one with a slash or dots would refer to
+/// another resource.
+fn id_segment<'a>(operation: &'static str, id: &'a FloatingIpId) -> Result<&'a str, Error> {
     let id = id.as_str();
     if !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
         return Ok(id);
@@ -256,9 +253,9 @@ fn path<'a>(operation: &'static str, id: &'a FloatingIpId) -> Result<&'a str, Er
     Err(Error::new(ErrorKind::NotFound, operation, "this cannot be the id of a floating IP"))
 }
 
-/// A tag as a part of a path: letters, digits and what a URL leaves alone. Neutron's endpoints for one tag take no
-/// slash, and its filters no comma; our tags have neither.
-fn tag_path<'a>(operation: &'static str, tag: &'a str) -> Result<&'a str, Error> {
+/// A tag as a path segment: only characters that a URL does not encode. Neutron's endpoints for single tags do not accept
+/// a slash, and its filters do not accept a comma.
+fn tag_segment<'a>(operation: &'static str, tag: &'a str) -> Result<&'a str, Error> {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~:=@+".contains(&byte);
     if !matches!(tag, "" | "." | "..") && tag.len() <= 255 && tag.bytes().all(is_plain) {
         return Ok(tag);
@@ -267,7 +264,7 @@ fn tag_path<'a>(operation: &'static str, tag: &'a str) -> Result<&'a str, Error>
 }
 
 /// Neutron's filters separate tags by commas.
-fn filter_tags(operation: &'static str, filter: &Filter) -> Result<(), Error> {
+fn check_tags(operation: &'static str, filter: &Filter) -> Result<(), Error> {
     let mut tags = [&filter.tags, &filter.tags_any, &filter.not_tags, &filter.not_tags_any].into_iter().flatten();
     if tags.any(|tag| tag.contains(',') || tag.is_empty()) {
         let message = "Neutron cannot filter by a tag that is empty or has a comma";
@@ -276,9 +273,9 @@ fn filter_tags(operation: &'static str, filter: &Filter) -> Result<(), Error> {
     Ok(())
 }
 
-/// A POST that is refused for its network or subnet says so in several ways (measured): 404 for one that is not there,
-/// 400 for one that is not external, not an id, or not of that network.
-pub(super) fn about_the_network(error: Error) -> Error {
+/// Neutron refuses a creation for its network or subnet in several ways (measured): 404 for an unknown one, 400 for one that
+/// is not external, not an id, or not of that network.
+fn classify_bad_network(error: Error) -> Error {
     let is_bad_network = match error.kind {
         ErrorKind::NotFound => true,
         ErrorKind::Rejected if error.status == Some(400) => {

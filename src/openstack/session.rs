@@ -1,17 +1,18 @@
-//! A session: one set of credentials with its token, and one path that every request to Neutron takes.
+//! A session: one set of credentials with its token, and the one path that every request to Neutron takes.
 //!
-//! Built of the parts of `openstack_sdk` (its identity, catalogue, endpoint and request types), but with our own HTTP
-//! client: the SDK's follows redirects with the token, takes a CA only as a file, and cannot be given another. The path
-//! is: the cloud's gate → token → send → one new token if it was refused → classify.
+//! It uses the identity, catalogue, endpoint and request types of `openstack_sdk`, but its own HTTP client: the SDK's
+//! follows redirects with the token, takes a CA only as a file, and cannot be replaced. A request passes the cloud's
+//! throttle, gets the token, is sent, is sent once more if the token was refused, and its answer is classified.
 
-pub(super) mod answer;
+mod answer;
 mod breaker;
 mod catalog;
-mod gate;
 mod keystone;
 mod limiter;
 mod sessions;
 mod span;
+mod throttle;
+mod token_cache;
 mod transport;
 
 use std::sync::Arc;
@@ -28,34 +29,33 @@ use openstack_sdk_core::types::{ApiVersion, BoxedAsyncRead, ServiceType};
 use tokio::time::Instant;
 
 use super::{Error, ErrorKind, Scope};
-use gate::{Gate, Verdict};
-use keystone::{Keystone, Token};
+use keystone::Token;
+use throttle::{Health, Throttle};
+use token_cache::TokenCache;
 
 pub use sessions::Sessions;
 pub use transport::{KEYSTONE_TIMEOUT, REQUEST_TIMEOUT};
 
-/// Attempts at a call that may be repeated, the first included.
-const ATTEMPTS: usize = 3;
-/// No further attempt begins later than this after the first was sent, so that a slow cloud is not asked three times
-/// by callers who could hear of it and come back later.
-const ATTEMPTS_WITHIN: Duration = Duration::from_secs(10);
+/// Including the first.
+const MAX_ATTEMPTS: usize = 3;
+/// No attempt begins later than this after the first: the caller can come back later, and a slow cloud gets fewer calls.
+const RETRY_WINDOW: Duration = Duration::from_secs(10);
 
-/// Whether a call may be sent again when its outcome is not known.
+/// Whether a call may be sent again when its outcome is unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Repeat {
-    /// Sent once. After a failure that may have happened all the same, the caller settles it by reading.
+pub(super) enum Retry {
+    /// After an unknown outcome, the caller has to read the result.
     Never,
-    /// Repeating it changes nothing. The reason stands at the call.
-    Safe,
-    /// The same for a write: what an attempt without an answer does is not undone by what a later one is told, so that
-    /// the outcome is known only if one of them was done, or there is nothing to write to.
-    SafeWrite,
+    Read,
+    /// Repeating it changes nothing. An earlier attempt without an answer may take effect after a later one is refused, so
+    /// the outcome is known only if an attempt succeeded or the resource does not exist.
+    IdempotentWrite,
 }
 
 /// A session with one cloud's Neutron.
 pub(super) struct Session {
-    keystone: Arc<Keystone>,
-    gate: Arc<Gate>,
+    tokens: Arc<TokenCache>,
+    throttle: Arc<Throttle>,
     endpoint: ServiceEndpoint,
     scope: Scope,
 }
@@ -65,39 +65,38 @@ impl Session {
         &self.scope
     }
 
-    /// Makes one call: an answer of success, or an error with all that is known about it.
+    /// Returns a successful answer, or an error with all that is known about the failure.
     pub(super) async fn call<E>(
         &self,
         operation: &'static str,
-        repeat: Repeat,
+        retry: Retry,
         endpoint: E,
     ) -> Result<Response<Bytes>, Error>
     where
         E: RestEndpoint + Sync + Send,
     {
         let query = raw(endpoint).skip_error_check(true);
-        let begun = Instant::now();
-        let attempts = if repeat == Repeat::Never { 1 } else { ATTEMPTS };
+        let started = Instant::now();
+        let max_retries = if retry == Retry::Never { 0 } else { MAX_ATTEMPTS - 1 };
         let delays = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(200))
             .with_max_delay(Duration::from_secs(2))
-            .with_max_times(attempts - 1)
+            .with_max_times(max_retries)
             .with_jitter();
         let attempt = || self.attempt(operation, &query);
         let mut unknown = None;
-        let retried = attempt
+        let attempts = attempt
             .retry(delays)
-            .when(|error| is_worth_repeating(error) && begun.elapsed() < ATTEMPTS_WITHIN)
-            // The gate makes everybody wait for what a server asks; a longer wait is the caller's business.
+            .when(|error| is_retryable(error) && started.elapsed() < RETRY_WINDOW)
             .notify(|error, delay| {
                 tracing::debug!(operation, ?delay, %error, "repeating a call");
                 if error.is_unknown() {
                     unknown = Some(error.clone());
                 }
             });
-        let result = span::call(operation, retried, |response| answer::request_id(response.headers())).await;
+        let result = span::record(operation, attempts, |response| answer::request_id(response.headers())).await;
         match (result, unknown) {
-            (Err(error), Some(earlier)) if repeat == Repeat::SafeWrite && error.kind != ErrorKind::NotFound => {
+            (Err(error), Some(earlier)) if retry == Retry::IdempotentWrite && error.kind != ErrorKind::NotFound => {
                 Err(if error.is_unknown() { error } else { earlier })
             }
             (result, _) => result,
@@ -108,61 +107,54 @@ impl Session {
     where
         Q: QueryAsync<Response<Bytes>, Self> + Sync,
     {
-        let named = |error: Error| Error { operation, ..error };
-        let pass = self.gate.enter().await.map_err(named)?;
+        let in_operation = |error: Error| Error { operation, ..error };
+        let permit = self.throttle.acquire().await.map_err(in_operation)?;
         let result = match query.query_async(self).await {
             Ok(response) if response.status().is_success() => Ok(response),
-            Ok(response) => Err(named(answer::error(&response))),
-            Err(ApiError::Client { source }) if source.operation.is_empty() => Err(named(source)),
-            // Keystone's, which names its own operation.
-            Err(ApiError::Client { source }) => {
-                pass.end(Verdict::Nothing, None);
-                return Err(source);
-            }
+            Ok(response) => Err(in_operation(answer::error(&response))),
+            Err(ApiError::Client { source }) if source.operation.is_empty() => Err(in_operation(source)),
+            // From Keystone: it has an operation of its own, and says nothing about Neutron.
+            Err(ApiError::Client { source }) => return Err(source),
             Err(_) => Err(Error::new(ErrorKind::Rejected, operation, "the request cannot be built")),
         };
-        match &result {
-            Ok(_) => pass.end(Verdict::Answered, None),
-            Err(error) => {
-                // An error of one request: Neutron answers so to a tag of a floating IP that is gone, and is well.
-                let is_one_requests = error.status == Some(500) && error.error_type.is_some();
-                let verdict = if is_one_requests { Verdict::Answered } else { answer::verdict(error) };
-                pass.end(verdict, Some(error));
-                tracing::debug!(operation, request.id = error.request_id, status = error.status, %error, "call failed");
-            }
+        permit.finish(result.as_ref().map_or_else(answer::health, |_| Health::Answering), result.as_ref().err());
+        if let Err(error) = &result {
+            tracing::debug!(operation, request.id = error.request_id, status = error.status, %error, "call failed");
         }
         result
     }
 
     async fn send(&self, request: http::request::Builder, body: Vec<u8>) -> Result<Response<Bytes>, Error> {
-        let unbuilt = |_| Error::new(ErrorKind::Rejected, "", "the request cannot be built");
-        let request = request.body(body).map_err(unbuilt)?;
-        let token = self.keystone.token().await?;
+        let request = request.body(body).map_err(|_| invalid_request())?;
+        let token = self.tokens.token().await?;
         let response = self.send_with(&token, request.clone()).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
             return Ok(response);
         }
-        // Refused before Neutron saw it, so that even a POST may be sent again.
-        let token = self.keystone.replace(&token).await?;
+        // Refused before Neutron processed it, so that even a POST may be sent again.
+        let token = self.tokens.replace(&token).await?;
         self.send_with(&token, request).await
     }
 
     async fn send_with(&self, token: &Token, request: http::Request<Vec<u8>>) -> Result<Response<Bytes>, Error> {
-        let mut request = reqwest::Request::try_from(request)
-            .map_err(|_| Error::new(ErrorKind::Rejected, "", "the request cannot be built"))?;
+        let mut request = reqwest::Request::try_from(request).map_err(|_| invalid_request())?;
         request.headers_mut().insert("X-Auth-Token", token.header.clone());
-        transport::exchange(&self.keystone.client, request).await
+        transport::send(self.tokens.http_client(), request).await
     }
 }
 
-/// Trouble on the way that a moment may mend. A refused connection is not: a service takes longer than our patience to
-/// start, and the caller is better told at once.
-fn is_worth_repeating(error: &Error) -> bool {
+fn invalid_request() -> Error {
+    Error::new(ErrorKind::Rejected, "", "the request cannot be built")
+}
+
+/// Failures that may pass within a moment. A refused connection is none: a service takes longer than [`RETRY_WINDOW`] to
+/// start.
+fn is_retryable(error: &Error) -> bool {
     match error.kind {
         ErrorKind::NoAnswer => true,
-        // 500 is Neutron's own trouble with this very request.
+        // 500 is caused by the request itself.
         ErrorKind::Server => error.status != Some(500),
-        // The gate waits; without a time to wait, the pause between attempts has to do.
+        // Not the throttle's own refusal, which has no status.
         ErrorKind::TooManyRequests => error.status.is_some(),
         _ => false,
     }

@@ -1,4 +1,4 @@
-//! `check`: is everything ready, from the CRDs to the quota. Each part gathers, and then judges what it gathered.
+//! `check`: is everything ready, from the CRDs to the quota. Each part collects facts, and then judges them.
 
 mod controller;
 mod finding;
@@ -17,77 +17,85 @@ use super::output::{self, Progress, Report, bold};
 use super::session::Session;
 use finding::{Finding, Status};
 
-/// How often `--wait` looks again.
-const PAUSE: Duration = Duration::from_secs(3);
+/// How often `--wait` checks again.
+const INTERVAL: Duration = Duration::from_secs(3);
 
-/// Everything that was looked at.
 #[derive(Serialize, Debug)]
 #[serde(rename_all = "camelCase")]
-struct Findings {
-    /// Nothing failed.
+struct CheckReport {
+    /// No finding has failed.
     is_ready: bool,
     findings: Vec<Finding>,
 }
 
-/// Prints whether everything is ready; with `--wait` when it is, or when time is up.
-pub(super) async fn run(session: &Session, args: &Check, format: Option<Format>) -> Result<Answer, Failure> {
-    let Some(patience) = args.wait else {
-        let findings = look(session, args).await?;
-        output::print(&findings, format)?;
-        return Ok(Answer::when(findings.is_ready));
-    };
-    let end = Instant::now() + patience;
-    let mut said = String::new();
+pub(super) async fn check_installation(
+    session: &Session,
+    args: &Check,
+    format: Option<Format>,
+) -> Result<Answer, Failure> {
+    if let Some(timeout) = args.wait {
+        return wait_until_ready(session, args, format, timeout).await;
+    }
+    let report = run_checks(session, args).await?;
+    output::print(&report, format)?;
+    Ok(Answer::yes_if(report.is_ready))
+}
+
+async fn wait_until_ready(
+    session: &Session,
+    args: &Check,
+    format: Option<Format>,
+    timeout: Duration,
+) -> Result<Answer, Failure> {
+    let start = Instant::now();
+    let mut last_noted = String::new();
     loop {
-        // A cluster that does not answer yet may do so later: that is what is waited for.
-        let looked = look(session, args).await;
-        if let Ok(findings) = &looked
-            && findings.is_ready
+        // An API server that does not answer yet is not a failure before the timeout.
+        let result = run_checks(session, args).await;
+        if let Ok(report) = &result
+            && report.is_ready
         {
-            output::print(findings, format)?;
+            output::print(report, format)?;
             return Ok(Answer::Yes);
         }
-        if Instant::now() + PAUSE >= end {
-            let findings = looked?;
-            output::print(&findings, format)?;
-            return Err(Failure::TimedOut(patience));
+        if start.elapsed() + INTERVAL >= timeout {
+            output::print(&result?, format)?;
+            return Err(Failure::TimedOut(timeout));
         }
-        let missing = match &looked {
-            Ok(findings) => findings.first_failure(),
+        let missing = match &result {
+            Ok(report) => report.first_failure(),
             Err(failure) => failure.to_string(),
         };
-        if missing != said {
+        if missing != last_noted {
             output::note(&format!("waiting: {missing}"));
-            said = missing;
+            last_noted = missing;
         }
-        sleep(PAUSE).await;
+        sleep(INTERVAL).await;
     }
 }
 
-async fn look(session: &Session, args: &Check) -> Result<Findings, Failure> {
-    let progress = Progress::new();
-    progress.step("asking what is installed");
-    let mut findings = installed::look(session).await?;
-    progress.step("asking for the controller");
-    let (controller, account) = controller::look(session, args).await?;
+async fn run_checks(session: &Session, args: &Check) -> Result<CheckReport, Failure> {
+    let progress = Progress::start("checking the installed kinds");
+    let mut findings = installed::check_kinds(session).await?;
+    progress.step("checking the controller");
+    let (controller, account) = controller::check_controller(session, args).await?;
     findings.extend(controller);
-    progress.step("asking what the controller may do");
-    findings.push(permissions::look(session, args, &account).await);
-    // Without the kinds there are no pools to ask for.
-    if findings.iter().all(|finding| finding.is_about_kinds_and_fine()) {
-        findings.extend(pools::look(session, args, &progress).await?);
+    progress.step("checking the controller's permissions");
+    findings.push(permissions::check_permissions(session, args, &account).await);
+    if !findings.iter().any(Finding::is_missing_kind) {
+        findings.extend(pools::check_pools(session, &args.pools.pools, &progress).await?);
     }
-    Ok(Findings { is_ready: findings.iter().all(|finding| finding.status != Status::Failed), findings })
+    Ok(CheckReport { is_ready: findings.iter().all(|finding| finding.status != Status::Failed), findings })
 }
 
-impl Findings {
+impl CheckReport {
     fn first_failure(&self) -> String {
         let failed = self.findings.iter().find(|finding| finding.status == Status::Failed);
         failed.map_or(String::new(), |finding| format!("{}, {}: {}", finding.subject, finding.check, finding.message))
     }
 }
 
-impl Report for Findings {
+impl Report for CheckReport {
     fn text(&self, _: bool) -> String {
         let mut text = String::new();
         let widest = self.findings.iter().map(|finding| finding.check.len()).max().unwrap_or_default();
@@ -102,6 +110,6 @@ impl Report for Findings {
         let count = |status| self.findings.iter().filter(|finding| finding.status == status).count();
         let (failed, warnings) = (count(Status::Failed), count(Status::Warning));
         let verdict = if self.is_ready { "ready" } else { "not ready" };
-        text + &format!("{}: {failed} failed, {warnings} to look at, of {}\n", bold(verdict), self.findings.len())
+        text + &format!("{}: {failed} failed, {warnings} with a warning, of {}\n", bold(verdict), self.findings.len())
     }
 }

@@ -10,7 +10,7 @@ use clap_complete::Shell;
 use crate::runtime::flags::VERSION;
 use crate::runtime::flags::values::duration;
 
-/// Asks about pools of OpenStack floating IPs (caip-openstack), explains, and helps to mend.
+/// Inspect, explain and repair pools of OpenStack floating IPs (caip-openstack).
 #[derive(Parser, Clone, Debug)]
 #[command(name = "kubectl-fippool", bin_name = "kubectl fippool", version = VERSION.as_str(), max_term_width = 120)]
 #[command(after_help = EXIT_CODES)]
@@ -21,40 +21,38 @@ pub(super) struct Cli {
     pub(super) command: Command,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 yes, or done; 1 no (not ready, nobody has it, no address, something stands in \
-the way); 2 wrong command line; 3 what was named does not exist; 4 Kubernetes or OpenStack could not be asked; \
-5 `check --wait` ran out of time.";
+const EXIT_CODES: &str = "Exit codes: 0 yes, or done; 1 no (not ready, no holder, no address, orphans, obstacles); \
+    2 invalid command line; 3 object not found; 4 a request to Kubernetes or OpenStack failed; 5 `check --wait` timed out.";
 
-/// What every command takes.
+/// The flags of every command.
 #[derive(Args, Clone, Debug)]
 pub(super) struct Global {
-    /// The namespace; that of the context when absent.
+    /// Namespace to use; the default is that of the kubeconfig's context.
     #[arg(short, long, global = true, value_name = "NAMESPACE", conflicts_with = "all_namespaces")]
     pub(super) namespace: Option<String>,
 
-    /// All namespaces.
+    /// Use all namespaces.
     #[arg(short = 'A', long, global = true)]
     pub(super) all_namespaces: bool,
 
-    /// The context of the kubeconfig to use.
+    /// Kubeconfig context to use.
     #[arg(long, global = true, value_name = "CONTEXT")]
     pub(super) context: Option<String>,
 
-    /// The kubeconfig to use, before KUBECONFIG and ~/.kube/config.
+    /// Kubeconfig file to use instead of KUBECONFIG and ~/.kube/config.
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
 
-    /// A table with more columns, or the data.
+    /// Print a table with more columns, or the data.
     #[arg(short, long, global = true, value_name = "FORMAT")]
     pub(super) output: Option<Format>,
 
-    /// Ask OpenStack as this cloud of your own clouds.yaml (OS_CLIENT_CONFIG_FILE, ./clouds.yaml,
-    /// ~/.config/openstack, /etc/openstack) instead of reading the pool's Secret.
+    /// Use this cloud of your own clouds.yaml (OS_CLIENT_CONFIG_FILE, ./clouds.yaml, ~/.config/openstack,
+    /// /etc/openstack) instead of the pool's Secret.
     #[arg(long, global = true, value_name = "CLOUD")]
     pub(super) os_cloud: Option<String>,
 }
 
-/// How data is printed.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Format {
     /// A table with more columns.
@@ -67,28 +65,28 @@ pub(super) enum Format {
 
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum Command {
-    /// Is everything ready: CRDs, permissions, controller, credentials, network, quota.
+    /// Check that everything is ready: CRDs, permissions, controller, credentials, network, quota.
     Check(Check),
-    /// How full the pools are.
+    /// Show how full the pools are.
     Usage(Pools),
-    /// Who has an address, and what Neutron says of it. Looks in all namespaces unless -n is given.
+    /// Find the holder of an address, and its floating IP in Neutron. Searches all namespaces unless -n is given.
     WhoHas(WhoHas),
-    /// Why a claim has its address, or none, and what would give it one.
+    /// Explain why a claim has its address or none, and what would give it one.
     Explain(Explain),
-    /// Floating IPs with a pool's mark that no claim holds.
+    /// List floating IPs with a pool's mark that no claim holds.
     Orphans(Orphans),
-    /// From CAPO's in-tree pool to one of ours: what to apply, what changes, what stands in the way.
+    /// Plan the migration from CAPO's in-tree pool to one of this provider: objects to apply, changes, obstacles.
     Migrate(Migrate),
-    /// Prints a completion script.
+    /// Print a shell completion script.
     Completion {
-        /// For which shell.
+        /// Shell to complete for.
         shell: Shell,
     },
 }
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Pools {
-    /// These pools only.
+    /// Only these pools.
     #[arg(value_name = "POOL")]
     pub(super) pools: Vec<String>,
 }
@@ -98,34 +96,34 @@ pub(super) struct Check {
     #[command(flatten)]
     pub(super) pools: Pools,
 
-    /// Look again until all is well, for as long as this.
+    /// Check again until everything is ready, for at most this long.
     #[arg(long, value_name = "TIMEOUT", num_args = 0..=1, require_equals = true, default_missing_value = "5m")]
     #[arg(value_parser = duration)]
     pub(super) wait: Option<Duration>,
 
-    /// Where the controller runs.
+    /// Namespace of the controller.
     #[arg(long, value_name = "NAMESPACE", default_value = "caip-openstack-system")]
     pub(super) controller_namespace: String,
 
-    /// The controller's ServiceAccount; that of its Deployment when absent.
+    /// ServiceAccount of the controller; the default is that of its Deployment.
     #[arg(long, value_name = "NAME")]
     pub(super) service_account: Option<String>,
 
-    /// The controller's Lease.
+    /// Leader election Lease of the controller.
     #[arg(long, value_name = "NAME", default_value = "caip-openstack-leader-election")]
     pub(super) lease: String,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct WhoHas {
-    /// The address.
+    /// IP address to find.
     #[arg(value_name = "ADDRESS")]
     pub(super) address: IpAddr,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Explain {
-    /// The IPAddressClaim, or the OpenStackServer that it is for.
+    /// Name of the IPAddressClaim, or of its OpenStackServer.
     #[arg(value_name = "CLAIM")]
     pub(super) claim: String,
 }
@@ -136,42 +134,42 @@ pub(super) struct Orphans {
     #[command(flatten)]
     pub(super) pools: Pools,
 
-    /// Write the report to this file, for `orphans release`. It must not exist.
+    /// Write the report to this new file, for `orphans release`.
     #[arg(long, value_name = "FILE")]
     pub(super) report: Option<PathBuf>,
 
     #[command(subcommand)]
-    pub(super) release: Option<OrphansCommand>,
+    pub(super) command: Option<OrphansCommand>,
 }
 
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum OrphansCommand {
-    /// Releases those of a report that are orphans at a second look too; never one with a port.
+    /// Release the orphans of a report after checking each again. One with a port is never released.
     Release(Release),
 }
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Release {
-    /// What `orphans --report` wrote.
+    /// Report written by `orphans --report`.
     #[arg(long, value_name = "FILE")]
     pub(super) from_report: PathBuf,
 
-    /// Do not ask.
+    /// Do not ask for confirmation.
     #[arg(short, long)]
     pub(super) yes: bool,
 }
 
 #[derive(Args, Clone, Debug)]
 pub(super) struct Migrate {
-    /// CAPO's pool.
+    /// Name of CAPO's pool.
     #[arg(value_name = "POOL")]
     pub(super) pool: String,
 
-    /// The name of ours: another one, since CAPO would serve the claims of its namesake too. POOL-ipam when absent.
+    /// Name of the new pool; the default is POOL-ipam. It cannot be that of CAPO's pool: CAPO would serve its claims too.
     #[arg(long, value_name = "NAME")]
     pub(super) to: Option<String>,
 
-    /// Create what is printed, unless something stands in the way. Machines are not touched.
+    /// Create the printed objects, unless there are obstacles. Machines are not touched.
     #[arg(long)]
     pub(super) apply: bool,
 }
@@ -206,7 +204,7 @@ mod tests {
             "x orphans release -n a --from-report f --yes",
         ] {
             match Cli::try_parse_from(line.split(' ')).map(|cli| cli.command) {
-                Ok(Command::Orphans(Orphans { release: Some(OrphansCommand::Release(_)), .. })) => {}
+                Ok(Command::Orphans(Orphans { command: Some(OrphansCommand::Release(_)), .. })) => {}
                 other => panic!("{line}: {other:?}"),
             }
         }

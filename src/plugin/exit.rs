@@ -1,21 +1,18 @@
-//! How the plugin ends. The codes are documented (docs/kubectl-fippool.md) and do not change.
+//! Exit codes and errors. The codes are documented in docs/kubectl-fippool.md and do not change.
 
 use std::process::ExitCode;
 
-/// Done, and the answer is a good one.
 pub(super) const YES: u8 = 0;
-/// Done, and the answer is no: not ready, nobody has it, no address, something stands in the way.
+/// The command worked, and its answer is negative: not ready, no holder, no address, orphans found, obstacles.
 pub(super) const NO: u8 = 1;
-/// The command line is wrong.
+/// The command line, or a file that it names, is wrong. clap uses the same code.
 pub(super) const USAGE: u8 = 2;
-/// What was named does not exist.
 pub(super) const NOT_FOUND: u8 = 3;
-/// Kubernetes or OpenStack could not be asked.
-pub(super) const ASKED: u8 = 4;
-/// `check --wait` ran out of time.
+/// A request to Kubernetes or OpenStack failed.
+pub(super) const REQUEST_FAILED: u8 = 4;
 pub(super) const TIMEOUT: u8 = 5;
 
-/// What a command that could be carried out says.
+/// The result of a command that completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Answer {
     Yes,
@@ -23,9 +20,8 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Yes when it is so.
-    pub(super) fn when(is_so: bool) -> Self {
-        if is_so { Self::Yes } else { Self::No }
+    pub(super) fn yes_if(condition: bool) -> Self {
+        if condition { Self::Yes } else { Self::No }
     }
 }
 
@@ -38,25 +34,24 @@ impl From<Answer> for ExitCode {
     }
 }
 
-/// Why a command could not be carried out: what was missing, and what to do.
+/// Why a command could not complete.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub(super) enum Failure {
     /// The command line, or a file that it names.
     #[error("{0}")]
     Usage(String),
-    /// What was named does not exist.
+    /// An object or kind that the command needs.
     #[error("{0}")]
     NotFound(String),
-    /// Kubernetes or OpenStack could not be asked.
+    /// A call to Kubernetes or OpenStack, or output.
     #[error("failed to {0}")]
-    Asked(String),
-    /// `check --wait` ran out of time.
+    Request(String),
     #[error("not ready within {0:?}")]
     TimedOut(std::time::Duration),
 }
 
 impl Failure {
-    /// A call to Kubernetes; `what` finishes "failed to …".
+    /// A call to Kubernetes failed; `what` completes "failed to …".
     pub(super) fn kubernetes(what: &str, error: &kube::Error) -> Self {
         let why = match error {
             kube::Error::Api(status) if status.code == 403 => {
@@ -65,15 +60,14 @@ impl Failure {
             kube::Error::Api(status) => status.message.clone(),
             error => crate::runtime::telemetry::chain(error),
         };
-        Self::Asked(format!("{what}: {why}"))
+        Self::Request(format!("{what}: {why}"))
     }
 
-    /// Its exit code.
     pub(super) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::Usage(_) => USAGE,
             Self::NotFound(_) => NOT_FOUND,
-            Self::Asked(_) => ASKED,
+            Self::Request(_) => REQUEST_FAILED,
             Self::TimedOut(_) => TIMEOUT,
         })
     }

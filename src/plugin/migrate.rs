@@ -1,7 +1,7 @@
-//! `migrate`: from CAPO's in-tree pool of the same Kind to one of ours. Gathers what there is, plans, prints the plan; with
-//! `--apply` creates what is planned, and nothing else: templates are new ones, and no machine is touched.
+//! `migrate`: from CAPO's in-tree pool of the same Kind to one of ours. Reads what exists, and prints a plan. `--apply`
+//! creates the planned objects, and changes nothing else: templates are copied, and no machine is touched.
 
-mod facts;
+mod input;
 mod plan;
 mod text;
 
@@ -14,24 +14,18 @@ use super::cli::{Format, Migrate};
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress};
 use super::session::Session;
-use plan::{Plan, State};
+use plan::{ObjectState, Plan};
 
-/// Plans, and applies where that is asked for.
-pub(super) async fn run(session: &Session, args: &Migrate, format: Option<Format>) -> Result<Answer, Failure> {
+pub(super) async fn migrate_pool(session: &Session, args: &Migrate, format: Option<Format>) -> Result<Answer, Failure> {
     let to = args.to.clone().unwrap_or_else(|| format!("{}-ipam", args.pool));
-    let progress = Progress::new();
-    progress.step("reading CAPO's pool, templates and claims");
-    let facts = facts::gather(session, &args.pool, &to).await?;
-    let mut plan = plan::make(&facts, &args.pool, &to);
-    for at in 0..plan.objects.len() {
-        if plan.objects[at].state != State::New {
-            continue;
-        }
-        progress.step("asking the API server what it makes of it");
-        // What only the server knows: its schema, its rules, its webhooks, this user's permissions.
-        if let Err(error) = create(session, &plan.objects[at].manifest, true).await {
-            let obstacle = format!("the API server refuses {}: {}", plan.objects[at].title(), said(&error));
-            plan.obstacles.push(obstacle);
+    let progress = Progress::start("reading CAPO's pool, templates and claims");
+    let input = input::read_input(session, &args.pool, &to).await?;
+    let mut plan = Plan::new(&input, &args.pool, &to);
+    progress.step("validating the new objects on the API server");
+    for object in plan.objects.iter().filter(|object| object.state == ObjectState::New) {
+        // Schema, rules, webhooks and this user's permissions are known only to the server.
+        if let Err(error) = create(session, &object.manifest, true).await {
+            plan.obstacles.push(format!("the API server rejects {}: {}", object.title(), message(&error)));
         }
     }
     drop(progress);
@@ -40,17 +34,17 @@ pub(super) async fn run(session: &Session, args: &Migrate, format: Option<Format
         apply(session, &mut plan).await?;
     }
     output::print(&plan, format)?;
-    Ok(Answer::when(is_possible))
+    Ok(Answer::yes_if(is_possible))
 }
 
-/// Creates what is new. Whatever is there by now is what was planned, or the API server says so.
+/// Creates the new objects. An object that appeared in the meantime is an error of the API server.
 async fn apply(session: &Session, plan: &mut Plan) -> Result<(), Failure> {
-    for object in plan.objects.iter_mut().filter(|object| object.state == State::New) {
+    for object in plan.objects.iter_mut().filter(|object| object.state == ObjectState::New) {
         match create(session, &object.manifest, false).await {
-            Ok(()) => object.state = State::Created,
+            Ok(()) => object.state = ObjectState::Created,
             Err(error) => {
                 let what = format!(
-                    "create {} (what was created before it stays; the command can be repeated)",
+                    "create {} (objects created before it remain; the command can be repeated)",
                     object.title()
                 );
                 return Err(Failure::kubernetes(&what, &error));
@@ -74,7 +68,7 @@ fn api(session: &Session, manifest: &Value) -> Api<DynamicObject> {
     Api::namespaced_with(session.client.clone(), &session.namespace, &resource)
 }
 
-fn said(error: &kube::Error) -> String {
+fn message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         error => error.to_string(),

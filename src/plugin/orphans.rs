@@ -1,88 +1,82 @@
-//! `orphans`: floating IPs that carry a pool's mark and that no claim holds, as the sweep sees them; a report of them, and
-//! their release from it.
+//! `orphans`: floating IPs with the mark of a claim that does not exist, as the controllers' sweep finds them; a report of
+//! them, and their release from that report.
 
 mod release;
 mod report;
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::Path;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::cli::{Format, Orphans, OrphansCommand};
+use super::cli::{Format, Orphans};
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress};
-use super::ownership::{Keys, attachment, describe, keys};
+use super::ownership::{ClaimNames, claim_names, describe_attachment, describe_ownership};
 use super::session::Session;
 use crate::allocation::PoolId;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
 use crate::api::OpenStackFloatingIPPool;
+use crate::api::names::POOL_ID_ANNOTATION;
 use crate::controllers::inspect::{Inspection, View};
-use report::{Orphan, Stranger, Written};
+use report::{ForeignFloatingIp, Orphan, OrphanReport};
 
-/// Reports, or releases.
-pub(super) async fn run(session: &Session, args: &Orphans, format: Option<Format>) -> Result<Answer, Failure> {
-    if let Some(OrphansCommand::Release(args)) = &args.release {
-        return release::run(session, args, format).await;
-    }
-    let written = look(session, &args.pools.pools).await?;
+pub(super) use release::release_orphans;
+
+const PAUSED_CLUSTER: &str = "a Cluster of the namespace is paused: a move or a restore may be in progress";
+const CONTESTED: &str = "it also carries another owner's mark: the controller removes ours automatically";
+
+pub(super) async fn list_orphans(session: &Session, args: &Orphans, format: Option<Format>) -> Result<Answer, Failure> {
+    let report = create_report(session, &args.pools.pools).await?;
     if let Some(path) = &args.report {
-        save(&written, path)?;
+        save(&report, path)?;
         output::note(&format!(
-            "written to {}: `kubectl fippool orphans release --from-report` takes it",
+            "written to {}; release the orphans with `kubectl fippool orphans release --from-report`",
             path.display()
         ));
     }
-    output::print(&written, format)?;
-    Ok(Answer::when(written.orphans.is_empty()))
+    output::print(&report, format)?;
+    Ok(Answer::yes_if(report.orphans.is_empty()))
 }
 
-/// A report is evidence: it is never written over.
-fn save(written: &Written, path: &Path) -> Result<(), Failure> {
-    let failed =
-        |error: &dyn std::fmt::Display| Failure::Usage(format!("{} cannot be written: {error}", path.display()));
-    let text = serde_json::to_string_pretty(written).map_err(|error| failed(&error))? + "\n";
+/// A report is evidence: it is never overwritten.
+fn save(report: &OrphanReport, path: &Path) -> Result<(), Failure> {
+    let failed = |error: &dyn Display| Failure::Usage(format!("{} cannot be written: {error}", path.display()));
+    let text = serde_json::to_string_pretty(report).map_err(|error| failed(&error))? + "\n";
     let mut file = std::fs::File::create_new(path).map_err(|error| failed(&error))?;
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|error| failed(&error))
 }
 
-async fn look(session: &Session, named: &[String]) -> Result<Written, Failure> {
-    let progress = Progress::new();
-    progress.step("listing pools and claims");
+async fn create_report(session: &Session, named: &[String]) -> Result<OrphanReport, Failure> {
+    let progress = Progress::start("listing pools and claims");
     let inspection = session.inspect().await?;
-    let pools = session.select(inspection.pools(), named)?;
     let mut views: Vec<(Arc<OpenStackFloatingIPPool>, View)> = Vec::new();
-    for pool in pools {
-        let name = format!("{}/{}", pool.namespace().unwrap_or_default(), pool.name_any());
-        progress.step(&format!("asking OpenStack as pool {name}"));
-        match session.look(&inspection, &pool).await? {
-            Ok(view) => views.push((pool, view)),
-            Err(trouble) => output::note(&format!("pool {name} is not looked at: {trouble}")),
+    for pool in session.select(inspection.pools(), named)? {
+        if let Some(view) = session.inspect_usable_pool(&inspection, &pool, &progress).await? {
+            views.push((pool, view));
         }
     }
     let taken_at = Timestamp::now();
-    // What Neutron shows as marked had its claim by then: so Kubernetes is listed after it.
-    inspection.refresh().await.map_err(|error| Failure::kubernetes("list pools and claims again", &error))?;
-    let keys = keys(&inspection);
-    let orphans = views.iter().flat_map(|(pool, view)| of_pool(pool, view, &keys)).collect();
-    Ok(Written {
+    session.refresh(&inspection).await?;
+    let claims = claim_names(&inspection);
+    Ok(OrphanReport {
         version: report::VERSION,
         cluster: session.url.clone(),
         taken_at,
-        orphans,
-        strangers: strangers(&views, &inspection),
+        orphans: views.iter().flat_map(|(pool, view)| pool_orphans(pool, view, &claims)).collect(),
+        foreign: foreign_floating_ips(&views, &inspection),
     })
 }
 
-fn of_pool(pool: &OpenStackFloatingIPPool, view: &View, keys: &Keys) -> Vec<Orphan> {
+fn pool_orphans(pool: &OpenStackFloatingIPPool, view: &View, claims: &ClaimNames) -> Vec<Orphan> {
     let sweep = view.sweep(None);
     let entries = view.entries();
     let found = sweep.orphans.iter().chain(&sweep.copied);
-    let is_paused = view.has_paused_cluster();
-    let of = |entry: &LedgerEntry| Orphan {
+    let describe = |entry: &LedgerEntry| Orphan {
         namespace: pool.namespace().unwrap_or_default(),
         pool: pool.name_any(),
         pool_id: view.policy().id.to_string(),
@@ -94,44 +88,47 @@ fn of_pool(pool: &OpenStackFloatingIPPool, view: &View, keys: &Keys) -> Vec<Orph
         tags: entry.fip.tags.clone(),
         changed_at: entry.fip.changed_at,
         evidence: vec![
-            describe(entry, view.policy(), keys),
+            describe_ownership(entry, view.policy(), claims),
             "no IPAddress of this management cluster names it".into(),
-            attachment(entry),
+            describe_attachment(entry),
         ],
-        hindrance: hindrance(entry, &view.policy().id, sweep.copied.contains(&entry.fip.id), is_paused),
+        hindrance: find_hindrance(entry, view, sweep.copied.contains(&entry.fip.id)).map(str::to_owned),
     };
-    found.filter_map(|id| entries.iter().find(|entry| entry.fip.id == *id)).map(of).collect()
+    found.filter_map(|id| entries.iter().find(|entry| entry.fip.id == *id)).map(describe).collect()
 }
 
-/// Why it would not be released, as things are.
-fn hindrance(entry: &LedgerEntry, pool: &PoolId, is_copied: bool, is_paused: bool) -> Option<String> {
-    let why = match () {
-        () if entry.fip.is_attached() => "something is attached to it: detach it first, if it is nobody's",
-        () if is_copied => "its description was copied onto, or from, another floating IP: clear the copied one",
-        () if !matches!(entry.marks.ownership(pool), Ownership::Held(_)) => {
-            "it carries another owner's mark too: the controller takes ours off by itself"
-        }
-        () if is_paused => "a Cluster of the namespace is paused: a move or a restore may be under way",
-        () => return None,
-    };
-    Some(why.to_owned())
+/// Why an orphan would not be released now.
+fn find_hindrance(entry: &LedgerEntry, view: &View, is_copied: bool) -> Option<&'static str> {
+    if entry.fip.is_attached() {
+        Some("it is attached: detach it first, if it is unused")
+    } else if is_copied {
+        Some("it has the same description as another floating IP: clear the copied description")
+    } else if !matches!(entry.marks.ownership(&view.policy().id), Ownership::Held(_)) {
+        Some(CONTESTED)
+    } else {
+        view.has_paused_cluster().then_some(PAUSED_CLUSTER)
+    }
 }
 
-/// What carries marks of pools that are not here: another management cluster's, or what a pool left that went by force.
-fn strangers(views: &[(Arc<OpenStackFloatingIPPool>, View)], inspection: &Inspection) -> Vec<Stranger> {
-    let known = inspection.pools();
-    let known = known.iter().filter_map(|pool| {
-        let annotation = pool.annotations().get(crate::api::names::POOL_ID_ANNOTATION);
+/// Floating IPs that carry only marks of pools outside this management cluster: another one's, or those of a pool whose
+/// finalizers were removed by force.
+fn foreign_floating_ips(
+    views: &[(Arc<OpenStackFloatingIPPool>, View)],
+    inspection: &Inspection,
+) -> Vec<ForeignFloatingIp> {
+    let pools = inspection.pools();
+    let known = pools.iter().filter_map(|pool| {
+        let annotation = pool.annotations().get(POOL_ID_ANNOTATION);
         PoolId::parse(pool.spec.pool_id.as_deref().or(annotation.map(String::as_str))?)
     });
     let known: BTreeSet<PoolId> = known.chain(views.iter().map(|(_, view)| view.policy().id.clone())).collect();
     let mut seen = BTreeSet::new();
-    let mut strangers = Vec::new();
+    let mut foreign = Vec::new();
     for entry in views.iter().flat_map(|(_, view)| view.entries()) {
         let pools = entry.marks.pools();
-        let is_strange = !pools.is_empty() && pools.iter().all(|pool| !known.contains(*pool));
-        if is_strange && seen.insert(entry.fip.id.clone()) {
-            strangers.push(Stranger {
+        let is_foreign = !pools.is_empty() && pools.iter().all(|pool| !known.contains(*pool));
+        if is_foreign && seen.insert(entry.fip.id.clone()) {
+            foreign.push(ForeignFloatingIp {
                 id: entry.fip.id.to_string(),
                 address: entry.fip.address,
                 project: entry.fip.project.to_string(),
@@ -140,5 +137,5 @@ fn strangers(views: &[(Arc<OpenStackFloatingIPPool>, View)], inspection: &Inspec
             });
         }
     }
-    strangers
+    foreign
 }

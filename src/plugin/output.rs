@@ -1,5 +1,6 @@
-//! How answers look: tables and marks on a terminal, JSON and YAML for programs. Colours and progress are for terminals.
+//! Prints reports: tables for people, JSON and YAML for programs. Colours and progress appear only on terminals.
 
+use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
@@ -9,87 +10,80 @@ use serde::Serialize;
 use super::cli::Format;
 use super::exit::Failure;
 
-/// Something that a command found, as data and as text.
+/// What a command prints: serialized for programs, as text for people.
 pub(super) trait Report: Serialize {
-    /// For people, with styles; `is_wide` asks for more columns.
+    /// With terminal styles; `is_wide` adds columns.
     fn text(&self, is_wide: bool) -> String;
 }
 
-/// Prints a report. Styles are left out where nobody sees them: no terminal, `NO_COLOR`, `TERM=dumb`.
+/// Prints to stdout, without styles where the terminal shows none (no terminal, `NO_COLOR`, `TERM=dumb`).
 pub(super) fn print(report: &impl Report, format: Option<Format>) -> Result<(), Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::Asked(format!("print: {error}"));
+    let failed = |error: &dyn Display| Failure::Request(format!("print: {error}"));
     let text = match format {
         Some(Format::Json) => serde_json::to_string_pretty(report).map_err(|error| failed(&error))? + "\n",
-        Some(Format::Yaml) => yaml(report).map_err(|error| failed(&error))?,
+        Some(Format::Yaml) => serde_saphyr::to_string(report).map_err(|error| failed(&error))?,
         None | Some(Format::Wide) => report.text(format.is_some()),
     };
     match anstream::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has read enough.
+        // The reader, such as `head`, has closed the pipe.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
         result => result.map_err(|error| failed(&error)),
     }
 }
 
-/// One YAML document.
-pub(super) fn yaml(value: &impl Serialize) -> Result<String, serde_saphyr::ser_error::Error> {
-    serde_saphyr::to_string(value)
+pub(super) fn print_error(line: &str) {
+    let _ = writeln!(anstream::stderr(), "{} {line}", paint(AnsiColor::Red, "error:"));
 }
 
-/// Says on stderr why a command ended.
-pub(super) fn complain(line: &str) {
-    let red = style(AnsiColor::Red);
-    let _ = writeln!(anstream::stderr(), "{red}error:{red:#} {line}");
-}
-
-/// Says on stderr what the answer leaves out.
+/// Tells on stderr what the report leaves out.
 pub(super) fn note(line: &str) {
-    let yellow = style(AnsiColor::Yellow);
-    let _ = writeln!(anstream::stderr(), "{yellow}note:{yellow:#} {line}");
+    let _ = writeln!(anstream::stderr(), "{} {line}", paint(AnsiColor::Yellow, "note:"));
 }
 
-/// What takes long, on one line of a terminal's stderr that goes when it is done.
+/// The current step on one line of stderr, which is erased when this is dropped.
 pub(super) struct Progress {
-    is_seen: bool,
+    is_terminal: bool,
 }
 
 impl Progress {
-    /// Begins.
-    pub(super) fn new() -> Self {
-        Self { is_seen: std::io::stderr().is_terminal() }
+    pub(super) fn start(step: &str) -> Self {
+        let progress = Self { is_terminal: std::io::stderr().is_terminal() };
+        progress.step(step);
+        progress
     }
 
-    /// What is done now.
-    pub(super) fn step(&self, what: &str) {
-        if self.is_seen {
-            eprint!("\r\x1b[2K{what} …");
+    pub(super) fn step(&self, step: &str) {
+        if self.is_terminal {
+            eprint!("\r\x1b[2K{step} …");
         }
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        if self.is_seen {
+        if self.is_terminal {
             eprint!("\r\x1b[2K");
         }
     }
 }
 
-/// A colour of the terminal's own.
-pub(super) fn style(colour: AnsiColor) -> Style {
-    Style::new().fg_color(Some(colour.into()))
+pub(super) fn paint(colour: AnsiColor, text: impl Display) -> String {
+    styled(colour.on_default(), text)
 }
 
-/// Text in a style.
-pub(super) fn paint(style: Style, text: impl std::fmt::Display) -> String {
+pub(super) fn bold(text: impl Display) -> String {
+    styled(Style::new().bold(), text)
+}
+
+fn styled(style: Style, text: impl Display) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// Bold, for headings.
-pub(super) fn bold(text: impl std::fmt::Display) -> String {
-    paint(Style::new().bold(), text)
+pub(super) fn or_dash(value: Option<impl Display>) -> String {
+    value.map_or("-".into(), |value| value.to_string())
 }
 
-/// Columns as wide as their widest cell, two blanks apart, as kubectl has them; styles take no room.
+/// Columns as wide as their widest cell, two blanks apart, as kubectl prints them. Styles have no width.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |text: &str| anstream::adapter::strip_str(text).to_string().chars().count();
     let column = |at: usize| {
@@ -105,18 +99,17 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     head + &rows.iter().map(|row| line(&mut row.iter().map(String::as_str))).collect::<String>()
 }
 
-/// Names and what they are, one a line, indented.
+/// One `name  value` a line, indented and aligned.
 pub(super) fn fields(fields: &[(&str, String)]) -> String {
     let widest = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     fields.iter().map(|(name, value)| format!("  {name:widest$}  {value}\n")).collect()
 }
 
-/// How long ago, as kubectl says it.
 pub(super) fn age(since: Timestamp, now: Timestamp) -> String {
     duration(now.duration_since(since))
 }
 
-/// A duration in its two largest units, as kubectl says it.
+/// In its two largest units, as kubectl prints it.
 pub(super) fn duration(duration: SignedDuration) -> String {
     let seconds = duration.as_secs().max(0);
     let (days, hours, minutes) = (seconds / 86400, seconds / 3600 % 24, seconds / 60 % 60);
@@ -144,7 +137,7 @@ mod tests {
 
     #[test]
     fn durations_read_as_kubectls() {
-        let said = |seconds| duration(SignedDuration::from_secs(seconds));
+        let printed = |seconds| duration(SignedDuration::from_secs(seconds));
         let table = [
             (-5, "0s"),
             (0, "0s"),
@@ -159,7 +152,7 @@ mod tests {
             (30 * 86400, "30d"),
         ];
         for (seconds, expected) in table {
-            assert_eq!(said(seconds), expected);
+            assert_eq!(printed(seconds), expected);
         }
     }
 

@@ -1,69 +1,52 @@
-//! How a floating IP stands towards a pool, in words. What is decided about it is the controllers' to say.
+//! What the marks on a floating IP say about a pool, in words. The controllers' code decides it.
 
 use std::collections::BTreeMap;
 
-use kube::ResourceExt;
-
-use crate::allocation::ClaimKey;
-use crate::allocation::PoolPolicy;
+use super::session::object_name;
 use crate::allocation::ledger::LedgerEntry;
-use crate::allocation::mark::Ownership;
+use crate::allocation::mark::{Ownership, claim_in_description};
+use crate::allocation::{ClaimKey, PoolPolicy};
 use crate::controllers::inspect::Inspection;
 use crate::object_name::ObjectName;
 
-/// The claims that there are, by their key in marks.
-pub(super) type Keys = BTreeMap<ClaimKey, ObjectName>;
+/// The existing claims, by their key in marks.
+pub(super) type ClaimNames = BTreeMap<ClaimKey, ObjectName>;
 
-/// Every claim on a pool of ours.
-pub(super) fn keys(inspection: &Inspection) -> Keys {
+/// The claims on pools of ours.
+pub(super) fn claim_names(inspection: &Inspection) -> ClaimNames {
     let ours = inspection.claims().into_iter().filter(|claim| claim.spec.pool_ref.is_ours());
-    let named = ours.map(|claim| ObjectName::new(claim.namespace().unwrap_or_default(), claim.name_any()));
-    named.map(|claim| (ClaimKey::of(&claim.namespace, &claim.name), claim)).collect()
+    let names = ours.map(|claim| object_name(claim.as_ref()));
+    names.map(|name| (ClaimKey::of(&name.namespace, &name.name), name)).collect()
 }
 
-/// What the marks say.
-pub(super) fn describe(entry: &LedgerEntry, pool: &PoolPolicy, keys: &Keys) -> String {
-    let claim = |key: &ClaimKey| match keys.get(key) {
-        Some(claim) => format!("claim {claim}"),
-        None => format!("a claim that does not exist (key {key}{})", reader(&entry.fip.description)),
-    };
+pub(super) fn describe_ownership(entry: &LedgerEntry, pool: &PoolPolicy, claims: &ClaimNames) -> String {
     match entry.marks.ownership(&pool.id) {
         Ownership::Unmarked => "no pool has marked it".into(),
         Ownership::Foreign => "it carries the mark of another pool, which is not in this management cluster".into(),
         Ownership::Contested => {
-            "it carries the marks of two owners: nobody may have it until one of them is off".into()
+            "it carries the marks of two owners: it is not allocated until one of them is removed".into()
         }
-        Ownership::Idle => "the pool owns it, and no claim has it".into(),
-        Ownership::Held(key) => format!("it is marked for {}", claim(&key)),
+        Ownership::Idle => "the pool owns it, and no claim holds it".into(),
+        Ownership::Held(key) => format!("it is marked for {}", describe_claim(&key, entry, claims)),
         Ownership::Released { claim: key, at } => {
-            format!("{} gave it back at {at}, and it is on its way out", claim(&key))
+            format!("{} released it at {at}, and it is cooling down", describe_claim(&key, entry, claims))
         }
     }
 }
 
-/// What the description says to people: the claim's name, where it is there.
-fn reader(description: &str) -> String {
-    description
-        .split_once(" (claim ")
-        .map_or(String::new(), |(_, rest)| format!(", once {}", rest.trim_end_matches(')')))
+fn describe_claim(key: &ClaimKey, entry: &LedgerEntry, claims: &ClaimNames) -> String {
+    if let Some(name) = claims.get(key) {
+        return format!("claim {name}");
+    }
+    let once = claim_in_description(&entry.fip.description)
+        .map_or(String::new(), |(namespace, name)| format!(", formerly {namespace}/{name}"));
+    format!("a claim that does not exist (key {key}{once})")
 }
 
-/// What is attached, or the lack of it.
-pub(super) fn attachment(entry: &LedgerEntry) -> String {
+pub(super) fn describe_attachment(entry: &LedgerEntry) -> String {
     match (&entry.fip.port, entry.fip.is_forwarded) {
         (Some(port), _) => format!("attached to port {port}"),
         (None, true) => "in use by port forwardings".into(),
         (None, false) => "not attached".into(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_claims_name_is_read_from_the_description() {
-        assert_eq!(reader("caip-openstack pool=p nonce=n (claim web in team)"), ", once web in team");
-        assert_eq!(reader("mail"), "");
     }
 }

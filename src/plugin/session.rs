@@ -1,4 +1,4 @@
-//! The management cluster and the namespaces that are meant, as kubectl finds them; and the user's own cloud.
+//! The management cluster and the namespaces in scope, found as kubectl finds them; and the user's own cloud.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use kube::{Api, Client, Config, ResourceExt};
 
 use super::cli::Global;
 use super::exit::Failure;
-use super::output;
+use super::output::{self, Progress};
 use crate::api::{IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::controllers::inspect::{Inspection, Trouble, View};
@@ -24,33 +24,32 @@ use crate::runtime::telemetry::chain;
 mod own_cloud;
 pub(super) mod owners;
 
-/// How long to wait for a connection: a person sits before it.
-const CONNECT: Duration = Duration::from_secs(10);
-/// How long to wait for an answer.
-const READ: Duration = Duration::from_secs(60);
+/// Short, since a person is waiting.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A management cluster, and what of it is meant.
+/// A management cluster, and the scope of the command.
 pub(super) struct Session {
     pub(super) client: Client,
-    /// Where the API server is.
+    /// The URL of the API server.
     pub(super) url: String,
-    /// The namespace meant where a command needs one.
+    /// From the command line, or else from the kubeconfig.
     pub(super) namespace: String,
-    /// Whether a namespace was given on the command line.
+    /// Whether the namespace is from the command line.
     pub(super) is_given: bool,
-    /// All namespaces.
+    /// All namespaces are in scope.
     pub(super) is_all: bool,
-    /// The user's own credentials.
-    pub(super) own: Option<Credentials>,
+    /// The user's own credentials (`--os-cloud`), used instead of the pools' Secrets.
+    own_credentials: Option<Credentials>,
 }
 
 impl Session {
-    /// Reads the kubeconfig; nothing is asked of the cluster yet.
+    /// Reads the kubeconfig, and sends no request yet.
     pub(super) async fn open(global: &Global) -> Result<Self, Failure> {
-        let mut config = configuration(global).await?;
+        let mut config = read_kubeconfig(global).await?;
         let agent = concat!("kubectl-fippool/", env!("CARGO_PKG_VERSION"));
         config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
-        (config.connect_timeout, config.read_timeout) = (Some(CONNECT), Some(READ));
+        (config.connect_timeout, config.read_timeout) = (Some(CONNECT_TIMEOUT), Some(READ_TIMEOUT));
         let url = config.cluster_url.to_string();
         let default = config.default_namespace.clone();
         let client = Client::try_from(config).map_err(|error| Failure::kubernetes("use the kubeconfig", &error))?;
@@ -60,11 +59,11 @@ impl Session {
             namespace: global.namespace.clone().unwrap_or(default),
             is_given: global.namespace.is_some(),
             is_all: global.all_namespaces,
-            own: global.os_cloud.as_deref().map(own_cloud::read).transpose()?,
+            own_credentials: global.os_cloud.as_deref().map(own_cloud::read_credentials).transpose()?,
         })
     }
 
-    /// The version of Cluster API's kinds.
+    /// The version in which Cluster API's IPAM kinds are used.
     pub(super) async fn version(&self) -> Result<IpamVersion, Failure> {
         let found = IpamVersion::discover(&self.client).await;
         found.map_err(|error| self.unreachable(&error))?.ok_or_else(|| {
@@ -72,8 +71,8 @@ impl Session {
         })
     }
 
-    /// Lists what the controllers see: in all namespaces, since pools of different ones may meet in one project; in the
-    /// one that is meant where the user may not list more.
+    /// Lists what the controllers watch. All namespaces, since pools of several namespaces may share one project; only the
+    /// session's own where the user may not list the others.
     pub(super) async fn inspect(&self) -> Result<Inspection, Failure> {
         let version = self.version().await?;
         let open = async |namespace| {
@@ -82,80 +81,101 @@ impl Session {
         };
         match open(None).await {
             Err(kube::Error::Api(status)) if status.code == 403 && !self.is_all => {
-                output::note(&format!("only namespace {} is looked at: {}", self.namespace, status.message));
-                open(Some(self.namespace.clone())).await.map_err(|error| self.unlisted(&error))
+                output::note(&format!("only namespace {} is listed: {}", self.namespace, status.message));
+                open(Some(self.namespace.clone())).await.map_err(|error| self.listing_failed(&error))
             }
-            result => result.map_err(|error| self.unlisted(&error)),
+            result => result.map_err(|error| self.listing_failed(&error)),
         }
     }
 
-    fn unlisted(&self, error: &kube::Error) -> Failure {
+    fn listing_failed(&self, error: &kube::Error) -> Failure {
         match error {
             kube::Error::Api(status) if status.code == 404 => Failure::NotFound(
-                "the CRD of OpenStackFloatingIPPool is not there: apply crds/, or install the chart".into(),
+                "the CRD of OpenStackFloatingIPPool is missing: apply crds/, or install the chart".into(),
             ),
             kube::Error::Api(_) => Failure::kubernetes("list pools, claims, addresses and Clusters", error),
             error => self.unreachable(error),
         }
     }
 
-    /// Looks at a pool in OpenStack. What the controller could not do either is [`Trouble`]; what only this user may not
-    /// do is a failure.
-    pub(super) async fn look(
+    /// Lists again, after Neutron was listed: a floating IP that was marked by then had its claim by then.
+    pub(super) async fn refresh(&self, inspection: &Inspection) -> Result<(), Failure> {
+        inspection.refresh().await.map_err(|error| Failure::kubernetes("list pools and claims again", &error))
+    }
+
+    /// As [`Session::inspect_pool`]; a pool that cannot be used is noted on stderr, and left out.
+    pub(super) async fn inspect_usable_pool(
         &self,
         inspection: &Inspection,
         pool: &OpenStackFloatingIPPool,
+        progress: &Progress,
+    ) -> Result<Option<View>, Failure> {
+        let result = self.inspect_pool(inspection, pool, progress).await?;
+        let note = |trouble: &Trouble| {
+            output::note(&format!("the project of pool {} is not searched: {trouble}", object_name(pool)));
+        };
+        Ok(result.inspect_err(note).ok())
+    }
+
+    /// Resolves a pool and lists its project. [`Trouble`] is what would stop the controller too; a failure is what only
+    /// this user may not do.
+    pub(super) async fn inspect_pool(
+        &self,
+        inspection: &Inspection,
+        pool: &OpenStackFloatingIPPool,
+        progress: &Progress,
     ) -> Result<Result<View, Trouble>, Failure> {
-        if self.own.is_none() {
+        progress.step(&format!("listing the project of pool {}", object_name(pool)));
+        if self.own_credentials.is_none() {
             let (namespace, name) = (pool.namespace().unwrap_or_default(), &pool.spec.identity_ref.name);
             let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
             if let Err(kube::Error::Api(status)) = secrets.get_metadata(name).await
                 && matches!(status.code, 401 | 403)
             {
-                return Err(Failure::Asked(format!(
-                    "read the credentials of pool {namespace}/{}: {}; ask for `get` on that Secret, or name a cloud of your own by --os-cloud",
+                return Err(Failure::Request(format!(
+                    "read the credentials of pool {namespace}/{}: {}; request permission to `get` that Secret, or use a cloud of your own with --os-cloud",
                     pool.name_any(),
                     status.message
                 )));
             }
         }
-        Ok(inspection.look(pool, self.own.as_ref()).await)
+        Ok(inspection.inspect_pool(pool, self.own_credentials.as_ref()).await)
     }
 
-    /// The API server does not answer as it should.
     pub(super) fn unreachable(&self, error: &kube::Error) -> Failure {
-        Failure::kubernetes(&format!("ask the API server at {}", self.url), error)
+        Failure::kubernetes(&format!("reach the API server at {}", self.url), error)
     }
 
-    /// Those of the pools that are meant; an error for one that is named and not there.
+    /// The pools in scope, only the `named` ones if there are any; an error if one of those does not exist.
     pub(super) fn select(
         &self,
         all: Vec<Arc<OpenStackFloatingIPPool>>,
         named: &[String],
     ) -> Result<Vec<Arc<OpenStackFloatingIPPool>>, Failure> {
-        let in_scope = |pool: &Arc<OpenStackFloatingIPPool>| {
-            self.is_all || pool.namespace().as_deref() == Some(self.namespace.as_str())
-        };
-        let all: Vec<_> = all.into_iter().filter(in_scope).collect();
-        let is_there = |name: &&String| all.iter().any(|pool| pool.name_any() == **name);
-        if let Some(missing) = named.iter().find(|name| !is_there(name)) {
+        let is_in_scope =
+            |pool: &Arc<OpenStackFloatingIPPool>| self.is_all || object_name(pool.as_ref()).namespace == self.namespace;
+        let all: Vec<_> = all.into_iter().filter(is_in_scope).collect();
+        if let Some(missing) = named.iter().find(|name| all.iter().all(|pool| pool.name_any() != **name)) {
             return Err(Failure::NotFound(format!("there is no OpenStackFloatingIPPool {missing} {}", self.place())));
         }
         Ok(all.into_iter().filter(|pool| named.is_empty() || named.contains(&pool.name_any())).collect())
     }
 
-    /// Where is looked, for messages.
+    /// The namespaces in scope, for messages.
     pub(super) fn place(&self) -> String {
         if self.is_all { "in any namespace".into() } else { format!("in namespace {}", self.namespace) }
     }
-
-    /// An object of the namespace that is meant.
-    pub(super) fn object(&self, name: &str) -> ObjectName {
-        ObjectName::new(&self.namespace, name)
-    }
 }
 
-async fn configuration(global: &Global) -> Result<Config, Failure> {
+pub(super) fn object_name(object: &impl ResourceExt) -> ObjectName {
+    ObjectName::new(object.namespace().unwrap_or_default(), object.name_any())
+}
+
+pub(super) fn find_pool(inspection: &Inspection, name: &ObjectName) -> Option<Arc<OpenStackFloatingIPPool>> {
+    inspection.pools().into_iter().find(|pool| object_name(pool.as_ref()) == *name)
+}
+
+async fn read_kubeconfig(global: &Global) -> Result<Config, Failure> {
     let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
     let loaded = match &global.kubeconfig {
         Some(path) => match Kubeconfig::read_from(path) {
@@ -167,6 +187,6 @@ async fn configuration(global: &Global) -> Result<Config, Failure> {
     loaded.map_err(|error| {
         let path = global.kubeconfig.clone().or_else(|| std::env::var_os("KUBECONFIG").map(PathBuf::from));
         let path = path.map_or("~/.kube/config".into(), |path| path.display().to_string());
-        Failure::Asked(format!("use the kubeconfig {path} (--kubeconfig, KUBECONFIG): {}", chain(&error)))
+        Failure::Request(format!("use the kubeconfig {path} (--kubeconfig, KUBECONFIG): {}", chain(&error)))
     })
 }

@@ -8,26 +8,27 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
 
-use super::cli::{Format, WhoHas};
+use super::cli::Format;
 use super::exit::{Answer, Failure};
-use super::output::{self, Progress, Report, age, bold, fields};
-use super::ownership::{Keys, attachment, describe, keys};
-use super::session::{Session, owners};
+use super::output::{self, Progress, Report, age, bold, fields, or_dash};
+use super::ownership::{ClaimNames, claim_names, describe_attachment, describe_ownership};
+use super::session::{Session, object_name, owners};
 use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::mark::Ownership;
 use crate::api::names::{CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, ORIGIN_ANNOTATION, POOL_ID_ANNOTATION};
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
 use crate::controllers::inspect::{Inspection, View};
+use crate::object_name::ObjectName;
 
-/// What is known of an address.
 #[derive(Serialize, Debug)]
 #[serde(rename_all = "camelCase")]
-struct Found {
+struct AddressTrace {
     address: IpAddr,
-    /// Those who hold it: one, but for the same address on two networks.
+    /// More than one only where several networks have the same address.
     holders: Vec<Holder>,
-    /// As Neutron has it, in the projects that were looked at.
-    floating_ips: Vec<Seen>,
-    /// The pools whose spec names it.
+    /// From the projects that were listed.
+    floating_ips: Vec<FloatingIpFacts>,
+    /// The pools whose spec names it, with the field.
     named_by: Vec<String>,
 }
 
@@ -39,7 +40,7 @@ struct Holder {
     /// `Kind name`, the nearest first.
     owners: Vec<String>,
     cluster: Option<String>,
-    /// The pool's kind and group, which may be another provider's.
+    /// Kind and group of the pool, which may be another provider's.
     provider: String,
     pool: String,
     origin: Option<String>,
@@ -50,7 +51,7 @@ struct Holder {
 
 #[derive(Serialize, Debug)]
 #[serde(rename_all = "camelCase")]
-struct Seen {
+struct FloatingIpFacts {
     pool: String,
     project: String,
     id: String,
@@ -60,106 +61,128 @@ struct Seen {
     description: String,
     tags: Vec<String>,
     changed_at: Option<Timestamp>,
-    /// What the marks say.
-    standing: String,
-    /// The same, for people.
+    #[serde(rename = "standing")]
+    ownership: String,
     #[serde(skip)]
     attachment: String,
+    /// It carries the mark of another pool than the one whose project was listed.
+    #[serde(skip)]
+    is_foreign: bool,
 }
 
-/// Prints who has the address.
-pub(super) async fn run(session: &Session, args: &WhoHas, format: Option<Format>) -> Result<Answer, Failure> {
-    let progress = Progress::new();
-    progress.step("listing claims and addresses");
+pub(super) async fn trace_address(
+    session: &Session,
+    address: IpAddr,
+    format: Option<Format>,
+) -> Result<Answer, Failure> {
+    let progress = Progress::start("listing claims and addresses");
     let inspection = session.inspect().await?;
-    let is_meant = |namespace: Option<String>| !session.is_given || namespace.as_deref() == Some(&session.namespace);
-    let mut found = Found { address: args.address, holders: vec![], floating_ips: vec![], named_by: vec![] };
-    for address in inspection.addresses() {
-        if address.spec.address.parse() == Ok(args.address) && is_meant(address.namespace()) {
-            found.holders.push(holder(session, &inspection, &address).await);
+    let is_in_scope = |name: ObjectName| !session.is_given || name.namespace == session.namespace;
+    let mut holders = Vec::new();
+    for published in inspection.addresses() {
+        if published.spec.address.parse() == Ok(address) && is_in_scope(object_name(published.as_ref())) {
+            holders.push(describe_holder(session, &inspection, &published).await);
         }
     }
-    let pools: Vec<_> = inspection.pools().into_iter().filter(|pool| is_meant(pool.namespace())).collect();
-    let named = pools.iter().filter_map(|pool| naming(pool, args.address).map(|how| format!("{} ({how})", full(pool))));
-    found.named_by = named.collect();
-    let is_the_holders = |pool: &OpenStackFloatingIPPool| {
-        let namespace = pool.namespace().unwrap_or_default();
-        found.holders.iter().any(|holder| holder.pool == pool.name_any() && holder.namespace == namespace)
+    let mut pools = inspection.pools();
+    pools.retain(|pool| is_in_scope(object_name(pool.as_ref())));
+    let named_by = pools
+        .iter()
+        .filter_map(|pool| Some(format!("{} ({})", object_name(pool.as_ref()), spec_field_with(pool, address)?)));
+    let trace = AddressTrace {
+        address,
+        named_by: named_by.collect(),
+        floating_ips: find_floating_ips(session, &inspection, pools, &holders, address, &progress).await?,
+        holders,
     };
-    // The holder's pool is where it is; only an address that nobody holds is looked for everywhere.
-    let is_held = pools.iter().any(|pool| is_the_holders(pool));
-    for pool in pools.iter().filter(|pool| !is_held || is_the_holders(pool)) {
-        progress.step(&format!("asking OpenStack as pool {}", full(pool)));
-        match session.look(&inspection, pool).await? {
-            Ok(view) => found.floating_ips.extend(seen(pool, &view, &inspection, args.address)),
-            Err(trouble) => output::note(&format!("pool {} is not looked at in OpenStack: {trouble}", full(pool))),
-        }
-    }
-    found.floating_ips = concerned(found.floating_ips);
     drop(progress);
-    output::print(&found, format)?;
-    Ok(Answer::when(!found.holders.is_empty()))
+    output::print(&trace, format)?;
+    Ok(Answer::yes_if(!trace.holders.is_empty()))
 }
 
-fn full(pool: &OpenStackFloatingIPPool) -> String {
-    format!("{}/{}", pool.namespace().unwrap_or_default(), pool.name_any())
-}
-
-async fn holder(session: &Session, inspection: &Inspection, address: &Arc<IpAddress>) -> Holder {
-    let namespace = address.namespace().unwrap_or_default();
-    let claim = inspection.claims().into_iter().find(|claim| {
-        claim.namespace().as_deref() == Some(&namespace) && claim.name_any() == address.spec.claim_ref.name
-    });
+async fn describe_holder(session: &Session, inspection: &Inspection, address: &Arc<IpAddress>) -> Holder {
+    let claim_name = ObjectName::new(address.namespace().unwrap_or_default(), &address.spec.claim_ref.name);
+    let claim = inspection.claims().into_iter().find(|claim| object_name(claim.as_ref()) == claim_name);
     let owners = match &claim {
-        Some(claim) => owners::chain(&session.client, &namespace, claim.owner_references()).await,
+        Some(claim) => owners::list_owners(&session.client, &claim_name.namespace, claim.owner_references()).await,
         None => Vec::new(),
     };
     let pool = &address.spec.pool_ref;
     let annotation = |name: &str| address.annotations().get(name).cloned();
     Holder {
-        claim: address.spec.claim_ref.name.clone(),
+        namespace: claim_name.namespace,
+        claim: claim_name.name,
         owners,
-        // CAPO labels its claims alone.
-        cluster: label(address.as_ref()).or_else(|| claim.as_deref().and_then(label)),
+        // CAPO labels only its claims.
+        cluster: cluster_label(address.as_ref()).or_else(|| claim.as_deref().and_then(cluster_label)),
         provider: format!("{}.{}", pool.kind, pool.api_group.as_deref().unwrap_or_default()),
         pool: pool.name.clone(),
         origin: annotation(ORIGIN_ANNOTATION),
         since: address.metadata.creation_timestamp.as_ref().map(|time| time.0),
         is_being_deleted: claim.is_some_and(|claim| claim.metadata.deletion_timestamp.is_some()),
         floating_ip_id: annotation(POOL_ID_ANNOTATION).and_then(|_| annotation(FLOATING_IP_ID_ANNOTATION)),
-        namespace,
     }
 }
 
-fn label(object: &impl ResourceExt) -> Option<String> {
+fn cluster_label(object: &impl ResourceExt) -> Option<String> {
     object.labels().get(CLUSTER_NAME_LABEL).cloned()
 }
 
-/// How a pool's spec names the address.
-fn naming(pool: &OpenStackFloatingIPPool, address: IpAddr) -> Option<&'static str> {
-    let is_it = |text: &String| text.parse() == Ok(address);
+/// The field of the pool's spec that names the address.
+fn spec_field_with(pool: &OpenStackFloatingIPPool, address: IpAddr) -> Option<&'static str> {
     let spec = &pool.spec;
-    if spec.reservations.iter().any(|reservation| is_it(&reservation.address)) {
-        return Some("spec.reservations");
+    if spec.reservations.iter().any(|reservation| covers(&reservation.address, address)) {
+        Some("spec.reservations")
+    } else if spec.excluded_addresses.iter().any(|range| covers(range, address)) {
+        Some("spec.excludedAddresses")
+    } else if spec.pre_allocated_floating_ips.iter().any(|listed| covers(listed, address)) {
+        Some("spec.preAllocatedFloatingIPs")
+    } else {
+        None
     }
-    let is_excluded =
-        |range: &String| is_it(range) || range.parse().is_ok_and(|range: ipnet::IpNet| range.contains(&address));
-    if spec.excluded_addresses.iter().any(is_excluded) {
-        return Some("spec.excludedAddresses");
-    }
-    spec.pre_allocated_floating_ips.iter().any(is_it).then_some("spec.preAllocatedFloatingIPs")
 }
 
-fn seen(pool: &OpenStackFloatingIPPool, view: &View, inspection: &Inspection, address: IpAddr) -> Vec<Seen> {
-    let keys = keys(inspection);
-    let entries = view.entries().into_iter().filter(|entry| entry.fip.address == address);
-    entries.map(|entry| one(pool, view, &entry, &keys)).collect()
+/// `text` is an address or a CIDR.
+fn covers(text: &str, address: IpAddr) -> bool {
+    text.parse() == Ok(address) || text.parse().is_ok_and(|range: ipnet::IpNet| range.contains(&address))
 }
 
-fn one(pool: &OpenStackFloatingIPPool, view: &View, entry: &LedgerEntry, keys: &Keys) -> Seen {
+/// Lists the project of the holder's pool. Without such a pool, lists the projects of all pools in scope.
+async fn find_floating_ips(
+    session: &Session,
+    inspection: &Inspection,
+    mut pools: Vec<Arc<OpenStackFloatingIPPool>>,
+    holders: &[Holder],
+    address: IpAddr,
+    progress: &Progress,
+) -> Result<Vec<FloatingIpFacts>, Failure> {
+    if pools.iter().any(|pool| is_pool_of_any(holders, pool)) {
+        pools.retain(|pool| is_pool_of_any(holders, pool));
+    }
+    let claims = claim_names(inspection);
+    // Several pools of one project list the same floating IP. The pool whose mark it carries describes it best.
+    let mut by_id: BTreeMap<String, FloatingIpFacts> = BTreeMap::new();
+    for pool in pools {
+        let Some(view) = session.inspect_usable_pool(inspection, &pool, progress).await? else { continue };
+        for entry in view.entries().iter().filter(|entry| entry.fip.address == address) {
+            let facts = describe_floating_ip(&object_name(pool.as_ref()), &view, entry, &claims);
+            if !facts.is_foreign || !by_id.contains_key(&facts.id) {
+                by_id.insert(facts.id.clone(), facts);
+            }
+        }
+    }
+    Ok(by_id.into_values().collect())
+}
+
+fn is_pool_of_any(holders: &[Holder], pool: &OpenStackFloatingIPPool) -> bool {
+    let ObjectName { namespace, name } = object_name(pool);
+    holders.iter().any(|holder| holder.pool == name && holder.namespace == namespace)
+}
+
+fn describe_floating_ip(pool: &ObjectName, view: &View, entry: &LedgerEntry, claims: &ClaimNames) -> FloatingIpFacts {
     let fip = &entry.fip;
-    Seen {
-        pool: full(pool),
+    FloatingIpFacts {
+        pool: pool.to_string(),
         project: fip.project.to_string(),
         id: fip.id.to_string(),
         network: fip.network.to_string(),
@@ -168,25 +191,13 @@ fn one(pool: &OpenStackFloatingIPPool, view: &View, entry: &LedgerEntry, keys: &
         description: fip.description.clone(),
         tags: fip.tags.iter().cloned().collect(),
         changed_at: fip.changed_at,
-        standing: describe(entry, view.policy(), keys),
-        attachment: attachment(entry),
+        ownership: describe_ownership(entry, view.policy(), claims),
+        attachment: describe_attachment(entry),
+        is_foreign: entry.marks.ownership(&view.policy().id) == Ownership::Foreign,
     }
 }
 
-/// Several pools of one project see the same floating IP: the one whose mark it carries tells.
-fn concerned(seen: Vec<Seen>) -> Vec<Seen> {
-    let mut by_id: BTreeMap<String, Seen> = BTreeMap::new();
-    for one in seen {
-        let is_foreign = one.standing.contains("another pool");
-        match by_id.get(&one.id) {
-            Some(_) if is_foreign => {}
-            _ => drop(by_id.insert(one.id.clone(), one)),
-        }
-    }
-    by_id.into_values().collect()
-}
-
-impl Report for Found {
+impl Report for AddressTrace {
     fn text(&self, is_wide: bool) -> String {
         let mut text = String::new();
         for holder in &self.holders {
@@ -204,11 +215,11 @@ impl Report for Found {
         for named in &self.named_by {
             text += &fields(&[("named by", format!("pool {named}"))]);
         }
-        for seen in &self.floating_ips {
-            text += &seen.text(is_wide);
+        for fip in &self.floating_ips {
+            text += &fip.text(is_wide);
         }
         if self.floating_ips.is_empty() && self.holders.is_empty() {
-            text += "  OpenStack has no such floating IP in the projects that were looked at\n";
+            text += "  there is no such floating IP in the projects that were searched\n";
         }
         text
     }
@@ -216,29 +227,33 @@ impl Report for Found {
 
 impl Holder {
     fn text(&self) -> String {
-        let or_none = |text: &Option<String>| text.clone().unwrap_or("-".into());
-        let owners = if self.owners.is_empty() { "nobody that its owners tell".into() } else { self.owners.join(", ") };
-        let since = self.since.map_or("-".into(), |at| format!("{at} ({})", age(at, Timestamp::now())));
+        let owners =
+            if self.owners.is_empty() { "unknown: the claim has no owner".into() } else { self.owners.join(", ") };
+        let since = or_dash(self.since.map(|at| format!("{at} ({})", age(at, Timestamp::now()))));
         fields(&[
             ("for", owners),
-            ("cluster", or_none(&self.cluster)),
+            ("cluster", or_dash(self.cluster.as_ref())),
             ("pool", format!("{} ({})", self.pool, self.provider)),
-            ("origin", or_none(&self.origin)),
+            ("origin", or_dash(self.origin.as_ref())),
             ("since", since),
         ])
     }
 }
 
-impl Seen {
+impl FloatingIpFacts {
     fn text(&self, is_wide: bool) -> String {
-        let mut lines =
-            vec![("Neutron", format!("floating IP {}, {}", self.id, self.attachment)), ("mark", self.standing.clone())];
+        let mut lines = vec![
+            ("Neutron", format!("floating IP {}, {}", self.id, self.attachment)),
+            ("mark", self.ownership.clone()),
+        ];
         if is_wide {
-            lines.push(("project", self.project.clone()));
-            lines.push(("network", self.network.clone()));
-            lines.push(("description", self.description.clone()));
-            lines.push(("tags", self.tags.join(", ")));
-            lines.push(("changed", self.changed_at.map_or("-".into(), |at| at.to_string())));
+            lines.extend([
+                ("project", self.project.clone()),
+                ("network", self.network.clone()),
+                ("description", self.description.clone()),
+                ("tags", self.tags.join(", ")),
+                ("changed", or_dash(self.changed_at)),
+            ]);
         }
         fields(&lines)
     }

@@ -1,7 +1,8 @@
-//! The command line: what every Cluster API provider takes, and a few flags of our own.
+//! The command line: the flags common to Cluster API providers, and a few of our own.
 //!
-//! Written as Go programs take it: `--flag=value` or `--flag value`, a boolean alone is true, the last of two wins.
-//! Flags that mean nothing here are taken and ignored, since operators set them on every provider alike.
+//! The syntax is that of Go programs: `--flag=value` or `--flag value`, a boolean flag without a value is true, and the
+//! last occurrence wins. Common flags without a meaning here are accepted and ignored, because operators set them on
+//! every provider.
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
@@ -13,29 +14,28 @@ use clap::error::{ContextKind, ErrorKind};
 use clap::{Parser, ValueEnum};
 
 mod ignored;
-pub mod values;
+pub(crate) mod values;
 
 pub use ignored::Ignored;
 pub use values::Address;
 
-/// The commit that was built, as the build was told by `CAIP_OPENSTACK_COMMIT`; empty where it was not.
-pub const COMMIT: &str = match option_env!("CAIP_OPENSTACK_COMMIT") {
+/// The commit that was built, from the build's `CAIP_OPENSTACK_COMMIT`; empty if unset.
+pub(crate) const COMMIT: &str = match option_env!("CAIP_OPENSTACK_COMMIT") {
     Some(commit) => commit,
     None => "",
 };
 
-/// The version, and the commit where it is known: what `--version` and the log's first line say.
+/// The version and, if known, the commit: as in `--version` and the first log line.
 pub static VERSION: LazyLock<String> = LazyLock::new(|| match COMMIT {
     "" => env!("CARGO_PKG_VERSION").to_owned(),
     commit => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
 });
 
-/// How log lines are written.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoggingFormat {
-    /// For people.
+    /// Human-readable lines
     Text,
-    /// One JSON object a line.
+    /// One JSON object per line
     Json,
 }
 
@@ -43,136 +43,130 @@ pub enum LoggingFormat {
 #[derive(Parser, Clone, Debug)]
 #[command(name = "caip-openstack", version = VERSION.as_str(), args_override_self = true, max_term_width = 120)]
 pub struct Flags {
-    /// Watch this namespace only; all of them when empty.
+    /// Namespace to watch; all namespaces if empty.
     #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
     pub namespace: String,
 
-    /// Serve only pools with the label `cluster.x-k8s.io/watch-filter` of this value; all pools when empty.
+    /// Serve only pools whose label `cluster.x-k8s.io/watch-filter` has this value; all pools if empty.
     #[arg(long, value_name = "VALUE", default_value = "", hide_default_value = true)]
     pub watch_filter: String,
 
-    /// The kubeconfig to use, before the variable KUBECONFIG and before the cluster that we run in.
+    /// Path to a kubeconfig; takes precedence over KUBECONFIG and the in-cluster configuration.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// How often everything is looked at again although nothing was seen to change.
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = values::duration)]
-    pub sync_period: Duration,
-
-    /// How many claims are worked on side by side [default: --max-concurrent-reconciles, else no limit].
+    /// Number of claims reconciled concurrently [default: --max-concurrent-reconciles, or no limit].
     #[arg(long, value_name = "N")]
     ipaddressclaim_concurrency: Option<NonZeroUsize>,
 
-    /// How many pools are worked on side by side [default: --max-concurrent-reconciles, else no limit].
+    /// Number of pools reconciled concurrently [default: --max-concurrent-reconciles, or no limit].
     #[arg(long, value_name = "N")]
     openstackfloatingippool_concurrency: Option<NonZeroUsize>,
 
-    /// Both of the above, where they are not given.
+    /// Default for the two concurrency flags above.
     #[arg(long, value_name = "N")]
     max_concurrent_reconciles: Option<NonZeroUsize>,
 
-    /// How many calls run side by side in one cloud.
+    /// Number of concurrent requests to one cloud.
     #[arg(long, value_name = "N", default_value = "8")]
     pub openstack_concurrency: NonZeroUsize,
 
-    /// Work only while holding the lease, so that several replicas can run.
+    /// Reconcile only while holding the leader election Lease. Required to run several replicas.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true",
           default_missing_value = "true", value_parser = values::boolean, action = clap::ArgAction::Set)]
     pub leader_elect: bool,
 
-    /// The name of the lease.
+    /// Name of the leader election Lease.
     #[arg(long, value_name = "NAME", default_value = "caip-openstack-leader-election")]
     pub leader_election_id: String,
 
-    /// The namespace of the lease [default: POD_NAMESPACE, the pod's own, or the kubeconfig's].
+    /// Namespace of the leader election Lease [default: POD_NAMESPACE, the pod's own, or the kubeconfig's].
     #[arg(long, value_name = "NAMESPACE")]
     pub leader_election_namespace: Option<String>,
 
-    /// How long others wait for a leader that went silent.
+    /// Time that other candidates wait after the last renewal before they acquire the Lease.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = values::duration)]
     pub leader_elect_lease_duration: Duration,
 
-    /// How long the leader goes on trying to renew before it gives up and ends.
+    /// Time that the leader retries a failed renewal before it exits.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = values::duration)]
     pub leader_elect_renew_deadline: Duration,
 
-    /// How long between two tries, to renew or to become the leader.
+    /// Interval between attempts to acquire or renew the Lease.
     #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = values::duration)]
     pub leader_elect_retry_period: Duration,
 
-    /// Where /healthz and /readyz are served, `0` for nowhere [default: :9440].
+    /// Address of /healthz and /readyz; `0` disables them [default: :9440].
     #[arg(long, value_name = "ADDRESS")]
     pub health_addr: Option<Address>,
 
-    /// Where /metrics is served, `0` for nowhere [default: :8443].
+    /// Address of /metrics; `0` disables it [default: :8443].
     ///
-    /// By HTTPS, to those whom the API server knows and lets `get` the non-resource URL /metrics.
+    /// Served over HTTPS; callers must authenticate with a token and be allowed to `get` the non-resource URL /metrics.
     #[arg(long, value_name = "ADDRESS")]
     pub diagnostics_address: Option<Address>,
 
-    /// Serve the diagnostics address by plain HTTP, to everybody.
+    /// Serve /metrics over plain HTTP, without authentication and authorization.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
           default_missing_value = "true", value_parser = values::boolean, action = clap::ArgAction::Set)]
     pub insecure_diagnostics: bool,
 
-    /// The least TLS version of the diagnostics address: VersionTLS12 or VersionTLS13.
+    /// Minimum TLS version of the diagnostics address.
     #[arg(long, value_name = "VERSION", default_value = "VersionTLS12")]
     pub tls_min_version: TlsVersion,
 
-    /// Cipher suites of TLS 1.2 for the diagnostics address, by their IANA names; all that are safe when empty.
+    /// TLS 1.2 cipher suites of the diagnostics address, by IANA name; all secure ones if empty.
     #[arg(long, value_name = "SUITES", value_delimiter = ',')]
     pub tls_cipher_suites: Vec<String>,
 
-    /// How logs are written.
+    /// Log format.
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub logging_format: LoggingFormat,
 
-    /// How much is logged: 0 changes made, 2 also decisions, 4 everything; RUST_LOG goes before.
+    /// Log verbosity: 0 for changes, 2 for decisions too, 4 for everything. RUST_LOG takes precedence.
     #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value = "0")]
     pub verbosity: u8,
 
-    /// Flags of other providers.
     #[command(flatten)]
     pub ignored: Ignored,
 }
 
-/// A version of TLS, as Go's constants are called.
+/// Named after Go's constants.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TlsVersion {
-    /// TLS 1.2; the older ones are taken and mean this too, since there is nothing below it here.
+    /// Also the value for older versions, which rustls does not support
     #[value(name = "VersionTLS12", aliases = ["VersionTLS10", "VersionTLS11"])]
     Tls12,
-    /// TLS 1.3.
     #[value(name = "VersionTLS13")]
     Tls13,
 }
 
-/// What to print instead of running, and the exit code.
+/// Why the program ends after reading its command line, with the text to print.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Stop {
-    /// `--help`, `--version`: to stdout, exit code 0.
-    Asked(String),
-    /// What is wrong with the command line, in one line: to stderr, exit code 2.
-    Wrong(String),
+pub enum EarlyExit {
+    /// `--help` or `--version`: to stdout, exit code 0.
+    Info(String),
+    /// An invalid command line, explained in one line: to stderr, exit code 2.
+    Usage(String),
 }
 
 impl Flags {
-    /// Reads a command line, its program's name first.
-    pub fn read(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, Stop> {
+    /// Parses a command line whose first argument is the program's name.
+    pub fn read(args: impl IntoIterator<Item = impl Into<OsString> + Clone>) -> Result<Self, EarlyExit> {
         let flags = Self::try_parse_from(args).map_err(|error| match error.kind() {
-            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Stop::Asked(error.to_string()),
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => EarlyExit::Info(error.to_string()),
             ErrorKind::UnknownArgument => {
                 let flag = error.get(ContextKind::InvalidArg).map(ToString::to_string).unwrap_or_default();
-                Stop::Wrong(format!("unknown flag {flag}: --help lists those that there are"))
+                EarlyExit::Usage(format!("unknown flag {flag}: --help lists all flags"))
             }
-            _ => Stop::Wrong(first_line(&error.to_string())),
+            _ => EarlyExit::Usage(first_line(&error.to_string())),
         })?;
-        flags.check().map_err(Stop::Wrong)?;
+        flags.validate_lease_times().map_err(EarlyExit::Usage)?;
         Ok(flags)
     }
 
-    /// What single values cannot say: others may take the lease only when the leader has long given up.
-    fn check(&self) -> Result<(), String> {
+    /// Another candidate must not acquire the Lease before the leader has given up.
+    fn validate_lease_times(&self) -> Result<(), String> {
         let (lease, deadline, retry) =
             (self.leader_elect_lease_duration, self.leader_elect_renew_deadline, self.leader_elect_retry_period);
         if lease < Duration::from_secs(1) {
@@ -191,28 +185,27 @@ impl Flags {
         Ok(())
     }
 
-    /// The namespace to watch; `None` for all of them.
+    /// `None` for all namespaces.
     pub fn watched_namespace(&self) -> Option<String> {
         Some(self.namespace.clone()).filter(|name| !name.is_empty())
     }
 
-    /// The value of the watch filter; `None` without one.
     pub fn watched_label(&self) -> Option<String> {
         Some(self.watch_filter.clone()).filter(|value| !value.is_empty())
     }
 
-    /// How many claims are worked on side by side. More than OpenStack takes at once, since most wait for it.
+    /// The maximum number of claims reconciled concurrently; 0 for no limit.
     pub fn claim_concurrency(&self) -> usize {
         self.ipaddressclaim_concurrency.or(self.max_concurrent_reconciles).map_or(0, NonZeroUsize::get)
     }
 
-    /// How many pools are worked on side by side; 0 for no limit, so that one that is slow holds up no other.
+    /// The maximum number of pools reconciled concurrently; 0 for no limit, so that a slow pool delays no other.
     pub fn pool_concurrency(&self) -> usize {
         self.openstackfloatingippool_concurrency.or(self.max_concurrent_reconciles).map_or(0, NonZeroUsize::get)
     }
 }
 
-/// clap's errors begin `error: ` and go on with usage and tips.
+/// clap's errors start with `error: ` and end with usage and tips.
 fn first_line(error: &str) -> String {
     let line = error.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).to_owned()
@@ -222,7 +215,7 @@ fn first_line(error: &str) -> String {
 mod tests {
     use super::*;
 
-    fn read(args: &[&str]) -> Result<Flags, Stop> {
+    fn read(args: &[&str]) -> Result<Flags, EarlyExit> {
         Flags::read(std::iter::once(&"caip-openstack").chain(args))
     }
 
@@ -239,13 +232,13 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_written_as_for_go_programs() {
+    fn flags_have_the_syntax_of_go_programs() {
         let flags = read(&[
             "--leader-elect=false",
             "--insecure-diagnostics",
             "--namespace",
             "one",
-            "--sync-period=1m30s",
+            "--leader-elect-lease-duration=1m30s",
             "--health-addr=:9999",
             "--diagnostics-address=",
             "--v=4",
@@ -257,7 +250,7 @@ mod tests {
         assert!(!flags.leader_elect);
         assert!(flags.insecure_diagnostics);
         assert_eq!(flags.watched_namespace().as_deref(), Some("one"));
-        assert_eq!(flags.sync_period, Duration::from_secs(90));
+        assert_eq!(flags.leader_elect_lease_duration, Duration::from_secs(90));
         assert_eq!(flags.health_addr, Some(Address::AnyHost(9999)));
         assert_eq!(flags.diagnostics_address, Some(Address::Off));
         assert_eq!(flags.verbosity, 4);
@@ -269,13 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_two_wins() {
+    fn the_last_occurrence_wins() {
         assert!(!read(&["--leader-elect", "--leader-elect=false"]).expect("it is valid").leader_elect);
     }
 
     #[test]
-    fn flags_of_other_providers_are_taken() {
+    fn flags_of_other_providers_are_accepted() {
         read(&[
+            "--sync-period=10m",
             "--webhook-port=9443",
             "--webhook-host=",
             "--webhook-cert-dir=/tmp/certs",
@@ -293,25 +287,25 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_command_line_is_one_line_that_names_the_flag() {
+    fn an_invalid_command_line_is_explained_in_one_line_that_names_the_flag() {
         for (args, part) in [
             (&["--no-such-flag=1"][..], "unknown flag --no-such-flag"),
             (&["--health-addr=9440"], "--health-addr"),
-            (&["--sync-period=10"], "expected a duration such as"),
+            (&["--leader-elect-retry-period=10"], "expected a duration such as"),
             (&["--leader-elect=maybe"], "--leader-elect"),
             (&["--openstack-concurrency=0"], "--openstack-concurrency"),
             (&["--leader-elect-lease-duration=10s"], "must be longer than --leader-elect-renew-deadline"),
             (&["--leader-elect-retry-period=10s"], "must be longer than --leader-elect-retry-period"),
             (&["--logging-format=xml"], "--logging-format"),
         ] {
-            let Err(Stop::Wrong(line)) = read(args) else { panic!("{args:?} was taken") };
+            let Err(EarlyExit::Usage(line)) = read(args) else { panic!("{args:?} was accepted") };
             assert!(line.contains(part) && !line.contains('\n'), "{args:?}: {line}");
         }
     }
 
     #[test]
-    fn the_version_is_said_as_others_count_on() {
-        let Err(Stop::Asked(text)) = read(&["--version"]) else { panic!("--version ran") };
+    fn version_starts_with_the_program_name() {
+        let Err(EarlyExit::Info(text)) = read(&["--version"]) else { panic!("--version does not exit") };
         assert!(text.starts_with("caip-openstack 0.1.0"), "{text}");
     }
 }

@@ -1,18 +1,15 @@
-//! Leader election by a `coordination.k8s.io/v1` Lease, as client-go does it, so that Go programs can share one.
+//! Leader election with a `coordination.k8s.io/v1` Lease. It follows client-go's protocol, so Go programs can compete for
+//! the same Lease. docs/dependencies.md says why no crate is used.
 //!
-//! Ours, since no maintained crate fits kube 5: kube-leader-election 0.44 and kubert 0.25 are built on older ones, and
-//! would bring a second Kubernetes client into the process.
-//!
-//! **Guaranteed:** every write names the version that it was decided on, so of two candidates one wins. A leader is told
-//! that it lost before anybody else can lead, as long as clocks *run* equally fast (what they show does not matter) and
-//! the renew deadline is shorter than the lease.
-//! **Assumed:** what a leader does on losing is to end. A request that it has sent by then may still arrive later; that
-//! is what [`Leader::was_vacant`] is for.
-//! **Not seen:** a lease that somebody deleted under a living leader looks like one that never was.
+//! **Guaranteed:** every write carries the resource version that it is based on, so only one of two candidates succeeds.
+//! A leader learns that it lost the Lease before another candidate can acquire it, provided that clocks run at the same
+//! rate (their absolute times do not matter) and the renew deadline is shorter than the lease duration.
+//! **Assumed:** the process exits when it loses the Lease. A request that it has already sent may still arrive later;
+//! [`Leader::was_vacant`] tells the next leader whether to expect one.
+//! **Not detected:** a Lease that was deleted while its holder was running looks like one that never existed.
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ObjectMeta, PostParams};
 use tokio::sync::watch;
@@ -26,86 +23,80 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use record::{Observed, Step, decide, held, holder, vacant};
+use record::{LeaseAction, ObservedLease, decide, held, holder, vacant};
 
-/// Client-go's factor: a candidate tries again after one to two and a bit retry periods, so that they do not meet.
+/// client-go's factor: candidates retry after 1 to 2.2 retry periods, so that they do not collide.
 const JITTER: f64 = 1.2;
 
-/// Which lease, for whom, and how patiently. The deadline is shorter than the duration, the period than the deadline.
+/// Must satisfy `retry_period < renew_deadline < duration`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LeaseSettings {
-    /// The namespace of the lease.
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// Who we are; different for every process.
+    /// Unique for each process.
     pub identity: String,
-    /// How long others wait for a leader that went silent.
+    /// Time that other candidates wait after the last renewal.
     pub duration: Duration,
-    /// How long a leader goes on trying to renew.
+    /// Time that the leader retries a failed renewal before it gives up.
     pub renew_deadline: Duration,
-    /// How long between two tries.
+    /// Interval between attempts to acquire or renew.
     pub retry_period: Duration,
 }
 
-/// How leadership was lost.
+/// Why leadership was lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Lost {
-    /// Somebody else holds the lease.
-    #[error("the lease was taken by {0}")]
+    #[error("the Lease was taken by {0}")]
     TakenBy(String),
-    /// Nobody holds it: somebody deleted or emptied it.
-    #[error("the lease was deleted or emptied")]
+    #[error("the Lease was deleted or emptied")]
     Vacated,
-    /// It could not be renewed in time.
-    #[error("the lease could not be renewed within {0:?}")]
+    #[error("the Lease could not be renewed within {0:?}")]
     NotRenewed(Duration),
 }
 
-/// The lease is held, and renewed until this is released or dropped.
+/// Holds the Lease and renews it until released or dropped.
 pub struct Leader {
     candidate: Candidate,
     was_vacant: bool,
     lost: watch::Receiver<Option<Lost>>,
-    // Aborted on drop, so that a leader that is forgotten does not go on leading.
+    // A set, because it aborts its task on drop: a dropped leader stops renewing.
     renewal: JoinSet<()>,
 }
 
 impl Leader {
-    /// Waits until it leads. Whatever fails on the way is logged and tried again: permissions, too, may come later.
+    /// Waits until the Lease is acquired. Failures are logged and retried, missing permissions too.
     pub async fn acquire(client: kube::Client, settings: LeaseSettings, clock: &Clock) -> Self {
         let leases = Api::namespaced(client, &settings.namespace);
-        let mut candidate =
-            Candidate { leases, settings, clock: clock.clone(), observed: None, tried_as_vacant: false };
-        let (lease, was_vacant, since) = candidate.wait_for_turn().await;
+        let mut candidate = Candidate { leases, settings, clock: clock.clone(), observed: None, was_vacant: false };
+        let (lease, acquired_at) = candidate.acquire().await;
+        let was_vacant = candidate.was_vacant;
         let (sender, lost) = watch::channel(None);
         let mut renewal = JoinSet::new();
         let mut keeper = candidate.clone();
         renewal.spawn(async move {
-            let how = keeper.keep(lease, since).await;
-            sender.send_replace(Some(how));
+            let reason = keeper.keep_renewing(lease, acquired_at).await;
+            sender.send_replace(Some(reason));
         });
         Self { candidate, was_vacant, lost, renewal }
     }
 
-    /// Whether the previous holder had given the lease back, or there never was one: nobody's requests are under way.
+    /// Whether the previous holder had given the Lease back, or there was none: no predecessor's request is in flight.
     pub fn was_vacant(&self) -> bool {
         self.was_vacant
     }
 
-    /// Resolves once this no longer leads.
+    /// Resolves when leadership is lost; never after [`Self::release`].
     pub fn lost(&self) -> impl Future<Output = Lost> + Send + 'static {
         let mut lost = self.lost.clone();
         async move {
-            match lost.wait_for(Option::is_some).await.map(|how| how.clone()) {
-                Ok(Some(how)) => how,
-                // Released: nothing is lost that was given away.
+            match lost.wait_for(Option::is_some).await.map(|reason| reason.clone()) {
+                Ok(Some(reason)) => reason,
                 _ => std::future::pending().await,
             }
         }
     }
 
-    /// Gives the lease back, so that the next one need not wait. Only once nothing that was begun is under way.
+    /// Gives the Lease back, so that the next candidate need not wait. To be called when no work is in progress any more.
     pub async fn release(mut self) -> Result<(), kube::Error> {
         self.renewal.shutdown().await;
         self.candidate.give_back().await
@@ -117,61 +108,65 @@ struct Candidate {
     leases: Api<Lease>,
     settings: LeaseSettings,
     clock: Clock,
-    observed: Option<Observed>,
-    // How the lease was found when it was last tried for: the reply may be lost, and the next look finds us as holder.
-    tried_as_vacant: bool,
+    observed: Option<ObservedLease>,
+    // Of the latest attempt to acquire the Lease. Kept, because the attempt's response may be lost, and then the next
+    // attempt finds this candidate as the holder.
+    was_vacant: bool,
 }
 
 impl Candidate {
-    async fn wait_for_turn(&mut self) -> (Lease, bool, Instant) {
+    /// Returns the Lease, and when the successful attempt began.
+    async fn acquire(&mut self) -> (Lease, Instant) {
         let LeaseSettings { namespace, name, identity, .. } = self.settings.clone();
         tracing::info!(lease = %format_args!("{namespace}/{name}"), identity, "waiting to lead");
-        let mut said = String::new();
+        let mut logged = String::new();
         loop {
             let begin = Instant::now();
-            let now_said = match timeout(self.patience(), self.attempt()).await {
+            let reason = match timeout(self.request_timeout(), self.try_acquire()).await {
                 Ok(Ok(Some(lease))) => {
-                    tracing::info!(was_vacant = self.tried_as_vacant, "leading");
-                    return (lease, self.tried_as_vacant, begin);
+                    tracing::info!(was_vacant = self.was_vacant, "leading");
+                    return (lease, begin);
                 }
-                Ok(Ok(None)) => self.observed.as_ref().and_then(|it| holder(&it.spec)).unwrap_or_default().to_owned(),
+                Ok(Ok(None)) => {
+                    self.observed.as_ref().and_then(|lease| holder(&lease.spec)).unwrap_or_default().to_owned()
+                }
                 Ok(Err(error)) => chain(&error),
                 Err(_) => "no answer in time".into(),
             };
-            if now_said != said {
-                tracing::info!(lease = %format_args!("{namespace}/{name}"), because = now_said, "not leading yet");
-                said = now_said;
+            if reason != logged {
+                tracing::info!(lease = %format_args!("{namespace}/{name}"), because = reason, "not leading yet");
+                logged = reason;
             }
             sleep(self.clock.jitter(self.settings.retry_period, JITTER)).await;
         }
     }
 
-    /// One try to become the leader; `None` when it is not our turn.
-    async fn attempt(&mut self) -> Result<Option<Lease>, kube::Error> {
+    /// `None` if another candidate holds the Lease.
+    async fn try_acquire(&mut self) -> Result<Option<Lease>, kube::Error> {
         let lease = self.leases.get_opt(&self.settings.name).await?;
         let now = Instant::now();
         let spec = lease.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
-        self.observed = spec.map(|spec| Observed::look(self.observed.take(), &spec, now));
+        self.observed = spec.map(|spec| ObservedLease::observe(self.observed.take(), &spec, now));
         match decide(self.observed.as_ref(), now, &self.settings.identity, self.settings.duration) {
-            Step::Wait(_) => return Ok(None),
-            Step::Keep => {}
-            Step::Take { was_vacant } => self.tried_as_vacant = was_vacant,
+            LeaseAction::Wait(_) => return Ok(None),
+            LeaseAction::Keep => {}
+            LeaseAction::Acquire { was_vacant } => self.was_vacant = was_vacant,
         }
         let result = match lease {
-            Some(lease) => self.hold(&lease).await,
-            None => self.leases.create(&PostParams::default(), &self.held_by_me(&self.empty())).await,
+            Some(lease) => self.write_as_holder(&lease).await,
+            None => self.leases.create(&PostParams::default(), &self.held_by_me(&self.new_lease())).await,
         };
         match result {
-            // Somebody was faster.
+            // Another candidate was faster.
             Err(kube::Error::Api(status)) if status.is_conflict() || status.is_already_exists() => Ok(None),
             result => result.map(Some),
         }
     }
 
-    /// Renews until that is no longer possible, and says why.
-    async fn keep(&mut self, mut lease: Lease, since: Instant) -> Lost {
+    /// Renews until leadership is lost.
+    async fn keep_renewing(&mut self, mut lease: Lease, acquired_at: Instant) -> Lost {
         let deadline = self.settings.renew_deadline;
-        let mut renewed_at = since;
+        let mut renewed_at = acquired_at;
         loop {
             let end = renewed_at + deadline;
             sleep_until(end.min(Instant::now() + self.settings.retry_period)).await;
@@ -179,25 +174,25 @@ impl Candidate {
             if begin >= end {
                 return Lost::NotRenewed(deadline);
             }
-            match timeout(self.patience().min(end - begin), self.renew(&mut lease)).await {
-                // From the begin: the others count from when they see it, which is not before.
+            match timeout(self.request_timeout().min(end - begin), self.renew(&mut lease)).await {
+                // Other candidates see the renewal after `begin`, so their waiting time ends after ours.
                 Ok(Ok(None)) => renewed_at = begin,
                 Ok(Ok(Some(lost))) => return lost,
-                Ok(Err(error)) => tracing::warn!(error = chain(&error), "lease not renewed"),
-                Err(_) => tracing::warn!("lease not renewed: no answer in time"),
+                Ok(Err(error)) => tracing::warn!(error = chain(&error), "Lease not renewed"),
+                Err(_) => tracing::warn!("Lease not renewed: no answer in time"),
             }
         }
     }
 
-    /// One renewal. When the version that we know is refused, or the reply got lost, the lease is read again.
+    /// If the write fails, the Lease is read again: its version may be newer, or the response may have been lost.
     async fn renew(&self, lease: &mut Lease) -> Result<Option<Lost>, kube::Error> {
-        if let Ok(renewed) = self.hold(lease).await {
+        if let Ok(renewed) = self.write_as_holder(lease).await {
             *lease = renewed;
             return Ok(None);
         }
         let Some(found) = self.leases.get_opt(&self.settings.name).await? else { return Ok(Some(Lost::Vacated)) };
         match found.spec.as_ref().and_then(holder) {
-            Some(holder) if holder == self.settings.identity => *lease = self.hold(&found).await?,
+            Some(holder) if holder == self.settings.identity => *lease = self.write_as_holder(&found).await?,
             Some(holder) => return Ok(Some(Lost::TakenBy(holder.to_owned()))),
             None => return Ok(Some(Lost::Vacated)),
         }
@@ -211,27 +206,27 @@ impl Candidate {
             if holder(&spec) != Some(&self.settings.identity) {
                 return Ok(());
             }
-            lease.spec = Some(vacant(&spec, self.now()));
+            lease.spec = Some(vacant(&spec, self.clock.now()));
             match self.leases.replace(&self.settings.name, &PostParams::default(), &lease).await {
-                // A renewal that was cut off landed in between; it can do so once, since none is begun any more.
+                // A cancelled renewal arrived in between. That happens at most once: no renewal is running any more.
                 Err(kube::Error::Api(status)) if status.is_conflict() => {}
                 result => return result.map(drop),
             }
         }
     }
 
-    /// Writes us into `lease`, if it still is as we know it: its `resourceVersion` is in it.
-    async fn hold(&self, lease: &Lease) -> Result<Lease, kube::Error> {
+    /// Fails with a conflict if `lease` has changed: it contains the `resourceVersion`.
+    async fn write_as_holder(&self, lease: &Lease) -> Result<Lease, kube::Error> {
         self.leases.replace(&self.settings.name, &PostParams::default(), &self.held_by_me(lease)).await
     }
 
     fn held_by_me(&self, lease: &Lease) -> Lease {
         let before = lease.spec.clone().unwrap_or_default();
-        let spec = held(&before, &self.settings.identity, self.settings.duration, self.now());
+        let spec = held(&before, &self.settings.identity, self.settings.duration, self.clock.now());
         Lease { spec: Some(spec), ..lease.clone() }
     }
 
-    fn empty(&self) -> Lease {
+    fn new_lease(&self) -> Lease {
         let LeaseSettings { namespace, name, .. } = self.settings.clone();
         Lease {
             metadata: ObjectMeta { namespace: Some(namespace), name: Some(name), ..ObjectMeta::default() },
@@ -239,27 +234,23 @@ impl Candidate {
         }
     }
 
-    /// How long one try may take: client-go's half of the deadline, so that there is time for a second one.
-    fn patience(&self) -> Duration {
+    /// Half of the deadline, as in client-go, so that there is time for a second attempt.
+    fn request_timeout(&self) -> Duration {
         self.settings.renew_deadline / 2
-    }
-
-    fn now(&self) -> Timestamp {
-        self.clock.now()
     }
 }
 
-/// The name of this process among all that ever compete: the host's, and something random.
+/// The host name and a random suffix, so that every process has its own.
 pub fn identity(clock: &Clock) -> String {
     let from_kernel = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let host = std::env::var("HOSTNAME").ok().or_else(from_kernel).unwrap_or_default();
     format!("{}_{}", host.trim(), clock.random_name(10))
 }
 
-/// Where the lease is when nobody said where: in the namespace of this pod, else in that of the kubeconfig.
+/// The namespace of this pod, or else that of the kubeconfig.
 pub fn own_namespace(client: &kube::Client) -> String {
     let from_variable = std::env::var("POD_NAMESPACE").ok();
     let from_pod = || std::fs::read_to_string("/var/run/secrets/kubernetes.io/serviceaccount/namespace").ok();
-    let named = from_variable.or_else(from_pod).map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
-    named.unwrap_or_else(|| client.default_namespace().to_owned())
+    let own = from_variable.or_else(from_pod).map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+    own.unwrap_or_else(|| client.default_namespace().to_owned())
 }

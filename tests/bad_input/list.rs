@@ -1,11 +1,11 @@
-//! The predefined list.
+//! Predefined addresses.
 
 use serde_json::json;
 
-use crate::support::{Cloud, HEALS, Kind, Namespace, SOON, claim, condition_of, controller, pool, with_namespace};
+use crate::support::{Cloud, Kind, Namespace, RECOVERY, SOON, claim, condition_of, controller, pool, with_namespace};
 
-/// An address of the network `public` that Neutron gives to nobody by itself, and that nobody has.
-async fn spare(admin: &Cloud) -> String {
+/// An address of the network `public` outside its allocation range, which no floating IP has.
+async fn unused_address(admin: &Cloud) -> String {
     let outside = (2..10).chain(251..255).map(|last| format!("203.0.113.{last}"));
     for address in outside {
         if admin.find(&address).await.is_none() {
@@ -15,7 +15,7 @@ async fn spare(admin: &Cloud) -> String {
     panic!("every address outside the allocation pool of `public` is in use");
 }
 
-async fn failed(ns: &Namespace) -> Vec<(String, String)> {
+async fn failed_addresses(ns: &Namespace) -> Vec<(String, String)> {
     let pool = ns.get(Kind::Pool, "listed").await.expect("it is there");
     let failed = pool.data["status"]["failed"].as_array().cloned().unwrap_or_default();
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
@@ -23,16 +23,16 @@ async fn failed(ns: &Namespace) -> Vec<(String, String)> {
 }
 
 #[tokio::test]
-async fn a_listed_address_that_the_project_does_not_have_is_named_and_passed_over_until_it_is_there() {
+async fn missing_predefined_address_is_reported_and_skipped_until_it_exists() {
     controller();
     let admin = Cloud::named("admin").await;
-    let missing = spare(&admin).await;
+    let missing = unused_address(&admin).await;
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
-        let there = ns.floating_ip("public").await.address;
+        ns.create_secret_for("demo").await;
+        let there = ns.create_floating_ip("public").await.address;
         ns.create(pool("listed").list([missing.as_str(), there.as_str()])).await;
         ns.await_condition(Kind::Pool, "listed", "Ready", "True", "Ready", SOON).await;
-        let [(address, reason)] = failed(ns).await.try_into().expect("one of the two failed");
+        let [(address, reason)] = failed_addresses(ns).await.try_into().expect("one of the two failed");
         assert_eq!(address, missing);
         assert!(reason.contains("create it, or take it off spec.preAllocatedFloatingIPs"), "{reason}");
         assert_eq!(ns.bind(claim("first").from("listed")).await, there);
@@ -44,11 +44,11 @@ async fn a_listed_address_that_the_project_does_not_have_is_named_and_passed_ove
         let message = ns.await_condition(Kind::Pool, "listed", "Exhausted", "True", "Exhausted", SOON).await;
         assert!(message.contains("spec.preAllocatedFloatingIPs"), "{message}");
         let pool = ns.get(Kind::Pool, "listed").await.expect("it is there");
-        assert_eq!(condition_of(&pool, "Ready").expect("it is told")["status"], "True");
+        assert_eq!(condition_of(&pool, "Ready").expect("it is set")["status"], "True");
 
         let project = ns.cloud().await.project().to_owned();
         let made = admin.create_at("public", &missing, &project).await;
-        assert_eq!(ns.await_bound(&second, HEALS).await, made.address);
+        assert_eq!(ns.await_bound(&second, RECOVERY).await, made.address);
         ns.await_object(Kind::Pool, "listed", SOON, "without failed addresses", |pool| {
             pool.is_some_and(|pool| pool.data["status"]["failed"].as_array().is_none_or(Vec::is_empty))
         })
@@ -58,9 +58,9 @@ async fn a_listed_address_that_the_project_does_not_have_is_named_and_passed_ove
     admin.clean_up().await;
 }
 
-/// These never reach the controller; `tests/crd` has the rules one by one.
+/// The controller never sees these; `tests/crd` has the rules one by one.
 #[tokio::test]
-async fn what_cannot_be_right_is_refused_by_the_api_server() {
+async fn invalid_pools_are_refused_by_the_api_server() {
     with_namespace(async |ns| {
         for (bad, says) in [
             (pool("twice").list(["203.0.113.10", "203.0.113.10"]), "Duplicate value: \"203.0.113.10\""),
@@ -71,7 +71,7 @@ async fn what_cannot_be_right_is_refused_by_the_api_server() {
             (pool("no-address").list(["203.0.113.256"]), "must be an IPv4 or IPv6 address"),
             (pool("two-ways").with("floatingIPNetwork", json!({"filter": {}})), "filter must have at least one field"),
         ] {
-            let refusal = ns.dry_run(bad).await.expect_err("it is bad").to_string();
+            let refusal = ns.dry_run(bad).await.expect_err("it is invalid").to_string();
             assert!(refusal.contains(says), "{says:?} is not in {refusal:?}");
         }
     })

@@ -1,28 +1,23 @@
-//! The world in memory.
+//! The cloud in memory, and what is true of it alone.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use async_trait::async_trait;
 use caip_openstack::clock::Clock;
-use caip_openstack::floating_ip::{FloatingIpId, NetworkId, ProjectId, SubnetId};
-use caip_openstack::openstack::memory::MemoryCloud;
-use caip_openstack::openstack::{Clouds, Neutron};
+use caip_openstack::floating_ip::{FloatingIpId, ProjectId};
+use caip_openstack::openstack::{Clouds, ErrorKind};
+use futures::future::join_all;
 
-use super::World;
+use super::{Operator, World, new, refused};
+use crate::memory::MemoryCloud;
 
-pub(super) struct Memory {
+struct MemoryOperator {
     cloud: MemoryCloud,
     project: ProjectId,
-    neutron: Arc<dyn Neutron>,
-    stranger: Arc<dyn Neutron>,
-    network: NetworkId,
-    subnet: SubnetId,
-    tiny: NetworkId,
-    private: NetworkId,
 }
 
-pub(super) async fn world() -> Memory {
+pub(super) async fn world() -> World {
     let cloud = MemoryCloud::new(Clock::simulated("2026-11-21T09:00:00Z".parse().expect("a time"), 1));
     let project = cloud.add_project("ours", None);
     let operators = cloud.add_project("operators", None);
@@ -37,29 +32,12 @@ pub(super) async fn world() -> Memory {
     let private = cloud.add_network(&project, "private", false);
     let neutron = cloud.connect(&cloud.credentials("ours")).await.expect("it connects");
     let stranger = cloud.connect(&cloud.credentials("operators")).await.expect("it connects");
-    Memory { cloud, project, neutron, stranger, network, subnet, tiny, private }
+    let operator = Box::new(MemoryOperator { cloud, project });
+    World { neutron, stranger, network, subnet, tiny, private, operator }
 }
 
 #[async_trait]
-impl World for Memory {
-    fn neutron(&self) -> &Arc<dyn Neutron> {
-        &self.neutron
-    }
-    fn stranger(&self) -> &Arc<dyn Neutron> {
-        &self.stranger
-    }
-    fn network(&self) -> &NetworkId {
-        &self.network
-    }
-    fn subnet(&self) -> &SubnetId {
-        &self.subnet
-    }
-    fn tiny(&self) -> &NetworkId {
-        &self.tiny
-    }
-    fn private(&self) -> &NetworkId {
-        &self.private
-    }
+impl Operator for MemoryOperator {
     async fn attach(&self, id: &FloatingIpId) {
         assert!(self.cloud.set_port(id, Some("00000000-0000-4000-8000-00000000000a")));
     }
@@ -69,5 +47,27 @@ impl World for Memory {
     async fn set_quota(&self, limit: Option<u32>) {
         self.cloud.set_quota(&self.project, limit);
     }
-    async fn clean(&self) {}
+    async fn clean_up(&self) {}
+}
+
+#[tokio::test]
+async fn concurrent_requests_exceed_the_quota_but_get_different_addresses() {
+    let world = world().await;
+    world.operator.set_quota(Some(3)).await;
+    let new = new(&world.network, "contract");
+    let results = join_all((0..8).map(|_| world.neutron.create_floating_ip(&new))).await;
+    let addresses: BTreeSet<_> = results.into_iter().map(|ip| ip.expect("the check was before").address).collect();
+    assert_eq!(addresses.len(), 8);
+    refused(world.neutron.create_floating_ip(&new).await, ErrorKind::OverQuota);
+}
+
+#[tokio::test]
+async fn the_same_calls_give_the_same_ids_and_addresses() {
+    let create = async || {
+        let world = world().await;
+        let new = new(&world.network, "contract");
+        join_all((0..4).map(|_| world.neutron.create_floating_ip(&new))).await;
+        world.neutron.list_floating_ips().await.expect("it lists")
+    };
+    assert_eq!(create().await, create().await);
 }

@@ -1,4 +1,4 @@
-//! Every rule, both ways, against the real API server.
+//! Every validation rule, with a valid and an invalid value.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use super::table::{Row, absent, rows};
 use super::{schema, unserved};
 use crate::support::{Kind, Manifest, Namespace, with_namespace};
 
-/// Rules about a change; `updates.rs` tests them.
+/// Transition rules; `updates.rs` tests them.
 const ABOUT_CHANGES: [&str; 2] = ["poolID cannot be added or removed", "poolID cannot be changed"];
 
 #[test]
@@ -23,19 +23,20 @@ fn every_rule_of_the_crd_has_a_row_and_every_row_a_rule() {
         .collect();
     for (path, rule) in &stated {
         if !rows.iter().any(|row| row.path == *path && rule.starts_with(row.rule)) {
-            writeln!(missing, "no row for {path}: {rule}").expect("a string takes all");
+            writeln!(missing, "no row for {path}: {rule}").expect("writing to a String cannot fail");
         }
     }
     for row in &rows {
         if !stated.iter().any(|(path, rule)| row.path == *path && rule.starts_with(row.rule)) {
-            writeln!(missing, "no rule for the row {}: {}", row.path, row.rule).expect("a string takes all");
+            writeln!(missing, "no rule for the row {}: {}", row.path, row.rule)
+                .expect("writing to a String cannot fail");
         }
     }
     assert!(missing.is_empty(), "{missing}");
 }
 
 #[tokio::test]
-async fn good_values_are_taken_and_bad_ones_refused_by_field_and_message() {
+async fn valid_values_are_accepted_and_invalid_ones_refused_with_field_and_message() {
     with_namespace(async |ns| {
         ns.create(unserved("with-status").network("public")).await;
         let checks = rows().into_iter().map(async |row| check(ns, &row).await);
@@ -45,7 +46,7 @@ async fn good_values_are_taken_and_bad_ones_refused_by_field_and_message() {
     .await;
 }
 
-/// What is wrong with a row, if anything.
+/// The problems with a row.
 async fn check(ns: &Namespace, row: &Row) -> Vec<String> {
     let mut complaints = Vec::new();
     if let Err(error) = submit(ns, &row.path, &row.good).await {
@@ -64,7 +65,7 @@ async fn check(ns: &Namespace, row: &Row) -> Vec<String> {
             }
         }
         Err(error) => complaints.push(format!("{} ({}) = {}: {}", row.path, row.rule, row.bad, message(&error))),
-        Ok(_) => complaints.push(format!("{} ({}) = {}: taken", row.path, row.rule, row.bad)),
+        Ok(_) => complaints.push(format!("{} ({}) = {}: accepted", row.path, row.rule, row.bad)),
     }
     complaints
 }
@@ -146,7 +147,7 @@ fn add_what_else_is_required(body: &mut Value, path: &str, value: &Value) {
     }
 }
 
-/// How the API server words a keyword's failure; a CEL rule has its own words.
+/// The API server's message for a violated keyword; a CEL rule has its own.
 fn message_of(rule: &'static str) -> &'static str {
     match rule {
         "minLength" => "should be at least",

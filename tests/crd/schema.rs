@@ -1,4 +1,4 @@
-//! The rules that the CRD's schema states, found by walking it, so that none goes without a test.
+//! Collects all validation rules of the CRD's schema, so that none is left untested.
 
 use serde_json::Value;
 

@@ -1,22 +1,19 @@
-//! One row for each rule: a good value, at the edge where there is one, and a bad one.
+//! One row per validation rule: a valid value, at the limit if there is one, and an invalid one.
 
 use std::iter::repeat_n;
 
 use serde_json::{Value, json};
 
-/// A rule, and values that keep and break it.
 pub struct Row {
-    /// Where the rule stands: `spec.reservations[].claim`.
+    /// The rule's field, such as `spec.reservations[].claim`.
     pub path: String,
-    /// A keyword of the schema, or how the message of a CEL rule begins.
+    /// A keyword of the schema, or the start of a CEL rule's message.
     pub rule: &'static str,
-    /// What the API server takes at that path.
     pub good: Value,
-    /// What it refuses there.
     pub bad: Value,
 }
 
-/// Stands for a field that is not there.
+/// Placeholder for an absent field.
 pub fn absent() -> Value {
     json!({"absent": true})
 }
@@ -33,7 +30,6 @@ fn addresses(count: u32) -> Value {
     (0..count).map(|n| format!("198.18.{}.{}", n / 256, n % 256)).collect()
 }
 
-/// All rows.
 pub fn rows() -> Vec<Row> {
     let mut rows = vec![row("spec", "required", json!({}), absent())];
     rows.extend(identity());

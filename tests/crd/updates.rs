@@ -14,7 +14,7 @@ async fn defaults_are_written_where_the_documents_promise_them() {
             "floatingIPNetwork": {"filter": {"name": "public"}}
         });
         let made = ns.dry_run(Manifest::new(Kind::Pool, json!({"metadata": {"name": "p"}, "spec": spec}))).await;
-        let made = made.expect("a small pool is taken");
+        let made = made.expect("a small pool is accepted");
         assert_eq!(
             made.data["spec"],
             json!({
@@ -36,7 +36,7 @@ async fn null_means_the_same_as_a_field_that_is_not_there() {
         for field in ["floatingIPNetwork", "maxIPs", "reclaimPolicy", "reuse", "orphans"] {
             nulls = nulls.with(field, Value::Null);
         }
-        let made = ns.dry_run(nulls).await.expect("nulls are taken");
+        let made = ns.dry_run(nulls).await.expect("nulls are accepted");
         assert_eq!(made.data["spec"]["reclaimPolicy"], "Delete");
         let closed = ns.dry_run(pool("p").list(["203.0.113.10"]).with("floatingIPNetwork", Value::Null).preallocate(1));
         assert!(refusal(closed.await).contains("preallocate has no meaning"));
@@ -82,7 +82,7 @@ async fn everything_but_the_pool_id_can_be_changed_and_taken_back() {
             let back = spec.as_object().into_iter().flatten().map(|(field, _)| (field.clone(), Value::Null));
             let back: Value = back.filter(|(field, _)| field != "identityRef").collect();
             change(ns, "p", spec).await.expect("a pool can be changed");
-            change(ns, "p", back).await.expect("a change can be taken back");
+            change(ns, "p", back).await.expect("a change can be reverted");
         }
     })
     .await;
@@ -108,10 +108,10 @@ spec:
         let mut object: Value = serde_saphyr::from_str(&ours).expect("the manifest is YAML");
         let spec = object["spec"].clone();
         // Server-side apply refuses fields that the schema does not have, as `kubectl apply` does.
-        let made = apply_strictly(ns, &object).await.expect("CAPO's pool is taken");
+        let made = apply_strictly(ns, &object).await.expect("CAPO's pool is accepted");
         assert_eq!(made["spec"], spec, "and nothing of it is dropped or added");
         object["spec"]["floatingIPNetwork"] = json!({"id": "b146e3b3-b18e-4467-b997-c4d16ef37365"});
-        apply_strictly(ns, &object).await.expect("CAPO's pool with an id is taken");
+        apply_strictly(ns, &object).await.expect("CAPO's pool with an id is accepted");
         object["spec"]["availableIPs"] = json!([]);
         assert!(refusal(apply_strictly(ns, &object).await).contains("availableIPs"), "strict means strict");
     })
@@ -131,7 +131,7 @@ async fn change(ns: &Namespace, name: &str, spec: Value) -> Result<(), kube::Err
 
 fn refusal<T>(answer: Result<T, kube::Error>) -> String {
     match answer {
-        Ok(_) => panic!("it is taken"),
+        Ok(_) => panic!("it is accepted"),
         Err(kube::Error::Api(status)) => status.message.clone(),
         Err(error) => error.to_string(),
     }

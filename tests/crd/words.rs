@@ -1,4 +1,4 @@
-//! What `kubectl` and clusterctl make of the CRD: labels, columns, descriptions, waiting.
+//! The CRD's labels, columns and descriptions as kubectl and clusterctl use them.
 
 use std::process::Command;
 
@@ -27,7 +27,7 @@ fn committed_crd_is_the_generated_one() {
     assert!(as_numbers(generated) == as_numbers(schema::crd()), "crds/ is not what src/api says: run `make generate`");
 }
 
-/// As the generator does.
+/// As `hack/crdgen.rs` does.
 fn drop_rust_formats(value: &mut Value) {
     if let Some(fields) = value.as_object_mut() {
         fields.retain(|name, value| !(name == "format" && value.as_str().is_some_and(|f| f.starts_with("uint"))));
@@ -36,7 +36,7 @@ fn drop_rust_formats(value: &mut Value) {
     value.as_array_mut().into_iter().flatten().for_each(drop_rust_formats);
 }
 
-/// 3 and 3.0 are the same number to Kubernetes.
+/// To Kubernetes, 3 and 3.0 are the same number.
 fn as_numbers(value: Value) -> Value {
     match value {
         Value::Number(number) => json!(number.as_f64()),
@@ -53,7 +53,7 @@ fn every_field_is_explained() {
     let mut judge = |path: &str, schema: &Value| {
         let words = schema["description"].as_str().unwrap_or_default().trim();
         let is_item = path.ends_with("[]") && !schema["properties"].is_object();
-        // A sentence at least; Kubernetes' own words about conditions are as they are.
+        // At least one sentence.
         if !is_item && (words.is_empty() || !words.ends_with('.')) {
             poor.push(format!("{path}: {words:?}"));
         }
@@ -66,8 +66,8 @@ fn every_field_is_explained() {
 }
 
 #[test]
-fn defaults_are_told_in_the_description() {
-    let mut untold = Vec::new();
+fn descriptions_state_the_defaults() {
+    let mut missing = Vec::new();
     schema::walk(&schema::root(), "", &mut |path, schema| {
         if schema["default"].is_null() {
             return;
@@ -75,14 +75,14 @@ fn defaults_are_told_in_the_description() {
         let words = schema["description"].as_str().unwrap_or_default();
         let default = schema["default"].as_str().map_or_else(|| schema["default"].to_string(), str::to_owned);
         if !words.to_lowercase().contains("default") || !words.contains(&default) {
-            untold.push(format!("{path} = {default}"));
+            missing.push(format!("{path} = {default}"));
         }
     });
-    assert!(untold.is_empty(), "defaults that no description tells: {untold:?}");
+    assert!(missing.is_empty(), "defaults without a description: {missing:?}");
 }
 
 #[tokio::test]
-async fn table_answers_the_first_questions() {
+async fn table_has_the_expected_columns() {
     with_namespace(async |ns| {
         ns.create(unserved("public").network("public").max_ips(20)).await;
         ns.patch_status(Kind::Pool, "public", ready_status()).await;
@@ -125,7 +125,7 @@ async fn kubectl_waits_for_ready_and_explains_and_finds_pools_by_short_name_and_
         let manifest: Manifest = unserved("public").network("public").into();
         ns.create(manifest).await;
         let wait = ["wait", "--for=condition=Ready", "fippool/public", "--timeout=0", "-n", &ns.name];
-        assert!(kubectl(&wait).is_err(), "not ready before anybody says so");
+        assert!(kubectl(&wait).is_err(), "not ready without a status");
         ns.patch_status(Kind::Pool, "public", ready_status()).await;
         kubectl(&wait).expect("ready");
         let names = kubectl(&["get", "cluster-api", "-n", &ns.name, "-o", "name"]).expect("the category is known");
@@ -148,7 +148,7 @@ fn ready_status() -> Value {
     }})
 }
 
-/// What `kubectl` prints, or says on failure.
+/// The standard output, or the standard error on failure.
 fn kubectl(arguments: &[&str]) -> Result<String, String> {
     let output = Command::new("kubectl")
         .args(arguments)

@@ -17,7 +17,7 @@ use super::manifests::made;
 use super::markdown::Page;
 use super::pages::RUN;
 use crate::support::{
-    Cloud, HEALS, Kind, Manifest, Namespace, Project, claim, clouds_yaml, pool, unique, with_namespace,
+    Cloud, Kind, Manifest, Namespace, Project, RECOVERY, claim, clouds_yaml, pool, unique, with_namespace,
 };
 
 /// Until a machine has its address from a controller that has just started, in a project that is new.
@@ -49,7 +49,7 @@ async fn commands_of_the_log_page_run() {
 #[tokio::test]
 async fn commands_of_the_migration_lead_to_a_pool_that_serves() {
     let prepare = async |ns: &Namespace| {
-        ns.secret("cloud", &clouds(ns)).await;
+        ns.apply_secret("cloud", &clouds(ns)).await;
         let infrastructure = "infrastructure.cluster.x-k8s.io";
         for (version, kind) in [("v1alpha1", "OpenStackFloatingIPPool"), ("v1beta1", "OpenStackMachineTemplate")] {
             let version = format!("{infrastructure}/{version}");
@@ -84,9 +84,9 @@ async fn application_credential_of_the_security_page_is_enough_for_a_claims_whol
         ns.create(pool("fresh").network("public").served_in(&ns.name)).await;
         ns.bind_within(claim("web-1").from("fresh"), FIRST).await;
         ns.release("web-1-floating-ip-address").await;
-        ns.await_gone(Kind::Claim, "web-1-floating-ip-address", HEALS).await;
+        ns.await_gone(Kind::Claim, "web-1-floating-ip-address", RECOVERY).await;
         ns.delete(Kind::Pool, "fresh").await;
-        ns.await_gone(Kind::Pool, "fresh", HEALS).await;
+        ns.await_gone(Kind::Pool, "fresh", RECOVERY).await;
     })
     .await;
 }
@@ -111,7 +111,7 @@ fn every_page_whose_commands_are_run_has_a_test() {
 
 /// The pool `public`, and a machine that has an address of it.
 async fn with_a_machine(ns: &Namespace) {
-    ns.secret("cloud", &clouds(ns)).await;
+    ns.apply_secret("cloud", &clouds(ns)).await;
     ns.create(pool("public").network("public").served_in(&ns.name)).await;
     ns.bind_within(claim("web-0").of_cluster("prod"), FIRST).await;
 }
@@ -134,8 +134,8 @@ async fn follow(page: &str, prepare: impl AsyncFnOnce(&Namespace), check: impl A
 async fn follow_all(pages: &[&str], prepare: impl AsyncFnOnce(&Namespace), check: impl AsyncFnOnce(&Namespace)) {
     let project = Project::new().await;
     with_namespace(async |ns| {
-        ns.sees(project.cloud().await);
-        let controller = ns.serve_by(&ns.world.account, &["--watch-filter="]);
+        ns.use_cloud(project.cloud().await);
+        let controller = ns.start_controller(&ns.world.account, &["--watch-filter="]);
         let folder = folder(ns);
         fs::create_dir_all(&folder).expect("a folder of the tests can be made");
         fs::write(folder.join("clouds.yaml"), clouds_yaml(project.entry()))

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::programs::{program, said, try_render};
-use crate::support::{HEALS, Kind, Namespace, claim, pool, with_namespace};
+use crate::support::{Kind, Namespace, RECOVERY, claim, pool, with_namespace};
 
 /// Runs kubectl in the namespace.
 fn kubectl(ns: &Namespace, args: &[&str], input: &str) -> String {
@@ -40,14 +40,14 @@ async fn one_namespace_is_served_with_roles_alone() {
         );
 
         let kubeconfig = kubeconfig_of(ns, "one-caip-openstack");
-        let controller = ns.serve_by(kubeconfig.to_str().expect("it is UTF-8"), &["--leader-elect=true"]);
-        ns.secret_for("demo").await;
+        let controller = ns.start_controller(kubeconfig.to_str().expect("it is UTF-8"), &["--leader-elect=true"]);
+        ns.create_secret_for("demo").await;
         ns.create(pool("public").served_in(&ns.name).network("public")).await;
         let address = ns.bind(claim("web-0")).await;
         assert!(ns.cloud().await.find(&address).await.is_some());
         let events = ns.events(Kind::Claim, &claim("web-0").name()).await;
         ns.release(&claim("web-0").name()).await;
-        ns.await_gone(Kind::Claim, &claim("web-0").name(), HEALS).await;
+        ns.await_gone(Kind::Claim, &claim("web-0").name(), RECOVERY).await;
         assert!(!events.is_empty(), "it may write events");
         let log = controller.log();
         assert!(!log.contains("forbidden"), "{log}");

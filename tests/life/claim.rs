@@ -1,4 +1,4 @@
-//! A claim of CAPO's form and what it is given.
+//! Claims as CAPO creates them, and what they get.
 
 use caip_openstack::api::IpamVersion;
 use kube::ResourceExt;
@@ -7,18 +7,45 @@ use serde_json::json;
 use super::*;
 use crate::support::{pool, with_namespace};
 
+fn assert_owners(address: &DynamicObject, claim: &DynamicObject, pool: &DynamicObject) {
+    let version = &claim.types.as_ref().expect("it has a type").api_version;
+    assert_eq!(
+        serde_json::to_value(address.owner_references()).expect("owners are plain data"),
+        json!([
+            {
+                "apiVersion": version, "kind": "IPAddressClaim", "name": claim.name_any(), "uid": claim.uid(),
+                "controller": true, "blockOwnerDeletion": true
+            },
+            {
+                "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": "OpenStackFloatingIPPool",
+                "name": pool.name_any(), "uid": pool.uid(), "controller": false, "blockOwnerDeletion": true
+            }
+        ])
+    );
+}
+
+/// The condition is also where v1beta1 has it.
+fn assert_deprecated_condition(version: IpamVersion, claim: &DynamicObject) {
+    let status = &claim.data["status"];
+    let condition = match version {
+        IpamVersion::V1Beta1 => &status["conditions"][0],
+        IpamVersion::V1Beta2 => &status["deprecated"]["v1beta1"]["conditions"][0],
+    };
+    assert_eq!((&condition["type"], &condition["status"]), (&json!("Ready"), &json!("True")));
+}
+
 #[tokio::test]
-async fn claim_of_capo_gets_a_new_address_by_the_contract() {
+async fn capo_claim_gets_a_new_address_and_all_that_the_contract_requires() {
     with_namespace(async |ns| {
-        let (id, wire) = served_by_wire(ns, pool("public").network("public")).await;
+        let (id, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public")).await;
         ns.create(cluster("prod", json!({}))).await;
         let address = ns.bind(claim("web-0").from("public").of_cluster("prod")).await;
-        let name = named("web-0");
+        let name = claim_name("web-0");
 
         let claimed = ns.get(Kind::Claim, &name).await.expect("the claim is there");
         let public = ns.get(Kind::Pool, "public").await.expect("the pool is there");
         let object = ns.get(Kind::Address, &name).await.expect("it has the claim's name");
-        let floating_ip = seen(ns.cloud().await, &address).await;
+        let floating_ip = floating_ip_of(ns.cloud().await, &address).await;
 
         assert_eq!(
             object.data["spec"],
@@ -28,21 +55,7 @@ async fn claim_of_capo_gets_a_new_address_by_the_contract() {
                 }
             })
         );
-        let owners = serde_json::to_value(object.owner_references()).expect("owners are plain data");
-        let version = claimed.types.as_ref().expect("it has a type").api_version.clone();
-        assert_eq!(
-            owners,
-            json!([
-                {
-                    "apiVersion": version, "kind": "IPAddressClaim", "name": name, "uid": claimed.uid(),
-                    "controller": true, "blockOwnerDeletion": true
-                },
-                {
-                    "apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": "OpenStackFloatingIPPool",
-                    "name": "public", "uid": public.uid(), "controller": false, "blockOwnerDeletion": true
-                }
-            ])
-        );
+        assert_owners(&object, &claimed, &public);
         assert!(is_protected(&object) && is_protected(&claimed) && is_protected(&public));
         assert_eq!(object.labels().get("cluster.x-k8s.io/cluster-name").map(String::as_str), Some("prod"));
         let annotation = |name: &str| {
@@ -54,33 +67,27 @@ async fn claim_of_capo_gets_a_new_address_by_the_contract() {
             [id.clone(), floating_ip.id.clone(), floating_ip.network.clone(), "created".into()]
         );
 
-        ns.await_condition(Kind::Claim, &name, "Ready", "True", "AddressAllocated", HEALS).await;
-        let status = &claimed.data["status"];
-        let old_style = match ns.world.version {
-            IpamVersion::V1Beta1 => &status["conditions"][0],
-            IpamVersion::V1Beta2 => &status["deprecated"]["v1beta1"]["conditions"][0],
-        };
-        assert_eq!((&old_style["type"], &old_style["status"]), (&json!("Ready"), &json!("True")));
-        let events = ns.events(Kind::Claim, &name).await;
-        assert!(events.iter().any(|(reason, note)| reason == "AddressAllocated" && note.contains(&address)));
+        ns.await_condition(Kind::Claim, &name, "Ready", "True", "AddressAllocated", RECOVERY).await;
+        assert_deprecated_condition(ns.world.version, &claimed);
+        assert_event(ns, Kind::Claim, &name, "AddressAllocated", &address).await;
 
         let mark = format!("caip-openstack pool={id} nonce=");
         assert!(floating_ip.description.starts_with(&mark), "{floating_ip:?}");
         assert!(floating_ip.description.ends_with(&format!(" (claim {name} in {})", ns.name)), "{floating_ip:?}");
-        assert_eq!(wire.writes(), ["POST floatingips"]);
+        assert_eq!(proxy.writes(), ["POST floatingips"]);
     })
     .await;
 }
 
 #[tokio::test]
-async fn claims_of_other_pools_are_left_alone() {
+async fn claims_of_other_pool_kinds_are_ignored() {
     with_namespace(async |ns| {
-        served(ns, pool("public").network("public")).await;
+        create_served_pool(ns, pool("public").network("public")).await;
         ns.create(claim("in-tree").pool_ref("apiGroup", "infrastructure.cluster.x-k8s.io")).await;
         ns.create(claim("of-another-kind").pool_ref("kind", "InClusterIPPool")).await;
         ns.bind(claim("web-0")).await;
         for server in ["in-tree", "of-another-kind"] {
-            let claim = ns.get(Kind::Claim, &named(server)).await.expect("it is there");
+            let claim = ns.get(Kind::Claim, &claim_name(server)).await.expect("it is there");
             assert!(claim.data["status"].is_null() && !is_protected(&claim), "{claim:?}");
         }
     })
@@ -88,47 +95,40 @@ async fn claims_of_other_pools_are_left_alone() {
 }
 
 #[tokio::test]
-async fn claim_that_is_deleted_as_soon_as_it_is_made_leaves_nothing() {
+async fn claim_deleted_right_after_its_creation_leaves_nothing_behind() {
     with_namespace(async |ns| {
-        let id = served(ns, pool("public").network("public")).await;
-        // Some are seen before they are deleted, some after, some never.
-        let names: Vec<String> = (0..8).map(|number| named(&format!("web-{number}"))).collect();
-        let hasty = names.iter().enumerate().map(|(number, name)| async move {
-            ns.create(claim(&format!("web-{number}")).unheld()).await;
-            ns.delete(Kind::Claim, name).await;
-        });
-        futures::future::join_all(hasty).await;
-        for name in &names {
-            ns.await_gone(Kind::Claim, name, HEALS).await;
-            ns.await_gone(Kind::Address, name, HEALS).await;
-        }
-        let cloud = ns.cloud().await;
-        eventually(AUDITED, async || match marked(cloud, &id).await {
-            left if left.is_empty() => Ok(()),
-            left => Err(format!("left in Neutron: {left:?}")),
-        })
+        let id = create_served_pool(ns, pool("public").network("public")).await;
+        // The controller sees some before they are deleted, some after, some never.
+        let servers: Vec<String> = (0..8).map(|number| format!("web-{number}")).collect();
+        join_all(servers.iter().map(async |server| {
+            ns.create(claim(server).without_capo_finalizer()).await;
+            ns.delete(Kind::Claim, &claim_name(server)).await;
+        }))
         .await;
+        for server in &servers {
+            await_claim_gone(ns, server).await;
+        }
+        await_all_released(ns, &id, RESYNC).await;
     })
     .await;
 }
 
 #[tokio::test]
-async fn claims_of_one_name_in_two_namespaces_have_an_address_each() {
+async fn claims_with_the_same_name_in_two_namespaces_get_one_address_each() {
     with_namespace(async |one| {
         with_namespace(async |two| {
             let ids = [
-                served(one, pool("public").network("public")).await,
-                served(two, pool("public").network("public")).await,
+                create_served_pool(one, pool("public").network("public")).await,
+                create_served_pool(two, pool("public").network("public")).await,
             ];
             let (first, second) = tokio::join!(one.bind(claim("web-0")), two.bind(claim("web-0")));
             assert_ne!(first, second);
             let cloud = one.cloud().await;
             for (id, address) in ids.iter().zip([&first, &second]) {
-                let marked: Vec<_> = marked(cloud, id).await.into_iter().map(|fip| fip.address).collect();
-                assert_eq!(marked, [address.as_str()], "a pool marks its own and no other");
+                assert_eq!(marked_addresses(cloud, id).await, [address.clone()].into(), "a pool marks only its own");
             }
-            release(one, "web-0").await;
-            until_deleted(cloud, &first, HEALS).await;
+            release_claim(one, "web-0").await;
+            await_floating_ip_deleted(cloud, &first, RECOVERY).await;
             assert!(cloud.find(&second).await.is_some());
         })
         .await;

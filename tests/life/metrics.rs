@@ -1,14 +1,14 @@
-//! What is counted moves as the world does.
+//! Metrics follow what happens to claims and pools.
 
 use super::*;
-use crate::support::{Controller, pool, unique, with_namespace};
+use crate::support::{pool, with_namespace};
 
 const PLAIN: [&str; 2] = ["--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics"];
 const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
 
-/// Waits until a metric has a value, or, with an empty one, is not shown. `POOL` stands for the labels of the pool `public`.
+/// Waits until a metric has a value or, if that is empty, does not exist. `POOL` stands for the labels of the pool `public`.
 async fn await_metric(ns: &Namespace, address: &str, metric: &str, value: &str) {
-    eventually(HEALS, async || {
+    eventually(RECOVERY, async || {
         let answer = reqwest::get(format!("http://{address}/metrics")).await.expect("it answers");
         let text = answer.text().await.expect("it answers to the end");
         let metric = metric.replace("POOL", &format!(r#"namespace="{}",pool="public""#, ns.name));
@@ -23,13 +23,11 @@ async fn await_metric(ns: &Namespace, address: &str, metric: &str, value: &str) 
 }
 
 #[tokio::test]
-async fn metrics_tell_what_became_of_claims_and_pools() {
+async fn metrics_follow_claims_and_pools() {
     with_namespace(async |ns| {
-        let filter = unique("filter");
-        let controller = Controller::start(&[&[format!("--watch-filter={filter}").as_str()], &PLAIN[..]].concat());
-        ns.secret_for("demo").await;
-        let spec = pool("public").network("public").max_ips(2).label(WATCH_FILTER, &filter);
-        ready(ns, spec).await;
+        let controller = ns.start_controller(&ns.world.account, &PLAIN);
+        ns.create_secret_for("demo").await;
+        create_ready_pool(ns, pool("public").network("public").max_ips(2).served_in(&ns.name)).await;
         let address = controller.diagnostics().await;
         let await_metric = async |metric: &str, value: &str| await_metric(ns, &address, metric, value).await;
         await_metric("caip_pool_ready{POOL}", "1").await;
@@ -40,22 +38,21 @@ async fn metrics_tell_what_became_of_claims_and_pools() {
         await_metric(&quota, "5000").await;
         ns.bind(claim("web-0")).await;
         ns.bind(claim("web-1")).await;
-        refused(ns, "web-2", "PoolExhausted").await;
+        create_waiting_claim(ns, "web-2", "PoolExhausted").await;
         await_metric(r#"caip_pool_addresses{POOL,state="allocated"}"#, "2").await;
         await_metric("caip_pool_size{POOL}", "2").await;
         await_metric(r#"caip_claims_waiting{POOL,reason="PoolExhausted"}"#, "1").await;
         await_metric(r#"caip_allocations_total{source="created",result="success"}"#, "2").await;
         await_metric(r#"caip_openstack_requests_total{operation="create_floating_ip",result="ok"}"#, "2").await;
-        release(ns, "web-2").await;
+        release_claim(ns, "web-2").await;
         await_metric(r#"caip_claims_waiting{POOL,reason="PoolExhausted"}"#, "0").await;
-        release(ns, "web-0").await;
+        release_claim(ns, "web-0").await;
         await_metric(r#"caip_pool_addresses{POOL,state="allocated"}"#, "1").await;
         await_metric(r#"caip_openstack_requests_total{operation="delete_floating_ip",result="ok"}"#, "1").await;
         await_metric(r#"caip_released_floating_ips_total{how="deleted"}"#, "1").await;
         await_metric(r#"caip_releases_total{result="success"}"#, "2").await;
-        release(ns, "web-1").await;
-        ns.delete(Kind::Pool, "public").await;
-        ns.await_gone(Kind::Pool, "public", HEALS).await;
+        release_claim(ns, "web-1").await;
+        delete_pool(ns, "public").await;
         await_metric("caip_pool_ready{POOL}", "").await;
         await_metric("caip_pool_size{POOL}", "").await;
         await_metric(&quota, "").await;
@@ -64,12 +61,12 @@ async fn metrics_tell_what_became_of_claims_and_pools() {
 }
 
 #[tokio::test]
-async fn a_pool_is_shown_as_long_as_it_is_the_controllers_paused_or_not() {
+async fn pool_metrics_exist_while_the_controller_serves_the_pool_or_it_is_paused() {
     with_namespace(async |ns| {
-        let controller = ns.serve_by(&ns.world.account, &PLAIN);
+        let controller = ns.start_controller(&ns.world.account, &PLAIN);
         let address = controller.diagnostics().await;
         let await_metric = async |metric: &str, value: &str| await_metric(ns, &address, metric, value).await;
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         ns.create(pool("public").network("public").served_in(&ns.name).annotation(PAUSED, "")).await;
         await_metric("caip_pool_paused{POOL}", "1").await;
         await_metric("caip_pool_ready{POOL}", "0").await;
@@ -78,17 +75,17 @@ async fn a_pool_is_shown_as_long_as_it_is_the_controllers_paused_or_not() {
         await_metric("caip_pool_paused{POOL}", "0").await;
         await_metric("caip_pool_credentials_valid{POOL}", "1").await;
 
-        // The other one shows it, or every sum has it twice.
+        // The controller that serves it now shows it: shown twice, it would count twice in every sum.
         ns.patch(Kind::Pool, "public", json!({"metadata": {"labels": {WATCH_FILTER: "another"}}})).await;
         await_metric("caip_pool_ready{POOL}", "").await;
         await_metric("caip_last_listing_timestamp_seconds{POOL}", "").await;
         ns.patch(Kind::Pool, "public", json!({"metadata": {"labels": {WATCH_FILTER: ns.name}}})).await;
         await_metric("caip_pool_ready{POOL}", "1").await;
 
-        ns.lose(&[Kind::Secret]).await;
+        ns.delete_by_force(&[Kind::Secret]).await;
         await_metric(r#"caip_pool_problem{POOL,reason="SecretNotFound"}"#, "1").await;
         await_metric("caip_pool_credentials_valid{POOL}", "0").await;
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         await_metric(r#"caip_pool_problem{POOL,reason="SecretNotFound"}"#, "0").await;
         await_metric("caip_pool_credentials_valid{POOL}", "1").await;
     })
@@ -96,23 +93,23 @@ async fn a_pool_is_shown_as_long_as_it_is_the_controllers_paused_or_not() {
 }
 
 #[tokio::test]
-async fn a_claim_waits_since_its_condition_says_so_whoever_serves_it() {
+async fn oldest_waiting_claim_keeps_its_timestamp_across_controllers() {
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
-        ns.serve();
-        ready(ns, pool("public").list([MISSING]).served_in(&ns.name)).await;
-        refused(ns, "web-0", "PoolExhausted").await;
-        ns.crash();
-        let claim = ns.get(Kind::Claim, &named("web-0")).await.expect("the claim is there");
+        ns.create_secret_for("demo").await;
+        ns.restart_controller();
+        create_ready_pool(ns, pool("public").list([MISSING]).served_in(&ns.name)).await;
+        create_waiting_claim(ns, "web-0", "PoolExhausted").await;
+        ns.kill_controllers();
+        let claim = ns.get(Kind::Claim, &claim_name("web-0")).await.expect("the claim is there");
         let since = condition_of(&claim, "Ready").and_then(|ready| ready["lastTransitionTime"].as_str());
         let since: jiff::Timestamp = since.and_then(|since| since.parse().ok()).expect("a condition has a time");
-        let next = ns.serve_by(&ns.world.account, &PLAIN);
+        let next = ns.start_controller(&ns.world.account, &PLAIN);
         let since = format!("{}.0", since.as_second());
         let metric = "caip_oldest_waiting_claim_timestamp_seconds{POOL}";
         await_metric(ns, &next.diagnostics().await, metric, &since).await;
-        release(ns, "web-0").await;
+        release_claim(ns, "web-0").await;
         ns.delete(Kind::Pool, "public").await;
-        // Nothing of it is taken off while a call of the first controller may still land.
+        // No mark is removed while a call of the first controller may still take effect.
         ns.await_gone(Kind::Pool, "public", BURST).await;
     })
     .await;

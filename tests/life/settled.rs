@@ -1,30 +1,33 @@
-//! Nothing changed, so nothing is written.
+//! Nothing changes, so nothing is written.
 
 use super::*;
-use crate::support::{pool, stays, with_namespace};
+use crate::support::{consistently, pool, with_namespace};
+
+/// A ready pool is reconciled every 20 to 24 s.
+const LONGEST_RESYNC: Duration = Duration::from_secs(25);
 
 #[tokio::test]
 async fn nothing_is_written_when_nothing_changed() {
     with_namespace(async |ns| {
-        let listed = ns.floating_ip("public").await;
+        let listed = ns.create_floating_ip("public").await;
         let spec = pool("public").list([&listed.address]).network("public").preallocate(1);
-        let (_, wire) = served_by_wire(ns, spec).await;
-        futures::future::join_all((0..8).map(|number| ns.create(claim(&format!("web-{number}"))))).await;
-        await_bound_count(ns, 8).await;
-        await_count(ns, "allocated", 8).await;
-        await_count(ns, "free", 1).await;
-        wire.forget();
+        let (_, proxy) = create_served_pool_behind_proxy(ns, spec).await;
+        create_claims(ns, 0..8).await;
+        await_bound_count(ns, 8, BURST).await;
+        await_address_count(ns, "allocated", 8).await;
+        await_address_count(ns, "free", 1).await;
+        proxy.forget_calls();
         let before = versions(ns).await;
-        stays(Duration::from_secs(30), async || {
-            let (now, writes) = (versions(ns).await, wire.writes());
+        consistently(LONGEST_RESYNC, async || {
+            let (now, writes) = (versions(ns).await, proxy.writes());
             match now == before && writes.is_empty() {
                 true => Ok(()),
                 false => Err(format!("objects {before:?} became {now:?}; Neutron saw {writes:?}")),
             }
         })
         .await;
-        assert!(wire.count("GET floatingips") <= 1, "{:?}", wire.calls());
-        assert_eq!(wire.calls().len(), wire.count("GET floatingips"));
+        assert!(proxy.count("GET floatingips") <= 1, "{:?}", proxy.calls());
+        assert_eq!(proxy.calls().len(), proxy.count("GET floatingips"));
     })
     .await;
 }

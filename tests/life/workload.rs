@@ -1,4 +1,4 @@
-//! A workload cluster with its machines, as CAPO has them: what `clusterctl move` moves, and what a backup saves.
+//! A workload cluster with machines as CAPO creates them, which `clusterctl move` moves and a backup saves.
 
 use std::collections::BTreeMap;
 
@@ -7,98 +7,100 @@ use crate::support::{owner_reference, pool};
 
 const MOVE_LABEL: &str = "clusterctl.cluster.x-k8s.io/move";
 
-/// All kinds of it, owners last.
+/// Its kinds, owners last.
 pub const KINDS: [Kind; 7] =
     [Kind::Address, Kind::Claim, Kind::Server, Kind::Pool, Kind::InfrastructureCluster, Kind::Cluster, Kind::Secret];
 
-/// The claims that hold an address: those of `public` and, last, the one of `other`.
+/// Servers with an address: the last one's is from the pool `other`.
 const SERVERS: [&str; 6] = ["web-0", "web-1", "web-2", "web-3", "web-4", "db-0"];
-/// The pool `other` has no address for it.
+/// A server whose claim waits: the pool `other` has only one address.
 const WAITING: &str = "db-1";
 
-/// What there was when all was well.
+/// The workload cluster as it was created.
 pub struct Workload {
-    /// The way to OpenStack: the Secret leads through it, wherever it is.
-    pub wire: Wire,
-    /// The address of each bound claim, by the claim's name.
+    /// The Secret leads through it, also in another management cluster.
+    proxy: OpenStackProxy,
+    /// By the claim's name.
     pub addresses: BTreeMap<String, String>,
-    /// The listed address, which is a claim's.
+    /// The predefined address, which a claim has.
     pub listed: String,
     ids: [String; 2],
     marked: Vec<FloatingIp>,
 }
 
 impl Workload {
-    /// Makes all of it in a namespace, whose controller runs.
+    /// Creates it in a namespace whose controller runs.
     pub async fn create(ns: &Namespace) -> Self {
-        let wire = Wire::to("demo").await;
-        ns.secret("cloud", &wire.clouds_yaml()).await;
+        let proxy = OpenStackProxy::to_cloud("demo").await;
+        ns.apply_secret("cloud", &proxy.clouds_yaml()).await;
         ns.patch(Kind::Secret, "cloud", json!({"metadata": {"labels": {MOVE_LABEL: "true"}}})).await;
-        let infrastructure = provisioned_cluster(ns).await;
-        let listed = ns.floating_ip("public").await.address;
+        let infrastructure = create_provisioned_cluster(ns).await;
+        let listed = ns.create_floating_ip("public").await.address;
         let public = pool("public").list([&listed]).network("public").preallocate(1);
         let other = pool("other").network("public").max_ips(1);
-        let ids = [ready(ns, public.served_in(&ns.name)).await, ready(ns, other.served_in(&ns.name)).await];
+        let ids = [
+            create_ready_pool(ns, public.served_in(&ns.name)).await,
+            create_ready_pool(ns, other.served_in(&ns.name)).await,
+        ];
         let bind = async |server| {
-            let claim = claim_of(ns, server, &infrastructure).await;
-            (named(server), ns.bind_within(claim, BURST).await)
+            let claim = create_server(ns, server, &infrastructure).await;
+            (claim_name(server), ns.bind_within(claim, BURST).await)
         };
-        let addresses = futures::future::join_all(SERVERS.map(bind)).await.into_iter().collect();
-        ns.create(claim_of(ns, WAITING, &infrastructure).await).await;
-        waits(ns, WAITING, "PoolExhausted").await;
-        // The list and five of the network, and the one that is ready.
-        await_count(ns, "total", 6).await;
-        await_count(ns, "free", 1).await;
-        let marked = marks(ns, &ids).await;
-        wire.forget();
-        Self { wire, addresses, listed, ids, marked }
+        let addresses = join_all(SERVERS.map(bind)).await.into_iter().collect();
+        ns.create(create_server(ns, WAITING, &infrastructure).await).await;
+        await_waiting(ns, WAITING, "PoolExhausted").await;
+        // Five that are bound and one that is preallocated.
+        await_address_count(ns, "total", 6).await;
+        await_address_count(ns, "free", 1).await;
+        let marked = floating_ips_of_pools(ns, &ids).await;
+        proxy.forget_calls();
+        Self { proxy, addresses, listed, ids, marked }
     }
 
-    /// Waits until every claim is bound in this namespace to the address that it had, and all about it is in order;
-    /// nothing was written in Neutron for that.
-    pub async fn is_whole_in(&self, ns: &Namespace) {
-        self.is_served_in(ns).await;
-        assert_eq!(self.wire.writes(), [""; 0], "nothing is written in Neutron");
-        assert_eq!(marks(ns, &self.ids).await, self.marked);
+    /// Waits until every claim is bound in this namespace as before, without a write to Neutron.
+    pub async fn await_unchanged_in(&self, ns: &Namespace) {
+        self.await_served_in(ns).await;
+        assert_eq!(self.proxy.writes(), [""; 0], "nothing is written in Neutron");
+        assert_eq!(floating_ips_of_pools(ns, &self.ids).await, self.marked);
     }
 
-    /// The same, where marks may have been written meanwhile; no floating IP was created or deleted.
-    pub async fn is_served_in(&self, ns: &Namespace) {
+    /// Waits until every claim is bound to the address that it had, and no floating IP was created or deleted.
+    async fn await_served_in(&self, ns: &Namespace) {
         for (claim, address) in &self.addresses {
             assert_eq!(ns.await_bound(claim, BURST).await, *address, "{claim} has the address that it had");
-            ns.await_condition(Kind::Claim, claim, "Ready", "True", "AddressAllocated", HEALS).await;
-            eventually(HEALS, async || is_in_order(ns, claim).await).await;
+            ns.await_condition(Kind::Claim, claim, "Ready", "True", "AddressAllocated", RECOVERY).await;
+            eventually(RECOVERY, async || check_owners_and_finalizers(ns, claim).await).await;
         }
         for pool in ["public", "other"] {
-            ns.await_condition(Kind::Pool, pool, "Ready", "True", "Ready", HEALS).await;
+            ns.await_condition(Kind::Pool, pool, "Ready", "True", "Ready", RECOVERY).await;
         }
-        waits(ns, WAITING, "PoolExhausted").await;
+        await_waiting(ns, WAITING, "PoolExhausted").await;
         let secret = ns.get(Kind::Secret, "cloud").await.expect("the Secret is there");
         assert!(is_protected(&secret), "{:?}", secret.finalizers());
         for call in ["POST floatingips", "DELETE floatingips/ID"] {
-            assert_eq!(self.wire.count(call), 0, "{call}");
+            assert_eq!(self.proxy.count(call), 0, "{call}");
         }
     }
 
-    /// A machine goes where its claim is now: its address goes back, and serves the one that waits.
-    pub async fn can_be_released_in(&self, ns: &Namespace) {
-        let before = self.addresses[&named("db-0")].clone();
-        release(ns, "db-0").await;
-        // The pool has one address at most: the claim that waits gets that one, or one in its place.
-        let after = ns.await_bound(&named(WAITING), AUDITED).await;
+    /// Releases two claims: one serves the claim that waits, the other had the predefined address.
+    pub async fn release_in(&self, ns: &Namespace) {
+        let before = self.addresses[&claim_name("db-0")].clone();
+        release_claim(ns, "db-0").await;
+        // The pool has at most one address: the waiting claim gets the same one or its replacement.
+        let after = ns.await_bound(&claim_name(WAITING), RESYNC).await;
         let cloud = ns.cloud().await;
         if after != before {
-            until_deleted(cloud, &before, AUDITED).await;
+            await_floating_ip_deleted(cloud, &before, RESYNC).await;
         }
-        let holder = self.addresses.iter().find(|(_, address)| **address == self.listed).expect("the list is used");
-        ns.release(holder.0).await;
-        ns.await_gone(Kind::Claim, holder.0, HEALS).await;
-        until(cloud, &self.listed, "unmarked", |fip| !is_marked(fip)).await;
+        let (claim, _) = self.addresses.iter().find(|(_, address)| **address == self.listed).expect("a claim has it");
+        ns.release(claim).await;
+        ns.await_gone(Kind::Claim, claim, RECOVERY).await;
+        await_unmarked(cloud, &self.listed).await;
     }
 }
 
-/// A Cluster that clusterctl agrees to move: its infrastructure is provisioned, its control plane is initialized.
-async fn provisioned_cluster(ns: &Namespace) -> DynamicObject {
+/// Creates a Cluster that clusterctl moves: its infrastructure is provisioned, its control plane initialized.
+async fn create_provisioned_cluster(ns: &Namespace) -> DynamicObject {
     let body =
         json!({"metadata": {"name": "prod"}, "status": {"ready": true, "initialization": {"provisioned": true}}});
     let infrastructure = ns.create(Manifest::new(Kind::InfrastructureCluster, body)).await;
@@ -114,7 +116,7 @@ async fn provisioned_cluster(ns: &Namespace) -> DynamicObject {
             && condition_of(cluster, "ControlPlaneInitialized").is_some_and(|found| found["status"] == "True")
             && !cluster.finalizers().is_empty()
     };
-    eventually(HEALS, async || {
+    eventually(RECOVERY, async || {
         let found = ns.get(Kind::Cluster, "prod").await.expect("the Cluster is there");
         if is_provisioned(&found) {
             return Ok(());
@@ -124,15 +126,15 @@ async fn provisioned_cluster(ns: &Namespace) -> DynamicObject {
         Err(format!("the Cluster is not provisioned: {}", found.data["status"]))
     })
     .await;
-    ns.await_object(Kind::InfrastructureCluster, "prod", HEALS, "owned by its Cluster", |found| {
+    ns.await_object(Kind::InfrastructureCluster, "prod", RECOVERY, "owned by its Cluster", |found| {
         found.is_some_and(|found| !found.owner_references().is_empty())
     })
     .await;
     infrastructure
 }
 
-/// The claim of a server, which it is owned by, as all of it is of the Cluster `prod`.
-async fn claim_of(ns: &Namespace, server: &str, infrastructure: &DynamicObject) -> Manifest {
+/// Creates a server of the Cluster `prod`; returns its claim.
+async fn create_server(ns: &Namespace, server: &str, infrastructure: &DynamicObject) -> Manifest {
     let labels = json!({"cluster.x-k8s.io/cluster-name": "prod"});
     let owners = json!([owner_reference(infrastructure)]);
     let body = json!({"metadata": {"name": server, "labels": labels, "ownerReferences": owners}});
@@ -141,17 +143,17 @@ async fn claim_of(ns: &Namespace, server: &str, infrastructure: &DynamicObject) 
     claim(server).from(pool).of_cluster("prod").owned_by(&owner).into()
 }
 
-/// What carries a mark of the pools, in an order of its own.
-async fn marks(ns: &Namespace, ids: &[String; 2]) -> Vec<FloatingIp> {
+/// The floating IPs with a mark of the pools, ordered by id.
+async fn floating_ips_of_pools(ns: &Namespace, ids: &[String; 2]) -> Vec<FloatingIp> {
     let cloud = ns.cloud().await;
-    let mut all = marked(cloud, &ids[0]).await;
-    all.extend(marked(cloud, &ids[1]).await);
+    let mut all = marked_floating_ips(cloud, &ids[0]).await;
+    all.extend(marked_floating_ips(cloud, &ids[1]).await);
     all.sort_by(|one, other| one.id.cmp(&other.id));
     all
 }
 
-/// Whether a claim and its IPAddress have the owners and finalizers that they are to have, in this cluster.
-async fn is_in_order(ns: &Namespace, claim: &str) -> Result<(), String> {
+/// `Err` where a claim or its IPAddress lacks an owner or a finalizer in this cluster.
+async fn check_owners_and_finalizers(ns: &Namespace, claim: &str) -> Result<(), String> {
     let claimed = ns.get(Kind::Claim, claim).await.ok_or("the claim is gone")?;
     let address = ns.get(Kind::Address, claim).await.ok_or("the IPAddress is gone")?;
     let pool = claimed.data["spec"]["poolRef"]["name"].as_str().unwrap_or_default();
@@ -162,7 +164,9 @@ async fn is_in_order(ns: &Namespace, claim: &str) -> Result<(), String> {
         return Err(format!("the owners of {claim} are {:?}", address.owner_references()));
     }
     match [&claimed, &address, &pool].into_iter().find(|object| !is_protected(object)) {
-        Some(object) => Err(format!("{} has no finalizer of ours: {:?}", object.name_any(), object.finalizers())),
+        Some(object) => {
+            Err(format!("{} has no finalizer of the controller: {:?}", object.name_any(), object.finalizers()))
+        }
         None => Ok(()),
     }
 }

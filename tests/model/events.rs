@@ -57,7 +57,7 @@ pub enum Work {
     Withdraw,
     Release,
     /// A sweep's chore; whether it takes our marks off an address that nobody else has marked.
-    SweepAction(bool),
+    Sweep(bool),
 }
 
 /// Calls that are made one after the other; the first is under way. One at a time for each claim and each floating IP.

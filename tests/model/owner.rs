@@ -3,16 +3,17 @@
 //!
 //! An owner knows itself as owner 0 and the others from there on, so that owners in the same situation are the same value.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use caip_openstack::allocation::claim::{self, BoundAddress, ClaimRequest, Decision, MarkWrite};
-use caip_openstack::allocation::ledger::{CreationBlock, Hold, Ledger, Step};
+use caip_openstack::allocation::Situation;
+use caip_openstack::allocation::claim::{self, BoundAddress, ClaimRequest, Decision, MarkWrite, QueuePosition};
+use caip_openstack::allocation::ledger::{Began, CreationBlock, Hold, Ledger};
 use caip_openstack::allocation::mark::Ownership;
 use caip_openstack::allocation::policy::{PoolPolicy, ReusePolicy};
 use caip_openstack::allocation::published::{Binding, PublishedAddress, PublishedAddresses};
 use caip_openstack::allocation::refusal::Refusal;
 use caip_openstack::allocation::release::{self, ReleaseStep};
-use caip_openstack::allocation::sweep::{self, ClaimLiveness, ClusterView, SweepAction};
+use caip_openstack::allocation::sweep::{ClaimLiveness, ClusterView, SweepAction, plan_sweep};
 use caip_openstack::object_name::ObjectName;
 use jiff::{SignedDuration, Timestamp};
 
@@ -30,9 +31,10 @@ pub struct Owner {
     pub ledger: Ledger,
     pub published: PublishedAddresses,
     pub policy: PoolPolicy,
+    pub waiting: BTreeSet<QueuePosition>,
     pub claims: [Claim; CLAIMS],
     pub jobs: BTreeMap<usize, Job>,
-    pub look: Option<(Step, Timestamp)>,
+    pub look: Option<Began>,
     /// Somebody waits for a listing.
     pub must_look: bool,
     /// What the last event published.
@@ -48,13 +50,14 @@ impl Owner {
             is_old: false,
         };
         let mut published = PublishedAddresses::default();
-        published.set_listed("pool".into(), addresses(spec.listed));
+        published.set_listed(ObjectName::new("team", "pool"), addresses(spec.listed));
         Self {
             spec,
             now: noon(),
             ledger: memory(),
             published,
             policy: policy(spec),
+            waiting: BTreeSet::new(),
             claims: std::array::from_fn(claim),
             jobs: BTreeMap::new(),
             look: None,
@@ -73,11 +76,11 @@ impl Owner {
             Event::Serve(claim) => self.go_on(*claim),
             Event::Sweep => self.sweep(),
             Event::Answered(slot, reply) => self.learn(*slot, *reply),
-            Event::Look => self.look = Some((self.ledger.next_step(), self.now)),
+            Event::Look => self.look = Some(self.ledger.begin(self.now)),
             Event::Listed(seen) => {
-                let (began, at) = self.look.take().expect("a listing is under way");
+                let began = self.look.take().expect("a listing is under way");
                 let fips = seen.iter().enumerate().map(|(index, seen)| seen.shown(index)).collect();
-                self.ledger.list(began, at, fips, self.now);
+                self.ledger.record_listing(began, fips, self.now);
                 self.must_look = false;
                 for claim in (0..CLAIMS).filter(|claim| self.claims[*claim].is_served).collect::<Vec<_>>() {
                     self.go_on(claim);
@@ -104,7 +107,7 @@ impl Owner {
     /// One turn of `controllers/claim/serve.rs`.
     fn serve(&mut self, claim: usize) {
         let request = self.request(claim);
-        let decision = claim::decide(&self.ledger, &self.published, &self.policy, &request, self.now);
+        let decision = claim::decide(&self.situation(), &request);
         let decision = match (decision, self.spec.flaw) {
             (Decision::Confirm(id), Some(Flaw::NoConfirm)) => Decision::Keep(id),
             (decision, _) => decision,
@@ -114,7 +117,10 @@ impl Owner {
         self.claims[claim].is_served =
             !is_refused && !matches!(decision, Decision::Keep(_) | Decision::Fenced(_) | Decision::Lost(_));
         if !self.claims[claim].is_served {
-            self.ledger.wait(&self.policy.id, request.place(), is_refused);
+            match is_refused {
+                true => self.waiting.insert(request.queue_position()),
+                false => self.waiting.remove(&request.queue_position()),
+            };
         }
         match decision {
             Decision::Keep(id) => {
@@ -123,23 +129,23 @@ impl Owner {
                     self.claims[claim].published = Some(fip as u8);
                     self.gave = Some((claim, fip as u8));
                 }
-                self.published.observe(request.object.clone(), self.naming(claim, fip));
-                self.ledger.let_go(&hold);
+                self.published.insert(request.object.clone(), self.published_address(claim, fip));
+                self.ledger.end_holds_of(&self.policy.id, &request.key);
             }
             Decision::Mark(id, _, MarkWrite::Tag(tag)) => {
-                self.ledger.hold(&id, Some(hold));
+                self.ledger.set_hold(&id, Some(hold));
                 self.send(claim, Work::Mark, fip_index(&id), &[tag], true);
             }
             Decision::TakeBack(id, tags) => {
-                self.ledger.hold(&id, Some(hold));
+                self.ledger.set_hold(&id, Some(hold));
                 self.send(claim, Work::TakeBack, fip_index(&id), &tags, false);
             }
             Decision::Withdraw(id, _) if self.spec.flaw == Some(Flaw::NoWithdrawal) => {
-                self.ledger.hold(&id, None);
+                self.ledger.set_hold(&id, None);
                 self.claims[claim].is_served = false;
             }
             Decision::Withdraw(id, tag) => {
-                self.ledger.begin_withdrawal(&id, &hold);
+                self.ledger.begin_withdrawal(&id, &self.policy.id, &request.key);
                 self.send(claim, Work::Withdraw, fip_index(&id), &[tag], false);
             }
             Decision::Confirm(_) | Decision::Settle => self.must_look = true,
@@ -151,18 +157,18 @@ impl Owner {
     /// One turn of `controllers/claim/release.rs`.
     fn release(&mut self, claim: usize) {
         let request = self.request(claim);
-        match release::decide(&self.ledger, &self.policy, &request.key, self.now) {
+        match release::decide(&self.situation(), &request.key) {
             ReleaseStep::Tag(id, tag) => self.send(claim, Work::Release, fip_index(&id), &[tag], true),
             ReleaseStep::Withdraw(id, tag) => {
-                self.ledger.begin_withdrawal(&id, &request.hold(&self.policy.id));
+                self.ledger.begin_withdrawal(&id, &self.policy.id, &request.key);
                 self.send(claim, Work::Withdraw, fip_index(&id), &[tag], false);
             }
             ReleaseStep::Settle => self.must_look = true,
             ReleaseStep::Describe(..) => panic!("there are tags here"),
             ReleaseStep::Done => {
-                self.ledger.let_go(&request.hold(&self.policy.id));
-                self.published.forget(&request.object);
-                self.ledger.wait(&self.policy.id, request.place(), false);
+                self.ledger.end_holds_of(&self.policy.id, &request.key);
+                self.published.remove(&request.object);
+                self.waiting.remove(&request.queue_position());
                 self.claims[claim] = Claim { life: Life::Absent, published: None, is_served: false, is_old: false };
             }
         }
@@ -179,21 +185,21 @@ impl Owner {
             Life::Goes => Some((key(index), ClaimLiveness::Deleting)),
         };
         let claims = self.claims.iter().enumerate().filter_map(living).collect();
-        let around = ClusterView { claims, is_paused: false };
-        let plan = sweep::plan(&self.ledger, &self.published, &self.policy, &around, self.now);
+        let cluster = ClusterView { namespace: "team".into(), claims, is_paused: false };
+        let plan = plan_sweep(&self.situation(), &cluster);
         self.ledger.note_orphans(&self.policy.id, &plan.orphans, self.now);
-        self.must_look |= plan.look_again && plan.chores.is_empty();
-        for chore in plan.chores {
-            let id = chore.id().clone();
+        self.must_look |= plan.must_list && plan.actions.is_empty();
+        for action in plan.actions {
+            let id = action.id().clone();
             let ownership = self.ledger.get(&id).map(|entry| entry.marks.ownership(&self.policy.id));
             let is_released = matches!(ownership, Some(Ownership::Released { .. }));
-            self.ledger.hold(&id, Some(Hold::GivingBack));
+            self.ledger.set_hold(&id, Some(Hold::GivingBack));
             let fip = fip_index(&id);
-            match chore {
+            match action {
                 SweepAction::Rewrite { description: None, tags, .. } => {
-                    self.send(CLAIMS + fip, Work::SweepAction(is_released), fip, &tags, false);
+                    self.send(CLAIMS + fip, Work::Sweep(is_released), fip, &tags, false);
                 }
-                SweepAction::Release(_, tag) => self.send(CLAIMS + fip, Work::SweepAction(false), fip, &[tag], true),
+                SweepAction::Release(_, tag) => self.send(CLAIMS + fip, Work::Sweep(false), fip, &[tag], true),
                 other => panic!("nothing was created here: {other:?}"),
             }
         }
@@ -209,10 +215,10 @@ impl Owner {
             (reply, _) => reply,
         };
         match reply {
-            Reply::Done => self.ledger.tagged(&id, &call.tag.text(), call.adds),
-            Reply::Unknown => self.ledger.doubt(&id, self.now),
-            Reply::Undone if self.spec.flaw == Some(Flaw::GivesUpInDoubt) => self.ledger.hold(&id, None),
-            Reply::Undone => self.ledger.give_up(&id),
+            Reply::Done => self.ledger.record_tag(&id, &call.tag.text(), call.adds),
+            Reply::Unknown => self.ledger.note_uncertain_write(&id, self.now),
+            Reply::Undone if self.spec.flaw == Some(Flaw::GivesUpInDoubt) => self.ledger.set_hold(&id, None),
+            Reply::Undone => self.ledger.end_hold_unless_uncertain(&id),
         }
         if reply == Reply::Done && !job.calls.is_empty() {
             self.jobs.insert(slot, job);
@@ -223,7 +229,7 @@ impl Owner {
                 let claim = Hold::Claim { pool: self.policy.id.clone(), claim: key(slot) };
                 self.ledger.end_withdrawal(&id, claim, reply == Reply::Undone);
             }
-            Work::SweepAction(_) => self.ledger.hold(&id, None),
+            Work::Sweep(_) => self.ledger.set_hold(&id, None),
             Work::Mark | Work::TakeBack | Work::Release => {}
         }
         if slot < CLAIMS && reply == Reply::Done {
@@ -252,6 +258,11 @@ impl Owner {
         self.jobs.insert(slot, job);
     }
 
+    fn situation(&self) -> Situation<'_> {
+        let Self { ledger, published, policy: pool, waiting, now, .. } = self;
+        Situation { ledger, published, pool, waiting, now: *now }
+    }
+
     fn request(&self, claim: usize) -> ClaimRequest {
         let published = self.claims[claim].published.map(usize::from);
         ClaimRequest {
@@ -262,17 +273,17 @@ impl Owner {
         }
     }
 
-    fn naming(&self, claim: usize, fip: usize) -> PublishedAddress {
+    fn published_address(&self, claim: usize, fip: usize) -> PublishedAddress {
         let pool = self.policy.id.clone();
-        let ours = Binding { pool, claim: key(claim), fip: fip_id(fip), network: Some(network()) };
-        PublishedAddress { address: address(fip), ours: Some(ours) }
+        let binding = Some(Binding { pool, claim: key(claim), fip: fip_id(fip), network: Some(network()) });
+        PublishedAddress { address: address(fip), binding }
     }
 }
 
 /// What a new process knows: nothing, but that the project's quota is used up, so that no POST is made.
 fn memory() -> Ledger {
     let mut ledger = Ledger::default();
-    ledger.block(pool_id(0), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
+    ledger.block_creation(pool_id(0), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
     ledger
 }
 

@@ -130,7 +130,7 @@ fn whole(owner: &Owner, fips: usize) -> Whole {
     let looking = looking(owner);
     let fence = owner.ledger.fence(&owner.policy);
     // A claim that is alone stands behind nobody.
-    let waiting = owner.ledger.waiting(&owner.policy.id).map(|place| 1 << place.since.as_second());
+    let waiting = owner.waiting.iter().map(|place| 1 << place.since.as_second());
     let mut known: Vec<Option<Known>> = (0..fips).map(|_| None).collect();
     for entry in owner.ledger.entries() {
         known[fip_index(&entry.fip.id)] = Some(entry_of(owner, entry));
@@ -142,14 +142,14 @@ fn whole(owner: &Owner, fips: usize) -> Whole {
         waiting: if owner.spec.claims > 1 { waiting.sum() } else { 0 },
         claims: owner.claims,
         jobs: owner.jobs.iter().map(|(slot, job)| (*slot, job.clone())).collect(),
-        look: owner.look.map(|(_, at)| age(owner.now, at, 2)),
+        look: owner.look.map(|began| age(owner.now, began.at, 2)),
         must_look: owner.must_look,
     }
 }
 
 /// The age of the listing under way: what it makes of an age, one that begins now makes of a lesser one.
 fn looking(owner: &Owner) -> i64 {
-    owner.look.map_or(0, |(_, at)| age(owner.now, at, 2))
+    owner.look.map_or(0, |began| age(owner.now, began.at, 2))
 }
 
 fn entry_of(owner: &Owner, entry: &LedgerEntry) -> Known {
@@ -160,12 +160,12 @@ fn entry_of(owner: &Owner, entry: &LedgerEntry) -> Known {
     Known {
         seen: Seen::read(&entry.fip),
         is_confirmed: entry.is_confirmed(),
-        is_open: owner.look.is_some_and(|(began, _)| entry.seen.max(entry.written) < began),
+        is_open: owner.look.is_some_and(|began| entry.is_older_than(began)),
         hold: entry.hold.as_ref().map(holder),
         doubts: entry
-            .doubts
+            .uncertain_writes
             .iter()
-            .map(|doubt| (doubt.by.as_ref().map(holder), age(owner.now, doubt.since, looking(owner) + 2)))
+            .map(|write| (write.by.as_ref().map(holder), age(owner.now, write.since, looking(owner) + 2)))
             .collect(),
         disowned: entry
             .disowned
@@ -203,8 +203,8 @@ fn view(owner: &Owner, fips: usize) -> View {
             || owner
                 .ledger
                 .entries()
-                .any(|entry| entry.doubts.iter().any(|it| owner.now.duration_since(it.since) >= SETTLING)),
-        look: owner.look.map(|(_, at)| age(owner.now, at, 2)),
+                .any(|entry| entry.uncertain_writes.iter().any(|it| owner.now.duration_since(it.since) >= SETTLING)),
+        look: owner.look.map(|began| age(owner.now, began.at, 2)),
     }
 }
 

@@ -101,7 +101,7 @@ impl World {
             state.broken = Some("the mark of a published address was taken off");
         }
         let was_attached = fip.late.iter().any(|tag| tag.owner() == owner && tag.is_release());
-        if work == Some(Work::SweepAction(true)) && was_attached {
+        if work == Some(Work::Sweep(true)) && was_attached {
             state.broken = Some("released although it had a port before");
         }
         state.fips[usize::from(call.fip)].put(call.tag, call.adds);

@@ -1,4 +1,4 @@
-//! The alerts, rendered from the chart by the real helm and judged by the real promtool.
+//! The alerts, rendered by helm and tested by promtool.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,11 +10,10 @@ use super::{data, file, metrics_in, output_of, rules, run, scratch, text};
 
 const CHART: &str = "config/chart";
 
-/// Each set of values, and the tests of what then fires.
+/// Files with promtool tests, and helm flags for the values that they test.
 const CASES: [(&str, &[&str]); 2] =
     [("default.yaml", &[]), ("chosen.yaml", &["--values=tests/observe/alerts/chosen.values.yaml"])];
 
-/// The rules as data.
 fn rendered(flags: &[&str]) -> Vec<Value> {
     let file: Value = serde_saphyr::from_str(&rules(flags)).expect("a rule file is YAML");
     file["groups"][0]["rules"].as_array().expect("it has rules").clone()
@@ -29,7 +28,7 @@ fn field<'a>(rule: &'a Value, pointer: &str) -> &'a str {
 }
 
 #[test]
-fn alerts_fire_when_they_should_and_not_else() {
+fn alerts_fire_only_when_they_should() {
     for (case, flags) in CASES {
         let folder = scratch("alerts");
         fs::write(folder.join("rules.yaml"), rules(flags)).expect("a file can be written");
@@ -40,7 +39,7 @@ fn alerts_fire_when_they_should_and_not_else() {
 }
 
 #[test]
-fn every_alert_is_tested_to_fire() {
+fn every_alert_has_a_test_in_which_it_fires() {
     let tests = text("tests/observe/alerts/default.yaml");
     for rule in rendered(&[]) {
         let (name, severity) = (field(&rule, "/alert"), field(&rule, "/labels/severity"));
@@ -52,7 +51,7 @@ fn every_alert_is_tested_to_fire() {
 }
 
 #[test]
-fn alerts_ask_for_metrics_that_there_are() {
+fn alerts_use_existing_metrics() {
     let known = series_names();
     for rule in rendered(&["--values=tests/observe/alerts/chosen.values.yaml"]).into_iter().chain(rendered(&[])) {
         for metric in metrics_in(field(&rule, "/expr")) {
@@ -62,7 +61,7 @@ fn alerts_ask_for_metrics_that_there_are() {
 }
 
 #[test]
-fn every_alert_has_a_switch_and_the_schema_knows_it() {
+fn every_alert_can_be_disabled_and_is_in_the_schema() {
     let (alerts, schema) = (data("config/chart/files/alerts.yaml"), data("config/chart/values.schema.json"));
     let values = data("config/chart/values.yaml");
     let values = values.pointer("/monitoring/prometheusRule/alerts").expect("the values have alerts");
@@ -78,7 +77,7 @@ fn every_alert_has_a_switch_and_the_schema_knows_it() {
 }
 
 #[test]
-fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
+fn every_alert_has_a_runbook_and_vice_versa() {
     let mut named = BTreeSet::new();
     for rule in rendered(&[]) {
         let (alert, page) = (field(&rule, "/alert"), field(&rule, "/annotations/runbook"));
@@ -101,13 +100,13 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
 }
 
 #[test]
-fn nothing_is_made_unless_it_is_asked_for() {
+fn alerts_and_dashboard_are_off_by_default() {
     let all = output_of("helm", &["template", "release", CHART], &file(""));
     assert!(!all.contains("kind: PrometheusRule") && !all.contains("grafana_dashboard"), "{all}");
 }
 
 #[test]
-fn values_that_cannot_be_are_refused_with_their_field() {
+fn invalid_values_are_refused_with_their_field() {
     for (value, field) in [
         ("excludePools={Not_A_Name}", "excludePools"),
         ("alerts.poolExhausted.for=soon", "for"),

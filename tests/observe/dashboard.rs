@@ -1,4 +1,4 @@
-//! The dashboard as a file: that Grafana can place its panels, and that it asks for what there is.
+//! The dashboard file: Grafana can lay out its panels, and its queries use existing metrics.
 
 use std::collections::BTreeSet;
 
@@ -9,20 +9,18 @@ use super::{data, file, metrics_in, output_of, text};
 
 const DASHBOARD: &str = "config/chart/files/dashboard.json";
 
-/// A query of a panel.
 pub struct Query {
-    /// The panel's title.
+    /// The title of its panel.
     pub panel: String,
-    /// The expression, with variables.
+    /// With Grafana's variables.
     pub expression: String,
 }
 
-/// All panels, rows too.
+/// All panels, including rows.
 fn panels() -> Vec<Value> {
     data(DASHBOARD)["panels"].as_array().expect("a dashboard has panels").clone()
 }
 
-/// All queries of all panels.
 pub fn queries() -> Vec<Query> {
     let of_panel = |panel: Value| {
         let title = panel["title"].as_str().expect("a panel has a title").to_owned();
@@ -44,7 +42,7 @@ fn cells(panel: &Value) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn panels_have_ids_of_their_own_and_do_not_overlap() {
+fn panels_have_unique_ids_and_do_not_overlap() {
     let (mut ids, mut taken) = (BTreeSet::new(), BTreeSet::new());
     for panel in panels() {
         assert!(ids.insert(panel["id"].as_u64().expect("a panel has an id")), "{panel}");

@@ -1,11 +1,11 @@
-//! docs/monitoring.md says of the metrics what is so.
+//! docs/monitoring.md describes the metrics correctly.
 
 use std::collections::BTreeMap;
 
 use super::families::{Family, families};
 use super::text;
 
-/// The rows of the table of metrics: name, kind, labels.
+/// Kind and labels of the documented metrics, by name.
 fn documented() -> BTreeMap<String, Family> {
     let document = text("docs/monitoring.md");
     let rows = document.lines().filter_map(|line| {
@@ -19,7 +19,7 @@ fn documented() -> BTreeMap<String, Family> {
 }
 
 #[test]
-fn the_table_of_metrics_is_what_the_program_shows() {
+fn the_documented_metrics_are_those_that_the_program_exposes() {
     let (written, shown) = (documented(), families());
     let names = |all: &BTreeMap<String, Family>| all.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&written), names(&shown));

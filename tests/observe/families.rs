@@ -6,8 +6,8 @@ use std::time::Duration;
 use caip_openstack::allocation::claim::Origin;
 use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::ProjectId;
+use caip_openstack::metrics::{Counted, Metrics, PoolFigures, PoolLabels};
 use caip_openstack::openstack::{Quota, Scope};
-use caip_openstack::runtime::metrics::{Counted, Metrics, PoolFigures, PoolLabels};
 
 /// A metric.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use super::dashboard::queries;
 use super::families::series_names;
 use super::{metrics_in, rules};
-use crate::support::{Controller, HEALS, Kind, Namespace, Prometheus, claim, eventually, pool, unique, with_namespace};
+use crate::support::{
+    Controller, Kind, Namespace, Prometheus, RECOVERY, claim, eventually, pool, unique, with_namespace,
+};
 
 const ADDRESS: &str = "--diagnostics-address=127.0.0.1:0";
 
@@ -59,9 +61,9 @@ fn object<T: serde::de::DeserializeOwned>(body: Value) -> T {
 /// The two controllers, and the Prometheus that reads them as a ServiceMonitor would have it: the labels `namespace` and
 /// `pool` of a sample are the pool's, not the scraped pod's.
 async fn prometheus(ns: &Namespace, reader: &Reader) -> Prometheus {
-    let secure: Arc<Controller> = ns.serve_by(&ns.world.account, &[ADDRESS]);
+    let secure: Arc<Controller> = ns.start_controller(&ns.world.account, &[ADDRESS]);
     let filter = format!("--watch-filter={}-plain", ns.name);
-    let plain = ns.serve_by(&ns.world.account, &[ADDRESS, "--insecure-diagnostics", &filter]);
+    let plain = ns.start_controller(&ns.world.account, &[ADDRESS, "--insecure-diagnostics", &filter]);
     let job = |name: &str, scheme: &str, address: String| {
         json!({
             "job_name": name, "scheme": scheme, "honor_labels": true,
@@ -75,18 +77,18 @@ async fn prometheus(ns: &Namespace, reader: &Reader) -> Prometheus {
     Prometheus::start(&jobs, &rules(&[])).await
 }
 
-/// Waits until a query has so many results.
-async fn results(prometheus: &Prometheus, query: &str, count: usize) -> Vec<Value> {
-    eventually(HEALS, async || match prometheus.query(query).await {
+/// Waits until a query has `count` results.
+async fn await_results(prometheus: &Prometheus, query: &str, count: usize) -> Vec<Value> {
+    eventually(RECOVERY, async || match prometheus.query(query).await {
         Ok(found) if found.len() == count => Ok(found),
         found => Err(format!("{query} has not {count} results: {found:?}")),
     })
     .await
 }
 
-/// Waits until a query has this one value.
-async fn is(prometheus: &Prometheus, query: &str, value: &str) {
-    eventually(HEALS, async || match prometheus.query(query).await.as_deref() {
+/// Waits until a query has one result with this value.
+async fn await_value(prometheus: &Prometheus, query: &str, value: &str) {
+    eventually(RECOVERY, async || match prometheus.query(query).await.as_deref() {
         Ok([one]) if one["value"][1] == value => Ok(()),
         found => Err(format!("{query} is not {value}: {found:?}")),
     })
@@ -94,59 +96,64 @@ async fn is(prometheus: &Prometheus, query: &str, value: &str) {
 }
 
 #[tokio::test]
-async fn prometheus_reads_what_the_alerts_and_the_dashboard_ask_for() {
+async fn prometheus_scrapes_what_alerts_and_dashboard_need() {
     with_namespace(async |ns| {
         let reader = Reader::new(ns).await;
         let prometheus = prometheus(ns, &reader).await;
-        is(&prometheus, r#"up{job="plain"}"#, "1").await;
-        is(&prometheus, r#"up{job="secure"}"#, "1").await;
+        await_value(&prometheus, r#"up{job="plain"}"#, "1").await;
+        await_value(&prometheus, r#"up{job="secure"}"#, "1").await;
         let of = |pool: &str| format!(r#"namespace="{}",pool="{pool}""#, ns.name);
 
-        // Before there is any pool: what is counted starts at 0, and no pool is shown.
-        is(&prometheus, r#"caip_allocations_total{job="secure",source="created",result="failure"}"#, "0").await;
-        results(&prometheus, "caip_pool_size", 0).await;
+        // Without any pool: counters start at 0, and there are no series of pools.
+        await_value(&prometheus, r#"caip_allocations_total{job="secure",source="created",result="failure"}"#, "0")
+            .await;
+        await_results(&prometheus, "caip_pool_size", 0).await;
 
-        // Before there is any claim: all of a pool's series.
-        ns.secret_for("demo").await;
-        ns.create(pool("public").network("public").max_ips(2).served_in(&ns.name)).await;
-        ns.create(pool("other").network("public").max_ips(1).served_in(&format!("{}-plain", ns.name))).await;
-        ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", HEALS).await;
-        let public = of("public");
-        results(&prometheus, &format!("caip_pool_addresses{{{public}}}"), 4).await;
-        results(&prometheus, &format!("caip_claims_waiting{{{public}}} == 0"), 3).await;
-        is(&prometheus, &format!("caip_pool_exhausted{{{public}}}"), "0").await;
-        is(&prometheus, &format!(r#"caip_pool_ready{{{},job="plain"}}"#, of("other")), "1").await;
-        is(&prometheus, &format!("caip_pool_capacity{{{public}}}"), "2").await;
-        // One project, two pools.
-        results(&prometheus, r#"caip_quota_floating_ips{kind="used",job="secure"}"#, 1).await;
+        let (public, other) = (of("public"), of("other"));
+        check_pools_without_claims(ns, &prometheus, &public, &other).await;
 
         ns.bind(claim("web-0")).await;
         ns.bind(claim("web-1")).await;
         ns.create(claim("web-2")).await;
-        is(&prometheus, &format!(r#"caip_claims_waiting{{{public},reason="PoolExhausted"}}"#), "1").await;
-        every_panel_shows_something(&prometheus, &ns.name).await;
-        every_alert_can_be_asked_for(&prometheus, &ns.name).await;
+        await_value(&prometheus, &format!(r#"caip_claims_waiting{{{public},reason="PoolExhausted"}}"#), "1").await;
+        check_panels(&prometheus, &ns.name).await;
+        check_alerts(&prometheus, &ns.name).await;
 
         for server in ["web-2", "web-0", "web-1"] {
             ns.release(&format!("{server}-floating-ip-address")).await;
         }
-        is(&prometheus, &format!(r#"sum(caip_claims_waiting{{{public}}})"#), "0").await;
+        await_value(&prometheus, &format!(r#"sum(caip_claims_waiting{{{public}}})"#), "0").await;
         ns.delete(Kind::Pool, "public").await;
-        ns.await_gone(Kind::Pool, "public", HEALS).await;
-        results(&prometheus, &format!(r#"{{__name__=~"caip_.+",{public}}}"#), 0).await;
-        results(&prometheus, r#"caip_quota_floating_ips{job="secure"}"#, 0).await;
-        is(&prometheus, &format!("caip_pool_ready{{{}}}", of("other")), "1").await;
+        ns.await_gone(Kind::Pool, "public", RECOVERY).await;
+        await_results(&prometheus, &format!(r#"{{__name__=~"caip_.+",{public}}}"#), 0).await;
+        await_results(&prometheus, r#"caip_quota_floating_ips{job="secure"}"#, 0).await;
+        await_value(&prometheus, &format!("caip_pool_ready{{{other}}}"), "1").await;
         reader.end(ns).await;
     })
     .await;
 }
 
-async fn every_panel_shows_something(prometheus: &Prometheus, namespace: &str) {
+/// All series of a pool exist before there is any claim. `public` and `other` are the labels of the two pools.
+async fn check_pools_without_claims(ns: &Namespace, prometheus: &Prometheus, public: &str, other: &str) {
+    ns.create_secret_for("demo").await;
+    ns.create(pool("public").network("public").max_ips(2).served_in(&ns.name)).await;
+    ns.create(pool("other").network("public").max_ips(1).served_in(&format!("{}-plain", ns.name))).await;
+    ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", RECOVERY).await;
+    await_results(prometheus, &format!("caip_pool_addresses{{{public}}}"), 4).await;
+    await_results(prometheus, &format!("caip_claims_waiting{{{public}}} == 0"), 3).await;
+    await_value(prometheus, &format!("caip_pool_exhausted{{{public}}}"), "0").await;
+    await_value(prometheus, &format!(r#"caip_pool_ready{{{other},job="plain"}}"#), "1").await;
+    await_value(prometheus, &format!("caip_pool_capacity{{{public}}}"), "2").await;
+    // Two pools share one project.
+    await_results(prometheus, r#"caip_quota_floating_ips{kind="used",job="secure"}"#, 1).await;
+}
+
+async fn check_panels(prometheus: &Prometheus, namespace: &str) {
     for query in queries() {
         let asked = query.expression.replace("$__rate_interval", "1m").replace("$namespace", namespace);
         let asked = asked.replace("$pool", ".*").replace("$job", "secure|plain");
         assert!(!asked.contains('$'), "{asked}");
-        eventually(HEALS, async || match prometheus.query(&asked).await {
+        eventually(RECOVERY, async || match prometheus.query(&asked).await {
             Ok(found) if !found.is_empty() => Ok(()),
             found => Err(format!("the panel {:?} is empty: {asked}: {found:?}", query.panel)),
         })
@@ -154,12 +161,12 @@ async fn every_panel_shows_something(prometheus: &Prometheus, namespace: &str) {
     }
 }
 
-/// Each alert's rule is evaluated without trouble, over series that this Prometheus has; what is so here is told of.
-async fn every_alert_can_be_asked_for(prometheus: &Prometheus, namespace: &str) {
+/// Prometheus evaluates each rule without error, over series that it has scraped, and the expected alerts are active.
+async fn check_alerts(prometheus: &Prometheus, namespace: &str) {
     let known = prometheus.metric_names().await;
     let missing: Vec<_> = series_names().into_iter().filter(|name| !known.contains(name)).collect();
     assert!(missing.is_empty(), "never scraped: {missing:?}");
-    let rules = eventually(HEALS, async || {
+    let rules = eventually(RECOVERY, async || {
         let rules = prometheus.rules().await;
         let unknown = rules.iter().find(|rule| rule["health"] != "ok");
         unknown.map_or(Ok(rules.clone()), |rule| Err(format!("{rule}")))
@@ -174,7 +181,7 @@ async fn every_alert_can_be_asked_for(prometheus: &Prometheus, namespace: &str) 
         prometheus.query(expression).await.unwrap_or_else(|error| panic!("{name}: {error}"));
     }
     let told = |alert: &str| format!(r#"ALERTS{{alertname="{alert}",namespace="{namespace}",pool="public"}}"#);
-    results(prometheus, &told("CaipPoolExhausted"), 1).await;
-    results(prometheus, &told("CaipPoolNearlyExhausted"), 3).await;
-    results(prometheus, r#"ALERTS{alertname="CaipLeaderMissing"}"#, 0).await;
+    await_results(prometheus, &told("CaipPoolExhausted"), 1).await;
+    await_results(prometheus, &told("CaipPoolNearlyExhausted"), 3).await;
+    await_results(prometheus, r#"ALERTS{alertname="CaipLeaderMissing"}"#, 0).await;
 }

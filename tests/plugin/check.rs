@@ -7,14 +7,14 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{HEALS, Kind, Manifest, SOON, pool, with_namespace};
+use crate::support::{Kind, Manifest, RECOVERY, SOON, pool, with_namespace};
 
 const ROLES: &str = include_str!("../../config/rbac/role.yaml");
 
 /// A controller of the namespace's own, which leads by a Lease.
 async fn lead(ns: &Namespace) {
     let lease = format!("--leader-election-namespace={}", ns.name);
-    ns.serve_by(&ns.world.kubeconfig, &["--leader-elect=true", &lease]);
+    ns.start_controller(&ns.world.kubeconfig, &["--leader-elect=true", &lease]);
 }
 
 /// Gives a ServiceAccount of the namespace what config/rbac gives the controller's; the names of what is cluster-wide.
@@ -42,17 +42,17 @@ async fn forbid(ns: &Namespace) {
     roles.delete(&ns.name, &DeleteParams::default()).await.expect("it can be deleted");
 }
 
-/// How one thing is.
-fn status<'a>(findings: &'a Value, check: &str) -> &'a str {
+fn field<'a>(findings: &'a Value, check: &str, field: &str) -> Option<&'a str> {
     let all = findings["findings"].as_array().expect("there are findings");
-    let found = all.iter().find(|finding| finding["check"] == check);
-    found.map_or("absent", |finding| finding["status"].as_str().expect("it has a status"))
+    all.iter().find(|finding| finding["check"] == check).map(|finding| finding[field].as_str().expect("it is text"))
+}
+
+fn status<'a>(findings: &'a Value, check: &str) -> &'a str {
+    field(findings, check, "status").unwrap_or("absent")
 }
 
 fn message(findings: &Value, check: &str) -> String {
-    let all = findings["findings"].as_array().expect("there are findings");
-    let found = all.iter().find(|finding| finding["check"] == check);
-    found.map_or_else(String::new, |finding| finding["message"].as_str().expect("it has a message").to_owned())
+    field(findings, check, "message").unwrap_or_default().to_owned()
 }
 
 async fn check(ns: &Namespace, more: &[&str]) -> (i32, Value) {
@@ -62,14 +62,14 @@ async fn check(ns: &Namespace, more: &[&str]) -> (i32, Value) {
 #[tokio::test]
 async fn it_is_ready_when_everything_is_and_wait_ends_then() {
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         ns.create(pool("public").network("public").served_in(&ns.name)).await;
         let (code, findings) = check(ns, &[]).await;
         assert_eq!((code, status(&findings, "running"), status(&findings, "permissions")), (1, "Failed", "Failed"));
         assert_eq!((status(&findings, "crd"), status(&findings, "cluster-api")), ("Ok", "Ok"));
         assert_eq!((status(&findings, "credentials"), status(&findings, "served")), ("Ok", "Failed"));
         let (code, _) = check(ns, &["--wait=1s"]).await;
-        assert_eq!(code, 5, "nobody serves the pool");
+        assert_eq!(code, 5, "no controller serves the pool");
 
         permit(ns).await;
         lead(ns).await;
@@ -95,7 +95,7 @@ async fn what_stands_between_a_pool_and_openstack_is_named_where_it_is() {
         let (code, findings) = check(ns, &["public"]).await;
         assert_eq!((code, status(&findings, "credentials"), status(&findings, "network")), (1, "Failed", "absent"));
         assert!(message(&findings, "credentials").contains("SecretNotFound"), "{findings:#}");
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         let (code, findings) = check(ns, &["public"]).await;
         assert_eq!((code, status(&findings, "credentials"), status(&findings, "network")), (1, "Ok", "Failed"));
         let said = message(&findings, "network");
@@ -107,7 +107,7 @@ async fn what_stands_between_a_pool_and_openstack_is_named_where_it_is() {
 #[tokio::test]
 async fn a_pool_of_capo_with_the_same_name_is_a_conflict() {
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         ns.create(pool("public").network("public")).await;
         ns.create(Manifest::new(Kind::InTreePool, json!({"metadata": {"name": "public"}, "spec": {}}))).await;
         let (code, findings) = check(ns, &[]).await;
@@ -122,7 +122,7 @@ async fn a_pool_of_capo_with_the_same_name_is_a_conflict() {
 #[tokio::test]
 async fn a_paused_pool_is_not_ready() {
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         ns.create(pool("public").network("public").annotation("cluster.x-k8s.io/paused", "")).await;
         let (code, findings) = check(ns, &[]).await;
         assert_eq!((code, status(&findings, "served")), (1, "Failed"));
@@ -134,10 +134,10 @@ async fn a_paused_pool_is_not_ready() {
 #[tokio::test]
 async fn a_limit_that_is_reached_is_something_to_look_at() {
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         crate::support::controller();
         ns.create(pool("public").network("public").max_ips(0)).await;
-        ns.await_condition(Kind::Pool, "public", "Exhausted", "True", "Exhausted", HEALS).await;
+        ns.await_condition(Kind::Pool, "public", "Exhausted", "True", "Exhausted", RECOVERY).await;
         let findings = check(ns, &[]).await.1;
         assert_eq!((status(&findings, "served"), status(&findings, "addresses")), ("Ok", "Warning"));
         ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", SOON).await;

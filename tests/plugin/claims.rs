@@ -7,18 +7,18 @@ use crate::support::{Kind, Manifest, claim, controller, pool, with_namespace};
 
 /// A pool that the run's controller serves; ready.
 async fn served(ns: &Namespace, pool: crate::support::PoolBuilder) {
-    ns.secret_for("demo").await;
+    ns.create_secret_for("demo").await;
     controller();
     let pool: Manifest = pool.into();
     let name = pool.name();
     ns.create(pool).await;
-    ns.await_condition(Kind::Pool, &name, "Ready", "True", "Ready", crate::support::HEALS).await;
+    ns.await_condition(Kind::Pool, &name, "Ready", "True", "Ready", crate::support::RECOVERY).await;
 }
 
 async fn refused(ns: &Namespace, server: &str, reason: &str) {
     ns.create(claim(server)).await;
     let name = format!("{server}-floating-ip-address");
-    ns.await_condition(Kind::Claim, &name, "Ready", "False", reason, crate::support::HEALS).await;
+    ns.await_condition(Kind::Claim, &name, "Ready", "False", reason, crate::support::RECOVERY).await;
 }
 
 fn text<'a>(value: &'a serde_json::Value, field: &str) -> &'a str {
@@ -55,7 +55,7 @@ async fn a_bound_address_is_traced_to_its_machine_and_to_neutron() {
 async fn an_address_that_nobody_has_is_looked_for_in_neutron() {
     with_namespace(async |ns| {
         served(ns, pool("public").network("public").excluded(["203.0.113.252"])).await;
-        let own = ns.floating_ip("public").await;
+        let own = ns.create_floating_ip("public").await;
         let (code, found) = asked(ns, &["who-has", &own.address]).await;
         assert_eq!((code, text(&found["floatingIps"][0], "standing")), (1, "no pool has marked it"));
         let ended = plugin(ns, &["who-has", "203.0.113.252"]).await;
@@ -77,10 +77,10 @@ async fn a_claim_that_waits_learns_its_place_and_what_would_help() {
         assert!(text(&why, "why").contains("spec.maxIPs (1)"), "{why:#}");
         assert_eq!((text(&why["told"], "reason"), &why["place"]["position"]), ("PoolExhausted", &json!(1)));
         let remedies = why["remedies"].to_string();
-        assert!(remedies.contains("raise spec.maxIPs to 2") && remedies.contains("release one of the 1"), "{remedies}");
+        assert!(remedies.contains("raise spec.maxIPs to 2") && remedies.contains("delete one of the 1"), "{remedies}");
         // What is said to help does.
         ns.patch(Kind::Pool, "public", json!({"spec": {"maxIPs": 2}})).await;
-        ns.await_bound("web-1-floating-ip-address", crate::support::HEALS).await;
+        ns.await_bound("web-1-floating-ip-address", crate::support::RECOVERY).await;
         assert_eq!(asked(ns, &["explain", "web-1"]).await.0, 0);
     })
     .await;
@@ -117,8 +117,8 @@ async fn a_pool_that_is_not_ready_and_a_cluster_that_is_paused_are_the_reason() 
         assert_eq!((code, text(&why, "why")), (1, "its Cluster is paused"));
         assert!(text(&why, "next").contains("spec.paused"), "{why:#}");
         ns.patch(Kind::Cluster, "demo", json!({"spec": {"paused": false}})).await;
-        ns.secret_for("demo").await;
-        ns.await_bound("web-1-floating-ip-address", crate::support::HEALS).await;
+        ns.create_secret_for("demo").await;
+        ns.await_bound("web-1-floating-ip-address", crate::support::RECOVERY).await;
     })
     .await;
 }

@@ -21,7 +21,7 @@ async fn in_tree(ns: &Namespace) {
         ns.create(Manifest::new(Kind::MachineTemplate, json!({"metadata": {"name": name}, "spec": spec}))).await;
     }
     let server = ns.create(Manifest::new(Kind::Server, json!({"metadata": {"name": "web-0"}}))).await;
-    let claimed = ns.create(claim("web-0").pool_ref("apiGroup", CAPO).owned_by(&server).unheld()).await;
+    let claimed = ns.create(claim("web-0").pool_ref("apiGroup", CAPO).owned_by(&server).without_capo_finalizer()).await;
     bind(ns, &claimed, "203.0.113.77").await;
 }
 
@@ -52,7 +52,7 @@ fn expected(state: &str) -> Vec<(String, String)> {
 #[tokio::test]
 async fn without_apply_the_plan_is_printed_and_nothing_changes() {
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         in_tree(ns).await;
         let (code, plan) = asked(ns, &["migrate", "public"]).await;
         assert_eq!(code, 0, "{plan:#}");
@@ -90,7 +90,7 @@ async fn what_capos_pool_gave_is_traced_too_and_is_not_ours_to_explain() {
 #[tokio::test]
 async fn apply_creates_what_was_planned_and_can_be_repeated() {
     with_namespace(async |ns| {
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         in_tree(ns).await;
         let (code, plan) = asked(ns, &["migrate", "public", "--apply"]).await;
         assert_eq!((code, states(&plan)), (0, expected("Created")));
@@ -109,7 +109,7 @@ async fn apply_creates_what_was_planned_and_can_be_repeated() {
         ns.patch(Kind::Pool, "public-ipam", json!({"spec": {"maxIPs": 9}})).await;
         let (code, plan) = asked(ns, &["migrate", "public", "--apply"]).await;
         assert_eq!((code, &plan["isApplied"]), (1, &json!(false)));
-        assert!(plan["obstacles"].to_string().contains("public-ipam is there already"), "{plan:#}");
+        assert!(plan["obstacles"].to_string().contains("public-ipam already exists"), "{plan:#}");
         let pool = ns.get(Kind::Pool, "public-ipam").await.expect("it is there");
         assert_eq!(pool.data["spec"]["maxIPs"], 9);
     })
@@ -126,12 +126,12 @@ async fn what_stands_in_the_way_is_named_and_apply_creates_nothing() {
             plan["obstacles"].to_string()
         };
         assert!(obstacles(&[]).await.contains("Secret cloud"), "the Secret is missing");
-        ns.secret_for("demo").await;
+        ns.create_secret_for("demo").await;
         assert!(obstacles(&["--to", "public"]).await.contains("--to"), "one name for two pools");
         ns.patch(Kind::InTreePool, "public", json!({"spec": {"preAllocatedFloatingIPs": ["not an address"]}})).await;
         let said = obstacles(&[]).await;
         assert!(
-            said.contains("refuses OpenStackFloatingIPPool public-ipam") && said.contains("preAllocated"),
+            said.contains("rejects OpenStackFloatingIPPool public-ipam") && said.contains("preAllocated"),
             "{said}"
         );
         assert!(ns.list(Kind::Pool).await.is_empty(), "nothing was created");

@@ -7,17 +7,17 @@ use kube::ResourceExt;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{FloatingIp, HEALS, Kind, controller, eventually, pool, unique, with_namespace};
+use crate::support::{FloatingIp, Kind, RECOVERY, controller, eventually, pool, unique, with_namespace};
 
 /// Until the controller has seen what was written in Neutron, and done its part.
 const AUDITED: Duration = Duration::from_secs(100);
 
 /// A pool that leaves its orphans to people; its id in marks.
 async fn served(ns: &Namespace) -> String {
-    ns.secret_for("demo").await;
+    ns.create_secret_for("demo").await;
     controller();
     ns.create(pool("public").network("public").with("orphans", json!({"policy": "Report"}))).await;
-    ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", HEALS).await;
+    ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", RECOVERY).await;
     let pool = ns.get(Kind::Pool, "public").await.expect("it is there");
     pool.annotations()["openstackfloatingippool.ipam.cluster.x-k8s.io/pool-id"].clone()
 }
@@ -92,7 +92,7 @@ async fn a_report_that_is_out_of_date_releases_nothing() {
         cloud.delete(&gone.id).await;
         let (code, done) = release(ns, &path).await;
         assert_eq!(code, 1);
-        assert!(of(&done, &changed.address)["why"].to_string().contains("make a new one"), "{done:#}");
+        assert!(of(&done, &changed.address)["why"].to_string().contains("create a new report"), "{done:#}");
         assert!(of(&done, &gone.address)["why"].to_string().contains("gone"), "{done:#}");
         let now = cloud.get(&changed.id).await.expect("it stays");
         assert_eq!((now.description.as_str(), now.tags.len()), ("somebody's after all", 0));

@@ -1,4 +1,4 @@
-//! Leader election on a real API server, whose conflicts decide.
+//! Leader election on a real API server, with real write conflicts.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::with_namespace;
 
-/// The shortest lease that there is; the rest leaves room for a busy machine.
+/// Not the minimum of 1 s, to allow for a busy machine.
 const LEASE: Duration = Duration::from_secs(2);
 
 async fn candidate(client: &kube::Client, namespace: &str, identity: &str) -> Leader {
@@ -31,11 +31,11 @@ fn leases(client: &kube::Client, namespace: &str) -> Api<Lease> {
 }
 
 async fn record(client: &kube::Client, namespace: &str) -> LeaseSpec {
-    leases(client, namespace).get("the-lease").await.expect("there is a lease").spec.expect("it has a record")
+    leases(client, namespace).get("the-lease").await.expect("the Lease exists").spec.expect("the Lease has a spec")
 }
 
-/// Until the holder has renewed for longer than a lease lasts.
-async fn renewed_for_longer_than_a_lease(client: &kube::Client, namespace: &str) {
+/// Waits until the holder has kept the Lease for longer than its duration.
+async fn await_renewals(client: &kube::Client, namespace: &str) {
     loop {
         let record = record(client, namespace).await;
         let (Some(first), Some(last)) = (record.acquire_time, record.renew_time) else { panic!("no times") };
@@ -47,22 +47,22 @@ async fn renewed_for_longer_than_a_lease(client: &kube::Client, namespace: &str)
 }
 
 #[tokio::test]
-async fn of_two_candidates_one_leads_until_it_gives_the_lease_back() {
+async fn one_of_two_candidates_leads_until_it_gives_the_lease_back() {
     with_namespace(async |client, ns| {
         let first = candidate(&client, &ns, "first").await;
-        assert!(first.was_vacant(), "there never was a lease");
+        assert!(first.was_vacant(), "there was no Lease");
         let mut second = Box::pin(candidate(&client, &ns, "second"));
         tokio::select! {
-            _ = &mut second => panic!("two lead"),
-            () = renewed_for_longer_than_a_lease(&client, &ns) => {}
+            _ = &mut second => panic!("two leaders"),
+            () = await_renewals(&client, &ns) => {}
         }
         assert_eq!(record(&client, &ns).await.holder_identity.as_deref(), Some("first"));
 
-        first.release().await.expect("it can be given back");
+        first.release().await.expect("the Lease is given back");
         assert_eq!(record(&client, &ns).await.holder_identity, None);
         let begin = Instant::now();
         let second = second.await;
-        assert!(begin.elapsed() < LEASE, "a lease that was given back is not waited out");
+        assert!(begin.elapsed() < LEASE, "no wait for a Lease that was given back");
         assert!(second.was_vacant());
         assert_eq!(record(&client, &ns).await.lease_transitions, Some(1));
     })
@@ -70,52 +70,52 @@ async fn of_two_candidates_one_leads_until_it_gives_the_lease_back() {
 }
 
 #[tokio::test]
-async fn of_many_candidates_at_once_one_leads() {
+async fn one_of_many_concurrent_candidates_leads() {
     with_namespace(async |client, ns| {
         let names: Vec<_> = (0..8).map(|number| format!("candidate-{number}")).collect();
         let candidates = names.iter().map(|name| Box::pin(candidate(&client, &ns, name)));
         let (leader, _, others) = futures::future::select_all(candidates).await;
         tokio::select! {
-            _ = futures::future::select_all(others) => panic!("two lead"),
-            () = renewed_for_longer_than_a_lease(&client, &ns) => {}
+            _ = futures::future::select_all(others) => panic!("two leaders"),
+            () = await_renewals(&client, &ns) => {}
         }
-        leader.release().await.expect("it can be given back");
+        leader.release().await.expect("the Lease is given back");
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_leader_that_went_silent_is_waited_out() {
+async fn a_candidate_waits_until_the_lease_of_a_silent_leader_expires() {
     with_namespace(async |client, ns| {
         drop(candidate(&client, &ns, "first").await);
         let begin = Instant::now();
         let second = candidate(&client, &ns, "second").await;
-        assert!(begin.elapsed() >= LEASE, "it was not waited out");
-        assert!(!second.was_vacant(), "requests of the first may be under way");
+        assert!(begin.elapsed() >= LEASE, "the Lease had not expired");
+        assert!(!second.was_vacant(), "requests of the first leader may be in flight");
         assert_eq!(record(&client, &ns).await.holder_identity.as_deref(), Some("second"));
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_leader_is_told_when_its_lease_is_taken() {
+async fn a_leader_notices_that_its_lease_was_taken() {
     with_namespace(async |client, ns| {
         let leader = candidate(&client, &ns, "first").await;
         let theft = json!({"spec": {"holderIdentity": "thief"}});
         let params = PatchParams::default();
-        leases(&client, &ns).patch("the-lease", &params, &Patch::Merge(theft)).await.expect("it can be taken");
+        leases(&client, &ns).patch("the-lease", &params, &Patch::Merge(theft)).await.expect("the Lease is changed");
         assert_eq!(leader.lost().await, Lost::TakenBy("thief".into()));
-        leader.release().await.expect("there is nothing to give back");
+        leader.release().await.expect("giving back another holder's Lease is no error");
         assert_eq!(record(&client, &ns).await.holder_identity.as_deref(), Some("thief"));
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_leader_is_told_when_its_lease_is_deleted() {
+async fn a_leader_notices_that_its_lease_was_deleted() {
     with_namespace(async |client, ns| {
         let leader = candidate(&client, &ns, "first").await;
-        leases(&client, &ns).delete("the-lease", &DeleteParams::default()).await.expect("it can be deleted");
+        leases(&client, &ns).delete("the-lease", &DeleteParams::default()).await.expect("the Lease is deleted");
         assert_eq!(leader.lost().await, Lost::Vacated);
     })
     .await;

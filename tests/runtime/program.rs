@@ -1,4 +1,4 @@
-//! The program as whoever starts it sees it: its lines, its exit code.
+//! The program as a process: log lines and exit codes.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -8,17 +8,17 @@ use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
-use super::{PATIENCE, with_namespace};
+use super::{TIMEOUT, with_namespace};
 use crate::support::{SYSTEM_NAMESPACE, World};
 
-/// A running program and the lines that it logs. Killed when dropped.
+/// A running program and its log lines. Killed on drop.
 struct Program {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Program {
-    /// As the ServiceAccount that `config/rbac` makes.
+    /// With the permissions of `config/rbac`.
     async fn start(flags: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_caip-openstack"));
         command.env("KUBECONFIG", World::new().await.account);
@@ -29,25 +29,25 @@ impl Program {
         Self { child, lines }
     }
 
-    /// The next line with `part` in it.
-    fn says(&self, part: &str) -> String {
-        let mut said = Vec::new();
-        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+    /// Waits for the next line that contains `part`.
+    fn await_line(&self, part: &str) -> String {
+        let mut other = Vec::new();
+        while let Ok(line) = self.lines.recv_timeout(TIMEOUT) {
             if line.contains(part) {
                 return line;
             }
-            said.push(line);
+            other.push(line);
         }
-        panic!("it never said {part:?}, but:\n{}", said.join("\n"));
+        panic!("no line with {part:?}, but:\n{}", other.join("\n"));
     }
 
     fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.child.id().to_string()]).status();
-        assert!(sent.expect("there is a kill").success());
+        assert!(sent.expect("kill is installed").success());
     }
 
-    fn end(mut self) -> ExitStatus {
-        self.child.wait().expect("it can be waited for")
+    fn wait(mut self) -> ExitStatus {
+        self.child.wait().expect("the process can be waited for")
     }
 }
 
@@ -59,24 +59,24 @@ impl Drop for Program {
 }
 
 #[tokio::test]
-async fn it_runs_until_sigterm_and_ends_well() {
+async fn sigterm_shuts_the_program_down_cleanly() {
     with_namespace(async |_, ns| {
         let flags = ["--leader-elect=false", "--health-addr=127.0.0.1:0", "--diagnostics-address=0"];
         let program = Program::start(&[&flags[..], &[&format!("--namespace={ns}")]].concat()).await;
-        let line = program.says("--health-addr");
+        let line = program.await_line("--health-addr");
         let address = line.rsplit('"').nth(1).expect("the address is quoted").to_owned();
-        program.says("connected");
+        program.await_line("connected");
         let response = reqwest::get(format!("http://{address}/healthz")).await.expect("it answers");
         assert_eq!(response.status(), http::StatusCode::OK);
         program.signal("TERM");
-        program.says("ended");
-        assert_eq!(program.end().code(), Some(0));
+        program.await_line("ended");
+        assert_eq!(program.wait().code(), Some(0));
     })
     .await;
 }
 
 #[tokio::test]
-async fn losing_the_lease_ends_it_with_one_clear_line() {
+async fn losing_the_lease_ends_the_program_with_one_clear_line() {
     with_namespace(async |client, ns| {
         let program = Program::start(&[
             "--health-addr=0",
@@ -87,44 +87,44 @@ async fn losing_the_lease_ends_it_with_one_clear_line() {
             "--leader-elect-retry-period=200ms",
         ])
         .await;
-        program.says("leading was_vacant=true");
+        program.await_line("leading was_vacant=true");
         let leases = Api::<Lease>::namespaced(client, SYSTEM_NAMESPACE);
         let theft = Patch::Merge(json!({"spec": {"holderIdentity": "thief"}}));
-        leases.patch(&ns, &PatchParams::default(), &theft).await.expect("it can be taken");
-        program.says("leadership lost, ending: the lease was taken by thief");
-        assert_eq!(program.end().code(), Some(1));
+        leases.patch(&ns, &PatchParams::default(), &theft).await.expect("the Lease is changed");
+        program.await_line("leadership lost, exiting: the Lease was taken by thief");
+        assert_eq!(program.wait().code(), Some(1));
     })
     .await;
 }
 
 #[tokio::test]
-async fn a_replica_that_waits_takes_over_from_one_that_ends() {
+async fn a_standby_replica_takes_over_when_the_leader_shuts_down() {
     with_namespace(async |_, ns| {
         let (namespace, lease) = (format!("--namespace={ns}"), format!("--leader-election-id={ns}"));
-        let place = format!("--leader-election-namespace={SYSTEM_NAMESPACE}");
-        let flags = ["--health-addr=0", "--diagnostics-address=0", &namespace, &lease, &place];
+        let lease_namespace = format!("--leader-election-namespace={SYSTEM_NAMESPACE}");
+        let flags = ["--health-addr=0", "--diagnostics-address=0", &namespace, &lease, &lease_namespace];
         let first = Program::start(&flags).await;
-        first.says("leading was_vacant=true");
+        first.await_line("leading was_vacant=true");
         let second = Program::start(&flags).await;
-        second.says("not leading yet");
+        second.await_line("not leading yet");
         first.signal("INT");
-        assert_eq!(first.end().code(), Some(0));
-        second.says("leading was_vacant=true");
+        assert_eq!(first.wait().code(), Some(0));
+        second.await_line("leading was_vacant=true");
         second.signal("TERM");
-        assert_eq!(second.end().code(), Some(0));
+        assert_eq!(second.wait().code(), Some(0));
     })
     .await;
 }
 
 #[tokio::test]
-async fn what_is_wrong_at_the_start_is_one_clear_line() {
+async fn a_failure_at_start_is_one_clear_line() {
     for (flags, part, code) in [
         (&["--no-such-flag"][..], "unknown flag --no-such-flag", 2),
         (&["--kubeconfig=/nowhere", "--health-addr=0", "--diagnostics-address=0"], "use the kubeconfig /nowhere", 1),
         (&["--health-addr=256.0.0.1:1"], "--health-addr", 1),
     ] {
         let program = Program::start(flags).await;
-        program.says(part);
-        assert_eq!(program.end().code(), Some(code), "{flags:?}");
+        program.await_line(part);
+        assert_eq!(program.wait().code(), Some(code), "{flags:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! Keystone and Neutron on one loopback port, scripted, and a record of what they were asked.
+//! A scripted Keystone and Neutron on one loopback port, which records the requests.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
@@ -11,12 +11,12 @@ use axum::response::Response;
 use caip_openstack::clock::Clock;
 use caip_openstack::openstack::Credentials;
 use k8s_openapi::ByteString;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-/// One request as it came in.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct ReceivedRequest {
     pub(super) method: String,
     pub(super) path: String,
     pub(super) token: Option<String>,
@@ -24,11 +24,10 @@ pub(super) struct Seen {
     pub(super) at: Instant,
 }
 
-/// What the server does about a request.
 pub(super) enum Reply {
     Now(Box<Response>),
     Later(Pin<Box<dyn Future<Output = Reply> + Send>>),
-    /// Closes the connection without a word.
+    /// Closes the connection without an answer.
     Break,
 }
 
@@ -54,7 +53,7 @@ impl Reply {
         Self::new(401, json!({"error": {"code": 401, "title": "Unauthorized", "message": "hunter2 is not it"}}))
     }
 
-    /// Neutron's way of saying no.
+    /// In the form of Neutron.
     pub(super) fn refusal(status: u16, error_type: &str) -> Self {
         Self::new(status, json!({"NeutronError": {"type": error_type, "message": "no", "detail": ""}}))
     }
@@ -67,34 +66,38 @@ impl Reply {
     }
 }
 
-type Script = Arc<dyn Fn(&Seen) -> Reply + Send + Sync>;
-type Override = Arc<dyn Fn(&Seen) -> Option<Reply> + Send + Sync>;
+type Script = Arc<dyn Fn(&ReceivedRequest) -> Reply + Send + Sync>;
+type Override = Arc<dyn Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync>;
 
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) url: String,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    requests: Arc<Mutex<Vec<ReceivedRequest>>>,
     neutron: Arc<Mutex<Script>>,
     keystone: Arc<Mutex<Option<Override>>>,
 }
 
 impl Server {
-    /// Plain HTTP; `neutron` answers all but tokens.
-    pub(super) async fn start(neutron: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self {
+    /// Serves plain HTTP; `neutron` answers all requests but those for tokens.
+    pub(super) async fn start(neutron: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let url = format!("http://{}", listener.local_addr().expect("an address"));
         Self::serve(listener, url, neutron)
     }
 
     /// On any listener, such as one with TLS.
-    pub(super) fn serve<L>(listener: L, url: String, neutron: impl Fn(&Seen) -> Reply + Send + Sync + 'static) -> Self
+    pub(super) fn serve<L>(
+        listener: L,
+        url: String,
+        neutron: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static,
+    ) -> Self
     where
         L: axum::serve::Listener,
         L::Addr: std::fmt::Debug,
     {
         let script: Script = Arc::new(neutron);
-        let (seen, keystone) = (Arc::default(), Arc::default());
-        let server = Self { url, seen, neutron: Arc::new(Mutex::new(script)), keystone };
+        let (requests, keystone) = (Arc::default(), Arc::default());
+        let server = Self { url, requests, neutron: Arc::new(Mutex::new(script)), keystone };
         let handler = server.clone();
         let app = Router::new().fallback(move |request: Request| {
             let server = handler.clone();
@@ -104,68 +107,76 @@ impl Server {
         server
     }
 
-    /// Changes what Neutron answers.
-    pub(super) fn set_neutron(&self, neutron: impl Fn(&Seen) -> Reply + Send + Sync + 'static) {
-        *self.neutron.lock().expect("not poisoned") = Arc::new(neutron);
+    pub(super) fn set_neutron(&self, neutron: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static) {
+        *self.neutron.lock() = Arc::new(neutron);
     }
 
-    /// Lets Keystone answer otherwise than with a token.
-    pub(super) fn set_keystone(&self, keystone: impl Fn(&Seen) -> Option<Reply> + Send + Sync + 'static) {
-        *self.keystone.lock().expect("not poisoned") = Some(Arc::new(keystone));
+    /// Where `keystone` returns none, the answer is a token.
+    pub(super) fn set_keystone(&self, keystone: impl Fn(&ReceivedRequest) -> Option<Reply> + Send + Sync + 'static) {
+        *self.keystone.lock() = Some(Arc::new(keystone));
     }
 
-    pub(super) fn seen(&self) -> Vec<Seen> {
-        self.seen.lock().expect("not poisoned").clone()
+    pub(super) fn requests(&self) -> Vec<ReceivedRequest> {
+        self.requests.lock().clone()
     }
 
-    /// How many requests began so: `GET /network`.
+    /// The number of requests that begin with, for example, `GET /network`.
     pub(super) fn count(&self, start: &str) -> usize {
-        self.seen().iter().filter(|seen| format!("{} {}", seen.method, seen.path).starts_with(start)).count()
+        self.requests()
+            .iter()
+            .filter(|request| format!("{} {}", request.method, request.path).starts_with(start))
+            .count()
     }
 
     async fn answer(&self, request: Request) -> Response {
         let (parts, body) = request.into_parts();
         let body = axum::body::to_bytes(body, 1 << 20).await.expect("a small body");
-        let header = parts.headers.get("X-Auth-Token").map(|token| token.to_str().expect("text").to_owned());
-        let seen = Seen {
+        let received = ReceivedRequest {
             method: parts.method.to_string(),
             path: parts.uri.to_string(),
-            token: header,
+            token: parts.headers.get("X-Auth-Token").map(|token| token.to_str().expect("text").to_owned()),
             body: String::from_utf8_lossy(&body).into_owned(),
             at: Instant::now(),
         };
-        let number = {
-            let mut all = self.seen.lock().expect("not poisoned");
-            all.push(seen.clone());
-            all.iter().filter(|seen| seen.path == "/v3/auth/tokens").count()
-        };
-        let mut reply = if seen.path == "/v3/auth/tokens" {
-            let other = self.keystone.lock().expect("not poisoned").clone();
-            other.and_then(|other| other(&seen)).unwrap_or_else(|| token(number, &self.url))
+        self.requests.lock().push(received.clone());
+        let mut reply = if received.path == "/v3/auth/tokens" {
+            let keystone = self.keystone.lock().clone();
+            let number = self.count("POST /v3/auth/tokens");
+            keystone
+                .and_then(|keystone| keystone(&received))
+                .unwrap_or_else(|| token(number, &self.url, TOKEN_EXPIRES_AT))
         } else {
-            let script = self.neutron.lock().expect("not poisoned").clone();
-            script(&seen)
+            let neutron = self.neutron.lock().clone();
+            neutron(&received)
         };
         loop {
             match reply {
                 Reply::Now(response) => return *response,
                 Reply::Later(later) => reply = later.await,
                 // hyper closes the connection when a handler is gone.
-                Reply::Break => std::panic::resume_unwind(Box::new("the server breaks the connection")),
+                Reply::Break => std::panic::resume_unwind(Box::new("the server closes the connection")),
             }
         }
     }
 }
 
-/// A token for an hour, with Neutron at `url` in one region.
-pub(super) fn token(number: usize, url: &str) -> Reply {
+/// An hour after [`clock`] starts.
+const TOKEN_EXPIRES_AT: &str = "2026-11-21T10:00:00.000000Z";
+
+/// The `number`th token of a test, with Neutron at `url` in one region.
+pub(super) fn token(number: usize, url: &str, expires_at: &str) -> Reply {
     let endpoint = json!({"id": "e", "interface": "public", "region": "RegionOne", "url": format!("{url}/network")});
-    token_with(number, json!([{"type": "network", "name": "neutron", "endpoints": [endpoint]}]))
+    let catalog = json!([{"type": "network", "name": "neutron", "endpoints": [endpoint]}]);
+    token_reply(number, catalog, expires_at)
 }
 
-pub(super) fn token_with(number: usize, catalog: Value) -> Reply {
+pub(super) fn token_with_catalog(catalog: Value) -> Reply {
+    token_reply(1, catalog, TOKEN_EXPIRES_AT)
+}
+
+fn token_reply(number: usize, catalog: Value, expires_at: &str) -> Reply {
     let token = json!({"token": {
-        "expires_at": "2026-11-21T10:00:00.000000Z", "issued_at": "2026-11-21T09:00:00.000000Z",
+        "expires_at": expires_at, "issued_at": "2026-11-21T09:00:00.000000Z",
         "user": {"id": "u", "name": "demo"}, "project": {"id": "p1", "name": "demo"}, "catalog": catalog}});
     Reply::new(201, token).header("X-Subject-Token", &format!("token-{number}"))
 }
@@ -175,7 +186,6 @@ pub(super) fn row(id: &str) -> Value {
         "tenant_id": "p1", "port_id": null, "description": "", "tags": []})
 }
 
-/// A listing of one page.
 pub(super) fn listing(ids: &[&str]) -> Reply {
     Reply::new(200, json!({"floatingips": ids.iter().map(|id| row(id)).collect::<Vec<_>>()}))
 }

@@ -1,6 +1,6 @@
-//! An API server in memory, as much of one as the controllers meet: versions that grow, conflicts, status apart from the
-//! rest, finalizers, admission, namespaces that end, watches that lag, break and expire. Deterministic: everything is in
-//! ordered maps, and nothing happens but by a request or by [`ApiServer::collect`].
+//! An API server in memory, with what the controllers depend on: resource versions, conflicts, the status subresource,
+//! finalizers, admission, namespaces that end, watches that lag, break and expire. Deterministic: everything is in
+//! ordered maps, and only a request or [`ApiServer::collect`] changes anything.
 //!
 //! | file | what it does |
 //! |---|---|
@@ -25,7 +25,6 @@ use tokio::sync::watch;
 
 pub use kinds::Kind;
 
-/// Where an object is.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Key {
     pub kind: Kind,
@@ -39,7 +38,7 @@ impl Key {
     }
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub version: u64,
@@ -54,21 +53,21 @@ pub struct State {
     pub version: u64,
     /// How often anything but a Lease was written.
     pub writes: u64,
-    /// Everything that happened, from version `forgotten` on.
+    /// Every change from version `forgotten` on.
     pub changes: Vec<Change>,
-    /// Watches from before this version are told 410.
+    /// Watches from before this version get 410.
     pub forgotten: u64,
-    /// Grows when all watches are cut off.
+    /// Increases when all watches are cut.
     pub cut: u64,
 }
 
-/// The server, and the handle of everybody but the controllers. Clones are the same server.
+/// Clones share the server. The controllers reach it over HTTP, everything else calls it directly.
 #[derive(Clone)]
 pub struct ApiServer {
     id: usize,
     state: Arc<Mutex<State>>,
     clock: Clock,
-    /// Tells watches that there is more.
+    /// Wakes the watches.
     news: Arc<watch::Sender<u64>>,
 }
 
@@ -77,7 +76,7 @@ impl ApiServer {
         Self { id, state: Arc::default(), clock, news: Arc::new(watch::Sender::new(0)) }
     }
 
-    /// Which management cluster it is of.
+    /// Which management cluster it serves.
     pub fn id(&self) -> usize {
         self.id
     }
@@ -86,7 +85,6 @@ impl ApiServer {
         self.state.lock().expect("no code panics while it holds the state")
     }
 
-    /// An object as it is now.
     pub fn get(&self, key: &Key) -> Option<Arc<Value>> {
         self.state().objects.get(key).cloned()
     }
@@ -97,39 +95,44 @@ impl ApiServer {
         state.objects.iter().filter(|(key, _)| key.kind == kind).map(|(_, object)| object.clone()).collect()
     }
 
-    /// How often anything but a Lease was written.
     pub fn writes(&self) -> u64 {
         self.state().writes
     }
 
-    /// The last version that was written.
     pub fn version(&self) -> u64 {
         self.state().version
     }
 
-    /// Forgets what happened and cuts every watch off: each must list again.
-    pub fn forget_history(&self) {
+    /// Forgets the history and cuts every watch: each must list again.
+    pub fn expire_watches(&self) {
         let mut state = self.state();
         state.forgotten = state.version;
         state.changes.clear();
         state.cut += 1;
         drop(state);
-        self.tell();
+        self.notify();
     }
 
-    /// Cuts every watch off: each goes on from where it was.
+    /// Deletes all Events, and forgets the changes that every watch has seen.
+    pub fn expire_events(&self) {
+        let mut state = self.state();
+        state.objects.retain(|key, _| key.kind != Kind::Event);
+        state.forgotten = state.version;
+        state.changes.clear();
+    }
+
+    /// Cuts every watch: each continues where it was.
     pub fn cut_watches(&self) {
         self.state().cut += 1;
-        self.tell();
+        self.notify();
     }
 
-    /// Tells whoever asks that there is more.
+    /// Changes with every change of an object.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.news.subscribe()
     }
 
-    /// Whoever watches looks again.
-    fn tell(&self) {
+    fn notify(&self) {
         self.news.send_modify(|count| *count += 1);
     }
 }

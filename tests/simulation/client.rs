@@ -1,4 +1,4 @@
-//! The way to the API server: what kube's client sends, over the wire of its process.
+//! The connection to the API server: what kube's client sends, over the wire of its process.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -13,7 +13,7 @@ use tower::Service;
 
 use crate::api::http::{answer, query, target};
 use crate::api::{ApiServer, Kind};
-use crate::wire::{Call, Failure, No, Side, Wire};
+use crate::wire::{Call, Failure, Rejection, Side, Wire};
 
 /// kube's client of one process.
 pub fn client(server: &ApiServer, wire: &Wire) -> kube::Client {
@@ -26,7 +26,7 @@ struct Connection {
     wire: Wire,
 }
 
-/// A call that nobody answered, as kube's client sees it.
+/// A call without an answer, as kube's client sees it.
 #[derive(Debug)]
 struct Silence;
 
@@ -78,7 +78,7 @@ async fn send(server: ApiServer, wire: Wire, request: Arc<Request<Vec<u8>>>) -> 
         async move { Ok(if is_watch { server.watch(&request, move || lags.lag()) } else { server.serve(&request) }) }
             .boxed()
     };
-    wire.pass(
+    wire.send(
         call,
         make,
         |failure| failed(&failure),
@@ -96,9 +96,9 @@ fn failed(failure: &Failure) -> Answered {
         Ok(answer(code, &body))
     };
     match failure {
-        Failure::NoAnswer | Failure::Refused(No::Unreachable) => Err(Silence),
-        Failure::Refused(No::Server) => status(500, "InternalError"),
-        Failure::Refused(No::TooMany) => status(429, "TooManyRequests"),
-        Failure::Refused(No::Conflict) => status(409, "Conflict"),
+        Failure::NoAnswer | Failure::Refused(Rejection::Unreachable) => Err(Silence),
+        Failure::Refused(Rejection::Server) => status(500, "InternalError"),
+        Failure::Refused(Rejection::TooMany) => status(429, "TooManyRequests"),
+        Failure::Refused(Rejection::Conflict) => status(409, "Conflict"),
     }
 }

@@ -1,17 +1,17 @@
-//! The way to OpenStack: the in-memory cloud's sessions, over the wire of one process; and who witnesses what lands.
+//! The connection to OpenStack: the in-memory cloud's sessions, over the wire of one process.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
-use caip_openstack::openstack::memory::MemoryCloud;
 use caip_openstack::openstack::{
     Clouds, Credentials, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, Quota, Scope, Subnet,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::wire::{Call, Failure, No, Side, Wire};
+use crate::memory::MemoryCloud;
+use crate::wire::{Call, Failure, Rejection, Side, Wire};
 use crate::witness::Witness;
 
 /// The clouds as one process reaches them.
@@ -30,7 +30,7 @@ impl Clouds for WiredClouds {
             async move { cloud.connect(&credentials).await }.boxed()
         };
         let call = Call { side: Side::OpenStack, what: "connect".into(), is_write: false };
-        let session = self.wire.pass(call, make, |failure| Err(error("connect", failure)), told).await?;
+        let session = self.wire.send(call, make, |failure| Err(error("connect", failure)), describe).await?;
         Ok(Arc::new(WiredNeutron { inner: session, wire: self.wire.clone(), witness: self.witness.clone() }))
     }
 }
@@ -41,7 +41,7 @@ struct WiredNeutron {
     witness: Witness,
 }
 
-fn told<T>(answer: &Result<T, Error>) -> String {
+fn describe<T>(answer: &Result<T, Error>) -> String {
     match answer {
         Ok(_) => "ok".to_owned(),
         Err(error) => format!("{:?}", error.kind),
@@ -51,10 +51,10 @@ fn told<T>(answer: &Result<T, Error>) -> String {
 fn error(operation: &'static str, failure: Failure) -> Error {
     let (kind, message) = match failure {
         Failure::NoAnswer => (ErrorKind::NoAnswer, "the cloud does not answer in time"),
-        Failure::Refused(No::Server) => (ErrorKind::Server, "the cloud is in trouble"),
-        Failure::Refused(No::TooMany) => (ErrorKind::TooManyRequests, "too many requests"),
-        Failure::Refused(No::Conflict) => (ErrorKind::Conflict, "somebody else changed it"),
-        Failure::Refused(No::Unreachable) => (ErrorKind::Unreachable, "the cloud refuses connections"),
+        Failure::Refused(Rejection::Server) => (ErrorKind::Server, "the cloud has an internal error"),
+        Failure::Refused(Rejection::TooMany) => (ErrorKind::TooManyRequests, "too many requests"),
+        Failure::Refused(Rejection::Conflict) => (ErrorKind::Conflict, "another request changed it"),
+        Failure::Refused(Rejection::Unreachable) => (ErrorKind::Unreachable, "the cloud refuses connections"),
     };
     Error::new(kind, operation, message)
 }
@@ -67,10 +67,10 @@ impl WiredNeutron {
     ) -> Result<T, Error> {
         let inner = self.inner.clone();
         let call = Call { side: Side::OpenStack, what: operation.into(), is_write: false };
-        self.wire.pass(call, move || make(inner.clone()), |failure| Err(error(operation, failure)), told).await
+        self.wire.send(call, move || make(inner.clone()), |failure| Err(error(operation, failure)), describe).await
     }
 
-    /// A write: whoever witnesses it sees Neutron before and after, at the moment at which it lands.
+    /// A write: the witness records it at the moment at which it lands.
     async fn write<T: Send + 'static>(
         &self,
         operation: &'static str,
@@ -83,13 +83,13 @@ impl WiredNeutron {
             let (inner, witness, wire, make) = (inner.clone(), witness.clone(), wire.clone(), make.clone());
             async move {
                 let answer = make(inner).await;
-                witness.landed(operation, &wire);
+                witness.record_write(operation, &wire);
                 answer
             }
             .boxed()
         };
         let call = Call { side: Side::OpenStack, what: format!("{operation} {about}"), is_write: true };
-        self.wire.pass(call, landing, |failure| Err(error(operation, failure)), told).await
+        self.wire.send(call, landing, |failure| Err(error(operation, failure)), describe).await
     }
 }
 

@@ -1,30 +1,30 @@
-//! One claim's life, from its pool's creation to its deletion, with trouble at each single call: the process dies before
-//! it, at it and after it, and the reply is lost, doubled and late.
+//! One claim's lifecycle, from its pool's creation to its deletion, with a fault at each single call: the process dies
+//! before it, at it or after it, or the reply is lost, doubled or late.
 
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::api::Kind;
-use crate::wire::{No, Trouble};
+use crate::wire::{Fault, Rejection};
 use crate::world::{Start, World, address};
-use crate::{Outcome, is_due, live};
+use crate::{Outcome, is_due, simulate};
 
-const TROUBLES: [Trouble; 11] = [
-    Trouble::DieBefore,
-    Trouble::DieAfter,
-    Trouble::DieAndLand(Duration::from_secs(1)),
-    Trouble::DieAndLand(Duration::from_secs(25)),
-    Trouble::ReplyLost,
-    Trouble::RequestLost,
-    Trouble::Refused(No::Server),
-    Trouble::Refused(No::Conflict),
-    Trouble::Twice,
-    Trouble::Late(Duration::from_secs(8)),
-    Trouble::Late(Duration::from_secs(45)),
+const FAULTS: [Fault; 11] = [
+    Fault::CrashBefore,
+    Fault::CrashAfter,
+    Fault::CrashAndLand(Duration::from_secs(1)),
+    Fault::CrashAndLand(Duration::from_secs(25)),
+    Fault::ReplyLost,
+    Fault::RequestLost,
+    Fault::Refused(Rejection::Server),
+    Fault::Refused(Rejection::Conflict),
+    Fault::Twice,
+    Fault::Late(Duration::from_secs(8)),
+    Fault::Late(Duration::from_secs(45)),
 ];
 
-/// The ways in which a pool comes by an address, each with marks of its own.
+/// One pool for each way of marking an address.
 fn pools() -> [(&'static str, Value); 4] {
     [
         ("created", json!({})),
@@ -34,8 +34,8 @@ fn pools() -> [(&'static str, Value); 4] {
     ]
 }
 
-/// The life itself. What stands in its way is planned before; each step waits until the one before is done.
-async fn life(world: &World, pool: &Value) {
+/// The faults are planned before; each step waits until the one before is done.
+async fn run_lifecycle(world: &World, pool: &Value) {
     let site = &world.sites[0];
     world.tamper(|world| {
         for index in 0..2 {
@@ -44,66 +44,66 @@ async fn life(world: &World, pool: &Value) {
     });
     site.create_pool("public", pool);
     site.create_claim("web-0", "public");
-    let is_bound = world.until(PATIENCE, || site.is_bound("web-0")).await;
+    let is_bound = world.wait_until(TIMEOUT, || site.is_bound("web-0")).await;
     world.expect(7, "web-0", "bound in time", is_bound);
-    world.pass(Duration::from_secs(4)).await;
+    world.advance(Duration::from_secs(4)).await;
     let first = site.address_of("web-0");
-    // An IPAddress that is deleted under a living claim comes back with the same address.
+    // An IPAddress that is deleted while its claim exists comes back with the same address.
     site.delete(Kind::Address, "web-0");
-    world.pass(Duration::from_secs(2)).await;
-    let is_back = world.until(PATIENCE, || site.address_of("web-0") == first).await;
+    world.advance(Duration::from_secs(2)).await;
+    let is_back = world.wait_until(TIMEOUT, || site.address_of("web-0") == first).await;
     world.expect(5, "web-0", "the same address again", is_back);
     site.delete(Kind::Claim, "web-0");
-    world.pass(Duration::from_secs(4)).await;
+    world.advance(Duration::from_secs(4)).await;
 }
 
-/// How long a claim waits at most for what is mended by itself: a late call, a restart, a fence, a retry.
-const PATIENCE: Duration = Duration::from_secs(240);
+/// How long a claim waits at most: a late call, a restart, a fence, a retry.
+const TIMEOUT: Duration = Duration::from_secs(240);
 
-fn lived(pool: &Value, trouble: Option<(usize, Trouble)>, is_told: bool) -> Outcome {
-    let start = Start { seed: 7, sites: 1, replicas: 1, slowest: 12, is_told };
-    live(&start, async |world: &World| {
-        world.sites[0].replicas[0].plans.borrow_mut().push_back(trouble.into_iter().collect());
-        life(world, pool).await;
+fn simulate_with(pool: &Value, fault: Option<(usize, Fault)>, is_logged: bool) -> Outcome {
+    let start = Start { seed: 7, sites: 1, replicas: 1, slowest: 12, is_logged };
+    simulate(&start, async |world: &World| {
+        world.sites[0].replicas[0].plans.borrow_mut().push_back(fault.into_iter().collect());
+        run_lifecycle(world, pool).await;
     })
 }
 
 #[test]
-fn one_claims_life_is_the_same_each_time() {
+fn one_claims_lifecycle_is_the_same_each_time() {
     for (name, pool) in pools() {
-        let (one, other) = (lived(&pool, None, true), lived(&pool, None, true));
-        assert!(one.broken.is_empty(), "{name}: {:?}\n{}", one.broken, one.story);
-        assert_eq!(one.story, other.story, "{name}");
+        let (one, other) = (simulate_with(&pool, None, true), simulate_with(&pool, None, true));
+        one.assert_lawful();
+        assert_eq!(one.log, other.log, "{name}");
     }
 }
 
 #[test]
-fn one_claims_life_survives_trouble_at_any_call() {
+fn one_claims_lifecycle_survives_a_fault_at_any_call() {
     let (mut points, mut failures) = (0, Vec::new());
     for (name, pool) in pools() {
-        // The last of them belong to the rest, in which nothing goes wrong any more.
-        let calls = lived(&pool, None, false).calls[0][0];
+        // The last of them belong to the time without faults.
+        let calls = simulate_with(&pool, None, false).calls[0][0];
         for number in 0..calls.min(CALLS) {
-            for (index, trouble) in TROUBLES.into_iter().enumerate() {
+            for (index, fault) in FAULTS.into_iter().enumerate() {
                 if !is_due(number + index, 7) {
                     continue;
                 }
                 points += 1;
-                let outcome = lived(&pool, Some((number, trouble)), false);
-                if !outcome.broken.is_empty() {
-                    failures.push((name, pool.clone(), number, trouble, outcome.broken));
+                let outcome = simulate_with(&pool, Some((number, fault)), false);
+                if !outcome.violations.is_empty() {
+                    failures.push((name, pool.clone(), number, fault, outcome.violations));
                 }
             }
         }
     }
-    println!("{points} points of trouble");
-    for (name, _, number, trouble, broken) in &failures {
-        println!("{name}, call {number}, {trouble:?}: {broken:?}");
+    println!("{points} points of fault");
+    for (name, _, number, fault, violations) in &failures {
+        println!("{name}, call {number}, {fault:?}: {violations:?}");
     }
-    if let Some((_, pool, number, trouble, _)) = failures.first() {
-        panic!("{} failures; the first:\n{}", failures.len(), lived(pool, Some((*number, *trouble)), true).story);
+    if let Some((_, pool, number, fault, _)) = failures.first() {
+        panic!("{} failures; the first:\n{}", failures.len(), simulate_with(pool, Some((*number, *fault)), true).log);
     }
 }
 
-/// More than the life of one claim needs.
+/// More than the lifecycle of one claim needs.
 const CALLS: usize = 90;

@@ -1,5 +1,5 @@
-//! Deletion ends: whatever is deleted in whatever order, nothing that should not be there is left in Neutron, and no
-//! finalizer keeps anything. With OpenStack gone for good there is a way out, and it says what it leaves behind.
+//! Deletion ends: in whatever order everything is deleted, Neutron is left as it was before, and no finalizer remains.
+//! With OpenStack gone for good an annotation ends it, and events name what is left behind.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::api::Kind;
 use crate::laws::text;
-use crate::people::key;
-use crate::wire::{No, Side, Trouble};
+use crate::users::key;
+use crate::wire::{Fault, Rejection, Side};
 use crate::world::{NAMESPACE, Start, World, address};
-use crate::{Outcome, is_due, live};
+use crate::{Outcome, is_due, simulate};
 
 /// What is deleted, each at its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,7 +26,7 @@ enum What {
 }
 
 const ALL: [What; 6] = [What::Cluster, What::Claims, What::Addresses, What::Pool, What::Secret, What::Namespace];
-/// The claims of [`furnish`].
+/// The claims of [`create_fixtures`].
 pub const CLAIMS: [&str; 3] = ["web-0", "web-1", "web-2"];
 
 /// All orders of all of them.
@@ -44,7 +44,7 @@ fn orders() -> Vec<Vec<What>> {
 
 fn delete(world: &World, what: What) {
     let site = &world.sites[0];
-    world.trace.tell(|| format!("--- delete {what:?}"));
+    world.trace.record(|| format!("--- delete {what:?}"));
     match what {
         What::Cluster => site.delete(Kind::Cluster, "c"),
         What::Claims => CLAIMS.iter().for_each(|claim| site.delete(Kind::Claim, claim)),
@@ -59,7 +59,7 @@ fn delete(world: &World, what: What) {
 }
 
 /// A pool with an address of its list, a retained one and a spare, and three claims that have addresses.
-pub async fn furnish(world: &World) {
+pub async fn create_fixtures(world: &World) {
     world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
     let site = &world.sites[0];
     let spec = json!({
@@ -68,29 +68,29 @@ pub async fn furnish(world: &World) {
     });
     site.create_pool("public", &spec);
     CLAIMS.iter().for_each(|claim| site.create_claim(claim, "public"));
-    let is_bound = world.until(Duration::from_secs(60), || CLAIMS.iter().all(|claim| site.is_bound(claim))).await;
+    let is_bound = world.wait_until(Duration::from_secs(60), || CLAIMS.iter().all(|claim| site.is_bound(claim))).await;
     world.expect(7, "the claims", "bound in time", is_bound);
 }
 
-fn deleted(order: &[What], gap: Duration, is_told: bool) -> Outcome {
-    let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_told };
-    live(&start, async |world: &World| {
-        furnish(world).await;
+fn delete_in_order(order: &[What], gap: Duration, is_logged: bool) -> Outcome {
+    let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged };
+    simulate(&start, async |world: &World| {
+        create_fixtures(world).await;
         for what in order {
             delete(world, *what);
-            world.pass(gap).await;
+            world.advance(gap).await;
         }
         let left = |kind: Kind| world.sites[0].server.all(kind).len();
         let is_empty = || left(Kind::Claim) + left(Kind::Address) + left(Kind::Pool) + left(Kind::Secret) == 0;
         let is_gone = || world.sites[0].server.get(&crate::api::Key::new(Kind::Namespace, "", NAMESPACE)).is_none();
-        let is_over = world.until(Duration::from_secs(300), || is_empty() && is_gone()).await;
-        world.expect(9, "the namespace", "gone with all that was in it", is_over);
+        let is_gone_in_time = world.wait_until(Duration::from_secs(300), || is_empty() && is_gone()).await;
+        world.expect(9, "the namespace", "gone with all that was in it", is_gone_in_time);
         let fips = world.cloud.floating_ips();
         let is_clean = fips.len() == 1 && Marks::read(&fips[0]).is_empty();
         world.expect(4, "Neutron", "as it was before", is_clean);
-        // There is nothing left that could come to rest.
-        world.is_over.set(true);
-        world.pass(Duration::from_secs(60)).await;
+        // There is nothing left that could settle.
+        world.skips_rest.set(true);
+        world.advance(Duration::from_secs(60)).await;
         world.judge(true);
     })
 }
@@ -101,48 +101,48 @@ fn every_order_of_deleting_everything_ends() {
     assert_eq!(orders.len(), 720);
     for (pace, gap) in [Duration::ZERO, Duration::from_millis(700), Duration::from_secs(11)].into_iter().enumerate() {
         for (index, order) in orders.iter().enumerate() {
-            if is_due(index + pace, 3) && !deleted(order, gap, false).broken.is_empty() {
-                let told = deleted(order, gap, true);
-                panic!("{order:?} with {gap:?} in between: {:?}\n{}", told.broken, told.story);
+            if is_due(index + pace, 3) && !delete_in_order(order, gap, false).violations.is_empty() {
+                let logged = delete_in_order(order, gap, true);
+                panic!("{order:?} with {gap:?} in between: {:?}\n{}", logged.violations, logged.log);
             }
         }
     }
 }
 
 #[test]
-fn without_openstack_the_abandon_annotation_ends_it_and_names_what_is_left_behind() {
-    let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_told: true };
-    let outcome = live(&start, async |world: &World| {
-        furnish(world).await;
+fn without_openstack_the_abandon_annotation_ends_a_deletion_and_events_name_what_is_left_behind() {
+    let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        create_fixtures(world).await;
         let site = &world.sites[0];
         let named: Vec<String> =
             CLAIMS.iter().filter_map(|claim| site.address_of(claim)).map(|(address, _)| address.to_string()).collect();
         let ever = Duration::from_secs(1_000_000);
-        site.replicas[0].weather(Side::OpenStack, Trouble::Refused(No::Unreachable), 8, ever);
+        site.replicas[0].add_outage(Side::OpenStack, Fault::Refused(Rejection::Unreachable), 8, ever);
         for what in [What::Secret, What::Claims, What::Pool] {
             delete(world, what);
         }
-        world.pass(Duration::from_secs(300)).await;
+        world.advance(Duration::from_secs(300)).await;
         let pool = site.server.get(&key(Kind::Pool, "public"));
         let conditions = pool.iter().flat_map(|pool| pool["status"]["conditions"].as_array().into_iter().flatten());
         let says_so = conditions
             .filter(|condition| condition["type"] == "Ready")
             .any(|ready| text(ready, "/message").contains(ABANDON_ANNOTATION));
-        world.expect(9, "the pool", "told what is in the way, and of the way out", says_so);
+        world.expect(9, "the pool", "ready to say what is in the way, and which annotation ends it", says_so);
         site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {ABANDON_ANNOTATION: "true"}}}));
         let left = |kind: Kind| site.server.all(kind).len();
-        let is_over = world
-            .until(Duration::from_secs(120), || {
+        let is_gone_in_time = world
+            .wait_until(Duration::from_secs(120), || {
                 left(Kind::Claim) + left(Kind::Address) + left(Kind::Pool) + left(Kind::Secret) == 0
             })
             .await;
-        world.expect(9, "everything", "gone", is_over);
+        world.expect(9, "everything", "gone", is_gone_in_time);
         let notes: Vec<Value> = site.server.all(Kind::Event).iter().map(|event| event["note"].clone()).collect();
         let all = notes.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n");
         for address in named {
             world.expect(9, &address, "named in an event as left behind", all.contains(&address));
         }
-        world.is_over.set(true);
+        world.skips_rest.set(true);
     });
-    assert!(outcome.broken.is_empty(), "{:?}\n{}", outcome.broken, outcome.story);
+    outcome.assert_lawful();
 }

@@ -1,13 +1,13 @@
-//! The laws hold at the end of every history, and on the way. `SIMULATION_HISTORIES` says how many, `SIMULATION_SEED`
-//! where to begin; one seed alone is told in full by `SIMULATION_SEED=n SIMULATION_HISTORIES=1`.
+//! The laws hold at the end of every generated history, and during it. `SIMULATION_HISTORIES` says how many,
+//! `SIMULATION_SEED` where to begin. A history that breaks a law is shrunk and printed with every call in it.
 
 use std::time::Instant;
 
-use crate::history::{Cast, Event, history, lived, shrunk};
+use crate::history::{Event, Scenario, generate, replay, shrink};
 use crate::variable;
 use crate::world::Start;
 
-/// How many histories of each kind a plain test run lives through.
+/// How many histories of each scenario a plain test run has.
 const HISTORIES: u64 = 12;
 
 fn start(seed: u64) -> Start {
@@ -16,54 +16,55 @@ fn start(seed: u64) -> Start {
         sites: 1 + usize::from(!seed.is_multiple_of(3)),
         replicas: 1 + usize::from(seed % 5 == 4),
         slowest: [2, 15, 120, 900][(seed / 7 % 4) as usize],
-        is_told: false,
+        is_logged: false,
     }
 }
 
-fn the_laws_hold(cast: Cast) {
+fn check_laws(scenario: Scenario) {
     let (first, count) =
         (variable("SIMULATION_SEED").unwrap_or(0), variable("SIMULATION_HISTORIES").unwrap_or(HISTORIES));
     let (begin, mut calls, mut lives) = (Instant::now(), 0, 0);
     for seed in first..first + count {
-        let (start, events) = (start(seed), history(seed, cast));
-        let outcome = lived(&start, &events);
+        let (start, events) = (start(seed), generate(seed, scenario));
+        let outcome = replay(&start, &events);
         lives += outcome.calls.iter().map(Vec::len).sum::<usize>();
         calls += outcome.calls.iter().flatten().sum::<usize>();
-        if !outcome.broken.is_empty() {
-            tell(&start, &events);
+        if !outcome.violations.is_empty() {
+            fail(&start, &events);
         }
     }
     let took = begin.elapsed().as_secs_f64();
-    println!("{cast:?}: {count} histories from seed {first}, {lives} lives, {calls} calls, {took:.1} s");
+    println!(
+        "{scenario:?}: {count} histories from seed {first}, {lives} lives of a process, {calls} calls, {took:.1} s"
+    );
 }
 
-/// The core of a history that breaks a law, and all that happened in it.
-fn tell(start: &Start, events: &[Event]) -> ! {
-    let core = shrunk(start, events);
-    let told = lived(&Start { is_told: true, ..*start }, &core);
-    let broken: Vec<String> = told.broken.iter().map(ToString::to_string).collect();
-    panic!("seed {}: {}\n{}\n\n{start:?}\n{core:?}", start.seed, broken.join("; "), told.story);
+fn fail(start: &Start, events: &[Event]) -> ! {
+    let core = shrink(start, events);
+    let logged = replay(&Start { is_logged: true, ..*start }, &core);
+    let violations: Vec<String> = logged.violations.iter().map(ToString::to_string).collect();
+    panic!("seed {}: {}\n{}\n\n{start:?}\n{core:?}", start.seed, violations.join("; "), logged.log);
 }
 
 #[test]
 fn the_laws_hold_whatever_goes_wrong() {
-    the_laws_hold(Cast::Trouble);
+    check_laws(Scenario::Faults);
 }
 
 #[test]
-fn the_laws_hold_whatever_people_do() {
-    the_laws_hold(Cast::People);
+fn the_laws_hold_whatever_users_do() {
+    check_laws(Scenario::Interference);
 }
 
 #[test]
-fn the_laws_hold_between_management_clusters_that_want_the_same_addresses() {
-    the_laws_hold(Cast::Rivals);
+fn the_laws_hold_between_management_clusters_that_share_addresses() {
+    check_laws(Scenario::SharedAddresses);
 }
 
 #[test]
 fn a_seed_gives_the_same_history_each_time() {
     for seed in 0..8 {
-        let (start, events) = (start(seed), history(seed, Cast::People));
-        assert_eq!(lived(&start, &events).hash, lived(&start, &events).hash, "seed {seed}");
+        let (start, events) = (start(seed), generate(seed, Scenario::Interference));
+        assert_eq!(replay(&start, &events).hash, replay(&start, &events).hash, "seed {seed}");
     }
 }

@@ -1,4 +1,4 @@
-//! What happens while nobody looks: no process, a watch that begins anew, a pool that is busy. Nothing of it is missed.
+//! What happens while no controller runs, while a watch starts again, or while a pool is busy. None of it is missed.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use caip_openstack::floating_ip::FloatingIp;
 use serde_json::{Value, json};
 
 use crate::api::Kind;
-use crate::deletion::{CLAIMS, furnish};
-use crate::live;
-use crate::people::key;
-use crate::wire::{Side, Trouble};
+use crate::deletion::{CLAIMS, create_fixtures};
+use crate::simulate;
+use crate::users::key;
+use crate::wire::{Fault, Side};
 use crate::world::{Start, World, address};
 
 #[test]
-fn an_ip_address_that_is_deleted_while_its_pool_goes_and_nobody_serves_comes_back() {
-    let start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_told: true };
-    let outcome = live(&start, async |world: &World| {
-        furnish(world).await;
+fn an_ip_address_that_is_deleted_while_no_controller_runs_and_its_pool_is_being_deleted_comes_back() {
+    let start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        create_fixtures(world).await;
         let site = &world.sites[0];
         site.delete(Kind::Pool, "public");
         let had: Vec<_> = CLAIMS.iter().map(|claim| site.address_of(claim)).collect();
-        let wire = site.replicas[0].now();
+        let wire = site.replicas[0].wire();
         wire.expect("it has served the claims").kill();
         CLAIMS.iter().for_each(|claim| site.delete(Kind::Address, claim));
         let is_whole = || {
@@ -32,102 +32,102 @@ fn an_ip_address_that_is_deleted_while_its_pool_goes_and_nobody_serves_comes_bac
                 && addresses.iter().all(|it| it["metadata"]["deletionTimestamp"].is_null())
                 && had == CLAIMS.iter().map(|claim| site.address_of(claim)).collect::<Vec<_>>()
         };
-        let is_back = world.until(Duration::from_secs(60), is_whole).await;
+        let is_back = world.wait_until(Duration::from_secs(60), is_whole).await;
         world.expect(5, "the IPAddresses", "back, with the addresses that they had", is_back);
-        world.is_over.set(true);
+        world.skips_rest.set(true);
     });
-    assert!(outcome.broken.is_empty(), "{:?}\n{}", outcome.broken, outcome.story);
+    outcome.assert_lawful();
 }
 
 #[test]
-fn a_claim_that_is_taken_away_by_force_while_it_is_refused_waits_no_longer() {
-    // Of a hundred of these about one goes in the moment that matters: after it was decided that it must wait, and
-    // before that is noted.
+fn a_claim_that_is_force_deleted_while_it_is_refused_waits_no_longer() {
+    // Of a hundred claims about one is deleted at the moment that matters: between the decision that it must wait, and its
+    // entry in the queue.
     for seed in 3200..3240 {
         let moment = Duration::from_millis(15 + seed % 25);
-        let start = Start { seed, sites: 1, replicas: 1, slowest: 15, is_told: true };
-        let outcome = live(&start, async |world: &World| {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 15, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
             let site = &world.sites[0];
             site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "maxIPs": 1}));
             site.create_claim("web-0", "public");
-            let is_bound = world.until(Duration::from_secs(60), || site.is_bound("web-0")).await;
+            let is_bound = world.wait_until(Duration::from_secs(60), || site.is_bound("web-0")).await;
             world.expect(7, "the claim", "bound in time", is_bound);
             site.create_claim("web-1", "public");
-            world.pass(moment).await;
+            world.advance(moment).await;
             site.change(Kind::Claim, "web-1", &json!({"metadata": {"finalizers": null}}));
             site.delete(Kind::Claim, "web-1");
-            world.pass(Duration::from_secs(1)).await;
+            world.advance(Duration::from_secs(1)).await;
             site.delete(Kind::Claim, "web-0");
-            let is_empty = world.until(Duration::from_secs(60), || world.cloud.floating_ips().is_empty()).await;
+            let is_empty = world.wait_until(Duration::from_secs(60), || world.cloud.floating_ips().is_empty()).await;
             world.expect(4, "the address of the claim that was deleted", "gone", is_empty);
         });
-        assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
+        outcome.assert_lawful();
     }
 }
 
 #[test]
-fn an_ip_address_that_goes_while_the_watch_begins_anew_comes_back() {
+fn an_ip_address_that_is_deleted_while_the_watch_restarts_comes_back() {
     for moment in (0..40).map(|step| Duration::from_millis(20 * step)) {
-        let start = Start { seed: 11, sites: 1, replicas: 1, slowest: 150, is_told: true };
-        let outcome = live(&start, async |world: &World| {
-            furnish(world).await;
+        let start = Start { seed: 11, sites: 1, replicas: 1, slowest: 150, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            create_fixtures(world).await;
             let site = &world.sites[0];
             let had = site.address_of("web-0");
-            world.pass(Duration::from_secs(5)).await;
+            world.advance(Duration::from_secs(5)).await;
             site.delete(Kind::Address, "web-0");
-            world.pass(moment).await;
-            site.server.forget_history();
-            world.pass(Duration::from_secs(30)).await;
+            world.advance(moment).await;
+            site.server.expire_watches();
+            world.advance(Duration::from_secs(30)).await;
             let has = site.server.get(&key(Kind::Address, "web-0"));
             let is_back = has.is_some_and(|it| it["metadata"]["deletionTimestamp"].is_null());
             world.expect(5, "the IPAddress", "back", is_back && site.address_of("web-0") == had);
         });
-        assert!(outcome.broken.is_empty(), "after {moment:?}: {:?}\n{}", outcome.broken, outcome.story);
+        outcome.assert_lawful();
     }
 }
 
 #[test]
-fn a_claim_goes_whose_paused_cluster_went_while_the_watch_began_anew() {
+fn a_claim_is_released_when_its_paused_cluster_is_deleted_while_the_watch_restarts() {
     for seed in 0..16 {
-        let start = Start { seed, sites: 1, replicas: 1, slowest: 150, is_told: true };
-        let outcome = live(&start, async |world: &World| {
-            furnish(world).await;
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 150, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            create_fixtures(world).await;
             let site = &world.sites[0];
             site.change(Kind::Cluster, "c", &json!({"spec": {"paused": true}}));
-            world.pass(Duration::from_secs(5)).await;
+            world.advance(Duration::from_secs(5)).await;
             site.delete(Kind::Claim, "web-0");
-            world.pass(Duration::from_secs(5)).await;
+            world.advance(Duration::from_secs(5)).await;
             world.expect(9, "the claim of a paused Cluster", "there", site.address_of("web-0").is_some());
             site.delete(Kind::Cluster, "c");
-            site.server.forget_history();
+            site.server.expire_watches();
             let is_gone = || site.server.get(&key(Kind::Claim, "web-0")).is_none();
-            world.expect(9, "the claim", "gone", world.until(Duration::from_secs(60), is_gone).await);
+            world.expect(9, "the claim", "gone", world.wait_until(Duration::from_secs(60), is_gone).await);
         });
-        assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
+        outcome.assert_lawful();
     }
 }
 
 #[test]
 fn an_ip_address_that_is_deleted_while_its_busy_pool_is_paused_for_a_moment_comes_back() {
     for seed in 0..16 {
-        let start = Start { seed, sites: 1, replicas: 1, slowest: 20, is_told: true };
-        let outcome = live(&start, async |world: &World| {
-            furnish(world).await;
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            create_fixtures(world).await;
             let site = &world.sites[0];
             let pause = |value: Value| {
                 site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}}));
             };
             let (late, ever) = (Duration::from_secs(20), Duration::from_secs(1_000));
-            site.replicas[0].weather(Side::OpenStack, Trouble::Late(late), 1, ever);
+            site.replicas[0].add_outage(Side::OpenStack, Fault::Late(late), 1, ever);
             // Long enough for the pool to be looked at, and to wait for an answer.
-            world.pass(Duration::from_secs(70 + seed)).await;
+            world.advance(Duration::from_secs(70 + seed)).await;
             pause("true".into());
-            world.pass(Duration::from_secs(1)).await;
+            world.advance(Duration::from_secs(1)).await;
             site.delete(Kind::Address, "web-0");
-            world.pass(Duration::from_secs(1)).await;
+            world.advance(Duration::from_secs(1)).await;
             pause(Value::Null);
         });
-        assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
+        outcome.assert_lawful();
     }
 }
 
@@ -135,8 +135,8 @@ fn an_ip_address_that_is_deleted_while_its_busy_pool_is_paused_for_a_moment_come
 fn an_address_that_another_owner_marks_as_it_is_published_keeps_our_mark() {
     // The other claim looks at Neutron, and sees both marks, before the watch brings the IPAddress: in some of these.
     for seed in 0..48 {
-        let start = Start { seed, sites: 1, replicas: 1, slowest: 150, is_told: true };
-        let outcome = live(&start, async |world: &World| {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 150, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
             let fip = world.tamper(|world| {
                 world.cloud.create_at(&world.project, &world.network, address(1));
                 world.cloud.create_at(&world.project, &world.network, address(0))
@@ -144,22 +144,22 @@ fn an_address_that_another_owner_marks_as_it_is_published_keeps_our_mark() {
             let site = &world.sites[0];
             let list = [0, 1].map(|index| address(index).to_string());
             site.create_pool("public", &json!({"preAllocatedFloatingIPs": list}));
-            world.pass(Duration::from_secs(5)).await;
+            world.advance(Duration::from_secs(5)).await;
             site.create_claim("web-0", "public");
-            world.pass(Duration::from_millis(100 + 10 * (seed % 24))).await;
+            world.advance(Duration::from_millis(100 + 10 * (seed % 24))).await;
             site.create_claim("web-1", "public");
             while site.server.get(&key(Kind::Address, "web-0")).is_none() {
-                world.pass(Duration::from_millis(1)).await;
+                world.advance(Duration::from_millis(1)).await;
             }
             // A rival's, which it withdraws when it has looked.
             let theirs = claim_tag(&PoolId::parse("theirs").unwrap(), &ClaimKey::of("a", "b"));
             let edit = |change: &dyn Fn(&mut FloatingIp)| world.tamper(|world| world.cloud.edit(&fip.id, change));
             edit(&|fip| _ = fip.tags.insert(theirs.clone()));
             let is_marked = || world.cloud.floating_ips().iter().any(|fip| fip.tags.len() == 2);
-            let is_kept = !world.until(Duration::from_secs(20), || !is_marked()).await;
+            let is_kept = !world.wait_until(Duration::from_secs(20), || !is_marked()).await;
             world.expect(4, "our mark of a published address", "there", is_kept);
             edit(&|fip| _ = fip.tags.remove(&theirs));
         });
-        assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
+        outcome.assert_lawful();
     }
 }

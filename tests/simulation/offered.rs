@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::live;
+use crate::simulate;
 use crate::world::{ADDRESSES, Start, World, address};
 
 #[test]
 fn excluded_addresses_that_fill_the_limit_do_not_keep_a_claim_waiting() {
     for seed in 0..32 {
-        let start = Start { seed, sites: 1, replicas: 1, slowest: 20, is_told: true };
-        let outcome = live(&start, async |world: &World| {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
             let site = &world.sites[0];
             // Neutron takes one at random: three times in four one of these.
             let excluded: Vec<_> = (ADDRESSES / 4..ADDRESSES).map(|index| address(index).to_string()).collect();
@@ -21,9 +21,9 @@ fn excluded_addresses_that_fill_the_limit_do_not_keep_a_claim_waiting() {
                 &json!({"floatingIPNetwork": network, "maxIPs": 1, "excludedAddresses": excluded}),
             );
             site.create_claim("web-0", "public");
-            let is_bound = world.until(Duration::from_secs(20), || site.is_bound("web-0")).await;
+            let is_bound = world.wait_until(Duration::from_secs(20), || site.is_bound("web-0")).await;
             world.expect(7, "the claim", "bound", is_bound);
         });
-        assert!(outcome.broken.is_empty(), "seed {seed}: {:?}\n{}", outcome.broken, outcome.story);
+        outcome.assert_lawful();
     }
 }

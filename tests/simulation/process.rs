@@ -1,5 +1,5 @@
-//! A replica of the controllers: the whole of them, started as the program starts them, and started again when it died,
-//! lost the lease or ended.
+//! One replica of the controllers, started as the program starts them, and restarted when it died, lost the lease or
+//! ended.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -10,26 +10,26 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use caip_openstack::clock::Clock;
-use caip_openstack::controllers::{self, Options, Setup};
-use caip_openstack::openstack::memory::MemoryCloud;
+use caip_openstack::controllers::{self, Options, RecordCount, Setup};
+use caip_openstack::metrics::Metrics;
 use caip_openstack::runtime::health::Readiness;
 use caip_openstack::runtime::leader::{Leader, LeaseSettings};
-use caip_openstack::runtime::metrics::Metrics;
 
 use crate::api::ApiServer;
 use crate::client::client;
 use crate::clouds::WiredClouds;
+use crate::memory::MemoryCloud;
 use crate::trace::Trace;
-use crate::wire::{Side, Trouble, Wire};
+use crate::wire::{Fault, Side, Wire};
 use crate::witness::Witness;
 
-/// How long whoever restarts a process takes.
+/// How long a restart takes.
 const RESTART: Duration = Duration::from_secs(2);
 
-/// Trouble for one life of a process: the numbers of the calls that it strikes.
-pub type Plan = Vec<(usize, Trouble)>;
+/// The faults of one life of a process, by the number of the call.
+pub type Plan = Vec<(usize, Fault)>;
 
-/// One replica, through all its lives.
+/// A replica through all its lives.
 pub struct Process {
     pub name: String,
     pub server: ApiServer,
@@ -37,72 +37,74 @@ pub struct Process {
     pub witness: Witness,
     pub trace: Trace,
     pub clock: Clock,
-    /// Whether it works only while it holds the lease.
+    /// Whether it needs the lease to work.
     pub is_elected: bool,
-    /// Chance, from the history's seed.
-    pub chance: RefCell<fastrand::Rng>,
+    /// Random numbers, from the history's seed.
+    pub random: RefCell<fastrand::Rng>,
     /// The most milliseconds that a call takes each way.
     pub slowest: Cell<u64>,
     /// How far its machine's clock is off, in seconds: it jumps when this is changed.
     pub skew: Arc<AtomicI64>,
-    /// What goes wrong in the lives to come.
+    /// The faults of the lives to come.
     pub plans: RefCell<VecDeque<Plan>>,
-    /// The connection of the life that is.
-    pub wire: RefCell<Option<Wire>>,
-    /// How many calls each life made that is over.
+    /// The connection of the current life.
+    pub current: RefCell<Option<Wire>>,
+    /// How many calls each past life made.
     pub past_calls: RefCell<Vec<usize>>,
+    /// Counts what the controllers of the current life remember.
+    pub records: RecordCount,
 }
 
 impl Process {
-    /// Lives, dies and lives again.
-    pub async fn run(self: Rc<Self>) {
+    pub async fn run_forever(self: Rc<Self>) {
         loop {
-            let wire = self.wire();
+            let wire = self.connect();
             tokio::select! {
                 biased;
                 () = wire.died() => {}
-                () = self.live(&wire) => {}
+                () = self.run_once(&wire) => {}
             }
-            // Whoever is left of it sends nothing any more.
+            // Tasks that are left of it send nothing more.
             wire.kill();
             self.past_calls.borrow_mut().push(wire.calls());
-            self.trace.tell(|| format!("{} is gone after {} calls", self.name, wire.calls()));
+            self.trace.record(|| format!("{} is gone after {} calls", self.name, wire.calls()));
             tokio::time::sleep(RESTART).await;
         }
     }
 
-    fn wire(&self) -> Wire {
-        let seed = self.chance.borrow_mut().u64(..);
+    fn connect(&self) -> Wire {
+        let seed = self.random.borrow_mut().u64(..);
         let wire = Wire::new(self.name.clone(), seed, self.slowest.get(), self.trace.clone());
         for (number, trouble) in self.plans.borrow_mut().pop_front().unwrap_or_default() {
             wire.plan(number, trouble);
         }
-        *self.wire.borrow_mut() = Some(wire.clone());
+        *self.current.borrow_mut() = Some(wire.clone());
         wire
     }
 
-    /// The wire of the life that is, if there is one.
-    pub fn now(&self) -> Option<Wire> {
-        self.wire.borrow().clone().filter(|wire| !wire.is_dead())
+    /// The connection of the current life, if the process runs.
+    pub fn wire(&self) -> Option<Wire> {
+        self.current.borrow().clone().filter(|wire| !wire.is_dead())
     }
 
-    /// Something goes wrong with a share of the calls for a while.
-    pub fn weather(&self, side: Side, trouble: Trouble, share: u8, lasts: Duration) {
-        if let Some(wire) = self.now() {
-            wire.weather(side, trouble, share, lasts);
+    /// See [`Wire::add_outage`].
+    pub fn add_outage(&self, side: Side, fault: Fault, share: u8, lasts: Duration) {
+        if let Some(wire) = self.wire() {
+            wire.add_outage(side, fault, share, lasts);
         }
     }
 
-    async fn live(&self, wire: &Wire) {
-        let seed = self.chance.borrow_mut().u64(..);
+    async fn run_once(&self, wire: &Wire) {
+        let seed = self.random.borrow_mut().u64(..);
         let client = client(&self.server, wire);
         let (clock, skew) = (self.clock.clone(), self.skew.clone());
-        let clock = Clock::of(move || clock.now() + jiff::SignedDuration::from_secs(skew.load(Relaxed)), seed);
+        let clock = Clock::following(move || clock.now() + jiff::SignedDuration::from_secs(skew.load(Relaxed)), seed);
         let leader = match self.is_elected {
             true => Some(Leader::acquire(client.clone(), lease(self.name.clone()), &clock).await),
             false => None,
         };
         let setup = Setup {
+            records: self.records.clone(),
             client,
             clouds: Arc::new(WiredClouds {
                 cloud: self.cloud.clone(),
@@ -131,7 +133,7 @@ impl Process {
             result = controllers::run(setup, pending()) => format!("ended: {result:?}"),
             how = lost => how,
         };
-        self.trace.tell(|| format!("{}: {how}", self.name));
+        self.trace.record(|| format!("{}: {how}", self.name));
     }
 }
 

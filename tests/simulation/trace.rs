@@ -1,11 +1,11 @@
-//! What happened, in order: always as one number, so that two runs can be compared, and as text where somebody reads it.
+//! What happened, in order: always as one number, so that two runs can be compared, and as text on request.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use tokio::time::Instant;
 
-/// The record of one history. Clones write the same one.
+/// The record of one history. Clones share it.
 #[derive(Clone)]
 pub struct Trace(Arc<Mutex<Inner>>);
 
@@ -16,13 +16,12 @@ struct Inner {
 }
 
 impl Trace {
-    pub fn new(is_told: bool) -> Self {
-        let lines = is_told.then(Vec::new);
+    pub fn new(is_logged: bool) -> Self {
+        let lines = is_logged.then(Vec::new);
         Self(Arc::new(Mutex::new(Inner { origin: Instant::now(), hash: DefaultHasher::new(), lines })))
     }
 
-    /// Something happened.
-    pub fn tell(&self, what: impl FnOnce() -> String) {
+    pub fn record(&self, what: impl FnOnce() -> String) {
         let mut inner = self.0.lock().expect("no code panics while it holds the trace");
         let (what, at) = (what(), inner.origin.elapsed().as_millis());
         at.hash(&mut inner.hash);

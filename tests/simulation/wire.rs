@@ -1,6 +1,5 @@
-//! What is between one process and the world: every call to the API server and to OpenStack passes here, gets a number,
-//! takes its time, and may go wrong. A process that died sends nothing any more and hears of nothing; what it had sent
-//! may still land.
+//! The connections of one process: every call to the API server and to OpenStack passes here, gets a number, takes time,
+//! and may meet a fault. A process that died sends nothing more and receives nothing; what it had sent may still land.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -13,19 +12,19 @@ use tokio::time::{Instant, sleep};
 
 use crate::trace::Trace;
 
-/// How long a caller waits for an answer of OpenStack; the session's own timeout.
-const PATIENCE: Duration = caip_openstack::openstack::session::REQUEST_TIMEOUT;
+/// The timeout of a session with OpenStack.
+const TIMEOUT: Duration = caip_openstack::openstack::session::REQUEST_TIMEOUT;
 
-/// The two that are called.
+/// The two servers that are called.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Side {
     Kubernetes,
     OpenStack,
 }
 
-/// How a call is refused: not done, and the caller is told.
+/// How a call is refused: not done, and the caller gets an error.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum No {
+pub enum Rejection {
     /// 500 of a server that did nothing.
     Server,
     /// 429.
@@ -38,38 +37,37 @@ pub enum No {
 
 /// What goes wrong with one call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Trouble {
+pub enum Fault {
     /// The process dies before it sends.
-    DieBefore,
-    /// The process dies when it is done, and hears of nothing.
-    DieAfter,
-    /// The process dies as it sends; it is done this much later.
-    DieAndLand(Duration),
+    CrashBefore,
+    /// The process dies when the call is done, before it reads the answer.
+    CrashAfter,
+    /// The process dies as it sends; the call is done this much later.
+    CrashAndLand(Duration),
     /// Done, and the caller sees a timeout.
     ReplyLost,
     /// Not done, and the caller sees a timeout.
     RequestLost,
-    /// Not done, and the caller is told.
-    Refused(No),
-    /// Done twice; the caller hears the second answer. A POST to OpenStack is done once all the same: whoever stands
-    /// between may repeat anything else, and two floating IPs with one nonce are a copy that nobody can tell apart.
+    /// Not done, and the caller gets an error.
+    Refused(Rejection),
+    /// Done twice; the caller gets the second answer. A POST to OpenStack is done once all the same: two floating IPs with
+    /// one nonce cannot be told from a copied mark.
     Twice,
-    /// From this call on the API server is out of reach for this long, and the call itself is late by as much: a leader
-    /// whose lease runs out while it waits.
+    /// From this call on the API server cannot be reached for this long, and the call itself is late by as much: the lease
+    /// of a leader expires while it waits.
     CutOff(Duration),
-    /// Done only after this long; a caller who loses patience before sees a timeout.
+    /// Done only after this long; the caller may time out before.
     Late(Duration),
 }
 
-/// What the caller sees in place of an answer.
+/// What the caller gets in place of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// Nobody knows whether it was done.
+    /// It may have been done or not.
     NoAnswer,
-    Refused(No),
+    Refused(Rejection),
 }
 
-/// One call, for numbers and traces.
 #[derive(Clone, Debug)]
 pub struct Call {
     pub side: Side,
@@ -77,7 +75,7 @@ pub struct Call {
     pub is_write: bool,
 }
 
-/// A process' connection to everything. Clones are the same.
+/// Clones share the connection.
 #[derive(Clone)]
 pub struct Wire(Arc<Inner>);
 
@@ -92,8 +90,8 @@ struct State {
     chance: fastrand::Rng,
     is_dead: bool,
     calls: usize,
-    plan: BTreeMap<usize, Trouble>,
-    weather: BTreeMap<Side, (Instant, Trouble, u8)>,
+    plan: BTreeMap<usize, Fault>,
+    outages: BTreeMap<Side, (Instant, Fault, u8)>,
     slowest: u64,
 }
 
@@ -101,8 +99,8 @@ impl Wire {
     /// A connection. `slowest` is the most milliseconds that a call takes each way.
     pub fn new(name: String, seed: u64, slowest: u64, trace: Trace) -> Self {
         let chance = fastrand::Rng::with_seed(seed);
-        let (plan, weather) = (BTreeMap::new(), BTreeMap::new());
-        let state = Mutex::new(State { chance, is_dead: false, calls: 0, plan, weather, slowest });
+        let (plan, outages) = (BTreeMap::new(), BTreeMap::new());
+        let state = Mutex::new(State { chance, is_dead: false, calls: 0, plan, outages, slowest });
         Self(Arc::new(Inner { name, state, death: Notify::new(), trace }))
     }
 
@@ -115,24 +113,23 @@ impl Wire {
         self.state().calls
     }
 
-    /// Something goes wrong with the call of this number, counted from 0.
-    pub fn plan(&self, number: usize, trouble: Trouble) {
-        self.state().plan.insert(number, trouble);
+    /// Injects a fault at the call of this number, counted from 0.
+    pub fn plan(&self, number: usize, fault: Fault) {
+        self.state().plan.insert(number, fault);
     }
 
-    /// Something goes wrong with a share (of 8) of the calls to one side for a while.
-    pub fn weather(&self, side: Side, trouble: Trouble, share: u8, lasts: Duration) {
-        self.state().weather.insert(side, (Instant::now() + lasts, trouble, share));
+    /// Injects a fault into a share (of 8) of the calls to one side for a while.
+    pub fn add_outage(&self, side: Side, fault: Fault, share: u8, lasts: Duration) {
+        self.state().outages.insert(side, (Instant::now() + lasts, fault, share));
     }
 
-    /// From now on nothing goes wrong by itself.
-    pub fn calm(&self) {
+    /// Removes every fault that is still to come.
+    pub fn clear_faults(&self) {
         let mut state = self.state();
         state.plan.clear();
-        state.weather.clear();
+        state.outages.clear();
     }
 
-    /// The process dies now.
     pub fn kill(&self) {
         self.state().is_dead = true;
         self.0.death.notify_one();
@@ -142,79 +139,78 @@ impl Wire {
         self.state().is_dead
     }
 
-    /// Resolves when the process has died.
     pub async fn died(&self) {
         while !self.is_dead() {
             self.0.death.notified().await;
         }
     }
 
-    /// How long a change takes to come through a watch.
+    /// How long a change takes to arrive through a watch.
     pub fn lag(&self) -> Duration {
         let mut state = self.state();
         let most = 3 * state.slowest.max(1);
         Duration::from_millis(state.chance.u64(1..=most))
     }
 
-    /// One call. `make` does it, each time anew; `failed` is what the caller sees of a failure.
-    pub async fn pass<T: Send + 'static>(
+    /// Sends one call. `make` does it, once for each delivery; `failed` is what the caller sees of a failure.
+    pub async fn send<T: Send + 'static>(
         &self,
         call: Call,
         make: impl Fn() -> BoxFuture<'static, T> + Send + 'static,
         failed: impl Fn(Failure) -> T,
-        told: impl Fn(&T) -> String,
+        describe: impl Fn(&T) -> String,
     ) -> T {
-        let (number, trouble, there, back) = self.begin(&call).await;
-        let say = |how: String| self.0.trace.tell(|| format!("{} {number} {}: {how}", self.0.name, call.what));
-        if let Some(trouble) = trouble {
-            say(format!("{trouble:?}"));
+        let (number, fault, there, back) = self.begin(&call).await;
+        let say = |how: String| self.0.trace.record(|| format!("{} {number} {}: {how}", self.0.name, call.what));
+        if let Some(fault) = fault {
+            say(format!("{fault:?}"));
         }
-        let answer = match trouble {
-            Some(Trouble::DieBefore) => self.die().await,
-            Some(Trouble::DieAfter) => {
+        let answer = match fault {
+            Some(Fault::CrashBefore) => self.die().await,
+            Some(Fault::CrashAfter) => {
                 make().await;
                 self.die().await
             }
-            Some(Trouble::DieAndLand(after)) => {
+            Some(Fault::CrashAndLand(after)) => {
                 tokio::spawn(async move {
                     sleep(after).await;
                     make().await;
                 });
                 self.die().await
             }
-            Some(Trouble::ReplyLost) => {
+            Some(Fault::ReplyLost) => {
                 make().await;
                 sleep(Duration::from_secs(5)).await;
                 failed(Failure::NoAnswer)
             }
-            Some(Trouble::RequestLost) => {
+            Some(Fault::RequestLost) => {
                 sleep(Duration::from_secs(5)).await;
                 failed(Failure::NoAnswer)
             }
-            Some(Trouble::Refused(no)) => {
+            Some(Fault::Refused(no)) => {
                 sleep(there).await;
                 failed(Failure::Refused(no))
             }
-            Some(Trouble::Twice) => {
+            Some(Fault::Twice) => {
                 if !call.what.starts_with("create floating IP") {
                     make().await;
                 }
                 make().await
             }
-            Some(Trouble::Late(after) | Trouble::CutOff(after)) => {
-                if matches!(trouble, Some(Trouble::CutOff(_))) {
-                    self.weather(Side::Kubernetes, Trouble::RequestLost, 8, after);
+            Some(Fault::Late(after) | Fault::CutOff(after)) => {
+                if matches!(fault, Some(Fault::CutOff(_))) {
+                    self.add_outage(Side::Kubernetes, Fault::RequestLost, 8, after);
                 }
                 let done = tokio::spawn(async move {
                     sleep(after).await;
                     make().await
                 });
-                match tokio::time::timeout(PATIENCE, done).await {
+                match tokio::time::timeout(TIMEOUT, done).await {
                     Ok(answer) => answer.expect("no call panics"),
                     Err(_) => failed(Failure::NoAnswer),
                 }
             }
-            // A task of its own: what is on its way lands, whatever becomes of its sender.
+            // A task of its own: a write that was sent lands even when its sender dies.
             None if call.is_write => {
                 let done = tokio::spawn(async move {
                     sleep(there).await;
@@ -227,12 +223,12 @@ impl Wire {
                 make().await
             }
         };
-        say(told(&answer));
+        say(describe(&answer));
         sleep(back).await;
         if self.is_dead() { pending().await } else { answer }
     }
 
-    async fn begin(&self, call: &Call) -> (usize, Option<Trouble>, Duration, Duration) {
+    async fn begin(&self, call: &Call) -> (usize, Option<Fault>, Duration, Duration) {
         let planned = {
             let mut state = self.state();
             if state.is_dead {
@@ -241,12 +237,13 @@ impl Wire {
                 let number = state.calls;
                 state.calls += 1;
                 let (now, dice) = (Instant::now(), state.chance.u8(0..8));
-                let weather = state.weather.get(&call.side).filter(|(until, _, share)| now < *until && dice < *share);
-                let weather = weather.map(|(_, trouble, _)| *trouble);
-                let trouble = state.plan.remove(&number).or(weather);
+                let add_outage =
+                    state.outages.get(&call.side).filter(|(until, _, share)| now < *until && dice < *share);
+                let add_outage = add_outage.map(|(_, fault, _)| *fault);
+                let fault = state.plan.remove(&number).or(add_outage);
                 let slowest = state.slowest;
                 let mut time = || Duration::from_millis(state.chance.u64(0..=slowest));
-                Some((number, trouble, time(), time()))
+                Some((number, fault, time(), time()))
             }
         };
         match planned {

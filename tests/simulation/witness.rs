@@ -1,5 +1,5 @@
-//! Who sees every change in Neutron at the moment at which it is made, by us or by users: what came first, a port or a
-//! mark, nobody can tell afterwards.
+//! Records every change in Neutron at the moment at which it is made, by us or by users: afterwards nothing shows which
+//! came first, a port or a mark.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -7,35 +7,35 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use caip_openstack::allocation::mark::Marks;
 use caip_openstack::allocation::{ClaimKey, PoolId};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
-use caip_openstack::openstack::memory::MemoryCloud;
 
-use crate::checker::Broken;
+use crate::laws::Violation;
+use crate::memory::MemoryCloud;
 use crate::wire::Wire;
 
-/// One history's witness. Clones are the same.
+/// The record of one history. Clones share it.
 #[derive(Clone)]
 pub struct Witness(Arc<Mutex<Inner>>);
 
 struct Inner {
     cloud: MemoryCloud,
     known: BTreeMap<FloatingIpId, Known>,
-    /// Counts everything that happens.
+    /// Counts the changes: a logical time.
     moment: u64,
     changes: usize,
     offers: usize,
     others: BTreeSet<FloatingIpId>,
     forged: BTreeSet<FloatingIpId>,
-    broken: Vec<Broken>,
+    violations: Vec<Violation>,
 }
 
 struct Known {
     fip: FloatingIp,
     is_ours: bool,
-    /// Whether it is as it was created.
+    /// Whether nothing has changed it since its creation.
     is_new: bool,
-    /// When the port came that is there.
+    /// When its port last changed.
     attached: u64,
-    /// When each mark of a claim came that is there, and from whom.
+    /// When each mark of a claim was written, and by whom.
     marked: BTreeMap<(PoolId, ClaimKey), Marked>,
 }
 
@@ -58,28 +58,28 @@ impl Witness {
             offers: 0,
             others,
             forged,
-            broken: Vec::new(),
+            violations: Vec::new(),
         })))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().expect("no code panics while it holds what was seen")
+        self.0.lock().expect("no code panics while it holds the record")
     }
 
-    /// A write of ours has landed.
-    pub fn landed(&self, operation: &str, by: &Wire) {
+    /// Records what a write of ours changed.
+    pub fn record_write(&self, operation: &str, by: &Wire) {
         let mut inner = self.inner();
-        for (id, known) in inner.look(Some(by)) {
+        for (id, known) in inner.refresh(Some(by)) {
             if operation == "delete floating IP" && !known.is_ours {
-                inner.broken.push(Broken::new(3, id, "deleted, and we did not create it"));
+                inner.violations.push(Violation::new(3, id, "deleted, and we did not create it"));
             }
         }
     }
 
-    /// A user has done something.
-    pub fn tampered(&self) {
+    /// Records what a user changed.
+    pub fn record_user_change(&self) {
         let mut inner = self.inner();
-        let gone: Vec<FloatingIpId> = inner.look(None).into_iter().map(|(id, _)| id).collect();
+        let gone: Vec<FloatingIpId> = inner.refresh(None).into_iter().map(|(id, _)| id).collect();
         for id in gone {
             inner.others.remove(&id);
         }
@@ -90,28 +90,28 @@ impl Witness {
         self.inner().others.clone()
     }
 
-    /// What somebody wrote a mark on, or wiped one from, by hand.
+    /// What users wrote a mark on, or wiped one from, by hand.
     pub fn forged(&self) -> BTreeSet<FloatingIpId> {
         self.inner().forged.clone()
     }
 
-    /// The laws that were broken on the way.
-    pub fn broken(&self) -> Vec<Broken> {
-        std::mem::take(&mut self.inner().broken)
+    /// The violations since the last call.
+    pub fn take_violations(&self) -> Vec<Violation> {
+        std::mem::take(&mut self.inner().violations)
     }
 
-    /// How often anything really changed: a POST that is refused is none, and neither is an [offer](Self::offers).
+    /// How many changes there were. A refused POST is none, and neither is an [offer](Self::offers).
     pub fn changes(&self) -> usize {
         self.inner().changes
     }
 
-    /// How often we created a floating IP and deleted it as it was: Neutron offered what may not be given.
+    /// How often we created a floating IP and deleted it unchanged: Neutron offered what may not be given.
     pub fn offers(&self) -> usize {
         self.inner().offers
     }
 
     /// Law 2: whether the floating IP had a port before the claim's mark came. Not where the process that wrote the mark
-    /// has died since: it would have seen the port, and nobody after it can (docs/guarantees.md, what is not covered).
+    /// has died since: only that process could have seen the port (docs/guarantees.md, what is not covered).
     pub fn was_attached_before(&self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) -> bool {
         let inner = self.inner();
         let Some(known) = inner.known.get(id) else { return false };
@@ -124,8 +124,8 @@ impl Witness {
 }
 
 impl Inner {
-    /// Takes in how Neutron is now, and returns what is gone.
-    fn look(&mut self, by: Option<&Wire>) -> Vec<(FloatingIpId, Known)> {
+    /// Reads Neutron again, and returns what is gone.
+    fn refresh(&mut self, by: Option<&Wire>) -> Vec<(FloatingIpId, Known)> {
         let is_ours = by.is_some();
         self.moment += 1;
         let moment = self.moment;
@@ -166,7 +166,7 @@ impl Inner {
             let before = std::mem::take(&mut known.marked);
             known.marked = marked(&marks, &before, moment, by);
             if !is_ours {
-                // What a user wipes was there all the same.
+                // What a user wiped had been there all the same.
                 known.marked.extend(before);
             }
             known.fip = fip;

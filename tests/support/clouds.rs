@@ -1,4 +1,4 @@
-//! `clouds.yaml` as the machine has it, which also becomes the pools' credentials.
+//! The test clouds' `clouds.yaml`, whose entries also become the pools' credentials.
 
 use serde_json::{Value, json};
 

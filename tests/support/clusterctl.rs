@@ -1,4 +1,4 @@
-//! The real `clusterctl move`, as a person runs it.
+//! The real `clusterctl move`, as a user runs it.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,27 +9,27 @@ use super::namespace::Namespace;
 use super::wait::eventually;
 use super::world::run_id;
 
-/// Until a move of a few dozen objects is over, on a machine that does other things too.
-const MOVED: Duration = Duration::from_secs(120);
+/// For a move of a few dozen objects, on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A `clusterctl move` that runs. It ends when it is dropped.
+/// A running `clusterctl move`, which is killed when it is dropped.
 pub struct Move {
     child: Child,
     log: PathBuf,
 }
 
 impl Move {
-    /// Starts a move of all that is in a namespace, to another management cluster.
+    /// Moves a namespace to another management cluster.
     pub fn start(from: &Namespace, to: &Namespace) -> Self {
         Self::run(from, &["--namespace", &from.name, "--to-kubeconfig", &to.world.kubeconfig])
     }
 
-    /// Starts writing all that is in a namespace into a directory.
+    /// Writes a namespace into a directory.
     pub fn into_directory(from: &Namespace, directory: &Path) -> Self {
         Self::run(from, &["--namespace", &from.name, "--to-directory", text(directory)])
     }
 
-    /// Starts reading all that was written into a directory.
+    /// Restores a namespace from a directory.
     pub fn from_directory(to: &Namespace, directory: &Path) -> Self {
         Self::run(to, &["--from-directory", text(directory), "--to-kubeconfig", &to.world.kubeconfig])
     }
@@ -48,45 +48,39 @@ impl Move {
         Self { child, log }
     }
 
-    /// Waits until it has done all that it had to do.
-    pub async fn done(mut self) {
-        let status = self.ended().await;
-        assert!(status.success(), "clusterctl failed ({status}):\n{}", self.said());
+    /// Waits until it has succeeded.
+    pub async fn succeed(mut self) {
+        let status = self.exit_status().await;
+        assert!(status.success(), "clusterctl failed ({status}):\n{}", self.output());
     }
 
-    /// Whether it still runs.
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("it is our child").is_none()
     }
 
-    /// Ends it at once, wherever it is.
-    pub fn kill(mut self) {
-        self.end();
+    pub fn kill(self) {
+        drop(self);
     }
 
-    async fn ended(&mut self) -> ExitStatus {
-        let said = self.log.clone();
-        eventually(MOVED, async || match self.child.try_wait().expect("it is our child") {
+    async fn exit_status(&mut self) -> ExitStatus {
+        let log = self.log.clone();
+        eventually(TIMEOUT, async || match self.child.try_wait().expect("it is our child") {
             Some(status) => Ok(status),
-            None => Err(format!("clusterctl is not done; {} is what it said", said.display())),
+            None => Err(format!("clusterctl has not ended; its log is {}", log.display())),
         })
         .await
     }
 
-    fn said(&self) -> String {
+    fn output(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    fn end(&mut self) {
-        // An error means that it has ended already.
-        let _ended_already = self.child.kill();
-        let _status = self.child.wait();
     }
 }
 
 impl Drop for Move {
     fn drop(&mut self) {
-        self.end();
+        // An error means that it has ended already.
+        let _ended_already = self.child.kill();
+        let _status = self.child.wait();
     }
 }
 

@@ -1,5 +1,5 @@
-//! The program under test: one process for all scenarios of a run, and others for those that need their own. All work as
-//! the ServiceAccount that `config/rbac` makes.
+//! The controller under test: one process for most scenarios of a run, and others for those that need their own. All run
+//! as the ServiceAccount of `config/rbac`.
 
 use std::fs::File;
 use std::io;
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock};
 
-use super::account;
-use super::wait::{HEALS, eventually};
+use super::service_account;
+use super::wait::{RECOVERY, eventually};
 use super::world::run_id;
 
 /// A running controller. Ends when it is dropped, and in any case when the test binary does.
@@ -30,13 +30,12 @@ pub fn controller() -> &'static Controller {
 }
 
 impl Controller {
-    /// Starts one of the scenario's own, with more flags. Give it a watch filter or a namespace of its own, or it shares
-    /// the pools of the run's controller.
+    /// Starts a controller with more flags. Without a watch filter of its own it serves the pools of the shared one.
     pub fn start(flags: &[&str]) -> Self {
-        Self::start_in(&account::kubeconfig("KUBECONFIG"), flags)
+        Self::start_in(&service_account::kubeconfig("KUBECONFIG"), flags)
     }
 
-    /// The same, for the management cluster that a kubeconfig leads to.
+    /// The same for the management cluster of a kubeconfig.
     pub fn start_in(kubeconfig: &str, flags: &[&str]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -56,33 +55,36 @@ impl Controller {
         Self { child: Mutex::new(child), log }
     }
 
-    /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.lock().expect("no code panics while it holds the child").id()
     }
 
-    /// What it has logged so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Where it logs to.
     pub fn log_path(&self) -> &Path {
         &self.log
     }
 
-    /// Where it serves its metrics, once it has said so: host and port.
+    /// Host and port of its metrics.
     pub async fn diagnostics(&self) -> String {
-        eventually(HEALS, async || {
+        self.address_of("--diagnostics-address").await
+    }
+
+    /// Host and port where it serves what this flag configures, with port 0, once it has logged them.
+    pub async fn address_of(&self, flag: &str) -> String {
+        eventually(RECOVERY, async || {
             let log = self.log();
-            let line = log.lines().find(|line| line.contains("--diagnostics-address"));
-            let port = line.and_then(|line| line.split("127.0.0.1:").nth(1)?.split(['"', ' ']).next());
-            port.map(|port| format!("127.0.0.1:{port}")).ok_or("it did not say where its metrics are")
+            let line = log.lines().find(|line| line.contains("listening") && line.contains(flag));
+            let rest = line.and_then(|line| line.split("127.0.0.1:").nth(1)).ok_or(format!("no address of {flag}"))?;
+            let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            Ok::<_, String>(format!("127.0.0.1:{port}"))
         })
         .await
     }
 
-    /// Ends it at once, as a crash would.
+    /// Kills it, as a crash would.
     pub fn kill(&self) {
         let mut child = self.child.lock().expect("no code panics while it holds the child");
         // An error means that it has ended already.
@@ -96,19 +98,17 @@ impl Controller {
         self.child.lock().expect("no code panics while it holds the child").wait().expect("the controller is our child")
     }
 
-    /// Sends it a signal.
     pub fn signal(&self, name: &str) {
         let sent = Command::new("kill").args(["-s", name, &self.pid().to_string()]).status().expect("kill runs");
-        assert!(sent.success(), "the controller had ended before it was asked to");
+        assert!(sent.success(), "the controller had already ended");
     }
 
-    /// Its status, when it has ended.
     pub fn ended(&self) -> Option<ExitStatus> {
         let mut child = self.child.lock().expect("no code panics while it holds the child");
         child.try_wait().expect("the controller is our child")
     }
 
-    /// Panics with the end of its log when it is not running any more.
+    /// Panics with the end of its log if it has ended.
     pub fn assert_running(&self) {
         if let Some(status) = self.ended() {
             panic!("the controller has ended ({status}):\n{}", tail(&self.log()));

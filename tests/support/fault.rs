@@ -1,4 +1,4 @@
-//! What can go wrong on a wire: with which calls, how often, and whether OpenStack does the work all the same.
+//! Faults of calls to OpenStack: of which calls, how often, and whether OpenStack does the work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,41 +9,41 @@ use serde_json::{Value, json};
 pub const EVERYTHING: &str = "*";
 /// Every call to Neutron.
 pub const NEUTRON: &str = "neutron";
-/// Asking Keystone for a token.
+/// Requests of a token from Keystone.
 pub const TOKEN: &str = "POST auth/tokens";
 
-/// One thing that goes wrong, until told otherwise every time and before OpenStack hears of the call.
+/// Happens to every such call, and before OpenStack receives it, unless [`Self::times`] and [`Self::done`] say otherwise.
 #[derive(Clone)]
 pub struct Fault {
     calls: &'static str,
-    /// How many times it still happens; `None`: as long as it is on the wire.
+    /// How many times it still happens; `None`: always.
     pub(super) left: Option<usize>,
-    /// OpenStack does what was asked, and only the answer is lost.
+    /// OpenStack does the work, and only the answer is lost.
     pub(super) is_done: bool,
-    pub(super) how: How,
+    pub(super) effect: Effect,
 }
 
 /// What the caller gets instead of the answer.
 #[derive(Clone)]
-pub(super) enum How {
+pub(super) enum Effect {
     Answer(u16, Vec<(&'static str, String)>, String),
-    Break,
-    Never,
-    Late(Duration),
-    Change(Arc<dyn Fn(String) -> String + Send + Sync>),
+    Reset,
+    NoAnswer,
+    Delay(Duration),
+    Rewrite(Arc<dyn Fn(String) -> String + Send + Sync>),
 }
 
 impl Fault {
-    fn new(calls: &'static str, how: How) -> Self {
-        Self { calls, left: None, is_done: false, how }
+    fn new(calls: &'static str, effect: Effect) -> Self {
+        Self { calls, left: None, is_done: false, effect }
     }
 
-    /// Somebody on the way answers in a page of HTML.
+    /// A load balancer answers with HTML.
     pub fn page(calls: &'static str, status: u16) -> Self {
-        Self::says(calls, status, "<html><h1>It is not me whom you want</h1></html>")
+        Self::says(calls, status, "<html><h1>Bad gateway</h1></html>")
     }
 
-    /// Neutron refuses, in its own form.
+    /// Neutron refuses the call.
     pub fn refusal(calls: &'static str, status: u16, error_type: &str) -> Self {
         let body = json!({"NeutronError": {"type": error_type, "message": "It does not do so now.", "detail": ""}});
         Self::says(calls, status, &body.to_string())
@@ -55,48 +55,47 @@ impl Fault {
         Self::says(calls, 401, &body.to_string())
     }
 
-    /// A rate limit, with a time to wait or without.
+    /// A rate limit, with or without `Retry-After`.
     pub fn limit(calls: &'static str, seconds: Option<u32>) -> Self {
         let headers = seconds.map(|seconds| ("retry-after", seconds.to_string())).into_iter().collect();
-        Self::new(calls, How::Answer(429, headers, r#"{"error": {"message": "slow down"}}"#.to_owned()))
+        Self::new(calls, Effect::Answer(429, headers, r#"{"error": {"message": "slow down"}}"#.to_owned()))
     }
 
     /// A redirect to another server.
     pub fn redirect(calls: &'static str, status: u16, to: &str) -> Self {
-        Self::new(calls, How::Answer(status, vec![("location", format!("{to}/v3/auth/tokens"))], String::new()))
+        Self::new(calls, Effect::Answer(status, vec![("location", format!("{to}/v3/auth/tokens"))], String::new()))
     }
 
-    /// An answer of any kind.
     pub fn says(calls: &'static str, status: u16, body: &str) -> Self {
-        Self::new(calls, How::Answer(status, Vec::new(), body.to_owned()))
+        Self::new(calls, Effect::Answer(status, Vec::new(), body.to_owned()))
     }
 
-    /// The connection breaks without a word.
+    /// The connection is reset.
     pub fn reset(calls: &'static str) -> Self {
-        Self::new(calls, How::Break)
+        Self::new(calls, Effect::Reset)
     }
 
-    /// Nobody ever answers.
+    /// There is never an answer.
     pub fn silence(calls: &'static str) -> Self {
-        Self::new(calls, How::Never)
+        Self::new(calls, Effect::NoAnswer)
     }
 
-    /// It takes this long before OpenStack hears of it; that it does, whatever became of the caller.
+    /// OpenStack receives the call after this time, even when the caller has ended.
     pub fn delay(calls: &'static str, pause: Duration) -> Self {
-        Self::new(calls, How::Late(pause))
+        Self::new(calls, Effect::Delay(pause))
     }
 
-    /// Half of the answer comes.
+    /// The caller gets half of the answer.
     pub fn truncated(calls: &'static str) -> Self {
         Self::changed(calls, |text| text.chars().take(text.chars().count() / 2).collect())
     }
 
-    /// The answer says something else.
+    /// The caller gets another answer.
     pub fn changed(calls: &'static str, change: impl Fn(String) -> String + Send + Sync + 'static) -> Self {
-        Self { is_done: true, ..Self::new(calls, How::Change(Arc::new(change))) }
+        Self { is_done: true, ..Self::new(calls, Effect::Rewrite(Arc::new(change))) }
     }
 
-    /// The same for an answer in JSON; others stay as they are.
+    /// The same for an answer in JSON; others do not change.
     pub fn edited(calls: &'static str, edit: impl Fn(&mut Value) + Send + Sync + 'static) -> Self {
         Self::changed(calls, move |text| match serde_json::from_str(&text) {
             Ok(mut body) => {
@@ -107,23 +106,20 @@ impl Fault {
         })
     }
 
-    /// OpenStack does what was asked; the caller hears this instead of its answer.
+    /// OpenStack does the work; only its answer is replaced.
     pub fn done(self) -> Self {
         Self { is_done: true, ..self }
     }
 
-    /// So many times, and then no more.
     pub fn times(self, times: usize) -> Self {
         Self { left: Some(times), ..self }
     }
 
-    /// One time.
     pub fn once(self) -> Self {
         self.times(1)
     }
 
-    /// Whether it happens to this call.
-    pub(super) fn meets(&self, call: &str, is_keystone: bool) -> bool {
+    pub(super) fn applies_to(&self, call: &str, is_keystone: bool) -> bool {
         let is_meant = match self.calls {
             EVERYTHING => true,
             NEUTRON => !is_keystone,
@@ -132,15 +128,15 @@ impl Fault {
         is_meant && self.left != Some(0)
     }
 
-    /// What it is, for a reader of a failed test.
+    /// For the message of a failed test.
     pub(super) fn describe(&self) -> String {
-        let how = match &self.how {
-            How::Answer(status, ..) => format!("{status}"),
-            How::Break => "reset".to_owned(),
-            How::Never => "silence".to_owned(),
-            How::Late(pause) => format!("late by {pause:?}"),
-            How::Change(_) => "another answer".to_owned(),
+        let effect = match &self.effect {
+            Effect::Answer(status, ..) => format!("{status}"),
+            Effect::Reset => "reset".to_owned(),
+            Effect::NoAnswer => "no answer".to_owned(),
+            Effect::Delay(pause) => format!("delayed by {pause:?}"),
+            Effect::Rewrite(_) => "another answer".to_owned(),
         };
-        format!("{}: {how}{} ({:?} left)", self.calls, if self.is_done { " after the work" } else { "" }, self.left)
+        format!("{}: {effect}{} ({:?} left)", self.calls, if self.is_done { " after the work" } else { "" }, self.left)
     }
 }

@@ -1,82 +1,30 @@
-//! What scenarios create, written as users write it: JSON, not the program's own types.
+//! Objects that scenarios create, in JSON as users write them, not in the program's types.
 
-use caip_openstack::api::{IpamVersion, OpenStackFloatingIPPool};
-use kube::core::{ApiResource, DynamicObject};
+mod kind;
+
+use caip_openstack::api::IpamVersion;
+use kube::core::DynamicObject;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 
 use super::world::run_id;
+use kind::INFRASTRUCTURE;
 
-const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
-
-/// The kinds that scenarios deal with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// `OpenStackFloatingIPPool`, ours.
-    Pool,
-    /// Cluster API's `IPAddressClaim`.
-    Claim,
-    /// Cluster API's `IPAddress`.
-    Address,
-    /// Cluster API's `Cluster`.
-    Cluster,
-    /// CAPO's `OpenStackCluster`, which a Cluster names; a stand-in without fields.
-    InfrastructureCluster,
-    /// CAPO's `OpenStackServer`, which owns its claim; a stand-in without fields.
-    Server,
-    /// CAPO's in-tree `OpenStackFloatingIPPool`; a stand-in without fields.
-    InTreePool,
-    /// CAPO's `OpenStackMachineTemplate`; a stand-in without fields.
-    MachineTemplate,
-    /// `Secret`.
-    Secret,
-    /// `Event` of `events.k8s.io`.
-    Event,
-}
-
-impl Kind {
-    /// Where the API server serves it.
-    pub fn resource(self, version: IpamVersion) -> ApiResource {
-        let of = |group: &str, version: &str, kind: &str, plural: &str| ApiResource {
-            group: group.into(),
-            version: version.into(),
-            api_version: if group.is_empty() { version.into() } else { format!("{group}/{version}") },
-            kind: kind.into(),
-            plural: plural.into(),
-        };
-        match self {
-            Self::Pool => ApiResource::erase::<OpenStackFloatingIPPool>(&()),
-            Self::Claim => version.resource("IPAddressClaim", "ipaddressclaims"),
-            Self::Address => version.resource("IPAddress", "ipaddresses"),
-            Self::Cluster => of("cluster.x-k8s.io", version.as_str(), "Cluster", "clusters"),
-            Self::InfrastructureCluster => of(INFRASTRUCTURE, "v1beta1", "OpenStackCluster", "openstackclusters"),
-            Self::Server => of(INFRASTRUCTURE, "v1alpha1", "OpenStackServer", "openstackservers"),
-            Self::InTreePool => of(INFRASTRUCTURE, "v1alpha1", "OpenStackFloatingIPPool", "openstackfloatingippools"),
-            Self::MachineTemplate => {
-                of(INFRASTRUCTURE, "v1beta1", "OpenStackMachineTemplate", "openstackmachinetemplates")
-            }
-            Self::Secret => of("", "v1", "Secret", "secrets"),
-            Self::Event => of("events.k8s.io", "v1", "Event", "events"),
-        }
-    }
-}
+pub use kind::Kind;
 
 /// An object to create or apply; its namespace is the scenario's.
 #[derive(Clone, Debug)]
 pub struct Manifest {
-    /// What it is.
     pub kind: Kind,
     /// `metadata`, `spec` and the rest; `apiVersion` and `kind` are filled in.
     pub body: Value,
 }
 
 impl Manifest {
-    /// An object of a kind.
     pub fn new(kind: Kind, body: Value) -> Self {
         Self { kind, body }
     }
 
-    /// Its name.
     pub fn name(&self) -> String {
         self.body["metadata"]["name"].as_str().expect("a manifest has a name").to_owned()
     }
@@ -105,7 +53,6 @@ impl Manifest {
 #[derive(Clone, Debug)]
 pub struct PoolBuilder(Value);
 
-/// A pool.
 pub fn pool(name: &str) -> PoolBuilder {
     PoolBuilder(json!({
         "metadata": {"name": name, "labels": {"cluster.x-k8s.io/watch-filter": run_id()}},
@@ -114,19 +61,18 @@ pub fn pool(name: &str) -> PoolBuilder {
 }
 
 impl PoolBuilder {
-    /// Any field of the spec, replaced whole.
+    /// Replaces a field of the spec.
     pub fn with(mut self, field: &str, value: impl Into<Value>) -> Self {
         self.0["spec"][field] = value.into();
         self
     }
 
-    /// A field of the spec left out.
+    /// Removes a field of the spec.
     pub fn without(mut self, field: &str) -> Self {
         self.0["spec"].as_object_mut().expect("a spec is an object").remove(field);
         self
     }
 
-    /// An annotation.
     pub fn annotation(mut self, name: &str, value: &str) -> Self {
         self.0["metadata"]["annotations"][name] = value.into();
         self
@@ -148,18 +94,15 @@ impl PoolBuilder {
         self.with("floatingIPNetwork", json!({"filter": {"name": name}}))
     }
 
-    /// A predefined list.
+    /// Predefined addresses.
     pub fn list<S: Into<String>>(self, addresses: impl IntoIterator<Item = S>) -> Self {
-        let addresses: Vec<Value> = addresses.into_iter().map(|address| Value::String(address.into())).collect();
-        self.with("preAllocatedFloatingIPs", addresses)
+        self.with("preAllocatedFloatingIPs", strings(addresses))
     }
 
-    /// The most addresses.
     pub fn max_ips(self, most: u32) -> Self {
         self.with("maxIPs", most)
     }
 
-    /// `Delete` or `Retain`.
     pub fn reclaim(self, policy: &str) -> Self {
         self.with("reclaimPolicy", policy)
     }
@@ -174,13 +117,11 @@ impl PoolBuilder {
         self.with("reuse", json!({"policy": "Unmarked", "minIdleSeconds": 0}))
     }
 
-    /// Addresses and ranges that are never given.
     pub fn excluded<S: Into<String>>(self, addresses: impl IntoIterator<Item = S>) -> Self {
-        let addresses: Vec<Value> = addresses.into_iter().map(|address| Value::String(address.into())).collect();
-        self.with("excludedAddresses", addresses)
+        self.with("excludedAddresses", strings(addresses))
     }
 
-    /// An address that is kept for one claim, given by its name; adds to those before.
+    /// Reserves an address for the claim of this name.
     pub fn reserve(mut self, claim: &str, address: &str) -> Self {
         let reservation = json!({"claim": claim, "address": address});
         match self.0["spec"]["reservations"].as_array_mut() {
@@ -190,12 +131,10 @@ impl PoolBuilder {
         self
     }
 
-    /// Free addresses to keep ready.
     pub fn preallocate(self, count: u32) -> Self {
         self.with("preallocate", count)
     }
 
-    /// The identity in OpenStack's marks.
     pub fn pool_id(self, id: &str) -> Self {
         self.with("poolID", id)
     }
@@ -207,12 +146,16 @@ impl From<PoolBuilder> for Manifest {
     }
 }
 
+fn strings<S: Into<String>>(values: impl IntoIterator<Item = S>) -> Vec<Value> {
+    values.into_iter().map(|value| Value::String(value.into())).collect()
+}
+
 /// A claim under construction.
 #[derive(Clone, Debug)]
 pub struct ClaimBuilder(Value);
 
-/// The claim that CAPO makes for a server: its name, its finalizer, no `clusterName`, and here no owner, since there is
-/// no `OpenStackServer`. Points at the pool `public` until told otherwise.
+/// The claim that CAPO creates for a server, with its name and finalizer, of the pool `public`. It has no owner, since
+/// there is no `OpenStackServer`.
 pub fn claim(server: &str) -> ClaimBuilder {
     ClaimBuilder(json!({
         "metadata": {
@@ -226,7 +169,6 @@ pub fn claim(server: &str) -> ClaimBuilder {
 }
 
 impl ClaimBuilder {
-    /// The pool.
     pub fn from(mut self, pool: &str) -> Self {
         self.0["spec"]["poolRef"]["name"] = pool.into();
         self
@@ -244,25 +186,23 @@ impl ClaimBuilder {
         self
     }
 
-    /// The server that it is for: its owner, as CAPO writes it.
+    /// Owned by its server, as CAPO writes it.
     pub fn owned_by(mut self, owner: &DynamicObject) -> Self {
         self.0["metadata"]["ownerReferences"] = json!([owner_reference(owner)]);
         self
     }
 
-    /// An annotation.
     pub fn annotation(mut self, name: &str, value: &str) -> Self {
         self.0["metadata"]["annotations"][name] = value.into();
         self
     }
 
-    /// Without CAPO's finalizer: as if the machine were gone already, so that deleting the claim releases it.
-    pub fn unheld(mut self) -> Self {
+    /// As if the machine were gone already, so that deleting the claim releases it.
+    pub fn without_capo_finalizer(mut self) -> Self {
         self.0["metadata"].as_object_mut().expect("metadata is an object").remove("finalizers");
         self
     }
 
-    /// Its name.
     pub fn name(&self) -> String {
         self.0["metadata"]["name"].as_str().expect("a claim has a name").to_owned()
     }
@@ -274,7 +214,7 @@ impl From<ClaimBuilder> for Manifest {
     }
 }
 
-/// A reference to an owner that is neither the controller nor waited for.
+/// A reference to an owner that is neither the controller nor blocks deletion.
 pub fn owner_reference(owner: &DynamicObject) -> Value {
     let types = owner.types.as_ref().expect("what the API server sends has a kind");
     json!({"apiVersion": types.api_version, "kind": types.kind, "name": owner.name_any(), "uid": owner.uid()})

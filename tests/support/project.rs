@@ -1,4 +1,4 @@
-//! A project of one scenario's own in OpenStack, with a user and a quota.
+//! A project in OpenStack for one scenario, with a user and a quota.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 use super::clouds::cloud_entry;
 use super::openstack::Cloud;
 
-/// A project that nobody else uses.
 pub struct Project {
     admin: Cloud,
     entry: Value,
@@ -15,7 +14,7 @@ pub struct Project {
 }
 
 impl Project {
-    /// Makes one, and a user who is a member of it.
+    /// Creates a project, and a user who is a member of it.
     pub async fn new() -> Self {
         let admin = Cloud::named("admin").await;
         let name = super::unique("t");
@@ -39,19 +38,18 @@ impl Project {
         &self.entry
     }
 
-    /// OpenStack as its user sees it.
     pub async fn cloud(&self) -> Cloud {
         Cloud::of(&self.entry).await
     }
 
-    /// How many floating IPs it may have, by its quota.
+    /// Limits its floating IPs.
     pub async fn set_quota(&self, limit: usize) {
         let path = format!("quotas/{}", self.id);
         let (status, answer) = self.admin.call(Method::PUT, &path, Some(json!({"quota": {"floatingip": limit}}))).await;
         assert!(status.is_success(), "{answer}");
     }
 
-    /// Removes it; nothing is left in it by then.
+    /// Removes it; fails when it still has a floating IP.
     pub async fn end(self) {
         assert_eq!(self.cloud().await.floating_ips().await, [], "left in the project");
         self.admin.identity(Method::DELETE, &format!("users/{}", self.user), None).await;

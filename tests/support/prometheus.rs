@@ -1,4 +1,4 @@
-//! A Prometheus of a scenario's own, and what can be asked of it.
+//! A Prometheus for one scenario.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -8,9 +8,9 @@ use std::process::{Child, Command, Stdio};
 use serde_json::{Value, json};
 
 use super::controller::spawn_in_lasting_thread;
-use super::wait::{HEALS, eventually};
+use super::wait::{RECOVERY, eventually};
 
-/// A running Prometheus. Ends when it is dropped, and in any case when the test binary does.
+/// Ends when it is dropped, and in any case with the test binary.
 pub struct Prometheus {
     child: Child,
     folder: PathBuf,
@@ -19,7 +19,7 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// Starts one on a port of its own; it scrapes these jobs, and evaluates these rules, each second.
+    /// Starts one that scrapes these jobs, and evaluates these rules, every second.
     pub async fn start(jobs: &Value, rules: &str) -> Self {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(super::unique("prometheus"));
         fs::create_dir_all(&folder).expect("a folder of the tests can be made");
@@ -44,7 +44,7 @@ impl Prometheus {
         let http = reqwest::Client::builder().no_proxy().build().expect("an HTTP client needs nothing");
         // Dropped, and so ended, when it never says where it listens.
         let mut started = Self { child, folder, url: String::new(), http };
-        started.url = eventually(HEALS, async || {
+        started.url = eventually(RECOVERY, async || {
             let text = fs::read_to_string(&log).unwrap_or_default();
             let line = text.lines().find(|line| line.contains(r#"msg="Listening on""#));
             let address = line.and_then(|line| line.split("address=").nth(1));
@@ -60,15 +60,14 @@ impl Prometheus {
         Ok(answer["result"].as_array().expect("a query of series has a list of results").clone())
     }
 
-    /// The names of all metrics that it has.
     pub async fn metric_names(&self) -> BTreeSet<String> {
-        let names = self.get("label/__name__/values", &[]).await.expect("the names can be asked for");
+        let names = self.get("label/__name__/values", &[]).await.expect("it answers");
         names.as_array().into_iter().flatten().filter_map(|name| name.as_str().map(str::to_owned)).collect()
     }
 
-    /// Its rules, with how their last evaluation went.
+    /// Its rules, with the outcome of their last evaluation.
     pub async fn rules(&self) -> Vec<Value> {
-        let rules = self.get("rules", &[]).await.expect("the rules can be asked for");
+        let rules = self.get("rules", &[]).await.expect("it answers");
         rules["groups"][0]["rules"].as_array().expect("it has rules").clone()
     }
 

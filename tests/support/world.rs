@@ -1,4 +1,4 @@
-//! The servers that scenarios run against. They are started outside, by `make env-up`; here they are only found.
+//! The servers that scenarios run against, which `make env-up` starts.
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
@@ -12,21 +12,21 @@ use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client, Config};
 use tokio::sync::OnceCell;
 
-use super::account;
+use super::service_account;
 
 /// The CRD as it is committed.
 pub const CRD_YAML: &str = include_str!("../../crds/ipam.cluster.x-k8s.io_openstackfloatingippools.yaml");
 
-/// A management cluster. Made anew for each scenario: a client lives in the runtime of its test.
+/// A management cluster. Each scenario has its own, since a client belongs to the runtime of its test.
 #[derive(Clone)]
 pub struct World {
-    /// A client that may do everything.
+    /// A client with all permissions.
     pub client: Client,
     /// The version of Cluster API's IPAM kinds that it serves.
     pub version: IpamVersion,
-    /// The kubeconfig that leads to it, for people.
+    /// The kubeconfig of an administrator.
     pub kubeconfig: String,
-    /// The one of the ServiceAccount that `config/rbac` makes, for controllers.
+    /// The kubeconfig of the ServiceAccount of `config/rbac`, for controllers.
     pub account: String,
 }
 
@@ -37,7 +37,7 @@ impl World {
         Self::named("KUBECONFIG", &CRD_APPLIED).await
     }
 
-    /// The second management cluster, beside the first one and with the same OpenStack; with our CRD too.
+    /// The second management cluster, which shares OpenStack with the first, with our CRD.
     pub async fn second() -> Self {
         static CRD_APPLIED: OnceCell<()> = OnceCell::const_new();
         Self::named("CAIP_SECOND_KUBECONFIG", &CRD_APPLIED).await
@@ -50,14 +50,14 @@ impl World {
             .unwrap_or_else(|error| panic!("the API server of {variable} does not answer ({error}); run `make env-up`"))
             .expect("Cluster API's IPAM kinds are not served: run `make env-up`");
         crd_applied.get_or_init(|| apply_crd(client.clone())).await;
-        Self { client, version, kubeconfig, account: account::kubeconfig(variable) }
+        Self { client, version, kubeconfig, account: service_account::kubeconfig(variable) }
     }
 }
 
-/// A client for whom the kubeconfig in `variable` is of. Refuses a cluster that is not on this machine, since scenarios
-/// change CRDs and delete namespaces.
+/// A client of the kubeconfig in `variable`. Refuses a cluster that is not on this machine, since scenarios change CRDs and
+/// delete namespaces.
 pub(super) async fn client(variable: &str) -> Client {
-    trust_tls();
+    install_crypto_provider();
     let config = read(&required(variable))
         .await
         .unwrap_or_else(|error| panic!("{variable} cannot be read ({error:?}); run `make env-up`"));
@@ -73,21 +73,21 @@ async fn read(kubeconfig: &str) -> Result<Config, kube::config::KubeconfigError>
     Config::from_custom_kubeconfig(Kubeconfig::read_from(kubeconfig)?, &KubeConfigOptions::default()).await
 }
 
-/// What tells this run of the tests from others against the same servers: its pools carry it as their watch filter.
+/// Identifies this run of the tests among others on the same servers: its pools have it as their watch filter.
 pub fn run_id() -> &'static str {
     static RUN: OnceLock<String> = OnceLock::new();
     RUN.get_or_init(|| super::unique("run"))
 }
 
-/// The value of an environment variable that scenarios cannot do without.
+/// The value of an environment variable, which must be set.
 pub fn required(variable: &str) -> String {
     std::env::var(variable).ok().filter(|value| !value.is_empty()).unwrap_or_else(|| {
         panic!("{variable} is not set: run `make test`, or `make env-up` and set {variable} as it says")
     })
 }
 
-/// Chooses the cryptography for TLS; later calls change nothing.
-pub fn trust_tls() {
+/// Sets the provider of cryptography for TLS; later calls change nothing.
+pub fn install_crypto_provider() {
     // An error means that it was chosen before.
     let _chosen_before = rustls::crypto::ring::default_provider().install_default();
 }

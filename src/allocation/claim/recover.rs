@@ -1,161 +1,152 @@
-//! What is the claim's already: by its IPAddress, by its mark, or by a choice that was begun. Nothing is chosen here.
+//! The address that is the claim's already: by its IPAddress, by its mark, or by a choice that was begun.
 
-use jiff::Timestamp;
+use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
+use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::mark::Ownership;
+use crate::allocation::supply::is_reusable_in_use;
 
-use super::{BoundAddress, ClaimRequest, Decision, LostAddress, MarkWrite, Origin, fenced, is_free};
-use crate::allocation::ledger::{Ledger, LedgerEntry};
-use crate::allocation::mark::{Ownership, claim_tag};
-use crate::allocation::policy::PoolPolicy;
-use crate::allocation::published::{Binding, PublishedAddresses};
-use crate::floating_ip::FloatingIp;
-
-/// The address that an IPAddress of this claim names is the claim's, whatever the marks say.
-pub(super) fn keep_published(
-    ledger: &Ledger,
-    pool: &PoolPolicy,
-    claim: &ClaimRequest,
-    published: &BoundAddress,
-    now: Timestamp,
-) -> Decision {
-    if let Some(entry) = ledger.get(&published.fip) {
-        return match entry.marks.ownership(&pool.id) {
-            Ownership::Held(key) if key == claim.key => Decision::Keep(entry.fip.id.clone()),
-            Ownership::Foreign | Ownership::Contested => Decision::Lost(LostAddress::Taken(published.address)),
-            _ => keep(ledger, pool, claim, entry, now),
-        };
+impl<'a> ClaimCase<'a> {
+    /// The address that the claim's IPAddress names is the claim's, whatever the marks say.
+    pub(super) fn keep_published(&self, bound: &BoundAddress) -> Decision {
+        let ledger = self.situation.ledger;
+        if let Some(entry) = ledger.get(&bound.fip) {
+            return match self.situation.ownership(entry) {
+                Ownership::Held(key) if key == self.claim.key => Decision::Keep(entry.fip.id.clone()),
+                Ownership::Foreign | Ownership::Contested => Decision::Lost(LostAddress::Taken(bound.address)),
+                _ => self.complete_mark(entry),
+            };
+        }
+        // The floating IP was deleted and another created with the same address: it is taken as any free one would be.
+        let successor = ledger.at(bound.address).find(|entry| match self.situation.ownership(entry) {
+            Ownership::Unmarked => entry.is_free() && self.situation.pool.has_tags,
+            ownership => ownership == Ownership::Held(self.claim.key.clone()),
+        });
+        match successor {
+            Some(entry) => self.complete_mark(entry),
+            None => Decision::Lost(LostAddress::Deleted(bound.address)),
+        }
     }
-    // Somebody deleted it and created the same address again: it is taken as any free one would be.
-    let is_to_be_had = |entry: &&LedgerEntry| match entry.marks.ownership(&pool.id) {
-        Ownership::Unmarked => is_free(entry) && pool.has_tags,
-        Ownership::Held(key) => key == claim.key,
-        _ => false,
-    };
-    match ledger.at(published.address).find(is_to_be_had) {
-        Some(entry) => keep(ledger, pool, claim, entry, now),
-        None => Decision::Lost(LostAddress::Deleted(published.address)),
-    }
-}
 
-/// The claim's address by its mark: the held one first, then one that was released under the claim's name.
-pub(super) fn recover<'a>(
-    ledger: &'a Ledger,
-    published: &PublishedAddresses,
-    pool: &PoolPolicy,
-    claim: &ClaimRequest,
-) -> Option<&'a LedgerEntry> {
-    let by_mark = |entry: &&LedgerEntry| {
-        let is_the_claims = match entry.marks.ownership(&pool.id) {
-            Ownership::Held(key) => key == claim.key,
-            Ownership::Released { claim: key, .. } => key == claim.key && !entry.fip.is_attached(),
+    /// The address with the claim's mark: one that it holds, otherwise one that was released under its name.
+    pub(super) fn find_marked(&self) -> Option<&'a LedgerEntry> {
+        let marked = self.situation.ledger.of_claim(&self.situation.pool.id, &self.claim.key);
+        let is_released = |entry: &LedgerEntry| !matches!(self.situation.ownership(entry), Ownership::Held(_));
+        marked.filter(|entry| self.is_recoverable(entry)).min_by_key(|entry| (is_released(entry), entry.fip.id.clone()))
+    }
+
+    fn is_recoverable(&self, entry: &LedgerEntry) -> bool {
+        let is_its_own = match self.situation.ownership(entry) {
+            Ownership::Held(key) => key == self.claim.key,
+            Ownership::Released { claim: key, .. } => key == self.claim.key && !entry.fip.is_attached(),
             _ => false,
         };
-        // Whoever else is at work on it gives it to another claim, or gives it back.
-        let mine = claim.hold(&pool.id);
-        let mut others = entry.hold.iter().chain(entry.doubts.iter().filter_map(|doubt| doubt.by.as_ref()));
-        let is_at_hand = others.all(|hold| *hold == mine);
-        // In use it stays the claim's even where the spec was changed since; unused it is given back.
-        let may_have = entry.fip.is_attached() || may_keep(published, pool, claim, &entry.fip);
-        // A port that came while the choice was not yet certain is somebody else's.
-        let is_unsure = entry.fip.is_attached() && (entry.hold.is_some() || is_disowned(pool, claim, entry));
-        let is_elsewhere = published.owner(&entry.fip).is_some_and(|owner| !is_claim(owner, pool, claim));
-        // Chosen by this very claim, it is the one that was chosen, whoever copied its mark since.
-        let is_clear = entry.hold.is_some() || !ledger.is_copied(entry);
-        is_the_claims && is_at_hand && may_have && !is_unsure && !is_elsewhere && is_clear
-    };
-    let rank = |entry: &&LedgerEntry| match entry.marks.ownership(&pool.id) {
-        Ownership::Held(_) => (0, entry.fip.id.clone()),
-        _ => (1, entry.fip.id.clone()),
-    };
-    ledger.of_claim(&pool.id, &claim.key).filter(by_mark).min_by_key(rank)
-}
-
-/// Whether a floating IP that carries the claim's mark may become the claim's. Asked also of what a POST brought: what
-/// the claim may not keep is held as [unwanted](Hold::Unwanted), and given back when the claim has found another.
-pub fn may_keep(published: &PublishedAddresses, pool: &PoolPolicy, claim: &ClaimRequest, fip: &FloatingIp) -> bool {
-    pool.allows(fip.address, &claim.object.name) && !published.is_published_for_another(fip, &pool.id, &claim.key)
-}
-
-fn is_claim(owner: &Binding, pool: &PoolPolicy, claim: &ClaimRequest) -> bool {
-    owner.pool == pool.id && owner.claim == claim.key
-}
-
-/// Makes the marks say what is so: the address is the claim's.
-pub(super) fn keep(
-    ledger: &Ledger,
-    pool: &PoolPolicy,
-    claim: &ClaimRequest,
-    entry: &LedgerEntry,
-    now: Timestamp,
-) -> Decision {
-    let id = entry.fip.id.clone();
-    let mine = (pool.id.clone(), claim.key.clone());
-    let described = entry.marks.created.as_ref().filter(|mark| mark.pool == pool.id);
-    if let Some((_, tags)) = entry.marks.releases.get(&mine) {
-        let has_claim = described
-            .is_some_and(|mark| mark.claim.as_ref() == Some(&claim.key) && mark.released.is_none())
-            || entry.marks.claims.contains(&mine);
-        // First the claim's own mark, then the release comes off: in between it is still on its way out, and ours.
-        if has_claim {
-            return Decision::TakeBack(id, tags.iter().cloned().collect());
-        }
-    } else if entry.marks.ownership(&pool.id) == Ownership::Held(claim.key.clone()) {
-        // A tag of ours that is not yet confirmed is a choice in progress, not a possession.
-        return if entry.hold.is_some() && !entry.marks.claims.is_empty() && !entry.is_confirmed() {
-            Decision::Confirm(id)
-        } else {
-            Decision::Keep(id)
-        };
+        is_its_own
+            && self.has_no_other_writer(entry)
+            && self.may_stay(entry)
+            && !self.has_foreign_port(entry)
+            && !self.is_bound_to_another(entry)
+            && (entry.hold.is_some() || !self.situation.ledger.has_copied_mark(entry))
     }
-    match described {
-        Some(_) if ledger.fence(pool).is_some() => fenced(ledger, pool, now),
-        Some(mark) => Decision::Mark(id, Origin::Recovered, MarkWrite::Describe(mark.given_to(&claim.key))),
-        None => Decision::Mark(id, Origin::Recovered, MarkWrite::Tag(claim_tag(&pool.id, &claim.key))),
+
+    /// Another writer gives it to another claim, or gives it back.
+    fn has_no_other_writer(&self, entry: &LedgerEntry) -> bool {
+        entry.writers().all(|hold| hold.is_for(&self.situation.pool.id, &self.claim.key))
     }
-}
 
-/// The address that this claim holds for itself, whose mark is not (yet, or no longer) the claim's alone.
-pub(super) fn chosen<'a>(ledger: &'a Ledger, pool: &PoolPolicy, claim: &ClaimRequest) -> Option<&'a LedgerEntry> {
-    let hold = claim.hold(&pool.id);
-    ledger.held().find(|entry| entry.hold.as_ref() == Some(&hold))
-}
+    /// An address in use stays the claim's even if the spec has changed since; an unused one is given back. A choice that
+    /// is not yet published is judged by what its read-back shows.
+    fn may_stay(&self, entry: &LedgerEntry) -> bool {
+        entry.fip.is_attached()
+            || may_keep(&self.situation, self.claim, &entry.fip) && (entry.hold.is_none() || self.is_eligible(entry))
+    }
 
-/// An address that carries this claim's tag beside another owner's, or beside a port that is not the claim's, and nobody
-/// is at work on it: the process that wrote the tag died before it could withdraw, or the tag landed after that. Nobody
-/// else would take it off while the claim waits, and the other owner would be told that its address is not its own.
-pub(super) fn stranded<'a>(ledger: &'a Ledger, pool: &PoolPolicy, claim: &ClaimRequest) -> Option<&'a LedgerEntry> {
-    let mine = (pool.id.clone(), claim.key.clone());
-    let is_shared =
-        |entry: &LedgerEntry| entry.marks.is_unreadable || entry.marks.pools().iter().any(|other| **other != pool.id);
-    let is_ours = |entry: &LedgerEntry| entry.marks.created.as_ref().is_some_and(|mark| mark.pool == pool.id);
-    let is_lost = |entry: &LedgerEntry| is_shared(entry) || entry.fip.is_attached() && is_disowned(pool, claim, entry);
-    let is_left = |entry: &LedgerEntry| entry.hold.is_none() && ledger.fence(pool).is_none();
-    ledger
-        .of_claim(&pool.id, &claim.key)
-        .find(|entry| entry.marks.claims.contains(&mine) && is_lost(entry) && !is_ours(entry) && is_left(entry))
-}
+    /// A port that came before the choice was certain is not the claim's.
+    fn has_foreign_port(&self, entry: &LedgerEntry) -> bool {
+        entry.fip.is_attached() && (entry.hold.is_some() || self.is_disowned(entry))
+    }
 
-fn is_disowned(pool: &PoolPolicy, claim: &ClaimRequest, entry: &LedgerEntry) -> bool {
-    entry.disowned.contains(&(pool.id.clone(), claim.key.clone()))
-}
+    fn is_bound_to_another(&self, entry: &LedgerEntry) -> bool {
+        let binding = self.situation.published.binding_of(&entry.fip);
+        binding.is_some_and(|binding| !binding.is_of(&self.situation.pool.id, &self.claim.key))
+    }
 
-/// What becomes of a choice that was not completed.
-pub(super) fn finish(
-    published: &PublishedAddresses,
-    pool: &PoolPolicy,
-    claim: &ClaimRequest,
-    entry: &LedgerEntry,
-) -> Decision {
-    let id = entry.fip.id.clone();
-    let tag = claim_tag(&pool.id, &claim.key);
-    let is_lost = entry.fip.is_attached()
-        || !may_keep(published, pool, claim, &entry.fip)
-        || matches!(entry.marks.ownership(&pool.id), Ownership::Foreign | Ownership::Contested);
-    match &entry.marks.created {
-        _ if is_lost => Decision::Withdraw(id, tag),
-        // The write is repeated as it was: the same text for the same claim cannot do harm, however late it lands.
-        Some(mark) if mark.pool == pool.id => {
-            Decision::Mark(id, Origin::Owned, MarkWrite::Describe(mark.given_to(&claim.key)))
+    fn is_disowned(&self, entry: &LedgerEntry) -> bool {
+        entry.disowned.contains(&self.owner())
+    }
+
+    fn is_eligible(&self, entry: &LedgerEntry) -> bool {
+        entry.marks.created.is_some() || is_reusable_in_use(&self.situation, entry, &self.claim.object.name)
+    }
+
+    pub(super) fn recover(&self, entry: &LedgerEntry) -> Decision {
+        match (self.complete_mark(entry), &entry.marks.created) {
+            // A previous process may have been about to remove the tag, or to delete what was released.
+            (Decision::TakeBack(..), _) | (Decision::Keep(_), None) if self.situation.fence().is_some() => {
+                self.wait_for_fence()
+            }
+            (decision, _) => decision,
         }
-        _ => Decision::Mark(id, Origin::List, MarkWrite::Tag(tag)),
+    }
+
+    /// Makes the marks say that the address is the claim's.
+    fn complete_mark(&self, entry: &LedgerEntry) -> Decision {
+        let id = entry.fip.id.clone();
+        let described = self.situation.created_here(entry);
+        if let Some((_, tags)) = entry.marks.releases.get(&self.owner()) {
+            let is_described =
+                described.is_some_and(|mark| mark.claim.as_ref() == Some(&self.claim.key) && mark.released.is_none());
+            // The claim's own mark is written before the release is removed: in between the address is released, and ours.
+            if is_described || entry.marks.claims.contains(&self.owner()) {
+                return Decision::TakeBack(id, tags.iter().cloned().collect());
+            }
+        } else if self.situation.ownership(entry) == Ownership::Held(self.claim.key.clone()) {
+            // A tag that was not read back is a choice in progress.
+            return match entry.hold.is_some() && !entry.marks.claims.is_empty() && !entry.is_confirmed() {
+                true => Decision::Confirm(id),
+                false => Decision::Keep(id),
+            };
+        }
+        match described {
+            Some(_) if self.situation.fence().is_some() => self.wait_for_fence(),
+            _ => self.mark(entry, Origin::Recovered),
+        }
+    }
+
+    /// The address that the claim holds, and whose mark is not the claim's alone (yet, or any more).
+    pub(super) fn find_chosen(&self) -> Option<&'a LedgerEntry> {
+        self.situation
+            .ledger
+            .held()
+            .find(|entry| entry.hold.as_ref().is_some_and(|hold| hold.is_for(&self.situation.pool.id, &self.claim.key)))
+    }
+
+    /// Continues a choice that was not completed.
+    pub(super) fn complete(&self, entry: &LedgerEntry) -> Decision {
+        let is_contested = matches!(self.situation.ownership(entry), Ownership::Foreign | Ownership::Contested);
+        let may_keep = may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry);
+        match self.situation.created_here(entry) {
+            _ if entry.fip.is_attached() || is_contested || !may_keep => {
+                Decision::Withdraw(entry.fip.id.clone(), self.tag())
+            }
+            // The same text for the same claim: however late the first write lands, it does no harm.
+            Some(_) => self.mark(entry, Origin::Owned),
+            None => self.mark(entry, Origin::List),
+        }
+    }
+
+    /// An address with this claim's tag beside another owner's, or beside a port that is not the claim's, that the claim
+    /// does not hold: the process that wrote the tag died before it could withdraw, or the tag landed later. While the
+    /// claim waits nothing else removes it, and the other owner's claim is refused its address.
+    pub(super) fn find_stranded(&self) -> Option<&'a LedgerEntry> {
+        let situation = &self.situation;
+        let is_lost =
+            |entry: &LedgerEntry| situation.is_shared(entry) || entry.fip.is_attached() && self.is_disowned(entry);
+        situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
+            entry.marks.claims.contains(&self.owner())
+                && is_lost(entry)
+                && situation.created_here(entry).is_none()
+                && entry.hold.is_none()
+                && situation.fence().is_none()
+        })
     }
 }

@@ -1,12 +1,19 @@
 //! Each rule of recovery and choice, by its example and its counterexample.
 
 use super::*;
-use crate::allocation::ledger::{Creation, CreationBlock};
-use crate::allocation::mark::{claim_tag, release_tag};
-use crate::allocation::vocabulary::{self, *};
+use crate::allocation::Nonce;
+use crate::allocation::ledger::{CreationBlock, Ledger};
+use crate::allocation::mark::release_tag;
+use crate::allocation::policy::{PoolPolicy, ReusePolicy};
+use crate::allocation::testing::{self, *};
+use crate::floating_ip::SubnetId;
 
 fn hold_of(claim: &str) -> Hold {
     Hold::Claim { pool: pool_id("p"), claim: key(claim) }
+}
+
+fn create(subnet: Option<SubnetId>) -> Decision {
+    Decision::Create(CreationPlace { network: network(), subnet })
 }
 
 fn tag() -> MarkWrite {
@@ -20,7 +27,7 @@ fn describe(last: u8) -> MarkWrite {
 #[test]
 fn the_order_is_reservation_list_owned_reuse_creation() {
     let all = || world().lists([12]).reserves("web", 11);
-    let create = Decision::Create(network(), None);
+    let create = create(None);
     let take = |last, origin, write| Decision::Mark(id(last), origin, write);
     let fips = [fip(10), fip(11), fip(12), fip(13).idle()];
     assert_eq!(all().sees(fips.clone()).decide("web"), take(11, Origin::Reserved, tag()));
@@ -61,7 +68,7 @@ fn what_is_not_to_be_had_is_not_given() {
     }
     assert_eq!(list().sees([fip(10)]).excludes("203.0.113.0/24").decide("web"), refused);
     assert_eq!(list().sees([fip(10)]).reserves("db", 10).decide("web"), refused);
-    assert_eq!(list().sees([fip(10)]).named_by_others(10).decide("web"), refused);
+    assert_eq!(list().sees([fip(10)]).published_by_others(10).decide("web"), refused);
     assert_eq!(list().sees([fip(10)]).published("db", 10).decide("web"), refused);
     assert_eq!(list().sees([fip(10)]).chosen(10, "db").decide("web"), refused);
     assert_eq!(list().sees([fip(10)]).holds(10, Hold::GivingBack).decide("web"), refused);
@@ -69,23 +76,23 @@ fn what_is_not_to_be_had_is_not_given() {
 
 #[test]
 fn what_any_pool_lists_is_not_reused_nor_what_is_reserved() {
-    let create = Decision::Create(network(), None);
+    let create = create(None);
     let mut world = world().sees([fip(10)]);
-    world.published.set_listed("another pool".into(), [address(10)].into());
+    world.published.set_listed(ObjectName::new("team", "another"), [address(10)].into());
     assert_eq!(world.decide("web"), create);
-    assert_eq!(vocabulary::world().sees([fip(10)]).reserves("db", 10).decide("web"), create);
+    assert_eq!(testing::world().sees([fip(10)]).reserves("db", 10).decide("web"), create);
 }
 
 #[test]
 fn an_owned_one_is_given_when_it_has_rested_and_was_seen() {
     let released = || fip(10).created_for("db").released_by("db", ago(9));
     let resting = world().with(|pool| pool.grace = seconds(10)).sees([released()]);
-    assert_eq!(resting.decide("web"), Decision::Create(network(), None));
+    assert_eq!(resting.decide("web"), create(None));
     let rested = world().with(|pool| pool.grace = seconds(9)).sees([released()]);
     assert_eq!(rested.decide("web"), Decision::Mark(id(10), Origin::Owned, describe(10)));
     let mut unseen = world().sees([fip(10).created_for("db")]);
-    unseen.ledger.tagged(&id(10), &release_tag(&pool_id("p"), &key("db"), ago(9)), true);
-    assert_eq!(unseen.decide("web"), Decision::Create(network(), None));
+    unseen.ledger.record_tag(&id(10), &release_tag(&pool_id("p"), &key("db"), ago(9)), true);
+    assert_eq!(unseen.decide("web"), create(None));
 }
 
 #[test]
@@ -127,13 +134,13 @@ fn a_reserved_address_that_was_deleted_and_made_anew_is_found_beside_its_ghost()
 fn subnets_are_asked_in_their_order_until_all_are_empty() {
     let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
     let mut world = world().with(|pool| pool.subnets = vec![first.clone(), second.clone()]);
-    assert_eq!(world.decide("web"), Decision::Create(network(), Some(first.clone())));
-    world.ledger.subnet_is_empty(first.clone(), noon() + seconds(20));
-    assert_eq!(world.decide("web"), Decision::Create(network(), Some(second.clone())));
-    world.ledger.subnet_is_empty(second, noon() + seconds(20));
+    assert_eq!(world.decide("web"), create(Some(first.clone())));
+    world.ledger.note_empty_subnet(first.clone(), noon() + seconds(20));
+    assert_eq!(world.decide("web"), create(Some(second.clone())));
+    world.ledger.note_empty_subnet(second, noon() + seconds(20));
     assert_eq!(world.decide("web"), Decision::Refuse(Refusal::NetworkExhausted));
     world.now = noon() + seconds(20);
-    assert_eq!(world.decide("web"), Decision::Create(network(), Some(first)));
+    assert_eq!(world.decide("web"), create(Some(first)));
 }
 
 #[test]
@@ -141,12 +148,12 @@ fn unwanted_addresses_are_asked_around_a_bounded_number_of_times() {
     let mut world = world();
     let unwanted = |count: u8| (0..count).map(|last| fip(100 + last).created_for("web"));
     let look = |world: &mut World, count| {
-        let began = world.ledger.next_step();
-        world.ledger.list(began, noon(), unwanted(count).map(|fip| fip.0).collect(), noon());
-        (0..count).for_each(|last| world.ledger.hold(&id(100 + last), Some(Hold::Unwanted)));
+        let began = world.ledger.begin(world.now);
+        world.ledger.record_listing(began, unwanted(count).map(|fip| fip.0).collect(), noon());
+        (0..count).for_each(|last| world.ledger.set_hold(&id(100 + last), Some(Hold::Unwanted)));
     };
     look(&mut world, 7);
-    assert_eq!(world.decide("web"), Decision::Create(network(), None));
+    assert_eq!(world.decide("web"), create(None));
     look(&mut world, 8);
     assert_eq!(world.decide("web"), Decision::Refuse(Refusal::OnlyUnwanted));
     look(&mut world, 2);
@@ -162,10 +169,10 @@ fn each_refusal_names_the_limit_that_was_met() {
     let mut world = world();
     for refusal in [Refusal::QuotaReached, Refusal::NetworkExhausted] {
         let block = CreationBlock { refusal: refusal.clone(), until: noon() + seconds(20) };
-        world.ledger.block(pool_id("p"), block);
+        world.ledger.block_creation(pool_id("p"), block);
         assert_eq!(refused(&world), refusal);
     }
-    let no_tags = vocabulary::world().closed_list([10]).with(|pool| pool.has_tags = false);
+    let no_tags = testing::world().closed_list([10]).with(|pool| pool.has_tags = false);
     assert_eq!(refused(&no_tags.sees([fip(10)])), Refusal::NoTags);
 }
 
@@ -173,17 +180,16 @@ fn each_refusal_names_the_limit_that_was_met() {
 fn what_is_asked_for_to_see_whether_neutron_still_refuses_is_not_told_as_the_limit() {
     let mut world = world().limit(2).sees([fip(10).created_for("db")]);
     let nonce = Nonce::parse("nonce00001").expect("of the nonce's form");
-    let creation = Creation { pool: pool_id("p"), claim: Some(key("old")), unknown_since: None };
-    world.ledger.begin_creation(nonce, creation);
+    world.ledger.begin_creation(nonce, pool_id("p"), Some(key("old")));
     let world = world.waits("old");
     let told = |world: &World| {
-        let count = crate::allocation::count::count(&world.ledger, &world.published, &world.pool, world.now);
+        let count = crate::allocation::usage::count(&world.situation());
         (world.decide("web"), count.exhausted)
     };
     let full = Refusal::LimitReached(2);
     assert_eq!(told(&world), (Decision::Refuse(full.clone()), Some(full)));
     let mut refused = world;
-    refused.ledger.block(pool_id("p"), CreationBlock { refusal: Refusal::NetworkExhausted, until: noon() });
+    refused.ledger.block_creation(pool_id("p"), CreationBlock { refusal: Refusal::NetworkExhausted, until: noon() });
     let still = Refusal::NetworkExhausted;
     assert_eq!(told(&refused), (Decision::Refuse(still.clone()), Some(still)));
     let limited = refused.limit(1);
@@ -194,15 +200,15 @@ fn what_is_asked_for_to_see_whether_neutron_still_refuses_is_not_told_as_the_lim
 fn after_a_refusal_one_claim_asks_for_all() {
     let mut world = world().waits("old");
     let block = CreationBlock { refusal: Refusal::QuotaReached, until: noon() };
-    assert_eq!(world.decide("web"), Decision::Create(network(), None));
-    world.ledger.block(pool_id("p"), block);
+    assert_eq!(world.decide("web"), create(None));
+    world.ledger.block_creation(pool_id("p"), block);
     assert_eq!(world.decide("web"), Decision::Refuse(Refusal::QuotaReached));
 }
 
 #[test]
 fn a_tag_is_confirmed_by_a_listing_that_began_after_it() {
     let mut world = world().closed_list([10]).sees([fip(10)]).chosen(10, "web");
-    world.ledger.tagged(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
+    world.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
     assert_eq!(world.decide("web"), Decision::Confirm(id(10)));
     world.look([fip(10).tagged_for("web")]);
     assert_eq!(world.decide("web"), Decision::Keep(id(10)));
@@ -229,8 +235,8 @@ fn a_choice_whose_write_is_not_known_is_written_again() {
 fn a_post_in_doubt_is_settled_before_anything_is_chosen() {
     let mut world = world().sees([fip(10)]);
     let nonce = idle_mark(1).nonce;
-    let creation = Creation { pool: pool_id("p"), claim: Some(key("web")), unknown_since: Some(noon()) };
-    world.ledger.begin_creation(nonce, creation);
+    world.ledger.begin_creation(nonce.clone(), pool_id("p"), Some(key("web")));
+    world.ledger.note_uncertain_creation(&nonce, noon());
     assert_eq!(world.decide("web"), Decision::Settle);
     assert_eq!(marked(&world.decide("db")), Some(&id(10)));
 }
@@ -238,8 +244,8 @@ fn a_post_in_doubt_is_settled_before_anything_is_chosen() {
 #[test]
 fn what_a_listing_shows_before_its_post_was_answered_is_given_to_nobody() {
     let mut world = world().sees([fip(10).idle()]);
-    world.ledger.begin_creation(idle_mark(10).nonce, Creation { pool: pool_id("p"), claim: None, unknown_since: None });
-    assert_eq!(world.decide("web"), Decision::Create(network(), None));
+    world.ledger.begin_creation(idle_mark(10).nonce, pool_id("p"), None);
+    assert_eq!(world.decide("web"), create(None));
     world.ledger.end_creation(&idle_mark(10).nonce);
     assert_eq!(marked(&world.decide("web")), Some(&id(10)));
 }
@@ -248,21 +254,21 @@ fn what_a_listing_shows_before_its_post_was_answered_is_given_to_nobody() {
 fn the_claims_own_address_comes_before_every_other() {
     let marked = [fip(10).created_for("web"), fip(10).tagged_for("web"), fip(10).created_for("web").attached()];
     for fip in marked {
-        assert_eq!(world().lists([11]).sees([fip, vocabulary::fip(11)]).decide("web"), Decision::Keep(id(10)));
+        assert_eq!(world().lists([11]).sees([fip, testing::fip(11)]).decide("web"), Decision::Keep(id(10)));
     }
 }
 
 #[test]
 fn a_released_address_with_a_port_is_not_taken_back() {
     let world = world().sees([fip(10).created_for("web").released_by("web", ago(9)).attached()]);
-    assert_eq!(world.decide("web"), Decision::Create(network(), None));
+    assert_eq!(world.decide("web"), create(None));
 }
 
 #[test]
 fn what_the_spec_no_longer_allows_stays_the_claims_while_it_is_in_use() {
     let world = world().excludes("203.0.113.10/32");
     let world = world.sees([fip(10).created_for("web")]);
-    assert_eq!(world.decide("web"), Decision::Create(network(), None));
+    assert_eq!(world.decide("web"), create(None));
     let world = world.sees([fip(10).created_for("web").attached()]);
     assert_eq!(world.decide("web"), Decision::Keep(id(10)));
 }
@@ -284,13 +290,13 @@ fn a_published_address_is_the_claims_whatever_its_marks_say() {
 #[test]
 fn an_address_that_another_claims_ip_address_names_is_not_recovered() {
     let world = world().sees([fip(10).created_for("web").attached()]).published("db", 10);
-    assert_eq!(world.decide("web"), Decision::Create(network(), None));
+    assert_eq!(world.decide("web"), create(None));
 }
 
 #[test]
 fn without_tags_only_what_is_created_is_given() {
     let world = world().with(|pool| pool.has_tags = false).lists([10]).sees([fip(10), fip(11)]);
-    assert_eq!(world.decide("web"), Decision::Create(network(), None));
+    assert_eq!(world.decide("web"), create(None));
     let released = CreationMark { claim: Some(key("web")), released: Some(ago(9)), ..idle_mark(10) };
     let world = world.sees([fip(10).described(released.render(None))]);
     assert_eq!(world.decide("web"), Decision::Mark(id(10), Origin::Recovered, describe(10)));
@@ -299,7 +305,7 @@ fn without_tags_only_what_is_created_is_given() {
 #[test]
 fn an_address_that_another_claim_is_taking_is_not_recovered() {
     let world = world().sees([fip(10).created_for("web")]).chosen(10, "other");
-    assert_eq!(world.decide("web"), Decision::Create(network(), None));
+    assert_eq!(world.decide("web"), create(None));
 }
 
 #[test]
@@ -313,7 +319,7 @@ fn an_address_is_taken_back_while_its_claim_holds_it() {
 #[test]
 fn an_address_that_is_being_given_back_is_not_taken_back() {
     let world = world().sees([fip(10).created_for("web").released_by("web", ago(10))]).holds(10, Hold::GivingBack);
-    assert_eq!(world.decide("web"), Decision::Create(network(), None));
+    assert_eq!(world.decide("web"), create(None));
 }
 
 #[test]
@@ -360,10 +366,10 @@ fn an_address_that_was_created_anew_is_taken_for_the_one_that_the_ip_address_nam
     let mut world = world().sees([anew()]).published("web", 9);
     let published = BoundAddress { address: address(10), fip: id(9) };
     let request = ClaimRequest { bound: Some(published), ..request("web") };
-    let decide = |world: &World| decide(&world.ledger, &world.published, &world.pool, &request, world.now);
+    let decide = |world: &World| decide(&world.situation(), &request);
     assert_eq!(marked(&decide(&world)), Some(&id(10)));
-    world.ledger.hold(&id(10), Some(hold_of("web")));
-    world.ledger.tagged(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
+    world.ledger.set_hold(&id(10), Some(hold_of("web")));
+    world.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
     assert_eq!(decide(&world), Decision::Confirm(id(10)));
     world.look([anew().tagged_for("web")]);
     assert_eq!(decide(&world), Decision::Keep(id(10)));
@@ -373,15 +379,15 @@ fn an_address_that_was_created_anew_is_taken_for_the_one_that_the_ip_address_nam
 fn a_copied_description_gives_nothing() {
     let copied = fip(10).created_for("web").0.description;
     let world = world().sees([fip(10).created_for("web"), fip(9).described(copied)]);
-    assert_eq!(world.decide("web"), Decision::Create(network(), None));
+    assert_eq!(world.decide("web"), create(None));
     assert_eq!(world.decide_published("web", 10), Decision::Keep(id(10)));
     assert_eq!(world.chosen(10, "web").decide("web"), Decision::Keep(id(10)), "this one was chosen");
 }
 
 #[test]
 fn a_created_address_that_another_ip_address_names_is_not_kept() {
-    let world = world().sees([fip(10).created_for("web")]).named_by_others(10);
-    assert_eq!(world.decide("web"), Decision::Create(network(), None));
+    let world = world().sees([fip(10).created_for("web")]).published_by_others(10);
+    assert_eq!(world.decide("web"), create(None));
     let world = World { ledger: Ledger::default(), ..world }.sees([fip(10).created_for("web").attached()]);
     assert_eq!(world.decide("web"), Decision::Keep(id(10)), "in use it stays the claim's");
 }
@@ -400,7 +406,7 @@ fn behind_the_fence_nothing_changes_hands() {
 
 #[test]
 fn the_fence_does_not_stand_before_what_cannot_be_undone_late() {
-    assert_eq!(world().fenced().decide("web"), Decision::Create(network(), None));
+    assert_eq!(world().fenced().decide("web"), create(None));
     let world = world().fenced().sees([fip(10).created_for("web"), fip(11).tagged_for("db")]).published("db", 11);
     assert_eq!(world.decide("web"), Decision::Keep(id(10)));
     assert_eq!(world.decide_published("db", 11), Decision::Keep(id(11)));
@@ -419,8 +425,8 @@ fn the_fence_falls_with_the_first_listing_that_begins_after_it() {
 fn an_address_in_doubt_is_given_to_nobody_else() {
     let in_doubt = |hold| {
         let mut world = world().closed_list([10]).sees([fip(10).tagged_for("web")]).holds(10, hold);
-        world.ledger.doubt(&id(10), noon());
-        world.ledger.hold(&id(10), None);
+        world.ledger.note_uncertain_write(&id(10), noon());
+        world.ledger.set_hold(&id(10), None);
         world
     };
     assert_eq!(in_doubt(hold_of("web")).decide("web"), Decision::Keep(id(10)));
@@ -460,10 +466,10 @@ fn a_tag_that_landed_late_beside_a_port_is_withdrawn() {
 fn a_withdrawal_that_was_lost_is_not_forgotten() {
     let mut world = world().lists([10]).sees([fip(10)]).chosen(10, "web");
     let mine = Hold::Claim { pool: pool_id("p"), claim: key("web") };
-    world.ledger.tagged(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
+    world.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
     world.look([fip(10).tagged_for("web").attached()]);
-    world.ledger.begin_withdrawal(&id(10), &mine);
-    world.ledger.doubt(&id(10), world.now);
+    world.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
+    world.ledger.note_uncertain_write(&id(10), world.now);
     world.ledger.end_withdrawal(&id(10), mine, false);
     world.now += seconds(60);
     world.look([fip(10).tagged_for("web").attached()]);
@@ -474,7 +480,23 @@ fn a_withdrawal_that_was_lost_is_not_forgotten() {
 fn what_was_published_is_the_claims_however_its_tag_came() {
     let mut world = world().lists([10]).sees([fip(10)]);
     world.look([fip(10).tagged_for("web")]);
-    world.ledger.let_go(&Hold::Claim { pool: pool_id("p"), claim: key("web") });
+    world.ledger.end_holds_of(&pool_id("p"), &key("web"));
     world.look([fip(10).tagged_for("web").attached()]);
     assert_eq!(world.decide("web"), Decision::Keep(id(10)));
+}
+
+#[test]
+fn what_the_read_back_of_a_reused_address_shows_decides() {
+    let chosen = || fip(10).tagged_for("web");
+    let decide = |fip: Fip| world().sees([fip]).chosen(10, "web").decide("web");
+    assert_eq!(decide(chosen()), Decision::Keep(id(10)));
+    assert_eq!(decide(chosen().described("mail")), Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web"))));
+    let tags = |pool: &mut PoolPolicy| {
+        pool.reuse = ReusePolicy::Tagged { tags: ["lent".to_owned()].into(), idle: seconds(300) };
+    };
+    let tagged = |fip: Fip| world().with(tags).sees([fip]).chosen(10, "web").decide("web");
+    assert_eq!(tagged(chosen().tag("lent").described("mail")), Decision::Keep(id(10)));
+    assert!(matches!(tagged(chosen()), Decision::Withdraw(..)), "its permission was taken back");
+    let listed = world().lists([10]).sees([chosen().described("mail")]).chosen(10, "web").decide("web");
+    assert_eq!(listed, Decision::Keep(id(10)), "a listed address may have a description");
 }

@@ -1,96 +1,106 @@
-//! What the ledger holds of a floating IP, of a creation, and of those that wait. Data only.
+//! What the ledger holds of a floating IP and of a creation. Data only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::Step;
+use super::{Began, Step};
 use crate::allocation::Refusal;
 use crate::allocation::identity::{ClaimKey, PoolId};
 use crate::allocation::mark::Marks;
 use crate::floating_ip::FloatingIp;
-use crate::object_name::ObjectName;
 
 /// A floating IP as it was last seen or written.
 #[derive(Clone, Debug)]
 pub struct LedgerEntry {
-    /// The floating IP.
     pub fip: FloatingIp,
-    /// Its marks, parsed once.
+    /// What `fip` says, parsed once.
     pub marks: Marks,
-    /// The step at which all of it was true: the start of the listing or the reply that showed it.
-    pub seen: Step,
+    /// When the listing, or the call whose reply showed all of it, began.
+    pub seen: Began,
     /// The step of our last write to it.
     pub written: Step,
-    /// Who is at work on it.
+    /// Who may write to it now.
     pub hold: Option<Hold>,
-    /// Writes to it whose outcome is not known, and which may still land.
-    pub doubts: Vec<UncertainWrite>,
-    /// Marks that their claim does not stand by: it began to take them off, or they landed late, when nobody was at work
-    /// on it for that claim. What is attached then was attached by somebody else.
+    /// Writes to it that may still land.
+    pub uncertain_writes: Vec<UncertainWrite>,
+    /// Marks that their claim does not stand by: it began to remove them, or they landed late, when it did not hold the
+    /// address. A port that is on the address then is not the claim's.
     pub disowned: BTreeSet<(PoolId, ClaimKey)>,
-    /// Since when it belongs to no claim of a pool although it says that it does, for each pool whose mark it has.
+    /// For each pool whose mark it has: since when no claim of the pool has it although the mark names one.
     pub orphaned_since: BTreeMap<PoolId, Timestamp>,
 }
 
-/// A write whose outcome is not known. Reading it back does not settle it: what is not there may still come, and what is
-/// there may still go. Time does.
+/// A write whose outcome is not known. A read does not settle it: what is missing may still come, and what is there may
+/// still go. Time does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UncertainWrite {
-    /// Who wrote: the hold at that time; none for a claim that gave it back.
+    /// The hold under which it was sent; none for a release.
     pub by: Option<Hold>,
-    /// When the outcome became unknown.
     pub since: Timestamp,
 }
 
 impl LedgerEntry {
-    /// Whether it was seen whole after our last write to it.
+    pub(super) fn new(fip: FloatingIp, marks: Marks, seen: Began) -> Self {
+        let (disowned, orphaned_since) = (BTreeSet::new(), BTreeMap::new());
+        Self { fip, marks, seen, written: 0, hold: None, uncertain_writes: Vec::new(), disowned, orphaned_since }
+    }
+
+    /// Whether it was read after our last write to it.
     pub fn is_confirmed(&self) -> bool {
-        self.seen > self.written
+        self.seen.step > self.written
+    }
+
+    /// Whether a read that began then shows more than what is known.
+    pub fn is_older_than(&self, began: Began) -> bool {
+        self.seen.step.max(self.written) < began.step
+    }
+
+    /// Whether nothing is attached to it and no write of ours to it is under way or uncertain.
+    pub(in crate::allocation) fn is_free(&self) -> bool {
+        self.hold.is_none() && self.uncertain_writes.is_empty() && !self.fip.is_attached()
+    }
+
+    /// The holds under which writes to it are under way or uncertain.
+    pub(in crate::allocation) fn writers(&self) -> impl Iterator<Item = &Hold> {
+        self.hold.iter().chain(self.uncertain_writes.iter().filter_map(|write| write.by.as_ref()))
     }
 }
 
-/// Who is at work on an address. Nobody else chooses or sweeps it meanwhile.
+/// The exclusive right to write to a floating IP.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hold {
-    /// A claim chose it, and it is not yet the claim's for certain.
-    Claim {
-        /// The pool.
-        pool: PoolId,
-        /// The claim.
-        claim: ClaimKey,
-    },
-    /// It is being given back.
+    /// A claim chose it, and it is not yet certainly the claim's.
+    Claim { pool: PoolId, claim: ClaimKey },
+    /// A claim's mark is being removed, or a sweep works on it.
     GivingBack,
-    /// It was created for a claim that may not have it.
+    /// Neutron offered it for a claim or as a spare, and the pool may not give it.
     Unwanted,
+}
+
+impl Hold {
+    pub(in crate::allocation) fn is_for(&self, of_pool: &PoolId, of_claim: &ClaimKey) -> bool {
+        matches!(self, Self::Claim { pool, claim } if pool == of_pool && claim == of_claim)
+    }
+
+    pub(in crate::allocation) fn is_for_pool(&self, of_pool: &PoolId) -> bool {
+        matches!(self, Self::Claim { pool, .. } if pool == of_pool)
+    }
 }
 
 /// A POST that is under way, or whose outcome is not known. It counts under `maxIPs`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Creation {
-    /// The pool.
     pub pool: PoolId,
-    /// For whom; none for a preallocated one.
+    /// None for a spare.
     pub claim: Option<ClaimKey>,
-    /// When the outcome became unknown.
-    pub unknown_since: Option<Timestamp>,
+    pub uncertain_since: Option<Timestamp>,
 }
 
 /// Why a pool creates nothing for now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreationBlock {
-    /// What Neutron answered.
     pub refusal: Refusal,
     /// When to ask again.
     pub until: Timestamp,
-}
-
-/// A claim's place among those that wait: the oldest first.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct QueuePosition {
-    /// When the claim was created.
-    pub since: Timestamp,
-    /// Its namespace and name, to tell those of one second apart.
-    pub object: ObjectName,
 }

@@ -1,17 +1,15 @@
-//! The IPAddress: made by the contract, kept as it should be, and never taken over from somebody else.
-
-use std::net::IpAddr;
-use std::sync::Arc;
+//! The IPAddress: created as the Cluster API IPAM contract has it, repaired, and never taken over from somebody else.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::core::TypeMeta;
 use kube::{Resource, ResourceExt};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Error, Observed};
-use crate::allocation::claim::{BoundAddress, Origin};
-use crate::allocation::mark::Ownership;
+use super::observe::Observed;
+use super::request::read_bound;
+use super::{ClaimController, Error};
+use crate::allocation::claim::Origin;
 use crate::api::address::IpAddressSpec;
 use crate::api::claim::{AddressRef, PoolRef};
 use crate::api::names::{
@@ -19,176 +17,164 @@ use crate::api::names::{
     POOL_ID_ANNOTATION, POOL_KIND,
 };
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
-use crate::controllers::context::Context;
+use crate::controllers::kubernetes::Kubernetes;
+use crate::controllers::memory::ResolvedPool;
 use crate::controllers::patch;
-use crate::controllers::registry::ResolvedPool;
 use crate::controllers::watch;
-use crate::floating_ip::{FloatingIp, FloatingIpId};
+use crate::floating_ip::FloatingIp;
 use crate::object_name::ObjectName;
 
-/// What the claim's IPAddress names; an error, for the user, when somebody else made it.
-pub(super) fn published(observed: &Observed, served: &ResolvedPool) -> Result<Option<BoundAddress>, String> {
-    let Some(address) = observed.address.as_deref() else { return Ok(None) };
-    let published = read(address, &observed.claim, served).or_else(|| recognize(address, observed, served));
-    published.map(Some).ok_or_else(|| {
-        format!(
-            "IPAddress {} exists, but was not made by this pool for this claim: delete it, and the claim gets an address",
-            address.name_any()
-        )
-    })
-}
-
-fn read(address: &IpAddress, claim: &IpAddressClaim, served: &ResolvedPool) -> Option<BoundAddress> {
-    let annotations = address.annotations();
-    let is_ours =
-        is_for(address, claim) && annotations.get(POOL_ID_ANNOTATION).is_some_and(|id| id == served.policy.id.as_str());
-    let fip = annotations.get(FLOATING_IP_ID_ANNOTATION).filter(|_| is_ours)?;
-    Some(BoundAddress { address: address.spec.address.parse().ok()?, fip: FloatingIpId::new(fip) })
-}
-
-/// An IPAddress that lost its annotations, as by a move that was cut off and begun again: it is ours where the address that
-/// it names has the claim's mark in Neutron.
-fn recognize(address: &IpAddress, observed: &Observed, served: &ResolvedPool) -> Option<BoundAddress> {
-    let annotations = address.annotations();
-    let has_lost = ![POOL_ID_ANNOTATION, FLOATING_IP_ID_ANNOTATION].iter().any(|key| annotations.contains_key(*key));
-    let named: IpAddr = address.spec.address.parse().ok()?;
-    let (ledger, id) = (served.project.ledger(), &served.policy.id);
-    let held = Ownership::Held(observed.key.clone());
-    let mut theirs = ledger.of_claim(id, &observed.key);
-    let entry = theirs.find(|entry| entry.fip.address == named && entry.marks.ownership(id) == held)?;
-    (has_lost && is_for(address, &observed.claim)).then(|| BoundAddress { address: named, fip: entry.fip.id.clone() })
-}
-
-fn is_for(address: &IpAddress, claim: &IpAddressClaim) -> bool {
-    address.spec.claim_ref.name == claim.name_any() && address.spec.pool_ref == claim.spec.pool_ref
-}
-
-/// Makes the claim's IPAddress what it should be.
-pub(super) async fn run(
-    observed: &Observed,
-    ctx: &Arc<Context>,
-    served: &ResolvedPool,
-    fip: &FloatingIp,
-    origin: Origin,
-) -> Result<(), Error> {
-    let failed = |what| move |error| Error::Kubernetes(what, error);
-    let api = ctx.addresses(&observed.name.namespace);
-    let Some(pool) = &observed.pool else { return Ok(()) };
-    match observed.address.as_deref() {
-        None => {
-            match api.create(&PostParams::default(), &desired(observed, pool, served, fip, origin, ctx.version)).await {
-                Ok(created) => {
-                    know(&created, observed, ctx);
-                    Ok(())
+impl ClaimController {
+    /// Makes the claim's IPAddress what it should be.
+    pub(super) async fn publish(
+        &self,
+        observed: &Observed,
+        resolved: &ResolvedPool,
+        fip: &FloatingIp,
+        origin: Origin,
+    ) -> Result<(), Error> {
+        let Some(pool) = &observed.pool else { return Ok(()) };
+        let desired = || desired_address(&observed.claim, pool, resolved, fip, origin, self.kube.version);
+        match observed.address.as_deref() {
+            None => self.create_address(observed, resolved, fip, desired()).await,
+            // Deleted under an active claim: it is removed, and then created again with the same address.
+            Some(address) if address.metadata.deletion_timestamp.is_some() => {
+                remove_address_finalizer(&self.kube, address).await
+            }
+            Some(address) => match repair(address, &desired()) {
+                None => Ok(()),
+                Some(change) => {
+                    patch::merge(&self.kube.addresses(&observed.name.namespace), &observed.name.name, change)
+                        .await
+                        .map(drop)
+                        .map_err(|error| Error::Kubernetes("repair the IPAddress", error))
                 }
-                // Our own, not seen yet, or somebody else's: the watch brings it, and then it is looked at.
-                Err(error) if patch::is_conflict(&error) => {
-                    let existing = api.get(&observed.name.name).await.map_err(failed("read the IPAddress"))?;
-                    match read(&existing, &observed.claim, served) {
-                        Some(published)
-                            if published.fip == fip.id && existing.metadata.deletion_timestamp.is_none() =>
-                        {
-                            know(&existing, observed, ctx);
-                            Ok(())
-                        }
-                        _ => Err(Error::Kubernetes("create the IPAddress", error)),
-                    }
-                }
-                Err(error) => Err(Error::Kubernetes("create the IPAddress", error)),
+            },
+        }
+    }
+
+    async fn create_address(
+        &self,
+        observed: &Observed,
+        resolved: &ResolvedPool,
+        fip: &FloatingIp,
+        desired: IpAddress,
+    ) -> Result<(), Error> {
+        let api = self.kube.addresses(&observed.name.namespace);
+        let error = match api.create(&PostParams::default(), &desired).await {
+            Ok(created) => {
+                self.note_published(&created, observed);
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        // Our own, not seen yet, or somebody else's: then the watch brings it, and the claim is reconciled again.
+        if patch::is_conflict(&error) {
+            let existing = api.get(&observed.name.name).await;
+            let existing = existing.map_err(|error| Error::Kubernetes("read the IPAddress", error))?;
+            let is_the_same = read_bound(&existing, &observed.claim, resolved).is_some_and(|bound| bound.fip == fip.id);
+            if is_the_same && existing.metadata.deletion_timestamp.is_none() {
+                self.note_published(&existing, observed);
+                return Ok(());
             }
         }
-        // Deleted under a living claim: it goes, and comes back with the same address.
-        Some(address) if address.metadata.deletion_timestamp.is_some() => {
-            remove_finalizer(ctx, address).await?;
-            Ok(())
+        Err(Error::Kubernetes("create the IPAddress", error))
+    }
+
+    /// Until the watch brings the IPAddress, nothing else may take its address for unpublished.
+    fn note_published(&self, address: &IpAddress, observed: &Observed) {
+        if self.stores.address(&observed.name).is_none() {
+            self.memory.claims.await_address(&observed.claim);
         }
-        Some(address) => match repair(address, &desired(observed, pool, served, fip, origin, ctx.version)) {
+        if let Some(published) = watch::read_published(address) {
+            self.memory.published.write().insert(observed.name.clone(), published);
+        }
+    }
+
+    /// The claim was deleted while it was served, since it had no finalizer when the API server looked. Nothing else would
+    /// notice the address: the garbage collector leaves what the pool still owns. So the IPAddress is deleted, and the sweep
+    /// releases the address.
+    pub(super) async fn remove_address_without_claim(&self, observed: &Observed) -> Result<(), Error> {
+        // Removed by a move, or something else that asks for hands off: then the audit sees to it.
+        if !self.stores.is_serving(&observed.pool_name) {
+            return Ok(());
+        }
+        tracing::info!(claim.name = %observed.name, "deleted while it was served: its address is released");
+        let api = self.kube.addresses(&observed.name.namespace);
+        match api.delete(&observed.name.name, &DeleteParams::default()).await {
+            Err(error) if !patch::is_not_found(&error) => Err(Error::Kubernetes("delete the IPAddress", error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// If the IPAddress of a floating IP that is lost is being deleted, nothing keeps it any more, and the claim gets
+    /// another address.
+    pub(super) async fn give_up_deleted_address(&self, observed: &Observed) -> Result<(), Error> {
+        match observed.address.as_deref().filter(|address| address.metadata.deletion_timestamp.is_some()) {
+            Some(address) => remove_address_finalizer(&self.kube, address).await,
             None => Ok(()),
-            Some(change) => {
-                patch::merge(&api, &observed.name.name, change).await.map(drop).map_err(failed("repair the IPAddress"))
-            }
-        },
+        }
     }
 }
 
-/// The claim's IPAddress is there. The watch will say the same; until then nobody else may take the address for unnamed.
-fn know(address: &IpAddress, observed: &Observed, ctx: &Context) {
-    ctx.created_address(&observed.name);
-    if let Some(naming) = watch::naming(address) {
-        ctx.published_mut(|published| published.observe(observed.name.clone(), naming));
-    }
+/// Whether the claim has an IPAddress, whether or not the watch has brought it. Without an answer, it may have one.
+pub(super) async fn may_have_address(kube: &Kubernetes, claim: &ObjectName) -> bool {
+    !matches!(kube.addresses(&claim.namespace).get_opt(&claim.name).await, Ok(None))
 }
 
-/// Whether the claim has an IPAddress, also where no watch has brought it: asked of the API server. Where that does not
-/// say, it may have one.
-pub(super) async fn may_have_one(ctx: &Context, claim: &ObjectName) -> bool {
-    !matches!(ctx.addresses(&claim.namespace).get_opt(&claim.name).await, Ok(None))
-}
-
-/// The claim went while it was served. It can: the API server deletes an object that had no finalizer when it looked,
-/// even if one was put on before it is done. Nobody else would miss the address, since the garbage collector leaves what
-/// the pool still owns. So the IPAddress is deleted, and the sweep gives back what a claim that is gone has named.
-pub(super) async fn without_claim(observed: &Observed, ctx: &Arc<Context>) -> Result<(), Error> {
-    // Taken away by a move, or for another reason to leave things as they are: the audit sees to it.
-    if !ctx.is_at_work(&observed.pool_name) {
+/// Deletes the IPAddress: the finalizer first, as the contract has it.
+pub(in crate::controllers) async fn remove_address(kube: &Kubernetes, address: &IpAddress) -> Result<(), Error> {
+    remove_address_finalizer(kube, address).await?;
+    if address.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
-    tracing::info!(claim.name = %observed.name, "went while it was served: its address is given back");
-    let api = ctx.addresses(&observed.name.namespace);
-    match api.delete(&observed.name.name, &DeleteParams::default()).await {
+    let api = kube.addresses(&address.namespace().unwrap_or_default());
+    let same = Preconditions { uid: address.uid(), resource_version: None };
+    match api.delete(&address.name_any(), &DeleteParams::default().preconditions(same)).await {
         Err(error) if !patch::is_not_found(&error) => Err(Error::Kubernetes("delete the IPAddress", error)),
         _ => Ok(()),
     }
 }
 
-/// Takes the IPAddress away: finalizer first, as the contract has it.
-pub(super) async fn remove(ctx: &Arc<Context>, address: &IpAddress) -> Result<(), Error> {
-    remove_finalizer(ctx, address).await?;
-    if address.metadata.deletion_timestamp.is_some() {
-        return Ok(());
-    }
-    let api = ctx.addresses(&address.namespace().unwrap_or_default());
-    let same = kube::api::Preconditions { uid: address.uid(), resource_version: None };
-    match api.delete(&address.name_any(), &DeleteParams::default().preconditions(same)).await {
-        Ok(_) => Ok(()),
-        Err(error) if patch::is_not_found(&error) => Ok(()),
-        Err(error) => Err(Error::Kubernetes("delete the IPAddress", error)),
-    }
-}
-
-pub(super) async fn remove_finalizer(ctx: &Arc<Context>, address: &IpAddress) -> Result<(), Error> {
+async fn remove_address_finalizer(kube: &Kubernetes, address: &IpAddress) -> Result<(), Error> {
     let Some(change) = patch::without_finalizer(&address.metadata, ADDRESS_FINALIZER) else { return Ok(()) };
-    let api = ctx.addresses(&address.namespace().unwrap_or_default());
+    let api = kube.addresses(&address.namespace().unwrap_or_default());
     match patch::merge(&api, &address.name_any(), change).await {
-        Ok(_) => Ok(()),
-        Err(error) if patch::is_not_found(&error) => Ok(()),
-        Err(error) => Err(Error::Kubernetes("take the finalizer off the IPAddress", error)),
+        Err(error) if !patch::is_not_found(&error) => {
+            Err(Error::Kubernetes("take the finalizer off the IPAddress", error))
+        }
+        _ => Ok(()),
     }
 }
 
 fn owners(claim: &IpAddressClaim, pool: &OpenStackFloatingIPPool, version: IpamVersion) -> Vec<OwnerReference> {
-    let owners = json!([
-        {
-            "apiVersion": IpAddressClaim::api_version(&version), "kind": "IPAddressClaim", "name": claim.name_any(),
-            "uid": claim.uid(), "controller": true, "blockOwnerDeletion": true,
-        },
-        {
-            "apiVersion": OpenStackFloatingIPPool::api_version(&()), "kind": POOL_KIND, "name": pool.name_any(),
-            "uid": pool.uid(), "controller": false, "blockOwnerDeletion": true,
-        },
-    ]);
-    serde_json::from_value(owners).expect("owner references are well formed")
+    let claim = OwnerReference {
+        api_version: IpAddressClaim::api_version(&version).into_owned(),
+        kind: "IPAddressClaim".into(),
+        name: claim.name_any(),
+        uid: claim.uid().unwrap_or_default(),
+        controller: Some(true),
+        block_owner_deletion: Some(true),
+    };
+    let pool = OwnerReference {
+        api_version: OpenStackFloatingIPPool::api_version(&()).into_owned(),
+        kind: POOL_KIND.into(),
+        name: pool.name_any(),
+        uid: pool.uid().unwrap_or_default(),
+        controller: Some(false),
+        block_owner_deletion: Some(true),
+    };
+    vec![claim, pool]
 }
 
-fn desired(
-    observed: &Observed,
+fn desired_address(
+    claim: &IpAddressClaim,
     pool: &OpenStackFloatingIPPool,
-    served: &ResolvedPool,
+    resolved: &ResolvedPool,
     fip: &FloatingIp,
     origin: Origin,
     version: IpamVersion,
 ) -> IpAddress {
-    let claim = &observed.claim;
     let mut address = IpAddress {
         spec: IpAddressSpec {
             claim_ref: AddressRef { name: claim.name_any() },
@@ -206,27 +192,24 @@ fn desired(
     address.metadata.namespace = claim.namespace();
     address.metadata.finalizers = Some(vec![ADDRESS_FINALIZER.into()]);
     address.metadata.owner_references = Some(owners(claim, pool, version));
-    address.metadata.labels =
-        claim.labels().get(CLUSTER_NAME_LABEL).map(|cluster| [(CLUSTER_NAME_LABEL.to_owned(), cluster.clone())].into());
-    address.metadata.annotations = Some(
-        [
-            (POOL_ID_ANNOTATION, served.policy.id.as_str()),
-            (FLOATING_IP_ID_ANNOTATION, fip.id.as_str()),
-            (NETWORK_ID_ANNOTATION, fip.network.as_str()),
-            (ORIGIN_ANNOTATION, origin.as_str()),
-        ]
-        .map(|(key, value)| (key.to_owned(), value.to_owned()))
-        .into(),
-    );
+    let cluster = claim.labels().get(CLUSTER_NAME_LABEL);
+    address.metadata.labels = cluster.map(|cluster| [(CLUSTER_NAME_LABEL.to_owned(), cluster.clone())].into());
+    let annotations = [
+        (POOL_ID_ANNOTATION, resolved.policy.id.as_str()),
+        (FLOATING_IP_ID_ANNOTATION, fip.id.as_str()),
+        (NETWORK_ID_ANNOTATION, fip.network.as_str()),
+        (ORIGIN_ANNOTATION, origin.as_str()),
+    ];
+    address.metadata.annotations = Some(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
     address
 }
 
-/// What a restore, a move or a hand has taken from the IPAddress: owners, finalizer, annotations.
-fn repair(address: &IpAddress, desired: &IpAddress) -> Option<serde_json::Value> {
+/// The patch for what a restore, a move or a person has removed from the IPAddress: owners, finalizer, annotations.
+fn repair(address: &IpAddress, desired: &IpAddress) -> Option<Value> {
     let wanted = desired.owner_references();
-    let has_owners = wanted.iter().all(|owner| address.owner_references().iter().any(|its| its.uid == owner.uid));
+    let has_owners = wanted.iter().all(|owner| address.owner_references().iter().any(|other| other.uid == owner.uid));
     let is_protected = patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER);
-    // What is there was looked at before; only where all of it is missing it is written again.
+    // Present annotations were checked when the request was built; they are written only where all are missing.
     let has_annotations = address.annotations().contains_key(POOL_ID_ANNOTATION);
     if has_owners && is_protected && has_annotations {
         return None;
@@ -235,9 +218,9 @@ fn repair(address: &IpAddress, desired: &IpAddress) -> Option<serde_json::Value>
     if !is_protected {
         finalizers.push(ADDRESS_FINALIZER.into());
     }
-    let is_foreign = |its: &&OwnerReference| !wanted.iter().any(|ours| ours.kind == its.kind && ours.name == its.name);
-    let others = address.owner_references().iter().filter(is_foreign);
-    let owners: Vec<&OwnerReference> = wanted.iter().chain(others).collect();
+    let is_foreign =
+        |other: &&OwnerReference| !wanted.iter().any(|owner| owner.kind == other.kind && owner.name == other.name);
+    let owners: Vec<_> = wanted.iter().chain(address.owner_references().iter().filter(is_foreign)).collect();
     let mut change = json!({"metadata": {
         "resourceVersion": address.metadata.resource_version, "finalizers": finalizers, "ownerReferences": owners,
     }});

@@ -4,7 +4,7 @@ use super::resolve::PoolFailure;
 use crate::api::OpenStackFloatingIPPoolSpec;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::pool_network::{NetworkParam, SubnetParam};
-use crate::controllers::registry::Problem;
+use crate::controllers::memory::Problem;
 use crate::floating_ip::SubnetId;
 use crate::openstack::{Filter, Network, Neutron};
 
@@ -12,7 +12,7 @@ use crate::openstack::{Filter, Network, Neutron};
 const NAMED: usize = 8;
 
 /// The one external network that the spec means; none for a closed list.
-pub(super) async fn find(
+pub(super) async fn find_network(
     spec: &OpenStackFloatingIPPoolSpec,
     neutron: &dyn Neutron,
 ) -> Result<Option<Network>, PoolFailure> {
@@ -20,7 +20,7 @@ pub(super) async fn find(
         return Ok(None);
     }
     let field = "spec.floatingIPNetwork";
-    let found = neutron.find_networks(&network_filter(spec)).await.map_err(PoolFailure::Look)?;
+    let found = neutron.find_networks(&network_filter(spec)).await.map_err(PoolFailure::Neutron)?;
     let external: Vec<&Network> = found.iter().filter(|network| network.is_external).collect();
     let is_published = spec.floating_ip_network.is_some();
     let (reason, message) = match (external.as_slice(), found.as_slice()) {
@@ -83,7 +83,7 @@ fn network_filter(spec: &OpenStackFloatingIPPoolSpec) -> Filter {
 }
 
 /// The subnets that the spec means, in its order.
-pub(super) async fn subnets(
+pub(super) async fn find_subnets(
     spec: &OpenStackFloatingIPPoolSpec,
     network: Option<&Network>,
     neutron: &dyn Neutron,
@@ -96,7 +96,7 @@ pub(super) async fn subnets(
             subnets.push(SubnetId::new(id));
             continue;
         }
-        let found = neutron.find_subnets(&subnet_filter(wanted, network)).await.map_err(PoolFailure::Look)?;
+        let found = neutron.find_subnets(&subnet_filter(wanted, network)).await.map_err(PoolFailure::Neutron)?;
         let message = match found.as_slice() {
             [subnet] => {
                 subnets.push(subnet.id.clone());

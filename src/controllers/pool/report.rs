@@ -1,35 +1,31 @@
-//! What a pool tells: conditions, figures, failed addresses, metrics and events; written only when they change.
-
-use std::sync::Arc;
+//! The pool's conditions, figures, failed addresses, metrics and events; written only when they change.
 
 use kube::Resource;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 
-use super::Error;
 use super::resolve::PoolFailure;
-use crate::allocation::count::{PoolUsage, count};
+use super::{Error, PoolController};
+use crate::allocation::usage::PoolUsage;
 use crate::api::conditions::{
     CREDENTIALS_VALID, DesiredCondition, EXHAUSTED, NETWORK_RESOLVED, ORPHANS_DETECTED, PAUSED, READY,
     pool_reasons as reasons, set,
 };
 use crate::api::pool::{AddressCounts, FailedAddress, ResolvedNetwork};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
-use crate::controllers::context::{Context, name_of};
+use crate::controllers::memory::{Problem, ResolvedPool};
 use crate::controllers::patch;
-use crate::controllers::registry::{Problem, ResolvedPool};
+use crate::controllers::stores::name_of;
 use crate::openstack::ErrorKind;
 
-mod measure;
-
-pub(super) use measure::labels;
-use measure::measure;
+/// How many orphans a condition names.
+const NAMED_ORPHANS: usize = 8;
 
 const SERVES: &str = "claims can be served";
 const SERVES_WITHOUT_TAGS: &str = "claims can be served, but by new floating IPs alone: this Neutron has no tags on floating IPs (extension standard-attr-tag), so that spec.preAllocatedFloatingIPs and spec.reuse have no effect";
 
-fn wish(
+fn condition(
     type_: &'static str,
     status: &'static str,
     reason: &'static str,
@@ -38,195 +34,204 @@ fn wish(
     DesiredCondition { type_, status, reason, message: message.into() }
 }
 
-/// Claims are served: true when nothing needs an early second look.
-pub(super) async fn serving(
-    pool: &OpenStackFloatingIPPool,
-    ctx: &Arc<Context>,
-    served: &ResolvedPool,
-) -> Result<bool, Error> {
-    let count = {
-        let ledger = served.project.ledger();
-        ctx.published(|published| count(&ledger, published, &served.policy, ctx.clock.now()))
-    };
-    let network = served.network.as_ref();
-    let wishes = [
-        wish(READY, "True", reasons::READY, if served.policy.has_tags { SERVES } else { SERVES_WITHOUT_TAGS }),
-        wish(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack takes the credentials"),
-        match network {
-            Some(network) => {
-                wish(NETWORK_RESOLVED, "True", reasons::NETWORK_FOUND, format!("{} ({})", network.name, network.id))
-            }
-            None => wish(NETWORK_RESOLVED, "True", reasons::LIST_ONLY, "the pool gives only the addresses of its list"),
-        },
-        match &count.exhausted {
-            Some(refusal) => wish(EXHAUSTED, "True", reasons::EXHAUSTED, refusal.to_string()),
-            None => wish(EXHAUSTED, "False", reasons::ADDRESSES_AVAILABLE, "there are addresses to give"),
-        },
-        wish(PAUSED, "False", reasons::NOT_PAUSED, "the pool is not paused"),
-        orphans(pool, ctx),
-    ];
-    let mut status = pool.status.clone().unwrap_or_default();
-    status.addresses = Some(counts(&count));
-    status.network = network.map(|network| ResolvedNetwork { id: network.id.to_string(), name: network.name.clone() });
-    status.pool_id = Some(served.policy.id.to_string());
-    status.failed = failed(&count);
-    let status = wished(pool, ctx, status, &wishes);
-    measure(pool, ctx, &status, None, Some((served, &count)));
-    write(pool, ctx, status).await?;
-    let waits = ctx.waiting().get(&served.name).is_some_and(|waiting| !waiting.is_empty());
-    Ok(!waits && count.failed == 0)
+impl PoolController {
+    /// Claims are served. True when nothing needs an early second look.
+    pub(super) async fn report_serving(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        resolved: &ResolvedPool,
+    ) -> Result<bool, Error> {
+        let usage = self.count(&resolved.project.ledger(), resolved);
+        let network = resolved.network.as_ref();
+        let conditions = [
+            condition(
+                READY,
+                "True",
+                reasons::READY,
+                if resolved.policy.has_tags { SERVES } else { SERVES_WITHOUT_TAGS },
+            ),
+            condition(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack takes the credentials"),
+            match network {
+                Some(network) => {
+                    let message = format!("{} ({})", network.name, network.id);
+                    condition(NETWORK_RESOLVED, "True", reasons::NETWORK_FOUND, message)
+                }
+                None => condition(
+                    NETWORK_RESOLVED,
+                    "True",
+                    reasons::LIST_ONLY,
+                    "the pool gives only the addresses of its list",
+                ),
+            },
+            match &usage.exhausted {
+                Some(refusal) => condition(EXHAUSTED, "True", reasons::EXHAUSTED, refusal.to_string()),
+                None => condition(EXHAUSTED, "False", reasons::ADDRESSES_AVAILABLE, "there are addresses to give"),
+            },
+            not_paused(),
+            self.orphans_condition(pool),
+        ];
+        let mut status = pool.status.clone().unwrap_or_default();
+        status.addresses = Some(AddressCounts::from(&usage));
+        status.network =
+            network.map(|network| ResolvedNetwork { id: network.id.to_string(), name: network.name.clone() });
+        status.pool_id = Some(resolved.policy.id.to_string());
+        status.failed = failed_addresses(&usage);
+        let status = self.with_conditions(pool, status, &conditions);
+        self.measure(pool, &status, None, Some((resolved, &usage)));
+        self.write_status(pool, status).await?;
+        Ok(self.memory.claims.waiting(&resolved.name).is_empty() && usage.failed == 0)
+    }
+
+    pub(super) async fn report_failing(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        failure: &PoolFailure,
+    ) -> Result<(), Error> {
+        let problem = failure.problem();
+        let mut conditions = vec![condition(READY, "False", problem.reason, problem.message)];
+        conditions.extend(causes(failure));
+        conditions.push(not_paused());
+        self.report_conditions(pool, &conditions, Some(problem.reason)).await
+    }
+
+    /// The pool is being deleted; `failure` is what holds that up.
+    pub(super) async fn report_deleting(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        problem: Problem,
+        failure: Option<&PoolFailure>,
+    ) -> Result<(), Error> {
+        let mut conditions = vec![condition(READY, "False", problem.reason, problem.message)];
+        conditions.extend(failure.into_iter().flat_map(causes));
+        let in_the_way = failure.map_or(problem.reason, |failure| failure.problem().reason);
+        self.report_conditions(pool, &conditions, Some(in_the_way)).await
+    }
+
+    pub(super) async fn report_paused(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
+        let message = "nothing is done while the annotation cluster.x-k8s.io/paused is on the pool: take it off";
+        self.report_conditions(pool, &[condition(PAUSED, "True", reasons::PAUSED, message)], None).await
+    }
+
+    /// Writes these conditions, and leaves the figures as they were.
+    async fn report_conditions(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        conditions: &[DesiredCondition],
+        problem: Option<&'static str>,
+    ) -> Result<(), Error> {
+        let status = self.with_conditions(pool, pool.status.clone().unwrap_or_default(), conditions);
+        self.measure(pool, &status, problem, None);
+        self.write_status(pool, status).await
+    }
+
+    fn orphans_condition(&self, pool: &OpenStackFloatingIPPool) -> DesiredCondition {
+        let orphans = self.memory.pools.get(&name_of(pool)).orphans;
+        if orphans.is_empty() {
+            let message = "every address with the pool's mark belongs to a claim or is free";
+            return condition(ORPHANS_DETECTED, "False", reasons::NO_ORPHANS, message);
+        }
+        let some: Vec<String> = orphans.iter().take(NAMED_ORPHANS).map(ToString::to_string).collect();
+        let more = if orphans.len() > some.len() { " and others" } else { "" };
+        let message = format!(
+            "addresses that carry the pool's mark but belong to no claim: {}{more}; spec.orphans says what becomes of them",
+            some.join(", ")
+        );
+        condition(ORPHANS_DETECTED, "True", reasons::ORPHANS_FOUND, message)
+    }
+
+    fn with_conditions(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        mut status: OpenStackFloatingIPPoolStatus,
+        conditions: &[DesiredCondition],
+    ) -> OpenStackFloatingIPPoolStatus {
+        let generation = pool.metadata.generation;
+        status.observed_generation = generation;
+        for condition in conditions {
+            set(&mut status.conditions, condition, generation, self.clock.now());
+        }
+        status
+    }
+
+    async fn write_status(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        status: OpenStackFloatingIPPoolStatus,
+    ) -> Result<(), Error> {
+        let name = name_of(pool);
+        let before = pool.status.clone().unwrap_or_default();
+        if status == before {
+            return Ok(());
+        }
+        let change = Patch::Merge(json!({"status": as_merge_patch(&status)}));
+        let api = self.kube.pools(&name.namespace);
+        match api.patch_status(&name.name, &PatchParams::default(), &change).await {
+            Ok(written) => self.memory.pools.update(&name, |state| state.note_written(&written)),
+            Err(error) if patch::is_not_found(&error) => return Ok(()),
+            Err(error) => return Err(Error::Kubernetes("write the pool's status", error)),
+        };
+        let (was, is) = (ready(&before), ready(&status));
+        if was != is
+            && let Some((status, reason, message)) = is
+        {
+            let type_ = if status == "True" { EventType::Normal } else { EventType::Warning };
+            self.events.announce(pool.object_ref(&()), type_, &reason, "Reconcile", message);
+        }
+        Ok(())
+    }
 }
 
-/// Something is in the way.
-pub(super) async fn failing(
-    pool: &OpenStackFloatingIPPool,
-    ctx: &Arc<Context>,
-    failure: &PoolFailure,
-) -> Result<(), Error> {
-    let problem = failure.problem();
-    let mut wishes = vec![wish(READY, "False", problem.reason, problem.message)];
-    wishes.extend(causes(failure));
-    wishes.push(wish(PAUSED, "False", reasons::NOT_PAUSED, "the pool is not paused"));
-    say(pool, ctx, &wishes, Some(problem.reason)).await
+fn ready(status: &OpenStackFloatingIPPoolStatus) -> Option<(String, String, String)> {
+    let ready = status.conditions.iter().find(|condition| condition.type_ == READY)?;
+    Some((ready.status.clone(), ready.reason.clone(), ready.message.clone()))
 }
 
-/// The pool is being deleted.
-pub(super) async fn ending(
-    pool: &OpenStackFloatingIPPool,
-    ctx: &Arc<Context>,
-    problem: Problem,
-    failure: Option<&PoolFailure>,
-) -> Result<(), Error> {
-    let mut wishes = vec![wish(READY, "False", problem.reason, problem.message)];
-    wishes.extend(failure.into_iter().flat_map(causes));
-    // What holds up its end is what somebody must mend.
-    let in_the_way = failure.map_or(problem.reason, |failure| failure.problem().reason);
-    say(pool, ctx, &wishes, Some(in_the_way)).await
+fn not_paused() -> DesiredCondition {
+    condition(PAUSED, "False", reasons::NOT_PAUSED, "the pool is not paused")
 }
 
-/// Nothing is done.
-pub(super) async fn paused(pool: &OpenStackFloatingIPPool, ctx: &Arc<Context>) -> Result<(), Error> {
-    let wishes = [wish(
-        PAUSED,
-        "True",
-        reasons::PAUSED,
-        "nothing is done while the annotation cluster.x-k8s.io/paused is on the pool: take it off",
-    )];
-    say(pool, ctx, &wishes, None).await
-}
-
-/// These conditions, and the figures as they were last known.
-async fn say(
-    pool: &OpenStackFloatingIPPool,
-    ctx: &Arc<Context>,
-    wishes: &[DesiredCondition],
-    problem: Option<&'static str>,
-) -> Result<(), Error> {
-    let status = wished(pool, ctx, pool.status.clone().unwrap_or_default(), wishes);
-    measure(pool, ctx, &status, problem, None);
-    write(pool, ctx, status).await
-}
-
-/// The conditions that explain why it is not ready.
+/// The conditions that explain why the pool is not ready.
 fn causes(failure: &PoolFailure) -> Vec<DesiredCondition> {
     let problem = failure.problem();
     match failure {
         PoolFailure::Rival(_) => Vec::new(),
         PoolFailure::Credentials(_) => vec![
-            wish(CREDENTIALS_VALID, "False", problem.reason, problem.message),
-            wish(NETWORK_RESOLVED, "Unknown", reasons::UNKNOWN, "not known without credentials"),
+            condition(CREDENTIALS_VALID, "False", problem.reason, problem.message),
+            condition(NETWORK_RESOLVED, "Unknown", reasons::UNKNOWN, "not known without credentials"),
         ],
         PoolFailure::Network(_) => vec![
-            wish(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack takes the credentials"),
-            wish(NETWORK_RESOLVED, "False", problem.reason, problem.message),
+            condition(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack takes the credentials"),
+            condition(NETWORK_RESOLVED, "False", problem.reason, problem.message),
         ],
-        PoolFailure::Session(error) | PoolFailure::Look(error) => {
+        PoolFailure::Session(error) | PoolFailure::Neutron(error) => {
             let is_refused =
                 matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Credentials | ErrorKind::NoNetworkService);
             let status = if is_refused { "False" } else { "Unknown" };
-            vec![wish(CREDENTIALS_VALID, status, problem.reason, problem.message)]
+            vec![condition(CREDENTIALS_VALID, status, problem.reason, problem.message)]
         }
     }
 }
 
-fn orphans(pool: &OpenStackFloatingIPPool, ctx: &Context) -> DesiredCondition {
-    let found = ctx.found().get(&name_of(pool)).cloned().unwrap_or_default();
-    if found.orphans.is_empty() {
-        let message = "every address with the pool's mark belongs to a claim or is free";
-        return wish(ORPHANS_DETECTED, "False", reasons::NO_ORPHANS, message);
-    }
-    let some: Vec<String> = found.orphans.iter().take(8).map(ToString::to_string).collect();
-    let more = if found.orphans.len() > some.len() { " and others" } else { "" };
-    let message = format!(
-        "addresses that carry the pool's mark but belong to no claim: {}{more}; spec.orphans says what becomes of them",
-        some.join(", ")
-    );
-    wish(ORPHANS_DETECTED, "True", reasons::ORPHANS_FOUND, message)
-}
-
-fn counts(count: &PoolUsage) -> AddressCounts {
-    let figure = |figure: usize| u32::try_from(figure).unwrap_or(u32::MAX);
-    AddressCounts {
-        total: figure(count.total),
-        allocated: figure(count.allocated),
-        free: figure(count.free),
-        cooling: figure(count.cooling),
-        failed: figure(count.failed),
+impl From<&PoolUsage> for AddressCounts {
+    fn from(usage: &PoolUsage) -> Self {
+        let figure = |figure: usize| u32::try_from(figure).unwrap_or(u32::MAX);
+        Self {
+            total: figure(usage.total),
+            allocated: figure(usage.allocated),
+            free: figure(usage.free),
+            cooling: figure(usage.cooling),
+            failed: figure(usage.failed),
+        }
     }
 }
 
-fn failed(count: &PoolUsage) -> Vec<FailedAddress> {
-    let failed = count.failures.iter();
+fn failed_addresses(usage: &PoolUsage) -> Vec<FailedAddress> {
+    let failed = usage.failures.iter();
     failed.map(|(address, why)| FailedAddress { address: address.to_string(), reason: why.to_string() }).collect()
 }
 
-/// The status with these conditions.
-fn wished(
-    pool: &OpenStackFloatingIPPool,
-    ctx: &Context,
-    mut status: OpenStackFloatingIPPoolStatus,
-    wishes: &[DesiredCondition],
-) -> OpenStackFloatingIPPoolStatus {
-    let generation = pool.metadata.generation;
-    status.observed_generation = generation;
-    for wish in wishes {
-        set(&mut status.conditions, wish, generation, ctx.clock.now());
-    }
-    status
-}
-
-async fn write(
-    pool: &OpenStackFloatingIPPool,
-    ctx: &Arc<Context>,
-    status: OpenStackFloatingIPPoolStatus,
-) -> Result<(), Error> {
-    let name = name_of(pool);
-    let before = pool.status.clone().unwrap_or_default();
-    if status == before {
-        return Ok(());
-    }
-    let ready = |status: &OpenStackFloatingIPPoolStatus| {
-        let ready = status.conditions.iter().find(|condition| condition.type_ == READY);
-        ready.map(|ready| (ready.status.clone(), ready.reason.clone(), ready.message.clone()))
-    };
-    let (was, is) = (ready(&before), ready(&status));
-    let change = json!({"status": as_patch(&status)});
-    match ctx.pools(&name.namespace).patch_status(&name.name, &PatchParams::default(), &Patch::Merge(change)).await {
-        Ok(written) => ctx.writes().pool(&name, &written),
-        Err(error) if patch::is_not_found(&error) => return Ok(()),
-        Err(error) => return Err(Error::Kubernetes("write the pool's status", error)),
-    }
-    if was != is
-        && let Some((status, reason, message)) = is
-    {
-        let type_ = if status == "True" { EventType::Normal } else { EventType::Warning };
-        ctx.events.announce(pool.object_ref(&()), type_, &reason, "Reconcile", message);
-    }
-    Ok(())
-}
-
-/// A merge patch takes away only what it names as null.
-fn as_patch(status: &OpenStackFloatingIPPoolStatus) -> Value {
+/// A merge patch removes only what it names as null.
+fn as_merge_patch(status: &OpenStackFloatingIPPoolStatus) -> Value {
     let mut value = serde_json::to_value(status).expect("a status is plain data");
     for field in ["addresses", "network", "poolID", "failed"] {
         if value.get(field).is_none() {

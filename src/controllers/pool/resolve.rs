@@ -1,30 +1,33 @@
-//! From a spec to something that can be worked with: session, network, subnets, tags.
+//! From a pool's spec to something that can be worked with: session, network, subnets, tags. Reads, and changes nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
-use super::{adopt, network, secret};
-use crate::allocation::policy::ReusePolicy;
-use crate::allocation::{PoolId, PoolPolicy};
+use super::Error;
+use super::identity::{intended_id, recorded_project};
+use super::network::{find_network, find_subnets};
+use super::policy::{NeutronFacts, policy_of};
+use crate::allocation::PoolId;
+use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::pool_reasons as reasons;
-use crate::api::pool::{self, OrphanPolicy, ReclaimPolicy};
-use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolSpec};
-use crate::controllers::context::{Context, name_of};
+use crate::clock::Clock;
 use crate::controllers::explain::explain;
-use crate::controllers::registry::{Problem, ResolutionInputs, ResolvedPool};
-use crate::floating_ip::SubnetId;
+use crate::controllers::kubernetes::Kubernetes;
+use crate::controllers::memory::{Memory, Problem, ResolutionInputs, ResolvedPool};
+use crate::controllers::project::Projects;
+use crate::controllers::stores::{Stores, name_of};
 use crate::openstack::session::REQUEST_TIMEOUT;
-use crate::openstack::{self, Credentials, ErrorKind, Network, Neutron};
+use crate::openstack::{self, Clouds, Credentials, ErrorKind, Network, Neutron};
 
-/// How long a network, once found, is taken for found; a refusal by Neutron ends it at once.
-const RESOLVED_FOR: SignedDuration = SignedDuration::from_hours(1);
+/// How long a resolution holds. A refusal by Neutron ends it at once.
+const RESOLUTION_HOLDS: SignedDuration = SignedDuration::from_hours(1);
 
-/// Why a pool cannot be resolved.
+/// Why a pool cannot be worked with.
 #[derive(Debug)]
 pub(in crate::controllers) enum PoolFailure {
-    /// Another pool stands in the way.
+    /// Another pool would serve the same claims or write the same marks.
     Rival(Problem),
     /// The Secret, or what is in it.
     Credentials(Problem),
@@ -33,15 +36,15 @@ pub(in crate::controllers) enum PoolFailure {
     /// The network or a subnet.
     Network(Problem),
     /// A call to Neutron, with credentials that work.
-    Look(openstack::Error),
+    Neutron(openstack::Error),
 }
 
 impl PoolFailure {
-    /// What the pool and its claims are told.
+    /// What the conditions of the pool and its claims say.
     pub(in crate::controllers) fn problem(&self) -> Problem {
         match self {
             Self::Rival(problem) | Self::Credentials(problem) | Self::Network(problem) => problem.clone(),
-            Self::Session(error) | Self::Look(error) => {
+            Self::Session(error) | Self::Neutron(error) => {
                 let reason = match error.kind {
                     ErrorKind::Unauthorized => reasons::AUTHENTICATION_FAILED,
                     ErrorKind::Credentials | ErrorKind::NoNetworkService => reasons::CREDENTIALS_INVALID,
@@ -56,134 +59,153 @@ impl PoolFailure {
     /// What the server asked for.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
-            Self::Session(error) | Self::Look(error) => error.retry_after,
+            Self::Session(error) | Self::Neutron(error) => error.retry_after,
             _ => None,
         }
     }
 }
 
-/// Resolves a pool. Reads, and changes nothing.
-pub(in crate::controllers) async fn run(
-    pool: &OpenStackFloatingIPPool,
-    id: &PoolId,
-    ctx: &Arc<Context>,
-) -> Result<Arc<ResolvedPool>, PoolFailure> {
-    with(pool, id, &secret::read(pool, ctx).await?, ctx).await
+/// Resolves pools.
+#[derive(Clone)]
+pub(in crate::controllers) struct Resolver {
+    pub(in crate::controllers) kube: Kubernetes,
+    pub(in crate::controllers) stores: Stores,
+    pub(in crate::controllers) memory: Arc<Memory>,
+    pub(in crate::controllers) clouds: Arc<dyn Clouds>,
+    pub(in crate::controllers) projects: Arc<Projects>,
+    pub(in crate::controllers) clock: Clock,
+    /// The namespace that is watched; all of them when there is none.
+    pub(in crate::controllers) namespace: Option<String>,
+    /// When this process started, where a previous one may still have calls under way.
+    pub(in crate::controllers) fence_from: Option<Timestamp>,
 }
 
-/// The same, with these credentials.
-pub(in crate::controllers) async fn with(
-    pool: &OpenStackFloatingIPPool,
-    id: &PoolId,
-    credentials: &Credentials,
-    ctx: &Arc<Context>,
-) -> Result<Arc<ResolvedPool>, PoolFailure> {
-    let name = name_of(pool);
-    let neutron = ctx.clouds.connect(credentials).await.map_err(PoolFailure::Session)?;
-    require_project(pool, neutron.as_ref(), ctx)?;
-    let resolved = ResolutionInputs {
-        fingerprint: credentials.fingerprint(),
-        network: pool.spec.floating_ip_network.clone(),
-        subnets: pool.spec.subnets.clone(),
-        at: ctx.clock.now(),
-    };
-    let known = ctx.registry.get(&name).unwrap_or_default();
-    let same = known.served.filter(|old| {
-        !known.is_stale
-            && known.problem.is_none()
-            && resolved.at.duration_since(old.resolved.at) < RESOLVED_FOR
-            && ResolutionInputs { at: resolved.at, ..old.resolved.clone() } == resolved
-            && old.network.is_none() == pool.spec.is_closed()
-    });
-    let (network, subnets, has_tags, resolved) = match same {
-        Some(old) => (old.network.clone(), old.policy.subnets.clone(), old.policy.has_tags, old.resolved.clone()),
-        None => {
-            let network = network::find(&pool.spec, neutron.as_ref()).await?;
-            let subnets = network::subnets(&pool.spec, network.as_ref(), neutron.as_ref()).await?;
-            let has_tags = neutron.has_tags().await.map_err(PoolFailure::Look)?;
-            (network, subnets, has_tags, resolved)
+impl Resolver {
+    /// Resolves a pool that has no rivals, with the credentials of its Secret.
+    pub(super) async fn resolve(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+    ) -> Result<Result<Arc<ResolvedPool>, PoolFailure>, Error> {
+        let id = self.intended_id(pool);
+        if let Some(problem) = self.find_rival(pool, &id).await? {
+            return Ok(Err(PoolFailure::Rival(problem)));
         }
-    };
-    if !has_tags && pool.spec.is_closed() {
-        let message = "this Neutron has no tags on floating IPs (extension standard-attr-tag), so the addresses of spec.preAllocatedFloatingIPs cannot be marked: name a floatingIPNetwork instead";
-        return Err(PoolFailure::Network(Problem { reason: reasons::TAGS_UNSUPPORTED, message: message.into() }));
+        let credentials = match self.read_credentials(pool).await {
+            Ok(credentials) => credentials,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        Ok(self.resolve_with(pool, &id, &credentials).await)
     }
-    let policy = policy(&pool.spec, id, network.as_ref(), subnets, has_tags, ctx);
-    let project = ctx.projects.of(neutron.scope());
-    Ok(Arc::new(ResolvedPool { name, policy, network, resolved, neutron, project }))
-}
 
-/// A session for the end of a pool: less than serving needs, so that a bad spec does not block it.
-pub(super) async fn for_cleanup(
-    pool: &OpenStackFloatingIPPool,
-    id: &PoolId,
-    ctx: &Arc<Context>,
-) -> Result<Arc<ResolvedPool>, PoolFailure> {
-    let credentials: Credentials = secret::read(pool, ctx).await?;
-    let neutron = ctx.clouds.connect(&credentials).await.map_err(PoolFailure::Session)?;
-    require_project(pool, neutron.as_ref(), ctx)?;
-    let fingerprint = credentials.fingerprint();
-    let resolved = ResolutionInputs { fingerprint, network: None, subnets: Vec::new(), at: ctx.clock.now() };
-    let has_tags = neutron.has_tags().await.map_err(PoolFailure::Look)?;
-    let policy = policy(&pool.spec, id, None, Vec::new(), has_tags, ctx);
-    let project = ctx.projects.of(neutron.scope());
-    Ok(Arc::new(ResolvedPool { name: name_of(pool), policy, network: None, resolved, neutron, project }))
-}
+    pub(in crate::controllers) fn intended_id(&self, pool: &OpenStackFloatingIPPool) -> PoolId {
+        intended_id(pool, &self.stores, &self.memory, &self.clock)
+    }
 
-/// Elsewhere nothing of the pool's would be found, and so be taken for gone.
-fn require_project(pool: &OpenStackFloatingIPPool, neutron: &dyn Neutron, ctx: &Context) -> Result<(), PoolFailure> {
-    let is = &neutron.scope().project;
-    match adopt::project(pool, ctx).filter(|was| was != is) {
-        None => Ok(()),
-        Some(was) => {
-            let message = format!(
-                "the credentials are those of project {is}, but the pool's floating IPs are in project {was}: give it credentials of {was} again, or make another pool for {is}"
-            );
-            Err(PoolFailure::Credentials(Problem { reason: reasons::PROJECT_CHANGED, message }))
+    pub(in crate::controllers) async fn resolve_with(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        id: &PoolId,
+        credentials: &Credentials,
+    ) -> Result<Arc<ResolvedPool>, PoolFailure> {
+        let neutron = self.open_session(pool, credentials).await?;
+        let inputs = ResolutionInputs {
+            fingerprint: credentials.fingerprint(),
+            network: pool.spec.floating_ip_network.clone(),
+            subnets: pool.spec.subnets.clone(),
+            at: self.clock.now(),
+        };
+        let (network, found, inputs) = match self.still_resolved(pool, &inputs) {
+            Some(old) => {
+                let (subnets, has_tags) = (old.policy.subnets.clone(), old.policy.has_tags);
+                let found = NeutronFacts { network: old.policy.network.clone(), subnets, has_tags };
+                (old.network.clone(), found, old.inputs.clone())
+            }
+            None => {
+                let (network, found) = find(pool, neutron.as_ref()).await?;
+                (network, found, inputs)
+            }
+        };
+        if !found.has_tags && pool.spec.is_closed() {
+            let message = "this Neutron has no tags on floating IPs (extension standard-attr-tag), so the addresses of spec.preAllocatedFloatingIPs cannot be marked: name a floatingIPNetwork instead";
+            return Err(PoolFailure::Network(Problem { reason: reasons::TAGS_UNSUPPORTED, message: message.into() }));
+        }
+        Ok(self.assemble(pool, id, network, found, inputs, neutron))
+    }
+
+    /// A session for the end of a pool. It needs less than serving does, so that a wrong spec does not block the deletion.
+    pub(super) async fn resolve_for_cleanup(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        id: &PoolId,
+    ) -> Result<Arc<ResolvedPool>, PoolFailure> {
+        let credentials = self.read_credentials(pool).await?;
+        let neutron = self.open_session(pool, &credentials).await?;
+        let fingerprint = credentials.fingerprint();
+        let inputs = ResolutionInputs { fingerprint, network: None, subnets: Vec::new(), at: self.clock.now() };
+        let has_tags = neutron.has_tags().await.map_err(PoolFailure::Neutron)?;
+        let found = NeutronFacts { has_tags, ..NeutronFacts::default() };
+        Ok(self.assemble(pool, id, None, found, inputs, neutron))
+    }
+
+    /// A session in the project that the pool's floating IPs are in. In another one none of them would be found, and all be
+    /// taken for deleted.
+    async fn open_session(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        credentials: &Credentials,
+    ) -> Result<Arc<dyn Neutron>, PoolFailure> {
+        let neutron = self.clouds.connect(credentials).await.map_err(PoolFailure::Session)?;
+        let is = &neutron.scope().project;
+        match recorded_project(pool, &self.memory).filter(|was| was != is) {
+            None => Ok(neutron),
+            Some(was) => {
+                let message = format!(
+                    "the credentials are those of project {is}, but the pool's floating IPs are in project {was}: give it credentials of {was} again, or make another pool for {is}"
+                );
+                Err(PoolFailure::Credentials(Problem { reason: reasons::PROJECT_CHANGED, message }))
+            }
         }
     }
-}
 
-fn policy(
-    spec: &OpenStackFloatingIPPoolSpec,
-    id: &PoolId,
-    network: Option<&Network>,
-    subnets: Vec<SubnetId>,
-    has_tags: bool,
-    ctx: &Context,
-) -> PoolPolicy {
-    let seconds = |seconds: u32| SignedDuration::from_secs(i64::from(seconds));
-    let reuse = spec.reuse.clone().unwrap_or_default();
-    let idle = seconds(reuse.min_idle_seconds);
-    let orphans = spec.orphans.clone().unwrap_or_default();
-    let is_fenced = ctx.options.fence && !ctx.minted().contains(id);
-    let fence = SignedDuration::try_from(REQUEST_TIMEOUT).unwrap_or_default();
-    let reserved = spec.reservations.iter();
-    PoolPolicy {
-        id: id.clone(),
-        listed: spec.listed(),
-        network: network.map(|network| network.id.clone()),
-        subnets,
-        max_ips: spec.max_ips.map(|limit| limit as usize),
-        deletes: spec.reclaim_policy == ReclaimPolicy::Delete,
-        reuse: match reuse.policy {
-            pool::ReusePolicy::Never => ReusePolicy::Never,
-            pool::ReusePolicy::Unmarked => ReusePolicy::Unmarked { idle },
-            pool::ReusePolicy::Tagged => ReusePolicy::Tagged { tags: reuse.tags.iter().cloned().collect(), idle },
-        },
-        excluded: spec.excluded_addresses.iter().filter_map(|range| parse_range(range)).collect(),
-        reservations: reserved
-            .filter_map(|reservation| Some((reservation.claim.clone(), reservation.address.parse().ok()?)))
-            .collect(),
-        preallocate: spec.preallocate as usize,
-        grace: seconds(spec.reuse_grace_period_seconds),
-        releases_orphans: orphans.policy == OrphanPolicy::Release,
-        orphan_grace: seconds(orphans.grace_seconds),
-        has_tags,
-        fenced_until: is_fenced.then(|| ctx.started + fence),
+    /// The last resolution, while it holds.
+    fn still_resolved(&self, pool: &OpenStackFloatingIPPool, inputs: &ResolutionInputs) -> Option<Arc<ResolvedPool>> {
+        let known = self.memory.pools.get(&name_of(pool));
+        if known.is_stale || known.problem.is_some() {
+            return None;
+        }
+        known.resolved.filter(|old| {
+            inputs.at.duration_since(old.inputs.at) < RESOLUTION_HOLDS
+                && ResolutionInputs { at: inputs.at, ..old.inputs.clone() } == *inputs
+                && old.network.is_none() == pool.spec.is_closed()
+        })
+    }
+
+    fn assemble(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        id: &PoolId,
+        network: Option<Network>,
+        found: NeutronFacts,
+        inputs: ResolutionInputs,
+        neutron: Arc<dyn Neutron>,
+    ) -> Arc<ResolvedPool> {
+        let name = name_of(pool);
+        let is_new_id = self.memory.pools.get(&name).generated_id.as_ref() == Some(id);
+        let timeout = SignedDuration::try_from(REQUEST_TIMEOUT).unwrap_or_default();
+        let fenced_until = self.fence_from.filter(|_| !is_new_id).map(|from| from + timeout);
+        let policy = policy_of(&pool.spec, id, found, fenced_until);
+        let project = self.projects.get_or_create(neutron.scope());
+        Arc::new(ResolvedPool { name, policy, network, inputs, neutron, project })
     }
 }
 
-fn parse_range(text: &str) -> Option<ipnet::IpNet> {
-    text.parse().ok().or_else(|| text.parse::<std::net::IpAddr>().ok().map(ipnet::IpNet::from))
+async fn find(
+    pool: &OpenStackFloatingIPPool,
+    neutron: &dyn Neutron,
+) -> Result<(Option<Network>, NeutronFacts), PoolFailure> {
+    let network = find_network(&pool.spec, neutron).await?;
+    let subnets = find_subnets(&pool.spec, network.as_ref(), neutron).await?;
+    let has_tags = neutron.has_tags().await.map_err(PoolFailure::Neutron)?;
+    let found = NeutronFacts { network: network.as_ref().map(|network| network.id.clone()), subnets, has_tags };
+    Ok((network, found))
 }

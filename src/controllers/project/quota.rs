@@ -1,13 +1,13 @@
 //! The project's quota of floating IPs, for its metric alone: read rarely, shared by all pools of the project, and worth
 //! neither a failure nor a wait.
 
-use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
-use crate::openstack::{Neutron, Quota};
+use crate::openstack::{Error, Quota};
 
 /// How often it is read: a quota changes by hand, and how much of it is used is only worth an alert. With the jitter,
 /// projects that were first seen together are not asked together.
@@ -17,10 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What is known of the quota.
 #[derive(Default)]
-pub(in crate::controllers) struct QuotaCache(
-    // A plain mutex: held for a look, never across an await.
-    Mutex<State>,
-);
+pub(in crate::controllers) struct QuotaCache(Mutex<State>);
 
 #[derive(Default)]
 struct State {
@@ -31,92 +28,86 @@ struct State {
 impl QuotaCache {
     /// As it was last read; none where it never was, or where it may not be read any more.
     pub(in crate::controllers) fn last(&self) -> Option<Quota> {
-        self.lock().last
+        self.0.lock().last
     }
 
-    /// Reads it when it is time to; at most once in [`EVERY`], whatever comes of it.
-    pub(in crate::controllers) async fn refresh(&self, neutron: &dyn Neutron, clock: &Clock) {
+    /// Awaits `read` when it is time to; at most once in [`EVERY`], whatever comes of it.
+    pub(in crate::controllers) async fn refresh(
+        &self,
+        read: impl Future<Output = Result<Option<Quota>, Error>>,
+        clock: &Clock,
+    ) {
         {
-            let (mut state, now) = (self.lock(), clock.now());
+            let (mut state, now) = (self.0.lock(), clock.now());
             if state.next.is_some_and(|next| now < next) {
                 return;
             }
             state.next = Some(now + clock.jitter(EVERY, 0.2));
         }
-        match tokio::time::timeout(PATIENCE, neutron.quota()).await {
-            Ok(Ok(quota)) => self.lock().last = quota,
+        match tokio::time::timeout(PATIENCE, read).await {
+            Ok(Ok(quota)) => self.0.lock().last = quota,
             // What was known is still the best that there is.
             Ok(Err(error)) => tracing::debug!(%error, "the quota cannot be read now"),
             Err(_) => tracing::debug!("the quota cannot be read within {PATIENCE:?}"),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no code panics while it holds the quota")
     }
 }
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by it")]
 mod tests {
-    use std::sync::Arc;
+    use std::cell::Cell;
+    use std::future::{pending, ready};
 
     use tokio::time::{Instant, advance};
 
     use super::*;
-    use crate::openstack::Clouds;
-    use crate::openstack::memory::{Call, Fault, MemoryCloud, Moment};
+    use crate::openstack::ErrorKind;
 
-    async fn project(limit: Option<u32>) -> (MemoryCloud, Arc<dyn Neutron>, Clock) {
-        let clock = Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 1);
-        let cloud = MemoryCloud::new(clock.clone());
-        cloud.add_project("ours", limit);
-        let neutron = cloud.connect(&cloud.credentials("ours")).await.unwrap();
-        (cloud, neutron, clock)
+    const SEVEN: Option<Quota> = Some(Quota { limit: Some(7), used: 0 });
+
+    fn clock() -> Clock {
+        Clock::simulated("2026-11-21T09:00:00Z".parse().unwrap(), 1)
     }
 
     #[tokio::test(start_paused = true)]
     async fn it_is_read_at_once_and_then_every_ten_minutes_however_often_pools_ask() {
-        let (cloud, neutron, clock) = project(Some(7)).await;
-        let quota = QuotaCache::default();
+        let (quota, clock, reads) = (QuotaCache::default(), clock(), Cell::new(0));
+        let read = async || {
+            reads.set(reads.get() + 1);
+            Ok(SEVEN)
+        };
         assert_eq!(quota.last(), None);
         for _ in 0..60 {
-            quota.refresh(neutron.as_ref(), &clock).await;
-            assert_eq!(quota.last(), Some(Quota { limit: Some(7), used: 0 }));
+            quota.refresh(read(), &clock).await;
+            assert_eq!(quota.last(), SEVEN);
             advance(Duration::from_secs(60)).await;
         }
-        assert!((5..=6).contains(&cloud.count("quota")), "{} reads in an hour", cloud.count("quota"));
+        assert!((5..=6).contains(&reads.get()), "{} reads in an hour", reads.get());
     }
 
     #[tokio::test(start_paused = true)]
     async fn where_it_may_not_be_read_there_is_none_and_it_is_not_asked_for_more_often() {
-        let (cloud, neutron, clock) = project(Some(7)).await;
-        let quota = QuotaCache::default();
-        quota.refresh(neutron.as_ref(), &clock).await;
-        cloud.set_quota_extension(false);
+        let (quota, clock) = (QuotaCache::default(), clock());
+        quota.refresh(ready(Ok(SEVEN)), &clock).await;
         advance(EVERY * 2).await;
-        for _ in 0..3 {
-            quota.refresh(neutron.as_ref(), &clock).await;
-            assert_eq!(quota.last(), None);
-        }
-        assert_eq!(cloud.count("quota"), 2);
+        quota.refresh(ready(Ok(None)), &clock).await;
+        assert_eq!(quota.last(), None);
+        quota.refresh(ready(Ok(SEVEN)), &clock).await;
+        assert_eq!(quota.last(), None, "it was not read again");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_cloud_in_trouble_leaves_what_was_known_and_costs_bounded_time() {
-        let (cloud, neutron, clock) = project(None).await;
-        let quota = QuotaCache::default();
-        let known = Some(Quota { limit: None, used: 0 });
-        quota.refresh(neutron.as_ref(), &clock).await;
-        for fault in [Fault::LOST, Fault::Never] {
-            let fault = Mutex::new(Some(fault));
-            cloud.set_faults(move |_: Moment, _: &Call| fault.lock().unwrap().take().unwrap_or(Fault::None));
-            advance(EVERY * 2).await;
-            let begin = Instant::now();
-            quota.refresh(neutron.as_ref(), &clock).await;
-            assert!(begin.elapsed() <= PATIENCE + Duration::from_millis(1));
-            assert_eq!(quota.last(), known);
-        }
-        assert_eq!(cloud.count("quota"), 3);
+        let (quota, clock) = (QuotaCache::default(), clock());
+        quota.refresh(ready(Ok(SEVEN)), &clock).await;
+        advance(EVERY * 2).await;
+        quota.refresh(ready(Err(Error::new(ErrorKind::NoAnswer, "read quota", "no answer"))), &clock).await;
+        assert_eq!(quota.last(), SEVEN);
+        advance(EVERY * 2).await;
+        let begin = Instant::now();
+        quota.refresh(pending(), &clock).await;
+        assert!(begin.elapsed() <= PATIENCE + Duration::from_millis(1));
+        assert_eq!(quota.last(), SEVEN);
     }
 }

@@ -1,4 +1,4 @@
-//! Which kinds the API server serves: waited for at the start, and looked at again for upgrades.
+//! Which kinds the API server serves: waited for at the start, and checked again for upgrades.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use crate::controllers::Setup;
 /// How long to wait before asking again for CRDs that are not there.
 const CRD_RETRY: Duration = Duration::from_secs(5);
 
-/// Waits until Cluster API's IPAM kinds and ours are served; says once what is missing. It looks where it is to work, since
-/// it may be allowed to list pools there alone.
+/// Waits until Cluster API's IPAM kinds and ours are served; logs once what is missing. It lists pools in the watched
+/// namespace, since it may have the permission there alone.
 pub(in crate::controllers) async fn await_apis(Setup { client, options, .. }: &Setup) -> IpamVersion {
     let pools: Api<OpenStackFloatingIPPool> = within(client, options.namespace.as_deref());
-    let mut said = None;
+    let mut logged = None;
     loop {
         let missing = match IpamVersion::discover(client).await {
             Ok(Some(version)) => match pools.list(&kube::api::ListParams::default().limit(1)).await {
@@ -25,27 +25,27 @@ pub(in crate::controllers) async fn await_apis(Setup { client, options, .. }: &S
             Ok(None) => "Cluster API's IPAM kinds are not served: install Cluster API 1.9 or later".to_owned(),
             Err(error) => format!("cannot ask the API server what it serves: {error}"),
         };
-        if said.as_ref() != Some(&missing) {
+        if logged.as_ref() != Some(&missing) {
             tracing::warn!("waiting: {missing}");
-            said = Some(missing);
+            logged = Some(missing);
         }
         tokio::time::sleep(CRD_RETRY).await;
     }
 }
 
-/// How often it is looked whether Cluster API was upgraded.
+/// How often to check whether Cluster API was upgraded.
 const VERSION_CHECK: Duration = Duration::from_secs(30);
 
-/// Waits until another version is to be used than this one: it was said twice, since a CRD that is being changed may be
-/// away for a moment.
+/// Waits until another version than this one is to be used. It must be seen twice, since a CRD that is being changed may be
+/// unavailable for a moment.
 pub(in crate::controllers) async fn another_version(client: &Client, used: IpamVersion) -> IpamVersion {
-    let mut said = used;
+    let mut seen = used;
     loop {
-        tokio::time::sleep(if said == used { VERSION_CHECK } else { CRD_RETRY }).await;
+        tokio::time::sleep(if seen == used { VERSION_CHECK } else { CRD_RETRY }).await;
         let found = IpamVersion::discover(client).await.ok().flatten().unwrap_or(used);
-        if found != used && found == said {
+        if found != used && found == seen {
             return found;
         }
-        said = found;
+        seen = found;
     }
 }

@@ -1,4 +1,4 @@
-//! One watch: keeps the store as it is told, and tells of each change. One malformed object never stops the rest.
+//! One watch: keeps a store and passes each change on. One malformed object never stops the rest.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -12,21 +12,20 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use crate::controllers::context::{all, name_of};
+use crate::controllers::stores::{name_of, sorted};
 use crate::object_name::ObjectName;
-use crate::runtime::client::WATCH_LASTS;
+use crate::runtime::client::WATCH_TIMEOUT_SECONDS;
 
-/// What happened to an object.
+/// What happened to the objects of a kind.
 pub(super) enum Change<'a, K> {
-    /// It is there, new or not.
-    Seen(&'a K),
-    /// It went.
-    Gone(&'a K),
-    /// The watch started anew: these are all that there are.
-    All(&'a BTreeSet<ObjectName>),
+    /// It exists, new or not.
+    Applied(&'a K),
+    Deleted(&'a K),
+    /// The watch began again: these are all that exist.
+    Listed(&'a BTreeSet<ObjectName>),
 }
 
-/// Lists a kind once, and tells of all that there is, as a watch that begins does.
+/// Lists a kind once, as a watch that begins does.
 pub(super) async fn list<K>(
     api: Api<DeserializeGuard<K>>,
     writer: &mut Writer<K>,
@@ -51,7 +50,7 @@ where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
-    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_LASTS)).default_backoff().boxed();
+    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS)).default_backoff().boxed();
     let mut listed = BTreeSet::new();
     loop {
         let event = match events.try_next().await {
@@ -66,7 +65,7 @@ where
     }
 }
 
-/// Keeps the store as the watch brings it, and tells of it.
+/// Applies an event to the store, then passes it on.
 fn apply<K>(
     event: watcher::Event<DeserializeGuard<K>>,
     writer: &mut Writer<K>,
@@ -84,46 +83,51 @@ fn apply<K>(
         watcher::Event::InitApply(guarded) => {
             if let Some(object) = parse(guarded) {
                 listed.insert(name_of(&object));
-                tell_after(writer, watcher::Event::InitApply(object), |object| tell(Change::Seen(object)));
+                tell_after(writer, watcher::Event::InitApply(object), |object| tell(Change::Applied(object)));
             }
         }
         watcher::Event::InitDone => {
             writer.apply_watcher_event(&watcher::Event::InitDone);
-            tell(Change::All(listed));
-            // Woken before the store had them: they are woken again now that it has.
+            tell(Change::Listed(listed));
+            // They were passed on before the store had them all, so they are passed on again.
             let store = writer.as_reader();
-            all(&store, |_| true).iter().for_each(|object| tell(Change::Seen(object)));
+            sorted(&store, |_| true).iter().for_each(|object| tell(Change::Applied(object)));
         }
         watcher::Event::Apply(guarded) => {
             if let Some(object) = parse(guarded) {
-                tell_after(writer, watcher::Event::Apply(object), |object| tell(Change::Seen(object)));
+                tell_after(writer, watcher::Event::Apply(object), |object| tell(Change::Applied(object)));
             }
         }
         watcher::Event::Delete(guarded) => {
             if let Some(object) = parse(guarded) {
-                tell_after(writer, watcher::Event::Delete(object), |object| tell(Change::Gone(object)));
+                tell_after(writer, watcher::Event::Delete(object), |object| tell(Change::Deleted(object)));
             }
         }
     }
 }
 
-/// Secrets are only watched for the moment at which one changes, and for our finalizers: their metadata is asked for, and
-/// what is in them is read by whoever needs it.
+/// Secrets are watched for their changes and our finalizers only: their metadata is asked for, and what is in one is read
+/// when it is needed.
 pub(super) async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, tell: impl Fn(SecretChange<'_>)) {
-    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_LASTS)).default_backoff().boxed();
+    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS)).default_backoff().boxed();
+    let mut listed = BTreeSet::new();
     loop {
         match events.try_next().await {
-            // A restarted watch may have missed a change, so that what it lists counts too.
-            Ok(Some(watcher::Event::Apply(secret) | watcher::Event::InitApply(secret))) => tell(Change::Seen(&secret)),
-            Ok(Some(watcher::Event::Delete(secret))) => tell(Change::Gone(&secret)),
-            Ok(Some(watcher::Event::Init | watcher::Event::InitDone)) => {}
+            Ok(Some(watcher::Event::Init)) => listed.clear(),
+            // A watch that begins again may have missed a change, so what it lists counts as changed.
+            Ok(Some(watcher::Event::InitApply(secret))) => {
+                listed.insert(name_of(&secret));
+                tell(Change::Applied(&secret));
+            }
+            Ok(Some(watcher::Event::InitDone)) => tell(Change::Listed(&listed)),
+            Ok(Some(watcher::Event::Apply(secret))) => tell(Change::Applied(&secret)),
+            Ok(Some(watcher::Event::Delete(secret))) => tell(Change::Deleted(&secret)),
             Ok(None) => return,
             Err(error) => tracing::warn!(kind = "Secret", "watch interrupted: {error}"),
         }
     }
 }
 
-/// What happened to a Secret.
 pub(super) type SecretChange<'a> = Change<'a, PartialObjectMeta<Secret>>;
 
 fn tell_after<K>(writer: &mut Writer<K>, event: watcher::Event<K>, tell: impl FnOnce(&K))
@@ -140,7 +144,7 @@ where
 fn parse<K: Resource>(guarded: DeserializeGuard<K>) -> Option<K> {
     match guarded.0 {
         Ok(mut object) => {
-            // Never read, and larger than all the rest.
+            // Never read, and larger than everything else.
             object.meta_mut().managed_fields = None;
             Some(object)
         }

@@ -1,4 +1,4 @@
-//! One cloud of a `clouds.yaml`, as it is written: every field that we know, none of them checked yet.
+//! The known fields of a `clouds.yaml`, not yet validated.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use serde::Deserialize;
 
 use super::CredentialsError;
 
-/// The file. Other tools' sections are ignored.
+/// Other sections of the file are ignored.
 #[derive(Deserialize)]
 pub(super) struct CloudsYaml {
     #[serde(default)]
     pub(super) clouds: Option<BTreeMap<String, Option<Cloud>>>,
 }
 
-/// One entry of `clouds`. openstacksdk takes the `auth` fields beside `auth` too, but nobody writes them so.
+/// One entry of `clouds`. openstacksdk also accepts the fields of `auth` outside it, which is not usual.
 #[derive(Deserialize, Default)]
 pub(super) struct Cloud {
     #[serde(default)]
@@ -31,7 +31,7 @@ pub(super) struct Cloud {
     pub(super) cloud: Option<String>,
 }
 
-/// The `auth` section: the union of what the three kinds of authentication need.
+/// The union of the fields of the three authentication types.
 #[derive(Deserialize, Default)]
 pub(super) struct Auth {
     pub(super) auth_url: Option<String>,
@@ -58,9 +58,8 @@ pub(super) struct Auth {
     pub(super) token: Option<SecretString>,
 }
 
-/// Finds the cloud in the file.
 pub(super) fn find(yaml: &str, name: &str) -> Result<Cloud, CredentialsError> {
-    // Without snippets and without the parser's own words: both quote the file, and the file holds a password.
+    // Without the parser's snippets and messages: both quote the file, which contains a password.
     let options = serde_saphyr::options! { with_snippet: false };
     let file: CloudsYaml =
         serde_saphyr::from_str_with_options(yaml, options).map_err(|error| CredentialsError::Malformed {

@@ -1,4 +1,4 @@
-//! Who we are to Keystone: one of three kinds, checked and complete.
+//! A validated identity for Keystone: a user, an application credential or a token.
 
 use openstack_sdk_auth_core::types::{Domain, Project};
 use openstack_sdk_auth_core::{AuthError, AuthTokenScope, OpenStackMultifactorAuthMethod};
@@ -10,32 +10,28 @@ use sha2::{Digest, Sha256};
 
 use super::{CredentialsError, cloud};
 
-/// The domain that Keystone is installed with, for whoever names none; openstacksdk's tools assume it too.
+/// Keystone's initial domain, and openstacksdk's default.
 const DEFAULT_DOMAIN_ID: &str = "default";
 
-/// By id, or by name within a domain.
+/// Refers to a user or a project. An id needs no domain; a name is unique only within one.
 #[derive(Clone)]
-pub(in crate::openstack) enum Named {
-    /// An id needs no domain.
+pub(in crate::openstack) enum EntityRef {
     Id(String),
-    /// A name is unique only within its domain.
-    Name { name: String, domain: InDomain },
+    Name { name: String, domain: DomainRef },
 }
 
-/// A domain, by id or by name.
 #[derive(Clone)]
-pub(in crate::openstack) enum InDomain {
+pub(in crate::openstack) enum DomainRef {
     Id(String),
     Name(String),
 }
 
-/// What Keystone is told.
 #[derive(Clone)]
 pub(in crate::openstack) enum Identity {
-    Password { user: Named, password: SecretString, project: Option<Named> },
+    Password { user: EntityRef, password: SecretString, project: Option<EntityRef> },
     ApplicationCredential { id: String, secret: SecretString },
-    NamedApplicationCredential { name: String, user: Named, secret: SecretString },
-    Token { token: SecretString, project: Option<Named> },
+    NamedApplicationCredential { name: String, user: EntityRef, secret: SecretString },
+    Token { token: SecretString, project: Option<EntityRef> },
 }
 
 impl Identity {
@@ -45,8 +41,8 @@ impl Identity {
             Some("v3applicationcredential" | "applicationcredential") => Self::application_credential(auth),
             Some("token" | "v3token") => Self::token(auth),
             Some(other) => Err(CredentialsError::UnknownAuthType { auth_type: other.chars().take(64).collect() }),
-            // openstacksdk says "password" here; Gophercloud, and so CAPO, goes by what is there. For whoever wrote a
-            // password both are the same, and for the rest only the second works.
+            // openstacksdk defaults to a password here; Gophercloud, and so CAPO, chooses by the fields that are present.
+            // With a password both are the same, and otherwise only the second works.
             None if auth.application_credential_secret.is_some() => Self::application_credential(auth),
             None if auth.token.is_some() && auth.password.is_none() => Self::token(auth),
             None => Self::password(auth),
@@ -66,10 +62,10 @@ impl Identity {
         let field = "auth.application_credential_secret";
         let secret =
             secret(auth.application_credential_secret.take(), field, "add the application credential's secret")?;
-        if let Some(id) = given(&auth.application_credential_id) {
+        if let Some(id) = non_empty(&auth.application_credential_id) {
             return Ok(Self::ApplicationCredential { id, secret });
         }
-        let name = given(&auth.application_credential_name).ok_or(CredentialsError::MissingField {
+        let name = non_empty(&auth.application_credential_name).ok_or(CredentialsError::MissingField {
             field: "auth.application_credential_id",
             remedy: "add it, or add application_credential_name and the user",
         })?;
@@ -85,7 +81,6 @@ impl Identity {
         Ok(Self::Token { token, project: project(&auth) })
     }
 
-    /// Its name in a `clouds.yaml`.
     pub(in crate::openstack) fn auth_type(&self) -> &'static str {
         match self {
             Self::Password { .. } => "v3password",
@@ -94,16 +89,7 @@ impl Identity {
         }
     }
 
-    /// Who logs in, for a cloud in memory: a user, or an application credential.
-    pub(in crate::openstack) fn who(&self) -> &str {
-        match self {
-            Self::Password { user: Named::Id(user) | Named::Name { name: user, .. }, .. } => user,
-            Self::ApplicationCredential { id: name, .. } | Self::NamedApplicationCredential { name, .. } => name,
-            Self::Token { .. } => "token",
-        }
-    }
-
-    /// What must never be seen in a message.
+    /// Must not appear in any message.
     pub(in crate::openstack) fn secret(&self) -> &SecretString {
         match self {
             Self::Password { password, .. } => password,
@@ -126,8 +112,8 @@ impl Identity {
                 let values = std::collections::HashMap::from([("token".to_owned(), token.clone())]);
                 TokenAuthenticator.get_auth_data(&values)?
             }
-            // Not by the SDK's plugin: for a credential by name it writes the user's domain as `user_domain_id` beside
-            // the name (0.22.7), where Keystone wants `domain`, and is answered 400.
+            // Not by the SDK's plugin: for a credential by name it sends the user's domain as `user_domain_id` (0.22.7),
+            // where Keystone requires `domain` and answers 400.
             Self::ApplicationCredential { id, secret } => (
                 "application_credential",
                 json!({"application_credential": {"id": id, "secret": secret.expose_secret()}}),
@@ -147,7 +133,7 @@ impl Identity {
     }
 
     pub(super) fn hash_into(&self, hash: &mut Sha256) {
-        // The request says all that Keystone is told. One that cannot be built differs from all others by its secret.
+        // The request contains the whole identity. If it cannot be built, the secret still makes the hash unique.
         let request = self.request().map(|request| request.to_string()).unwrap_or_default();
         hash_part(hash, self.auth_type().as_bytes());
         hash_part(hash, request.as_bytes());
@@ -155,12 +141,12 @@ impl Identity {
     }
 }
 
-impl Named {
+impl EntityRef {
     fn values(&self) -> Vec<(&'static str, &String)> {
         match self {
             Self::Id(id) => vec![("user_id", id)],
-            Self::Name { name, domain: InDomain::Id(domain) } => vec![("username", name), ("user_domain_id", domain)],
-            Self::Name { name, domain: InDomain::Name(domain) } => {
+            Self::Name { name, domain: DomainRef::Id(domain) } => vec![("username", name), ("user_domain_id", domain)],
+            Self::Name { name, domain: DomainRef::Name(domain) } => {
                 vec![("username", name), ("user_domain_name", domain)]
             }
         }
@@ -169,8 +155,8 @@ impl Named {
     fn as_json(&self) -> Value {
         match self {
             Self::Id(id) => json!({"id": id}),
-            Self::Name { name, domain: InDomain::Id(domain) } => json!({"name": name, "domain": {"id": domain}}),
-            Self::Name { name, domain: InDomain::Name(domain) } => json!({"name": name, "domain": {"name": domain}}),
+            Self::Name { name, domain: DomainRef::Id(domain) } => json!({"name": name, "domain": {"id": domain}}),
+            Self::Name { name, domain: DomainRef::Name(domain) } => json!({"name": name, "domain": {"name": domain}}),
         }
     }
 
@@ -179,8 +165,8 @@ impl Named {
             Self::Id(id) => Project { id: Some(id.clone()), name: None, domain: None },
             Self::Name { name, domain } => {
                 let domain = match domain {
-                    InDomain::Id(id) => Domain { id: Some(id.clone()), name: None },
-                    InDomain::Name(name) => Domain { id: None, name: Some(name.clone()) },
+                    DomainRef::Id(id) => Domain { id: Some(id.clone()), name: None },
+                    DomainRef::Name(name) => Domain { id: None, name: Some(name.clone()) },
                 };
                 Project { id: None, name: Some(name.clone()), domain: Some(domain) }
             }
@@ -188,13 +174,13 @@ impl Named {
     }
 }
 
-/// Adds a part to a hash so that no two lists of parts give the same bytes.
+/// Adds a length-prefixed part, so that different lists of parts have different hashes.
 pub(super) fn hash_part(hash: &mut Sha256, part: &[u8]) {
     hash.update((part.len() as u64).to_be_bytes());
     hash.update(part);
 }
 
-fn given(value: &Option<String>) -> Option<String> {
+fn non_empty(value: &Option<String>) -> Option<String> {
     value.clone().filter(|value| !value.is_empty())
 }
 
@@ -207,26 +193,26 @@ fn secret(
     value.ok_or(CredentialsError::MissingField { field, remedy })
 }
 
-fn user(auth: &cloud::Auth) -> Option<Named> {
-    if let Some(id) = given(&auth.user_id) {
-        return Some(Named::Id(id));
+fn user(auth: &cloud::Auth) -> Option<EntityRef> {
+    if let Some(id) = non_empty(&auth.user_id) {
+        return Some(EntityRef::Id(id));
     }
     let domain = domain(auth, &auth.user_domain_id, &auth.user_domain_name);
-    given(&auth.username).map(|name| Named::Name { name, domain })
+    non_empty(&auth.username).map(|name| EntityRef::Name { name, domain })
 }
 
-fn project(auth: &cloud::Auth) -> Option<Named> {
-    if let Some(id) = given(&auth.project_id) {
-        return Some(Named::Id(id));
+fn project(auth: &cloud::Auth) -> Option<EntityRef> {
+    if let Some(id) = non_empty(&auth.project_id) {
+        return Some(EntityRef::Id(id));
     }
     let domain = domain(auth, &auth.project_domain_id, &auth.project_domain_name);
-    given(&auth.project_name).map(|name| Named::Name { name, domain })
+    non_empty(&auth.project_name).map(|name| EntityRef::Name { name, domain })
 }
 
-/// Its own domain, else the one given for both, else the default one.
-fn domain(auth: &cloud::Auth, id: &Option<String>, name: &Option<String>) -> InDomain {
-    let by_id = |id: &Option<String>| given(id).map(InDomain::Id);
-    let by_name = |name: &Option<String>| given(name).map(InDomain::Name);
+/// The domain given for this user or project, else the one given for both, else the default one.
+fn domain(auth: &cloud::Auth, id: &Option<String>, name: &Option<String>) -> DomainRef {
+    let by_id = |id: &Option<String>| non_empty(id).map(DomainRef::Id);
+    let by_name = |name: &Option<String>| non_empty(name).map(DomainRef::Name);
     by_id(id)
         .or_else(|| by_name(name))
         .or_else(|| by_id(&auth.domain_id))
@@ -234,5 +220,5 @@ fn domain(auth: &cloud::Auth, id: &Option<String>, name: &Option<String>) -> InD
         .or_else(|| by_id(&auth.default_domain_id))
         .or_else(|| by_name(&auth.default_domain_name))
         .or_else(|| by_id(&auth.default_domain))
-        .unwrap_or_else(|| InDomain::Id(DEFAULT_DOMAIN_ID.to_owned()))
+        .unwrap_or_else(|| DomainRef::Id(DEFAULT_DOMAIN_ID.to_owned()))
 }

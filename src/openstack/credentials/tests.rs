@@ -29,7 +29,7 @@ fn message(result: Result<Credentials, CredentialsError>) -> String {
 }
 
 #[test]
-fn a_password_with_names_falls_into_the_default_domain() {
+fn names_without_a_domain_are_in_the_default_domain() {
     let request = read(PASSWORD).unwrap().identity.request().unwrap();
     assert_eq!(
         request,
@@ -41,7 +41,7 @@ fn a_password_with_names_falls_into_the_default_domain() {
 }
 
 #[test]
-fn one_domain_serves_user_and_project_and_ids_need_none() {
+fn one_domain_applies_to_user_and_project_names_but_not_to_ids() {
     let request = auth("", "username: u, password: p, project_name: x, domain_name: d").unwrap().identity.request();
     let request = request.unwrap();
     assert_eq!(request["auth"]["identity"]["password"]["user"]["domain"], serde_json::json!({"name": "d"}));
@@ -53,7 +53,7 @@ fn one_domain_serves_user_and_project_and_ids_need_none() {
 }
 
 #[test]
-fn an_application_credential_by_name_carries_its_users_domain() {
+fn an_application_credential_by_name_has_its_users_domain() {
     let credentials = auth(
         "auth_type: v3applicationcredential",
         "application_credential_name: a, application_credential_secret: s, username: u, user_domain_name: d",
@@ -65,7 +65,7 @@ fn an_application_credential_by_name_carries_its_users_domain() {
 }
 
 #[test]
-fn the_kind_is_inferred_from_what_is_there() {
+fn the_authentication_type_is_inferred_from_the_fields() {
     let kind = |fields: &str| auth("", fields).unwrap().identity.auth_type();
     assert_eq!(kind("username: u, password: p"), "v3password");
     assert_eq!(kind("application_credential_id: i, application_credential_secret: s"), "v3applicationcredential");
@@ -73,22 +73,22 @@ fn the_kind_is_inferred_from_what_is_there() {
 }
 
 #[test]
-fn a_password_of_digits_is_taken_to_the_letter() {
+fn a_password_of_digits_keeps_its_leading_zero() {
     let credentials = auth("", "username: u, password: 0123").unwrap();
     let request = credentials.identity.request().unwrap();
     assert_eq!(request["auth"]["identity"]["password"]["user"]["password"], "0123");
 }
 
 #[test]
-fn the_identity_url_ends_in_v3_and_a_slash_however_it_was_written() {
-    for (written, meant) in [
+fn the_identity_url_ends_in_v3_and_a_slash() {
+    for (written, expected) in [
         ("https://k:5000", "https://k:5000/v3/"),
         ("https://k:5000/v3", "https://k:5000/v3/"),
         ("https://k:5000/v3/", "https://k:5000/v3/"),
         ("https://k/identity", "https://k/identity/v3/"),
         ("https://k/identity/v3?x=1#y", "https://k/identity/v3/"),
     ] {
-        assert_eq!(identity_url(Some(written)).unwrap().as_str(), meant);
+        assert_eq!(identity_url(Some(written)).unwrap().as_str(), expected);
     }
     for bad in ["k:5000", "ftp://k", "https://u:p@k/v3", "https://k/v2.0", "nonsense"] {
         let message = identity_url(Some(bad)).unwrap_err().to_string();
@@ -97,7 +97,7 @@ fn the_identity_url_ends_in_v3_and_a_slash_however_it_was_written() {
 }
 
 #[test]
-fn the_region_of_the_pool_beats_that_of_the_cloud() {
+fn the_region_of_the_pool_overrides_that_of_the_cloud() {
     assert_eq!(read(PASSWORD).unwrap().region.as_deref(), Some("RegionOne"));
     let other = Credentials::from_secret(&secret(PASSWORD), "openstack", Some("RegionTwo")).unwrap();
     assert_eq!(other.region.as_deref(), Some("RegionTwo"));
@@ -105,7 +105,7 @@ fn the_region_of_the_pool_beats_that_of_the_cloud() {
 }
 
 #[test]
-fn the_fingerprint_follows_what_has_an_effect_and_nothing_else() {
+fn the_fingerprint_depends_only_on_effective_content() {
     let first = read(PASSWORD).unwrap().fingerprint();
     assert_eq!(first, read(&format!("# a comment\n{PASSWORD}")).unwrap().fingerprint());
     assert_ne!(first, read(&PASSWORD.replace("hunter2", "hunter3")).unwrap().fingerprint());
@@ -117,7 +117,7 @@ fn the_fingerprint_follows_what_has_an_effect_and_nothing_else() {
 }
 
 #[test]
-fn nothing_that_prints_credentials_prints_a_secret() {
+fn debug_output_contains_no_secret() {
     for fields in [
         "username: u, password: hunter2",
         "token: hunter2",
@@ -130,7 +130,7 @@ fn nothing_that_prints_credentials_prints_a_secret() {
 }
 
 #[test]
-fn every_slip_names_what_to_mend() {
+fn every_error_names_what_to_fix() {
     let no_key = BTreeMap::from([("clouds.yml".to_owned(), ByteString(vec![]))]);
     let message_of = |data: &BTreeMap<String, ByteString>| message(Credentials::from_secret(data, "openstack", None));
     assert_eq!(message_of(&no_key), "the Secret has no key clouds.yaml (it has clouds.yml): add it");
@@ -175,7 +175,7 @@ fn every_slip_names_what_to_mend() {
 }
 
 #[test]
-fn a_malformed_file_names_the_line_and_quotes_nothing() {
+fn a_malformed_file_is_reported_by_line_and_not_quoted() {
     let unclosed = "clouds:\n  openstack:\n    auth: {password: hunter2, username: demo\n";
     let wrong_kind = "clouds:\n  openstack:\n    auth: hunter2\n";
     let bad_bool = "clouds:\n  openstack:\n    verify: hunter2\n";

@@ -1,31 +1,30 @@
-//! Listings page by page, each row once, and none lost when the listing changes meanwhile.
+//! Listings page by page, with every row exactly once, even if the listing changes in between.
 
 use std::collections::BTreeSet;
 
 use openstack_sdk_core::api::RestEndpoint;
 use serde_json::Value;
 
-use super::super::session::{Repeat, Session};
+use super::super::session::{Retry, Session};
 use super::super::{Error, ErrorKind};
-use super::answers::read;
+use super::body;
 
-/// Rows in a page. Neutron takes 0.4 s for as many floating IPs; a server with a lower maximum gives fewer.
-pub(super) const PAGE: u32 = 1000;
+/// In rows. Neutron takes 0.4 s to list as many floating IPs; a server with a lower maximum returns fewer.
+pub(super) const PAGE_SIZE: u32 = 1000;
 
-/// Which part of a listing to ask for.
 #[derive(Clone)]
 pub(super) enum Page {
-    /// At most [`PAGE`] rows, after the row with this id.
+    /// At most [`PAGE_SIZE`] rows, after the row with this id.
     After(Option<String>),
-    /// All rows in one answer, as far as the server's maximum allows.
+    /// As many rows as the server's maximum allows.
     Whole,
 }
 
 /// Every row of a listing.
 ///
-/// Neutron answers a marker whose row was deleted with the first page again (measured), and so would lose the rest of
-/// the listing. That shows in a row that came before: then all is asked for at once.
-pub(super) async fn all<E>(
+/// If the marker's row was deleted, Neutron returns the first page again (measured). A repeated row shows that; then the
+/// listing is read again in one request.
+pub(super) async fn list<E>(
     session: &Session,
     operation: &'static str,
     key: &'static str,
@@ -39,8 +38,7 @@ where
     let mut marker = None;
     loop {
         let (page, has_more) = fetch(session, operation, key, request(Page::After(marker))).await?;
-        let is_repeated = page.iter().any(|row| id(row).is_some_and(|id| seen.contains(id)));
-        if is_repeated {
+        if page.iter().any(|row| id(row).is_some_and(|id| seen.contains(id))) {
             break;
         }
         marker = page.last().and_then(id).map(str::to_owned);
@@ -70,18 +68,16 @@ async fn fetch<E>(
 where
     E: RestEndpoint + Send + Sync,
 {
-    // Safe: it reads.
-    let response = session.call(operation, Repeat::Safe, request).await?;
-    let mut body: Value = read(operation, &response)?;
-    // `get_mut`, not an index, which panics where the answer is no object.
-    let Some(Value::Array(rows)) = body.get_mut(key).map(Value::take) else {
-        let message = "the answer is a success, but not what Neutron would say";
-        return Err(Error::new(ErrorKind::Malformed, operation, message));
+    let response = session.call(operation, Retry::Read, request).await?;
+    let mut listing: Value = body::parse(operation, &response)?;
+    // A mutable index would panic if the answer is not an object.
+    let Some(Value::Array(rows)) = listing.get_mut(key).map(Value::take) else {
+        return Err(body::malformed(operation));
     };
-    // A full last page has a link to a next one, which is empty. A server without links is believed by the count.
-    let has_more = match &body[format!("{key}_links")] {
+    // A full last page links to an empty one. If a server sends no links, a full page means that there may be more.
+    let has_more = match &listing[format!("{key}_links")] {
         Value::Array(links) => links.iter().any(|link| link["rel"] == "next"),
-        _ => rows.len() >= PAGE as usize,
+        _ => rows.len() >= PAGE_SIZE as usize,
     };
     Ok((rows, has_more))
 }

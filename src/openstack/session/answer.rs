@@ -1,4 +1,4 @@
-//! What an HTTP answer means: Neutron's type and message, the status, and what follows for the caller and the cloud.
+//! Classifies HTTP answers other than successes: for the caller an [`Error`], for the throttle the cloud's [`Health`].
 
 use std::time::Duration;
 
@@ -7,18 +7,21 @@ use http::{HeaderMap, Response, StatusCode};
 use serde_json::Value;
 
 use super::super::{Error, ErrorKind};
-use super::gate::Verdict;
+use super::throttle::Health;
 
-/// A condition is read in a terminal; Neutron's own messages are shorter, but some quote what they were sent.
-const LONGEST_MESSAGE: usize = 240;
+/// In characters. Neutron's messages are shorter, unless they quote the request; conditions are read in a terminal.
+const MAX_MESSAGE: usize = 240;
 
-/// The error that an answer other than a success is.
-pub(in crate::openstack) fn error(response: &Response<Bytes>) -> Error {
+/// A tenant chooses the server that sends `Retry-After`. Less than the minimum would requeue without a pause; more than
+/// the maximum would leave a pool unattended for longer than an API limiter's window, which is minutes.
+const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
+
+pub(super) fn error(response: &Response<Bytes>) -> Error {
     let status = response.status();
-    let said = said(response.body());
-    let (error_type, message) = match said {
+    let (error_type, message) = match parse_refusal(response.body()) {
         Some((error_type, message)) => (error_type, one_line(&message)),
-        // Somebody else's page, a proxy's as a rule: its text is not for a condition.
+        // Usually a proxy's page, whose text is of no use in a condition.
         None => (None, format!("the answer is {status}, and not from OpenStack by its form")),
     };
     let kind = kind(status, error_type.as_deref());
@@ -36,10 +39,10 @@ pub(in crate::openstack) fn error(response: &Response<Bytes>) -> Error {
 fn kind(status: StatusCode, error_type: Option<&str>) -> ErrorKind {
     match (status.as_u16(), error_type) {
         (404, Some("NetworkNotFound" | "ExternalNetworkNotFound" | "SubnetNotFound")) => ErrorKind::BadNetwork,
-        // Neutron's word for a path that it does not have, as without an extension. Nothing is gone.
+        // Neutron's answer for an unknown path, as without an extension. It does not mean that a resource is gone.
         (404, Some("HTTPNotFound")) => ErrorKind::Rejected,
         (404, Some(_)) => ErrorKind::NotFound,
-        // Not Neutron's word: to take it for "gone" would give away what is in use.
+        // Not from Neutron. To treat it as "gone" could give away an address that is in use.
         (404, None) => ErrorKind::Malformed,
         (409, Some("OverQuota")) => ErrorKind::OverQuota,
         (409, Some("IpAddressGenerationFailure")) | (400, Some("ExternalIpAddressExhausted")) => {
@@ -55,63 +58,55 @@ fn kind(status: StatusCode, error_type: Option<&str>) -> ErrorKind {
     }
 }
 
-/// Neutron's `{"NeutronError": {"type", "message"}}`, or Keystone's and a bad token's `{"error": {"message"}}`.
-fn said(body: &[u8]) -> Option<(Option<String>, String)> {
+/// Type and message of Neutron's `{"NeutronError": {"type", "message"}}`, or message of Keystone's, and of Neutron's for an
+/// invalid token, `{"error": {"message"}}`.
+fn parse_refusal(body: &[u8]) -> Option<(Option<String>, String)> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let text = |value: &Value| value.as_str().map(str::to_owned);
     match (&body["NeutronError"], &body["error"]) {
         (neutron @ Value::Object(_), _) => Some((text(&neutron["type"]), text(&neutron["message"])?)),
-        // Some middleware says only this much.
+        // Some middleware sends only a message.
         (Value::String(message), _) => Some((None, message.clone())),
         (_, keystone @ Value::Object(_)) => Some((None, text(&keystone["message"])?)),
         _ => None,
     }
 }
 
-/// Whether a refusal is in the form that OpenStack's services use.
-pub(super) fn is_openstacks(body: &[u8]) -> bool {
-    said(body).is_some()
+/// Whether a refusal has a form that OpenStack's services use.
+pub(super) fn is_from_openstack(body: &[u8]) -> bool {
+    parse_refusal(body).is_some()
 }
 
-/// One line, no longer than a condition can bear.
-pub(super) fn one_line(message: &str) -> String {
+fn one_line(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= LONGEST_MESSAGE {
+    if line.chars().count() <= MAX_MESSAGE {
         return line;
     }
-    line.chars().take(LONGEST_MESSAGE).chain("…".chars()).collect()
+    line.chars().take(MAX_MESSAGE).chain("…".chars()).collect()
 }
 
-/// `x-openstack-request-id`, by which the cloud's operators find the request in their logs.
+/// The cloud's operators find the request in their logs by this id.
 pub(super) fn request_id(headers: &HeaderMap) -> Option<String> {
     let id = headers.get("x-openstack-request-id").or_else(|| headers.get("x-compute-request-id"))?;
     id.to_str().ok().map(|id| id.chars().take(64).collect())
 }
 
-/// In seconds, as every API limiter sends it. A date, which HTTP also allows, would need our clocks to agree.
-pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+/// In seconds, as every API limiter sends it. HTTP also allows a date, which would need synchronous clocks.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds = headers.get(http::header::RETRY_AFTER)?.to_str().ok()?.trim().parse().ok()?;
-    Some(Duration::from_secs(seconds))
+    Some(Duration::from_secs(seconds).clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER))
 }
 
-/// The error that Neutron's refusal in its own form is; the in-memory one refuses by it, so that both are told apart
-/// by the same code.
-pub(in crate::openstack) fn refusal(status: u16, error_type: &str, message: &str) -> Error {
-    let body = serde_json::json!({"NeutronError": {"type": error_type, "message": message, "detail": ""}});
-    let mut response = Response::new(Bytes::from(body.to_string()));
-    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    error(&response)
-}
-
-/// What the end of a call says about the cloud.
-pub(super) fn verdict(error: &Error) -> Verdict {
+pub(super) fn health(error: &Error) -> Health {
     match error.kind {
-        ErrorKind::TooManyRequests => Verdict::Overloaded(error.retry_after),
+        ErrorKind::TooManyRequests => Health::Overloaded(error.retry_after),
+        // An error of one request: a healthy Neutron answers so to a tag of a floating IP that is gone.
+        ErrorKind::Server if error.status == Some(500) && error.error_type.is_some() => Health::Answering,
         ErrorKind::Unreachable | ErrorKind::NoAnswer | ErrorKind::Server | ErrorKind::Untrusted => {
-            Verdict::Failed(error.retry_after)
+            Health::Failing(error.retry_after)
         }
-        _ if error.status.is_some() => Verdict::Answered,
-        _ => Verdict::Nothing,
+        _ if error.status.is_some() => Health::Answering,
+        _ => Health::Unknown,
     }
 }
 
@@ -127,11 +122,11 @@ mod tests {
     }
 
     fn neutron(status: u16, error_type: &str) -> Error {
-        answer(status, &format!(r#"{{"NeutronError":{{"type":"{error_type}","message":"what it says","detail":""}}}}"#))
+        answer(status, &format!(r#"{{"NeutronError":{{"type":"{error_type}","message":"some message","detail":""}}}}"#))
     }
 
     #[test]
-    fn each_kind_of_refusal_is_told_apart() {
+    fn refusals_are_classified_by_status_and_type() {
         for (status, error_type, kind) in [
             (404, "FloatingIPNotFound", ErrorKind::NotFound),
             (404, "TagNotFound", ErrorKind::NotFound),
@@ -151,17 +146,17 @@ mod tests {
             let error = neutron(status, error_type);
             assert_eq!((error.kind, error.status), (kind, Some(status)), "{error_type}");
             assert_eq!(error.error_type.as_deref(), Some(error_type));
-            assert_eq!(error.message, "what it says");
+            assert_eq!(error.message, "some message");
             assert_eq!(error.request_id.as_deref(), Some("req-1"));
             assert_eq!(error.retry_after, Some(Duration::from_secs(7)));
         }
         assert_eq!(answer(401, r#"{"error":{"code":401,"message":"no"}}"#).kind, ErrorKind::Unauthorized);
         assert_eq!(answer(429, "slow down").kind, ErrorKind::TooManyRequests);
-        assert_eq!(answer(404, "<html>nothing here</html>").kind, ErrorKind::Malformed, "nobody knows what is gone");
+        assert_eq!(answer(404, "<html>nothing here</html>").kind, ErrorKind::Malformed, "a proxy may have sent it");
     }
 
     #[test]
-    fn a_page_of_a_proxy_never_reaches_a_message() {
+    fn the_page_of_a_proxy_is_not_quoted() {
         for body in ["<html>\nX-Auth-Token: gAAAA</html>", "", "{\"NeutronError\":", "[1]", "\u{0}"] {
             let error = answer(502, body);
             assert_eq!(error.kind, ErrorKind::Server);
@@ -174,6 +169,6 @@ mod tests {
         let error =
             answer(400, &format!(r#"{{"NeutronError":{{"type":"T","message":"a\n\tb {}"}}}}"#, "é".repeat(999)));
         assert!(error.message.starts_with("a b é") && !error.message.contains('\n'));
-        assert_eq!(error.message.chars().count(), LONGEST_MESSAGE + 1);
+        assert_eq!(error.message.chars().count(), MAX_MESSAGE + 1);
     }
 }

@@ -1,7 +1,7 @@
-//! When a cloud does not answer: after a few failures in a row nobody calls it but one probe at a time.
+//! A circuit breaker: after a few failures in a row, only one probe at a time is sent to a cloud.
 //!
-//! So an outage costs a bounded number of calls a second, however many claims wait, and each of them hears at once why
-//! it waits. Pure: time is passed in.
+//! So an outage costs a bounded number of calls a second, however many claims wait, and each of them gets the reason at
+//! once. Pure: time is passed in.
 
 use std::time::Duration;
 
@@ -9,85 +9,74 @@ use tokio::time::Instant;
 
 use super::super::{Error, ErrorKind};
 
-/// One failure may be chance. Eight calls run side by side, so fewer than that many means that no healthy answer came
-/// in between.
-const FAILURES: u32 = 5;
+/// Opens the breaker. One failure may be accidental; eight calls run concurrently, and so may fail together.
+const MAX_FAILURES: u32 = 5;
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// With the jitter that the caller adds (up to half as much again), things heal within 15 s of the mend.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// With the jitter that the caller adds (up to a half), calls resume within 15 s of the cloud's recovery.
+const MAX_PAUSE: Duration = Duration::from_secs(10);
 
-/// Counts failures in a row.
 #[derive(Debug, Default)]
-pub(super) struct Breaker {
-    failures: u32,
-    open: Option<Open>,
+pub(super) struct CircuitBreaker {
+    failures_in_a_row: u32,
+    outage: Option<Outage>,
 }
 
+/// Present while the breaker is open.
 #[derive(Debug)]
-struct Open {
+struct Outage {
     pause: Duration,
     probe_at: Instant,
     is_probing: bool,
-    why: Error,
+    cause: Error,
 }
 
-/// What a call may do.
 #[derive(Debug)]
 pub(super) enum Admission {
-    /// Go on.
     Call,
-    /// Go on, alone: whether the rest may follow hangs on this one.
+    /// May be sent; its result decides whether the breaker closes.
     Probe,
-    /// Fail with this at once.
+    /// Must not be sent; fails with this error.
     Refused(Error),
 }
 
-impl Breaker {
-    /// Whether a call may be sent now.
+impl CircuitBreaker {
     pub(super) fn admit(&mut self, now: Instant) -> Admission {
-        match &mut self.open {
+        match &mut self.outage {
             None => Admission::Call,
-            Some(open) if now >= open.probe_at && !open.is_probing => {
-                open.is_probing = true;
+            Some(outage) if now >= outage.probe_at && !outage.is_probing => {
+                outage.is_probing = true;
                 Admission::Probe
             }
-            // Whatever stopped the others: this one was never sent, and must not be taken for one that was.
-            Some(open) => {
-                let kind = if open.why.kind == ErrorKind::Untrusted { open.why.kind } else { ErrorKind::Unreachable };
-                Admission::Refused(Error::new(kind, "", open.why.message.clone()))
+            // Not with the kind of the cause: this call was not sent, so its outcome is known.
+            Some(Outage { cause, .. }) => {
+                let kind = if cause.kind == ErrorKind::Untrusted { cause.kind } else { ErrorKind::Unreachable };
+                Admission::Refused(Error::new(kind, "", cause.message.clone()))
             }
         }
     }
 
-    /// The cloud answered, if only with a refusal.
+    /// The cloud answered, even if it refused the call.
     pub(super) fn answered(&mut self) {
         *self = Self::default();
     }
 
-    /// The cloud did not answer, or a proxy answered for it. `jitter` stretches the pause.
-    pub(super) fn failed(&mut self, now: Instant, why: &Error, jitter: impl FnOnce(Duration) -> Duration) {
-        self.failures = self.failures.saturating_add(1);
-        match &mut self.open {
-            // Late failures of calls that were under way when it opened say nothing new.
-            Some(open) if !open.is_probing => {}
-            Some(open) => {
-                open.pause = (open.pause * 2).min(LONGEST_PAUSE);
-                open.probe_at = now + jitter(open.pause);
-                open.is_probing = false;
-                open.why = why.clone();
-            }
-            None if self.failures >= FAILURES => {
-                let probe_at = now + jitter(FIRST_PAUSE);
-                self.open = Some(Open { pause: FIRST_PAUSE, probe_at, is_probing: false, why: why.clone() });
-            }
-            None => {}
-        }
+    /// The cloud did not answer, or a proxy answered for it. `jitter` extends the pause.
+    pub(super) fn failed(&mut self, now: Instant, cause: &Error, jitter: impl FnOnce(Duration) -> Duration) {
+        self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
+        let pause = match &self.outage {
+            // A late failure of a call that was sent before the breaker opened.
+            Some(outage) if !outage.is_probing => return,
+            Some(outage) => (outage.pause * 2).min(MAX_PAUSE),
+            None if self.failures_in_a_row >= MAX_FAILURES => FIRST_PAUSE,
+            None => return,
+        };
+        self.outage = Some(Outage { pause, probe_at: now + jitter(pause), is_probing: false, cause: cause.clone() });
     }
 
-    /// The probe was dropped before it ended: the next call is a probe again.
+    /// The probe was dropped before it ended: the next call becomes the probe.
     pub(super) fn abandoned(&mut self) {
-        if let Some(open) = &mut self.open {
-            open.is_probing = false;
+        if let Some(outage) = &mut self.outage {
+            outage.is_probing = false;
         }
     }
 }
@@ -100,9 +89,9 @@ mod tests {
         Error::new(ErrorKind::NoAnswer, "list", "n:9696 does not answer in time")
     }
 
-    fn opened(now: Instant) -> Breaker {
-        let mut breaker = Breaker::default();
-        for _ in 0..FAILURES {
+    fn opened(now: Instant) -> CircuitBreaker {
+        let mut breaker = CircuitBreaker::default();
+        for _ in 0..MAX_FAILURES {
             assert!(matches!(breaker.admit(now), Admission::Call));
             breaker.failed(now, &failure(), |pause| pause);
         }
@@ -110,12 +99,12 @@ mod tests {
     }
 
     #[test]
-    fn a_few_failures_in_a_row_stop_all_but_one_probe() {
+    fn after_a_few_failures_in_a_row_only_one_probe_is_sent() {
         let now = Instant::now();
         let mut breaker = opened(now);
         let Admission::Refused(error) = breaker.admit(now) else { panic!("it lets calls through") };
         assert_eq!(error.message, "n:9696 does not answer in time");
-        assert!(!error.is_unknown(), "a call that was never sent needs no settling");
+        assert!(!error.is_unknown(), "the call was not sent, so its outcome is known");
         let later = now + FIRST_PAUSE;
         assert!(matches!(breaker.admit(later), Admission::Probe));
         assert!(matches!(breaker.admit(later), Admission::Refused(_)));
@@ -124,9 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_in_between_starts_the_count_again() {
+    fn an_answer_resets_the_count_of_failures() {
         let now = Instant::now();
-        let mut breaker = Breaker::default();
+        let mut breaker = CircuitBreaker::default();
         for _ in 0..20 {
             breaker.failed(now, &failure(), |pause| pause);
             breaker.answered();
@@ -135,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_of_an_hour_costs_at_most_a_call_in_ten_seconds() {
+    fn an_hours_outage_costs_at_most_one_call_every_ten_seconds() {
         let start = Instant::now();
         let mut breaker = opened(start);
         let mut probes = 0;
@@ -152,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_was_dropped_blocks_nobody() {
+    fn a_dropped_probe_is_replaced_by_the_next_call() {
         let now = Instant::now();
         let mut breaker = opened(now);
         assert!(matches!(breaker.admit(now + FIRST_PAUSE), Admission::Probe));

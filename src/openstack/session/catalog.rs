@@ -1,4 +1,4 @@
-//! Where Neutron is: the one entry of the catalogue that fits region and interface.
+//! Neutron's URL: the entry of the catalogue that fits region and interface.
 
 use openstack_sdk_core::catalog::ServiceEndpoint;
 use openstack_sdk_core::types::ApiVersion;
@@ -11,8 +11,8 @@ const OPERATION: &str = "find Neutron in the catalogue";
 
 /// Neutron's endpoint, ending in `/v2.0/`.
 ///
-/// The version is added rather than discovered: there is no other, and discovery costs a call for each session.
-pub(super) fn neutron(token: &Token, credentials: &Credentials) -> Result<ServiceEndpoint, Error> {
+/// The version is added, not discovered: there is no other, and discovery would cost a call for each session.
+pub(super) fn neutron_endpoint(token: &Token, credentials: &Credentials) -> Result<ServiceEndpoint, Error> {
     let fail = |kind, message: String| Error::new(kind, OPERATION, message);
     let interface = credentials.interface;
     let mut offers: Vec<(&str, &str)> = token
@@ -33,7 +33,7 @@ pub(super) fn neutron(token: &Token, credentials: &Credentials) -> Result<Servic
         offers.iter().filter(|(region, _)| credentials.region.as_deref().is_none_or(|want| want == *region));
     let (region, url) = match (fitting.next(), fitting.next(), &credentials.region) {
         (Some(only), None, _) => only,
-        // Two in one region are two entries for the same: the first, as others take it.
+        // Two entries in one region: the first, as other clients do.
         (Some(first), Some(_), Some(_)) => first,
         (Some(first), Some(second), None) if first.0 == second.0 => first,
         (Some(_), Some(_), None) => {
@@ -71,15 +71,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_version_is_there_once_however_the_catalogue_has_it() {
-        for (catalogue, meant) in [
+    fn the_version_is_added_unless_the_catalogue_has_it() {
+        for (catalogue, expected) in [
             ("http://n:9696", "http://n:9696/v2.0/"),
             ("http://n:9696/", "http://n:9696/v2.0/"),
             ("https://n/networking", "https://n/networking/v2.0/"),
             ("https://n/network/v2.0", "https://n/network/v2.0/"),
             ("https://n/network/v2.0/", "https://n/network/v2.0/"),
         ] {
-            assert_eq!(versioned(catalogue).unwrap().as_str(), meant);
+            assert_eq!(versioned(catalogue).unwrap().as_str(), expected);
         }
         assert!(versioned("n:9696").is_none());
     }

@@ -1,69 +1,66 @@
-//! How many calls run side by side, and not before when.
+//! How many calls to a cloud run concurrently, and when the next one may be sent.
 //!
-//! Neutron gains nothing beyond 8 (measured: 10 POSTs a second with 8 clients or 16, 7 with 24), and one that is
-//! overloaded gains from fewer: halved when it says so or is slow, one more for each round of quick answers. Pure: time
-//! is passed in.
+//! Neutron gains nothing from more than 8 (measured: 10 POSTs a second with 8 or 16 clients, 7 with 24), and an overloaded
+//! one gains from fewer: the limit is halved when a call is slow or refused for overload, and grows by one with each round
+//! of quick answers. Pure: time is passed in.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How many calls run side by side at the most, where nobody says otherwise. See the module.
-pub(super) const MOST: usize = 8;
-/// An answer that takes longer, however good, is a sign of too many calls: with 8 of them one takes about 1 s.
-const SLOW: Duration = Duration::from_secs(10);
-/// Calls that ran side by side fail side by side: they are one sign, not eight.
-const ONE_SIGN: Duration = Duration::from_secs(2);
-/// A server that asks for more is misconfigured or means "never"; it is asked again after this.
-const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// The default of the largest limit.
+pub(super) const DEFAULT_MAX_CALLS: usize = 8;
+/// A longer call, even a successful one, indicates overload: with 8 concurrent calls, one takes about 1 s.
+const SLOW_CALL: Duration = Duration::from_secs(10);
+/// Concurrent calls fail together, so failures within this time halve the limit once.
+const HALVING_INTERVAL: Duration = Duration::from_secs(2);
+/// A longer `Retry-After` would stop all of the cloud's pools for a value that is most likely a mistake.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// The limits of one cloud.
 #[derive(Debug)]
 pub(super) struct Limiter {
-    most: usize,
+    max: usize,
     limit: usize,
-    quick: usize,
+    quick_answers: usize,
     halved_at: Option<Instant>,
     not_before: Option<Instant>,
 }
 
 impl Limiter {
-    /// At most this many.
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, limit: most, quick: 0, halved_at: None, not_before: None }
+    pub(super) fn new(max: usize) -> Self {
+        Self { max, limit: max, quick_answers: 0, halved_at: None, not_before: None }
     }
 
-    /// How many calls may run side by side.
+    /// How many calls may run concurrently.
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// How long the server asked everybody to wait; zero when it did not.
+    /// How much longer the server asked all clients to wait; zero when it did not.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         self.not_before.map(|at| at.saturating_duration_since(now)).unwrap_or_default()
     }
 
-    /// A call was answered after `took`.
-    pub(super) fn answered(&mut self, now: Instant, took: Duration) {
-        if took > SLOW {
+    pub(super) fn answered(&mut self, now: Instant, duration: Duration) {
+        if duration > SLOW_CALL {
             return self.overloaded(now, None);
         }
-        self.quick += 1;
-        if self.quick >= self.limit {
-            self.quick = 0;
-            self.limit = (self.limit + 1).min(self.most);
+        self.quick_answers += 1;
+        if self.quick_answers >= self.limit {
+            self.quick_answers = 0;
+            self.limit = (self.limit + 1).min(self.max);
         }
     }
 
-    /// A call timed out, or was answered that it is too much; the server may have named a time to wait.
+    /// A call timed out or was refused for overload.
     pub(super) fn overloaded(&mut self, now: Instant, retry_after: Option<Duration>) {
         if let Some(wait) = retry_after {
-            self.not_before = self.not_before.max(Some(now + wait.min(LONGEST_WAIT)));
+            self.not_before = self.not_before.max(Some(now + wait.min(MAX_RETRY_AFTER)));
         }
-        if self.halved_at.is_none_or(|at| now >= at + ONE_SIGN) {
+        if self.halved_at.is_none_or(|at| now >= at + HALVING_INTERVAL) {
             self.halved_at = Some(now);
             self.limit = (self.limit / 2).max(1);
-            self.quick = 0;
+            self.quick_answers = 0;
         }
     }
 }
@@ -73,24 +70,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signs_of_overload_halve_the_limit_once_for_each_burst_and_never_to_none() {
+    fn each_burst_of_overload_halves_the_limit_once_and_never_below_one() {
         let start = Instant::now();
-        let mut limiter = Limiter::new(MOST);
+        let mut limiter = Limiter::new(DEFAULT_MAX_CALLS);
         for _ in 0..8 {
             limiter.overloaded(start, None);
         }
         assert_eq!(limiter.limit(), 4);
         for round in 1..10 {
-            limiter.overloaded(start + ONE_SIGN * round, None);
+            limiter.overloaded(start + HALVING_INTERVAL * round, None);
         }
         assert_eq!(limiter.limit(), 1);
     }
 
     #[test]
-    fn quick_answers_bring_the_limit_back_and_slow_ones_take_it_down() {
+    fn quick_answers_raise_the_limit_and_slow_ones_lower_it() {
         let now = Instant::now();
-        let mut limiter = Limiter::new(MOST);
-        limiter.answered(now, SLOW * 2);
+        let mut limiter = Limiter::new(DEFAULT_MAX_CALLS);
+        limiter.answered(now, SLOW_CALL * 2);
         assert_eq!(limiter.limit(), 4);
         for _ in 0..4 + 5 + 6 + 7 {
             limiter.answered(now, Duration::from_millis(100));
@@ -101,14 +98,14 @@ mod tests {
     }
 
     #[test]
-    fn a_time_to_wait_holds_for_everybody_and_is_capped() {
+    fn the_longest_retry_after_counts_and_is_capped() {
         let now = Instant::now();
-        let mut limiter = Limiter::new(MOST);
+        let mut limiter = Limiter::new(DEFAULT_MAX_CALLS);
         limiter.overloaded(now, Some(Duration::from_secs(7)));
         limiter.overloaded(now, Some(Duration::from_secs(3)));
         assert_eq!(limiter.wait(now), Duration::from_secs(7));
         assert_eq!(limiter.wait(now + Duration::from_secs(7)), Duration::ZERO);
         limiter.overloaded(now, Some(Duration::from_secs(86_400)));
-        assert_eq!(limiter.wait(now), LONGEST_WAIT);
+        assert_eq!(limiter.wait(now), MAX_RETRY_AFTER);
     }
 }

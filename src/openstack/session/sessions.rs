@@ -1,82 +1,86 @@
-//! Which sessions there are: one for each distinct content of credentials, and one gate for each cloud.
+//! The open sessions: one for each distinct content of credentials, and one throttle for each cloud.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use async_trait::async_trait;
 use openstack_sdk_core::catalog::ServiceEndpoint;
+use parking_lot::Mutex;
 
 use super::super::credentials::Fingerprint;
 use super::super::neutron::NeutronClient;
 use super::super::{Clouds, Credentials, Error, ErrorKind, Neutron, Scope};
-use super::gate::Gate;
-use super::keystone::{AuthObserver, Keystone, Token};
-use super::limiter::MOST;
+use super::keystone::{OPERATION, Token};
+use super::limiter::DEFAULT_MAX_CALLS;
+use super::throttle::Throttle;
+use super::token_cache::{AuthObserver, TokenCache};
 use super::{Session, catalog};
 use crate::clock::Clock;
 
-/// The real clouds.
+/// Opens sessions on demand and forgets those that are no longer used.
 pub struct Sessions {
     clock: Clock,
-    heard: AuthObserver,
-    most: usize,
-    // A plain mutex: held for look-ups only, never across an await.
-    known: Mutex<Known>,
+    observer: AuthObserver,
+    max_calls: usize,
+    // Never locked across an await.
+    open: Mutex<OpenSessions>,
 }
 
 #[derive(Default)]
-struct Known {
-    identities: BTreeMap<Fingerprint, Entry>,
-    gates: BTreeMap<String, Weak<Gate>>,
+struct OpenSessions {
+    by_credentials: BTreeMap<Fingerprint, Entry>,
+    throttles: BTreeMap<String, Weak<Throttle>>,
 }
 
 struct Entry {
-    /// Kept while it has a session, or while it must remember that it was refused.
-    keystone: Arc<Keystone>,
+    /// Kept while it has a session, or while it backs off.
+    tokens: Arc<TokenCache>,
     session: Weak<NeutronClient>,
 }
 
 impl Sessions {
-    /// No sessions yet; they are opened as they are asked for and closed when nobody holds them.
     pub fn new(clock: Clock) -> Self {
-        Self { clock, heard: Arc::new(|_| ()), most: MOST, known: Mutex::default() }
+        Self { clock, observer: Arc::new(|_| ()), max_calls: DEFAULT_MAX_CALLS, open: Mutex::default() }
     }
 
-    /// Makes at most this many calls side by side to one cloud; 8 where nobody says otherwise.
-    pub fn side_by_side(self, most: usize) -> Self {
-        Self { most, ..self }
+    /// Limits the concurrent calls to one cloud; the default is 8.
+    pub fn max_concurrent_calls(self, max_calls: usize) -> Self {
+        Self { max_calls, ..self }
     }
 
-    /// Calls `heard` at the end of every authentication that was sent to Keystone, with the error of one that failed.
-    pub fn on_authentication(self, heard: impl Fn(Option<ErrorKind>) + Send + Sync + 'static) -> Self {
-        Self { heard: Arc::new(heard), ..self }
+    /// Calls `observer` after each request for a token, with the kind of the error if it failed.
+    pub fn on_authentication(self, observer: impl Fn(Option<ErrorKind>) + Send + Sync + 'static) -> Self {
+        Self { observer: Arc::new(observer), ..self }
     }
 
-    /// The session for these credentials, or who is to ask Keystone for one.
-    fn find(&self, credentials: &Credentials) -> Result<Result<Arc<NeutronClient>, Arc<Keystone>>, Error> {
-        let mut known = self.known.lock().expect("no code panics while it holds the list of sessions");
-        known.identities.retain(|_, entry| {
-            let is_held = entry.session.strong_count() > 0 || Arc::strong_count(&entry.keystone) > 1;
-            is_held || entry.keystone.is_resting()
+    /// Where these credentials get their tokens, and their session if it is open. Removes the entries that are not used.
+    fn find_or_insert(
+        &self,
+        credentials: &Credentials,
+    ) -> Result<(Arc<TokenCache>, Option<Arc<NeutronClient>>), Error> {
+        let mut open = self.open.lock();
+        open.by_credentials.retain(|_, entry| {
+            let is_used = entry.session.strong_count() > 0 || Arc::strong_count(&entry.tokens) > 1;
+            is_used || entry.tokens.is_backing_off()
         });
-        known.gates.retain(|_, gate| gate.strong_count() > 0);
-        if let Some(entry) = known.identities.get(&credentials.fingerprint()) {
-            return Ok(entry.session.upgrade().ok_or_else(|| entry.keystone.clone()));
+        open.throttles.retain(|_, throttle| throttle.strong_count() > 0);
+        if let Some(entry) = open.by_credentials.get(&credentials.fingerprint()) {
+            return Ok((entry.tokens.clone(), entry.session.upgrade()));
         }
-        let keystone = Arc::new(Keystone::new(credentials.clone(), self.clock.clone(), self.heard.clone())?);
-        let entry = Entry { keystone: keystone.clone(), session: Weak::new() };
-        known.identities.insert(credentials.fingerprint(), entry);
-        Ok(Err(keystone))
+        let tokens = TokenCache::new(credentials.clone(), self.clock.clone(), self.observer.clone())?;
+        let entry = Entry { tokens: Arc::new(tokens), session: Weak::new() };
+        let tokens = entry.tokens.clone();
+        open.by_credentials.insert(credentials.fingerprint(), entry);
+        Ok((tokens, None))
     }
 }
 
-/// Where the token works.
-fn place(token: &Token, credentials: &Credentials) -> Result<(ServiceEndpoint, Scope), Error> {
+fn endpoint_and_scope(token: &Token, credentials: &Credentials) -> Result<(ServiceEndpoint, Scope), Error> {
     let project = token.project.clone().ok_or_else(|| {
         let message = "the token is for no project: set project_id, or project_name, in clouds.yaml";
-        Error::new(ErrorKind::Credentials, "authenticate", message)
+        Error::new(ErrorKind::Credentials, OPERATION, message)
     })?;
-    let endpoint = catalog::neutron(token, credentials)?;
+    let endpoint = catalog::neutron_endpoint(token, credentials)?;
     let scope = Scope { endpoint: endpoint.url_str().to_owned(), project };
     Ok((endpoint, scope))
 }
@@ -84,33 +88,33 @@ fn place(token: &Token, credentials: &Credentials) -> Result<(ServiceEndpoint, S
 #[async_trait]
 impl Clouds for Sessions {
     async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
-        let keystone = match self.find(credentials)? {
-            Ok(session) => return Ok(session),
-            Err(keystone) => keystone,
-        };
-        let token = keystone.token().await?;
-        let (endpoint, scope) = match place(&token, credentials) {
-            Ok(place) => place,
+        let (tokens, session) = self.find_or_insert(credentials)?;
+        if let Some(session) = session {
+            return Ok(session);
+        }
+        let token = tokens.token().await?;
+        let (endpoint, scope) = match endpoint_and_scope(&token, credentials) {
+            Ok(found) => found,
             Err(error) => {
-                // The next token may say otherwise, but must not be asked for at once.
-                keystone.reject(&token, &error).await;
+                // The next token may be usable, but must not be requested at once.
+                tokens.reject(&token, &error).await;
                 return Err(error);
             }
         };
 
-        let mut known = self.known.lock().expect("no code panics while it holds the list of sessions");
-        // Somebody may have been quicker.
-        let entry = known.identities.get(&credentials.fingerprint());
+        let mut open = self.open.lock();
+        // A concurrent call may have opened the session.
+        let entry = open.by_credentials.get(&credentials.fingerprint());
         if let Some(session) = entry.and_then(|entry| entry.session.upgrade()) {
             return Ok(session);
         }
-        let gate = known.gates.get(&scope.endpoint).and_then(Weak::upgrade);
-        let gate = gate.unwrap_or_else(|| Arc::new(Gate::new(self.clock.clone(), self.most)));
-        known.gates.insert(scope.endpoint.clone(), Arc::downgrade(&gate));
-        let session = Session { keystone: keystone.clone(), gate, endpoint, scope };
+        let throttle = open.throttles.get(&scope.endpoint).and_then(Weak::upgrade);
+        let throttle = throttle.unwrap_or_else(|| Arc::new(Throttle::new(self.clock.clone(), self.max_calls)));
+        open.throttles.insert(scope.endpoint.clone(), Arc::downgrade(&throttle));
+        let session = Session { tokens: tokens.clone(), throttle, endpoint, scope };
         let session = Arc::new(NeutronClient::new(session));
-        let entry = Entry { keystone, session: Arc::downgrade(&session) };
-        known.identities.insert(credentials.fingerprint(), entry);
+        let entry = Entry { tokens, session: Arc::downgrade(&session) };
+        open.by_credentials.insert(credentials.fingerprint(), entry);
         Ok(session)
     }
 }

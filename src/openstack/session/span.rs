@@ -1,17 +1,16 @@
-//! The span of one call to OpenStack: what was asked and how it ended; never a URL, a body or a token.
+//! The span of one call to OpenStack: operation and result; never a URL, a body or a token.
 //!
-//! At the level of debugging: where neither traces nor such logs are asked for, a call costs one comparison more.
+//! At level debug: without traces or debug logs, a call costs one more comparison.
 
 use tracing::Instrument;
 use tracing::field::Empty;
 
 use super::super::Error;
 
-/// Makes a call in a span of its own, what it waits for and its repetitions included.
+/// Awaits a call, including its waits and retries, in a span of its own.
 ///
-/// The result is `ok` or the kind of the error. `request_id` finds, in an answer of success, the id that OpenStack's own
-/// logs have; an error has its own.
-pub(super) async fn call<T>(
+/// The field `result` is `ok` or the kind of the error. `request_id` reads the id from a successful answer.
+pub(super) async fn record<T>(
     operation: &'static str,
     call: impl Future<Output = Result<T, Error>>,
     request_id: impl FnOnce(&T) -> Option<String>,
@@ -30,11 +29,11 @@ pub(super) async fn call<T>(
     if span.is_disabled() {
         return result;
     }
-    let (how, id) = match &result {
+    let (label, id) = match &result {
         Ok(answer) => ("ok", request_id(answer)),
         Err(error) => (error.kind.as_str(), error.request_id.clone()),
     };
-    span.record("result", how);
+    span.record("result", label);
     if let Some(id) = id {
         span.record("request.id", id);
     }

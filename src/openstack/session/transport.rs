@@ -1,37 +1,35 @@
-//! One HTTP client for one set of credentials, and what its failures mean.
+//! The HTTP client for one set of credentials, and the classification of its failures.
 //!
-//! It never follows a redirect (the token would go along), trusts the system's CAs and those of the Secret, and gives
-//! up in bounded time.
+//! It never follows a redirect, which would leak the token. It trusts the system's CAs and those of the Secret. Every
+//! request ends in bounded time.
 
 use std::error::Error as _;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use reqwest::{Client, NoProxy, Proxy, Request, redirect};
-use rustls::{CertificateError, ClientConfig, RootCertStore};
+use rustls::CertificateError;
 
 use super::super::{Credentials, Error, ErrorKind};
+use crate::tls;
 
-/// From the moment a request is sent until its answer is read. No write of ours reaches OpenStack later than this after
-/// it was sent, so a new leader that waits as long sees no late ones. Neutron's slowest call was measured at 3 s under
+/// For sending a request and reading its answer. No write reaches OpenStack later than this after it was sent, so a new
+/// leader that waits as long is safe from those of the previous one. Neutron's slowest call was measured at 3 s under
 /// load; a proxy in front of it gives up after 30 to 60 s.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Keystone answers in 80 ms. A user should read that it does not within 15 s, so it gets less time than Neutron.
+/// Keystone answers in 80 ms. The pool's condition should report within 15 s that it does not.
 pub const KEYSTONE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// For a TCP connection and the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Below the 5 s after which Apache closes an idle connection by default: a request that is sent into a closing
-/// connection is one whose outcome is not known.
+/// Less than Apache's default of 5 s: the outcome of a request on a connection that the server is closing is unknown.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// A page of 1,000 floating IPs is half a megabyte. What is larger than this is not an answer of Neutron.
+/// In bytes. A page of 1,000 floating IPs has half a megabyte.
 const MAX_BODY: usize = 32 << 20;
 
-/// Builds the client.
 pub(super) fn client(credentials: &Credentials) -> Result<Client, Error> {
     let failed = |what: &str| Error::new(ErrorKind::Credentials, "set up TLS", what.to_owned());
     let mut builder = Client::builder()
@@ -44,35 +42,22 @@ pub(super) fn client(credentials: &Credentials) -> Result<Client, Error> {
     if let Some(proxy) = proxy() {
         builder = builder.proxy(proxy);
     }
-    let provider = rustls::crypto::ring::default_provider();
     builder = if credentials.verify {
-        let config = ClientConfig::builder_with_provider(Arc::new(provider))
-            .with_safe_default_protocol_versions()
-            .map_err(|_| failed("no TLS version in common with the library"))?
-            .with_root_certificates(roots(credentials))
-            .with_no_client_auth();
+        let config = tls::client_config(credentials.ca_certificates.iter().cloned());
+        let config = config.map_err(|_| failed("no TLS version in common with the library"))?;
         builder.tls_backend_preconfigured(config)
     } else {
         tracing::warn!(auth.url = %credentials.auth_url, "clouds.yaml says verify: false: certificates are not checked");
-        // Only this branch lets reqwest build the TLS set-up, which takes the provider of the process. Somebody else may
-        // have installed one, which serves as well.
-        let _ = provider.install_default();
+        // Here reqwest builds the TLS configuration, with the provider of the process. One that is already installed is as
+        // good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         builder.tls_danger_accept_invalid_certs(true)
     };
     builder.build().map_err(|_| failed("the HTTP client cannot be built"))
 }
 
-/// The system's CAs and the Secret's. An image without any CA still serves clouds with plain HTTP or a `cacert`.
-fn roots(credentials: &Credentials) -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    roots.add_parsable_certificates(credentials.authorities.iter().cloned());
-    roots
-}
-
-/// The environment's proxy, but only where it cannot read the token: for https, and never for this machine.
-///
-/// `HTTP_PROXY` is ignored on purpose: it would see every token in the clear.
+/// The environment's proxy for https, but never for this machine. `HTTP_PROXY` is ignored on purpose: such a proxy could
+/// read every token.
 fn proxy() -> Option<Proxy> {
     let from_environment = |names: [&str; 2]| names.into_iter().find_map(|name| std::env::var(name).ok());
     let url = from_environment(["HTTPS_PROXY", "https_proxy"]).filter(|url| !url.is_empty())?;
@@ -86,19 +71,19 @@ fn proxy() -> Option<Proxy> {
     }
 }
 
-/// Sends one request and reads the whole answer, whatever its status.
-pub(super) async fn exchange(client: &Client, request: Request) -> Result<http::Response<Bytes>, Error> {
-    let host = authority(request.url());
-    // hyper repeats a request only when it could not write the first byte of it into a connection that had just died:
-    // then nothing was sent, and even a POST may be repeated.
-    let mut response = client.execute(request).await.map_err(|error| explain(&error, &host))?;
+/// Returns the whole answer, whatever its status.
+pub(super) async fn send(client: &Client, request: Request) -> Result<http::Response<Bytes>, Error> {
+    let host = host_and_port(request.url());
+    // hyper repeats a request only if it could not write its first byte to a dead connection. Then nothing was sent, so
+    // that even a POST may be repeated.
+    let mut response = client.execute(request).await.map_err(|error| classify(&error, &host))?;
     if response.status().is_redirection() {
         let target = response
             .headers()
             .get(http::header::LOCATION)
             .and_then(|target| target.to_str().ok())
             .and_then(|target| response.url().join(target).ok())
-            .map_or_else(|| "somewhere else".to_owned(), |target| authority(&target));
+            .map_or_else(|| "somewhere else".to_owned(), |target| host_and_port(&target));
         let message = format!("{host} redirects to {target}, which is not followed: use the URL that it redirects to");
         return Err(Error {
             status: Some(response.status().as_u16()),
@@ -106,7 +91,7 @@ pub(super) async fn exchange(client: &Client, request: Request) -> Result<http::
         });
     }
     let mut body = BytesMut::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| explain(&error, &host))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| classify(&error, &host))? {
         if body.len() + chunk.len() > MAX_BODY {
             let message = format!("{host} answers with more than {} MiB", MAX_BODY >> 20);
             return Err(Error::new(ErrorKind::Malformed, "", message));
@@ -119,26 +104,29 @@ pub(super) async fn exchange(client: &Client, request: Request) -> Result<http::
     Ok(whole)
 }
 
-/// Host and port, for messages.
-pub(super) fn authority(url: &url::Url) -> String {
+pub(super) fn host_and_port(url: &url::Url) -> String {
     let host = url.host_str().unwrap_or("an unknown host");
     url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
 
-/// What a request without an answer means. The operation is filled in by whoever knows it.
-fn explain(error: &reqwest::Error, host: &str) -> Error {
+/// The error for a request without an answer. The caller adds the operation.
+fn classify(error: &reqwest::Error, host: &str) -> Error {
     let new = |kind, message: String| Error::new(kind, "", message);
     if let Some(tls) = tls_error(error) {
         return match tls {
-            // A bad signature: a CA of the same name signed it, as when a cloud's CA was made anew.
+            // A bad signature: the trusted CA has the same name as the one that signed, as after a cloud replaced its CA.
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => new(
                 ErrorKind::Untrusted,
                 format!("the certificate of {host} is not trusted: put its CA into key cacert of the Secret"),
             ),
-            rustls::Error::InvalidCertificate(why) => {
-                new(ErrorKind::Untrusted, format!("the certificate of {host} cannot be accepted: {}", fault(why)))
-            }
-            _ => new(ErrorKind::Unreachable, format!("{host} and we agree on no TLS: is it http instead of https?")),
+            rustls::Error::InvalidCertificate(why) => new(
+                ErrorKind::Untrusted,
+                format!("the certificate of {host} cannot be accepted: {}", certificate_problem(why)),
+            ),
+            _ => new(
+                ErrorKind::Unreachable,
+                format!("the TLS handshake with {host} failed: is it http instead of https?"),
+            ),
         };
     }
     if error.is_builder() {
@@ -161,8 +149,8 @@ fn explain(error: &reqwest::Error, host: &str) -> Error {
     new(ErrorKind::NoAnswer, format!("the connection to {host} broke before the answer was complete"))
 }
 
-/// What is wrong with a certificate, without its times, which would change the message from day to day.
-fn fault(error: &CertificateError) -> &'static str {
+/// Without the certificate's times, which would change the message each day.
+fn certificate_problem(error: &CertificateError) -> &'static str {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "it is not valid yet",
@@ -174,7 +162,7 @@ fn fault(error: &CertificateError) -> &'static str {
     }
 }
 
-/// The errors below this one, also those that an I/O error wraps without naming them as its source.
+/// The chain of sources, including those that an I/O error wraps without returning them as its source.
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |&cause| {
         let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
@@ -190,7 +178,7 @@ fn io_kind(error: &reqwest::Error) -> Option<std::io::ErrorKind> {
     causes(error).find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind)
 }
 
-/// hyper's error for it is private, so its text decides; only the wording of our message hangs on it.
+/// By text, because hyper's error type for it is private. Only our message depends on it.
 fn is_name_error(error: &reqwest::Error) -> bool {
     causes(error).any(|cause| cause.to_string().contains("dns error"))
 }

@@ -1,4 +1,4 @@
-//! Whether a controller runs: by its Lease, which only a living one renews; its Deployment tells its ServiceAccount.
+//! Whether a controller runs: only a running one renews the Lease. Its Deployment names its ServiceAccount.
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -14,38 +14,37 @@ use crate::plugin::session::Session;
 
 const SUBJECT: &str = "Controller";
 
-/// Where nothing else tells.
-const SERVICE_ACCOUNT: &str = "caip-openstack";
+const DEFAULT_SERVICE_ACCOUNT: &str = "caip-openstack";
 
 /// The findings, and the controller's ServiceAccount.
-pub(super) async fn look(session: &Session, args: &Check) -> Result<(Vec<Finding>, String), Failure> {
+pub(super) async fn check_controller(session: &Session, args: &Check) -> Result<(Vec<Finding>, String), Failure> {
     let namespace = &args.controller_namespace;
     let leases: Api<Lease> = Api::namespaced(session.client.clone(), namespace);
-    let place = format!("{namespace}/{}", args.lease);
+    let lease_name = format!("{namespace}/{}", args.lease);
     let lease = match leases.get_opt(&args.lease).await {
-        Ok(lease) => judge(lease.as_ref(), &place, Timestamp::now()),
+        Ok(lease) => judge_lease(lease.as_ref(), &lease_name, Timestamp::now()),
         Err(kube::Error::Api(status)) if status.code == 403 => {
             Finding::new(SUBJECT, "running", Status::Unknown, status.message)
         }
         Err(error) => return Err(session.unreachable(&error)),
     };
     let deployments: Api<Deployment> = Api::namespaced(session.client.clone(), namespace);
-    // Who may not read it, or runs the controller elsewhere, has --service-account.
+    // --service-account serves users who may not list Deployments, or whose controller runs elsewhere.
     let deployed = deployments.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
     let deployment = deployed.iter().find(|deployment| is_ours(deployment));
     let account = deployment.and_then(|it| it.spec.as_ref()?.template.spec.as_ref()?.service_account_name.clone());
-    let account = args.service_account.clone().or(account).unwrap_or_else(|| SERVICE_ACCOUNT.into());
+    let account = args.service_account.clone().or(account).unwrap_or_else(|| DEFAULT_SERVICE_ACCOUNT.into());
     let mut findings = vec![lease];
-    findings.extend(deployment.map(replicas));
+    findings.extend(deployment.map(judge_replicas));
     Ok((findings, account))
 }
 
 fn is_ours(deployment: &Deployment) -> bool {
-    let named = |key| deployment.labels().get(key).is_some_and(|value| value == "caip-openstack");
-    named("control-plane") || named("app.kubernetes.io/name")
+    let keys = ["control-plane", "app.kubernetes.io/name"];
+    keys.into_iter().any(|key| deployment.labels().get(key).is_some_and(|value| value == "caip-openstack"))
 }
 
-fn replicas(deployment: &Deployment) -> Finding {
+fn judge_replicas(deployment: &Deployment) -> Finding {
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
     let ready = deployment.status.as_ref().and_then(|status| status.ready_replicas).unwrap_or_default();
     let message = format!("Deployment {}: {ready} of {wanted} replicas are ready", deployment.name_any());
@@ -57,24 +56,24 @@ fn replicas(deployment: &Deployment) -> Finding {
     Finding::new(SUBJECT, "replicas", status, message)
 }
 
-fn judge(lease: Option<&Lease>, place: &str, now: Timestamp) -> Finding {
-    let say = |status, message: String| Finding::new(SUBJECT, "running", status, message);
+fn judge_lease(lease: Option<&Lease>, lease_name: &str, now: Timestamp) -> Finding {
+    let finding = |status, message: String| Finding::new(SUBJECT, "running", status, message);
     let spec = lease.and_then(|lease| lease.spec.as_ref());
     let holder = spec.and_then(|spec| spec.holder_identity.as_deref()).filter(|holder| !holder.is_empty());
     let Some((spec, holder)) = spec.zip(holder) else {
         let message = format!(
-            "nobody holds the Lease {place}: no controller runs, or it is elsewhere (--controller-namespace, --lease), or it has --leader-elect=false"
+            "the Lease {lease_name} has no holder: no controller is running, or it is elsewhere (--controller-namespace, --lease), or it runs with --leader-elect=false"
         );
-        return say(Status::Failed, message);
+        return finding(Status::Failed, message);
     };
     let renewed = spec.renew_time.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0);
-    let lasts = SignedDuration::from_secs(i64::from(spec.lease_duration_seconds.unwrap_or_default()));
+    let duration_limit = SignedDuration::from_secs(i64::from(spec.lease_duration_seconds.unwrap_or_default()));
     let silent = now.duration_since(renewed);
-    if silent > lasts {
-        let message = format!("{holder} holds the Lease {place}, but has been silent for {}", duration(silent));
-        return say(Status::Failed, message);
+    if silent > duration_limit {
+        let message = format!("{holder} holds the Lease {lease_name}, but has not renewed it for {}", duration(silent));
+        return finding(Status::Failed, message);
     }
-    say(Status::Ok, format!("{holder} leads"))
+    finding(Status::Ok, format!("{holder} is the leader"))
 }
 
 #[cfg(test)]
@@ -87,7 +86,7 @@ mod tests {
             "holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed
         }});
         let lease: Lease = serde_json::from_value(lease).unwrap();
-        judge(Some(&lease), "ns/lease", "2026-11-21T09:00:20Z".parse().unwrap()).status
+        judge_lease(Some(&lease), "ns/lease", "2026-11-21T09:00:20Z".parse().unwrap()).status
     }
 
     #[test]
@@ -99,18 +98,18 @@ mod tests {
             "silent for longer than it lasts"
         );
         assert_eq!(judged("", "2026-11-21T09:00:10.000000Z"), Status::Failed, "given back");
-        assert_eq!(judge(None, "ns/lease", Timestamp::now()).status, Status::Failed);
+        assert_eq!(judge_lease(None, "ns/lease", Timestamp::now()).status, Status::Failed);
     }
 
     #[test]
     fn replicas_that_are_missing_are_told() {
-        let of = |ready: i32| {
+        let status = |ready: i32| {
             let deployment = serde_json::json!({
                 "metadata": {"name": "d"}, "spec": {"replicas": 2, "selector": {}, "template": {}},
                 "status": {"readyReplicas": ready}
             });
-            replicas(&serde_json::from_value(deployment).unwrap()).status
+            judge_replicas(&serde_json::from_value(deployment).unwrap()).status
         };
-        assert_eq!([0, 1, 2].map(of), [Status::Failed, Status::Warning, Status::Ok]);
+        assert_eq!([0, 1, 2].map(status), [Status::Failed, Status::Warning, Status::Ok]);
     }
 }

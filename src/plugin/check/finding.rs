@@ -1,49 +1,46 @@
-//! One thing that was looked at.
+//! The result of one check.
 
 use anstyle::AnsiColor;
 use serde::Serialize;
 
-use crate::plugin::output::{paint, style};
+use crate::plugin::output::paint;
 
-/// How it is.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Status {
-    /// As it should be.
     Ok,
-    /// It works, but somebody should look at it.
+    /// It works, but needs attention.
     Warning,
-    /// It does not work.
     Failed,
-    /// This user may not look at it.
+    /// This user may not read it.
     Unknown,
 }
 
-/// One thing that was looked at.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Finding {
-    /// What it is about: `Installation`, `Controller`, or a pool.
+    /// `Installation`, `Controller`, or a pool.
     pub(super) subject: String,
-    /// What was looked at; one word, which does not change.
+    /// One word, which scripts may rely on.
     pub(super) check: &'static str,
     pub(super) status: Status,
-    /// What is so; when it is not well, what to do.
+    /// What was found and, unless that is good, what to do.
     pub(super) message: String,
 }
 
 impl Finding {
-    /// The CRDs of ours and of Cluster API.
-    pub(super) const KINDS: [&'static str; 2] = ["crd", "cluster-api"];
+    /// The check of our CRD.
+    pub(super) const CRD: &'static str = "crd";
+    /// The check of Cluster API's IPAM kinds.
+    pub(super) const CLUSTER_API: &'static str = "cluster-api";
 
     pub(super) fn new(subject: &str, check: &'static str, status: Status, message: impl Into<String>) -> Self {
         Self { subject: subject.into(), check, status, message: message.into() }
     }
 
-    /// Whether pools can be asked for, as far as this goes.
-    pub(super) fn is_about_kinds_and_fine(&self) -> bool {
-        !Self::KINDS.contains(&self.check) || self.status != Status::Failed
+    /// Whether pools cannot be listed because of this.
+    pub(super) fn is_missing_kind(&self) -> bool {
+        [Self::CRD, Self::CLUSTER_API].contains(&self.check) && self.status == Status::Failed
     }
 
-    /// One line.
     pub(super) fn line(&self, widest: usize) -> String {
         let (sign, colour) = match self.status {
             Status::Ok => ("✓", AnsiColor::Green),
@@ -51,6 +48,6 @@ impl Finding {
             Status::Failed => ("✗", AnsiColor::Red),
             Status::Unknown => ("?", AnsiColor::Cyan),
         };
-        format!("  {} {:widest$}  {}\n", paint(style(colour), sign), self.check, self.message)
+        format!("  {} {:widest$}  {}\n", paint(colour, sign), self.check, self.message)
     }
 }

@@ -1,4 +1,4 @@
-//! What is installed: our CRD with all fields of this version, and Cluster API's kinds in a version that we speak.
+//! What is installed: our CRD with all fields of this version, and Cluster API's kinds in a supported version.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DynamicObject, ListParams};
@@ -14,62 +14,62 @@ use crate::plugin::session::Session;
 
 const SUBJECT: &str = "Installation";
 
-/// What of a CRD matters here.
+/// `clusterctl move` moves the objects of CRDs with these labels.
 const MOVE_LABELS: [&str; 2] = ["clusterctl.cluster.x-k8s.io", "clusterctl.cluster.x-k8s.io/move-hierarchy"];
 
-pub(super) async fn look(session: &Session) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn check_kinds(session: &Session) -> Result<Vec<Finding>, Failure> {
     let served = IpamVersion::discover(&session.client).await.map_err(|error| session.unreachable(&error))?;
-    Ok(vec![pool_kind(session).await?, ipam_kinds(session, served).await])
+    Ok(vec![check_pool_kind(session).await?, check_ipam_kinds(session, served).await])
 }
 
-async fn pool_kind(session: &Session) -> Result<Finding, Failure> {
+async fn check_pool_kind(session: &Session) -> Result<Finding, Failure> {
     let crds: Api<CustomResourceDefinition> = Api::all(session.client.clone());
     match crds.get_opt(OpenStackFloatingIPPool::crd_name()).await {
         Ok(crd) => Ok(judge_crd(crd.as_ref(), &OpenStackFloatingIPPool::crd())),
         Err(kube::Error::Api(status)) if status.code == 403 => {
-            Ok(Finding::new(SUBJECT, Finding::KINDS[0], Status::Unknown, status.message))
+            Ok(Finding::new(SUBJECT, Finding::CRD, Status::Unknown, status.message))
         }
         Err(error) => Err(session.unreachable(&error)),
     }
 }
 
 fn judge_crd(found: Option<&CustomResourceDefinition>, ours: &CustomResourceDefinition) -> Finding {
-    let say = |status, message: String| Finding::new(SUBJECT, Finding::KINDS[0], status, message);
+    let finding = |status, message: String| Finding::new(SUBJECT, Finding::CRD, status, message);
     let Some(found) = found else {
-        return say(
+        return finding(
             Status::Failed,
-            "the CRD of OpenStackFloatingIPPool is not there: apply crds/, or install the chart".into(),
+            "the CRD of OpenStackFloatingIPPool is missing: apply crds/, or install the chart".into(),
         );
     };
-    let is_established = found.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    if !is_established.into_iter().any(|condition| condition.type_ == "Established" && condition.status == "True") {
-        return say(Status::Failed, "the CRD of OpenStackFloatingIPPool is not established (yet)".into());
+    let mut conditions = found.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    if !conditions.any(|condition| condition.type_ == "Established" && condition.status == "True") {
+        return finding(Status::Failed, "the CRD of OpenStackFloatingIPPool is not established (yet)".into());
     }
-    let lacking: Vec<String> =
+    let missing: Vec<String> =
         spec_fields(ours).into_iter().filter(|field| !spec_fields(found).contains(field)).collect();
     if spec_fields(found).is_empty() {
-        return say(
+        return finding(
             Status::Failed,
             "the CRD of OpenStackFloatingIPPool does not serve v1alpha1: apply crds/ of this version".into(),
         );
     }
-    if !lacking.is_empty() {
+    if !missing.is_empty() {
         let message = format!(
-            "the CRD is older than version {}, it lacks spec.{}: apply crds/ of that version",
+            "the CRD is older than version {}, and lacks spec.{}: apply crds/ of that version",
             env!("CARGO_PKG_VERSION"),
-            lacking.join(", spec.")
+            missing.join(", spec.")
         );
-        return say(Status::Warning, message);
+        return finding(Status::Warning, message);
     }
     if let Some(label) = MOVE_LABELS.iter().find(|label| !found.labels().contains_key(**label)) {
         let message =
-            format!("the CRD has no label {label}, and `clusterctl move` would leave pools behind: apply crds/");
-        return say(Status::Warning, message);
+            format!("the CRD has no label {label}, so `clusterctl move` would leave pools behind: apply crds/");
+        return finding(Status::Warning, message);
     }
-    say(Status::Ok, "OpenStackFloatingIPPool v1alpha1 is served".into())
+    finding(Status::Ok, "OpenStackFloatingIPPool v1alpha1 is served".into())
 }
 
-/// The fields of the spec in the version that is served.
+/// Empty when v1alpha1 is not served.
 fn spec_fields(crd: &CustomResourceDefinition) -> Vec<String> {
     let served = crd.spec.versions.iter().find(|version| version.name == "v1alpha1" && version.served);
     let schema = served.and_then(|version| serde_json::to_value(&version.schema).ok());
@@ -77,11 +77,14 @@ fn spec_fields(crd: &CustomResourceDefinition) -> Vec<String> {
     fields.and_then(Value::as_object).map(|fields| fields.keys().cloned().collect()).unwrap_or_default()
 }
 
-/// Every version that is served is asked for: behind all but one of them is Cluster API's conversion webhook.
-async fn ipam_kinds(session: &Session, served: Option<IpamVersion>) -> Finding {
-    let say = |status, message: String| Finding::new(SUBJECT, Finding::KINDS[1], status, message);
+/// Lists in every served version: all but one of them need Cluster API's conversion webhook.
+async fn check_ipam_kinds(session: &Session, served: Option<IpamVersion>) -> Finding {
+    let finding = |status, message: String| Finding::new(SUBJECT, Finding::CLUSTER_API, status, message);
     let Some(used) = served else {
-        return say(Status::Failed, "Cluster API's IPAM kinds are not served: install Cluster API 1.9 or later".into());
+        return finding(
+            Status::Failed,
+            "Cluster API's IPAM kinds are not served: install Cluster API 1.9 or later".into(),
+        );
     };
     let mut also = Vec::new();
     for version in [IpamVersion::V1Beta2, IpamVersion::V1Beta1] {
@@ -94,18 +97,18 @@ async fn ipam_kinds(session: &Session, served: Option<IpamVersion>) -> Finding {
             Ok(_) if version != used => also.push(version.as_str()),
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            Err(kube::Error::Api(status)) if status.code == 403 => return say(Status::Unknown, status.message),
+            Err(kube::Error::Api(status)) if status.code == 403 => return finding(Status::Unknown, status.message),
             Err(error) => {
                 let message = format!(
-                    "IPAddressClaims of {GROUP}/{} cannot be read: {error}; is Cluster API's controller, which converts them, running?",
+                    "IPAddressClaims of {GROUP}/{} cannot be listed: {error}; is Cluster API's controller, which converts them, running?",
                     version.as_str()
                 );
-                return say(Status::Failed, message);
+                return finding(Status::Failed, message);
             }
         }
     }
     let also = if also.is_empty() { String::new() } else { format!(" (also {})", also.join(", ")) };
-    say(Status::Ok, format!("IPAddressClaim and IPAddress are served as {}{also}", used.as_str()))
+    finding(Status::Ok, format!("IPAddressClaim and IPAddress are served as {}{also}", used.as_str()))
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Each pool: what stands in its way to OpenStack, seen as its controller sees it, and what the controller says of it.
+//! Each pool: whether its project can be reached, as the controller reaches it, and what the controller reports about it.
 
 use kube::ResourceExt;
 
@@ -6,127 +6,118 @@ use super::finding::{Finding, Status};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::{EXHAUSTED, ORPHANS_DETECTED, PAUSED, READY};
 use crate::api::names::{PAUSED_ANNOTATION, WATCH_FILTER_LABEL};
-use crate::controllers::inspect::{Stage, Trouble};
+use crate::controllers::inspect::{Stage, Trouble, View};
 use crate::openstack::Quota;
-use crate::plugin::cli::Check;
 use crate::plugin::exit::Failure;
 use crate::plugin::output::Progress;
-use crate::plugin::session::Session;
+use crate::plugin::session::{Session, object_name};
 
-/// How much of a quota may be used before somebody should look at it, in percent.
+/// From this percentage on, the use of a quota is a warning.
 const QUOTA_NEARLY_USED: u64 = 90;
 
-/// The ways to OpenStack, in the order in which they are gone.
-const WAYS: [(Stage, &str, &str); 4] = [
+/// The steps from a pool to its project, in the order in which the controller takes them; the last text is for success.
+const STAGES: [(Stage, &str, &str); 4] = [
     (Stage::Name, "name", "no other pool serves the same claims or has the same id"),
-    (Stage::Credentials, "credentials", "OpenStack takes the credentials"),
-    (Stage::Network, "network", ""),
+    (Stage::Credentials, "credentials", "OpenStack accepts the credentials"),
+    (Stage::Network, "network", "resolved"),
     (Stage::Neutron, "neutron", "Neutron lists the project's floating IPs"),
 ];
 
-pub(super) async fn look(session: &Session, args: &Check, progress: &Progress) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn check_pools(
+    session: &Session,
+    named: &[String],
+    progress: &Progress,
+) -> Result<Vec<Finding>, Failure> {
     let inspection = session.inspect().await?;
-    let pools = session.select(inspection.pools(), &args.pools.pools)?;
+    let pools = session.select(inspection.pools(), named)?;
     if pools.is_empty() {
-        let message = format!("there is none {}: nothing to look at", session.place());
+        let message = format!("there is no pool {}", session.place());
         return Ok(vec![Finding::new("Pools", "pools", Status::Warning, message)]);
     }
     let mut findings = Vec::new();
     for pool in pools {
-        let name = format!("{}/{}", pool.namespace().unwrap_or_default(), pool.name_any());
-        let subject = format!("Pool {name}");
-        progress.step(&format!("asking OpenStack as pool {name}"));
-        match session.look(&inspection, &pool).await {
-            Ok(looked) => {
-                let network = looked.as_ref().ok().map(|view| match view.network() {
-                    Some(network) => format!("{} ({})", network.name, network.id),
-                    None => "a closed list needs none".into(),
-                });
-                findings.extend(ways(&subject, looked.as_ref().err(), network));
-                if let Ok(view) = &looked {
-                    findings.extend(view.quota().await.ok().flatten().map(|found| quota(&subject, found)));
-                    let failures = view.count().failures;
-                    let of =
-                        |(address, why)| Finding::new(&subject, "address", Status::Warning, format!("{address} {why}"));
-                    findings.extend(failures.into_iter().map(of));
-                }
-            }
+        let subject = format!("Pool {}", object_name(pool.as_ref()));
+        match session.inspect_pool(&inspection, &pool, progress).await {
+            Ok(Ok(view)) => findings.extend(view_findings(&subject, &view).await),
+            Ok(Err(trouble)) => findings.extend(stage_findings(&subject, Some(&trouble), None)),
             Err(failure) => {
                 findings.push(Finding::new(&subject, "credentials", Status::Unknown, failure.to_string()));
             }
         }
-        findings.extend(told(&subject, &pool));
+        findings.extend(status_findings(&subject, &pool));
     }
     Ok(findings)
 }
 
-/// What comes before the trouble is well, and what comes after it is not known.
-fn ways(subject: &str, trouble: Option<&Trouble>, network: Option<String>) -> Vec<Finding> {
+async fn view_findings(subject: &str, view: &View) -> Vec<Finding> {
+    let network = match view.network() {
+        Some(network) => format!("{} ({})", network.name, network.id),
+        None => "not needed: the pool has a closed list".into(),
+    };
+    let mut findings = stage_findings(subject, None, Some(&network));
+    findings.extend(view.quota().await.ok().flatten().map(|quota| judge_quota(subject, quota)));
+    let unusable = |(address, why)| Finding::new(subject, "address", Status::Warning, format!("{address} {why}"));
+    findings.extend(view.usage().failures.into_iter().map(unusable));
+    findings
+}
+
+/// The stages before the trouble are fine; those after it are not known.
+fn stage_findings(subject: &str, trouble: Option<&Trouble>, network: Option<&str>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (stage, check, fine) in WAYS {
-        match trouble {
-            Some(trouble) if trouble.stage == stage => {
-                let message = format!("{}: {}", trouble.reason, trouble.message);
-                findings.push(Finding::new(subject, check, Status::Failed, message));
-                break;
-            }
-            _ => {
-                let message =
-                    if stage == Stage::Network { network.clone().unwrap_or("resolved".into()) } else { fine.into() };
-                findings.push(Finding::new(subject, check, Status::Ok, message));
-            }
+    for (stage, check, success) in STAGES {
+        if let Some(trouble) = trouble.filter(|trouble| trouble.stage == stage) {
+            let message = format!("{}: {}", trouble.reason, trouble.message);
+            findings.push(Finding::new(subject, check, Status::Failed, message));
+            break;
         }
+        let message = network.filter(|_| stage == Stage::Network).unwrap_or(success);
+        findings.push(Finding::new(subject, check, Status::Ok, message));
     }
     findings
 }
 
-fn quota(subject: &str, quota: Quota) -> Finding {
-    let say = |status, message| Finding::new(subject, "quota", status, message);
-    match quota {
-        Quota { limit: None, used } => say(Status::Ok, format!("{used} floating IPs in the project, no limit")),
-        Quota { limit: Some(limit), used } => {
-            let message = format!("{used} of {limit} floating IPs of the project are used");
-            match u64::from(used) * 100 >= u64::from(limit) * QUOTA_NEARLY_USED {
-                false => say(Status::Ok, message),
-                true => say(Status::Warning, format!("{message}: raise the quota, or delete those that nobody uses")),
-            }
-        }
+fn judge_quota(subject: &str, Quota { limit, used }: Quota) -> Finding {
+    let finding = |status, message| Finding::new(subject, "quota", status, message);
+    let Some(limit) = limit else {
+        return finding(Status::Ok, format!("{used} floating IPs in the project, without a limit"));
+    };
+    let message = format!("{used} of {limit} floating IPs of the project are used");
+    if u64::from(used) * 100 < u64::from(limit) * QUOTA_NEARLY_USED {
+        finding(Status::Ok, message)
+    } else {
+        finding(Status::Warning, format!("{message}: raise the quota, or delete unused ones"))
     }
 }
 
-/// What the controller says of the pool.
-fn told(subject: &str, pool: &OpenStackFloatingIPPool) -> Vec<Finding> {
-    let say = |check, status, message: String| Finding::new(subject, check, status, message);
+/// What the controller wrote into the pool.
+fn status_findings(subject: &str, pool: &OpenStackFloatingIPPool) -> Vec<Finding> {
+    let served = |status, message: String| Finding::new(subject, "served", status, message);
     if pool.metadata.deletion_timestamp.is_some() {
-        let message = "the pool is being deleted, and serves no new claim".to_owned();
-        return vec![say("served", Status::Failed, message)];
+        let message = "the pool is being deleted, and serves no new claims".to_owned();
+        return vec![served(Status::Failed, message)];
     }
     if pool.annotations().contains_key(PAUSED_ANNOTATION) {
-        return vec![say(
-            "served",
-            Status::Failed,
-            format!("the pool is paused: take the annotation {PAUSED_ANNOTATION} off"),
-        )];
+        return vec![served(Status::Failed, format!("the pool is paused: remove the annotation {PAUSED_ANNOTATION}"))];
     }
     let conditions = pool.status.iter().flat_map(|status| &status.conditions);
-    let of_type = |type_| conditions.clone().find(|condition| condition.type_ == type_);
-    let is_seen = pool.status.as_ref().and_then(|status| status.observed_generation) == pool.metadata.generation;
-    let served = match of_type(READY) {
-        _ if !is_seen => {
+    let condition = |type_| conditions.clone().find(|condition| condition.type_ == type_);
+    let is_up_to_date = pool.status.as_ref().and_then(|status| status.observed_generation) == pool.metadata.generation;
+    let ready = match condition(READY) {
+        _ if !is_up_to_date => {
             let filter = pool.labels().get(WATCH_FILTER_LABEL);
             let filter = filter.map_or(String::new(), |filter| {
-                format!("; its label asks for a controller with --watch-filter={filter}")
+                format!("; its label requires a controller with --watch-filter={filter}")
             });
-            say("served", Status::Failed, format!("no controller has looked at the pool as it is now{filter}"))
+            served(Status::Failed, format!("no controller has reconciled the current spec{filter}"))
         }
-        Some(ready) if ready.status == "True" => say("served", Status::Ok, ready.message.clone()),
-        Some(ready) => say("served", Status::Failed, format!("{}: {}", ready.reason, ready.message)),
-        None => say("served", Status::Failed, "no controller has said anything of the pool yet".into()),
+        Some(ready) if ready.status == "True" => served(Status::Ok, ready.message.clone()),
+        Some(ready) => served(Status::Failed, format!("{}: {}", ready.reason, ready.message)),
+        None => served(Status::Failed, "no controller has set the Ready condition yet".into()),
     };
-    let mut findings = vec![served];
+    let mut findings = vec![ready];
     for (type_, check) in [(EXHAUSTED, "addresses"), (ORPHANS_DETECTED, "orphans"), (PAUSED, "paused")] {
-        let told = of_type(type_).filter(|condition| condition.status == "True");
-        findings.extend(told.map(|condition| say(check, Status::Warning, condition.message.clone())));
+        let active = condition(type_).filter(|condition| condition.status == "True");
+        findings.extend(active.map(|it| Finding::new(subject, check, Status::Warning, it.message.clone())));
     }
     findings
 }
@@ -161,32 +152,32 @@ mod tests {
     #[test]
     fn the_way_to_openstack_ends_where_the_trouble_is() {
         let trouble = Trouble { stage: Stage::Network, reason: "NetworkNotFound".into(), message: "none".into() };
-        let found = ways("p", Some(&trouble), None);
+        let found = stage_findings("p", Some(&trouble), None);
         assert_eq!(statuses(&found), [("name", Status::Ok), ("credentials", Status::Ok), ("network", Status::Failed)]);
         assert_eq!(found[2].message, "NetworkNotFound: none");
-        assert!(ways("p", None, Some("public".into())).iter().all(|finding| finding.status == Status::Ok));
+        assert!(stage_findings("p", None, Some("public")).iter().all(|finding| finding.status == Status::Ok));
     }
 
     #[test]
     fn a_quota_is_told_before_it_is_used_up() {
-        let of = |limit, used| quota("p", Quota { limit, used }).status;
-        assert_eq!(of(None, 1000), Status::Ok);
+        let status = |limit, used| judge_quota("p", Quota { limit, used }).status;
+        assert_eq!(status(None, 1000), Status::Ok);
         assert_eq!(
-            [of(Some(50), 44), of(Some(50), 45), of(Some(50), 50)],
+            [status(Some(50), 44), status(Some(50), 45), status(Some(50), 50)],
             [Status::Ok, Status::Warning, Status::Warning]
         );
-        assert_eq!(of(Some(0), 0), Status::Warning);
+        assert_eq!(status(Some(0), 0), Status::Warning);
     }
 
     #[test]
     fn what_the_controller_says_counts_only_for_the_spec_that_it_has_seen() {
-        assert_eq!(statuses(&told("p", &pool(ready("True")))), [("served", Status::Ok)]);
-        assert_eq!(statuses(&told("p", &pool(ready("False")))), [("served", Status::Failed)]);
+        assert_eq!(statuses(&status_findings("p", &pool(ready("True")))), [("served", Status::Ok)]);
+        assert_eq!(statuses(&status_findings("p", &pool(ready("False")))), [("served", Status::Failed)]);
         let mut edited = pool(ready("True"));
         edited.metadata.generation = Some(3);
-        assert_eq!(statuses(&told("p", &edited)), [("served", Status::Failed)]);
+        assert_eq!(statuses(&status_findings("p", &edited)), [("served", Status::Failed)]);
         edited.metadata.labels = Some([(WATCH_FILTER_LABEL.to_owned(), "blue".to_owned())].into());
-        assert!(told("p", &edited)[0].message.contains("--watch-filter=blue"));
+        assert!(status_findings("p", &edited)[0].message.contains("--watch-filter=blue"));
     }
 
     #[test]
@@ -195,9 +186,12 @@ mod tests {
         conditions.as_array_mut().unwrap().push(
             serde_json::json!({"type": "Exhausted", "status": "True", "reason": "Exhausted", "message": "the limit"}),
         );
-        assert_eq!(statuses(&told("p", &pool(conditions))), [("served", Status::Ok), ("addresses", Status::Warning)]);
+        assert_eq!(
+            statuses(&status_findings("p", &pool(conditions))),
+            [("served", Status::Ok), ("addresses", Status::Warning)]
+        );
         let mut paused = pool(ready("True"));
         paused.metadata.annotations = Some([(PAUSED_ANNOTATION.to_owned(), String::new())].into());
-        assert_eq!(statuses(&told("p", &paused)), [("served", Status::Failed)]);
+        assert_eq!(statuses(&status_findings("p", &paused)), [("served", Status::Failed)]);
     }
 }

@@ -1,61 +1,55 @@
-//! From what there is to what is to be created, what changes for each machine, and what stands in the way. Pure.
+//! Plans a migration from what exists: the objects to create, the effect on each machine, and the obstacles. Pure.
+
+mod manifests;
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::facts::{CAPO_GROUP, Claim, Facts, Template, successor};
-use crate::api::names::{GROUP, POOL_KIND};
+use super::input::{CAPO_GROUP, InTreeClaim, MachineTemplate, MigrationInput, successor_name};
+use crate::api::names::GROUP;
 
-/// The fields that mean the same in both pools, by design.
-const SAME: [&str; 5] = ["identityRef", "floatingIPNetwork", "preAllocatedFloatingIPs", "maxIPs", "reclaimPolicy"];
-
-/// What is to be done.
 #[derive(Serialize, Debug)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Plan {
     pub(super) namespace: String,
-    /// CAPO's pool.
+    /// The name of CAPO's pool.
     pub(super) from: String,
-    /// Ours.
+    /// The name of ours.
     pub(super) to: String,
-    /// To be created, in this order.
-    pub(super) objects: Vec<Object>,
-    /// What changes for each machine that has an address of CAPO's pool.
-    pub(super) machines: Vec<Machine>,
-    /// What must be mended first.
+    /// In the order of their creation.
+    pub(super) objects: Vec<PlannedObject>,
+    /// The machines that have an address of CAPO's pool, or wait for one.
+    pub(super) machines: Vec<MachineChange>,
+    /// Nothing is created while there is one.
     pub(super) obstacles: Vec<String>,
-    /// What should be known.
     pub(super) remarks: Vec<String>,
-    /// What a person does then: each is a command, or begins with `#`.
-    pub(super) then: Vec<String>,
-    /// Whether the objects are there now.
+    /// For the user: each is a command, or a comment that begins with `#`.
+    #[serde(rename = "then")]
+    pub(super) next_steps: Vec<String>,
+    /// Whether the objects exist now.
     pub(super) is_applied: bool,
 }
 
-/// An object to be created.
 #[derive(Serialize, Clone, Debug)]
-pub(super) struct Object {
-    pub(super) state: State,
+pub(super) struct PlannedObject {
+    pub(super) state: ObjectState,
     pub(super) manifest: Value,
 }
 
-/// How an object stands.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum State {
-    /// Not there yet.
+pub(super) enum ObjectState {
     New,
-    /// There, as it should be.
+    /// It exists as planned.
     Unchanged,
-    /// There, and another.
+    /// An object of this name exists, and is not as planned.
     Different,
-    /// Created by this command.
+    /// By this command.
     Created,
 }
 
-/// A machine that has an address of CAPO's pool, or waits for one.
 #[derive(Serialize, Debug)]
-pub(super) struct Machine {
-    /// What the claim is for; its name where its owner does not tell.
+pub(super) struct MachineChange {
+    /// `Kind name` of the claim's owner, or else the claim's name.
     pub(super) machine: String,
     pub(super) claim: String,
     pub(super) cluster: Option<String>,
@@ -63,142 +57,99 @@ pub(super) struct Machine {
     pub(super) change: String,
 }
 
-impl Object {
+impl PlannedObject {
     fn new(manifest: Value, existing: Option<&Value>) -> Self {
         let state = match existing {
-            None => State::New,
-            Some(existing) if is_within(&manifest["spec"], &existing["spec"]) => State::Unchanged,
-            Some(_) => State::Different,
+            None => ObjectState::New,
+            Some(existing) if is_within(&manifest["spec"], &existing["spec"]) => ObjectState::Unchanged,
+            Some(_) => ObjectState::Different,
         };
         Self { state, manifest }
     }
 
-    /// Its kind and name.
+    /// Kind and name.
     pub(super) fn title(&self) -> String {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        format!("{} {}", text(&self.manifest["kind"]), text(&self.manifest["metadata"]["name"]))
+        format!("{} {}", self.manifest["kind"].as_str().unwrap_or_default(), object_name(&self.manifest))
     }
 }
 
-/// Makes the plan.
-pub(super) fn make(facts: &Facts, from: &str, to: &str) -> Plan {
-    let (pool, mut remarks) = pool(facts, to);
-    let mut objects = vec![Object::new(pool, facts.our_pool.as_ref())];
-    let own: Vec<&Template> = facts.templates.iter().filter(|template| !template.is_generated).collect();
-    objects.extend(own.iter().map(|it| Object::new(template(&it.object, &facts.namespace, to), it.successor.as_ref())));
-    let generated = facts.templates.iter().filter(|template| template.is_generated);
-    remarks.extend(generated.map(|template| {
-        format!(
-            "template {} is made from a ClusterClass: set apiGroup {GROUP} and name {to} in floatingIPPoolRef of the class's template (or its patch); the roll-out follows by itself",
-            name(&template.object)
-        )
-    }));
-    remarks.extend(left_behind(facts));
-    if facts.templates.is_empty() {
-        remarks.push("no OpenStackMachineTemplate of the namespace points to the pool".into());
-    }
-    let obstacles = obstacles(facts, &objects, from, to);
-    Plan {
-        namespace: facts.namespace.clone(),
-        from: from.into(),
-        to: to.into(),
-        machines: facts.claims.iter().map(|claim| machine(claim, facts)).collect(),
-        obstacles,
-        remarks,
-        then: then(facts, from),
-        is_applied: false,
-        objects,
+impl Plan {
+    pub(super) fn new(input: &MigrationInput, from: &str, to: &str) -> Self {
+        let (pool, mut remarks) = manifests::create_pool(input, to);
+        let (generated, own): (Vec<_>, Vec<_>) = input.templates.iter().partition(|template| template.is_generated);
+        let mut objects = vec![PlannedObject::new(pool, input.our_pool.as_ref())];
+        objects.extend(own.into_iter().map(|template| {
+            let copy = manifests::copy_template(&template.object, &input.namespace, to);
+            PlannedObject::new(copy, template.successor.as_ref())
+        }));
+        remarks.extend(generated.into_iter().map(|template| describe_generated(template, to)));
+        remarks.extend(describe_free_addresses(input));
+        if input.templates.is_empty() {
+            remarks.push("no OpenStackMachineTemplate of the namespace points to the pool".into());
+        }
+        Self {
+            namespace: input.namespace.clone(),
+            from: from.into(),
+            to: to.into(),
+            machines: input.claims.iter().map(|claim| describe_machine(claim, input)).collect(),
+            obstacles: find_obstacles(input, &objects, from, to),
+            remarks,
+            next_steps: list_next_steps(input, from),
+            is_applied: false,
+            objects,
+        }
     }
 }
 
-fn name(object: &Value) -> &str {
+fn object_name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// Our pool, with what CAPO's says; and what it says that ours cannot.
-fn pool(facts: &Facts, to: &str) -> (Value, Vec<String>) {
-    let empty = Map::new();
-    let theirs = facts.pool["spec"].as_object().unwrap_or(&empty);
-    let mut spec: Map<String, Value> =
-        SAME.iter().filter_map(|field| Some(((*field).to_owned(), theirs.get(*field)?.clone()))).collect();
-    let mut remarks: Vec<String> = theirs
-        .keys()
-        .filter(|field| !SAME.contains(&field.as_str()))
-        .map(|field| format!("spec.{field} of CAPO's pool has no counterpart, and is left out"))
-        .collect();
-    if let Some(Value::Array(list)) = spec.get_mut("preAllocatedFloatingIPs") {
-        let before = list.len();
-        let mut seen = std::collections::BTreeSet::new();
-        list.retain(|address| seen.insert(address.to_string()));
-        if list.len() < before {
-            remarks.push("spec.preAllocatedFloatingIPs named an address twice: once is enough".into());
-        }
-        // CAPO takes an empty list for none, which is what leaving it out says.
-        if list.is_empty() {
-            spec.remove("preAllocatedFloatingIPs");
-        }
+impl MigrationInput {
+    /// Whether the plan copies the template of this name.
+    fn has_copy_of(&self, template: &str) -> bool {
+        self.templates.iter().any(|it| object_name(&it.object) == template && !it.is_generated)
     }
-    // CAPO creates where its list is used up, network or not; a list of ours without a network is closed.
-    if spec.contains_key("preAllocatedFloatingIPs") && !spec.contains_key("floatingIPNetwork") {
-        let network = facts.pool.pointer("/status/floatingIPNetwork/id").and_then(Value::as_str);
-        match network {
-            Some(id) => drop(spec.insert("floatingIPNetwork".into(), json!({"id": id}))),
-            None => remarks.push(
-                "the pool has a list and names no floatingIPNetwork: CAPO creates addresses when the list is used up, ours then does not; name the network to go on with that".into(),
-            ),
-        }
-    }
-    // CAPO's pool takes no free floating IPs of the project.
-    spec.insert("reuse".into(), json!({"policy": "Never"}));
-    let manifest = json!({
-        "apiVersion": format!("{GROUP}/v1alpha1"), "kind": POOL_KIND,
-        "metadata": {"name": to, "namespace": facts.namespace}, "spec": spec,
-    });
-    (manifest, remarks)
 }
 
-/// The same template under another name, pointing to our pool: a template's spec cannot be changed.
-fn template(old: &Value, namespace: &str, to: &str) -> Value {
-    let mut spec = old["spec"].clone();
-    spec["template"]["spec"]["floatingIPPoolRef"] = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": to});
-    let mut metadata = json!({"name": successor(name(old)), "namespace": namespace});
-    if let Some(labels) = old["metadata"]["labels"].as_object() {
-        metadata["labels"] = labels.clone().into();
-    }
-    json!({"apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": metadata, "spec": spec})
+fn describe_generated(template: &MachineTemplate, to: &str) -> String {
+    format!(
+        "template {} is generated from a ClusterClass: set apiGroup {GROUP} and name {to} in floatingIPPoolRef of the class's template (or its patch); Cluster API then rolls out the change",
+        object_name(&template.object)
+    )
 }
 
-fn obstacles(facts: &Facts, objects: &[Object], from: &str, to: &str) -> Vec<String> {
+fn find_obstacles(input: &MigrationInput, objects: &[PlannedObject], from: &str, to: &str) -> Vec<String> {
     let mut obstacles = Vec::new();
     if from == to {
         obstacles.push(format!(
-            "two pools named {to} would serve the same claims, since CAPO looks at kind and name alone: give ours another name by --to"
+            "two pools named {to} would serve the same claims, since CAPO compares only kind and name: choose another name with --to"
         ));
     }
-    let identity = &facts.pool["spec"]["identityRef"];
+    let identity = &input.pool["spec"]["identityRef"];
     if identity["type"].as_str().is_some_and(|kind| kind != "Secret") {
         obstacles.push(
-            "spec.identityRef.type is not Secret: put its clouds.yaml into a Secret of the namespace, and create our pool by hand with that".into(),
+            "spec.identityRef.type is not Secret: put its clouds.yaml into a Secret of the namespace, and create the new pool manually with that".into(),
         );
-    } else if facts.has_secret == Some(false) {
+    } else if input.has_secret == Some(false) {
         obstacles.push(format!(
-            "the Secret {} (spec.identityRef.name) is not there: create it with the key clouds.yaml",
+            "the Secret {} (spec.identityRef.name) does not exist: create it with the key clouds.yaml",
             identity["name"].as_str().unwrap_or_default()
         ));
     }
-    if facts.pool["metadata"]["deletionTimestamp"].is_string() {
+    if input.pool["metadata"]["deletionTimestamp"].is_string() {
         obstacles.push("CAPO's pool is being deleted".into());
     }
-    let different = objects.iter().filter(|object| object.state == State::Different);
+    let different = objects.iter().filter(|object| object.state == ObjectState::Different);
     obstacles.extend(different.map(|object| {
-        format!("{} is there already, and is another one: delete it, or choose another name by --to", object.title())
+        format!("{} already exists, and is different: delete it, or choose another name with --to", object.title())
     }));
     obstacles
 }
 
-/// Addresses that CAPO's pool has free and would delete with itself.
-fn left_behind(facts: &Facts) -> Option<String> {
-    let list = |path: &str| facts.pool.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
+/// CAPO deletes the free addresses of its pool with the pool, except for listed ones.
+fn describe_free_addresses(input: &MigrationInput) -> Option<String> {
+    let list = |path: &str| input.pool.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
     let listed = list("/spec/preAllocatedFloatingIPs");
     let free: Vec<String> = list("/status/availableIPs")
         .iter()
@@ -207,27 +158,27 @@ fn left_behind(facts: &Facts) -> Option<String> {
         .collect();
     (!free.is_empty()).then(|| {
         format!(
-            "CAPO deletes these free addresses in OpenStack when its pool is deleted: {}; to keep them, add them to spec.preAllocatedFloatingIPs of both pools first",
+            "CAPO deletes these free addresses in OpenStack with its pool: {}; to keep them, first add them to spec.preAllocatedFloatingIPs of both pools",
             free.join(", ")
         )
     })
 }
 
-fn machine(claim: &Claim, facts: &Facts) -> Machine {
-    let listed = facts.pool.pointer("/spec/preAllocatedFloatingIPs").and_then(Value::as_array);
+fn describe_machine(claim: &InTreeClaim, input: &MigrationInput) -> MachineChange {
+    let listed = input.pool.pointer("/spec/preAllocatedFloatingIPs").and_then(Value::as_array);
     let is_listed = |address: &str| listed.is_some_and(|list| list.iter().any(|it| it == address));
-    let deletes = facts.pool["spec"]["reclaimPolicy"] == "Delete";
+    let deletes = input.pool["spec"]["reclaimPolicy"] == "Delete";
     let change = match &claim.address {
-        None => "waits for CAPO's pool; the machine that replaces it waits for ours".to_owned(),
+        None => "waits for CAPO's pool; its replacement uses the new pool".to_owned(),
         Some(address) if is_listed(address) => {
-            "keeps its address until it is replaced; the address is then free for our pool, and the new machine gets one of the list".into()
+            "keeps its address until it is replaced; the address is then free for the new pool, and the new machine gets one of the list".into()
         }
         Some(_) if deletes => {
-            "keeps its address until it is replaced; CAPO deletes the address then, and the new machine has another one".into()
+            "keeps its address until it is replaced; CAPO then deletes the address, and the new machine gets another one".into()
         }
-        Some(_) => "keeps its address until it is replaced; CAPO's pool retains it then, and the new machine has another one".into(),
+        Some(_) => "keeps its address until it is replaced; CAPO's pool then retains it, and the new machine gets another one".into(),
     };
-    Machine {
+    MachineChange {
         machine: claim.owner.clone().unwrap_or_else(|| claim.name.clone()),
         claim: claim.name.clone(),
         cluster: claim.cluster.clone(),
@@ -236,28 +187,25 @@ fn machine(claim: &Claim, facts: &Facts) -> Machine {
     }
 }
 
-/// What a person does, one after the other: machines are replaced under her eyes.
-fn then(facts: &Facts, from: &str) -> Vec<String> {
-    let namespace = &facts.namespace;
-    let mut then = Vec::new();
-    let old = |template: &str| facts.templates.iter().any(|it| name(&it.object) == template && !it.is_generated);
-    let users: Vec<_> = facts.users.iter().filter(|user| old(&user.template) && !user.is_generated).collect();
-    if !users.is_empty() {
-        then.push("# each replaces its machines, one after the other".into());
-    }
-    for user in users {
-        let mut patch = Value::String(successor(&user.template));
-        for part in user.path.split('/').skip(1).collect::<Vec<_>>().into_iter().rev() {
+fn list_next_steps(input: &MigrationInput, from: &str) -> Vec<String> {
+    let namespace = &input.namespace;
+    let mut steps = Vec::new();
+    for user in input.users.iter().filter(|user| input.has_copy_of(&user.template) && !user.is_generated) {
+        if steps.is_empty() {
+            steps.push("# each command replaces machines, one after the other".into());
+        }
+        let mut patch = Value::String(successor_name(&user.template));
+        for part in user.path.rsplit('/').filter(|part| !part.is_empty()) {
             patch = json!({ part: patch });
         }
-        then.push(format!("kubectl -n {namespace} patch {} {} --type merge -p '{patch}'", user.resource, user.name));
+        steps.push(format!("kubectl -n {namespace} patch {} {} --type merge -p '{patch}'", user.resource, user.name));
     }
-    then.push("# when no claim of the old pool is left".into());
-    then.push(format!("kubectl -n {namespace} delete openstackfloatingippools.{CAPO_GROUP} {from}"));
-    then
+    steps.push("# when no claim of the old pool is left".into());
+    steps.push(format!("kubectl -n {namespace} delete openstackfloatingippools.{CAPO_GROUP} {from}"));
+    steps
 }
 
-/// Whether all that is wanted is there; defaults and what others added may be there too.
+/// Whether all `wanted` fields are there; others, such as defaults, may be there too.
 fn is_within(wanted: &Value, found: &Value) -> bool {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => {

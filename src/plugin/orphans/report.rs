@@ -1,4 +1,4 @@
-//! The report of orphans: what a person reads, and what a release compares with.
+//! The report of orphans: people read it, and a release compares with it.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -7,27 +7,27 @@ use anstyle::AnsiColor;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::plugin::output::{Report, bold, paint, style, table};
+use crate::plugin::output::{Report, bold, or_dash, paint, table};
 
-/// The form of the file.
+/// The version of the file's format.
 pub(super) const VERSION: u32 = 1;
 
-/// What was found, and when, and where.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Written {
-    /// The form of the file: [`VERSION`].
+pub(super) struct OrphanReport {
+    /// [`VERSION`]
     pub(super) version: u32,
-    /// The API server of the management cluster.
+    /// The URL of the management cluster's API server.
     pub(super) cluster: String,
-    /// When Neutron had been listed.
+    /// After Neutron was listed, and before Kubernetes was listed again.
     pub(super) taken_at: Timestamp,
     pub(super) orphans: Vec<Orphan>,
-    /// What carries marks of pools that are not in this management cluster. For reading only.
-    pub(super) strangers: Vec<Stranger>,
+    /// For information only: they are never released.
+    #[serde(rename = "strangers")]
+    pub(super) foreign: Vec<ForeignFloatingIp>,
 }
 
-/// A floating IP that says that it belongs to a claim, and does not.
+/// A floating IP with the mark of a claim that does not exist.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Orphan {
@@ -41,16 +41,15 @@ pub(super) struct Orphan {
     pub(super) description: String,
     pub(super) tags: BTreeSet<String>,
     pub(super) changed_at: Option<Timestamp>,
-    /// Why it is one.
     pub(super) evidence: Vec<String>,
-    /// Why it would not be released, as things were.
+    /// Why it could not be released when the report was made.
     pub(super) hindrance: Option<String>,
 }
 
-/// A floating IP with the mark of a pool that is not here.
+/// A floating IP that carries only marks of pools outside this management cluster.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Stranger {
+pub(super) struct ForeignFloatingIp {
     pub(super) id: String,
     pub(super) address: IpAddr,
     pub(super) project: String,
@@ -58,12 +57,12 @@ pub(super) struct Stranger {
     pub(super) description: String,
 }
 
-impl Report for Written {
+impl Report for OrphanReport {
     fn text(&self, is_wide: bool) -> String {
         let mut text = String::new();
         if self.orphans.is_empty() {
             text += &format!(
-                "{}: every floating IP with a pool's mark belongs to a claim, or is free\n",
+                "{}: every floating IP with a pool's mark is free or belongs to a claim\n",
                 bold("no orphans")
             );
         } else {
@@ -74,18 +73,18 @@ impl Report for Written {
             }
             text += &table(&head, &rows);
         }
-        if !self.strangers.is_empty() {
+        if !self.foreign.is_empty() {
             text += &format!(
-                "{} more carry marks of pools that are not in this management cluster (another one's, or of a pool that went by force); they are never released from here\n",
-                self.strangers.len()
+                "{} more carry marks of pools outside this management cluster (another cluster's, or of a pool that was removed by force); they are never released from here\n",
+                self.foreign.len()
             );
         }
-        if is_wide {
-            let row = |stranger: &Stranger| {
-                vec![stranger.address.to_string(), stranger.pool_ids.join(","), stranger.description.clone()]
+        if is_wide && !self.foreign.is_empty() {
+            let row = |fip: &ForeignFloatingIp| {
+                vec![fip.address.to_string(), fip.pool_ids.join(","), fip.description.clone()]
             };
-            let rows: Vec<Vec<String>> = self.strangers.iter().map(row).collect();
-            text += &if rows.is_empty() { String::new() } else { table(&["ADDRESS", "POOLID", "DESCRIPTION"], &rows) };
+            let rows: Vec<Vec<String>> = self.foreign.iter().map(row).collect();
+            text += &table(&["ADDRESS", "POOLID", "DESCRIPTION"], &rows);
         }
         text
     }
@@ -94,13 +93,13 @@ impl Report for Written {
 impl Orphan {
     fn row(&self, is_wide: bool) -> Vec<String> {
         let releasable = match &self.hindrance {
-            None => paint(style(AnsiColor::Green), "yes"),
-            Some(_) => paint(style(AnsiColor::Yellow), "no"),
+            None => paint(AnsiColor::Green, "yes"),
+            Some(_) => paint(AnsiColor::Yellow, "no"),
         };
         let why = self.hindrance.clone().or_else(|| self.evidence.first().cloned()).unwrap_or_default();
         let mut row = vec![self.namespace.clone(), self.pool.clone(), self.address.to_string(), releasable, why];
         if is_wide {
-            row.extend([self.id.clone(), self.changed_at.map_or("-".into(), |at| at.to_string())]);
+            row.extend([self.id.clone(), or_dash(self.changed_at)]);
         }
         row
     }

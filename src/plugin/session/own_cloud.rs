@@ -11,24 +11,22 @@ use crate::openstack::Credentials;
 use crate::openstack::credentials::{CACERT, CLOUDS_YAML};
 use crate::plugin::exit::Failure;
 
-/// The credentials of a cloud.
-pub(super) fn read(cloud: &str) -> Result<Credentials, Failure> {
-    let path = find()?;
-    let text = text(&path)?;
+pub(super) fn read_credentials(cloud: &str) -> Result<Credentials, Failure> {
+    let path = find_clouds_yaml()?;
+    let text = read_text(&path)?;
     let secure = path.with_file_name("secure.yaml");
-    let secrets = secure.exists().then(|| self::text(&secure)).transpose()?;
+    let secrets = secure.exists().then(|| read_text(&secure)).transpose()?;
     let folder = path.parent().unwrap_or(Path::new("."));
     let data = as_secret(&text, secrets.as_deref(), cloud, |file| {
         let file = folder.join(file);
-        std::fs::read(&file).map_err(|error| format!("cacert names {}, which cannot be read: {error}", file.display()))
+        std::fs::read(&file).map_err(|error| format!("the cacert file {} cannot be read: {error}", file.display()))
     });
     let data = data.map_err(|problem| Failure::Usage(format!("{}: {problem}", path.display())))?;
-    // What a user must mend is in the file, not in a Secret; but for that the messages fit.
     Credentials::from_secret(&data, cloud, None)
         .map_err(|error| Failure::Usage(format!("--os-cloud {cloud}, {}: {error}", path.display())))
 }
 
-fn find() -> Result<PathBuf, Failure> {
+fn find_clouds_yaml() -> Result<PathBuf, Failure> {
     if let Some(named) = std::env::var_os("OS_CLIENT_CONFIG_FILE").filter(|name| !name.is_empty()) {
         return Ok(PathBuf::from(named));
     }
@@ -37,29 +35,29 @@ fn find() -> Result<PathBuf, Failure> {
     let files = folders.into_iter().flatten().map(|folder| folder.join("clouds.yaml"));
     files.into_iter().find(|file| file.exists()).ok_or_else(|| {
         let places = "OS_CLIENT_CONFIG_FILE, ./clouds.yaml, ~/.config/openstack, /etc/openstack";
-        Failure::Usage(format!("--os-cloud needs a clouds.yaml, and there is none ({places})"))
+        Failure::Usage(format!("--os-cloud needs a clouds.yaml, but none was found ({places})"))
     })
 }
 
-fn text(path: &Path) -> Result<String, Failure> {
+fn read_text(path: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(path).map_err(|error| Failure::Usage(format!("{} cannot be read: {error}", path.display())))
 }
 
-/// The file as the Secret of a pool would have it: with what `secure.yaml` adds, and with the CA beside it.
+/// The content of the Secret that a pool would use for this cloud: `secure.yaml` merged in, and the CA certificate read.
 fn as_secret(
     clouds: &str,
     secure: Option<&str>,
     cloud: &str,
     read: impl Fn(&str) -> Result<Vec<u8>, String>,
 ) -> Result<BTreeMap<String, ByteString>, String> {
-    // The parser's own words quote the file, and the file holds a password.
+    // The parser's own message would quote the file, which holds a password.
     let parse = |text: &str, name| {
         serde_saphyr::from_str_with_options::<Value>(text, serde_saphyr::options! { with_snippet: false })
             .map_err(|_| format!("{name} is not YAML"))
     };
-    let mut file = parse(clouds, "it")?;
+    let mut file = parse(clouds, "the file")?;
     if let Some(secure) = secure {
-        merge(&mut file, parse(secure, "secure.yaml beside it")?);
+        merge_into(&mut file, parse(secure, "secure.yaml beside it")?);
     }
     let mut data = BTreeMap::new();
     let entry = file.pointer_mut("/clouds").and_then(|clouds| clouds.get_mut(cloud)).and_then(Value::as_object_mut);
@@ -73,12 +71,12 @@ fn as_secret(
     Ok(data)
 }
 
-fn merge(into: &mut Value, from: Value) {
-    match (into, from) {
-        (Value::Object(into), Value::Object(from)) => {
-            from.into_iter().for_each(|(key, value)| merge(into.entry(key).or_insert(Value::Null), value));
+fn merge_into(target: &mut Value, source: Value) {
+    match (target, source) {
+        (Value::Object(target), Value::Object(source)) => {
+            source.into_iter().for_each(|(key, value)| merge_into(target.entry(key).or_insert(Value::Null), value));
         }
-        (into, from) => *into = from,
+        (target, source) => *target = source,
     }
 }
 
@@ -109,9 +107,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_named_without_what_is_in_it() {
-        let said = as_secret("clouds: {mine: [hidden", None, "mine", |_| Ok(vec![])).unwrap_err();
-        assert!(!said.contains("hidden"), "{said}");
-        let said = as_secret(CLOUDS, None, "mine", |file| Err(format!("no {file}"))).unwrap_err();
-        assert_eq!(said, "no ca.pem");
+        let error = as_secret("clouds: {mine: [hidden", None, "mine", |_| Ok(vec![])).unwrap_err();
+        assert!(!error.contains("hidden"), "{error}");
+        let error = as_secret(CLOUDS, None, "mine", |file| Err(format!("no {file}"))).unwrap_err();
+        assert_eq!(error, "no ca.pem");
     }
 }

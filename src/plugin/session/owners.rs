@@ -1,26 +1,26 @@
-//! For whom a claim is: its owners up to the Machine and what made that, as far as the user may read them.
+//! The owners of a claim, up to the Machine and what created that, as far as the user may read them.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::DynamicObject;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 
-/// More than there are from a claim to a Cluster: server, infrastructure machine, machine, set, deployment, cluster.
-const HOPS: usize = 6;
+/// From a claim to its Cluster: server, infrastructure machine, machine, set, deployment, cluster.
+const MAX_OWNERS: usize = 6;
 
-/// `Kind name` of each owner, the nearest first. What cannot be read ends the line, but is named.
-pub(in crate::plugin) async fn chain(client: &Client, namespace: &str, owners: &[OwnerReference]) -> Vec<String> {
+/// `Kind name` of each owner, the nearest first; the last one may be unreadable.
+pub(in crate::plugin) async fn list_owners(client: &Client, namespace: &str, owners: &[OwnerReference]) -> Vec<String> {
     let mut chain = Vec::new();
-    let mut next = leading(owners).cloned();
-    while let Some(owner) = next.take().filter(|_| chain.len() < HOPS) {
+    let mut next = main_owner(owners).cloned();
+    while let Some(owner) = next.take().filter(|_| chain.len() < MAX_OWNERS) {
         chain.push(format!("{} {}", owner.kind, owner.name));
-        next = read(client, namespace, &owner).await.and_then(|object| leading(object.owner_references()).cloned());
+        next = read(client, namespace, &owner).await.and_then(|object| main_owner(object.owner_references()).cloned());
     }
     chain
 }
 
-/// The one that made it; of a claim that CAPO made, the only one.
-fn leading(owners: &[OwnerReference]) -> Option<&OwnerReference> {
+/// The controller, or else the first: a claim that CAPO created has one owner.
+fn main_owner(owners: &[OwnerReference]) -> Option<&OwnerReference> {
     owners.iter().find(|owner| owner.controller == Some(true)).or_else(|| owners.first())
 }
 

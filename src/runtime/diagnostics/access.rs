@@ -1,4 +1,4 @@
-//! Who may read the metrics: whom the API server knows (TokenReview) and allows (SubjectAccessReview).
+//! Authenticates a request by TokenReview and authorizes it by SubjectAccessReview.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,65 +14,66 @@ use tokio::time::{Instant, timeout};
 
 use crate::runtime::telemetry::chain;
 
-/// How long a yes counts: a scraper that loses its permission is out after this.
-const KEEP_YES: Duration = Duration::from_secs(60);
+/// How long an allowed request is cached: the longest time that a revoked permission still works.
+const ALLOWED_TTL: Duration = Duration::from_secs(60);
 
-/// How long a no counts: enough that wrong tokens are no load, short enough for a permission that was just given.
-const KEEP_NO: Duration = Duration::from_secs(10);
+/// How long a denied request is cached: long enough that invalid tokens cause little load, short enough that a new
+/// permission soon works.
+const DENIED_TTL: Duration = Duration::from_secs(10);
 
-/// How many answers are kept; more callers than this are not scrapers.
-const MOST: usize = 256;
+/// More callers than this are not scrapers.
+const MAX_CACHED: usize = 256;
 
-/// How long the API server may take for one question.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// For both reviews together.
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(5);
 
-type Answer = Result<(), StatusCode>;
+type Authorization = Result<(), StatusCode>;
 
-/// By the token's hash, so that no token stays in memory; each with the end of its time.
-type Answers = HashMap<[u8; 32], (Instant, Answer)>;
+/// By the hash of token and path, so that no token stays in memory; each with its expiry.
+type Cache = HashMap<[u8; 32], (Instant, Authorization)>;
 
-/// Asks the API server, and remembers what it said for a short time.
 #[derive(Clone)]
-pub(super) struct Access {
+pub(super) struct Authorizer {
     client: kube::Client,
-    // tokio's mutex: held while asking, so that requests at the same time ask once; a scraper or two come in a minute.
-    answers: Arc<Mutex<Answers>>,
+    // An async mutex, held during the reviews: concurrent requests cause only one. There are few scrapers.
+    cache: Arc<Mutex<Cache>>,
 }
 
-impl Access {
+impl Authorizer {
     pub(super) fn new(client: kube::Client) -> Self {
-        Self { client, answers: Arc::default() }
+        Self { client, cache: Arc::default() }
     }
 
-    /// Whether a request with these headers may `get` this path: 401, 403, or 503 when the API server cannot be asked.
-    pub(super) async fn check(&self, headers: &HeaderMap, path: &str) -> Answer {
-        let token = bearer(headers).ok_or(StatusCode::UNAUTHORIZED)?;
+    /// Whether a request with these headers may `get` this path: 401, 403, or 503 if the API server does not answer.
+    pub(super) async fn check(&self, headers: &HeaderMap, path: &str) -> Authorization {
+        let token = bearer_token(headers).ok_or(StatusCode::UNAUTHORIZED)?;
         let key = Sha256::new().chain_update(token).chain_update([0]).chain_update(path).finalize().into();
-        let mut answers = self.answers.lock().await;
-        answers.retain(|_, (until, _)| *until > Instant::now());
-        if let Some((_, answer)) = answers.get(&key) {
-            return *answer;
+        let mut cache = self.cache.lock().await;
+        cache.retain(|_, (expiry, _)| *expiry > Instant::now());
+        if let Some((_, authorization)) = cache.get(&key) {
+            return *authorization;
         }
-        let answer = match timeout(PATIENCE, self.ask(token, path)).await {
-            Ok(Ok(answer)) => answer,
+        let authorization = match timeout(REVIEW_TIMEOUT, self.review(token, path)).await {
+            Ok(Ok(authorization)) => authorization,
             Ok(Err(error)) => {
-                tracing::warn!(error = chain(&error), "cannot ask who may read the metrics");
+                tracing::warn!(error = chain(&error), "cannot authorize access to the metrics");
                 return Err(StatusCode::SERVICE_UNAVAILABLE);
             }
             Err(_) => return Err(StatusCode::SERVICE_UNAVAILABLE),
         };
-        if answers.len() < MOST {
-            answers.insert(key, (Instant::now() + if answer.is_ok() { KEEP_YES } else { KEEP_NO }, answer));
+        if cache.len() < MAX_CACHED {
+            let ttl = if authorization.is_ok() { ALLOWED_TTL } else { DENIED_TTL };
+            cache.insert(key, (Instant::now() + ttl, authorization));
         }
-        answer
+        authorization
     }
 
-    async fn ask(&self, token: &str, path: &str) -> Result<Answer, kube::Error> {
-        let Some(user) = self.who(token).await? else { return Ok(Err(StatusCode::UNAUTHORIZED)) };
+    async fn review(&self, token: &str, path: &str) -> Result<Authorization, kube::Error> {
+        let Some(user) = self.authenticate(token).await? else { return Ok(Err(StatusCode::UNAUTHORIZED)) };
         Ok(if self.may_get(user, path).await? { Ok(()) } else { Err(StatusCode::FORBIDDEN) })
     }
 
-    async fn who(&self, token: &str) -> Result<Option<UserInfo>, kube::Error> {
+    async fn authenticate(&self, token: &str) -> Result<Option<UserInfo>, kube::Error> {
         let spec = TokenReviewSpec { token: Some(token.to_owned()), ..TokenReviewSpec::default() };
         let review = TokenReview { spec, ..TokenReview::default() };
         let review = Api::all(self.client.clone()).create(&PostParams::default(), &review).await?;
@@ -81,9 +82,9 @@ impl Access {
     }
 
     async fn may_get(&self, user: UserInfo, path: &str) -> Result<bool, kube::Error> {
-        let wanted = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".into()) };
+        let attributes = NonResourceAttributes { path: Some(path.to_owned()), verb: Some("get".into()) };
         let spec = SubjectAccessReviewSpec {
-            non_resource_attributes: Some(wanted),
+            non_resource_attributes: Some(attributes),
             user: user.username,
             uid: user.uid,
             groups: user.groups,
@@ -96,7 +97,7 @@ impl Access {
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Option<&str> {
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
     Some(token.trim()).filter(|token| scheme.eq_ignore_ascii_case("bearer") && !token.is_empty())
 }
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_bearer_token_says_who_asks() {
+    fn only_a_bearer_token_authenticates() {
         for (header, expected) in [
             ("Bearer abc", Some("abc")),
             ("bearer  abc", Some("abc")),
@@ -114,9 +115,9 @@ mod tests {
             ("Bearer ", None),
             ("abc", None),
         ] {
-            let value = header.parse().expect("it is a header value");
-            assert_eq!(bearer(&HeaderMap::from_iter([(header::AUTHORIZATION, value)])), expected, "{header}");
+            let value = header.parse().expect("a valid header value");
+            assert_eq!(bearer_token(&HeaderMap::from_iter([(header::AUTHORIZATION, value)])), expected, "{header}");
         }
-        assert_eq!(bearer(&HeaderMap::new()), None);
+        assert_eq!(bearer_token(&HeaderMap::new()), None);
     }
 }

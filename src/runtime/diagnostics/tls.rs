@@ -1,6 +1,6 @@
-//! HTTPS with a certificate of our own, made at start.
+//! HTTPS with a self-signed certificate that is generated at start.
 //!
-//! Nobody can check it, as with the other providers' default: it keeps tokens from being read on the way, no more.
+//! As with other providers' default, clients cannot verify it: it protects tokens from eavesdroppers only.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,66 +11,62 @@ use axum::serve::Listener;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::{ServerConfig, SupportedCipherSuite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use super::TlsOptions;
 use crate::runtime::flags::TlsVersion;
 
-/// How long a client may take to agree on TLS.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many may be about to agree; the next ones wait in the kernel's queue.
-const MOST_HANDSHAKES: usize = 64;
+/// Concurrent handshakes; further connections wait in the kernel's queue.
+const MAX_HANDSHAKES: usize = 64;
 
-/// Why there can be no HTTPS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// No certificate could be made.
     #[error("make a certificate")]
     Certificate(#[source] rcgen::Error),
-    /// TLS cannot be set up with it.
     #[error("set up TLS")]
     Setup(#[source] rustls::Error),
 }
 
-/// TLS of at least `least`, with the named suites where TLS 1.2 is spoken; all that are safe when none is named.
-///
-/// As in Go, TLS 1.3 is not to be configured, and names that mean nothing here are left out with a warning.
-pub(super) fn server_config(least: TlsVersion, suites: &[String]) -> Result<ServerConfig, TlsError> {
-    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(TlsError::Certificate)?;
-    let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
-    let versions: &[_] = match least {
+/// As in Go, the suites of TLS 1.3 cannot be configured. Unknown names are ignored with a warning.
+pub(super) fn server_config(options: &TlsOptions) -> Result<ServerConfig, TlsError> {
+    let certified = rcgen::generate_simple_self_signed(["localhost".to_owned()]).map_err(TlsError::Certificate)?;
+    let key = PrivatePkcs8KeyDer::from(certified.signing_key.serialize_der());
+    let versions: &[_] = match options.min_version {
         TlsVersion::Tls12 => &[&rustls::version::TLS12, &rustls::version::TLS13],
         TlsVersion::Tls13 => &[&rustls::version::TLS13],
     };
     let mut provider = ring::default_provider();
-    let is_named = |name: &str| suites.iter().any(|suite| suite.trim() == name);
-    provider
-        .cipher_suites
-        .retain(|suite| suites.is_empty() || suite.tls13().is_some() || is_named(&format!("{:?}", suite.suite())));
-    for suite in suites {
-        // Go's names of TLS 1.3 suites begin with TLS_, those of rustls with TLS13_.
-        let is_known = |known: &rustls::SupportedCipherSuite| {
-            format!("{:?}", known.suite()).replace("TLS13_", "TLS_") == suite.trim()
-        };
-        if !provider.cipher_suites.iter().any(is_known) {
-            tracing::warn!(suite, "--tls-cipher-suites names a suite that there is not; left out");
+    let names: Vec<_> = options.cipher_suites.iter().map(|name| name.trim()).collect();
+    if !names.is_empty() {
+        provider.cipher_suites.retain(|suite| suite.tls13().is_some() || names.contains(&iana_name(suite).as_str()));
+    }
+    for name in names {
+        if !provider.cipher_suites.iter().any(|suite| iana_name(suite) == name) {
+            tracing::warn!(suite = name, "--tls-cipher-suites names an unknown suite; ignored");
         }
     }
     ServerConfig::builder_with_provider(Arc::new(provider))
         .with_protocol_versions(versions)
-        .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![made.cert.into()], key.into()))
+        .and_then(|builder| builder.with_no_client_auth().with_single_cert(vec![certified.cert.into()], key.into()))
         .map_err(TlsError::Setup)
+}
+
+/// rustls writes `TLS13_` where IANA and Go write `TLS_`.
+fn iana_name(suite: &SupportedCipherSuite) -> String {
+    format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
 }
 
 type Handshake = BoxFuture<'static, Option<(TlsStream<TcpStream>, SocketAddr)>>;
 
-/// Accepts connections and agrees on TLS with several clients at a time, so that a slow one holds up nobody.
+/// Runs TLS handshakes concurrently, so that a slow client does not block others.
 pub(super) struct TlsListener {
     listener: TcpListener,
     acceptor: TlsAcceptor,
@@ -90,12 +86,12 @@ impl Listener for TlsListener {
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             tokio::select! {
-                (stream, peer) = Listener::accept(&mut self.listener), if self.handshakes.len() < MOST_HANDSHAKES => {
-                    let handshake = timeout(PATIENCE, self.acceptor.accept(stream));
+                (stream, peer) = Listener::accept(&mut self.listener), if self.handshakes.len() < MAX_HANDSHAKES => {
+                    let handshake = timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
                     self.handshakes.push(Box::pin(async move { Some((handshake.await.ok()?.ok()?, peer)) }));
                 }
-                Some(agreed) = self.handshakes.next() => {
-                    if let Some(connection) = agreed {
+                Some(completed) = self.handshakes.next() => {
+                    if let Some(connection) = completed {
                         return connection;
                     }
                 }
@@ -112,14 +108,20 @@ impl Listener for TlsListener {
 mod tests {
     use super::*;
 
+    fn tls12_config(suites: &[&str]) -> ServerConfig {
+        let cipher_suites = suites.iter().map(|&name| name.to_owned()).collect();
+        let options = TlsOptions { min_version: TlsVersion::Tls12, cipher_suites };
+        server_config(&options).expect("a valid configuration")
+    }
+
     #[test]
     fn named_suites_limit_tls_12_and_leave_tls_13_alone() {
-        let named = ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".to_owned(), "TLS_RSA_WITH_RC4_128_SHA".to_owned()];
-        let config = server_config(TlsVersion::Tls12, &named).expect("it is a good configuration");
+        let named = ["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256", "TLS_RSA_WITH_RC4_128_SHA"];
+        let config = tls12_config(&named);
         let suites = &config.crypto_provider().cipher_suites;
         assert_eq!(suites.iter().filter(|suite| suite.tls13().is_none()).count(), 1);
         assert_eq!(suites.iter().filter(|suite| suite.tls13().is_some()).count(), 3);
-        let all = server_config(TlsVersion::Tls12, &[]).expect("it is a good configuration");
+        let all = tls12_config(&[]);
         assert_eq!(all.crypto_provider().cipher_suites, ring::default_provider().cipher_suites);
     }
 }

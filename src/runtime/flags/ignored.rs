@@ -1,31 +1,32 @@
-//! Flags of other providers that mean nothing here.
+//! Common flags of Cluster API providers that have no effect here.
 
 use clap::Args;
 
-/// Taken so that a Deployment written for any provider starts, and never read.
-///
-/// No webhooks (the rules are in the CRD), no feature gates, no profiler, no client-side limit (the API server's own
-/// fairness does that).
+/// Accepted, so that a Deployment written for any provider starts, and never read.
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Accepted and ignored")]
 pub struct Ignored {
-    /// There are no webhooks.
+    /// The resync intervals are fixed.
+    #[arg(long, value_name = "DURATION")]
+    sync_period: Option<String>,
+
+    /// There are no webhooks: the CRD has the validation rules.
     #[arg(long, value_name = "PORT")]
     webhook_port: Option<String>,
 
-    /// There are no webhooks.
+    /// There are no webhooks: the CRD has the validation rules.
     #[arg(long, value_name = "HOST")]
     webhook_host: Option<String>,
 
-    /// There are no webhooks.
+    /// There are no webhooks: the CRD has the validation rules.
     #[arg(long, value_name = "DIR")]
     webhook_cert_dir: Option<String>,
 
-    /// There are no webhooks.
+    /// There are no webhooks: the CRD has the validation rules.
     #[arg(long, value_name = "FILE", hide = true)]
     webhook_cert_name: Option<String>,
 
-    /// There are no webhooks.
+    /// There are no webhooks: the CRD has the validation rules.
     #[arg(long, value_name = "FILE", hide = true)]
     webhook_key_name: Option<String>,
 
@@ -33,15 +34,15 @@ pub struct Ignored {
     #[arg(long, value_name = "GATES")]
     feature_gates: Option<String>,
 
-    /// The API server's own fairness limits us.
+    /// There is no client-side rate limit: the API server's priority and fairness applies.
     #[arg(long, value_name = "QPS")]
     kube_api_qps: Option<String>,
 
-    /// The API server's own fairness limits us.
+    /// There is no client-side rate limit: the API server's priority and fairness applies.
     #[arg(long, value_name = "N")]
     kube_api_burst: Option<String>,
 
-    /// Metrics are served on the diagnostics address.
+    /// Use --diagnostics-address.
     #[arg(long, value_name = "ADDRESS")]
     metrics_bind_addr: Option<String>,
 
@@ -57,7 +58,7 @@ pub struct Ignored {
     #[arg(long, value_name = "DURATION", hide = true)]
     log_flush_frequency: Option<String>,
 
-    /// RUST_LOG does this.
+    /// Use RUST_LOG.
     #[arg(long, value_name = "PATTERNS", hide = true)]
     vmodule: Option<String>,
 }

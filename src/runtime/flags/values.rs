@@ -1,15 +1,15 @@
-//! How Go programs write the values of flags: addresses, durations, booleans.
+//! Flag values in the syntax of Go programs: addresses, durations, booleans.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Where a server listens, as Go writes it: `:8443` is every interface, `""` and `0` are no server, port 0 any port.
+/// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
-    /// No server.
+    /// `0` or an empty value: no server.
     Off,
-    /// Every interface, on this port.
+    /// `:port`: this port on every interface; 0 for any free port.
     AnyHost(u16),
     /// `host:port`.
     Host(String),
@@ -22,9 +22,9 @@ impl FromStr for Address {
         if text.is_empty() || text == "0" {
             return Ok(Self::Off);
         }
-        let wanted = "expected `host:port`, `:port`, or `0` for no server";
-        let (host, port) = text.rsplit_once(':').ok_or(wanted)?;
-        let port = port.parse().map_err(|_| wanted)?;
+        let expected = "expected `host:port`, `:port`, or `0` for no server";
+        let (host, port) = text.rsplit_once(':').ok_or(expected)?;
+        let port = port.parse().map_err(|_| expected)?;
         Ok(if host.is_empty() { Self::AnyHost(port) } else { Self::Host(text.to_owned()) })
     }
 }
@@ -40,19 +40,19 @@ impl fmt::Display for Address {
 }
 
 /// `15s`, `1m30s`, `1.5h`, `300ms`, `0`; never negative.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    // A bare number is what jiff would refuse at length, and what people forget the unit of.
+    // jiff explains a number without a unit at length; the common mistake deserves a short message.
     let parsed = text.parse::<jiff::SignedDuration>().ok().filter(|_| text.starts_with(|c: char| c.is_ascii_digit()));
     parsed
         .and_then(|duration| Duration::try_from(duration).ok())
         .ok_or_else(|| "expected a duration such as `15s`, `1m30s` or `10m`".into())
 }
 
-/// What Go's `strconv.ParseBool` takes.
-pub fn boolean(text: &str) -> Result<bool, String> {
+/// As Go's `strconv.ParseBool`.
+pub(crate) fn boolean(text: &str) -> Result<bool, String> {
     match text {
         "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_go_writes_them() {
+    fn addresses_are_parsed_as_in_go() {
         for (text, expected) in [
             ("", Ok(Address::Off)),
             ("0", Ok(Address::Off)),
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn durations_are_read_as_go_writes_them() {
+    fn durations_are_parsed_as_in_go() {
         for (text, expected) in [
             ("15s", Some(15_000)),
             ("1m30s", Some(90_000)),

@@ -1,53 +1,56 @@
-//! What takes a server that fails in a given way, on a paused clock.
+//! Leader election against an API server that fails, with paused time.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use http::{Method, Request, Response, StatusCode};
 use kube::client::Body;
+use parking_lot::Mutex;
 use serde_json::{Value, json};
+
+use jiff::Timestamp;
 
 use super::*;
 
-/// What the server does with everything that is asked of it after the lease was created.
+/// How the server handles requests.
 #[derive(Clone, Copy)]
-enum Then {
+enum Behavior {
     Answer,
     Fail,
     Hang,
 }
 
-/// A server of one lease, and how it behaves.
+/// An API server with one Lease.
 #[derive(Clone)]
 struct Server {
     lease: Arc<Mutex<Option<Value>>>,
-    then: Arc<Mutex<Then>>,
+    behavior: Arc<Mutex<Behavior>>,
 }
 
 impl Server {
     fn new() -> Self {
-        Self { lease: Arc::default(), then: Arc::new(Mutex::new(Then::Answer)) }
+        Self { lease: Arc::default(), behavior: Arc::new(Mutex::new(Behavior::Answer)) }
     }
 
-    fn will(&self, then: Then) {
-        *self.then.lock().expect("no test panics here") = then;
+    fn set(&self, behavior: Behavior) {
+        *self.behavior.lock() = behavior;
     }
 
     async fn answer(self, request: Request<Body>) -> Result<Response<Body>, tower::BoxError> {
-        let then = *self.then.lock().expect("no test panics here");
+        let behavior = *self.behavior.lock();
         let (parts, body) = request.into_parts();
         let sent = serde_json::from_slice::<Value>(&body.collect_bytes().await?).ok();
-        let mut lease = self.lease.lock().expect("no test panics here");
-        let (status, body) = match then {
-            Then::Fail => (StatusCode::INTERNAL_SERVER_ERROR, json!({"kind": "Status", "code": 500})),
-            Then::Hang => {
+        let mut lease = self.lease.lock();
+        let (status, body) = match behavior {
+            Behavior::Fail => (StatusCode::INTERNAL_SERVER_ERROR, json!({"kind": "Status", "code": 500})),
+            Behavior::Hang => {
                 drop(lease);
                 std::future::pending().await
             }
-            Then::Answer if parts.method == Method::GET => match lease.clone() {
+            Behavior::Answer if parts.method == Method::GET => match lease.clone() {
                 Some(lease) => (StatusCode::OK, lease),
                 None => (StatusCode::NOT_FOUND, json!({"kind": "Status", "code": 404, "reason": "NotFound"})),
             },
-            Then::Answer => (StatusCode::OK, lease.insert(sent.unwrap_or_default()).clone()),
+            Behavior::Answer => (StatusCode::OK, lease.insert(sent.unwrap_or_default()).clone()),
         };
         Ok(Response::builder().status(status).body(Body::from(serde_json::to_vec(&body)?))?)
     }
@@ -69,14 +72,14 @@ impl Server {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_cannot_renew_is_told_before_anybody_else_can_lead() {
-    for then in [Then::Fail, Then::Hang] {
+async fn a_leader_that_cannot_renew_gives_up_before_the_lease_expires() {
+    for behavior in [Behavior::Fail, Behavior::Hang] {
         let server = Server::new();
         let leader = server.leader().await;
         let held = tokio::time::timeout(Duration::from_secs(60), leader.lost()).await;
-        assert!(held.is_err(), "it was renewed all along");
+        assert!(held.is_err(), "the Lease was not renewed");
 
-        server.will(then);
+        server.set(behavior);
         let begin = Instant::now();
         assert_eq!(leader.lost().await, Lost::NotRenewed(Duration::from_secs(10)));
         assert!(begin.elapsed() <= Duration::from_secs(10), "{:?}", begin.elapsed());
@@ -84,26 +87,28 @@ async fn a_leader_that_cannot_renew_is_told_before_anybody_else_can_lead() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_fails_for_a_while_costs_no_leadership() {
+async fn a_short_failure_of_the_api_server_does_not_cost_leadership() {
     let server = Server::new();
     let leader = server.leader().await;
-    for then in [Then::Fail, Then::Hang] {
-        server.will(then);
+    for behavior in [Behavior::Fail, Behavior::Hang] {
+        server.set(behavior);
         assert!(tokio::time::timeout(Duration::from_secs(7), leader.lost()).await.is_err());
-        server.will(Then::Answer);
+        server.set(Behavior::Answer);
         assert!(tokio::time::timeout(Duration::from_secs(60), leader.lost()).await.is_err());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_released_or_dropped_renews_no_more() {
+async fn a_released_or_dropped_leader_stops_renewing() {
     let server = Server::new();
     let leader = server.leader().await;
     let lost = leader.lost();
     leader.release().await.expect("it can be given back");
-    assert!(tokio::time::timeout(Duration::from_secs(60), lost).await.is_err(), "given away is not lost");
-    let record =
-        || server.lease.lock().expect("no test panics here").clone().expect("there is a lease")["spec"].clone();
+    assert!(
+        tokio::time::timeout(Duration::from_secs(60), lost).await.is_err(),
+        "giving the Lease back is not losing it"
+    );
+    let record = || server.lease.lock().clone().expect("there is a lease")["spec"].clone();
     assert_eq!(record().get("holderIdentity"), None);
 
     drop(server.leader().await);

@@ -1,7 +1,7 @@
-//! Traces: the spans of reconciles and of calls to OpenStack, sent by OTLP over HTTP.
+//! Traces: the spans of reconciles and of requests to OpenStack, exported with OTLP over HTTP.
 //!
-//! Asked for by the environment variables of OpenTelemetry; without an endpoint nothing is made, sent or slowed down.
-//! A collector that does not answer costs its spans and one line in the log, and nothing else.
+//! Configured by OpenTelemetry's environment variables; without an endpoint no span is recorded. If the collector does
+//! not answer, its spans are lost and one warning is logged.
 
 use std::env;
 
@@ -23,32 +23,29 @@ mod sender;
 
 use sender::Sender;
 
-/// Where the traces go to, of which one is enough.
+/// Either one enables traces.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
 
-/// Who we are to the collector, unless the environment says otherwise.
-const NAME: &str = "caip-openstack";
+/// The default `service.name`.
+const SERVICE_NAME: &str = "caip-openstack";
 
-/// Why there are no traces although they were asked for.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TracesError {
-    /// There can be no client.
     #[error("set up the sending of traces")]
-    Sender(#[source] sender::SetUpError),
-    /// The variables do not make sense.
+    Sender(#[source] sender::SenderError),
     #[error("use the variables of OpenTelemetry")]
     Variables(#[source] ExporterBuildError),
 }
 
-/// Traces that are being sent, in batches, by a thread of their own.
+/// Exports spans in batches, from a thread of its own.
 pub(super) struct Traces {
     provider: SdkTracerProvider,
 }
 
 impl Traces {
-    /// As the environment asks for them; none where it does not.
+    /// `None` unless the environment asks for traces.
     pub(super) fn from_environment() -> Result<Option<Self>, TracesError> {
-        let is_off = is("OTEL_SDK_DISABLED", "true") || is("OTEL_TRACES_EXPORTER", "none");
+        let is_off = is_set_to("OTEL_SDK_DISABLED", "true") || is_set_to("OTEL_TRACES_EXPORTER", "none");
         if is_off || ENDPOINTS.into_iter().all(|name| variable(name).is_none()) {
             return Ok(None);
         }
@@ -59,14 +56,13 @@ impl Traces {
         Ok(Some(Self { provider: provider.build() }))
     }
 
-    /// What makes traces of spans.
     pub(super) fn layer<S>(&self) -> impl Layer<S> + use<S>
     where
         S: Subscriber + for<'span> LookupSpan<'span>,
     {
         let filter = filter_fn(is_traced).with_max_level_hint(LevelFilter::DEBUG).and(filter_fn(is_free_of_secrets));
         tracing_opentelemetry::layer()
-            .with_tracer(self.provider.tracer(NAME))
+            .with_tracer(self.provider.tracer(SERVICE_NAME))
             .with_location(false)
             .with_target(false)
             .with_threads(false)
@@ -75,29 +71,28 @@ impl Traces {
             .with_filter(filter)
     }
 
-    /// Sends what is left, as far as the time allows.
+    /// Sends the remaining spans within [`TRACES_GRACE`].
     pub(super) fn end(self) {
-        // What failed was said when it was tried; what is not sent in time is lost, and nobody waits for it.
+        // Failures have been logged when they occurred, and spans that are not sent in time are lost.
         let _ = self.provider.shutdown_with_timeout(TRACES_GRACE);
     }
 }
 
-/// The spans of reconciles, which kube opens, and all of ours, with what is logged in them.
+/// Only this crate's spans, and the log events within them.
 fn is_traced(metadata: &Metadata<'_>) -> bool {
     let target = metadata.target();
     let is_ours = target == "caip_openstack" || target.starts_with("caip_openstack::");
-    let is_reconcile = metadata.is_span() && target.starts_with("kube_runtime::controller");
-    (is_ours || is_reconcile) && *metadata.level() <= Level::DEBUG
+    is_ours && *metadata.level() <= Level::DEBUG
 }
 
-/// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, and what they leave open.
+/// OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES, with defaults for `service.name` and `service.version`.
 fn resource() -> Resource {
     let given = Resource::builder().build();
     let mut ours = vec![];
-    // The SDK's own default, which holds the program's file name.
+    // The SDK's own default is `unknown_service:` and the program's file name.
     let name = given.get(&Key::new("service.name")).map(|name| name.to_string()).unwrap_or_default();
     if name.is_empty() || name.starts_with("unknown_service") {
-        ours.push(KeyValue::new("service.name", NAME));
+        ours.push(KeyValue::new("service.name", SERVICE_NAME));
     }
     if given.get(&Key::new("service.version")).is_none() {
         ours.push(KeyValue::new("service.version", VERSION.as_str()));
@@ -105,11 +100,11 @@ fn resource() -> Resource {
     Resource::builder().with_attributes(ours).build()
 }
 
-fn is(name: &str, value: &str) -> bool {
+fn is_set_to(name: &str, value: &str) -> bool {
     variable(name).is_some_and(|given| given.eq_ignore_ascii_case(value))
 }
 
-/// A variable that is empty is as good as none, by OpenTelemetry's rules.
+/// By OpenTelemetry's rules an empty variable counts as unset.
 fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.trim().is_empty())
 }

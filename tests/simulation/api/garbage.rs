@@ -13,8 +13,8 @@ impl ApiServer {
         let objects: Vec<(Key, std::sync::Arc<Value>)> =
             self.state().objects.iter().map(|(key, object)| (key.clone(), object.clone())).collect();
         let before = self.version();
-        let living: BTreeSet<&str> = objects.iter().map(|(_, object)| text(&object["metadata"]["uid"])).collect();
-        let going: BTreeSet<&str> = objects
+        let existing: BTreeSet<&str> = objects.iter().map(|(_, object)| text(&object["metadata"]["uid"])).collect();
+        let deleting: BTreeSet<&str> = objects
             .iter()
             .filter(|(_, object)| finalizers(object).contains(&"foregroundDeletion"))
             .map(|(_, object)| text(&object["metadata"]["uid"]))
@@ -26,20 +26,20 @@ impl ApiServer {
             };
             let uid = |owner: &Value| owner["uid"].as_str().unwrap_or_default().to_owned();
             let is_solid =
-                |owner: &&Value| living.contains(uid(owner).as_str()) && !going.contains(uid(owner).as_str());
+                |owner: &&Value| existing.contains(uid(owner).as_str()) && !deleting.contains(uid(owner).as_str());
             if !owners.iter().any(|owner| is_solid(&owner)) {
                 let _ = self.delete(
                     key,
                     &Deletion { uid: Some(text(&object["metadata"]["uid"]).into()), ..Deletion::default() },
                 );
-            } else if owners.iter().any(|owner| !living.contains(uid(owner).as_str())) {
-                let solid: Vec<&Value> = owners.iter().filter(|owner| living.contains(uid(owner).as_str())).collect();
+            } else if owners.iter().any(|owner| !existing.contains(uid(owner).as_str())) {
+                let solid: Vec<&Value> = owners.iter().filter(|owner| existing.contains(uid(owner).as_str())).collect();
                 let version = &object["metadata"]["resourceVersion"];
                 let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": solid}});
                 let _ = self.patch(key, Part::Main, &patch);
             }
         }
-        for (key, object) in objects.iter().filter(|(_, object)| going.contains(text(&object["metadata"]["uid"]))) {
+        for (key, object) in objects.iter().filter(|(_, object)| deleting.contains(text(&object["metadata"]["uid"]))) {
             let uid = text(&object["metadata"]["uid"]);
             let blocks = |(_, other): &&(Key, std::sync::Arc<Value>)| {
                 let owners = other["metadata"]["ownerReferences"].as_array().into_iter().flatten();
@@ -61,7 +61,7 @@ impl ApiServer {
         self.version() != before
     }
 
-    /// Everything in a namespace that ends is deleted; when nothing is left, it goes.
+    /// Deletes everything in a namespace that ends, and the namespace once it is empty.
     fn empty(&self, namespace: &Key, objects: &[(Key, std::sync::Arc<Value>)]) {
         let mut is_empty = true;
         for (key, object) in objects.iter().filter(|(key, _)| key.namespace == namespace.name) {

@@ -1,4 +1,4 @@
-//! The server over HTTP: what a request asks for, and the answer's body. Watches are streams that go on.
+//! The server over HTTP: requests, answers, and watches as streams.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -19,7 +19,7 @@ pub enum Part {
 pub struct Deletion {
     pub uid: Option<String>,
     pub version: Option<String>,
-    /// `Foreground`: what it owns goes first.
+    /// `Foreground`: what it owns is deleted first.
     pub is_foreground: bool,
 }
 
@@ -46,7 +46,7 @@ impl ApiServer {
         object["apiVersion"] = kind.api_version().into();
         let object = state.put("ADDED", key, object);
         drop(state);
-        self.tell();
+        self.notify();
         Ok(object)
     }
 
@@ -107,14 +107,14 @@ impl ApiServer {
         if new.get("spec") != old.get("spec") {
             new["metadata"]["generation"] = (old["metadata"]["generation"].as_i64().unwrap_or(1) + 1).into();
         }
-        let is_over = new["metadata"].get("deletionTimestamp").is_some() && finalizers(&new).is_empty();
-        let object = if is_over { state.take(key, new) } else { state.put("MODIFIED", key.clone(), new) };
+        let skips_rest = new["metadata"].get("deletionTimestamp").is_some() && finalizers(&new).is_empty();
+        let object = if skips_rest { state.take(key, new) } else { state.put("MODIFIED", key.clone(), new) };
         drop(state);
-        self.tell();
+        self.notify();
         Ok(object)
     }
 
-    /// Deletes an object: at once, or once its last finalizer goes.
+    /// Deletes an object: at once, or once its last finalizer is removed.
     pub fn delete(&self, key: &Key, how: &Deletion) -> Result<Arc<Value>, Refusal> {
         let old = self.get(key).ok_or_else(|| Refusal::missing(key))?;
         let meta = &old["metadata"];
@@ -144,11 +144,11 @@ impl ApiServer {
             state.take(key, new)
         };
         drop(state);
-        self.tell();
+        self.notify();
         Ok(object)
     }
 
-    /// A namespace that nothing is left in goes.
+    /// Removes a namespace that is empty.
     pub fn end_namespace(&self, key: &Key) {
         let mut state = self.state();
         let Some(object) = state.objects.get(key).cloned() else { return };
@@ -157,7 +157,7 @@ impl ApiServer {
         object["metadata"]["resourceVersion"] = state.version.to_string().into();
         state.take(key, object);
         drop(state);
-        self.tell();
+        self.notify();
     }
 
     /// Kubernetes' times have no fractions.

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Mutates the allocation core with cargo-mutants, and fails when its tests do not notice a mutant.
+#
+#   hack/mutants.sh              every mutant: `make mutants`
+#   hack/mutants.sh sample       one in sixty, the same each time
+#   hack/mutants.sh --file …     any other arguments of `cargo mutants`
+#
+# It works in a scratch copy below target/, in which the core is a package of its own: that needs neither kube nor HTTP,
+# so a mutant builds and is tested in seconds. Its unit tests and tests/choice.rs are what must notice.
+# hack/mutants.toml lists the mutants that change nothing, with reasons.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+version=27.1.0
+if [ "${1:-}" = sample ]; then set -- --sharding round-robin --shard 0/60; fi
+tools=${CAIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/caip-openstack}/cargo
+core=${CARGO_TARGET_DIR:-$PWD/target}/mutants/core
+
+if ! PATH="$tools/bin:$PATH" cargo mutants --version 2>/dev/null | grep -q " $version$"; then
+  cargo install --locked --quiet --root "$tools" "cargo-mutants@$version"
+fi
+
+rm -rf "$core/src" "$core/tests"
+mkdir -p "$core/src" "$core/tests/support/laws"
+cp -R src/allocation* src/floating_ip.rs src/object_name.rs "$core/src/"
+cp tests/choice.rs "$core/tests/"
+cp tests/support/laws/oracle.rs "$core/tests/support/laws/"
+cp Cargo.lock "$core/"
+(cd "$core/src" && printf 'pub mod %s;\n' ./*.rs | sed 's|\./||; s|\.rs;|;|') >"$core/lib.rs"
+mv "$core/lib.rs" "$core/src/lib.rs"
+cat >"$core/Cargo.toml" <<MANIFEST
+[package]
+name = "caip-openstack"
+version = "0.0.0"
+edition = "2024"
+[workspace]
+[profile.dev]
+debug = false
+[dependencies]
+$(grep -E '^(ipnet|jiff|serde|sha2|thiserror) = ' Cargo.toml)
+[dev-dependencies]
+$(grep -E '^proptest = ' Cargo.toml)
+MANIFEST
+
+# The same situations each time, so that a sample gives the same answer each time; what fails is not shrunk.
+export PROPTEST_RNG_SEED=1 PROPTEST_CASES=${PROPTEST_CASES:-1000} PROPTEST_MAX_SHRINK_ITERS=0
+export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 CARGO_TARGET_DIR="$core/target" PATH="$tools/bin:$PATH"
+exec cargo mutants --in-place --dir "$core" --output "$core" --config hack/mutants.toml \
+  --no-shuffle --colors never "$@" -- --lib --test choice

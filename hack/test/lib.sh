@@ -1,0 +1,56 @@
+# shellcheck shell=bash disable=SC2031 # a subshell means another cluster than the one of the caller
+# What the scripts of `make test` share. Sourced, never run.
+#   RUN     a folder of this run: its summary, what its tracks have reached, where the test programs are
+# shellcheck source=../env/lib.sh
+. "$(dirname "${BASH_SOURCE[0]}")/../env/lib.sh"
+cd "$HERE/../.." || exit
+
+stage() { # NAME COMMAND...
+  local name=$1 began=$SECONDS status=0
+  shift
+  say "== $name"
+  "$@" || status=$?
+  end_stage "$name" $((SECONDS - began)) $status
+}
+
+# The same beside other stages: its output appears in one piece when it ends.
+stage_beside() { # NAME COMMAND...
+  local name=$1 began=$SECONDS status=0
+  shift
+  "$@" >"$RUN/output" 2>&1 || status=$?
+  { say "== $name" && cat "$RUN/output"; } >&2
+  end_stage "$name" $((SECONDS - began)) $status
+}
+
+end_stage() { # NAME SECONDS STATUS
+  printf '%5d s  %s%s\n' "$2" "$1" "$([ "$3" = 0 ] || echo ': FAILED')" >>"$RUN/summary"
+  [ "$3" = 0 ] || exit "$3"
+}
+
+# Tracks wait for each other by name.
+reached() { touch "$RUN/reached-$1"; }
+await() { until [ -e "$RUN/reached-$1" ]; do sleep .2; done; }
+
+# Not by cargo, which would wait for the lock of a check that compiles.
+test_program() { # NAME ARGUMENT...
+  local program
+  program=$(cat "$RUN/program-$1")
+  shift
+  "$program" "$@"
+}
+
+# The image is built and checked at two times, and somebody may commit in between.
+note_commit() {
+  git rev-parse -q --verify HEAD >/dev/null 2>&1 || return 0
+  (. hack/image/lib.sh && declare -p CAIP_OPENSTACK_COMMIT SOURCE_DATE_EPOCH) >"$RUN/commit"
+}
+image_test() { # --build|--built
+  # shellcheck source=/dev/null
+  [ ! -e "$RUN/commit" ] || . "$RUN/commit"
+  hack/image/test.sh "$1"
+}
+
+# Another management cluster for the same OpenStack, on ports of its own.
+with_older_cluster_api() { CAIP_ENV=$CAIP_ENV-v1beta1 CAIP_PORT_BASE=$((CAIP_PORT_BASE + 3000)) "$@"; }
+
+v1beta1_scenarios() { sed 's/#.*//; s/ *$//; /^$/d' hack/test/v1beta1-scenarios; }

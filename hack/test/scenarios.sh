@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# A track of `make test`: what needs servers.
+set -euo pipefail
+# shellcheck source=lib.sh
+. "$(dirname "$0")/lib.sh"
+
+# A scenario mostly waits: for a server, for a watch, for a period to pass.
+scenarios() { test_program it --test-threads "${CAIP_TEST_THREADS:-4}" "$@"; }
+scenarios_for_v1beta1() {
+  local names
+  mapfile -t names < <(v1beta1_scenarios)
+  scenarios --exact "${names[@]}"
+}
+# shellcheck disable=SC2031 # of that cluster
+audit_log() { (management_cluster "$1" && echo "$AUDIT_LOG"); }
+# shellcheck disable=SC2016 # a variable of the other shell
+older_kubeconfig() { with_older_cluster_api bash -c '. hack/env/lib.sh; echo "$KUBECONFIG_FILE"'; }
+
+await servers
+eval "$(hack/env/env.sh)"
+stage "scenarios" scenarios
+# The controller may do what the scenarios needed, and nothing else.
+CAIP_AUDIT_LOGS=$(audit_log 1):$(audit_log 2) stage "permissions" test_program permissions
+await older-cluster-api
+kubeconfig=$KUBECONFIG
+KUBECONFIG=$(older_kubeconfig)
+stage "scenarios with v1beta1 alone" scenarios_for_v1beta1
+stage "an upgrade of Cluster API" with_older_cluster_api test_program upgrade
+KUBECONFIG=$kubeconfig
+await image
+stage "the image works" image_test --built

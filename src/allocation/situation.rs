@@ -1,0 +1,55 @@
+//! What a decision is made from, and the questions about a floating IP that several decisions ask.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+
+use super::claim::QueuePosition;
+use super::ledger::{Ledger, LedgerEntry};
+use super::mark::{CreationMark, Ownership};
+use super::policy::PoolPolicy;
+use super::published::PublishedAddresses;
+
+/// What is known at the moment of a decision about one pool.
+#[derive(Clone, Copy)]
+pub struct Situation<'a> {
+    /// The floating IPs of the pool's project, and the writes under way.
+    pub ledger: &'a Ledger,
+    /// The addresses that Kubernetes names.
+    pub published: &'a PublishedAddresses,
+    pub pool: &'a PoolPolicy,
+    /// The pool's claims that were refused an address.
+    pub waiting: &'a BTreeSet<QueuePosition>,
+    pub now: Timestamp,
+}
+
+impl<'a> Situation<'a> {
+    pub(super) fn ownership(&self, entry: &LedgerEntry) -> Ownership {
+        entry.marks.ownership(&self.pool.id)
+    }
+
+    /// The creation mark, where this pool created the floating IP.
+    pub(super) fn created_here<'e>(&self, entry: &'e LedgerEntry) -> Option<&'e CreationMark> {
+        entry.marks.created.as_ref().filter(|mark| mark.pool == self.pool.id)
+    }
+
+    /// Another pool has marked it too, or a mark on it cannot be read.
+    pub(super) fn is_shared(&self, entry: &LedgerEntry) -> bool {
+        entry.marks.is_unreadable || entry.marks.pools().iter().any(|pool| **pool != self.pool.id)
+    }
+
+    pub(super) fn is_on_network(&self, entry: &LedgerEntry) -> bool {
+        self.pool.network.as_ref() == Some(&entry.fip.network)
+    }
+
+    /// Until when late writes of a previous process may land; a past time until a listing has begun after it.
+    pub(super) fn fence(&self) -> Option<Timestamp> {
+        self.ledger.fence(self.pool)
+    }
+
+    /// The claims that wait for any address, oldest first. A claim with a reservation waits for that address alone.
+    pub(super) fn waiting_for_any(&self) -> impl Iterator<Item = &'a QueuePosition> {
+        let reservations = &self.pool.reservations;
+        self.waiting.iter().filter(|position| !reservations.contains_key(&position.object.name))
+    }
+}

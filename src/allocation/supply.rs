@@ -1,0 +1,147 @@
+//! What a pool can give next: from which source, within which limit, and why not. Choosing for a claim, counting,
+//! preallocating and explaining all ask here.
+//!
+//! | to change | open |
+//! |---|---|
+//! | the order of the sources, or add one | [`sources`] and a file for the source |
+//! | which addresses a source has | `list.rs`, `owned.rs`, `reuse.rs` |
+//! | where and when a floating IP is created | `creation.rs` |
+//! | why a claim is refused | [`Supply::refusal`] and `refusal.rs` |
+
+mod creation;
+mod list;
+mod owned;
+mod reservation;
+mod reuse;
+mod sources;
+
+pub use creation::{CreationPlace, UNWANTED_LIMIT, is_usable_spare};
+pub(super) use list::is_listable;
+pub(super) use owned::is_ownable;
+pub(super) use reuse::is_reusable_in_use;
+
+use super::claim::Origin;
+use super::ledger::LedgerEntry;
+use super::mark::Ownership;
+use super::refusal::Refusal;
+use super::situation::Situation;
+use sources::{SOURCES, Source};
+
+/// The addresses that a pool can give at one moment.
+pub struct Supply<'a> {
+    situation: Situation<'a>,
+    /// What each source has, in the order of choice.
+    existing: Vec<(&'static Source, Vec<&'a LedgerEntry>)>,
+}
+
+/// What a pool gives next.
+#[derive(Clone, Debug)]
+pub(super) enum NextAddress<'a> {
+    Existing(Origin, &'a LedgerEntry),
+    New(CreationPlace),
+}
+
+/// Why a pool gives nothing now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Unavailable {
+    Refused(Refusal),
+    /// Late writes of a previous process may still land.
+    Fenced,
+}
+
+impl<'a> Supply<'a> {
+    pub fn new(situation: Situation<'a>) -> Self {
+        let existing = SOURCES.iter().map(|source| (source, (source.candidates)(&situation))).collect();
+        Self { situation, existing }
+    }
+
+    /// What a claim without a reservation gets, with `older` claims before it.
+    pub(super) fn next_for_any(&self, older: usize) -> Result<NextAddress<'a>, Unavailable> {
+        let uncounted = self.unreserved(false).count().saturating_add(self.creatable());
+        let available = self.givable_owned().saturating_add(uncounted.min(self.room()));
+        if older >= available {
+            return Err(Unavailable::Refused(self.refusal()));
+        }
+        for (source, entries) in &self.existing {
+            let first = entries.iter().find(|entry| !self.is_reserved(entry));
+            if let Some(entry) = first.filter(|_| source.is_counted || self.room() > 0) {
+                return Ok(NextAddress::Existing(source.origin, entry));
+            }
+        }
+        self.creation_place().map(NextAddress::New)
+    }
+
+    /// How many addresses are ready to be given, reserved ones included. Released ones may be deleted instead.
+    pub(super) fn free(&self) -> usize {
+        let idle = self.entries(true).filter(|entry| self.situation.ownership(entry) == Ownership::Idle).count();
+        idle.saturating_sub(surplus(&self.situation)) + self.entries(false).count().min(self.room())
+    }
+
+    /// Why a claim without a reservation that came now would be refused; `None` while there is something to give.
+    ///
+    /// A creation that would only ask whether Neutron still refuses is nothing to give.
+    pub(super) fn exhausted(&self) -> Option<Refusal> {
+        if self.givable_owned() + self.unreserved(false).count().min(self.room()) > 0 {
+            return None;
+        }
+        if self.room() == 0 || !self.may_create_without_probing() {
+            return Some(self.refusal());
+        }
+        match self.creation_place() {
+            Err(Unavailable::Refused(refusal)) => Some(refusal),
+            Ok(_) | Err(Unavailable::Fenced) => None,
+        }
+    }
+
+    /// The limit that keeps a claim without a reservation from having an address.
+    fn refusal(&self) -> Refusal {
+        let Situation { ledger, pool, .. } = self.situation;
+        let has_network = pool.network.is_some();
+        match (pool.max_ips, ledger.creation_refusal(&pool.id)) {
+            // Unusable addresses fill the limit, or are all that is left: a higher limit would not help.
+            _ if has_network && ledger.offers_only_unusable(&pool.id) => Refusal::OnlyUnwanted,
+            (Some(limit), _) if ledger.is_full(&pool.id, limit) => Refusal::LimitReached(limit),
+            (_, Some(refusal)) if has_network => refusal.clone(),
+            _ if !has_network && !pool.has_tags => Refusal::NoTags,
+            (Some(limit), None) if has_network => Refusal::LimitReached(limit),
+            _ => Refusal::ListUsedUp,
+        }
+    }
+
+    /// How many more addresses `maxIPs` allows.
+    pub(super) fn room(&self) -> usize {
+        let Situation { ledger, pool, .. } = self.situation;
+        pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(ledger.count_towards_limit(&pool.id)))
+    }
+
+    /// How many of the pool's own addresses any claim may get.
+    fn givable_owned(&self) -> usize {
+        self.unreserved(true).count().min(self.owned_within_limit(0))
+    }
+
+    /// How many of the pool's own free addresses may be given: all but the surplus. Otherwise a pool whose limit was
+    /// lowered would never come down to it while claims wait. There are `at_least` so many.
+    fn owned_within_limit(&self, at_least: usize) -> usize {
+        self.entries(true).count().max(at_least).saturating_sub(surplus(&self.situation))
+    }
+
+    /// The addresses that count under the limit already, or those that do not.
+    fn entries(&self, are_counted: bool) -> impl Iterator<Item = &'a LedgerEntry> {
+        let sources = self.existing.iter().filter(move |(source, _)| source.is_counted == are_counted);
+        sources.flat_map(|(_, entries)| entries.iter().copied())
+    }
+
+    fn unreserved(&self, are_counted: bool) -> impl Iterator<Item = &'a LedgerEntry> {
+        self.entries(are_counted).filter(|entry| !self.is_reserved(entry))
+    }
+
+    fn is_reserved(&self, entry: &LedgerEntry) -> bool {
+        self.situation.pool.reserved_for(entry.fip.address).is_some()
+    }
+}
+
+/// How many addresses the pool has beyond its limit, which was lowered.
+pub(super) fn surplus(situation: &Situation<'_>) -> usize {
+    let Situation { ledger, pool, .. } = situation;
+    pool.max_ips.map_or(0, |limit| ledger.count_towards_limit(&pool.id).saturating_sub(limit))
+}

@@ -1,0 +1,76 @@
+//! Where a floating IP is created, and how many may be.
+
+use super::{Supply, Unavailable};
+use crate::allocation::refusal::Refusal;
+use crate::allocation::situation::Situation;
+use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
+
+/// How many addresses that a pool may not give are held at once while others are asked for. Each costs a POST and a DELETE.
+pub const UNWANTED_LIMIT: usize = 8;
+
+/// Where a floating IP is to be created.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CreationPlace {
+    pub network: NetworkId,
+    /// Neutron chooses one when there is none.
+    pub subnet: Option<SubnetId>,
+}
+
+impl Supply<'_> {
+    /// How many creations may begin now, `maxIPs` aside: none, one that asks whether Neutron still refuses, or any number.
+    pub(super) fn creatable(&self) -> usize {
+        let Situation { ledger, pool, now, .. } = self.situation;
+        match pool.network.is_some() && ledger.may_create(&pool.id, now) {
+            false => 0,
+            true if ledger.is_probing(&pool.id, now) => 1,
+            true => usize::MAX,
+        }
+    }
+
+    /// Whether a creation is expected to succeed.
+    pub(super) fn may_create_without_probing(&self) -> bool {
+        let Situation { ledger, pool, .. } = self.situation;
+        pool.network.is_some() && ledger.creation_refusal(&pool.id).is_none() && !ledger.offers_only_unusable(&pool.id)
+    }
+
+    pub(super) fn creation_place(&self) -> Result<CreationPlace, Unavailable> {
+        let Situation { ledger, pool, now, .. } = self.situation;
+        let Some(network) = pool.network.clone() else { return Err(Unavailable::Refused(self.refusal())) };
+        // With a limit, a late POST of a previous process would be one too many.
+        if pool.max_ips.is_some() && self.situation.fence().is_some() {
+            return Err(Unavailable::Fenced);
+        }
+        if ledger.count_unwanted(&pool.id) >= UNWANTED_LIMIT {
+            return Err(Unavailable::Refused(Refusal::OnlyUnwanted));
+        }
+        let subnet = pool.subnets.iter().find(|subnet| ledger.may_use_subnet(subnet, now)).cloned();
+        match subnet {
+            None if !pool.subnets.is_empty() => {
+                Err(Unavailable::Refused(match ledger.offers_only_unusable(&pool.id) {
+                    true => Refusal::OnlyUnwanted,
+                    false => Refusal::NetworkExhausted,
+                }))
+            }
+            subnet => Ok(CreationPlace { network, subnet }),
+        }
+    }
+
+    /// How many spares to create, with `ready` of them there already or being created.
+    pub(in crate::allocation) fn missing_spares(&self, ready: usize) -> usize {
+        self.situation.pool.preallocate.saturating_sub(ready).min(self.room()).min(self.creatable())
+    }
+
+    /// Where to create a spare; `None` where a limit, or a refusal of Neutron, forbids it now.
+    pub fn spare_place(&self) -> Option<CreationPlace> {
+        if self.room() == 0 || self.creatable() == 0 {
+            return None;
+        }
+        self.creation_place().ok()
+    }
+}
+
+/// Whether any claim could get a floating IP that was created as a spare.
+pub fn is_usable_spare(situation: &Situation<'_>, fip: &FloatingIp) -> bool {
+    let Situation { pool, published, .. } = situation;
+    pool.reserved_for(fip.address).is_none() && !pool.is_excluded(fip.address) && !published.is_published(fip)
+}

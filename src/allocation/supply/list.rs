@@ -1,0 +1,18 @@
+//! The addresses of `spec.preAllocatedFloatingIPs`, in the order of the list.
+
+use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::situation::Situation;
+
+pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> {
+    let Situation { ledger, pool, .. } = *situation;
+    let listed = pool.listed.iter().filter(|address| !ledger.at(**address).any(|entry| entry.marks.names(&pool.id)));
+    listed.filter_map(|address| ledger.at(*address).find(|entry| is_listable(situation, entry))).collect()
+}
+
+pub(in crate::allocation) fn is_listable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+    situation.pool.has_tags
+        && entry.is_free()
+        && entry.marks.is_empty()
+        && !situation.pool.is_excluded(entry.fip.address)
+        && !situation.published.is_published(&entry.fip)
+}

@@ -1,0 +1,27 @@
+//! The addresses that the pool created and no claim has: preallocated, retained, or released and past the grace period.
+
+use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::mark::Ownership;
+use crate::allocation::situation::Situation;
+
+pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> {
+    situation.ledger.of_pool(&situation.pool.id).filter(|entry| is_ownable(situation, entry)).collect()
+}
+
+pub(in crate::allocation) fn is_ownable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+    let Situation { ledger, published, pool, now, .. } = situation;
+    let is_unclaimed = match situation.ownership(entry) {
+        Ownership::Idle => true,
+        // Seen without a port since the release was written.
+        Ownership::Released { at, .. } => now.duration_since(at) >= pool.grace && entry.is_confirmed(),
+        _ => false,
+    };
+    is_unclaimed
+        && situation.created_here(entry).is_some()
+        && entry.is_free()
+        && !ledger.is_being_created(entry)
+        && !pool.is_excluded(entry.fip.address)
+        && situation.is_on_network(entry)
+        && !published.is_published(&entry.fip)
+        && !ledger.has_copied_mark(entry)
+}

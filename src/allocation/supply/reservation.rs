@@ -1,0 +1,52 @@
+//! The one address that a claim may have, by `spec.reservations`.
+
+use std::net::IpAddr;
+
+use super::{NextAddress, Supply, Unavailable};
+use crate::allocation::claim::Origin;
+use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::mark::Ownership;
+use crate::allocation::refusal::Refusal;
+
+impl<'a> Supply<'a> {
+    /// The reserved address for the claim that it is reserved for.
+    pub(in crate::allocation) fn reserved(&self, address: IpAddr) -> Result<NextAddress<'a>, Unavailable> {
+        self.find_reserved(address).map_err(Unavailable::Refused)
+    }
+
+    fn find_reserved(&self, address: IpAddr) -> Result<NextAddress<'a>, Refusal> {
+        let pool = self.situation.pool;
+        if pool.is_excluded(address) {
+            return Err(Refusal::ReservationExcluded(address));
+        }
+        // A listing by pages may show an address twice: the floating IP that was deleted meanwhile, and its successor.
+        let mut entries = self.situation.ledger.at(address).filter(|entry| self.is_in_reach(entry)).peekable();
+        if entries.peek().is_none() {
+            return Err(Refusal::ReservationMissing(address));
+        }
+        let entry = entries.find(|entry| self.is_takeable(entry)).ok_or(Refusal::ReservationInUse(address))?;
+        let is_counted = self.situation.ownership(entry) == Ownership::Idle;
+        if !is_counted && !pool.has_tags {
+            return Err(Refusal::NoTags);
+        }
+        // One that the pool owns is given even where no claim could have it, unless the limit was lowered below it.
+        let is_within_limit = if is_counted { self.owned_within_limit(1) > 0 } else { self.room() > 0 };
+        match pool.max_ips {
+            Some(limit) if !is_within_limit => Err(Refusal::LimitReached(limit)),
+            _ => Ok(NextAddress::Existing(Origin::Reserved, entry)),
+        }
+    }
+
+    fn is_in_reach(&self, entry: &LedgerEntry) -> bool {
+        self.situation.pool.network.as_ref().is_none_or(|network| *network == entry.fip.network)
+    }
+
+    fn is_takeable(&self, entry: &LedgerEntry) -> bool {
+        let ledger = self.situation.ledger;
+        entry.is_free()
+            && !ledger.is_being_created(entry)
+            && !self.situation.published.is_published(&entry.fip)
+            && (entry.marks.is_empty() || self.situation.ownership(entry) == Ownership::Idle)
+            && !ledger.has_copied_mark(entry)
+    }
+}

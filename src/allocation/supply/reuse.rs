@@ -1,0 +1,37 @@
+//! The free floating IPs of the project that `spec.reuse` allows, by address.
+
+use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::mark::without_marks;
+use crate::allocation::policy::ReusePolicy;
+use crate::allocation::situation::Situation;
+
+pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> {
+    if situation.pool.reuse == ReusePolicy::Never || situation.pool.network.is_none() {
+        return Vec::new();
+    }
+    let mut entries: Vec<_> = situation.ledger.entries().filter(|entry| is_reusable(situation, entry)).collect();
+    entries.sort_by_key(|entry| (entry.fip.address, entry.fip.id.clone()));
+    entries
+}
+
+fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+    let Situation { published, pool, now, .. } = situation;
+    entry.is_free()
+        && entry.marks.is_empty()
+        && pool.may_reuse(&entry.fip)
+        && pool.has_been_idle(&entry.fip, *now)
+        && !pool.is_excluded(entry.fip.address)
+        && pool.reserved_for(entry.fip.address).is_none()
+        && !published.is_listed(entry.fip.address)
+        && !published.is_published(&entry.fip)
+}
+
+/// Whether an address that a claim has tagged, and that the pool did not create, may still be given: what the read-back
+/// shows decides, since somebody may have described it, or taken a tag off, after it was listed.
+pub(in crate::allocation) fn is_reusable_in_use(situation: &Situation<'_>, entry: &LedgerEntry, claim: &str) -> bool {
+    let Situation { pool, .. } = situation;
+    let address = entry.fip.address;
+    pool.listed.contains(&address)
+        || pool.reservations.get(claim) == Some(&address)
+        || pool.may_reuse(&without_marks(&entry.fip))
+}

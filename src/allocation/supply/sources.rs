@@ -1,0 +1,21 @@
+//! The sources of addresses that exist already, in the order of choice.
+
+use super::{list, owned, reuse};
+use crate::allocation::claim::Origin;
+use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::situation::Situation;
+
+pub(super) struct Source {
+    pub(super) origin: Origin,
+    /// Whether its addresses count under `maxIPs` before a claim has them.
+    pub(super) is_counted: bool,
+    /// The addresses that it can give now, in the order in which they are given.
+    pub(super) candidates: for<'a> fn(&Situation<'a>) -> Vec<&'a LedgerEntry>,
+}
+
+/// An address that exists is preferred to creating one.
+pub(super) const SOURCES: [Source; 3] = [
+    Source { origin: Origin::List, is_counted: false, candidates: list::candidates },
+    Source { origin: Origin::Owned, is_counted: true, candidates: owned::candidates },
+    Source { origin: Origin::Reuse, is_counted: false, candidates: reuse::candidates },
+];

@@ -1,0 +1,59 @@
+//! Addresses with marks of two owners, one of them this pool: the marks of claims that have no right to it are removed.
+
+use std::collections::BTreeSet;
+
+use super::{SweepAction, SweepPass};
+use crate::allocation::identity::{ClaimKey, PoolId};
+use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::mark::claim_tag;
+
+impl SweepPass<'_> {
+    pub(super) fn visit_contested(&mut self, entry: &LedgerEntry) {
+        let pool = self.situation.pool;
+        let claims = entry.marks.claims_of(&pool.id);
+        let unjustified: BTreeSet<&ClaimKey> =
+            claims.iter().filter(|claim| !self.is_justified(entry, claim)).copied().collect();
+        let is_held = self.situation.published.binding_of(&entry.fip).is_some() || unjustified.len() < claims.len();
+        if unjustified.is_empty() && is_held {
+            return;
+        }
+        let owners: Vec<_> = unjustified.iter().map(|claim| (pool.id.clone(), (*claim).clone())).collect();
+        let is_released = !owners.is_empty() && owners.iter().all(|owner| entry.marks.releases.contains_key(owner));
+        // A mark that cannot be read may be of a newer version, for a claim that this version does not see.
+        if !is_released && !self.is_due_orphan(entry) || entry.marks.is_unreadable {
+            return;
+        }
+        let is_created_here = self.situation.created_here(entry).is_some();
+        // A port on an address that the pool did not create is the other owner's; on its own it may be its claim's.
+        let may_remove = is_held || is_released || pool.releases_orphans;
+        if may_remove && !(is_created_here && entry.fip.is_attached()) {
+            self.remove_marks(entry, &owners);
+        }
+    }
+
+    /// Whether the claim's mark is right: its IPAddress names the address or, without any IPAddress, it needs one.
+    fn is_justified(&self, entry: &LedgerEntry, claim: &ClaimKey) -> bool {
+        let pool = &self.situation.pool.id;
+        match self.situation.published.binding_of(&entry.fip) {
+            Some(binding) => binding.is_of(pool, claim),
+            // Released beside another owner, it is not taken back by a new claim of that name.
+            None => {
+                self.is_needed_by(claim, entry) && !entry.marks.releases.contains_key(&(pool.clone(), claim.clone()))
+            }
+        }
+    }
+
+    /// Removes the marks of these claims. What the pool created stays the pool's.
+    fn remove_marks(&mut self, entry: &LedgerEntry, owners: &[(PoolId, ClaimKey)]) {
+        let mark = self.situation.created_here(entry);
+        let mark = mark.filter(|mark| owners.iter().any(|(_, claim)| mark.claim.as_ref() == Some(claim)));
+        let description = mark.map(|mark| mark.given_back().render(None));
+        let claims = entry.marks.claims.iter().filter(|owner| owners.contains(owner));
+        let claims = claims.map(|(owner, claim)| claim_tag(owner, claim));
+        let releases = entry.marks.releases.iter().filter(|(owner, _)| owners.contains(owner));
+        let tags: Vec<String> = claims.chain(releases.flat_map(|(_, (_, tags))| tags.iter().cloned())).collect();
+        if description.is_some() || !tags.is_empty() {
+            self.plan.actions.push(SweepAction::Rewrite { id: entry.fip.id.clone(), description, tags });
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! What is left to do in Neutron before a pool that is being deleted may go: what it created is deleted by its policy, and
+//! our marks are removed from everything else.
+
+use super::SweepAction;
+use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::mark::Ownership;
+use crate::allocation::situation::Situation;
+use crate::floating_ip::FloatingIpId;
+
+/// What is left to do once no claim has an address of the pool.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PoolTeardown {
+    /// To be done now, without any grace period.
+    pub actions: Vec<SweepAction>,
+    /// Addresses that lose our marks although something is still attached.
+    pub attached: Vec<FloatingIpId>,
+    /// A write is under way or uncertain, or must be listed.
+    pub must_list: bool,
+}
+
+/// Plans the end of a pool.
+///
+/// It is complete when there is neither an action nor anything to list: then no late write, of this process or a previous
+/// one, can leave a mark that nothing would ever remove.
+pub fn plan_teardown(situation: &Situation<'_>) -> PoolTeardown {
+    let Situation { ledger, pool, .. } = *situation;
+    let may_change = ledger.listed().is_none() || situation.fence().is_some() || ledger.has_uncertain_writes(&pool.id);
+    let mut teardown = PoolTeardown { must_list: may_change, ..PoolTeardown::default() };
+    for entry in ledger.of_pool(&pool.id) {
+        let id = entry.fip.id.clone();
+        if entry.hold.is_some() || !entry.uncertain_writes.is_empty() || !entry.is_confirmed() {
+            teardown.must_list = true;
+            continue;
+        }
+        if is_deletable(situation, entry) {
+            teardown.actions.push(SweepAction::Delete(id));
+            continue;
+        }
+        if entry.fip.is_attached() {
+            teardown.attached.push(id.clone());
+        }
+        let description = situation.created_here(entry).map(|_| String::new());
+        teardown.actions.push(SweepAction::Rewrite { id, description, tags: entry.marks.tags_of(&pool.id) });
+    }
+    teardown
+}
+
+fn is_deletable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+    let Some(mark) = situation.created_here(entry) else { return false };
+    let is_only_ours =
+        matches!(situation.ownership(entry), Ownership::Idle | Ownership::Held(_) | Ownership::Released { .. });
+    let is_unused = mark.claim.is_none() && !mark.is_retained;
+    is_only_ours
+        && (situation.pool.deletes || is_unused)
+        && !entry.fip.is_attached()
+        && !situation.ledger.has_copied_mark(entry)
+        && !situation.published.is_published(&entry.fip)
+}

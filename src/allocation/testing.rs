@@ -1,0 +1,276 @@
+//! The words that the unit tests of this room are written in: a floating IP in a line, a world in a few.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::claim::{self, BoundAddress, ClaimRequest, Decision, QueuePosition};
+use super::identity::{ClaimKey, Nonce, PoolId};
+use super::ledger::{Hold, Ledger, LedgerEntry};
+use super::mark::{CreationMark, claim_tag, release_tag};
+use super::policy::{PoolPolicy, ReusePolicy};
+use super::published::{Binding, PublishedAddress, PublishedAddresses};
+use super::release::{self, ReleaseStep};
+use super::situation::Situation;
+use super::sweep::{ClaimLiveness, ClusterView, PoolTeardown, SweepPlan, plan_sweep, plan_teardown};
+use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId};
+use crate::object_name::ObjectName;
+
+/// The time of every world, unless it is said.
+pub fn noon() -> Timestamp {
+    Timestamp::from_second(1_800_000_000).expect("in range")
+}
+
+pub fn seconds(count: i64) -> SignedDuration {
+    SignedDuration::from_secs(count)
+}
+
+/// So many seconds before noon.
+pub fn ago(count: i64) -> Timestamp {
+    noon() - seconds(count)
+}
+
+/// 203.0.113.`last`.
+pub fn address(last: u8) -> IpAddr {
+    IpAddr::from([203, 0, 113, last])
+}
+
+pub fn id(last: u8) -> FloatingIpId {
+    FloatingIpId::new(format!("fip-{last}"))
+}
+
+pub fn pool_id(name: &str) -> PoolId {
+    PoolId::parse(name).expect("an id")
+}
+
+pub fn key(claim: &str) -> ClaimKey {
+    ClaimKey::of("team", claim)
+}
+
+pub fn network() -> NetworkId {
+    NetworkId::new("public")
+}
+
+/// The mark of what the pool `p` created with a nonce that ends in `last`; no claim has it.
+pub fn idle_mark(last: u8) -> CreationMark {
+    let nonce = Nonce::parse(&format!("nonce00{last:03}")).expect("a nonce");
+    CreationMark { pool: pool_id("p"), nonce, claim: None, released: None, is_retained: false }
+}
+
+/// A floating IP that is being described.
+#[derive(Clone)]
+pub struct Fip(pub FloatingIp);
+
+/// 203.0.113.`last`: free, with nothing on it, long unchanged.
+pub fn fip(last: u8) -> Fip {
+    Fip(FloatingIp {
+        id: id(last),
+        address: address(last),
+        network: network(),
+        project: ProjectId::new("project"),
+        port: None,
+        is_forwarded: false,
+        description: String::new(),
+        tags: BTreeSet::new(),
+        dns_name: String::new(),
+        changed_at: Some(ago(100_000)),
+    })
+}
+
+impl Fip {
+    pub fn tag(mut self, tag: impl Into<String>) -> Self {
+        self.0.tags.insert(tag.into());
+        self
+    }
+    pub fn described(mut self, text: impl Into<String>) -> Self {
+        self.0.description = text.into();
+        self
+    }
+    pub fn attached(mut self) -> Self {
+        self.0.port = Some(PortId::new("port"));
+        self
+    }
+    pub fn forwarded(mut self) -> Self {
+        self.0.is_forwarded = true;
+        self
+    }
+    pub fn on(mut self, network: &str) -> Self {
+        self.0.network = NetworkId::new(network);
+        self
+    }
+    pub fn changed(mut self, at: Timestamp) -> Self {
+        self.0.changed_at = Some(at);
+        self
+    }
+    /// Created by the pool `p`, free.
+    pub fn idle(self) -> Self {
+        let mark = idle_mark(self.last());
+        self.described(mark.render(None))
+    }
+    /// Created by the pool `p` for this claim.
+    pub fn created_for(self, claim: &str) -> Self {
+        let mark = CreationMark { claim: Some(key(claim)), ..idle_mark(self.last()) };
+        self.described(mark.render(Some(("team", claim))))
+    }
+    /// Tagged by the pool `p` for this claim.
+    pub fn tagged_for(self, claim: &str) -> Self {
+        self.tag(claim_tag(&pool_id("p"), &key(claim)))
+    }
+    /// Tagged for release by this claim of the pool `p`.
+    pub fn released_by(self, claim: &str, at: Timestamp) -> Self {
+        self.tag(release_tag(&pool_id("p"), &key(claim), at))
+    }
+    /// Tagged by a claim of another pool.
+    pub fn tagged_by_another_pool(self) -> Self {
+        self.tag(claim_tag(&pool_id("other"), &key("theirs")))
+    }
+    fn last(&self) -> u8 {
+        match self.0.address {
+            IpAddr::V4(address) => address.octets()[3],
+            IpAddr::V6(_) => 0,
+        }
+    }
+}
+
+/// A project, the pool `p`, and what Kubernetes says.
+pub struct World {
+    pub ledger: Ledger,
+    pub published: PublishedAddresses,
+    pub pool: PoolPolicy,
+    pub cluster: ClusterView,
+    pub waiting: BTreeSet<QueuePosition>,
+    pub now: Timestamp,
+}
+
+/// A pool with a network that reuses, creates and deletes; nothing in Neutron.
+pub fn world() -> World {
+    let pool = PoolPolicy {
+        id: pool_id("p"),
+        listed: vec![],
+        network: Some(network()),
+        subnets: vec![],
+        max_ips: None,
+        deletes: true,
+        reuse: ReusePolicy::Unmarked { idle: seconds(300) },
+        excluded: vec![],
+        reservations: BTreeMap::new(),
+        preallocate: 0,
+        grace: seconds(0),
+        releases_orphans: true,
+        orphan_grace: seconds(3600),
+        has_tags: true,
+        fenced_until: None,
+    };
+    let (ledger, published, waiting) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
+    let cluster = ClusterView { namespace: "team".into(), ..ClusterView::default() };
+    World { ledger, published, pool, cluster, waiting, now: noon() }.sees([])
+}
+
+impl World {
+    /// A complete listing shows these and no others.
+    pub fn sees<const N: usize>(mut self, fips: [Fip; N]) -> Self {
+        self.look(fips);
+        self
+    }
+    pub fn look<const N: usize>(&mut self, fips: [Fip; N]) {
+        let began = self.ledger.begin(self.now);
+        self.ledger.record_listing(began, fips.into_iter().map(|fip| fip.0).collect(), self.now);
+    }
+    pub fn with(mut self, change: impl FnOnce(&mut PoolPolicy)) -> Self {
+        change(&mut self.pool);
+        self
+    }
+    /// The pool lists these and nothing else.
+    pub fn closed_list<const N: usize>(self, listed: [u8; N]) -> Self {
+        self.lists(listed).with(|pool| pool.network = None)
+    }
+    pub fn lists<const N: usize>(mut self, listed: [u8; N]) -> Self {
+        self.pool.listed = listed.map(address).to_vec();
+        self.published.set_listed(ObjectName::new("team", "p"), self.pool.listed.iter().copied().collect());
+        self
+    }
+    pub fn limit(self, max_ips: usize) -> Self {
+        self.with(|pool| pool.max_ips = Some(max_ips))
+    }
+    pub fn reserves(self, claim: &str, last: u8) -> Self {
+        self.with(|pool| pool.reservations.extend([(claim.into(), address(last))]))
+    }
+    pub fn excludes(self, range: &str) -> Self {
+        self.with(|pool| pool.excluded.push(range.parse().expect("a range")))
+    }
+    pub fn fenced(self) -> Self {
+        let until = self.now + seconds(60);
+        self.with(|pool| pool.fenced_until = Some(until))
+    }
+    pub fn holds(mut self, last: u8, hold: Hold) -> Self {
+        self.ledger.set_hold(&id(last), Some(hold));
+        self
+    }
+    /// A claim of the pool `p` chose this address.
+    pub fn chosen(self, last: u8, claim: &str) -> Self {
+        self.holds(last, Hold::Claim { pool: pool_id("p"), claim: key(claim) })
+    }
+    /// The claim exists.
+    pub fn living(mut self, claim: &str) -> Self {
+        self.cluster.claims.insert(key(claim), ClaimLiveness::Active);
+        self
+    }
+    /// This claim, an old one, waits.
+    pub fn waits(mut self, claim: &str) -> Self {
+        let position = request(claim).queue_position();
+        self.waiting.insert(QueuePosition { since: ago(50_000), ..position });
+        self
+    }
+    /// An IPAddress of this claim of the pool `p` names the floating IP.
+    pub fn published(mut self, claim: &str, last: u8) -> Self {
+        let (pool, claim_key) = (pool_id("p"), key(claim));
+        let binding = Some(Binding { pool, claim: claim_key, fip: id(last), network: Some(network()) });
+        self.published.insert(ObjectName::new("team", claim), PublishedAddress { address: address(last), binding });
+        self
+    }
+    /// An IPAddress of another provider names the address.
+    pub fn published_by_others(mut self, last: u8) -> Self {
+        let object = ObjectName::new("others", format!("address-{last}"));
+        self.published.insert(object, PublishedAddress { address: address(last), binding: None });
+        self
+    }
+    pub fn entry(&self, last: u8) -> &LedgerEntry {
+        self.ledger.get(&id(last)).expect("it was seen")
+    }
+    pub fn situation(&self) -> Situation<'_> {
+        let Self { ledger, published, pool, waiting, now, .. } = self;
+        Situation { ledger, published, pool, waiting, now: *now }
+    }
+    /// What to do for a claim without an IPAddress.
+    pub fn decide(&self, claim: &str) -> Decision {
+        claim::decide(&self.situation(), &request(claim))
+    }
+    /// What to do for a claim whose IPAddress names this floating IP.
+    pub fn decide_published(&self, claim: &str, last: u8) -> Decision {
+        let bound = Some(BoundAddress { address: address(last), fip: id(last) });
+        claim::decide(&self.situation(), &ClaimRequest { bound, ..request(claim) })
+    }
+    pub fn release(&self, claim: &str) -> ReleaseStep {
+        release::decide(&self.situation(), &key(claim))
+    }
+    pub fn plan(&self) -> SweepPlan {
+        plan_sweep(&self.situation(), &self.cluster)
+    }
+    pub fn teardown(&self) -> PoolTeardown {
+        plan_teardown(&self.situation())
+    }
+}
+
+/// A claim without an IPAddress.
+pub fn request(claim: &str) -> ClaimRequest {
+    ClaimRequest { key: key(claim), object: ObjectName::new("team", claim), since: ago(1000), bound: None }
+}
+
+/// The address of a decision to mark.
+pub fn marked(decision: &Decision) -> Option<&FloatingIpId> {
+    match decision {
+        Decision::Mark(id, ..) => Some(id),
+        _ => None,
+    }
+}

@@ -1,0 +1,267 @@
+//! What a pool has: the figures of its status and metrics, and the addresses that cannot be given.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use super::ledger::LedgerEntry;
+use super::mark::Ownership;
+use super::refusal::Refusal;
+use super::situation::Situation;
+use super::supply::{Supply, is_listable};
+
+/// How many failed addresses a status names.
+pub const FAILED_LIMIT: usize = 16;
+
+/// How many addresses a pool has, and in which state.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct PoolUsage {
+    /// Listed, or carrying the pool's mark; each once.
+    pub total: usize,
+    /// Marked for a claim.
+    pub allocated: usize,
+    /// Can be given without creating one, reserved ones included.
+    pub free: usize,
+    /// Released, and neither free nor deleted yet.
+    pub cooling: usize,
+    /// Cannot be given.
+    pub failed: usize,
+    /// Allocated, although the pool's present spec would not give them: excluded, or neither listed nor on its network.
+    pub out_of_range: usize,
+    /// How many can be in use at once, without those that cannot be given; none where only the project's quota and the
+    /// network are the limit.
+    pub capacity: Option<usize>,
+    /// The first [`FAILED_LIMIT`] of those that cannot be given.
+    pub failures: Vec<(IpAddr, AddressFailure)>,
+    /// Why a claim that came now would be refused; none while there is something to give.
+    pub exhausted: Option<Refusal>,
+}
+
+/// Why an address cannot be given.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
+pub enum AddressFailure {
+    #[error("is not a floating IP of the project: create it, or take it off spec.preAllocatedFloatingIPs")]
+    Missing,
+    #[error("is attached to a port or has port forwardings: detach it, or take it off spec.preAllocatedFloatingIPs")]
+    Attached,
+    #[error("carries another owner's mark: remove that mark, or take the address off the pool")]
+    Foreign,
+    #[error(
+        "is named by another IPAddress: delete that IPAddress, or take the address off spec.preAllocatedFloatingIPs"
+    )]
+    Published,
+    #[error("is both in spec.preAllocatedFloatingIPs and in spec.excludedAddresses: take it out of one of them")]
+    Excluded,
+    #[error("has a description that was copied from another floating IP: clear the copied description")]
+    Copied,
+}
+
+/// Counts what a pool has.
+pub fn count(situation: &Situation<'_>) -> PoolUsage {
+    let mut usage = PoolUsage::default();
+    let mut failures = count_marked(situation, &mut usage);
+    let marked_failed = failures.len();
+    failures.extend(count_unmarked_listed(situation, &mut usage));
+    let supply = Supply::new(*situation);
+    usage.free = supply.free();
+    usage.exhausted = supply.exhausted();
+    usage.failed = failures.len();
+    usage.capacity = capacity(situation, usage.total.saturating_sub(usage.failed), marked_failed);
+    usage.failures = failures.into_iter().take(FAILED_LIMIT).collect();
+    usage
+}
+
+type Failures = BTreeSet<(IpAddr, AddressFailure)>;
+
+/// Counts the addresses that carry the pool's mark.
+fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
+    let mut failures = Failures::new();
+    for entry in situation.ledger.of_pool(&situation.pool.id) {
+        usage.total += 1;
+        let failure = match situation.ownership(entry) {
+            _ if situation.ledger.has_copied_mark(entry) => AddressFailure::Copied,
+            Ownership::Idle if entry.fip.is_attached() => AddressFailure::Attached,
+            Ownership::Contested | Ownership::Foreign => AddressFailure::Foreign,
+            ownership => {
+                usage.allocated += usize::from(matches!(ownership, Ownership::Held(_)));
+                usage.cooling += usize::from(matches!(ownership, Ownership::Released { .. }));
+                let is_out_of_range = matches!(ownership, Ownership::Held(_)) && is_out_of_range(situation, entry);
+                usage.out_of_range += usize::from(is_out_of_range);
+                continue;
+            }
+        };
+        failures.insert((entry.fip.address, failure));
+    }
+    failures
+}
+
+/// Counts the listed addresses without the pool's mark.
+fn count_unmarked_listed(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
+    let Situation { ledger, pool, .. } = situation;
+    let mut failures = Failures::new();
+    for address in &pool.listed {
+        if ledger.at(*address).any(|entry| entry.marks.names(&pool.id)) {
+            continue;
+        }
+        usage.total += 1;
+        if !ledger.at(*address).any(|entry| is_listable(situation, entry)) {
+            failures.extend(why_not_listable(situation, *address).map(|failure| (*address, failure)));
+        }
+    }
+    failures
+}
+
+fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<AddressFailure> {
+    let Situation { ledger, pool, published, .. } = situation;
+    if pool.is_excluded(address) {
+        return Some(AddressFailure::Excluded);
+    }
+    let Some(entry) = ledger.at(address).next() else { return Some(AddressFailure::Missing) };
+    if !entry.marks.is_empty() {
+        Some(AddressFailure::Foreign)
+    } else if entry.fip.is_attached() {
+        Some(AddressFailure::Attached)
+    } else if published.is_published(&entry.fip) {
+        Some(AddressFailure::Published)
+    } else {
+        // Chosen for a claim at this moment: neither free nor failed.
+        None
+    }
+}
+
+fn is_out_of_range(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+    let address = entry.fip.address;
+    let is_in_reach = situation.is_on_network(entry) || situation.pool.listed.contains(&address);
+    situation.pool.is_excluded(address) || !is_in_reach
+}
+
+/// The usable addresses of a closed list, and what `maxIPs` leaves beside the marked ones that cannot be given.
+fn capacity(situation: &Situation<'_>, usable: usize, marked_failed: usize) -> Option<usize> {
+    let pool = situation.pool;
+    let by_list = pool.network.is_none().then_some(usable);
+    let by_limit = pool.max_ips.map(|limit| limit.saturating_sub(marked_failed));
+    by_list.into_iter().chain(by_limit).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ledger::{CreationBlock, Hold};
+    use super::super::testing::*;
+    use super::*;
+
+    fn count_of(world: &World) -> PoolUsage {
+        count(&world.situation())
+    }
+
+    /// total, allocated, free, cooling, failed
+    fn figures(world: &World) -> [usize; 5] {
+        let count = count_of(world);
+        [count.total, count.allocated, count.free, count.cooling, count.failed]
+    }
+
+    #[test]
+    fn a_listed_address_counts_once_marked_or_not() {
+        let world = world().closed_list([10, 11, 12]).sees([fip(10).tagged_for("web"), fip(11), fip(12).attached()]);
+        assert_eq!(figures(&world), [3, 1, 1, 0, 1]);
+        assert_eq!(count_of(&world).failures, vec![(address(12), AddressFailure::Attached)]);
+    }
+
+    #[test]
+    fn what_we_created_is_allocated_free_or_cooling() {
+        let fips = [
+            fip(10).created_for("web"),
+            fip(11).idle(),
+            fip(12).created_for("db").released_by("db", ago(5)),
+            fip(13).tag("prod"),
+        ];
+        assert_eq!(figures(&world().sees(fips.clone())), [3, 1, 1, 1, 0]);
+        let resting = world().with(|pool| pool.grace = seconds(60)).sees(fips);
+        assert_eq!(figures(&resting), [3, 1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn what_may_be_reused_is_free_and_not_the_pools() {
+        assert_eq!(figures(&world().sees([fip(10), fip(11).tag("prod")])), [0, 0, 1, 0, 0]);
+        assert_eq!(figures(&world().lists([10]).sees([fip(10), fip(11)])), [1, 0, 2, 0, 0]);
+    }
+
+    #[test]
+    fn free_is_never_more_than_the_limit_leaves() {
+        let world = world().closed_list([10, 11, 12]).limit(2).sees([fip(10).tagged_for("web"), fip(11), fip(12)]);
+        assert_eq!(figures(&world), [3, 1, 1, 0, 0]);
+        assert_eq!(count_of(&world).exhausted, None);
+        let full = world.limit(1);
+        assert_eq!(count_of(&full).free, 0);
+        assert_eq!(count_of(&full).exhausted, Some(Refusal::LimitReached(1)));
+    }
+
+    #[test]
+    fn an_idle_one_is_free_although_the_limit_is_reached() {
+        let world = world().limit(1).sees([fip(10).idle()]);
+        assert_eq!((count_of(&world).free, count_of(&world).exhausted), (1, None));
+    }
+
+    #[test]
+    fn what_cannot_be_given_says_why() {
+        let listed = || world().closed_list([10]);
+        let why = |world: World| count_of(&world).failures.first().map(|(_, failure)| failure.clone());
+        assert_eq!(why(listed()), Some(AddressFailure::Missing));
+        assert_eq!(why(listed().sees([fip(10).attached()])), Some(AddressFailure::Attached));
+        assert_eq!(why(listed().sees([fip(10).forwarded()])), Some(AddressFailure::Attached));
+        assert_eq!(why(listed().sees([fip(10).tagged_by_another_pool()])), Some(AddressFailure::Foreign));
+        assert_eq!(why(listed().sees([fip(10)]).published_by_others(10)), Some(AddressFailure::Published));
+        assert_eq!(why(listed().sees([fip(10)]).excludes("203.0.113.10/32")), Some(AddressFailure::Excluded));
+        assert_eq!(why(listed().sees([fip(10)]).holds(10, Hold::GivingBack)), None, "neither free nor failed");
+        assert_eq!(why(listed().sees([fip(10)])), None);
+        let copied = fip(10).idle().0.description;
+        assert_eq!(why(world().sees([fip(10).idle(), fip(11).described(copied)])), Some(AddressFailure::Copied));
+    }
+
+    #[test]
+    fn capacity_is_what_list_and_limit_leave() {
+        let capacity = |world: World| count_of(&world).capacity;
+        let list = || world().closed_list([10, 11, 12]).sees([fip(10).tagged_for("web"), fip(11), fip(12).attached()]);
+        assert_eq!(capacity(list()), Some(2), "one of three cannot be given");
+        assert_eq!(capacity(list().limit(1)), Some(1));
+        assert_eq!(capacity(list().limit(9)), Some(2), "a limit adds no addresses");
+        assert_eq!(capacity(world()), None, "nothing of the pool's own limits it");
+        assert_eq!(capacity(world().limit(4)), Some(4));
+        let copied = fip(10).idle().0.description;
+        assert_eq!(capacity(world().limit(4).sees([fip(10).idle(), fip(11).described(copied)])), Some(2));
+    }
+
+    #[test]
+    fn what_is_held_and_would_not_be_given_is_out_of_range() {
+        let out = |world: World| count_of(&world).out_of_range;
+        let held = || fip(10).tagged_for("web");
+        assert_eq!(out(world().closed_list([10]).sees([held()])), 0);
+        assert_eq!(out(world().closed_list([11]).sees([held(), fip(11)])), 1, "it was taken off the list");
+        assert_eq!(out(world().sees([held()])), 0, "it is of the network");
+        assert_eq!(out(world().sees([held()]).excludes("203.0.113.10/32")), 1);
+        assert_eq!(out(world().closed_list([11]).sees([fip(10).idle()])), 0, "nobody holds it");
+    }
+
+    #[test]
+    fn a_status_names_only_so_many_failures() {
+        let world = world().with(|pool| {
+            pool.listed = (0..40).map(address).collect();
+            pool.network = None;
+        });
+        assert_eq!((count_of(&world).failed, count_of(&world).failures.len()), (40, FAILED_LIMIT));
+    }
+
+    #[test]
+    fn exhausted_says_which_limit_was_met() {
+        let exhausted = |world: &World| count_of(world).exhausted;
+        assert_eq!(exhausted(&world().closed_list([10])), Some(Refusal::ListUsedUp));
+        let no_tags = world().closed_list([10]).with(|pool| pool.has_tags = false).sees([fip(10)]);
+        assert_eq!(exhausted(&no_tags), Some(Refusal::NoTags));
+        let mut refused = world();
+        assert_eq!(exhausted(&refused), None, "a network is there to create on");
+        let block = CreationBlock { refusal: Refusal::QuotaReached, until: noon() + seconds(20) };
+        refused.ledger.block_creation(pool_id("p"), block);
+        assert_eq!(exhausted(&refused), Some(Refusal::QuotaReached));
+        let mut barren = world();
+        barren.ledger.note_unusable_offers(&pool_id("p"), noon());
+        assert_eq!(exhausted(&barren), Some(Refusal::OnlyUnwanted));
+    }
+}

@@ -1,0 +1,233 @@
+//! One attempt to give a claim its address: decide, act, learn, and again, until the address is certainly the claim's or
+//! there is a reason to wait.
+
+use std::time::Duration;
+
+use tracing::info;
+
+use super::{ClaimController, publish};
+use crate::allocation::Refusal;
+use crate::allocation::claim::{ClaimRequest, Decision, Origin, decide, may_keep};
+use crate::allocation::ledger::Hold;
+use crate::allocation::mark::CreationMark;
+use crate::allocation::supply::{CreationPlace, UNWANTED_LIMIT};
+use crate::controllers::memory::ResolvedPool;
+use crate::controllers::neutron_writer::NeutronWriter;
+use crate::floating_ip::{FloatingIp, FloatingIpId};
+use crate::openstack;
+
+/// More turns than any claim needs to mark, confirm and withdraw a few candidates. Past it the claim is tried later.
+const TURNS: usize = 24;
+/// How soon a write whose outcome is not known is looked for again.
+const SETTLE: Duration = Duration::from_secs(5);
+/// How long after the fence a claim is tried again.
+const AFTER_FENCE: Duration = Duration::from_millis(100);
+
+/// What a claim may be given.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum AllocationScope {
+    AnyAddress,
+    /// The address that it had before.
+    OwnAddress,
+}
+
+/// How an attempt ended.
+pub(super) enum AttemptOutcome {
+    Bound(FloatingIp, Origin),
+    Refused(Refusal),
+    /// Try again after this time; the message says why.
+    Wait(Duration, String),
+    /// The pool was paused or deleted during the attempt, or the claim has an IPAddress that was not seen.
+    Changed,
+    /// The pool is being deleted, and the address that the claim had cannot be found.
+    NothingLeft,
+    /// The published address needs manual action.
+    Lost(String),
+    Failed(openstack::Error),
+}
+
+pub(super) struct Attempt<'a> {
+    controller: &'a ClaimController,
+    pool: &'a ResolvedPool,
+    pub(super) request: ClaimRequest,
+    scope: AllocationScope,
+    /// What was chosen in this attempt, and so is not published.
+    chosen: Vec<FloatingIpId>,
+    /// What Neutron offered and the pool may not give: held, so that Neutron offers another.
+    unwanted: Vec<FloatingIpId>,
+    /// How many were unwanted in all, with those that were deleted to make room.
+    declined: usize,
+    origin: Origin,
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn new(
+        controller: &'a ClaimController,
+        pool: &'a ResolvedPool,
+        request: ClaimRequest,
+        scope: AllocationScope,
+    ) -> Self {
+        let (chosen, unwanted) = (Vec::new(), Vec::new());
+        Self { controller, pool, request, scope, chosen, unwanted, declined: 0, origin: Origin::Recovered }
+    }
+
+    pub(super) async fn run(&mut self) -> AttemptOutcome {
+        let outcome = self.take_turns().await;
+        let is_bound = matches!(outcome, AttemptOutcome::Bound(..));
+        if self.declined > 0 && !is_bound {
+            self.pool.project.ledger().note_unusable_offers(&self.pool.policy.id, self.controller.clock.now());
+        }
+        self.discard_unwanted().await;
+        outcome
+    }
+
+    async fn take_turns(&mut self) -> AttemptOutcome {
+        for _ in 0..TURNS {
+            if self.pool.project.ledger().listed().is_none()
+                && let Err(error) = self.pool.list_now(&self.controller.clock).await
+            {
+                return AttemptOutcome::Failed(error);
+            }
+            match self.take_turn().await {
+                Ok(Some(outcome)) => return outcome,
+                Ok(None) => {}
+                Err(error) => return AttemptOutcome::Failed(error),
+            }
+        }
+        let message = "several addresses in turn were taken by somebody else; trying again";
+        AttemptOutcome::Wait(SETTLE, message.into())
+    }
+
+    /// One decision and its effect. `None` when there is more to decide.
+    async fn take_turn(&mut self) -> Result<Option<AttemptOutcome>, openstack::Error> {
+        // A pool that is being deleted waits for what was begun, so nothing more may be begun.
+        let is_new = self.request.bound.is_none() && self.scope == AllocationScope::AnyAddress;
+        if is_new && !self.controller.stores.is_serving(&self.pool.name) {
+            return Ok(Some(AttemptOutcome::Changed));
+        }
+        let Some((decision, creation)) = self.decide() else { return Ok(Some(AttemptOutcome::NothingLeft)) };
+        tracing::debug!(claim.name = %self.request.object, ?decision, "decided");
+        match decision {
+            Decision::Create(place) => self.create(place, creation).await?,
+            Decision::Mark(..) | Decision::TakeBack(..) | Decision::Withdraw(..) => return self.write(decision).await,
+            Decision::Confirm(_) => self.pool.list_now(&self.controller.clock).await?,
+            // Unwanted ones fill the limit. Neutron chooses at random, so it may offer another one next.
+            Decision::Refuse(Refusal::OnlyUnwanted) if !self.unwanted.is_empty() && self.declined < UNWANTED_LIMIT => {
+                self.discard_unwanted().await;
+            }
+            Decision::Settle => return self.settle().await,
+            Decision::Keep(id) => {
+                let fip = self.pool.project.ledger().get(&id).map(|entry| entry.fip.clone());
+                return Ok(fip.map(|fip| AttemptOutcome::Bound(fip, self.origin)));
+            }
+            Decision::Refuse(refusal) => return Ok(Some(AttemptOutcome::Refused(refusal))),
+            Decision::Lost(lost) => return Ok(Some(AttemptOutcome::Lost(lost.to_string()))),
+            Decision::Fenced(until) => {
+                let left = Duration::try_from(until.duration_since(self.controller.clock.now())).unwrap_or_default();
+                let message = "waiting until no call of a previous controller can still change an address".to_owned();
+                return Ok(Some(AttemptOutcome::Wait(left + AFTER_FENCE, message)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Decides under the ledger's lock, and takes there what the decision needs, before anything else can choose it. `None`
+    /// when the claim may have only the address that it had, and another would be chosen.
+    fn decide(&mut self) -> Option<(Decision, Option<CreationMark>)> {
+        let ClaimController { memory, clock, .. } = self.controller;
+        let mut ledger = self.pool.project.ledger();
+        let decision = memory.ask(&ledger, self.pool, clock.now(), |situation| decide(situation, &self.request));
+        if self.scope == AllocationScope::OwnAddress && decision.is_choice() {
+            return None;
+        }
+        let mut creation = None;
+        match &decision {
+            Decision::Mark(id, ..) | Decision::TakeBack(id, _) => {
+                if decision.is_choice() && ledger.get(id).is_some_and(|entry| entry.hold.is_none()) {
+                    self.chosen.push(id.clone());
+                }
+                ledger.set_hold(id, Some(self.hold()));
+            }
+            Decision::Create(_) => creation = Some(self.writer().begin_creation(&mut ledger, Some(&self.request.key))),
+            _ => {}
+        }
+        Some((decision, creation))
+    }
+
+    async fn write(&mut self, decision: Decision) -> Result<Option<AttemptOutcome>, openstack::Error> {
+        match decision {
+            Decision::Mark(id, origin, write) => {
+                if origin != Origin::Recovered {
+                    self.origin = origin;
+                }
+                let marked = self.writer().mark(&id, &write, &self.request.object).await;
+                marked.inspect_err(|_| self.controller.metrics.allocation_failed(origin))?;
+            }
+            Decision::TakeBack(id, tags) => self.writer().remove_tags(&id, &tags).await?,
+            Decision::Withdraw(id, tag) => {
+                // A published address is not withdrawn, whoever else marks it. One chosen in this attempt is not published.
+                let may_be_published = !self.chosen.contains(&id)
+                    && publish::may_have_address(&self.controller.kube, &self.request.object).await;
+                if may_be_published {
+                    return Ok(Some(AttemptOutcome::Changed));
+                }
+                self.writer().withdraw(&id, &tag, self.hold()).await?;
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    async fn settle(&self) -> Result<Option<AttemptOutcome>, openstack::Error> {
+        self.pool.list_now(&self.controller.clock).await?;
+        let is_creating = self.pool.project.ledger().is_creating_for(&self.pool.policy.id, &self.request.key);
+        let message = "OpenStack did not say whether it created an address; looking for it".to_owned();
+        Ok(is_creating.then_some(AttemptOutcome::Wait(SETTLE, message)))
+    }
+
+    async fn create(&mut self, place: CreationPlace, mark: Option<CreationMark>) -> Result<(), openstack::Error> {
+        let Some(mark) = mark else { return Ok(()) };
+        self.origin = Origin::Created;
+        let created = self.writer().create(&place, &mark, Some(&self.request.object)).await;
+        match created.inspect_err(|_| self.controller.metrics.allocation_failed(Origin::Created)) {
+            Ok(fip) => {
+                self.judge(fip);
+                Ok(())
+            }
+            // If it was created after all, its mark shows at once that it is the claim's.
+            Err(error) if error.is_unknown() => self.pool.list_now(&self.controller.clock).await,
+            Err(error) => self.writer().record_refusal(place.subnet, error),
+        }
+    }
+
+    /// Keeps what Neutron created, or holds it as unwanted.
+    fn judge(&mut self, fip: FloatingIp) {
+        let ClaimController { memory, clock, wake, .. } = self.controller;
+        let mut ledger = self.pool.project.ledger();
+        let is_wanted =
+            memory.ask(&ledger, self.pool, clock.now(), |situation| may_keep(situation, &self.request, &fip));
+        if !is_wanted {
+            ledger.decline_offer(&fip.id);
+            self.unwanted.push(fip.id);
+            self.declined += 1;
+        } else if ledger.unblock_creation(&self.pool.policy.id) {
+            drop(ledger);
+            // Neutron gives addresses again: the claims that were refused need not wait any longer.
+            wake.waiting_claims_of(&self.pool.name);
+        }
+    }
+
+    async fn discard_unwanted(&mut self) {
+        if let Err(error) = self.writer().discard(std::mem::take(&mut self.unwanted)).await {
+            info!(pool.name = %self.pool.name, "addresses that may not be given are left to the sweep: {error}");
+        }
+    }
+
+    fn hold(&self) -> Hold {
+        self.request.hold(&self.pool.policy.id)
+    }
+
+    fn writer(&self) -> NeutronWriter<'a> {
+        NeutronWriter { pool: self.pool, clock: &self.controller.clock }
+    }
+}

@@ -1,0 +1,106 @@
+//! Reads everything that a decision about a claim needs from the watches' stores and the controllers' memory.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+
+use crate::allocation::ClaimKey;
+use crate::allocation::claim::QueuePosition;
+use crate::api::names::{CLUSTER_NAME_LABEL, WATCH_FILTER_LABEL};
+use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
+use crate::controllers::memory::{Memory, PoolState};
+use crate::controllers::stores::{Stores, name_of};
+use crate::object_name::ObjectName;
+
+/// A claim, with what is known around it.
+pub(in crate::controllers) struct Observed {
+    pub(super) claim: Arc<IpAddressClaim>,
+    pub(super) name: ObjectName,
+    pub(super) key: ClaimKey,
+    pub(super) pool_name: ObjectName,
+    pub(super) pool: Option<Arc<OpenStackFloatingIPPool>>,
+    /// Whether the pool is another controller's, by its watch filter.
+    pub(super) is_pool_filtered: bool,
+    pub(in crate::controllers) known: PoolState,
+    pub(super) cluster: ClaimCluster,
+    pub(super) address: Option<Arc<IpAddress>>,
+    /// Its IPAddress was created a moment ago, and the watch has not brought it.
+    pub(super) is_address_awaited: bool,
+}
+
+/// The Cluster that a claim belongs to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum ClaimCluster {
+    /// The claim names none.
+    None,
+    Missing(String),
+    Paused,
+    Running,
+}
+
+pub(in crate::controllers) fn observe(
+    claim: Arc<IpAddressClaim>,
+    stores: &Stores,
+    memory: &Memory,
+    watch_filter: Option<&str>,
+) -> Observed {
+    let name = name_of(claim.as_ref());
+    let pool_name = ObjectName::new(&name.namespace, &claim.spec.pool_ref.name);
+    let pool = stores.pool(&pool_name);
+    Observed {
+        key: ClaimKey::of(&name.namespace, &name.name),
+        is_pool_filtered: pool.as_ref().is_some_and(|pool| !is_watched(pool, watch_filter)),
+        pool,
+        known: memory.pools.get(&pool_name),
+        cluster: find_cluster(&claim, &name.namespace, stores),
+        address: stores.address(&name),
+        is_address_awaited: memory.claims.is_address_awaited(&claim),
+        claim,
+        name,
+        pool_name,
+    }
+}
+
+fn find_cluster(claim: &IpAddressClaim, namespace: &str, stores: &Stores) -> ClaimCluster {
+    let Some(name) = cluster_of(claim) else { return ClaimCluster::None };
+    match stores.cluster(namespace, name) {
+        None => ClaimCluster::Missing(name.into()),
+        Some(cluster) if cluster.is_paused() => ClaimCluster::Paused,
+        Some(_) => ClaimCluster::Running,
+    }
+}
+
+impl Observed {
+    /// Whether the claim's status says that it has an address.
+    pub(super) fn is_bound(&self) -> bool {
+        self.claim.status.as_ref().is_some_and(|status| status.address_ref.is_some())
+    }
+
+    pub(super) fn is_deleted(&self) -> bool {
+        self.claim.metadata.deletion_timestamp.is_some()
+    }
+
+    pub(in crate::controllers) fn has_no_address(&self) -> bool {
+        self.address.is_none()
+    }
+
+    pub(in crate::controllers) fn queue_position(&self) -> QueuePosition {
+        QueuePosition { since: self.created_at(), object: self.name.clone() }
+    }
+
+    pub(super) fn created_at(&self) -> Timestamp {
+        self.claim.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+    }
+}
+
+/// Whether a controller with this `--watch-filter` serves the pool.
+pub(in crate::controllers) fn is_watched(pool: &OpenStackFloatingIPPool, watch_filter: Option<&str>) -> bool {
+    watch_filter.is_none_or(|filter| pool.labels().get(WATCH_FILTER_LABEL).is_some_and(|label| label == filter))
+}
+
+/// The Cluster that a claim belongs to: by its spec or, as CAPO's claims say it, by the label.
+pub(in crate::controllers) fn cluster_of(claim: &IpAddressClaim) -> Option<&str> {
+    let by_label = || claim.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
+    claim.spec.cluster_name.as_deref().or_else(by_label).filter(|name| !name.is_empty())
+}

@@ -1,0 +1,61 @@
+//! The claim as the core sees it, with what its IPAddress says. An IPAddress can be created by anybody with access to the
+//! namespace, so it is checked.
+
+use std::net::IpAddr;
+
+use kube::ResourceExt;
+
+use super::observe::Observed;
+use crate::allocation::claim::{BoundAddress, ClaimRequest};
+use crate::allocation::mark::Ownership;
+use crate::api::names::{FLOATING_IP_ID_ANNOTATION, POOL_ID_ANNOTATION};
+use crate::api::{IpAddress, IpAddressClaim};
+use crate::controllers::memory::ResolvedPool;
+use crate::floating_ip::FloatingIpId;
+
+/// # Errors
+///
+/// A message for the claim's condition, when its IPAddress was not made by this pool for this claim.
+pub(in crate::controllers) fn build_request(observed: &Observed, pool: &ResolvedPool) -> Result<ClaimRequest, String> {
+    let bound = match observed.address.as_deref() {
+        None => None,
+        Some(address) => Some(read_bound(address, &observed.claim, pool).or_else(|| recognize(address, observed, pool)).ok_or_else(
+            || {
+                format!(
+                    "IPAddress {} exists, but was not made by this pool for this claim: delete it, and the claim gets an address",
+                    address.name_any()
+                )
+            },
+        )?),
+    };
+    Ok(ClaimRequest { key: observed.key.clone(), object: observed.name.clone(), since: observed.created_at(), bound })
+}
+
+/// What the claim's IPAddress names, by its annotations.
+pub(super) fn read_bound(address: &IpAddress, claim: &IpAddressClaim, pool: &ResolvedPool) -> Option<BoundAddress> {
+    let annotations = address.annotations();
+    let is_of_pool = annotations.get(POOL_ID_ANNOTATION).is_some_and(|id| id == pool.policy.id.as_str());
+    let fip = annotations.get(FLOATING_IP_ID_ANNOTATION).filter(|_| is_of_pool && is_for(address, claim))?;
+    Some(BoundAddress { address: address.spec.address.parse().ok()?, fip: FloatingIpId::new(fip) })
+}
+
+/// What an IPAddress names that lost its annotations, for example in a move that was interrupted and repeated: it is ours
+/// if the address that it names carries the claim's mark in Neutron.
+fn recognize(address: &IpAddress, observed: &Observed, pool: &ResolvedPool) -> Option<BoundAddress> {
+    let annotations = address.annotations();
+    let has_annotation =
+        [POOL_ID_ANNOTATION, FLOATING_IP_ID_ANNOTATION].iter().any(|key| annotations.contains_key(*key));
+    let named: IpAddr = address.spec.address.parse().ok()?;
+    if has_annotation || !is_for(address, &observed.claim) {
+        return None;
+    }
+    let (ledger, id) = (pool.project.ledger(), &pool.policy.id);
+    let held = Ownership::Held(observed.key.clone());
+    let mut marked = ledger.of_claim(id, &observed.key);
+    let entry = marked.find(|entry| entry.fip.address == named && entry.marks.ownership(id) == held)?;
+    Some(BoundAddress { address: named, fip: entry.fip.id.clone() })
+}
+
+fn is_for(address: &IpAddress, claim: &IpAddressClaim) -> bool {
+    address.spec.claim_ref.name == claim.name_any() && address.spec.pool_ref == claim.spec.pool_ref
+}

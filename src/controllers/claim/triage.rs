@@ -1,0 +1,152 @@
+//! Decides what is due for a claim from what Kubernetes says alone. OpenStack is not asked here.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+
+use super::observe::{ClaimCluster, Observed};
+use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_NOT_READY};
+use crate::api::hands_off::HandsOff;
+use crate::api::names::{CLAIM_FINALIZER, GARBAGE_COLLECTOR_FINALIZERS, GROUP, PAUSED_ANNOTATION};
+use crate::controllers::memory::{PoolState, Problem};
+use crate::controllers::patch;
+
+/// What is due for a claim.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NextStep {
+    Skip(SkipReason),
+    /// Give it an address, or keep the one that it has.
+    Serve,
+    /// Publish the address that it had and no other: its pool is being deleted, and waits for it.
+    Recover,
+    /// Report why nothing is done yet: the condition's reason and message.
+    Report(&'static str, String),
+    /// It is being deleted: release its address.
+    Release,
+    /// The pool is being deleted and nothing is published: release what may have been marked, and wait.
+    ReleaseAndWait(String),
+}
+
+/// Why nothing is done about a claim.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum SkipReason {
+    #[error("its poolRef names no pool of {GROUP}")]
+    NotOurs,
+    #[error("its Cluster is paused")]
+    PausedCluster,
+    #[error("it has the annotation {PAUSED_ANNOTATION}")]
+    PausedClaim,
+    #[error("its pool has the annotation {PAUSED_ANNOTATION}")]
+    PausedPool,
+    /// The claim, its pool or its IPAddress.
+    #[error("clusterctl is moving it to another management cluster")]
+    Moving,
+    #[error("its pool is for a controller with another --watch-filter")]
+    FilteredPool,
+    #[error("it is being deleted, and its address stays while the finalizer {0} is on it")]
+    HeldByFinalizer(String),
+    #[error("it is being deleted, and nothing of it is left in OpenStack")]
+    Released,
+    /// Whatever else is wrong does not take its address away.
+    #[error("it has its address; {0}")]
+    Bound(String),
+    #[error("its IPAddress was made a moment ago")]
+    AddressAwaited,
+    #[error("its pool is being looked at for the first time")]
+    UnknownPool,
+}
+
+impl SkipReason {
+    /// Whether it may end with a change of the pool alone.
+    pub(super) fn may_end_with_the_pool(&self) -> bool {
+        matches!(self, Self::PausedPool | Self::Moving | Self::FilteredPool | Self::UnknownPool)
+    }
+}
+
+pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
+    if let Some(reason) = hands_off(observed) {
+        return NextStep::Skip(reason);
+    }
+    if observed.is_deleted() {
+        return triage_deleted(&observed.claim.metadata);
+    }
+    if let ClaimCluster::Missing(cluster) = &observed.cluster {
+        let message = format!(
+            "the Cluster {cluster} that the claim belongs to does not exist in this namespace: create or restore it, or delete the claim"
+        );
+        return report(observed, ALLOCATION_FAILED, message);
+    }
+    let pool_name = format!("OpenStackFloatingIPPool {}", observed.pool_name.name);
+    let Some(pool) = &observed.pool else {
+        return report(observed, POOL_NOT_READY, format!("{pool_name} does not exist in this namespace: create it"));
+    };
+    if observed.address.is_none() && observed.is_address_awaited {
+        return NextStep::Skip(SkipReason::AddressAwaited);
+    }
+    if observed.address.is_none() && pool.metadata.deletion_timestamp.is_some() {
+        return triage_in_deleted_pool(observed);
+    }
+    match &observed.known {
+        PoolState { resolved: Some(_), problem: None, .. } => NextStep::Serve,
+        // An address that is published is kept whatever the pool's spec has become.
+        PoolState { resolved: Some(_), .. } if observed.address.is_some() => NextStep::Serve,
+        PoolState { problem: Some(Problem { reason, message }), .. } => {
+            report(observed, POOL_NOT_READY, format!("{pool_name} is not ready ({reason}): {message}"))
+        }
+        // The pool wakes its claims after its first reconcile.
+        PoolState { problem: None, resolved: None, .. } => NextStep::Skip(SkipReason::UnknownPool),
+    }
+}
+
+/// Why nothing may be done about the claim, whatever its state.
+fn hands_off(observed: &Observed) -> Option<SkipReason> {
+    let claim = HandsOff::of(observed.claim.meta());
+    let pool = observed.pool.as_ref().and_then(|pool| HandsOff::of(pool.meta()));
+    let address = observed.address.as_ref().and_then(|address| HandsOff::of(address.meta()));
+    match () {
+        () if !observed.claim.spec.pool_ref.is_ours() => Some(SkipReason::NotOurs),
+        () if [claim, pool, address].contains(&Some(HandsOff::Moving)) => Some(SkipReason::Moving),
+        () if observed.cluster == ClaimCluster::Paused => Some(SkipReason::PausedCluster),
+        () if claim == Some(HandsOff::Paused) => Some(SkipReason::PausedClaim),
+        () if pool == Some(HandsOff::Paused) => Some(SkipReason::PausedPool),
+        () if observed.is_pool_filtered => Some(SkipReason::FilteredPool),
+        () => None,
+    }
+}
+
+fn triage_deleted(claim: &ObjectMeta) -> NextStep {
+    let is_foreign = |finalizer: &&String| {
+        *finalizer != CLAIM_FINALIZER && !GARBAGE_COLLECTOR_FINALIZERS.contains(&finalizer.as_str())
+    };
+    // While any other finalizer is on it the address stays: CAPO removes its own when the VM is gone.
+    match claim.finalizers.iter().flatten().find(is_foreign) {
+        Some(finalizer) => NextStep::Skip(SkipReason::HeldByFinalizer(finalizer.clone())),
+        None if patch::has_finalizer(claim, CLAIM_FINALIZER) => NextStep::Release,
+        None => NextStep::Skip(SkipReason::Released),
+    }
+}
+
+fn triage_in_deleted_pool(observed: &Observed) -> NextStep {
+    let is_protected = patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER);
+    match &observed.known.resolved {
+        // Its IPAddress was deleted: the pool waits for the claim, and the address is still the claim's.
+        Some(_) if is_protected && observed.is_bound() => NextStep::Recover,
+        _ if is_protected && !observed.is_bound() => NextStep::ReleaseAndWait(pool_is_deleted(observed)),
+        _ => report(observed, POOL_NOT_READY, pool_is_deleted(observed)),
+    }
+}
+
+/// Reports why nothing is done, unless the claim has its address.
+fn report(observed: &Observed, reason: &'static str, message: String) -> NextStep {
+    match observed.is_bound() {
+        true => NextStep::Skip(SkipReason::Bound(message)),
+        false => NextStep::Report(reason, message),
+    }
+}
+
+/// The message for a claim that gets nothing from a pool that is being deleted.
+pub(super) fn pool_is_deleted(observed: &Observed) -> String {
+    format!(
+        "OpenStackFloatingIPPool {} is being deleted: create it again once it is gone, or name another pool in the machine's template",
+        observed.pool_name.name
+    )
+}

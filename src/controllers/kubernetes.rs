@@ -1,0 +1,32 @@
+//! Where the objects of each kind are written and read.
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+
+use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
+
+/// The management cluster's API server.
+#[derive(Clone)]
+pub(super) struct Kubernetes {
+    pub(super) client: Client,
+    /// The version of Cluster API's kinds.
+    pub(super) version: IpamVersion,
+}
+
+impl Kubernetes {
+    pub(super) fn claims(&self, namespace: &str) -> Api<IpAddressClaim> {
+        Api::namespaced_with(self.client.clone(), namespace, &self.version)
+    }
+
+    pub(super) fn addresses(&self, namespace: &str) -> Api<IpAddress> {
+        Api::namespaced_with(self.client.clone(), namespace, &self.version)
+    }
+
+    pub(super) fn pools(&self, namespace: &str) -> Api<OpenStackFloatingIPPool> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    pub(super) fn secrets(&self, namespace: &str) -> Api<Secret> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}

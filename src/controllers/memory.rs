@@ -1,0 +1,68 @@
+//! What the controllers remember: a record for each pool and each claim, which appears and disappears with the object,
+//! and the addresses that Kubernetes names. Addresses in Neutron are the ledger's.
+
+mod claims;
+mod pools;
+mod secrets;
+
+use kube::{Resource, ResourceExt};
+use parking_lot::{Mutex, RwLock};
+
+use crate::allocation::{Ledger, PublishedAddresses, Situation};
+use jiff::Timestamp;
+
+pub(super) use claims::{ADDRESS_APPEARS_WITHIN, ClaimRecords};
+pub(super) use pools::{PoolRecords, PoolState, Problem, ResolutionInputs, ResolvedPool};
+pub(super) use secrets::ProtectedSecrets;
+
+/// Locks are taken in this order: a project's ledger, `published`, a record. None is held across an await.
+#[derive(Default)]
+pub(super) struct Memory {
+    pub(super) pools: PoolRecords,
+    pub(super) claims: ClaimRecords,
+    pub(super) published: RwLock<PublishedAddresses>,
+    pub(super) secrets: Mutex<ProtectedSecrets>,
+}
+
+impl Memory {
+    /// Asks something of the core, about one pool at this moment.
+    pub(super) fn ask<T>(
+        &self,
+        ledger: &Ledger,
+        pool: &ResolvedPool,
+        now: Timestamp,
+        question: impl FnOnce(&Situation<'_>) -> T,
+    ) -> T {
+        let published = self.published.read();
+        self.claims.with_queue(&pool.name, |waiting| {
+            question(&Situation { ledger, published: &published, pool: &pool.policy, waiting, now })
+        })
+    }
+
+    /// How many records there are: none when there are no pools and claims.
+    pub(super) fn count_records(&self) -> usize {
+        self.pools.len() + self.claims.len() + self.secrets.lock().len()
+    }
+}
+
+/// The version of an object that this process wrote last. Versions are numbers that grow: Kubernetes promises so from 1.35
+/// on, and etcd's always have been.
+#[derive(Clone, Copy, Default, Debug)]
+struct WrittenVersion(Option<u64>);
+
+impl WrittenVersion {
+    fn note(&mut self, object: &impl Resource) {
+        self.0 = object.resource_version().and_then(|version| version.parse().ok()).or(self.0);
+    }
+
+    /// Whether the object is older than what was written. Without this check an object would be reconciled a second time
+    /// before the watch has brought the write, and everything done and said twice.
+    fn is_newer_than(&mut self, object: &impl Resource) -> bool {
+        let seen: Option<u64> = object.resource_version().and_then(|version| version.parse().ok());
+        let is_newer = self.0.zip(seen).is_some_and(|(written, seen)| seen < written);
+        if !is_newer {
+            self.0 = None;
+        }
+        is_newer
+    }
+}

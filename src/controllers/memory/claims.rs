@@ -1,0 +1,223 @@
+//! What is known of each claim, by the pool that it points at. A claim's spec never changes, and so neither does its pool.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::WrittenVersion;
+use crate::allocation::claim::QueuePosition;
+use crate::api::{IpAddress, IpAddressClaim};
+use crate::controllers::stores::name_of;
+use crate::object_name::ObjectName;
+
+/// Within which time the watch brings an IPAddress that was created. After it, the IPAddress was deleted at once and is
+/// never seen.
+pub(in crate::controllers) const ADDRESS_APPEARS_WITHIN: Duration = Duration::from_secs(10);
+
+/// A claim that has no address.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::controllers) struct WaitingClaim {
+    /// The reason of its condition.
+    pub(in crate::controllers) reason: &'static str,
+    /// Since when, as its condition or this process knows.
+    pub(in crate::controllers) since: Timestamp,
+}
+
+#[derive(Default)]
+struct ClaimRecord {
+    uid: Option<String>,
+    waiting: Option<WaitingClaim>,
+    /// Its position among those that were refused an address.
+    queued: Option<QueuePosition>,
+    /// It was skipped because of its pool.
+    is_skipped: bool,
+    written: WrittenVersion,
+    /// Its finalizer was removed while it was being deleted. The reply to that patch has no version of its own.
+    is_released: bool,
+}
+
+#[derive(Default)]
+struct PoolClaims {
+    records: BTreeMap<ObjectName, ClaimRecord>,
+    queue: BTreeSet<QueuePosition>,
+    /// The IPAddresses that were created and that the watch has not brought, each since when. They outlive their claims,
+    /// since a pool that is being deleted waits for them too.
+    awaited_addresses: BTreeMap<ObjectName, Instant>,
+}
+
+impl PoolClaims {
+    fn remove(&mut self, claim: &ObjectName) {
+        if let Some(position) = self.records.remove(claim).and_then(|record| record.queued) {
+            self.queue.remove(&position);
+        }
+    }
+
+    fn is_awaited(&self, address: &ObjectName) -> bool {
+        self.awaited_addresses.get(address).is_some_and(|since| since.elapsed() < ADDRESS_APPEARS_WITHIN)
+    }
+
+    /// Forgets what is awaited no longer. True if nothing is left.
+    fn is_over(&mut self) -> bool {
+        self.awaited_addresses.retain(|_, since| since.elapsed() < ADDRESS_APPEARS_WITHIN);
+        self.records.is_empty() && self.awaited_addresses.is_empty()
+    }
+}
+
+/// A record for each claim.
+#[derive(Default)]
+pub(in crate::controllers) struct ClaimRecords(Mutex<BTreeMap<ObjectName, PoolClaims>>);
+
+impl ClaimRecords {
+    /// The claim exists. One that was created again under its name begins with nothing known.
+    pub(in crate::controllers) fn observe(&self, claim: &IpAddressClaim) {
+        let mut pools = self.0.lock();
+        let (pool, name) = (pool_of(claim), name_of(claim));
+        let claims = pools.entry(pool).or_default();
+        if claims.records.get(&name).is_none_or(|record| record.uid != claim.uid()) {
+            claims.remove(&name);
+            claims.records.insert(name, ClaimRecord { uid: claim.uid(), ..ClaimRecord::default() });
+        }
+    }
+
+    /// The claim does not exist any more.
+    pub(in crate::controllers) fn remove(&self, claim: &IpAddressClaim) {
+        let mut pools = self.0.lock();
+        if let Some(claims) = pools.get_mut(&pool_of(claim)) {
+            claims.remove(&name_of(claim));
+        }
+        pools.retain(|_, claims| !claims.is_over());
+    }
+
+    /// Removes every claim that is not among these: a watch has listed them all.
+    pub(in crate::controllers) fn retain(&self, existing: &BTreeSet<ObjectName>) {
+        let mut pools = self.0.lock();
+        for claims in pools.values_mut() {
+            let gone: Vec<_> = claims.records.keys().filter(|claim| !existing.contains(claim)).cloned().collect();
+            gone.iter().for_each(|claim| claims.remove(claim));
+        }
+        pools.retain(|_, claims| !claims.is_over());
+    }
+
+    fn update<T>(&self, claim: &IpAddressClaim, change: impl FnOnce(&mut ClaimRecord) -> T) -> Option<T> {
+        let mut pools = self.0.lock();
+        let record = pools.get_mut(&pool_of(claim))?.records.get_mut(&name_of(claim))?;
+        (record.uid == claim.uid()).then(|| change(record))
+    }
+
+    /// Whether the claim is older than what this process wrote: the watch brings that, and wakes it again.
+    pub(in crate::controllers) fn is_outdated(&self, claim: &IpAddressClaim) -> bool {
+        let is_outdated = |record: &mut ClaimRecord| record.written.is_newer_than(claim) || record.is_released;
+        self.update(claim, is_outdated).unwrap_or(false)
+    }
+
+    pub(in crate::controllers) fn note_written(&self, claim: &IpAddressClaim) {
+        self.update(claim, |record| record.written.note(claim));
+    }
+
+    /// The claim is about to lose its finalizer, or did not after all.
+    pub(in crate::controllers) fn set_released(&self, claim: &IpAddressClaim, is_released: bool) {
+        self.update(claim, |record| record.is_released = is_released);
+    }
+
+    /// The claim has no address. Keeps the time since when it waits, if that is known.
+    pub(in crate::controllers) fn set_waiting(&self, claim: &IpAddressClaim, reason: &'static str, since: Timestamp) {
+        self.update(claim, |record| {
+            let since = record.waiting.as_ref().map_or(since, |waiting| waiting.since);
+            record.waiting = Some(WaitingClaim { reason, since });
+        });
+    }
+
+    /// The claim has its address; returns how it waited.
+    pub(in crate::controllers) fn end_waiting(&self, claim: &IpAddressClaim) -> Option<WaitingClaim> {
+        self.update(claim, |record| record.waiting.take()).flatten()
+    }
+
+    pub(in crate::controllers) fn waiting(&self, pool: &ObjectName) -> Vec<(ObjectName, WaitingClaim)> {
+        let pools = self.0.lock();
+        let records = pools.get(pool).into_iter().flat_map(|claims| &claims.records);
+        records.filter_map(|(claim, record)| Some((claim.clone(), record.waiting.clone()?))).collect()
+    }
+
+    /// The claim was refused an address, or was not.
+    pub(in crate::controllers) fn set_queued(&self, claim: &IpAddressClaim, position: Option<QueuePosition>) {
+        let mut pools = self.0.lock();
+        let Some(claims) = pools.get_mut(&pool_of(claim)) else { return };
+        let Some(record) = claims.records.get_mut(&name_of(claim)).filter(|record| record.uid == claim.uid()) else {
+            return;
+        };
+        if let Some(old) = record.queued.take() {
+            claims.queue.remove(&old);
+        }
+        claims.queue.extend(position.clone());
+        record.queued = position;
+    }
+
+    /// Reads the positions of a pool's claims that were refused an address.
+    pub(in crate::controllers) fn with_queue<T>(
+        &self,
+        pool: &ObjectName,
+        read: impl FnOnce(&BTreeSet<QueuePosition>) -> T,
+    ) -> T {
+        let pools = self.0.lock();
+        match pools.get(pool) {
+            Some(claims) => read(&claims.queue),
+            None => read(&BTreeSet::new()),
+        }
+    }
+
+    /// Nothing is done about the claim because of its pool: it is woken when the pool was reconciled.
+    pub(in crate::controllers) fn skip(&self, claim: &IpAddressClaim) {
+        self.update(claim, |record| record.is_skipped = true);
+    }
+
+    /// The claims that were skipped because of their pool, each once.
+    pub(in crate::controllers) fn take_skipped(&self, pool: &ObjectName) -> Vec<ObjectName> {
+        let mut pools = self.0.lock();
+        let records = pools.get_mut(pool).into_iter().flat_map(|claims| &mut claims.records);
+        records.filter_map(|(claim, record)| std::mem::take(&mut record.is_skipped).then(|| claim.clone())).collect()
+    }
+
+    /// The claim's IPAddress was created, and the watch has not brought it.
+    pub(in crate::controllers) fn await_address(&self, claim: &IpAddressClaim) {
+        let mut pools = self.0.lock();
+        pools.entry(pool_of(claim)).or_default().awaited_addresses.insert(name_of(claim), Instant::now());
+    }
+
+    pub(in crate::controllers) fn is_address_awaited(&self, claim: &IpAddressClaim) -> bool {
+        self.0.lock().get(&pool_of(claim)).is_some_and(|claims| claims.is_awaited(&name_of(claim)))
+    }
+
+    pub(in crate::controllers) fn is_any_address_awaited(&self, namespace: &str) -> bool {
+        let pools = self.0.lock();
+        let mut of_namespace = pools.iter().filter(|(pool, _)| pool.namespace == namespace);
+        of_namespace.any(|(_, claims)| claims.awaited_addresses.keys().any(|address| claims.is_awaited(address)))
+    }
+
+    /// The watch brought an IPAddress, or its deletion.
+    pub(in crate::controllers) fn observe_address(&self, address: &IpAddress) {
+        let pool = ObjectName::new(address.namespace().unwrap_or_default(), &address.spec.pool_ref.name);
+        if let Some(claims) = self.0.lock().get_mut(&pool) {
+            claims.awaited_addresses.remove(&name_of(address));
+        }
+    }
+
+    /// The watch has listed all IPAddresses: one that was created and deleted before that is never seen.
+    pub(in crate::controllers) fn observe_all_addresses(&self) {
+        self.0.lock().values_mut().for_each(|claims| claims.awaited_addresses.clear());
+    }
+
+    pub(super) fn len(&self) -> usize {
+        let mut pools = self.0.lock();
+        pools.retain(|_, claims| !claims.is_over());
+        pools.values().map(|claims| claims.records.len() + claims.awaited_addresses.len()).sum()
+    }
+}
+
+/// The pool that a claim points at.
+fn pool_of(claim: &IpAddressClaim) -> ObjectName {
+    ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name)
+}

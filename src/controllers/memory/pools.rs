@@ -1,0 +1,184 @@
+//! What is known of each pool.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
+use parking_lot::Mutex;
+
+use super::WrittenVersion;
+use crate::allocation::{PoolId, PoolPolicy};
+use crate::api::OpenStackFloatingIPPool;
+use crate::api::pool_network::{NetworkParam, SubnetParam};
+use crate::clock::Clock;
+use crate::controllers::project::Project;
+use crate::controllers::stores::name_of;
+use crate::object_name::ObjectName;
+use crate::openstack::credentials::Fingerprint;
+use crate::openstack::{self, Network, Neutron};
+
+/// A pool with a session and a policy: its floating IPs can be read and written.
+#[derive(Clone)]
+pub(in crate::controllers) struct ResolvedPool {
+    pub(in crate::controllers) name: ObjectName,
+    pub(in crate::controllers) policy: PoolPolicy,
+    pub(in crate::controllers) network: Option<Network>,
+    pub(in crate::controllers) inputs: ResolutionInputs,
+    pub(in crate::controllers) neutron: Arc<dyn Neutron>,
+    pub(in crate::controllers) project: Arc<Project>,
+}
+
+impl ResolvedPool {
+    /// Lists the project's floating IPs, as they are now or later.
+    pub(in crate::controllers) async fn list_now(&self, clock: &Clock) -> Result<(), openstack::Error> {
+        let after = self.project.ledger().next_step();
+        self.project.refresh(self.neutron.as_ref(), clock, after).await
+    }
+
+    /// Lists the project's floating IPs unless the last listing is younger than this.
+    pub(in crate::controllers) async fn list_if_older(
+        &self,
+        clock: &Clock,
+        age: std::time::Duration,
+    ) -> Result<(), openstack::Error> {
+        let since = clock.now() - SignedDuration::try_from(age).unwrap_or_default();
+        if self.project.ledger().listed_at().is_some_and(|at| at >= since) {
+            return Ok(());
+        }
+        self.list_now(clock).await
+    }
+}
+
+/// What a resolution was made from. While it is the same, the resolution holds.
+#[derive(Clone, PartialEq, Debug)]
+pub(in crate::controllers) struct ResolutionInputs {
+    pub(in crate::controllers) fingerprint: Fingerprint,
+    pub(in crate::controllers) network: Option<NetworkParam>,
+    pub(in crate::controllers) subnets: Vec<SubnetParam>,
+    pub(in crate::controllers) at: Timestamp,
+}
+
+/// Why a pool serves no new claim.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::controllers) struct Problem {
+    /// For the pool's `Ready` condition.
+    pub(in crate::controllers) reason: &'static str,
+    pub(in crate::controllers) message: String,
+}
+
+/// What is known of a pool.
+#[derive(Clone, Default)]
+pub(in crate::controllers) struct PoolState {
+    /// The last resolution that worked. Claims that have addresses use it whatever the pool's spec has become.
+    pub(in crate::controllers) resolved: Option<Arc<ResolvedPool>>,
+    /// Why nothing new is served.
+    pub(in crate::controllers) problem: Option<Problem>,
+    /// The generation of the spec that is served.
+    pub(in crate::controllers) served_generation: Option<i64>,
+    /// OpenStack refused something: credentials and network are resolved again.
+    pub(in crate::controllers) is_stale: bool,
+    /// The pool was paused: what happened meanwhile is still to be looked at.
+    pub(in crate::controllers) was_paused: bool,
+    /// The id that this process made for the pool. No previous process wrote with it, so it needs no fence.
+    pub(in crate::controllers) generated_id: Option<PoolId>,
+    /// The addresses that the last sweep found to be orphans.
+    pub(in crate::controllers) orphans: Vec<IpAddr>,
+    uid: Option<String>,
+    became_stale_at: Option<Timestamp>,
+    is_report_due: bool,
+    written: WrittenVersion,
+}
+
+/// How soon refused calls may have a pool resolved again. Otherwise a claim whose own call is refused each time would wake
+/// its pool, which would wake the claim, without end.
+const STALE_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(10);
+
+impl PoolState {
+    /// Whether this is known of the very object, not of one that had its name before.
+    pub(in crate::controllers) fn is_of(&self, pool: &OpenStackFloatingIPPool) -> bool {
+        self.uid == pool.metadata.uid
+    }
+
+    /// The pool serves.
+    pub(in crate::controllers) fn serve(&mut self, resolved: Arc<ResolvedPool>, pool: &OpenStackFloatingIPPool) {
+        if self.is_of(pool) {
+            (self.resolved, self.problem) = (Some(resolved), None);
+            self.served_generation = pool.metadata.generation;
+            (self.is_stale, self.was_paused) = (false, false);
+        }
+    }
+
+    /// OpenStack refused something. False if that was so a moment ago.
+    pub(in crate::controllers) fn become_stale(&mut self, now: Timestamp) -> bool {
+        let is_new = self.became_stale_at.is_none_or(|at| now.duration_since(at) >= STALE_AGAIN_AFTER);
+        if is_new {
+            (self.is_stale, self.became_stale_at) = (true, Some(now));
+        }
+        is_new
+    }
+
+    /// The figures have changed. False if a report is due already.
+    pub(in crate::controllers) fn request_report(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_report_due, true)
+    }
+
+    pub(in crate::controllers) fn end_report(&mut self) {
+        self.is_report_due = false;
+    }
+
+    pub(in crate::controllers) fn note_written(&mut self, pool: &OpenStackFloatingIPPool) {
+        self.written.note(pool);
+    }
+}
+
+/// A record for each pool.
+#[derive(Default)]
+pub(in crate::controllers) struct PoolRecords(Mutex<BTreeMap<ObjectName, PoolState>>);
+
+impl PoolRecords {
+    /// The pool exists. A pool that was created again under its name begins with nothing known.
+    pub(in crate::controllers) fn observe(&self, pool: &OpenStackFloatingIPPool) {
+        let mut pools = self.0.lock();
+        let state = pools.entry(name_of(pool)).or_default();
+        if !state.is_of(pool) {
+            *state = PoolState { uid: pool.uid(), ..PoolState::default() };
+        }
+    }
+
+    pub(in crate::controllers) fn remove(&self, pool: &ObjectName) -> Option<PoolState> {
+        self.0.lock().remove(pool)
+    }
+
+    /// The pools that are not among these, although there is a record of them.
+    pub(in crate::controllers) fn missing_from(&self, existing: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
+        self.0.lock().keys().filter(|pool| !existing.contains(pool)).cloned().collect()
+    }
+
+    pub(in crate::controllers) fn names(&self) -> Vec<ObjectName> {
+        self.0.lock().keys().cloned().collect()
+    }
+
+    pub(in crate::controllers) fn get(&self, pool: &ObjectName) -> PoolState {
+        self.0.lock().get(pool).cloned().unwrap_or_default()
+    }
+
+    /// Changes what is known of a pool; nothing happens where it does not exist any more.
+    pub(in crate::controllers) fn update<T>(
+        &self,
+        pool: &ObjectName,
+        change: impl FnOnce(&mut PoolState) -> T,
+    ) -> Option<T> {
+        self.0.lock().get_mut(pool).map(change)
+    }
+
+    /// Whether the pool is older than what this process wrote: the watch brings that, and wakes it again.
+    pub(in crate::controllers) fn is_outdated(&self, pool: &OpenStackFloatingIPPool) -> bool {
+        self.update(&name_of(pool), |state| state.written.is_newer_than(pool)).unwrap_or(false)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.lock().len()
+    }
+}

@@ -1,0 +1,259 @@
+//! The writes to Neutron, one call each, with what the ledger learns from the answer. Each is safe to repeat.
+//!
+//! A call whose outcome is not known leaves the address held by its writer, so that nothing else builds on it.
+
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use tracing::info;
+
+use super::memory::ResolvedPool;
+use crate::allocation::claim::MarkWrite;
+use crate::allocation::ledger::{CreationBlock, Hold};
+use crate::allocation::mark::CreationMark;
+use crate::allocation::supply::CreationPlace;
+use crate::allocation::sweep::SweepAction;
+use crate::allocation::{ClaimKey, Ledger, Nonce, Refusal};
+use crate::clock::Clock;
+use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
+use crate::object_name::ObjectName;
+use crate::openstack::{Error, ErrorKind, NewFloatingIp};
+
+/// How long a pool that Neutron refused creates nothing: one request for all its waiting claims. With the time until the
+/// pool is reconciled again, claims are served within 30 s after the cause is removed.
+const BLOCKED_FOR: Duration = Duration::from_secs(10);
+
+/// How old the view of a floating IP may be when it is deleted. Neutron deletes one with a port too (204), and nothing
+/// brings its address back.
+const FRESH_VIEW: SignedDuration = SignedDuration::from_secs(5);
+
+/// How many actions of one sweep run side by side. More would only wait for the limiter of the cloud, while their view of
+/// Neutron grows old.
+pub(super) const SIDE_BY_SIDE: usize = 16;
+
+/// Writes to the floating IPs of one pool.
+pub(super) struct NeutronWriter<'a> {
+    pub(super) pool: &'a ResolvedPool,
+    pub(super) clock: &'a Clock,
+}
+
+impl NeutronWriter<'_> {
+    /// Writes a claim's mark on an address that is held for it.
+    pub(super) async fn mark(&self, id: &FloatingIpId, write: &MarkWrite, claim: &ObjectName) -> Result<(), Error> {
+        match write {
+            MarkWrite::Describe(mark) => self.describe(id, &render(mark, Some(claim))).await,
+            MarkWrite::Tag(tag) => self.add_tag(id, tag).await,
+        }
+    }
+
+    pub(super) async fn describe(&self, id: &FloatingIpId, description: &str) -> Result<(), Error> {
+        let began = self.pool.project.ledger().begin(self.clock.now());
+        match self.pool.neutron.describe_floating_ip(id, description).await {
+            Ok(fip) => {
+                info!(pool.name = %self.pool.name, fip.id = %id, fip.address = %fip.address, fip.description = description, "described");
+                self.pool.project.ledger().record_write(fip, began);
+                Ok(())
+            }
+            Err(error) => self.record_failure(id, error),
+        }
+    }
+
+    pub(super) async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+        let result = {
+            let _tagging = self.pool.project.begin_tagging();
+            self.pool.neutron.add_tag(id, tag).await
+        };
+        match result {
+            Ok(()) => {
+                info!(pool.name = %self.pool.name, fip.id = %id, fip.tag = tag, "tagged");
+                self.pool.project.ledger().record_tag(id, tag, true);
+                Ok(())
+            }
+            Err(error) => self.record_failure(id, error),
+        }
+    }
+
+    /// Removes tags, in their order.
+    pub(super) async fn remove_tags(&self, id: &FloatingIpId, tags: &[String]) -> Result<(), Error> {
+        for tag in tags {
+            match self.pool.neutron.remove_tag(id, tag).await {
+                Ok(()) => {
+                    info!(pool.name = %self.pool.name, fip.id = %id, fip.tag = tag, "untagged");
+                    self.pool.project.ledger().record_tag(id, tag, false);
+                }
+                Err(error) => return self.record_failure(id, error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes a claim's mark from an address that it may not have.
+    pub(super) async fn withdraw(&self, id: &FloatingIpId, tag: &str, by: Hold) -> Result<(), Error> {
+        let created = {
+            let mut ledger = self.pool.project.ledger();
+            if let Hold::Claim { pool, claim } = &by {
+                ledger.begin_withdrawal(id, pool, claim);
+            }
+            ledger.get(id).and_then(|entry| entry.marks.created.clone())
+        };
+        let result = match created.filter(|mark| mark.pool == self.pool.policy.id) {
+            Some(mark) => {
+                let idle = CreationMark { is_retained: !self.pool.policy.deletes, ..mark.given_back() };
+                self.describe(id, &idle.render(None)).await
+            }
+            None => self.remove_tags(id, &[tag.to_owned()]).await,
+        };
+        let is_undone = result.as_ref().is_err_and(|error| !error.is_unknown());
+        self.pool.project.ledger().end_withdrawal(id, by, is_undone);
+        result
+    }
+
+    /// Counts a creation in the ledger, and makes the mark of the floating IP: a claim's, or a spare's.
+    pub(super) fn begin_creation(&self, ledger: &mut Ledger, claim: Option<&ClaimKey>) -> CreationMark {
+        let nonce = self.clock.random_name(Nonce::LENGTH);
+        let nonce = Nonce::parse(&nonce).expect("random names have the characters of a nonce");
+        let pool = self.pool.policy.id.clone();
+        ledger.begin_creation(nonce.clone(), pool.clone(), claim.cloned());
+        CreationMark::new(pool, claim.cloned(), nonce)
+    }
+
+    /// Creates a floating IP whose creation the ledger already counts.
+    pub(super) async fn create(
+        &self,
+        place: &CreationPlace,
+        mark: &CreationMark,
+        claim: Option<&ObjectName>,
+    ) -> Result<FloatingIp, Error> {
+        let began = self.pool.project.ledger().begin(self.clock.now());
+        let CreationPlace { network, subnet } = place.clone();
+        let new = NewFloatingIp { network, subnet, description: render(mark, claim) };
+        let result = self.pool.neutron.create_floating_ip(&new).await;
+        let mut ledger = self.pool.project.ledger();
+        match &result {
+            Ok(fip) => {
+                info!(pool.name = %self.pool.name, fip.id = %fip.id, fip.address = %fip.address, claim.name = claim.map(tracing::field::display), "created");
+                ledger.record_write(fip.clone(), began);
+                ledger.end_creation(&mark.nonce);
+            }
+            Err(error) if error.is_unknown() => ledger.note_uncertain_creation(&mark.nonce, self.clock.now()),
+            Err(_) => ledger.end_creation(&mark.nonce),
+        }
+        result
+    }
+
+    /// Records why Neutron created nothing, so that nothing is asked in vain for a while.
+    ///
+    /// # Errors
+    ///
+    /// The answer itself, where it is not about what there is to give.
+    pub(super) fn record_refusal(&self, subnet: Option<SubnetId>, answer: Error) -> Result<(), Error> {
+        let until = self.clock.now() + BLOCKED_FOR;
+        let mut ledger = self.pool.project.ledger();
+        let refusal = match (answer.kind, subnet) {
+            (ErrorKind::OverQuota, _) => Refusal::QuotaReached,
+            (ErrorKind::NoMoreAddresses, None) => Refusal::NetworkExhausted,
+            (ErrorKind::NoMoreAddresses, Some(subnet)) => {
+                ledger.note_empty_subnet(subnet, until);
+                return Ok(());
+            }
+            _ => return Err(answer),
+        };
+        ledger.block_creation(self.pool.policy.id.clone(), CreationBlock { refusal, until });
+        Ok(())
+    }
+
+    /// Deletes what Neutron offered and the pool may not give.
+    ///
+    /// # Errors
+    ///
+    /// The first failure. Each deletion is tried all the same, and the sweep deletes what is left.
+    pub(super) async fn discard(&self, declined: Vec<FloatingIpId>) -> Result<(), Error> {
+        let mut result = Ok(());
+        for id in declined {
+            self.pool.project.ledger().set_hold(&id, Some(Hold::GivingBack));
+            result = result.and(self.perform(&SweepAction::Delete(id)).await.map(drop));
+        }
+        result
+    }
+
+    /// Performs one action of a sweep on an address that is held for it, and ends the hold. False if the address turned out
+    /// to be in use, so that nothing was done.
+    pub(super) async fn perform(&self, action: &SweepAction) -> Result<bool, Error> {
+        let result = match action {
+            SweepAction::Delete(id) => self.delete(id).await,
+            SweepAction::Rewrite { id, description, tags } => {
+                self.rewrite(id, description.as_deref(), tags).await.map(|()| true)
+            }
+            SweepAction::Release(id, tag) => self.add_tag(id, tag).await.map(|()| true),
+            SweepAction::Describe(id, mark) => self.describe(id, &mark.render(None)).await.map(|()| true),
+        };
+        self.pool.project.ledger().set_hold(action.id(), None);
+        result
+    }
+
+    /// Deletes a floating IP, unless it has changed since it was last seen. One that is gone already is success.
+    async fn delete(&self, id: &FloatingIpId) -> Result<bool, Error> {
+        if !self.is_unchanged(id).await? {
+            return Ok(false);
+        }
+        match self.pool.neutron.delete_floating_ip(id).await {
+            Ok(()) => info!(pool.name = %self.pool.name, fip.id = %id, "deleted"),
+            Err(error) if error.kind == ErrorKind::NotFound => {}
+            Err(error) => return self.record_failure(id, error).map(|()| true),
+        }
+        self.pool.project.ledger().record_deletion(id);
+        Ok(true)
+    }
+
+    /// Reads a floating IP again if its view is not fresh.
+    async fn is_unchanged(&self, id: &FloatingIpId) -> Result<bool, Error> {
+        let began = {
+            let mut ledger = self.pool.project.ledger();
+            let began = ledger.begin(self.clock.now());
+            match ledger.get(id) {
+                Some(entry) if began.at.duration_since(entry.seen.at) > FRESH_VIEW => began,
+                _ => return Ok(true),
+            }
+        };
+        match self.pool.neutron.get_floating_ip(id).await {
+            Ok(fip) => {
+                let mut ledger = self.pool.project.ledger();
+                let before = ledger.get(id).map(|entry| (entry.fip.is_attached(), entry.marks.clone()));
+                ledger.record_read(fip, began);
+                Ok(before == ledger.get(id).map(|entry| (entry.fip.is_attached(), entry.marks.clone())))
+            }
+            Err(error) if error.kind == ErrorKind::NotFound => {
+                self.pool.project.ledger().record_deletion(id);
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn rewrite(&self, id: &FloatingIpId, description: Option<&str>, tags: &[String]) -> Result<(), Error> {
+        if let Some(description) = description {
+            self.describe(id, description).await?;
+        }
+        self.remove_tags(id, tags).await
+    }
+
+    /// Records what a failed write teaches: gone is gone, undone ends the hold, unknown keeps others away.
+    fn record_failure(&self, id: &FloatingIpId, error: Error) -> Result<(), Error> {
+        let mut ledger = self.pool.project.ledger();
+        if error.kind == ErrorKind::NotFound {
+            ledger.record_deletion(id);
+            return Ok(());
+        }
+        if error.is_unknown() {
+            ledger.note_uncertain_write(id, self.clock.now());
+        } else {
+            ledger.end_hold_unless_uncertain(id);
+        }
+        Err(error)
+    }
+}
+
+/// The description with the claim's namespace and name for people.
+pub(super) fn render(mark: &CreationMark, claim: Option<&ObjectName>) -> String {
+    mark.render(claim.map(|claim| (claim.namespace.as_str(), claim.name.as_str())))
+}

@@ -1,0 +1,53 @@
+//! The pool's id in marks, and the project that its floating IPs are in.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+
+use crate::allocation::PoolId;
+use crate::api::names::{POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION};
+use crate::api::{IpAddress, OpenStackFloatingIPPool};
+use crate::clock::Clock;
+use crate::controllers::memory::{Memory, ResolvedPool};
+use crate::controllers::stores::{Stores, name_of};
+use crate::floating_ip::ProjectId;
+
+/// How many characters a generated id has: 36^10 of them, so that no two pools of a project ever meet.
+const ID_LENGTH: usize = 10;
+
+/// The id that the pool has, or will have once it is adopted.
+pub(super) fn intended_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memory: &Memory, clock: &Clock) -> PoolId {
+    let generate = || PoolId::parse(&clock.random_name(ID_LENGTH)).expect("random names have the characters of an id");
+    known_id(pool, stores, memory).unwrap_or_else(|| {
+        let remembered =
+            memory.pools.update(&name_of(pool), |state| state.generated_id.get_or_insert_with(generate).clone());
+        remembered.unwrap_or_else(generate)
+    })
+}
+
+/// The pool's id: from its spec or its annotation. Where that was removed: from what this process knows of it, or from its
+/// IPAddresses.
+pub(super) fn known_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memory: &Memory) -> Option<PoolId> {
+    let specified = pool.spec.pool_id.as_deref().and_then(PoolId::parse);
+    let annotated = || pool.annotations().get(POOL_ID_ANNOTATION).and_then(|id| PoolId::parse(id));
+    let remembered = || remembered(pool, memory).map(|resolved| resolved.policy.id.clone());
+    specified.or_else(annotated).or_else(remembered).or_else(|| published_id(pool, stores))
+}
+
+fn published_id(pool: &OpenStackFloatingIPPool, stores: &Stores) -> Option<PoolId> {
+    let name = name_of(pool);
+    let addresses = stores.addresses.state_filter(|address: &IpAddress| address.is_of(&name.namespace, &name.name));
+    let ids = addresses.iter().filter_map(|address| address.annotations().get(POOL_ID_ANNOTATION));
+    // The smallest, so that the answer is the same each time.
+    ids.filter_map(|id| PoolId::parse(id)).min()
+}
+
+/// The project that the pool's floating IPs are in, once it has served.
+pub(super) fn recorded_project(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<ProjectId> {
+    let annotated = pool.annotations().get(PROJECT_ID_ANNOTATION).map(ProjectId::new);
+    annotated.or_else(|| remembered(pool, memory).map(|resolved| resolved.neutron.scope().project.clone()))
+}
+
+fn remembered(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<Arc<ResolvedPool>> {
+    Some(memory.pools.get(&name_of(pool))).filter(|known| known.is_of(pool))?.resolved
+}

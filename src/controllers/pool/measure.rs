@@ -1,0 +1,75 @@
+//! A pool's metrics: what its status says, and what changes too often for a status.
+
+use std::collections::BTreeMap;
+
+use kube::ResourceExt;
+
+use super::PoolController;
+use crate::allocation::usage::PoolUsage;
+use crate::api::conditions::{CREDENTIALS_VALID, EXHAUSTED, PAUSED, READY};
+use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
+use crate::controllers::memory::ResolvedPool;
+use crate::controllers::stores::name_of;
+use crate::metrics::{Counted, PoolFigures, PoolLabels};
+
+pub(super) fn labels(pool: &OpenStackFloatingIPPool) -> PoolLabels {
+    PoolLabels { namespace: pool.namespace().unwrap_or_default(), name: pool.name_any() }
+}
+
+impl PoolController {
+    /// Shows what the status says, and what was counted just now.
+    pub(super) fn measure(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        status: &OpenStackFloatingIPPoolStatus,
+        problem: Option<&'static str>,
+        counted: Option<(&ResolvedPool, &PoolUsage)>,
+    ) {
+        let (name, labels) = (name_of(pool), labels(pool));
+        if self.stores.pool(&name).is_none() {
+            // It was deleted meanwhile: its series must not come back.
+            return;
+        }
+        let addresses = status.addresses.unwrap_or_default();
+        let is = |type_| condition(status, type_) == Some("True");
+        let claims = self.memory.claims.waiting(&name);
+        let mut waiting = BTreeMap::new();
+        claims.iter().for_each(|(_, claim)| *waiting.entry(claim.reason).or_default() += 1);
+        let figures = PoolFigures {
+            size: addresses.total.into(),
+            allocated: addresses.allocated.into(),
+            free: addresses.free.into(),
+            cooling: addresses.cooling.into(),
+            failed: addresses.failed.into(),
+            counted: counted.map(|(_, usage)| Counted {
+                capacity: usage.capacity.map(|capacity| capacity as u64),
+                out_of_range: usage.out_of_range as u64,
+            }),
+            limit: pool.spec.max_ips.map(u64::from),
+            ready: is(READY),
+            problem,
+            exhausted: is(EXHAUSTED),
+            paused: is(PAUSED),
+            credentials_valid: match condition(status, CREDENTIALS_VALID) {
+                Some("True") => Some(true),
+                Some("False") => Some(false),
+                _ => None,
+            },
+            waiting,
+            oldest_waiting: claims.iter().map(|(_, claim)| claim.since).min(),
+            orphans: self.memory.pools.get(&name).orphans.len() as u64,
+        };
+        self.metrics.pool_observed(&labels, figures);
+        if let Some((resolved, _)) = counted {
+            if let Some(at) = resolved.project.ledger().listed_at() {
+                self.metrics.pool_listed(&labels, at);
+            }
+            self.metrics.pool_quota(&labels, resolved.neutron.scope(), resolved.project.quota.last());
+        }
+    }
+}
+
+fn condition<'a>(status: &'a OpenStackFloatingIPPoolStatus, type_: &str) -> Option<&'a str> {
+    let found = status.conditions.iter().find(|condition| condition.type_ == type_)?;
+    Some(found.status.as_str())
+}

@@ -1,0 +1,66 @@
+//! From a pool's spec to what the core may do with it.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::allocation::policy::ReusePolicy;
+use crate::allocation::{PoolId, PoolPolicy};
+use crate::api::OpenStackFloatingIPPoolSpec;
+use crate::api::pool::{self, OrphanPolicy, ReclaimPolicy, Reuse};
+use crate::floating_ip::{NetworkId, SubnetId};
+
+/// What was found in Neutron for a spec.
+#[derive(Clone, Default)]
+pub(super) struct NeutronFacts {
+    pub(super) network: Option<NetworkId>,
+    pub(super) subnets: Vec<SubnetId>,
+    pub(super) has_tags: bool,
+}
+
+pub(super) fn policy_of(
+    spec: &OpenStackFloatingIPPoolSpec,
+    id: &PoolId,
+    found: NeutronFacts,
+    fenced_until: Option<Timestamp>,
+) -> PoolPolicy {
+    let orphans = spec.orphans.clone().unwrap_or_default();
+    let reservations = spec.reservations.iter();
+    PoolPolicy {
+        id: id.clone(),
+        listed: spec.listed(),
+        network: found.network,
+        subnets: found.subnets,
+        max_ips: spec.max_ips.map(|limit| limit as usize),
+        deletes: spec.reclaim_policy == ReclaimPolicy::Delete,
+        reuse: reuse_policy(&spec.reuse.clone().unwrap_or_default()),
+        excluded: spec.excluded_addresses.iter().filter_map(|range| parse_range(range)).collect(),
+        reservations: reservations
+            .filter_map(|reservation| Some((reservation.claim.clone(), reservation.address.parse().ok()?)))
+            .collect(),
+        preallocate: spec.preallocate as usize,
+        grace: seconds(spec.reuse_grace_period_seconds),
+        releases_orphans: orphans.policy == OrphanPolicy::Release,
+        orphan_grace: seconds(orphans.grace_seconds),
+        has_tags: found.has_tags,
+        fenced_until,
+    }
+}
+
+fn reuse_policy(reuse: &Reuse) -> ReusePolicy {
+    let idle = seconds(reuse.min_idle_seconds);
+    match reuse.policy {
+        pool::ReusePolicy::Never => ReusePolicy::Never,
+        pool::ReusePolicy::Unmarked => ReusePolicy::Unmarked { idle },
+        pool::ReusePolicy::Tagged => ReusePolicy::Tagged { tags: reuse.tags.iter().cloned().collect(), idle },
+    }
+}
+
+fn seconds(seconds: u32) -> SignedDuration {
+    SignedDuration::from_secs(i64::from(seconds))
+}
+
+fn parse_range(text: &str) -> Option<IpNet> {
+    text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))
+}

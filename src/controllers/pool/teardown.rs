@@ -1,0 +1,225 @@
+//! A pool that is being deleted: no new claim is served, the bound ones are waited for, and then nothing keeps our marks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::runtime::events::EventType;
+use kube::{Resource, ResourceExt};
+
+use super::identity::known_id;
+use super::resolve::PoolFailure;
+use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController};
+use crate::allocation::PoolId;
+use crate::allocation::ledger::Hold;
+use crate::allocation::sweep::{PoolTeardown, plan_teardown};
+use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT};
+use crate::api::conditions::pool_reasons as reasons;
+use crate::api::names::{ABANDON_ANNOTATION, ADDRESS_FINALIZER, CLAIM_FINALIZER, POOL_FINALIZER};
+use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
+use crate::controllers::memory::{Problem, ResolvedPool};
+use crate::controllers::neutron_writer::{NeutronWriter, SIDE_BY_SIDE};
+use crate::controllers::patch;
+use crate::controllers::queue::Action;
+use crate::controllers::stores::name_of;
+use crate::object_name::ObjectName;
+use crate::openstack;
+
+/// More rounds than the cleaning up needs. What is left is done at the next try.
+const ROUNDS: usize = 8;
+/// How soon the cleaning up is continued.
+const CLEANUP_RETRY: Duration = Duration::from_secs(5);
+/// How often a pool looks again for claims that hold its addresses. The last claim that is deleted wakes it too.
+const HELD_RETRY: Duration = Duration::from_secs(30);
+
+impl PoolController {
+    pub(super) async fn tear_down(&self, pool: &Arc<OpenStackFloatingIPPool>) -> Result<Action, Error> {
+        let name = name_of(pool.as_ref());
+        if !patch::has_finalizer(&pool.metadata, POOL_FINALIZER) {
+            return Ok(Action::await_change());
+        }
+        let resolved = match self.resolve_for_teardown(pool).await {
+            Ok(resolved) => resolved,
+            Err(failure) => return self.report_blocked(pool, &failure).await,
+        };
+        let pool = &match &resolved {
+            // Until the pool is gone its id must be known, also to a process that has seen nothing of it.
+            Some(resolved) => self.adopt(pool, resolved).await?,
+            None => pool.clone(),
+        };
+        if self.is_held(&name) {
+            return self.wait_for_claims(pool, resolved.as_deref()).await;
+        }
+        if let Some(resolved) = &resolved {
+            match self.clean_up(resolved, pool).await {
+                Ok(true) => {}
+                Ok(false) => return Ok(Action::requeue(CLEANUP_RETRY)),
+                Err(error) => return self.report_blocked(pool, &PoolFailure::Neutron(error)).await,
+            }
+        }
+        self.release_secrets(pool).await?;
+        self.remove_pool_finalizer(pool).await?;
+        Ok(Action::await_change())
+    }
+
+    /// The resolution that the pool has, or one that is good enough for its end. None where nothing is left to be done in
+    /// OpenStack: the pool was abandoned, has no id, or its id, and so its marks, are an older pool's.
+    async fn resolve_for_teardown(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+    ) -> Result<Option<Arc<ResolvedPool>>, PoolFailure> {
+        let name = name_of(pool);
+        if pool.annotations().get(ABANDON_ANNOTATION).is_some_and(|value| value == "true") {
+            self.report_abandoned(pool).await;
+            self.wake.unserved_claims_of(&name);
+            return Ok(None);
+        }
+        let id = known_id(pool, &self.stores, &self.memory);
+        let Some(id) = id.filter(|id| self.resolver.find_elder(pool, id).is_none()) else { return Ok(None) };
+        self.last_resolution(pool, &id).await.map(Some)
+    }
+
+    async fn last_resolution(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        id: &PoolId,
+    ) -> Result<Arc<ResolvedPool>, PoolFailure> {
+        let name = name_of(pool);
+        let known = self.memory.pools.get(&name);
+        if let Some(resolved) = known.resolved.filter(|_| !known.is_stale) {
+            return Ok(resolved);
+        }
+        let resolved = self.resolver.resolve_for_cleanup(pool, id).await?;
+        self.memory.pools.update(&name, |state| state.serve(resolved.clone(), pool));
+        // Claims that are being deleted may have waited for a session.
+        self.wake.unserved_claims_of(&name);
+        Ok(resolved)
+    }
+
+    /// Whether any claim or IPAddress of the pool still needs it.
+    fn is_held(&self, pool: &ObjectName) -> bool {
+        let holds = |claim: &IpAddressClaim| {
+            claim.is_of(&pool.namespace, &pool.name) && patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER)
+        };
+        // An IPAddress that was created a moment ago, of whatever pool, may be one of these.
+        self.memory.claims.is_any_address_awaited(&pool.namespace)
+            || self.stores.claims.find(holds).is_some()
+            || self.stores.addresses.find(|address| is_of(pool, address)).is_some()
+    }
+
+    async fn wait_for_claims(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        resolved: Option<&ResolvedPool>,
+    ) -> Result<Action, Error> {
+        let name = name_of(pool);
+        if let Some(resolved) = resolved {
+            // The claims need OpenStack for their release: if it does not answer, that is what the condition says.
+            if let Err(error) = resolved.list_if_older(&self.clock, AUDIT_AGE).await {
+                return self.report_blocked(pool, &PoolFailure::Neutron(error)).await;
+            }
+            self.wake_claims_with_wrong_marks(resolved);
+        }
+        let message =
+            "the pool is being deleted; it waits until no claim holds an address of it: delete the machines that do";
+        let problem = Problem { reason: reasons::DELETING, message: message.into() };
+        self.memory.pools.update(&name, |state| state.problem = Some(problem.clone()));
+        // Also those that were about to be served when the deletion began: they have no condition yet.
+        self.wake.unserved_claims_of(&name);
+        // IPAddresses whose claim was removed by force.
+        self.wake.sweeper(&name);
+        self.report_deleting(pool, problem, None).await?;
+        Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
+    }
+
+    /// Removes everything of the pool's from Neutron: true when nothing is left, and no claim holds anything after all.
+    async fn clean_up(
+        &self,
+        resolved: &ResolvedPool,
+        pool: &OpenStackFloatingIPPool,
+    ) -> Result<bool, openstack::Error> {
+        let writer = NeutronWriter { pool: resolved, clock: &self.clock };
+        for _ in 0..ROUNDS {
+            resolved.list_now(&self.clock).await?;
+            // What was begun before the deletion may have ended meanwhile.
+            if self.is_held(&resolved.name) {
+                return Ok(false);
+            }
+            let (teardown, attached) = self.plan(resolved);
+            if teardown.actions.is_empty() && !teardown.must_list {
+                return Ok(true);
+            }
+            if !attached.is_empty() {
+                self.report_attached(pool, &attached.join(", ")).await;
+            }
+            let actions = futures::stream::iter(&teardown.actions).map(|action| writer.perform(action));
+            let results: Vec<_> = actions.buffer_unordered(SIDE_BY_SIDE).collect().await;
+            results.into_iter().collect::<Result<Vec<_>, _>>()?;
+        }
+        Ok(false)
+    }
+
+    /// Plans under the ledger's lock, and holds what the plan is about. The addresses are those that are still attached.
+    fn plan(&self, resolved: &ResolvedPool) -> (PoolTeardown, Vec<String>) {
+        let mut ledger = resolved.project.ledger();
+        let teardown = self.memory.ask(&ledger, resolved, self.clock.now(), plan_teardown);
+        teardown.actions.iter().for_each(|action| ledger.set_hold(action.id(), Some(Hold::GivingBack)));
+        let attached = teardown.attached.iter().filter_map(|id| ledger.get(id));
+        let attached = attached.map(|entry| entry.fip.address.to_string()).collect();
+        (teardown, attached)
+    }
+
+    async fn remove_pool_finalizer(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
+        let name = name_of(pool);
+        let Some(change) = patch::without_finalizer(&pool.metadata, POOL_FINALIZER) else { return Ok(()) };
+        match patch::merge(&self.kube.pools(&name.namespace), &name.name, change).await {
+            Ok(_) => tracing::info!(pool.name = %name, "pool ended"),
+            Err(error) if patch::is_not_found(&error) => {}
+            Err(error) => return Err(Error::Kubernetes("take the finalizer off the pool", error)),
+        }
+        Ok(())
+    }
+
+    async fn report_attached(&self, pool: &OpenStackFloatingIPPool, attached: &str) {
+        tracing::warn!(pool.name = %name_of(pool), "pool ends, floating IPs still attached lose its marks: {attached}");
+        let note =
+            format!("left in OpenStack without marks, since something is attached; delete them there: {attached}");
+        self.events.record(pool.object_ref(&()), EventType::Warning, ATTACHED_FLOATING_IP_LEFT, "Delete", note).await;
+    }
+
+    /// OpenStack cannot be asked: the condition says what is in the way, and how to leave everything behind.
+    async fn report_blocked(&self, pool: &OpenStackFloatingIPPool, failure: &PoolFailure) -> Result<Action, Error> {
+        let message = format!(
+            "the pool is being deleted, but OpenStack cannot be cleaned up: {}. Fix that, or annotate the pool with {ABANDON_ANNOTATION}=true to leave its floating IPs behind",
+            failure.problem().message
+        );
+        let problem = Problem { reason: reasons::DELETING, message };
+        self.memory.pools.update(&name_of(pool), |state| state.problem = Some(problem.clone()));
+        self.report_deleting(pool, problem, Some(failure)).await?;
+        Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
+    }
+
+    /// The pool is abandoned: what is left behind is recorded, in the log and in an event.
+    async fn report_abandoned(&self, pool: &OpenStackFloatingIPPool) {
+        let name = name_of(pool);
+        let mut left: Vec<String> = match self.memory.pools.get(&name).resolved {
+            Some(resolved) => {
+                let ledger = resolved.project.ledger();
+                ledger.of_pool(&resolved.policy.id).map(|entry| entry.fip.address.to_string()).collect()
+            }
+            None => {
+                let addresses = self.stores.addresses.state_filter(|address| is_of(&name, address));
+                addresses.iter().map(|address| address.spec.address.clone()).collect()
+            }
+        };
+        left.sort();
+        let left = if left.is_empty() { "none that is known".to_owned() } else { left.join(", ") };
+        tracing::warn!(pool.name = %name, "abandoned, floating IPs left behind in OpenStack: {left}");
+        let note = format!("left behind in OpenStack, as the abandon annotation says; delete them there: {left}");
+        self.events.record(pool.object_ref(&()), EventType::Warning, ABANDONED, "Delete", note).await;
+    }
+}
+
+fn is_of(pool: &ObjectName, address: &IpAddress) -> bool {
+    address.is_of(&pool.namespace, &pool.name) && patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER)
+}

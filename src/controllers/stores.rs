@@ -1,0 +1,82 @@
+//! What Kubernetes has, as the watches last brought it.
+
+use std::hash::Hash;
+use std::sync::Arc;
+
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Resource, ResourceExt};
+
+use crate::api::hands_off::HandsOff;
+use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
+use crate::object_name::ObjectName;
+
+#[derive(Clone)]
+pub(super) struct Stores {
+    pub(super) pools: Store<OpenStackFloatingIPPool>,
+    pub(super) claims: Store<IpAddressClaim>,
+    pub(super) addresses: Store<IpAddress>,
+    pub(super) clusters: Store<Cluster>,
+    pub(super) version: IpamVersion,
+}
+
+impl Stores {
+    /// Waits until every kind has been listed once. Only then does a missing object mean that it does not exist.
+    pub(super) async fn wait_until_listed(&self) {
+        // An error means that the writer was dropped: then the watches have ended, and so do the controllers.
+        let (pools, claims) = (self.pools.wait_until_ready(), self.claims.wait_until_ready());
+        let (addresses, clusters) = (self.addresses.wait_until_ready(), self.clusters.wait_until_ready());
+        let _ = tokio::join!(pools, claims, addresses, clusters);
+    }
+
+    pub(super) fn pool(&self, name: &ObjectName) -> Option<Arc<OpenStackFloatingIPPool>> {
+        self.pools.get(&ObjectRef::new(&name.name).within(&name.namespace))
+    }
+
+    pub(super) fn claim(&self, name: &ObjectName) -> Option<Arc<IpAddressClaim>> {
+        self.claims.get(&ObjectRef::new_with(&name.name, self.version).within(&name.namespace))
+    }
+
+    pub(super) fn address(&self, name: &ObjectName) -> Option<Arc<IpAddress>> {
+        self.addresses.get(&ObjectRef::new_with(&name.name, self.version).within(&name.namespace))
+    }
+
+    pub(super) fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {
+        self.clusters.get(&ObjectRef::new_with(name, self.version).within(namespace))
+    }
+
+    /// The claims that point at a pool, by name.
+    pub(super) fn claims_of(&self, pool: &ObjectName) -> Vec<Arc<IpAddressClaim>> {
+        sorted(&self.claims, |claim| claim.is_of(&pool.namespace, &pool.name))
+    }
+
+    /// Whether a Cluster of the namespace is paused: a move or a restore may be under way, and what is missing may come.
+    pub(super) fn has_paused_cluster(&self, namespace: &str) -> bool {
+        let is_it = |cluster: &Cluster| cluster.namespace().as_deref() == Some(namespace) && cluster.is_paused();
+        self.clusters.find(is_it).is_some()
+    }
+
+    /// Whether anything new may be begun for the pool: it exists, stays, and is neither paused nor being moved.
+    pub(super) fn is_serving(&self, pool: &ObjectName) -> bool {
+        self.pool(pool).is_some_and(|pool| may_serve(&pool))
+    }
+}
+
+/// Whether the pool stays, and is neither paused nor being moved.
+pub(super) fn may_serve(pool: &OpenStackFloatingIPPool) -> bool {
+    pool.metadata.deletion_timestamp.is_none() && HandsOff::of(&pool.metadata).is_none()
+}
+
+/// The objects of a store that match, by name. A store has no order of its own.
+pub(super) fn sorted<K>(store: &Store<K>, is_match: impl Fn(&K) -> bool) -> Vec<Arc<K>>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    let mut objects = store.state_filter(is_match);
+    objects.sort_by_cached_key(|object| name_of(object.as_ref()));
+    objects
+}
+
+pub(super) fn name_of(object: &impl Resource) -> ObjectName {
+    ObjectName::new(object.namespace().unwrap_or_default(), object.name_any())
+}

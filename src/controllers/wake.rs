@@ -1,0 +1,98 @@
+//! Who is to be reconciled. Sending never waits, and the queues drop duplicates.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::runtime::reflector::ObjectRef;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::memory::Memory;
+use super::stores::{Stores, name_of};
+use crate::api::{IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
+use crate::object_name::ObjectName;
+
+/// How long a pool gathers changes of its figures before it reports them.
+const REPORT_DELAY: Duration = Duration::from_secs(1);
+
+/// Wakes objects. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Wake {
+    pools: UnboundedSender<ObjectRef<OpenStackFloatingIPPool>>,
+    sweeps: UnboundedSender<ObjectRef<OpenStackFloatingIPPool>>,
+    claims: UnboundedSender<ObjectRef<IpAddressClaim>>,
+    version: IpamVersion,
+    memory: Arc<Memory>,
+    stores: Stores,
+}
+
+/// The receiving ends of [`Wake`].
+pub(super) struct Woken {
+    pub(super) pools: UnboundedReceiver<ObjectRef<OpenStackFloatingIPPool>>,
+    pub(super) sweeps: UnboundedReceiver<ObjectRef<OpenStackFloatingIPPool>>,
+    pub(super) claims: UnboundedReceiver<ObjectRef<IpAddressClaim>>,
+}
+
+pub(super) fn channels(memory: Arc<Memory>, stores: Stores) -> (Wake, Woken) {
+    let (pools, woken_pools) = unbounded_channel();
+    let (sweeps, woken_sweeps) = unbounded_channel();
+    let (claims, woken_claims) = unbounded_channel();
+    let wake = Wake { pools, sweeps, claims, version: stores.version, memory, stores };
+    (wake, Woken { pools: woken_pools, sweeps: woken_sweeps, claims: woken_claims })
+}
+
+// Sending fails only when the receiver is gone: then the process ends.
+impl Wake {
+    pub(super) fn pool(&self, pool: &ObjectName) {
+        let _ = self.pools.send(ObjectRef::new(&pool.name).within(&pool.namespace));
+    }
+
+    pub(super) fn sweeper(&self, pool: &ObjectName) {
+        let _ = self.sweeps.send(ObjectRef::new(&pool.name).within(&pool.namespace));
+    }
+
+    pub(super) fn claim(&self, claim: &ObjectName) {
+        let _ = self.claims.send(ObjectRef::new_with(&claim.name, self.version).within(&claim.namespace));
+    }
+
+    /// Wakes those of a pool's claims.
+    pub(super) fn claims_of(&self, pool: &ObjectName, is_meant: impl Fn(&IpAddressClaim) -> bool) {
+        let claims = self.stores.claims_of(pool);
+        claims.iter().filter(|claim| is_meant(claim)).for_each(|claim| self.claim(&name_of(claim.as_ref())));
+    }
+
+    /// Wakes those of a pool's claims whose status may change with the pool: it has no address, or its IPAddress is being
+    /// or was deleted and could not be published again meanwhile, or it is being deleted itself.
+    pub(super) fn unserved_claims_of(&self, pool: &ObjectName) {
+        self.claims_of(pool, |claim| {
+            let address = claim.status.as_ref().and_then(|status| status.address_ref.as_ref());
+            let address =
+                address.and_then(|address| self.stores.address(&ObjectName::new(&pool.namespace, &address.name)));
+            let is_published = address.is_some_and(|address| address.metadata.deletion_timestamp.is_none());
+            claim.metadata.deletion_timestamp.is_some() || !is_published
+        });
+    }
+
+    /// Wakes the claims of a pool that have no address.
+    pub(super) fn waiting_claims_of(&self, pool: &ObjectName) {
+        self.memory.claims.waiting(pool).iter().for_each(|(claim, _)| self.claim(claim));
+    }
+
+    /// Wakes the claims that were skipped because of their pool.
+    pub(super) fn skipped_claims_of(&self, pool: &ObjectName) {
+        self.memory.claims.take_skipped(pool).iter().for_each(|claim| self.claim(claim));
+    }
+
+    /// The pool's figures have changed: it reports them soon, once for a whole burst.
+    pub(super) fn report_soon(&self, pool: &ObjectName) {
+        if self.memory.pools.update(pool, |state| state.request_report()) != Some(true) {
+            return;
+        }
+        let (wake, pool) = (self.clone(), pool.clone());
+        // Not joined: it ends on its own, and a report that is lost at shutdown is made at the next start.
+        tokio::spawn(async move {
+            tokio::time::sleep(REPORT_DELAY).await;
+            wake.memory.pools.update(&pool, |state| state.end_report());
+            wake.pool(&pool);
+        });
+    }
+}

@@ -1,0 +1,353 @@
+//! Prometheus metrics.
+//!
+//! Names have the prefix `caip_`. A counter whose label values are known in advance starts at 0, because `rate()` does not
+//! see the first increment of a series that appears with 1. A pool's series exist as long as the pool.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+use crate::allocation::claim::Origin;
+use crate::openstack::{Error, Quota, Scope};
+use crate::runtime::flags::COMMIT;
+
+mod labels;
+mod metered;
+mod pools;
+mod process;
+
+pub use labels::OperationResult;
+pub(crate) use labels::ReleasedAs;
+use labels::{
+    AllocationLabels, BuildLabels, ControllerLabels, OperationLabels, ReleasedLabels, RequestLabels, ResultLabels,
+    SourceLabel,
+};
+pub use metered::MeteredClouds;
+pub use pools::{Counted, PoolFigures, PoolLabels};
+
+/// The methods of the traits in [`crate::openstack`].
+const OPERATIONS: [&str; 12] = [
+    "connect",
+    "list_floating_ips",
+    "get_floating_ip",
+    "create_floating_ip",
+    "describe_floating_ip",
+    "delete_floating_ip",
+    "add_tag",
+    "remove_tag",
+    "find_networks",
+    "find_subnets",
+    "has_tags",
+    "quota",
+];
+
+const CONTROLLERS: [&str; 3] = ["pool", "claim", "sweeper"];
+
+type HistogramFamily<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// All metrics. Cheap to clone; clones share the values.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Arc<Registry>,
+    pools: pools::PoolCollector,
+    allocations: Family<AllocationLabels, Counter>,
+    allocation_duration: Histogram,
+    releases: Family<ResultLabels, Counter>,
+    released_floating_ips: Family<ReleasedLabels, Counter>,
+    requests: Family<RequestLabels, Counter>,
+    request_duration: HistogramFamily<OperationLabels>,
+    token_refreshes: Family<ResultLabels, Counter>,
+    reconcile_errors: Family<ControllerLabels, Counter>,
+    leader: Gauge,
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let mut metrics = Self {
+            registry: Arc::default(),
+            pools: pools::PoolCollector::default(),
+            allocations: Family::default(),
+            // From an address that exists already to a claim that waits for an hour.
+            allocation_duration: Histogram::new([
+                0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
+            ]),
+            releases: Family::default(),
+            released_floating_ips: Family::default(),
+            requests: Family::default(),
+            // Neutron answers in 20 to 500 ms; a request times out after 30 s, and waiting and retries come on top.
+            request_duration: Family::new_with_constructor(|| {
+                Histogram::new([0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0])
+            }),
+            token_refreshes: Family::default(),
+            reconcile_errors: Family::default(),
+            leader: Gauge::default(),
+        };
+        metrics.start_at_zero();
+        metrics.registry = Arc::new(metrics.register());
+        metrics
+    }
+
+    fn start_at_zero(&self) {
+        for source in Origin::ALL.map(SourceLabel) {
+            for result in OperationResult::ALL {
+                drop(self.allocations.get_or_create(&AllocationLabels { source, result }));
+            }
+        }
+        for result in OperationResult::ALL {
+            drop(self.releases.get_or_create(&ResultLabels { result }));
+            drop(self.token_refreshes.get_or_create(&ResultLabels { result }));
+        }
+        for how in ReleasedAs::ALL {
+            drop(self.released_floating_ips.get_or_create(&ReleasedLabels { how }));
+        }
+        for operation in OPERATIONS {
+            // Failures appear when they first occur: most operations cannot fail in most ways.
+            drop(self.requests.get_or_create(&RequestLabels { operation, result: "ok" }));
+            drop(self.request_duration.get_or_create(&OperationLabels { operation }));
+        }
+        for controller in CONTROLLERS {
+            drop(self.reconcile_errors.get_or_create(&ControllerLabels { controller }));
+        }
+    }
+
+    fn register(&self) -> Registry {
+        let mut all = Registry::default();
+        all.register_collector(Box::new(process::Process));
+        let ours = all.sub_registry_with_prefix("caip");
+        let build = BuildLabels { version: env!("CARGO_PKG_VERSION"), revision: COMMIT };
+        ours.register("build", "The running version.", Info::new(build));
+        ours.register("leader", "Whether this process is the leader.", self.leader.clone());
+        let help = "Allocations of addresses to claims, successful or failed, by the source of the address.";
+        ours.register("allocations", help, self.allocations.clone());
+        let help = "Time from the first observation of a claim until it is bound.";
+        ours.register_with_unit("allocation_duration", help, Unit::Seconds, self.allocation_duration.clone());
+        ours.register("releases", "Releases of claims' addresses, successful or failed.", self.releases.clone());
+        let help = "Released floating IPs by what happened to them.";
+        ours.register("released_floating_ips", help, self.released_floating_ips.clone());
+        let help = "Calls to OpenStack by result.";
+        ours.register("openstack_requests", help, self.requests.clone());
+        let help = "Duration of calls to OpenStack, including waiting and retries.";
+        ours.register_with_unit("openstack_request_duration", help, Unit::Seconds, self.request_duration.clone());
+        ours.register(
+            "token_refreshes",
+            "Requests for a Keystone token, successful or failed.",
+            self.token_refreshes.clone(),
+        );
+        ours.register("reconcile_errors", "Failed reconciliations.", self.reconcile_errors.clone());
+        ours.register_collector(Box::new(self.pools.clone()));
+        all
+    }
+
+    pub fn pool_observed(&self, pool: &PoolLabels, figures: PoolFigures) {
+        self.pools.observed(pool, figures);
+    }
+
+    /// The pool's floating IPs were listed.
+    pub fn pool_listed(&self, pool: &PoolLabels, at: Timestamp) {
+        self.pools.listed(pool, at);
+    }
+
+    /// `None` if the project's quota cannot be read.
+    pub fn pool_quota(&self, pool: &PoolLabels, project: &Scope, quota: Option<Quota>) {
+        self.pools.quota(pool, project, quota);
+    }
+
+    /// Removes the pool's series. Must be the last call for a pool: any later one creates them again.
+    pub(crate) fn pool_gone(&self, pool: &PoolLabels) {
+        self.pools.retain(|other| other != pool);
+    }
+
+    /// Removes the series of all other pools.
+    pub(crate) fn retain_pools(&self, exists: impl Fn(&PoolLabels) -> bool) {
+        self.pools.retain(exists);
+    }
+
+    /// `duration` is the time since the claim was first seen.
+    pub fn allocated(&self, origin: Origin, duration: Duration) {
+        self.allocations
+            .get_or_create(&AllocationLabels { source: SourceLabel(origin), result: OperationResult::Success })
+            .inc();
+        self.allocation_duration.observe(duration.as_secs_f64());
+    }
+
+    /// An address was chosen for a claim and could not be allocated.
+    pub(crate) fn allocation_failed(&self, origin: Origin) {
+        self.allocations
+            .get_or_create(&AllocationLabels { source: SourceLabel(origin), result: OperationResult::Failure })
+            .inc();
+    }
+
+    /// A claim's address was marked for release and the claim's finalizer removed, or that failed.
+    pub fn released(&self, result: OperationResult) {
+        self.releases.get_or_create(&ResultLabels { result }).inc();
+    }
+
+    pub(crate) fn swept(&self, how: ReleasedAs) {
+        self.released_floating_ips.get_or_create(&ReleasedLabels { how }).inc();
+    }
+
+    /// `operation` is one of [`OPERATIONS`].
+    pub(crate) fn openstack_call<T>(&self, operation: &'static str, result: &Result<T, Error>, duration: Duration) {
+        let label = result.as_ref().map_or_else(|error| error.kind.as_str(), |_| "ok");
+        self.requests.get_or_create(&RequestLabels { operation, result: label }).inc();
+        self.request_duration.get_or_create(&OperationLabels { operation }).observe(duration.as_secs_f64());
+    }
+
+    pub fn token_refreshed(&self, result: OperationResult) {
+        self.token_refreshes.get_or_create(&ResultLabels { result }).inc();
+    }
+
+    /// `controller` is one of [`CONTROLLERS`].
+    pub(crate) fn reconcile_failed(&self, controller: &'static str) {
+        self.reconcile_errors.get_or_create(&ControllerLabels { controller }).inc();
+    }
+
+    pub fn leads(&self, is_leader: bool) {
+        self.leader.set(i64::from(is_leader));
+    }
+
+    /// In the OpenMetrics text format.
+    pub fn to_text(&self) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("writing to a String cannot fail");
+        text
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::floating_ip::ProjectId;
+    use crate::openstack::ErrorKind;
+
+    fn web() -> PoolLabels {
+        PoolLabels { namespace: "one".into(), name: "web".into() }
+    }
+
+    #[track_caller]
+    fn has(metrics: &Metrics, line: &str) {
+        let text = metrics.to_text();
+        assert!(text.lines().any(|other| other == line), "no line {line:?} in:\n{text}");
+    }
+
+    #[test]
+    fn series_with_known_labels_start_at_zero() {
+        let metrics = Metrics::new();
+        has(&metrics, r#"caip_allocations_total{source="created",result="failure"} 0"#);
+        has(&metrics, r#"caip_openstack_requests_total{operation="add_tag",result="ok"} 0"#);
+        has(&metrics, r#"caip_openstack_request_duration_seconds_count{operation="quota"} 0"#);
+        has(&metrics, r#"caip_released_floating_ips_total{how="retained"} 0"#);
+        has(&metrics, r#"caip_reconcile_errors_total{controller="sweeper"} 0"#);
+        has(&metrics, &format!(r#"caip_build_info{{version="0.1.0",revision="{COMMIT}"}} 1"#));
+        has(&metrics, "caip_leader 0");
+        assert!(!metrics.to_text().contains("pool=\""));
+    }
+
+    #[test]
+    fn requests_are_counted_by_result() {
+        let metrics = Metrics::new();
+        let full = Err::<(), _>(Error::new(ErrorKind::NoMoreAddresses, "create floating IP", "full"));
+        metrics.openstack_call("create_floating_ip", &full, Duration::from_millis(40));
+        metrics.openstack_call("create_floating_ip", &Ok(()), Duration::from_millis(40));
+        has(&metrics, r#"caip_openstack_requests_total{operation="create_floating_ip",result="no_more_addresses"} 1"#);
+        has(&metrics, r#"caip_openstack_requests_total{operation="create_floating_ip",result="ok"} 1"#);
+        has(&metrics, r#"caip_openstack_request_duration_seconds_count{operation="create_floating_ip"} 2"#);
+    }
+
+    fn project() -> Scope {
+        Scope { endpoint: "http://neutron".into(), project: ProjectId::new("p1") }
+    }
+
+    #[test]
+    fn a_pools_series_exist_as_long_as_the_pool() {
+        let metrics = Metrics::new();
+        let figures = PoolFigures {
+            size: 3,
+            allocated: 2,
+            counted: Some(Counted { capacity: Some(4), out_of_range: 1 }),
+            limit: Some(5),
+            ready: true,
+            credentials_valid: Some(true),
+            waiting: BTreeMap::from([("PoolExhausted", 1)]),
+            oldest_waiting: Some(Timestamp::from_second(1_700_000_000).expect("it is valid")),
+            ..PoolFigures::default()
+        };
+        metrics.pool_observed(&web(), figures);
+        metrics.pool_listed(&web(), Timestamp::from_second(1_700_000_001).expect("it is valid"));
+        has(&metrics, r#"caip_pool_size{namespace="one",pool="web"} 3"#);
+        has(&metrics, r#"caip_pool_addresses{namespace="one",pool="web",state="allocated"} 2"#);
+        has(&metrics, r#"caip_pool_addresses_out_of_range{namespace="one",pool="web"} 1"#);
+        has(&metrics, r#"caip_pool_capacity{namespace="one",pool="web"} 4"#);
+        has(&metrics, r#"caip_pool_limit{namespace="one",pool="web"} 5"#);
+        has(&metrics, r#"caip_pool_ready{namespace="one",pool="web"} 1"#);
+        has(&metrics, r#"caip_pool_problem{namespace="one",pool="web",reason="NameConflict"} 0"#);
+        has(&metrics, r#"caip_claims_waiting{namespace="one",pool="web",reason="PoolExhausted"} 1"#);
+        has(&metrics, r#"caip_claims_waiting{namespace="one",pool="web",reason="PoolNotReady"} 0"#);
+        has(&metrics, r#"caip_oldest_waiting_claim_timestamp_seconds{namespace="one",pool="web"} 1700000000.0"#);
+        has(&metrics, r#"caip_last_listing_timestamp_seconds{namespace="one",pool="web"} 1700000001.0"#);
+
+        let failing = PoolFigures { problem: Some("NameConflict"), ..PoolFigures::default() };
+        metrics.pool_observed(&web(), failing);
+        has(&metrics, r#"caip_claims_waiting{namespace="one",pool="web",reason="PoolExhausted"} 0"#);
+        has(&metrics, r#"caip_pool_problem{namespace="one",pool="web",reason="NameConflict"} 1"#);
+        has(&metrics, r#"caip_pool_credentials_valid{namespace="one",pool="web"} 1"#);
+        has(&metrics, r#"caip_pool_capacity{namespace="one",pool="web"} 4"#);
+        assert!(!metrics.to_text().contains("caip_pool_limit{"), "a removed limit has no series");
+
+        metrics.pool_gone(&web());
+        assert!(!metrics.to_text().contains(r#"pool="web""#));
+    }
+
+    #[test]
+    fn only_retained_pools_keep_their_series() {
+        let metrics = Metrics::new();
+        let other = PoolLabels { name: "other".into(), ..web() };
+        [&web(), &other].into_iter().for_each(|pool| metrics.pool_observed(pool, PoolFigures::default()));
+        metrics.retain_pools(|pool| *pool == other);
+        let text = metrics.to_text();
+        assert!(!text.contains(r#"pool="web""#) && text.contains(r#"pool="other""#));
+    }
+
+    #[test]
+    fn a_quota_is_shown_once_until_the_last_pool_of_its_project_is_gone() {
+        let metrics = Metrics::new();
+        let other = PoolLabels { name: "other".into(), ..web() };
+        let quota = Quota { limit: Some(50), used: 7 };
+        [&web(), &other].into_iter().for_each(|pool| metrics.pool_quota(pool, &project(), Some(quota)));
+        let used = r#"caip_quota_floating_ips{project="p1",neutron="http://neutron",kind="used"} 7"#;
+        assert_eq!(metrics.to_text().matches("caip_quota_floating_ips{").count(), 2);
+        has(&metrics, used);
+        metrics.pool_gone(&web());
+        has(&metrics, used);
+        metrics.pool_quota(&other, &project(), Some(Quota { limit: None, used: 7 }));
+        assert!(!metrics.to_text().contains(r#"kind="limit""#), "an unlimited quota has no limit series");
+        metrics.pool_gone(&other);
+        assert!(!metrics.to_text().contains("project="));
+    }
+
+    #[test]
+    fn every_metric_has_help_and_ends_in_its_unit() {
+        let text = Metrics::new().to_text();
+        let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
+        for name in names {
+            assert!(text.contains(&format!("# HELP {name} ")), "{name}");
+            assert!(name.starts_with("caip_") || name.starts_with("process_"), "{name}");
+            assert!(!name.contains("duration") || name.ends_with("_seconds"), "{name}");
+        }
+    }
+}

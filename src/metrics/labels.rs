@@ -1,0 +1,113 @@
+//! Label sets and their values.
+
+use std::fmt;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+
+use crate::allocation::claim::Origin;
+
+/// A wrapper, because the allocation core does not depend on the metrics crate.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct SourceLabel(pub(super) Origin);
+
+impl SourceLabel {
+    const fn as_str(self) -> &'static str {
+        self.0.as_str()
+    }
+}
+
+/// What happened to a released floating IP.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum ReleasedAs {
+    /// Deleted in Neutron.
+    Deleted,
+    /// Kept for the pool.
+    Retained,
+    /// Returned to the project without our marks.
+    Unmarked,
+}
+
+impl ReleasedAs {
+    pub(super) const ALL: [Self; 3] = [Self::Deleted, Self::Retained, Self::Unmarked];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Deleted => "deleted",
+            Self::Retained => "retained",
+            Self::Unmarked => "unmarked",
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum OperationResult {
+    Success,
+    Failure,
+}
+
+impl OperationResult {
+    pub(super) const ALL: [Self; 2] = [Self::Success, Self::Failure];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::Failure => "failure",
+        }
+    }
+}
+
+impl<T, E> From<&Result<T, E>> for OperationResult {
+    fn from(result: &Result<T, E>) -> Self {
+        if result.is_ok() { Self::Success } else { Self::Failure }
+    }
+}
+
+macro_rules! label_value {
+    ($($name:ty),*) => {$(
+        impl EncodeLabelValue for $name {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+                self.as_str().encode(encoder)
+            }
+        }
+    )*};
+}
+label_value!(SourceLabel, ReleasedAs, OperationResult);
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct AllocationLabels {
+    pub(super) source: SourceLabel,
+    pub(super) result: OperationResult,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct ResultLabels {
+    pub(super) result: OperationResult,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct ReleasedLabels {
+    pub(super) how: ReleasedAs,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct RequestLabels {
+    pub(super) operation: &'static str,
+    pub(super) result: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct OperationLabels {
+    pub(super) operation: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct ControllerLabels {
+    pub(super) controller: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct BuildLabels {
+    pub(super) version: &'static str,
+    /// The commit; the conventional label name for it.
+    pub(super) revision: &'static str,
+}

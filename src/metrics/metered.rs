@@ -1,0 +1,120 @@
+//! Counts and times every call to OpenStack.
+
+use std::sync::{Arc, Weak};
+
+use async_trait::async_trait;
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use super::Metrics;
+use crate::floating_ip::{FloatingIp, FloatingIpId};
+use crate::openstack::{Clouds, Credentials, Error, Filter, Network, Neutron, NewFloatingIp, Quota, Scope, Subnet};
+
+/// Delegates to another [`Clouds`].
+pub struct MeteredClouds {
+    clouds: Arc<dyn Clouds>,
+    metrics: Metrics,
+    // The wrappers in use, to recognize a session that is already connected.
+    sessions: Mutex<Vec<Weak<MeteredNeutron>>>,
+}
+
+impl MeteredClouds {
+    pub fn new(clouds: Arc<dyn Clouds>, metrics: Metrics) -> Self {
+        Self { clouds, metrics, sessions: Mutex::default() }
+    }
+
+    /// The session in its wrapper, and whether the wrapper is new.
+    fn wrap(&self, neutron: Arc<dyn Neutron>) -> (Arc<MeteredNeutron>, bool) {
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|session| session.strong_count() > 0);
+        let known = sessions.iter().filter_map(Weak::upgrade).find(|session| Arc::ptr_eq(&session.neutron, &neutron));
+        if let Some(session) = known {
+            return (session, false);
+        }
+        let session = Arc::new(MeteredNeutron { neutron, metrics: self.metrics.clone() });
+        sessions.push(Arc::downgrade(&session));
+        (session, true)
+    }
+}
+
+#[async_trait]
+impl Clouds for MeteredClouds {
+    async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
+        let begin = Instant::now();
+        let result = self.clouds.connect(credentials).await.map(|neutron| self.wrap(neutron));
+        // An existing session caused no request.
+        if !matches!(result, Ok((_, false))) {
+            self.metrics.openstack_call("connect", &result, begin.elapsed());
+        }
+        result.map(|(session, _)| session as Arc<dyn Neutron>)
+    }
+}
+
+struct MeteredNeutron {
+    neutron: Arc<dyn Neutron>,
+    metrics: Metrics,
+}
+
+impl MeteredNeutron {
+    async fn measure<T>(
+        &self,
+        operation: &'static str,
+        call: impl Future<Output = Result<T, Error>> + Send,
+    ) -> Result<T, Error> {
+        let begin = Instant::now();
+        let result = call.await;
+        self.metrics.openstack_call(operation, &result, begin.elapsed());
+        result
+    }
+}
+
+#[async_trait]
+impl Neutron for MeteredNeutron {
+    fn scope(&self) -> &Scope {
+        self.neutron.scope()
+    }
+
+    async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
+        self.measure("list_floating_ips", self.neutron.list_floating_ips()).await
+    }
+
+    async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
+        self.measure("get_floating_ip", self.neutron.get_floating_ip(id)).await
+    }
+
+    async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
+        self.measure("create_floating_ip", self.neutron.create_floating_ip(new)).await
+    }
+
+    async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
+        self.measure("describe_floating_ip", self.neutron.describe_floating_ip(id, description)).await
+    }
+
+    async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
+        self.measure("delete_floating_ip", self.neutron.delete_floating_ip(id)).await
+    }
+
+    async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+        self.measure("add_tag", self.neutron.add_tag(id, tag)).await
+    }
+
+    async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+        self.measure("remove_tag", self.neutron.remove_tag(id, tag)).await
+    }
+
+    async fn find_networks(&self, filter: &Filter) -> Result<Vec<Network>, Error> {
+        self.measure("find_networks", self.neutron.find_networks(filter)).await
+    }
+
+    async fn find_subnets(&self, filter: &Filter) -> Result<Vec<Subnet>, Error> {
+        self.measure("find_subnets", self.neutron.find_subnets(filter)).await
+    }
+
+    async fn has_tags(&self) -> Result<bool, Error> {
+        self.measure("has_tags", self.neutron.has_tags()).await
+    }
+
+    async fn quota(&self) -> Result<Option<Quota>, Error> {
+        self.measure("quota", self.neutron.quota()).await
+    }
+}

@@ -1,0 +1,129 @@
+//! The throttle of one cloud, which every call to its Neutron passes: applies the limiter and the circuit breaker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::Instant;
+
+use super::super::{Error, ErrorKind};
+use super::breaker::{Admission, CircuitBreaker};
+use super::limiter::Limiter;
+use crate::clock::Clock;
+
+/// The longest `Retry-After` that a call waits for. For a longer one it fails, so that the caller can do something else.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+/// So that clouds and replicas that failed together do not probe together.
+const JITTER: f64 = 0.5;
+
+/// Shared by all sessions with one cloud.
+pub(super) struct Throttle {
+    clock: Clock,
+    // Fair: first come, first served. Its size follows the limiter's limit as calls end.
+    slots: Arc<Semaphore>,
+    state: Mutex<ThrottleState>,
+}
+
+struct ThrottleState {
+    limiter: Limiter,
+    breaker: CircuitBreaker,
+    /// How many slots exist, in use or not.
+    slots: usize,
+}
+
+/// Permission to send one call. Dropping it without [`Permit::finish`] reports nothing about the cloud.
+pub(super) struct Permit {
+    throttle: Arc<Throttle>,
+    slot: Option<OwnedSemaphorePermit>,
+    is_probe: bool,
+    granted_at: Instant,
+}
+
+/// What the result of a call says about the cloud's health, with the server's `Retry-After`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Health {
+    Answering,
+    Overloaded(Option<Duration>),
+    /// No answer, or a proxy's answer that there is none.
+    Failing(Option<Duration>),
+    /// The call was not sent.
+    Unknown,
+}
+
+impl Throttle {
+    pub(super) fn new(clock: Clock, max_calls: usize) -> Self {
+        let limiter = Limiter::new(max_calls);
+        let state = ThrottleState { limiter, breaker: CircuitBreaker::default(), slots: max_calls };
+        Self { clock, slots: Arc::new(Semaphore::new(max_calls)), state: Mutex::new(state) }
+    }
+
+    /// Waits for a slot. Fails at once while the cloud does not answer, or asks for a wait longer than [`MAX_WAIT`].
+    pub(super) async fn acquire(self: &Arc<Self>) -> Result<Permit, Error> {
+        let slot = self.slots.clone().acquire_owned().await.expect("the throttle's semaphore is never closed");
+        let mut permit =
+            Permit { throttle: self.clone(), slot: Some(slot), is_probe: false, granted_at: Instant::now() };
+        loop {
+            let wait = self.state.lock().limiter.wait(Instant::now());
+            if wait > MAX_WAIT {
+                let error =
+                    Error::new(ErrorKind::TooManyRequests, "", "the cloud asks to wait before the next request");
+                return Err(Error { retry_after: Some(wait), ..error });
+            }
+            if wait.is_zero() {
+                break;
+            }
+            // Keeps the slot: later calls have to wait as well.
+            tokio::time::sleep(wait).await;
+        }
+        // Last, so that a probe is sent as soon as it is granted.
+        let admission = self.state.lock().breaker.admit(Instant::now());
+        match admission {
+            Admission::Call => {}
+            Admission::Probe => permit.is_probe = true,
+            Admission::Refused(error) => return Err(error),
+        }
+        permit.granted_at = Instant::now();
+        Ok(permit)
+    }
+}
+
+impl Permit {
+    /// Records what the call's result says about the cloud; `error` is the one that the call failed with.
+    pub(super) fn finish(mut self, health: Health, error: Option<&Error>) {
+        let now = Instant::now();
+        let mut state = self.throttle.state.lock();
+        match health {
+            Health::Answering => state.limiter.answered(now, now - self.granted_at),
+            Health::Overloaded(wait) | Health::Failing(wait) => state.limiter.overloaded(now, wait),
+            Health::Unknown => return,
+        }
+        match (health, error) {
+            (Health::Failing(_), Some(error)) => {
+                state.breaker.failed(now, error, |pause| self.throttle.clock.jitter(pause, JITTER));
+            }
+            _ => state.breaker.answered(),
+        }
+        drop(state);
+        self.is_probe = false;
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut state = self.throttle.state.lock();
+        if self.is_probe {
+            state.breaker.abandoned();
+        }
+        let limit = state.limiter.limit();
+        if state.slots > limit {
+            if let Some(slot) = self.slot.take() {
+                state.slots -= 1;
+                slot.forget();
+            }
+        } else if state.slots < limit {
+            self.throttle.slots.add_permits(limit - state.slots);
+            state.slots = limit;
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! The token of one set of credentials: requested once for all callers, renewed before it expires, and not requested again
+//! at once after a failure.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::sync::Mutex;
+
+use super::super::{Credentials, Error, ErrorKind};
+use super::keystone::{KeystoneClient, OPERATION, Token, after};
+use crate::clock::Clock;
+
+/// A new token would be refused like a refused token that is younger than this. Limits what a Neutron that accepts no token
+/// costs Keystone.
+const MIN_TOKEN_AGE: Duration = Duration::from_secs(5);
+/// After the first failure, and doubled after each further one: clouds lock users out after a few wrong passwords.
+const MIN_BACKOFF: Duration = Duration::from_secs(5);
+/// So that a fix in Keystone is noticed within 30 s. A fix in the Secret makes other credentials, which are tried at once.
+const MAX_BACKOFF: Duration = Duration::from_secs(15);
+
+/// Gets the result of each authentication.
+pub(super) type AuthObserver = Arc<dyn Fn(Option<ErrorKind>) + Send + Sync>;
+
+pub(super) struct TokenCache {
+    keystone: KeystoneClient,
+    clock: Clock,
+    observer: AuthObserver,
+    // Locked across the request for a token, up to `KEYSTONE_TIMEOUT`, so that concurrent callers share its result.
+    state: Mutex<TokenState>,
+}
+
+#[derive(Default)]
+struct TokenState {
+    token: Option<Arc<Token>>,
+    failure: Option<Failure>,
+}
+
+struct Failure {
+    error: Error,
+    backoff: Duration,
+    retry_at: Timestamp,
+}
+
+impl TokenCache {
+    pub(super) fn new(credentials: Credentials, clock: Clock, observer: AuthObserver) -> Result<Self, Error> {
+        let keystone = KeystoneClient::new(credentials, clock.clone())?;
+        Ok(Self { keystone, clock, observer, state: Mutex::default() })
+    }
+
+    /// For requests to any service of the cloud: it trusts the CAs of the credentials.
+    pub(super) fn http_client(&self) -> &reqwest::Client {
+        &self.keystone.http
+    }
+
+    /// A token that is valid for at least one request.
+    pub(super) async fn token(&self) -> Result<Arc<Token>, Error> {
+        let mut state = self.state.lock().await;
+        let now = self.clock.now();
+        match &state.token {
+            Some(token) if now < token.renew_at => Ok(token.clone()),
+            // Until it expires, the old token is better than an error.
+            Some(token) if now < token.expires_at => {
+                let old = token.clone();
+                Ok(self.renew(&mut state).await.unwrap_or(old))
+            }
+            _ => self.renew(&mut state).await,
+        }
+    }
+
+    /// A token in place of `refused`; only the first of several callers with the same refused token authenticates.
+    pub(super) async fn replace(&self, refused: &Arc<Token>) -> Result<Arc<Token>, Error> {
+        let mut state = self.state.lock().await;
+        match &state.token {
+            Some(current) if !Arc::ptr_eq(current, refused) => return Ok(current.clone()),
+            Some(current) if self.clock.now() < after(current.received_at, MIN_TOKEN_AGE) => {
+                let message = "Neutron refuses a token that Keystone has just issued: check the access rules of the application credential, or ask the operators of the cloud";
+                return Err(Error::new(ErrorKind::Unauthorized, OPERATION, message));
+            }
+            _ => state.token = None,
+        }
+        self.renew(&mut state).await
+    }
+
+    async fn renew(&self, state: &mut TokenState) -> Result<Arc<Token>, Error> {
+        let started_at = self.clock.now();
+        if let Some(failure) = &state.failure
+            && started_at < failure.retry_at
+        {
+            return Err(failure.error.clone());
+        }
+        let result = self.keystone.authenticate().await;
+        (self.observer)(result.as_ref().err().map(|error| error.kind));
+        match result {
+            Ok(token) => {
+                let token = Arc::new(token);
+                *state = TokenState { token: Some(token.clone()), failure: None };
+                Ok(token)
+            }
+            Err(error) => {
+                self.record_failure(state, &error, started_at);
+                Err(error)
+            }
+        }
+    }
+
+    /// The back-off counts from the start of the attempt, so that a Keystone that is slow to fail is not asked less often.
+    /// But it lasts at least [`MIN_BACKOFF`] from now, so that callers who waited for the attempt get its error.
+    fn record_failure(&self, state: &mut TokenState, error: &Error, started_at: Timestamp) {
+        let previous = state.failure.as_ref().map(|failure| failure.backoff);
+        let backoff = previous.map_or(MIN_BACKOFF, |backoff| (backoff * 2).min(MAX_BACKOFF));
+        let backoff = backoff.max(error.retry_after.unwrap_or_default().min(MAX_BACKOFF));
+        let retry_at = after(started_at, backoff).max(after(self.clock.now(), MIN_BACKOFF));
+        state.failure = Some(Failure { error: error.clone(), backoff, retry_at });
+    }
+
+    /// The token was issued but cannot be used, because of its project or catalogue.
+    pub(super) async fn reject(&self, token: &Arc<Token>, error: &Error) {
+        let mut state = self.state.lock().await;
+        if state.token.as_ref().is_some_and(|current| Arc::ptr_eq(current, token)) {
+            state.token = None;
+            self.record_failure(&mut state, error, self.clock.now());
+        }
+    }
+
+    /// Whether a failure is so recent that it must be kept even without a session.
+    pub(super) fn is_backing_off(&self) -> bool {
+        // Locked means that an authentication is in progress.
+        self.state.try_lock().map_or(true, |state| {
+            state.failure.as_ref().is_some_and(|failure| self.clock.now() < after(failure.retry_at, 2 * MAX_BACKOFF))
+        })
+    }
+}

@@ -1,0 +1,199 @@
+//! What exists before a migration: CAPO's pool, the templates that point to it, the users of those, and the claims.
+
+use kube::api::{Api, DynamicObject, ListParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::discovery::pinned_kind;
+use kube::{Client, ResourceExt};
+use serde_json::Value;
+
+use crate::api::names::{CLUSTER_NAME_LABEL, GROUP, POOL_KIND};
+use crate::api::{IpAddress, IpAddressClaim};
+use crate::plugin::exit::Failure;
+use crate::plugin::session::Session;
+
+/// The group of CAPO's kinds.
+pub(super) const CAPO_GROUP: &str = "infrastructure.cluster.x-k8s.io";
+/// On objects that a ClusterClass generated: Cluster API would revert a change.
+const TOPOLOGY_LABEL: &str = "topology.cluster.x-k8s.io/owned";
+
+#[derive(Default, Debug)]
+pub(super) struct MigrationInput {
+    pub(super) namespace: String,
+    /// CAPO's pool.
+    pub(super) pool: Value,
+    /// The templates that point to CAPO's pool.
+    pub(super) templates: Vec<MachineTemplate>,
+    pub(super) users: Vec<TemplateUser>,
+    /// The claims on CAPO's pool.
+    pub(super) claims: Vec<InTreeClaim>,
+    /// An existing pool of ours with the new name.
+    pub(super) our_pool: Option<Value>,
+    /// Whether the Secret in `identityRef` exists; none where the user may not know.
+    pub(super) has_secret: Option<bool>,
+}
+
+#[derive(Debug)]
+pub(super) struct MachineTemplate {
+    pub(super) object: Value,
+    /// An existing template with the new name.
+    pub(super) successor: Option<Value>,
+    /// By a ClusterClass.
+    pub(super) is_generated: bool,
+}
+
+/// A MachineDeployment or control plane, and the template that it names.
+#[derive(Clone, Debug)]
+pub(super) struct TemplateUser {
+    /// The plural and group, for kubectl.
+    pub(super) resource: &'static str,
+    pub(super) name: String,
+    pub(super) template: String,
+    /// The JSON pointer to the template's name.
+    pub(super) path: &'static str,
+    pub(super) is_generated: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct InTreeClaim {
+    pub(super) name: String,
+    pub(super) address: Option<String>,
+    pub(super) cluster: Option<String>,
+    /// `Kind name` of its owner.
+    pub(super) owner: Option<String>,
+}
+
+pub(super) fn successor_name(template: &str) -> String {
+    format!("{template}-ipam")
+}
+
+pub(super) async fn read_input(session: &Session, pool: &str, to: &str) -> Result<MigrationInput, Failure> {
+    let namespace = session.namespace.clone();
+    let Some(in_tree) = get(session, &resource(CAPO_GROUP, "v1alpha1", POOL_KIND), pool).await? else {
+        return Err(Failure::NotFound(format!(
+            "there is no {POOL_KIND} {pool} of {CAPO_GROUP} in namespace {namespace}: `kubectl get openstackfloatingippools.{CAPO_GROUP} -A` lists them"
+        )));
+    };
+    let mut input = MigrationInput { namespace, pool: value(in_tree), ..MigrationInput::default() };
+    input.our_pool = get(session, &resource(GROUP, "v1alpha1", POOL_KIND), to).await?.map(value);
+    input.has_secret = has_secret(session, &input.pool).await;
+    if let Some(templates) = newest_version(&session.client, CAPO_GROUP, "OpenStackMachineTemplate").await {
+        for object in list(session, &templates).await?.into_iter().filter(|object| points_to(object, pool)) {
+            input.templates.push(MachineTemplate {
+                successor: get(session, &templates, &successor_name(&object.name_any())).await?.map(value),
+                is_generated: object.labels().contains_key(TOPOLOGY_LABEL),
+                object: value_with_kind(object, &templates),
+            });
+        }
+    }
+    input.users = list_users(session).await?;
+    input.claims = list_claims(session, pool).await?;
+    Ok(input)
+}
+
+fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+fn value(object: DynamicObject) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+/// The items of a list have no kind of their own.
+fn value_with_kind(object: DynamicObject, resource: &ApiResource) -> Value {
+    let mut value = value(object);
+    value["apiVersion"] = resource.api_version.clone().into();
+    value["kind"] = resource.kind.clone().into();
+    value
+}
+
+async fn newest_version(client: &Client, group: &str, kind: &str) -> Option<ApiResource> {
+    for version in ["v1beta2", "v1beta1"] {
+        if let Ok((resource, _)) = pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await {
+            return Some(resource);
+        }
+    }
+    None
+}
+
+fn api(session: &Session, resource: &ApiResource) -> Api<DynamicObject> {
+    Api::namespaced_with(session.client.clone(), &session.namespace, resource)
+}
+
+async fn get(session: &Session, resource: &ApiResource, name: &str) -> Result<Option<DynamicObject>, Failure> {
+    match api(session, resource).get_opt(name).await {
+        // The kind is not served.
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        result => result.map_err(|error| Failure::kubernetes(&format!("read {} {name}", resource.kind), &error)),
+    }
+}
+
+async fn list(session: &Session, resource: &ApiResource) -> Result<Vec<DynamicObject>, Failure> {
+    let listed = api(session, resource).list(&ListParams::default()).await;
+    Ok(listed.map_err(|error| Failure::kubernetes(&format!("list {}s", resource.kind), &error))?.items)
+}
+
+async fn has_secret(session: &Session, pool: &Value) -> Option<bool> {
+    let name = pool.pointer("/spec/identityRef/name").and_then(Value::as_str)?;
+    let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(session.client.clone(), &session.namespace);
+    secrets.get_metadata_opt(name).await.ok().map(|found| found.is_some())
+}
+
+/// CAPO itself compares only kind and name; a template with another group is not meant for CAPO's pool.
+fn points_to(template: &DynamicObject, pool: &str) -> bool {
+    let Some(reference) = template.data.pointer("/spec/template/spec/floatingIPPoolRef") else { return false };
+    let is_capos = reference.get("apiGroup").and_then(Value::as_str).is_none_or(|group| group == CAPO_GROUP);
+    is_capos && reference["kind"] == POOL_KIND && reference["name"] == pool
+}
+
+async fn list_users(session: &Session) -> Result<Vec<TemplateUser>, Failure> {
+    let sources = [
+        ("cluster.x-k8s.io", "MachineDeployment", "machinedeployments.cluster.x-k8s.io"),
+        ("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io"),
+    ];
+    let paths = [
+        "/spec/template/spec/infrastructureRef/name",
+        "/spec/machineTemplate/spec/infrastructureRef/name",
+        "/spec/machineTemplate/infrastructureRef/name",
+    ];
+    let mut users = Vec::new();
+    for (group, kind, plural) in sources {
+        let Some(found) = newest_version(&session.client, group, kind).await else { continue };
+        for object in list(session, &found).await? {
+            let named = paths.iter().find_map(|path| Some((*path, object.data.pointer(path)?.as_str()?.to_owned())));
+            users.extend(named.map(|(path, template)| TemplateUser {
+                resource: plural,
+                name: object.name_any(),
+                template,
+                path,
+                is_generated: object.labels().contains_key(TOPOLOGY_LABEL),
+            }));
+        }
+    }
+    Ok(users)
+}
+
+async fn list_claims(session: &Session, pool: &str) -> Result<Vec<InTreeClaim>, Failure> {
+    let version = session.version().await?;
+    let failed = |error| Failure::kubernetes("list IPAddressClaims and IPAddresses", &error);
+    let claims: Api<IpAddressClaim> = Api::namespaced_with(session.client.clone(), &session.namespace, &version);
+    let addresses: Api<IpAddress> = Api::namespaced_with(session.client.clone(), &session.namespace, &version);
+    let addresses = addresses.list(&ListParams::default()).await.map_err(failed)?.items;
+    let address = |claim: &IpAddressClaim| {
+        let name = &claim.status.as_ref()?.address_ref.as_ref()?.name;
+        addresses.iter().find(|address| address.name_any() == *name).map(|address| address.spec.address.clone())
+    };
+    let claims = claims.list(&ListParams::default()).await.map_err(failed)?.items;
+    let read = |claim: &IpAddressClaim| InTreeClaim {
+        name: claim.name_any(),
+        address: address(claim),
+        cluster: claim.labels().get(CLUSTER_NAME_LABEL).cloned(),
+        owner: claim.owner_references().first().map(|owner| format!("{} {}", owner.kind, owner.name)),
+    };
+    Ok(claims.iter().filter(|claim| is_claim_on(claim, pool)).map(read).collect())
+}
+
+/// On CAPO's pool of this name.
+fn is_claim_on(claim: &IpAddressClaim, pool: &str) -> bool {
+    let reference = &claim.spec.pool_ref;
+    reference.kind == POOL_KIND && reference.name == pool && !reference.is_ours()
+}

@@ -1,0 +1,66 @@
+//! The objects that a migration creates.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::super::input::{MigrationInput, successor_name};
+use super::object_name;
+use crate::api::names::{GROUP, POOL_KIND};
+
+/// The fields with the same meaning in CAPO's pool and in ours.
+const COMMON_FIELDS: [&str; 5] =
+    ["identityRef", "floatingIPNetwork", "preAllocatedFloatingIPs", "maxIPs", "reclaimPolicy"];
+
+/// A pool of ours like CAPO's, and remarks on the differences.
+pub(super) fn create_pool(input: &MigrationInput, to: &str) -> (Value, Vec<String>) {
+    let empty = Map::new();
+    let theirs = input.pool["spec"].as_object().unwrap_or(&empty);
+    let mut spec: Map<String, Value> =
+        COMMON_FIELDS.iter().filter_map(|field| Some(((*field).to_owned(), theirs.get(*field)?.clone()))).collect();
+    let mut remarks: Vec<String> = theirs
+        .keys()
+        .filter(|field| !COMMON_FIELDS.contains(&field.as_str()))
+        .map(|field| format!("spec.{field} of CAPO's pool has no equivalent, and is omitted"))
+        .collect();
+    if let Some(Value::Array(list)) = spec.get_mut("preAllocatedFloatingIPs") {
+        let before = list.len();
+        let mut seen = BTreeSet::new();
+        list.retain(|address| seen.insert(address.to_string()));
+        if list.len() < before {
+            remarks.push("spec.preAllocatedFloatingIPs contained duplicates, which are omitted".into());
+        }
+        // CAPO treats an empty list as no list.
+        if list.is_empty() {
+            spec.remove("preAllocatedFloatingIPs");
+        }
+    }
+    // CAPO creates addresses when its list is used up, even without a network. A list of ours without a network is closed.
+    if spec.contains_key("preAllocatedFloatingIPs") && !spec.contains_key("floatingIPNetwork") {
+        let network = input.pool.pointer("/status/floatingIPNetwork/id").and_then(Value::as_str);
+        match network {
+            Some(id) => drop(spec.insert("floatingIPNetwork".into(), json!({"id": id}))),
+            None => remarks.push(
+                "the pool has a list and no floatingIPNetwork: CAPO creates addresses when the list is used up, the new pool does not; set spec.floatingIPNetwork to have it create addresses too".into(),
+            ),
+        }
+    }
+    // CAPO's pool never reuses free floating IPs of the project.
+    spec.insert("reuse".into(), json!({"policy": "Never"}));
+    let manifest = json!({
+        "apiVersion": format!("{GROUP}/v1alpha1"), "kind": POOL_KIND,
+        "metadata": {"name": to, "namespace": input.namespace}, "spec": spec,
+    });
+    (manifest, remarks)
+}
+
+/// A template's spec is immutable: so this is a copy under another name, which points to our pool.
+pub(super) fn copy_template(old: &Value, namespace: &str, to: &str) -> Value {
+    let mut spec = old["spec"].clone();
+    spec["template"]["spec"]["floatingIPPoolRef"] = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": to});
+    let mut metadata = json!({"name": successor_name(object_name(old)), "namespace": namespace});
+    if let Some(labels) = old["metadata"]["labels"].as_object() {
+        metadata["labels"] = labels.clone().into();
+    }
+    json!({"apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": metadata, "spec": spec})
+}

@@ -1,0 +1,86 @@
+//! Measures the release build against real servers: `make bench`, which starts them.
+//!
+//! For each kind of address and each number of claims at once: seconds until all are bound and until all are gone,
+//! Neutron calls by its access log, CPU and memory of the controller. Claims have the form that CAPO gives them but for
+//! its finalizer, which CAPO itself removes when a machine is gone; here there are no machines.
+//!
+//! Neutron's access log, which `CAIP_NEUTRON_LOG` names, counts the calls of other clients too: run it alone.
+
+#[path = "bench/access_log.rs"]
+mod access_log;
+#[path = "bench/claim_events.rs"]
+mod claim_events;
+#[path = "bench/recovery.rs"]
+mod recovery;
+#[path = "bench/report.rs"]
+mod report;
+#[path = "bench/round.rs"]
+mod round;
+#[path = "bench/settled.rs"]
+mod settled;
+#[allow(dead_code, unused_imports, reason = "a vocabulary of the scenarios")]
+mod support;
+#[path = "bench/usage.rs"]
+mod usage;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use support::with_namespace;
+
+use access_log::AccessLog;
+use report::Report;
+use round::{Kind, Round};
+
+/// Measures caip-openstack against real servers.
+#[derive(Parser)]
+struct Flags {
+    /// How many claims at once.
+    #[arg(long, value_delimiter = ',', default_values_t = [20, 100, 300])]
+    claims: Vec<usize>,
+    /// Where the addresses come from.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Kind::New, Kind::Predefined, Kind::Reused, Kind::Preallocated])]
+    kinds: Vec<Kind>,
+    /// Where to write the figures.
+    #[arg(long, default_value = "bench.json")]
+    json: PathBuf,
+    /// Leave out the minute of watching bound claims.
+    #[arg(long)]
+    no_settled: bool,
+    /// Kill the controller when the claims are bound, and measure how the next one recovers.
+    #[arg(long)]
+    recovery: bool,
+    /// The external network to take addresses from.
+    #[arg(long, default_value = "public-large")]
+    network: String,
+    /// Given by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let flags = Flags::parse();
+    let log = AccessLog::from_env();
+    let mut report = Report::default();
+    let mut wants_settled = !flags.no_settled;
+    for &kind in &flags.kinds {
+        for &claims in &flags.claims {
+            let is_last = Some(&kind) == flags.kinds.last() && Some(&claims) == flags.claims.last();
+            // The promise is for 100 bound claims; with other flags the last round is watched.
+            let settles = wants_settled && (claims == 100 || is_last);
+            wants_settled &= !settles;
+            with_namespace(async |ns| {
+                let round = Round { ns, log: &log, network: &flags.network, kind, claims };
+                report.rounds.push(round.measure(settles, flags.recovery).await);
+            })
+            .await;
+            // After each round: a later one may fail.
+            report.write(&flags.json);
+        }
+    }
+    print!("{}", report.table());
+    println!("\nwritten to {}", flags.json.display());
+    if report.has_misses() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}

@@ -1,0 +1,282 @@
+//! One measurement: a kind of address and a number of claims, bound and released at once.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+use kube::core::DynamicObject;
+use kube::runtime::watcher::Event;
+use reqwest::Method;
+use serde::Serialize;
+use tokio::time::timeout;
+
+use crate::access_log::{AccessLog, Calls, NOT_COUNTED, count_writes};
+use crate::claim_events::{ClaimEvents, bound_claim, deleted_claim, watch_claims};
+use crate::recovery::{self, Recovery};
+use crate::settled::{self, Settled};
+use crate::support::{self, ClaimBuilder, Controller, FloatingIp, Namespace, PoolBuilder, claim, pool};
+use crate::usage;
+
+/// How many requests of the benchmark the API server gets at once.
+const KUBERNETES_REQUESTS: usize = 16;
+/// The same for Neutron, which gains nothing from more.
+const NEUTRON_REQUESTS: usize = 8;
+/// When something has gone wrong: no measurement takes this long.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// A phase has ended when Neutron has not been written to for this long.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Where addresses come from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub enum Kind {
+    /// Created for the claim.
+    New,
+    /// From the pool's list.
+    Predefined,
+    /// Free ones of the project.
+    Reused,
+    /// Created ahead by the pool.
+    Preallocated,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Predefined => "predefined",
+            Self::Reused => "reused",
+            Self::Preallocated => "preallocated",
+        }
+    }
+}
+
+/// What to measure.
+pub struct Round<'a> {
+    pub ns: &'a Namespace,
+    pub log: &'a AccessLog,
+    pub network: &'a str,
+    pub kind: Kind,
+    pub claims: usize,
+}
+
+#[derive(Serialize)]
+pub struct Measured {
+    pub kind: &'static str,
+    pub claims: usize,
+    pub bind: Bind,
+    pub release: Release,
+    pub settled: Option<Settled>,
+    pub recovery: Option<Recovery>,
+}
+
+#[derive(Serialize)]
+pub struct Bind {
+    /// From before the first creation until the last claim was bound.
+    pub bound_s: f64,
+    /// For one claim, from before its creation until it was bound.
+    pub p50_s: f64,
+    pub p99_s: f64,
+    pub calls: Calls,
+    pub cpu_ms_per_claim: f64,
+    pub rss_mib: f64,
+}
+
+#[derive(Serialize)]
+pub struct Release {
+    /// From before the first deletion until the last claim was gone.
+    pub claims_gone_s: f64,
+    /// The same until the last write in Neutron.
+    pub given_back_s: f64,
+    pub calls: Calls,
+    pub cpu_ms_per_claim: f64,
+    pub rss_mib: f64,
+    pub rss_peak_mib: f64,
+}
+
+impl Round<'_> {
+    pub async fn measure(&self, settles: bool, recovers: bool) -> Measured {
+        eprintln!("{} claims, {}", self.claims, self.kind.name());
+        self.ns.create_secret_for("demo").await;
+        let made = self.create_floating_ips().await;
+        let start = || self.ns.start_controller(&self.ns.world.account, &[]);
+        let mut controller = start();
+        self.ns.create(self.pool(&made)).await;
+        let pool_id = self.await_ready().await;
+        let mut claims = watch_claims(self.ns).await;
+        let bind = self.bind(&mut claims, &controller).await;
+        eprintln!("  bound in {:.2} s", bind.bound_s);
+        let settled = match settles {
+            true => Some(settled::measure(self.ns, self.log, &controller).await),
+            false => None,
+        };
+        let mut recovery = None;
+        if recovers {
+            let start = || {
+                controller = start();
+                controller.clone()
+            };
+            recovery = Some(recovery::measure(self.ns, self.log, claim_number(self.claims), start).await);
+        }
+        let release = self.release(&mut claims, &controller, &pool_id).await;
+        self.ns.delete(support::Kind::Pool, "public").await;
+        self.ns.await_gone(support::Kind::Pool, "public", PATIENCE).await;
+        let cloud = self.ns.cloud().await;
+        stream::iter(&made).map(|made| cloud.delete(&made.id)).buffer_unordered(NEUTRON_REQUESTS).count().await;
+        Measured { kind: self.kind.name(), claims: self.claims, bind, release, settled, recovery }
+    }
+
+    /// The floating IPs that must be there beforehand.
+    async fn create_floating_ips(&self) -> Vec<FloatingIp> {
+        let description = match self.kind {
+            Kind::New | Kind::Preallocated => return Vec::new(),
+            Kind::Predefined => "of the benchmark",
+            // One with a description is not unmarked.
+            Kind::Reused => "",
+        };
+        let cloud = self.ns.cloud().await;
+        let creations = (0..self.claims).map(|_| cloud.create(self.network, description));
+        stream::iter(creations).buffer_unordered(NEUTRON_REQUESTS).collect().await
+    }
+
+    fn pool(&self, made: &[FloatingIp]) -> PoolBuilder {
+        let pool = pool("public").served_in(&self.ns.name);
+        let claims = u32::try_from(self.claims).expect("a pool has as many addresses");
+        match self.kind {
+            Kind::New => pool.network(self.network),
+            Kind::Predefined => pool.list(made.iter().map(|made| made.address.as_str())),
+            Kind::Reused => pool.network(self.network).reuse_unmarked(),
+            // The limit keeps the pool from creating the next ones while these are given.
+            Kind::Preallocated => pool.network(self.network).preallocate(claims).max_ips(claims),
+        }
+    }
+
+    /// Waits until the pool can serve all claims; returns its id in Neutron's marks.
+    async fn await_ready(&self) -> String {
+        let free = if self.kind == Kind::Preallocated { self.claims as u64 } else { 0 };
+        let is_ready = |pool: Option<&DynamicObject>| {
+            pool.is_some_and(|pool| {
+                support::condition_of(pool, "Ready").is_some_and(|ready| ready["status"] == "True")
+                    && pool.data["status"]["addresses"]["free"].as_u64().is_some_and(|count| count >= free)
+            })
+        };
+        let pool = self.ns.await_object(support::Kind::Pool, "public", PATIENCE, "ready", is_ready).await;
+        let pool = pool.expect("only a pool that is there is ready");
+        pool.data["status"]["poolID"].as_str().expect("a pool that serves has an id").to_owned()
+    }
+
+    async fn bind(&self, claims: &mut ClaimEvents, controller: &Controller) -> Bind {
+        let (_, begin) = self.log.await_quiet(QUIET).await;
+        let (cpu, begun) = (usage::cpu_time(controller.pid()), Instant::now());
+        let creations = (0..self.claims).map(async |number| {
+            let (claim, begun) = (claim_number(number), Instant::now());
+            let name = claim.name();
+            self.ns.create(claim).await;
+            (name, begun)
+        });
+        let creations = stream::iter(creations).buffer_unordered(KUBERNETES_REQUESTS).collect::<Vec<_>>();
+        let (created, bound) = tokio::join!(creations, self.times_of(claims, bound_claim, controller));
+        let mut times: Vec<f64> = created.iter().map(|(name, begun)| (bound[name] - *begun).as_secs_f64()).collect();
+        times.sort_by(f64::total_cmp);
+        let (_, end) = self.log.await_quiet(QUIET).await;
+        Bind {
+            bound_s: seconds_until_last(begun, &bound),
+            p50_s: percentile(&times, 0.50),
+            p99_s: percentile(&times, 0.99),
+            calls: self.log.calls(begin, end),
+            cpu_ms_per_claim: self.cpu_ms_per_claim(cpu, controller),
+            rss_mib: usage::memory(controller.pid()).now,
+        }
+    }
+
+    async fn release(&self, claims: &mut ClaimEvents, controller: &Controller, pool_id: &str) -> Release {
+        let (_, begin) = self.log.await_quiet(QUIET).await;
+        let (cpu, begun) = (usage::cpu_time(controller.pid()), Instant::now());
+        let deletions = (0..self.claims).map(async |number| {
+            self.ns.delete(support::Kind::Claim, &claim_number(number).name()).await;
+        });
+        let deletions = stream::iter(deletions).buffer_unordered(KUBERNETES_REQUESTS).count();
+        let (_, gone) = tokio::join!(deletions, self.times_of(claims, deleted_claim, controller));
+        let (last_write, end) = self.await_given_back(pool_id).await;
+        let memory = usage::memory(controller.pid());
+        Release {
+            claims_gone_s: seconds_until_last(begun, &gone),
+            given_back_s: last_write.saturating_duration_since(begun).as_secs_f64(),
+            calls: self.log.calls(begin, end),
+            cpu_ms_per_claim: self.cpu_ms_per_claim(cpu, controller),
+            rss_mib: memory.now,
+            rss_peak_mib: memory.peak,
+        }
+    }
+
+    fn cpu_ms_per_claim(&self, before: Duration, controller: &Controller) -> f64 {
+        (usage::cpu_time(controller.pid()) - before).as_secs_f64() * 1000.0 / self.claims as f64
+    }
+
+    /// When each of the claims first had an event that `name_in` recognizes.
+    async fn times_of(
+        &self,
+        claims: &mut ClaimEvents,
+        name_in: impl Fn(Event<DynamicObject>) -> Option<String>,
+        controller: &Controller,
+    ) -> BTreeMap<String, Instant> {
+        let begun = Instant::now();
+        let mut times = BTreeMap::new();
+        while times.len() < self.claims {
+            match timeout(Duration::from_secs(5), claims.next()).await {
+                Ok(event) => {
+                    let event = event.expect("a watch does not end");
+                    let name = event.ok().and_then(&name_in);
+                    name.map(|name| times.entry(name).or_insert_with(Instant::now));
+                }
+                Err(_) => controller.assert_running(),
+            }
+            assert!(begun.elapsed() < PATIENCE, "{} of {} claims after {PATIENCE:?}", times.len(), self.claims);
+        }
+        times
+    }
+
+    /// When Neutron was last written to, once every address is given back; and the length of its log then.
+    async fn await_given_back(&self, pool_id: &str) -> (Instant, u64) {
+        let begun = Instant::now();
+        let kept = if self.kind == Kind::Preallocated { self.claims } else { 0 };
+        loop {
+            let (last_write, end) = self.log.await_quiet(QUIET).await;
+            let (tagged, described) = self.count_marked(pool_id).await;
+            if (tagged, described) == (0, kept) {
+                // A slow write is logged when it ends: it may have ended after the quiet, before the count.
+                let (later_write, later_end) = self.log.await_quiet(QUIET).await;
+                let has_later = count_writes(&self.log.calls(end, later_end)) > 0;
+                return (if has_later { later_write } else { last_write }, later_end);
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "all claims are gone, but {tagged} floating IPs have a tag and {described} a description of the pool"
+            );
+        }
+    }
+
+    /// How many floating IPs have a tag of the pool, and how many a description.
+    async fn count_marked(&self, pool_id: &str) -> (usize, usize) {
+        let cloud = self.ns.cloud().await;
+        let (status, answer) = cloud.call(Method::GET, &format!("floatingips?{NOT_COUNTED}"), None).await;
+        assert!(status.is_success(), "GET floatingips: {status} {answer}");
+        let all = answer["floatingips"].as_array().expect("Neutron lists floating IPs");
+        let count = |field: &str| all.iter().filter(|found| found[field].to_string().contains(pool_id)).count();
+        (count("tags"), count("description"))
+    }
+}
+
+/// As CAPO makes it, but for CAPO's finalizer.
+fn claim_number(number: usize) -> ClaimBuilder {
+    claim(&format!("server-{number:04}")).without_capo_finalizer()
+}
+
+fn seconds_until_last(begun: Instant, times: &BTreeMap<String, Instant>) -> f64 {
+    (*times.values().max().expect("there are claims") - begun).as_secs_f64()
+}
+
+/// The smallest value that at least this share of the values does not exceed.
+fn percentile(sorted: &[f64], share: f64) -> f64 {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
+}

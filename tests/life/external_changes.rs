@@ -1,0 +1,46 @@
+//! Changes that others make in Neutron to a bound address.
+
+use super::*;
+use crate::support::{pool, with_namespace};
+
+#[tokio::test]
+async fn claim_of_a_deleted_floating_ip_says_so_and_gets_no_other_address() {
+    with_namespace(async |ns| {
+        let (_, proxy) = create_served_pool_behind_proxy(ns, pool("public").list([MISSING]).network("public")).await;
+        let address = ns.bind(claim("web-0")).await;
+        let cloud = ns.cloud().await;
+        cloud.delete(&floating_ip_of(cloud, &address).await.id).await;
+        proxy.forget_calls();
+        let message =
+            ns.await_condition(Kind::Claim, &claim_name("web-0"), "Ready", "False", "AllocationFailed", RESYNC).await;
+        assert!(message.contains(&address) && message.contains("no longer exists"), "{message}");
+        let kept: Vec<_> = bound_addresses(ns).await.into_iter().map(|(_, address)| address).collect();
+        assert_eq!((kept, proxy.writes()), (vec![address], vec![]), "it gets no other address");
+        release_claim(ns, "web-0").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn claim_of_an_address_that_another_owner_marked_says_so_until_the_mark_is_gone() {
+    with_namespace(async |ns| {
+        let cloud = ns.cloud().await;
+        let listed = ns.create_floating_ip("public").await;
+        create_served_pool(ns, pool("public").list([&listed.address, MISSING])).await;
+        ns.bind(claim("web-0")).await;
+        let ours = cloud.get(&listed.id).await.expect("it is there").tags;
+        let theirs = "caip.another.aaaaaaaaaaaaaaaa";
+        for tag in &ours {
+            cloud.untag(&listed.id, tag).await;
+        }
+        cloud.tag(&listed.id, theirs).await;
+        let message =
+            ns.await_condition(Kind::Claim, &claim_name("web-0"), "Ready", "False", "AllocationFailed", RESYNC).await;
+        assert!(message.contains(&listed.address) && message.contains("another owner's mark"), "{message}");
+        let kept = cloud.get(&listed.id).await.expect("it is there").tags;
+        assert!(kept.len() == 1 && kept.contains(theirs), "the other owner's mark is not touched: {kept:?}");
+        cloud.untag(&listed.id, theirs).await;
+        ns.await_condition(Kind::Claim, &claim_name("web-0"), "Ready", "True", "AddressAllocated", RESYNC).await;
+    })
+    .await;
+}

@@ -1,0 +1,63 @@
+//! The cloud's policy forbids tags: claims that need one say so and wait until it is allowed.
+
+use reqwest::StatusCode;
+
+use super::*;
+use crate::support::{Fault, pool, with_namespace};
+
+const TAG: &str = "PUT floatingips/ID/tags/TAG";
+
+fn forbidden_tag() -> Fault {
+    Fault::refusal(TAG, StatusCode::FORBIDDEN.as_u16(), "HTTPForbidden")
+}
+
+#[tokio::test]
+async fn forbidden_tag_is_reported_and_no_unmarked_address_is_given_until_it_is_allowed() {
+    with_namespace(async |ns| {
+        let (first, second) = (ns.create_floating_ip("public").await, ns.create_floating_ip("public").await);
+        let (id, proxy) =
+            create_served_pool_behind_proxy(ns, pool("public").list([&first.address, &second.address])).await;
+        let given = ns.bind(claim("web-0")).await;
+        let free = if given == first.address { &second } else { &first };
+
+        proxy.set_faults([forbidden_tag()]);
+        let message = create_waiting_claim(ns, "web-1", "AllocationFailed").await;
+        assert!(message.contains("policy") && message.contains("give the user the role"), "{message}");
+        ns.release(&claim_name("web-0")).await;
+        let message = await_waiting(ns, "web-0", "ReleaseFailed").await;
+        assert!(message.contains("policy") && message.contains("give the user the role"), "{message}");
+        // No address is given or released without its mark.
+        let cloud = ns.cloud().await;
+        assert_eq!(bound_addresses(ns).await, [(claim_name("web-0"), given.clone())]);
+        assert_eq!(
+            marked_floating_ips(cloud, &id).await.into_iter().map(|fip| fip.address).collect::<Vec<_>>(),
+            [given.as_str()]
+        );
+        assert!(!is_marked(&floating_ip_of(cloud, &free.address).await), "the free address is not marked");
+        let tries = proxy.count(TAG);
+        assert!(tries < 20, "{tries} tries of a forbidden call");
+
+        proxy.remove_faults();
+        assert_eq!(await_bound(ns, "web-1").await, free.address);
+        ns.await_gone(Kind::Claim, &claim_name("web-0"), RECOVERY).await;
+        await_unmarked(cloud, &given).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn release_with_a_forbidden_tag_keeps_the_address_until_it_is_allowed() {
+    with_namespace(async |ns| {
+        let (_, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public-large").max_ips(1)).await;
+        let given = ns.bind(claim("web-0")).await;
+        proxy.set_faults([forbidden_tag()]);
+        ns.release(&claim_name("web-0")).await;
+        await_waiting(ns, "web-0", "ReleaseFailed").await;
+        create_waiting_claim(ns, "web-1", "PoolExhausted").await;
+        assert!(!is_released(&floating_ip_of(ns.cloud().await, &given).await), "it still belongs to its claim");
+        proxy.remove_faults();
+        ns.await_gone(Kind::Claim, &claim_name("web-0"), RECOVERY).await;
+        await_bound(ns, "web-1").await;
+    })
+    .await;
+}

@@ -1,0 +1,172 @@
+//! Deletion of a pool: it waits for its claims, cleans up, and then its objects are gone.
+
+use super::*;
+use crate::support::{SOON, pool, with_namespace};
+
+#[tokio::test]
+async fn deleted_pool_waits_for_its_claims_and_then_cleans_up() {
+    with_namespace(async |ns| {
+        let id = create_served_pool(ns, pool("public").network("public").preallocate(1)).await;
+        ns.bind(claim("web-0")).await;
+        await_address_count(ns, "total", 2).await;
+        let secret = ns.get(Kind::Secret, "cloud").await.expect("it is there");
+        assert!(is_protected(&secret));
+
+        ns.delete(Kind::Secret, "cloud").await;
+        ns.delete(Kind::Pool, "public").await;
+        let message = ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", SOON).await;
+        assert!(message.contains("until no claim holds an address"), "{message}");
+        let message = create_waiting_claim(ns, "web-1", "PoolNotReady").await;
+        assert!(message.contains("being deleted"), "{message}");
+        assert!(ns.get(Kind::Secret, "cloud").await.is_some(), "the Secret is kept for cleaning up");
+
+        release_claim(ns, "web-0").await;
+        ns.await_gone(Kind::Pool, "public", RECOVERY).await;
+        ns.await_gone(Kind::Secret, "cloud", SOON).await;
+        assert_eq!(marked_floating_ips(ns.cloud().await, &id).await, []);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn claim_waiting_for_a_deleted_pool_is_served_by_the_next_pool_with_its_name() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public").max_ips(1)).await;
+        ns.bind(claim("web-0")).await;
+        create_waiting_claim(ns, "web-1", "PoolExhausted").await;
+        ns.delete(Kind::Pool, "public").await;
+        ns.await_condition(Kind::Claim, &claim_name("web-1"), "Ready", "False", "PoolNotReady", SOON).await;
+        release_claim(ns, "web-0").await;
+        ns.await_gone(Kind::Pool, "public", RECOVERY).await;
+        ns.create(pool("public").network("public").max_ips(1)).await;
+        ns.await_condition(Kind::Claim, &claim_name("web-1"), "Ready", "True", "AddressAllocated", RECOVERY).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn wiped_pool_id_is_restored_while_the_pool_is_being_deleted() {
+    with_namespace(async |ns| {
+        let id = create_served_pool(ns, pool("public").network("public")).await;
+        ns.bind(claim("web-0")).await;
+        ns.delete(Kind::Pool, "public").await;
+        ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", SOON).await;
+        wipe_pool_id_and_await_it(ns, &id).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pool_that_was_never_ready_is_deleted_at_once() {
+    with_namespace(async |ns| {
+        crate::support::controller();
+        ns.create(pool("public").network("public")).await;
+        // There is no Secret.
+        ns.await_condition(Kind::Pool, "public", "Ready", "False", "SecretNotFound", SOON).await;
+        ns.delete(Kind::Pool, "public").await;
+        ns.await_gone(Kind::Pool, "public", SOON).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn deleted_pool_removes_its_finalizer_from_the_secret() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        ns.bind(claim("web-0")).await;
+        release_claim(ns, "web-0").await;
+        delete_pool(ns, "public").await;
+        let secret = ns.get(Kind::Secret, "cloud").await.expect("it is the user's");
+        assert!(!is_protected(&secret), "{:?}", secret.finalizers());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn predefined_addresses_are_kept_without_marks_when_their_pool_is_deleted() {
+    with_namespace(async |ns| {
+        let cloud = ns.cloud().await;
+        let listed = cloud.create("public", "mine").await;
+        create_served_pool(ns, pool("public").list([&listed.address])).await;
+        ns.bind(claim("web-0")).await;
+        ns.delete(Kind::Pool, "public").await;
+        release_claim(ns, "web-0").await;
+        ns.await_gone(Kind::Pool, "public", RECOVERY).await;
+        assert_eq!(floating_ip_of(cloud, &listed.address).await, listed);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn attached_address_is_kept_and_reported_when_its_pool_is_deleted() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        let cloud = ns.cloud().await;
+        let address = ns.bind(claim("web-0")).await;
+        let id = floating_ip_of(cloud, &address).await.id;
+        cloud.attach(&id, &cloud.port("private").await).await;
+        release_claim(ns, "web-0").await;
+        delete_pool(ns, "public").await;
+        let left = floating_ip_of(cloud, &address).await;
+        assert!(left.port.is_some() && !is_marked(&left) && left.description.is_empty(), "{left:?}");
+        assert_event(ns, Kind::Pool, "public", "Attached", &address).await;
+        cloud.delete(&id).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn whole_namespace_can_be_deleted() {
+    with_namespace(async |ns| {
+        let id = create_served_pool(ns, pool("public").network("public").preallocate(1)).await;
+        for number in 0..3 {
+            ns.bind(claim(&format!("web-{number}")).without_capo_finalizer()).await;
+        }
+        delete_namespace(ns).await;
+        await_namespace_deleted(ns, BURST).await;
+        assert_eq!(marked_floating_ips(ns.cloud().await, &id).await, []);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pool_can_be_abandoned_when_openstack_never_answers_again() {
+    with_namespace(async |ns| {
+        let (id, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public")).await;
+        let address = ns.bind(claim("web-0")).await;
+        proxy.fail_everything();
+        ns.delete(Kind::Pool, "public").await;
+        ns.release(&claim_name("web-0")).await;
+        ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", SOON).await;
+        assert!(ns.get(Kind::Claim, &claim_name("web-0")).await.is_some(), "its address cannot be released");
+        abandon(ns, Kind::Pool, "public").await;
+        ns.await_gone(Kind::Claim, &claim_name("web-0"), RECOVERY).await;
+        ns.await_gone(Kind::Pool, "public", RECOVERY).await;
+        assert_event(ns, Kind::Pool, "public", "Abandoned", &address).await;
+        let left = marked_floating_ips(ns.cloud().await, &id).await;
+        assert_eq!(left.len(), 1, "{left:?}");
+        ns.cloud().await.delete(&left[0].id).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn claim_can_be_abandoned_when_openstack_never_answers_again() {
+    with_namespace(async |ns| {
+        let (id, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public")).await;
+        let address = ns.bind(claim("web-0")).await;
+        proxy.fail_everything();
+        ns.release(&claim_name("web-0")).await;
+        let message = await_waiting(ns, "web-0", "ReleaseFailed").await;
+        assert!(message.contains("503") && message.contains(ABANDON), "{message}");
+        abandon(ns, Kind::Claim, &claim_name("web-0")).await;
+        ns.await_gone(Kind::Claim, &claim_name("web-0"), RECOVERY).await;
+        assert_event(ns, Kind::Claim, &claim_name("web-0"), "FloatingIPLeftBehind", &address).await;
+        abandon(ns, Kind::Pool, "public").await;
+        delete_pool(ns, "public").await;
+        for left in marked_floating_ips(ns.cloud().await, &id).await {
+            ns.cloud().await.delete(&left.id).await;
+        }
+    })
+    .await;
+}

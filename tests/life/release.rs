@@ -1,0 +1,135 @@
+//! Claims that are deleted, and what happens to their addresses.
+
+use kube::api::DeleteParams;
+use tokio::time::Instant;
+
+use super::*;
+use crate::support::{SOON, pool, unique, with_namespace};
+
+#[tokio::test]
+async fn address_is_kept_until_its_machine_is_gone() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        let cloud = ns.cloud().await;
+        let address = ns.bind(claim("web-0")).await;
+        let before = floating_ip_of(cloud, &address).await;
+        ns.delete(Kind::Claim, &claim_name("web-0")).await;
+        // What the controller would do wrongly, it has done when another claim was bound and released.
+        ns.bind(claim("web-1")).await;
+        release_claim(ns, "web-1").await;
+        assert_eq!(floating_ip_of(cloud, &address).await, before);
+        let kept = ns.get(Kind::Address, &claim_name("web-0")).await.expect("it stays");
+        assert!(kept.metadata.deletion_timestamp.is_none() && is_protected(&kept));
+
+        ns.remove_capo_finalizer(&claim_name("web-0")).await;
+        ns.await_gone(Kind::Claim, &claim_name("web-0"), SOON).await;
+        ns.await_gone(Kind::Address, &claim_name("web-0"), SOON).await;
+        await_floating_ip_deleted(cloud, &address, RECOVERY).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn releasing_a_created_address_takes_two_writes() {
+    with_namespace(async |ns| {
+        let (_, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public")).await;
+        let address = ns.bind(claim("web-0")).await;
+        proxy.forget_calls();
+        release_claim(ns, "web-0").await;
+        await_floating_ip_deleted(ns.cloud().await, &address, RECOVERY).await;
+        assert_eq!(proxy.writes(), ["PUT floatingips/ID/tags/TAG", "DELETE floatingips/ID"]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn retained_address_stays_with_its_pool_and_serves_the_next_claim() {
+    with_namespace(async |ns| {
+        let (id, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public").reclaim("Retain")).await;
+        let cloud = ns.cloud().await;
+        let address = ns.bind(claim("web-0")).await;
+        release_claim(ns, "web-0").await;
+        let is_idle = |fip: &FloatingIp| fip.tags.is_empty() && !fip.description.contains("claim");
+        let idle = await_floating_ip(cloud, &address, "kept for the pool", is_idle).await;
+        assert!(idle.description.contains(&id), "{idle:?}");
+        proxy.forget_calls();
+        assert_eq!(ns.bind(claim("web-1")).await, address);
+        assert_eq!(proxy.writes(), ["PUT floatingips/ID"]);
+        // The pool is deleted, the address is kept without marks.
+        release_claim(ns, "web-1").await;
+        delete_pool(ns, "public").await;
+        let left = floating_ip_of(cloud, &address).await;
+        assert!(left.description.is_empty() && left.tags.is_empty(), "{left:?}");
+        cloud.delete(&left.id).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn released_address_with_a_port_is_deleted_after_the_port() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        let cloud = ns.cloud().await;
+        let address = ns.bind(claim("web-0")).await;
+        let port = cloud.port("private").await;
+        cloud.attach(&floating_ip_of(cloud, &address).await.id, &port).await;
+        release_claim(ns, "web-0").await;
+        await_floating_ip(cloud, &address, "tagged for release", is_released).await;
+        // Another one is released and deleted meanwhile.
+        let other = ns.bind(claim("web-1")).await;
+        assert_ne!(other, address);
+        release_claim(ns, "web-1").await;
+        await_floating_ip_deleted(cloud, &other, RECOVERY).await;
+        assert_eq!(floating_ip_of(cloud, &address).await.port.as_ref(), Some(&port));
+        cloud.delete_port(&port).await;
+        await_floating_ip_deleted(cloud, &address, RECOVERY).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn claim_is_released_when_it_is_deleted_in_the_foreground() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        let address = ns.bind(claim("web-0").without_capo_finalizer()).await;
+        let foreground = DeleteParams::foreground();
+        ns.api(Kind::Claim).delete(&claim_name("web-0"), &foreground).await.expect("it can be deleted");
+        ns.await_gone(Kind::Claim, &claim_name("web-0"), SOON).await;
+        await_floating_ip_deleted(ns.cloud().await, &address, RECOVERY).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn released_address_is_not_reused_before_its_grace_period_ends() {
+    with_namespace(async |ns| {
+        let with_grace = pool("public").network("public").max_ips(1).with("reuseGracePeriodSeconds", 6);
+        create_served_pool(ns, with_grace).await;
+        let address = ns.bind(claim("web-0")).await;
+        create_waiting_claim(ns, "web-1", "PoolExhausted").await;
+        let released = Instant::now();
+        release_claim(ns, "web-0").await;
+        assert_eq!(await_bound(ns, "web-1").await, address, "the waiting claim gets it");
+        // The time in the tag is in whole seconds.
+        assert!(released.elapsed() >= Duration::from_secs(5), "it was reused after {:?}", released.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn reused_address_keeps_tags_of_others() {
+    with_namespace(async |ns| {
+        let cloud = ns.cloud().await;
+        let tag = unique("for");
+        let mine = ns.create_floating_ip("public").await;
+        cloud.tag(&mine.id, &tag).await;
+        create_served_pool(ns, pool("public").network("public").reuse_tagged(&[&tag])).await;
+        assert_eq!(ns.bind(claim("web-0")).await, mine.address);
+        let while_bound = "written-while-bound";
+        cloud.tag(&mine.id, while_bound).await;
+        release_claim(ns, "web-0").await;
+        let after = await_unmarked(cloud, &mine.address).await;
+        assert_eq!(after.tags, [tag, while_bound.to_owned()].into());
+    })
+    .await;
+}

@@ -1,0 +1,81 @@
+//! What users do, and what Cluster API does for them: pools, claims, machines.
+
+use std::net::IpAddr;
+
+use caip_openstack::api::names::{CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, GROUP, POOL_KIND};
+use caip_openstack::floating_ip::FloatingIpId;
+use serde_json::{Value, json};
+
+use crate::api::objects::{Deletion, Part};
+use crate::api::{Key, Kind};
+use crate::laws::text;
+use crate::world::{NAMESPACE, Site, World};
+
+/// The key of an object in the one namespace of a site.
+pub fn key(kind: Kind, name: &str) -> Key {
+    Key::new(kind, NAMESPACE, name)
+}
+
+impl Site {
+    /// Creates a pool whose spec names the credentials, has short times, and is overridden by `spec`.
+    pub fn create_pool(&self, name: &str, spec: &Value) {
+        let mut whole = json!({
+            "identityRef": {"name": "cloud", "cloudName": "openstack"},
+            "reclaimPolicy": "Delete",
+            "reuse": {"policy": "Never", "minIdleSeconds": 60},
+            "orphans": {"policy": "Release", "graceSeconds": 90},
+        });
+        for (field, value) in spec.as_object().into_iter().flatten() {
+            whole[field] = value.clone();
+        }
+        let _ =
+            self.server.create(Kind::Pool, json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": whole}));
+    }
+
+    /// Creates a claim as Cluster API does for a machine of the Cluster.
+    pub fn create_claim(&self, name: &str, pool: &str) {
+        let _ = self.server.create(
+            Kind::Claim,
+            json!({
+                "metadata": {"name": name, "namespace": NAMESPACE, "labels": {CLUSTER_NAME_LABEL: "c"}},
+                "spec": {"poolRef": {"apiGroup": GROUP, "kind": POOL_KIND, "name": pool}},
+            }),
+        );
+    }
+
+    pub fn delete(&self, kind: Kind, name: &str) {
+        let _ = self.server.delete(&key(kind, name), &Deletion::default());
+    }
+
+    pub fn change(&self, kind: Kind, name: &str, change: &Value) {
+        let _ = self.server.patch(&key(kind, name), Part::Main, change);
+    }
+
+    /// The address of a claim, as Cluster API reads it.
+    pub fn address_of(&self, claim: &str) -> Option<(IpAddr, FloatingIpId)> {
+        let object = self.server.get(&key(Kind::Address, claim))?;
+        let id = text(&object, &format!("/metadata/annotations/{}", FLOATING_IP_ID_ANNOTATION.replace('/', "~1")));
+        Some((text(&object, "/spec/address").parse().ok()?, FloatingIpId::new(id)))
+    }
+
+    /// Whether a claim's status says that it is ready, or why not.
+    pub fn has_condition(&self, claim: &str) -> bool {
+        let claim = self.server.get(&key(Kind::Claim, claim));
+        claim.is_some_and(|claim| claim["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty()))
+    }
+
+    /// Whether a claim's status names its address.
+    pub fn is_bound(&self, claim: &str) -> bool {
+        let claim = self.server.get(&key(Kind::Claim, claim));
+        claim.is_some_and(|claim| !text(&claim, "/status/addressRef/name").is_empty())
+    }
+}
+
+impl World {
+    /// A user changes something in Neutron, and the witness records it.
+    pub fn tamper<T>(&self, how: impl FnOnce(&Self) -> T) -> T {
+        let result = how(self);
+        self.witness.record_user_change();
+        result
+    }
+}

@@ -1,0 +1,189 @@
+//! Laws 1 to 6: what IPAddresses name, and what the marks in Neutron say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use caip_openstack::allocation::mark::{Marks, Ownership};
+use caip_openstack::allocation::{ClaimKey, PoolId, PoolPolicy};
+use caip_openstack::api::names::POOL_KIND;
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
+
+use super::objects::{Binding, binding, claim_key, is_deleting, of_kind, pool_id, pool_of, text};
+use super::spec::policy;
+use super::{Snapshot, Violation};
+
+pub fn check(snapshot: &Snapshot) -> Vec<Violation> {
+    let view = View::read(snapshot);
+    let mut violations = view.no_address_is_given_twice();
+    violations.extend(view.what_others_created_is_there());
+    violations.extend(view.limits_are_kept());
+    violations.extend(view.addresses_are_of_their_floating_ips());
+    if snapshot.is_quiet {
+        violations.extend(view.nothing_leaks());
+        violations.extend(view.marks_name_the_holder());
+    }
+    violations
+}
+
+/// A snapshot, with what these laws need of Kubernetes' objects.
+struct View<'a> {
+    snapshot: &'a Snapshot,
+    bindings: Vec<Binding>,
+    /// What IPAddresses of other providers name.
+    named_by_others: BTreeSet<IpAddr>,
+    pools: Vec<PoolPolicy>,
+    deleting_pools: BTreeSet<PoolId>,
+    claims: BTreeSet<(PoolId, ClaimKey)>,
+}
+
+impl<'a> View<'a> {
+    fn read(snapshot: &'a Snapshot) -> Self {
+        let (bindings, named_by_others, pools) = (Vec::new(), BTreeSet::new(), Vec::new());
+        let (deleting_pools, claims) = (BTreeSet::new(), BTreeSet::new());
+        let mut view = Self { snapshot, bindings, named_by_others, pools, deleting_pools, claims };
+        for (site, objects) in snapshot.clusters.iter().enumerate() {
+            for pool in of_kind(objects, POOL_KIND) {
+                view.deleting_pools.extend(pool_id(pool).filter(|_| is_deleting(pool)));
+                view.pools.extend(policy(pool, snapshot.network.as_ref()));
+            }
+            for claim in of_kind(objects, "IPAddressClaim") {
+                view.claims.extend(pool_of(objects, claim).and_then(pool_id).map(|id| (id, claim_key(claim))));
+            }
+            for address in of_kind(objects, "IPAddress") {
+                match binding(objects, address, site) {
+                    Some(binding) => view.bindings.push(binding),
+                    None => view.named_by_others.extend(text(address, "/spec/address").parse::<IpAddr>()),
+                }
+            }
+        }
+        view
+    }
+
+    /// Law 1: two IPAddresses never name one address of a network. Between management clusters only where the floating
+    /// IP is the same and nobody forged its marks.
+    fn no_address_is_given_twice(&self) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for (index, one) in self.bindings.iter().enumerate() {
+            for other in &self.bindings[index + 1..] {
+                let is_excused = one.site != other.site
+                    && (self.is_forged(&one.fip) || self.is_forged(&other.fip) || one.fip != other.fip);
+                if one.address == other.address && !is_excused {
+                    let how = format!("named by {} and {}", name(one), name(other));
+                    violations.push(Violation::new(1, one.address, how));
+                }
+            }
+        }
+        violations
+    }
+
+    /// Law 3: what others created is there until they delete it.
+    fn what_others_created_is_there(&self) -> Vec<Violation> {
+        let there: BTreeSet<&FloatingIpId> = self.snapshot.fips.iter().map(|fip| &fip.id).collect();
+        let gone = self.snapshot.others.iter().filter(|id| !there.contains(id));
+        gone.map(|id| Violation::new(3, id, "deleted, and we did not create it")).collect()
+    }
+
+    /// Law 6: no pool has more than its limit.
+    fn limits_are_kept(&self) -> Vec<Violation> {
+        let marks: Vec<Marks> = self.not_forged().map(Marks::read).collect();
+        let count = |pool: &PoolId| marks.iter().filter(|marks| marks.pools().contains(pool)).count();
+        let counts = self.snapshot.limits.iter().map(|(pool, limit)| (pool, *limit, count(pool)));
+        counts
+            .filter(|(_, limit, count)| count > limit)
+            .map(|(pool, limit, count)| Violation::new(6, pool, format!("{count} addresses of at most {limit}")))
+            .collect()
+    }
+
+    /// Law 5: the floating IP that an IPAddress names has that address.
+    fn addresses_are_of_their_floating_ips(&self) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for binding in &self.bindings {
+            if let Some(fip) = self.fip(&binding.fip).filter(|fip| fip.address != binding.address) {
+                let how = format!("names {}, and its floating IP has {}", binding.address, fip.address);
+                violations.push(Violation::new(5, &binding.object, how));
+            }
+        }
+        violations
+    }
+
+    /// Law 4: what carries a pool's mark belongs to a claim, is free, or is about to be deleted or unmarked.
+    fn nothing_leaks(&self) -> Vec<Violation> {
+        let copied = self.copied();
+        let mut violations = Vec::new();
+        for fip in self.not_forged().filter(|fip| !copied.contains(&fip.id)) {
+            let marks = Marks::read(fip);
+            for pool in marks.pools().into_iter().filter(|_| !marks.is_unreadable) {
+                violations.extend(self.leak(fip, &marks, pool).map(|how| Violation::new(4, &fip.id, how)));
+            }
+        }
+        violations
+    }
+
+    fn leak(&self, fip: &FloatingIp, marks: &Marks, id: &PoolId) -> Option<String> {
+        let Some(pool) = self.pools.iter().find(|pool| pool.id == *id) else {
+            return Some(format!("carries the mark of {id}, which is gone"));
+        };
+        let is_published = self.bindings.iter().any(|binding| binding.address == fip.address)
+            || self.named_by_others.contains(&fip.address);
+        let is_used = fip.is_attached() || is_published;
+        match marks.ownership(id) {
+            Ownership::Unmarked | Ownership::Idle => None,
+            Ownership::Foreign | Ownership::Contested => (!is_used).then(|| "marked by two owners".to_owned()),
+            Ownership::Held(claim) => {
+                let exists = self.claims.contains(&(id.clone(), claim.clone()));
+                (!is_used && !exists).then(|| format!("marked for claim {claim}, which does not exist"))
+            }
+            Ownership::Released { claim, at } => {
+                let is_resting = self.snapshot.now.duration_since(at) < pool.grace;
+                let is_due = !is_resting && !is_used && !self.deleting_pools.contains(id);
+                is_due.then(|| format!("released by {claim}, and still there"))
+            }
+        }
+    }
+
+    /// Laws 2 and 5: the mark on a published address is its claim's.
+    fn marks_name_the_holder(&self) -> Vec<Violation> {
+        let mut violations = Vec::new();
+        for binding in &self.bindings {
+            let Some(fip) = self.fip(&binding.fip) else { continue };
+            let ownership = Marks::read(fip).ownership(&binding.pool);
+            let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);
+            if binding.has_claim && ownership != Ownership::Held(binding.claim.clone()) && !is_disputed {
+                let how = format!("its address {} is marked {ownership:?}", fip.address);
+                violations.push(Violation::new(5, name(binding), how));
+            }
+            if is_disputed && !self.is_forged(&fip.id) {
+                let how = format!("its address {} has another owner too", fip.address);
+                violations.push(Violation::new(2, name(binding), how));
+            }
+        }
+        violations
+    }
+
+    fn fip(&self, id: &FloatingIpId) -> Option<&FloatingIp> {
+        self.snapshot.fips.iter().find(|fip| fip.id == *id)
+    }
+
+    fn is_forged(&self, id: &FloatingIpId) -> bool {
+        self.snapshot.forged.contains(id)
+    }
+
+    fn not_forged(&self) -> impl Iterator<Item = &FloatingIp> {
+        self.snapshot.fips.iter().filter(|fip| !self.is_forged(&fip.id))
+    }
+
+    /// Floating IPs that share a creation mark: nothing shows which is the copy.
+    fn copied(&self) -> BTreeSet<FloatingIpId> {
+        let mut by_nonce: BTreeMap<_, Vec<&FloatingIp>> = BTreeMap::new();
+        for fip in &self.snapshot.fips {
+            if let Some(mark) = Marks::read(fip).created {
+                by_nonce.entry(mark.nonce).or_default().push(fip);
+            }
+        }
+        by_nonce.into_values().filter(|fips| fips.len() > 1).flatten().map(|fip| fip.id.clone()).collect()
+    }
+}
+
+fn name(binding: &Binding) -> String {
+    format!("{}/{} of site {}", binding.object.namespace, binding.object.name, binding.site)
+}

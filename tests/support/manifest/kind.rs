@@ -1,0 +1,56 @@
+//! The kinds that scenarios deal with.
+
+use caip_openstack::api::{IpamVersion, OpenStackFloatingIPPool};
+use kube::core::ApiResource;
+
+pub(super) const INFRASTRUCTURE: &str = "infrastructure.cluster.x-k8s.io";
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Our `OpenStackFloatingIPPool`.
+    Pool,
+    /// Cluster API's `IPAddressClaim`.
+    Claim,
+    /// Cluster API's `IPAddress`.
+    Address,
+    /// Cluster API's `Cluster`.
+    Cluster,
+    /// CAPO's `OpenStackCluster`, which a Cluster names; a stand-in without fields.
+    InfrastructureCluster,
+    /// CAPO's `OpenStackServer`, which owns its claim; a stand-in without fields.
+    Server,
+    /// CAPO's in-tree `OpenStackFloatingIPPool`; a stand-in without fields.
+    InTreePool,
+    /// CAPO's `OpenStackMachineTemplate`; a stand-in without fields.
+    MachineTemplate,
+    Secret,
+    /// `Event` of `events.k8s.io`.
+    Event,
+}
+
+impl Kind {
+    /// Where the API server serves it.
+    pub fn resource(self, version: IpamVersion) -> ApiResource {
+        let of = |group: &str, version: &str, kind: &str, plural: &str| ApiResource {
+            group: group.into(),
+            version: version.into(),
+            api_version: if group.is_empty() { version.into() } else { format!("{group}/{version}") },
+            kind: kind.into(),
+            plural: plural.into(),
+        };
+        match self {
+            Self::Pool => ApiResource::erase::<OpenStackFloatingIPPool>(&()),
+            Self::Claim => version.resource("IPAddressClaim", "ipaddressclaims"),
+            Self::Address => version.resource("IPAddress", "ipaddresses"),
+            Self::Cluster => of("cluster.x-k8s.io", version.as_str(), "Cluster", "clusters"),
+            Self::InfrastructureCluster => of(INFRASTRUCTURE, "v1beta1", "OpenStackCluster", "openstackclusters"),
+            Self::Server => of(INFRASTRUCTURE, "v1alpha1", "OpenStackServer", "openstackservers"),
+            Self::InTreePool => of(INFRASTRUCTURE, "v1alpha1", "OpenStackFloatingIPPool", "openstackfloatingippools"),
+            Self::MachineTemplate => {
+                of(INFRASTRUCTURE, "v1beta1", "OpenStackMachineTemplate", "openstackmachinetemplates")
+            }
+            Self::Secret => of("", "v1", "Secret", "secrets"),
+            Self::Event => of("events.k8s.io", "v1", "Event", "events"),
+        }
+    }
+}

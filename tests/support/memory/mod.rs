@@ -1,0 +1,131 @@
+//! OpenStack in memory: deterministic, on an injected clock, without a network.
+//!
+//! It answers as real servers were measured to, quirks included: concurrent requests can exceed a quota, a port does not
+//! prevent a deletion, single tags add up. `tests/contract.rs` asks both the same questions. [`MemoryCloud`] also does
+//! what the project's users and the cloud's operators do.
+
+mod neutron;
+mod state;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use caip_openstack::clock::Clock;
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
+use caip_openstack::openstack::credentials::CLOUDS_YAML;
+use caip_openstack::openstack::{Clouds, Credentials, Error, ErrorKind, Network, Neutron, Scope, Subnet};
+use k8s_openapi::ByteString;
+use parking_lot::{Mutex, MutexGuard};
+
+use neutron::MemoryNeutron;
+use state::{NetworkRow, State, SubnetRow};
+
+/// A cloud, and the handle to it. Clones are the same cloud.
+#[derive(Clone)]
+pub struct MemoryCloud {
+    clock: Clock,
+    // Locked for one step at a time, never across an await.
+    state: Arc<Mutex<State>>,
+}
+
+impl MemoryCloud {
+    pub fn new(clock: Clock) -> Self {
+        Self { clock, state: Arc::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
+    }
+
+    /// Adds a project with a quota of floating IPs (`None`: unlimited) and a user of the same name.
+    pub fn add_project(&self, name: &str, quota: Option<u32>) -> ProjectId {
+        let mut state = self.state();
+        let id = ProjectId::new(state.new_id().replace('-', ""));
+        state.quotas.insert(id.clone(), quota);
+        state.logins.insert(self.credentials(name).fingerprint(), id.clone());
+        id
+    }
+
+    /// A Secret's data with which the user of project `name` can log in: cloud `openstack`.
+    pub fn secret(&self, name: &str) -> BTreeMap<String, ByteString> {
+        let yaml = format!(
+            "clouds:\n  openstack:\n    region_name: RegionOne\n    auth: {{auth_url: http://keystone.memory/v3/, \
+             username: {name}, password: password-of-{name}, project_name: {name}}}\n",
+        );
+        BTreeMap::from([(CLOUDS_YAML.to_owned(), ByteString(yaml.into_bytes()))])
+    }
+
+    /// The credentials of [`Self::secret`].
+    pub fn credentials(&self, name: &str) -> Credentials {
+        Credentials::from_secret(&self.secret(name), "openstack", None).expect("the cloud writes a valid clouds.yaml")
+    }
+
+    /// Adds a network without subnets.
+    pub fn add_network(&self, owner: &ProjectId, name: &str, is_external: bool) -> NetworkId {
+        let mut state = self.state();
+        let id = NetworkId::new(state.new_id());
+        let network = Network { id: id.clone(), name: name.to_owned(), is_external };
+        state.networks.push(NetworkRow { network, project: owner.clone() });
+        id
+    }
+
+    /// Adds a subnet from which floating IPs get `addresses`.
+    pub fn add_subnet(&self, network: &NetworkId, name: &str, addresses: RangeInclusive<IpAddr>) -> SubnetId {
+        let mut state = self.state();
+        let id = SubnetId::new(state.new_id());
+        let subnet = Subnet { id: id.clone(), name: name.to_owned(), network: network.clone() };
+        state.subnets.push(SubnetRow { subnet, addresses });
+        id
+    }
+
+    /// Sets a project's quota of floating IPs.
+    pub fn set_quota(&self, project: &ProjectId, limit: Option<u32>) {
+        self.state().quotas.insert(project.clone(), limit);
+    }
+
+    /// Creates a floating IP with this address, as an administrator can.
+    pub fn create_at(&self, project: &ProjectId, network: &NetworkId, address: IpAddr) -> FloatingIp {
+        let mut state = self.state();
+        let id = FloatingIpId::new(state.new_id());
+        state.insert(id, project, network, address, "", self.clock.now())
+    }
+
+    /// Changes a floating IP in any way; its last change is now. False when it does not exist.
+    pub fn edit(&self, id: &FloatingIpId, change: impl FnOnce(&mut FloatingIp)) -> bool {
+        let mut state = self.state();
+        let Some(ip) = state.floating_ips.get_mut(id) else { return false };
+        change(ip);
+        state::touch(ip, self.clock.now());
+        true
+    }
+
+    /// Attaches a floating IP to a port, silently taking it from another one, or detaches it.
+    pub fn set_port(&self, id: &FloatingIpId, port: Option<&str>) -> bool {
+        self.edit(id, |ip| ip.port = port.map(PortId::new))
+    }
+
+    /// Deletes a floating IP, even an attached one. False when it does not exist.
+    pub fn delete(&self, id: &FloatingIpId) -> bool {
+        self.state().floating_ips.remove(id).is_some()
+    }
+
+    /// All floating IPs of all projects.
+    pub fn floating_ips(&self) -> Vec<FloatingIp> {
+        self.state().floating_ips.values().cloned().collect()
+    }
+}
+
+#[async_trait]
+impl Clouds for MemoryCloud {
+    async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
+        let project = self.state().logins.get(&credentials.fingerprint()).cloned().ok_or_else(|| {
+            let message = "Keystone refuses the credentials";
+            Error { status: Some(401), ..Error::new(ErrorKind::Unauthorized, "authenticate", message) }
+        })?;
+        let scope = Scope { endpoint: "http://neutron.memory/v2.0/".to_owned(), project };
+        Ok(Arc::new(MemoryNeutron { cloud: self.clone(), scope }))
+    }
+}

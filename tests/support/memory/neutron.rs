@@ -1,0 +1,144 @@
+//! A session with the cloud in memory: the same answers as the real one, from [`State`].
+
+use async_trait::async_trait;
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, ProjectId};
+use caip_openstack::openstack::{Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, Quota, Scope, Subnet};
+
+use super::MemoryCloud;
+use super::state::{self, NetworkRow, State, SubnetRow};
+
+pub(super) struct MemoryNeutron {
+    pub(super) cloud: MemoryCloud,
+    pub(super) scope: Scope,
+}
+
+impl MemoryNeutron {
+    /// Makes one call, whose work is done in one step.
+    async fn call<T>(
+        &self,
+        operation: &'static str,
+        step: impl FnOnce(&mut State, &ProjectId) -> Result<T, Error> + Send,
+    ) -> Result<T, Error> {
+        // Other tasks get a turn at each call, as they would on a network.
+        tokio::task::yield_now().await;
+        step(&mut self.cloud.state(), &self.scope.project).map_err(|error| Error { operation, ..error })
+    }
+}
+
+#[async_trait]
+impl Neutron for MemoryNeutron {
+    fn scope(&self) -> &Scope {
+        &self.scope
+    }
+
+    async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
+        self.call("list floating IPs", |state, project| {
+            Ok(state.floating_ips.values().filter(|ip| &ip.project == project).cloned().collect())
+        })
+        .await
+    }
+
+    async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
+        self.call("read floating IP", |state, project| state.own(project, id).cloned()).await
+    }
+
+    async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
+        let operation = "create floating IP";
+        let checked = self.cloud.state().check_new(&self.scope.project, new);
+        // Other requests may come between the check of the quota and the choice of an address, as in Neutron.
+        self.call(operation, |state, project| checked.and_then(|()| state.create(project, new, self.cloud.clock.now())))
+            .await
+    }
+
+    async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
+        self.call("describe floating IP", |state, project| {
+            state::check_description(description)?;
+            let ip = state.own(project, id)?;
+            if ip.description != description {
+                ip.description = description.to_owned();
+                state::touch(ip, self.cloud.clock.now());
+            }
+            Ok(ip.clone())
+        })
+        .await
+    }
+
+    async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
+        self.call("delete floating IP", |state, project| {
+            // Even an attached one.
+            state.own(project, id)?;
+            state.floating_ips.remove(id);
+            Ok(())
+        })
+        .await
+    }
+
+    async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+        self.call("tag floating IP", |state, project| {
+            let ip = state.own_for_tags(project, id, "update_floatingip:tags")?;
+            state::tag(ip, tag, self.cloud.clock.now())
+        })
+        .await
+    }
+
+    async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+        let result = self.call("untag floating IP", |state, project| {
+            let ip = state.own_for_tags(project, id, "delete_floatingip:tags")?;
+            if ip.tags.remove(tag) {
+                state::touch(ip, self.cloud.clock.now());
+            }
+            Ok(())
+        });
+        result.await.or_else(|error| if error.kind == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+    }
+
+    async fn find_networks(&self, filter: &Filter) -> Result<Vec<Network>, Error> {
+        self.call("find networks", |state, project| {
+            let is_match = |NetworkRow { network, project: owner }: &&NetworkRow| {
+                // A project sees its own networks and the external ones.
+                (network.is_external || owner == project)
+                    && matches(filter, network.id.as_str(), &network.name)
+                    && is(&filter.project_id, owner.as_str())
+                    && filter.is_external.is_none_or(|wanted| wanted == network.is_external)
+            };
+            Ok(state.networks.iter().filter(is_match).map(|row| row.network.clone()).collect())
+        })
+        .await
+    }
+
+    async fn find_subnets(&self, filter: &Filter) -> Result<Vec<Subnet>, Error> {
+        self.call("find subnets", |state, _| {
+            let is_match = |SubnetRow { subnet, addresses }: &&SubnetRow| {
+                let version = if addresses.start().is_ipv4() { 4 } else { 6 };
+                matches(filter, subnet.id.as_str(), &subnet.name)
+                    && is(&filter.network_id, subnet.network.as_str())
+                    && filter.ip_version.is_none_or(|wanted| wanted == version)
+                    // The subnets here have no CIDR.
+                    && is(&filter.cidr, "")
+            };
+            Ok(state.subnets.iter().filter(is_match).map(|row| row.subnet.clone()).collect())
+        })
+        .await
+    }
+
+    async fn has_tags(&self) -> Result<bool, Error> {
+        self.call("list extensions", |_, _| Ok(true)).await
+    }
+
+    async fn quota(&self) -> Result<Option<Quota>, Error> {
+        self.call("read quota", |state, project| Ok(Some(state.quota(project)))).await
+    }
+}
+
+/// The part of a filter that networks and subnets share. Neither has tags or a description here.
+fn matches(filter: &Filter, id: &str, name: &str) -> bool {
+    is(&filter.id, id)
+        && is(&filter.name, name)
+        && is(&filter.description, "")
+        && filter.tags.is_empty()
+        && filter.tags_any.is_empty()
+}
+
+fn is(wanted: &Option<String>, value: &str) -> bool {
+    wanted.as_deref().is_none_or(|wanted| wanted == value)
+}

@@ -1,0 +1,97 @@
+//! The end of a scenario's namespace: everything in it is removed, in Kubernetes and in Neutron, also after a panic.
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
+use kube::api::{DeleteParams, ListParams};
+use kube::core::DynamicObject;
+use kube::runtime::wait::await_condition;
+use kube::{Api, ResourceExt};
+
+use super::Namespace;
+use super::conditions::describe;
+use crate::support::manifest::Kind;
+use crate::support::openstack::FloatingIp;
+use crate::support::wait::RECOVERY;
+
+impl Namespace {
+    pub(in crate::support) async fn print_state(&self) {
+        for kind in [Kind::Pool, Kind::Claim, Kind::Address] {
+            for object in self.api(kind).list(&ListParams::default()).await.map(|all| all.items).unwrap_or_default() {
+                eprintln!("{kind:?} {}: {}", object.name_any(), describe(Some(&object)));
+                for (reason, note) in self.events(kind, &object.name_any()).await {
+                    eprintln!("    event {reason}: {note}");
+                }
+            }
+        }
+    }
+
+    /// Removes everything. `Err` says what had to be removed by force.
+    pub(in crate::support) async fn clean_up(&self, passed: bool) -> Result<(), String> {
+        let pools = self.list(Kind::Pool).await;
+        let mut marks: Vec<String> = Vec::new();
+        for pool in &pools {
+            let id = pool.data["status"]["poolID"].as_str().or_else(|| pool.data["spec"]["poolID"].as_str());
+            marks.extend(id.map(str::to_owned));
+        }
+        let mut outcome = Ok(());
+        for kind in [Kind::Claim, Kind::Pool] {
+            for object in self.list(kind).await {
+                self.delete(kind, &object.name_any()).await;
+                if kind == Kind::Claim {
+                    self.remove_capo_finalizer(&object.name_any()).await;
+                }
+            }
+            // Objects that no controller has seen have no finalizers, so that a scenario without one ends at once.
+            let patience = if passed { RECOVERY } else { Duration::from_secs(3) };
+            outcome = outcome.and(self.await_none(kind, patience).await);
+        }
+        for kind in [Kind::Claim, Kind::Address, Kind::Pool, Kind::Secret, Kind::Cluster] {
+            for object in self.list(kind).await {
+                self.remove_finalizers(kind, &object.name_any(), |_| true).await;
+            }
+        }
+        self.kill_controllers();
+        let namespaces: Api<KubeNamespace> = Api::all(self.world.client.clone());
+        // Kubernetes does the rest; the name is never used again, so there is no need to wait.
+        let _deleted = namespaces.delete(&self.name, &DeleteParams::background()).await;
+        if let Some(cloud) = self.cloud.get() {
+            cloud.clean_up().await;
+        }
+        if !marks.is_empty() {
+            outcome = outcome.and(self.remove_marked(&marks).await);
+        }
+        outcome
+    }
+
+    async fn await_none(&self, kind: Kind, within: Duration) -> Result<(), String> {
+        for object in self.list(kind).await {
+            let name = object.name_any();
+            let gone = await_condition(self.api(kind), &name, |object: Option<&DynamicObject>| object.is_none());
+            if tokio::time::timeout(within, gone).await.is_err() {
+                return Err(format!("{kind:?} {name} is still there {within:?} after it was deleted"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes what the pools left in Neutron. `Err` names it.
+    async fn remove_marked(&self, marks: &[String]) -> Result<(), String> {
+        let cloud = self.cloud().await;
+        let is_marked = |floating_ip: &FloatingIp| {
+            marks.iter().any(|mark| {
+                floating_ip.description.contains(mark) || floating_ip.tags.iter().any(|tag| tag.contains(mark))
+            })
+        };
+        let left: Vec<_> = cloud.floating_ips().await.into_iter().filter(is_marked).collect();
+        for floating_ip in &left {
+            cloud.delete(&floating_ip.id).await;
+        }
+        if left.is_empty() {
+            return Ok(());
+        }
+        let left: Vec<_> =
+            left.iter().map(|left| format!("{} {:?} {:?}", left.address, left.description, left.tags)).collect();
+        Err(format!("its pools are gone and these still carry their marks: {}", left.join(", ")))
+    }
+}

@@ -1,0 +1,85 @@
+//! The ServiceAccount of `config/rbac` under another name, since scenarios also install and uninstall the program. The
+//! controllers of all scenarios run as it, so that a missing permission fails a scenario.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
+use kube::discovery::ApiResource;
+use serde_json::{Value, json};
+
+use super::world::{client, required, run_id};
+
+/// The namespace of the ServiceAccount and of its Leases.
+pub const SYSTEM_NAMESPACE: &str = "caip-scenarios-system";
+/// Replaces `caip-openstack` in every name; `hack/env/audit-policy.yaml` has it too.
+const NAME: &str = "caip-scenarios";
+const MANIFESTS: [&str; 2] =
+    [include_str!("../../config/rbac/service_account.yaml"), include_str!("../../config/rbac/role.yaml")];
+/// Longer than the tests take.
+const TOKEN_SECONDS: i64 = 6 * 3600;
+
+/// The kubeconfig of the ServiceAccount in the cluster of the kubeconfig in `variable`. The first call of a run creates the
+/// account with its permissions.
+pub fn kubeconfig(variable: &'static str) -> String {
+    static MADE: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+    // A test that panics here must not fail the others.
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{variable}.kubeconfig", run_id()));
+    if !made.contains(variable) {
+        write(&required(variable), &token(variable), &path);
+        made.insert(variable);
+    }
+    path.into_os_string().into_string().expect("a directory of the tests has a name in UTF-8")
+}
+
+/// A token of the account. In a runtime of its own, since the caller may or may not be in one.
+fn token(variable: &'static str) -> String {
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be made");
+    let created = std::thread::spawn(move || runtime().block_on(create(variable)));
+    created.join().expect("the ServiceAccount of config/rbac can be made")
+}
+
+/// Creates the ServiceAccount with its permissions, and a token for it.
+async fn create(variable: &str) -> String {
+    let client = client(variable).await;
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}});
+    let namespaces: Api<Namespace> = Api::all(client.clone());
+    let apply = PatchParams::apply("kubectl").force();
+    namespaces.patch(SYSTEM_NAMESPACE, &apply, &Patch::Apply(&namespace)).await.expect("a namespace can be made");
+    for manifest in MANIFESTS {
+        let documents: Vec<DynamicObject> =
+            serde_saphyr::from_multiple(&manifest.replace("caip-openstack", NAME)).expect("config/rbac is YAML");
+        for object in documents {
+            let types = object.types.clone().expect("it has a kind");
+            let (group, version) = types.api_version.split_once('/').unwrap_or(("", &types.api_version));
+            let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, version, &types.kind));
+            let api: Api<DynamicObject> = match object.namespace() {
+                Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+                None => Api::all_with(client.clone(), &resource),
+            };
+            api.patch(&object.name_any(), &apply, &Patch::Apply(&object))
+                .await
+                .unwrap_or_else(|error| panic!("the API server refuses config/rbac: {error}"));
+        }
+    }
+    let request = TokenRequest {
+        spec: TokenRequestSpec { expiration_seconds: Some(TOKEN_SECONDS), ..TokenRequestSpec::default() },
+        ..TokenRequest::default()
+    };
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
+    let answer = accounts.create_token_request(NAME, &PostParams::default(), &request).await;
+    answer.expect("a token can be made").status.expect("the answer has the token").token
+}
+
+fn write(admin: &str, token: &str, path: &Path) {
+    let admin = std::fs::read_to_string(admin).expect("the kubeconfig can be read");
+    let mut config: Value = serde_saphyr::from_str(&admin).expect("the kubeconfig is YAML");
+    *config.pointer_mut("/users/0/user").expect("the kubeconfig names a user") = json!({ "token": token });
+    // JSON is YAML.
+    std::fs::write(path, config.to_string()).expect("a file can be written");
+}
