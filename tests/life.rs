@@ -93,11 +93,11 @@ async fn create_ready_pool(ns: &Namespace, pool: PoolBuilder) -> String {
 }
 
 /// Removes the pool's id from its annotations, and waits until it is restored.
-async fn wipe_pool_id_and_await_it(ns: &Namespace, id: &str) {
+async fn wipe_pool_id_and_await_it(ns: &Namespace, id: &str, within: Duration) {
     ns.patch(Kind::Pool, "public", json!({"metadata": {"annotations": {POOL_ID: null}}})).await;
     let has_id =
         |pool: Option<&DynamicObject>| pool.and_then(|pool| pool.annotations().get(POOL_ID)) == Some(&id.into());
-    ns.await_object(Kind::Pool, "public", RECOVERY, "marked with its id", has_id).await;
+    ns.await_object(Kind::Pool, "public", within, "marked with its id", has_id).await;
 }
 
 async fn delete_pool(ns: &Namespace, pool: &str) {

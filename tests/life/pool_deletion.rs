@@ -51,7 +51,7 @@ async fn wiped_pool_id_is_restored_while_the_pool_is_being_deleted() {
         ns.bind(claim("web-0")).await;
         ns.delete(Kind::Pool, "public").await;
         ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", SOON).await;
-        wipe_pool_id_and_await_it(ns, &id).await;
+        wipe_pool_id_and_await_it(ns, &id, RECOVERY).await;
     })
     .await;
 }

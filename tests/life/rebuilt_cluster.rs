@@ -31,6 +31,12 @@ async fn claims_of_a_rebuilt_cluster_get_their_old_addresses() {
         }
         assert_eq!(after, before);
         assert_eq!(proxy.writes(), [""; 0]);
+        for server in servers {
+            release_claim(ns, server).await;
+        }
+        // No mark is removed while a call of the first controller may still take effect.
+        ns.delete(Kind::Pool, "public").await;
+        ns.await_gone(Kind::Pool, "public", BURST).await;
     })
     .await;
 }

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures::FutureExt;
+use futures::future::LocalBoxFuture;
 
 use super::laws_hold::await_laws_hold;
 use super::namespace::Namespace;
@@ -16,7 +17,7 @@ use super::world::World;
 /// panicked, its objects are printed, and everything is removed by force.
 pub async fn with_namespace(scenario: impl AsyncFnOnce(&Namespace)) {
     let ns = Namespace::create_in(World::new().await, super::unique("t")).await;
-    run_and_clean_up(&[&ns], scenario(&ns)).await;
+    run_and_clean_up(&[&ns], scenario(&ns).boxed_local()).await;
 }
 
 /// The same in two namespaces with one name, in the first and in the second management cluster, which share one
@@ -25,7 +26,7 @@ pub async fn with_two_clusters(scenario: impl AsyncFnOnce(&Namespace, &Namespace
     let name = super::unique("t");
     let first = Namespace::create_in(World::new().await, name.clone()).await;
     let second = Namespace::create_in(World::second().await, name).await;
-    run_and_clean_up(&[&first, &second], scenario(&first, &second)).await;
+    run_and_clean_up(&[&first, &second], scenario(&first, &second).boxed_local()).await;
 }
 
 /// Runs a scenario with an external network of its own, which has that many addresses.
@@ -36,7 +37,8 @@ pub async fn with_external_network(addresses: usize, scenario: impl AsyncFnOnce(
     admin.clean_up().await;
 }
 
-async fn run_and_clean_up(sides: &[&Namespace], scenario: impl Future<Output = ()>) {
+/// The scenario is on the heap: by value, scenarios within scenarios overflow the stack of a test.
+async fn run_and_clean_up(sides: &[&Namespace], scenario: LocalBoxFuture<'_, ()>) {
     let judged = async {
         scenario.await;
         await_laws_hold(sides).await;

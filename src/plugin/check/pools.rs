@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn the_way_to_openstack_ends_where_the_trouble_is() {
-        let trouble = Trouble { stage: Stage::Network, reason: "NetworkNotFound".into(), message: "none".into() };
+        let trouble = Trouble { stage: Stage::Network, reason: "NetworkNotFound", message: "none".into() };
         let found = stage_findings("p", Some(&trouble), None);
         assert_eq!(statuses(&found), [("name", Status::Ok), ("credentials", Status::Ok), ("network", Status::Failed)]);
         assert_eq!(found[2].message, "NetworkNotFound: none");
