@@ -66,8 +66,8 @@ env-purge: ## stop them and remove their data; the programs stay
 	@hack/env/down.sh --purge
 env: ## print the variables for a shell: eval "$$(make -s env)"
 	@hack/env/env.sh
-tools: ## build kubectl, clusterctl and helm (env-up does so too)
-	@hack/env/build-programs.sh kubectl clusterctl helm
+tools: ## build kubectl, both versions of clusterctl, and helm (env-up does so too)
+	@hack/env/build-programs.sh kubectl clusterctl clusterctl-v1beta1 helm
 
 ##@ Help
 .PHONY: help
