@@ -187,9 +187,18 @@ impl Ledger {
             if hold.is_some() {
                 self.held.insert(id.clone())
             } else {
+                entry.is_chosen = false;
                 self.held.remove(id)
             };
             entry.hold = hold;
+        }
+    }
+
+    /// A claim chose an address that was not its own: it holds it until the choice is certain.
+    pub fn set_chosen(&mut self, id: &FloatingIpId, hold: Hold) {
+        self.set_hold(id, Some(hold));
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.is_chosen = true;
         }
     }
 
@@ -315,6 +324,19 @@ impl Ledger {
     /// to come, does not show what was written to it meanwhile.
     pub(super) fn is_being_created(&self, entry: &LedgerEntry) -> bool {
         entry.marks.created.as_ref().is_some_and(|mark| self.creations.contains_key(&mark.nonce))
+    }
+
+    /// Whether a floating IP may be deleted, as far as it is known: the pool created it, no other pool has marked it, and
+    /// nothing is attached to it.
+    pub fn may_delete(&self, id: &FloatingIpId, pool: &PoolId) -> bool {
+        self.entries.get(id).is_some_and(|entry| {
+            let is_created_here = entry.marks.created.as_ref().is_some_and(|mark| mark.pool == *pool);
+            is_created_here
+                && !entry.marks.is_unreadable
+                && entry.marks.pools().len() == 1
+                && !entry.fip.is_attached()
+                && !self.has_copied_mark(entry)
+        })
     }
 
     /// Whether another floating IP carries the same creation mark: it was copied by hand.

@@ -20,6 +20,8 @@ pub(super) use list::is_listable;
 pub(super) use owned::is_ownable;
 pub(super) use reuse::is_reusable_in_use;
 
+use std::cell::OnceCell;
+
 use super::claim::Origin;
 use super::ledger::LedgerEntry;
 use super::mark::Ownership;
@@ -30,8 +32,8 @@ use sources::{SOURCES, Source};
 /// The addresses that a pool can give at one moment.
 pub struct Supply<'a> {
     situation: Situation<'a>,
-    /// What each source has, in the order of choice.
-    existing: Vec<(&'static Source, Vec<&'a LedgerEntry>)>,
+    /// What each source has, in the order of choice: collected when it is asked for.
+    existing: OnceCell<Vec<(&'static Source, Vec<&'a LedgerEntry>)>>,
 }
 
 /// What a pool gives next.
@@ -51,8 +53,12 @@ pub(super) enum Unavailable {
 
 impl<'a> Supply<'a> {
     pub fn new(situation: Situation<'a>) -> Self {
-        let existing = SOURCES.iter().map(|source| (source, (source.candidates)(&situation))).collect();
-        Self { situation, existing }
+        Self { situation, existing: OnceCell::new() }
+    }
+
+    fn existing(&self) -> &[(&'static Source, Vec<&'a LedgerEntry>)] {
+        let collect = || SOURCES.iter().map(|source| (source, (source.candidates)(&self.situation))).collect();
+        self.existing.get_or_init(collect)
     }
 
     /// What a claim without a reservation gets, with `older` claims before it.
@@ -62,7 +68,7 @@ impl<'a> Supply<'a> {
         if older >= available {
             return Err(Unavailable::Refused(self.refusal()));
         }
-        for (source, entries) in &self.existing {
+        for (source, entries) in self.existing() {
             let first = entries.iter().find(|entry| !self.is_reserved(entry));
             if let Some(entry) = first.filter(|_| source.is_counted || self.room() > 0) {
                 return Ok(NextAddress::Existing(source.origin, entry));
@@ -79,18 +85,12 @@ impl<'a> Supply<'a> {
 
     /// Why a claim without a reservation that came now would be refused; `None` while there is something to give.
     ///
-    /// A creation that would only ask whether Neutron still refuses is nothing to give.
+    /// A creation that would only ask whether Neutron still refuses is nothing to give. What comes and goes within seconds
+    /// (a released address before its sweep, a subnet that is passed over for a while) does not count, so that the pool's
+    /// condition is stable.
     pub(super) fn exhausted(&self) -> Option<Refusal> {
-        if self.givable_owned() + self.unreserved(false).count().min(self.room()) > 0 {
-            return None;
-        }
-        if self.room() == 0 || !self.may_create_without_probing() {
-            return Some(self.refusal());
-        }
-        match self.creation_place() {
-            Err(Unavailable::Refused(refusal)) => Some(refusal),
-            Ok(_) | Err(Unavailable::Fenced) => None,
-        }
+        let is_creatable = self.room() > 0 && self.may_create_without_probing();
+        (self.free() == 0 && !is_creatable).then(|| self.refusal())
     }
 
     /// The limit that keeps a claim without a reservation from having an address.
@@ -127,7 +127,7 @@ impl<'a> Supply<'a> {
 
     /// The addresses that count under the limit already, or those that do not.
     fn entries(&self, are_counted: bool) -> impl Iterator<Item = &'a LedgerEntry> {
-        let sources = self.existing.iter().filter(move |(source, _)| source.is_counted == are_counted);
+        let sources = self.existing().iter().filter(move |(source, _)| source.is_counted == are_counted);
         sources.flat_map(|(_, entries)| entries.iter().copied())
     }
 

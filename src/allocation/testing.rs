@@ -209,7 +209,9 @@ impl World {
     }
     /// A claim of the pool `p` chose this address.
     pub fn chosen(self, last: u8, claim: &str) -> Self {
-        self.holds(last, Hold::Claim { pool: pool_id("p"), claim: key(claim) })
+        let mut world = self;
+        world.ledger.set_chosen(&id(last), Hold::Claim { pool: pool_id("p"), claim: key(claim) });
+        world
     }
     /// The claim exists.
     pub fn living(mut self, claim: &str) -> Self {

@@ -191,9 +191,9 @@ impl NeutronWriter<'_> {
         result
     }
 
-    /// Deletes a floating IP, unless it has changed since it was last seen. One that is gone already is success.
+    /// Deletes a floating IP if it may still be deleted. One that is gone already is success.
     async fn delete(&self, id: &FloatingIpId) -> Result<bool, Error> {
-        if !self.is_unchanged(id).await? {
+        if !self.may_delete(id).await? {
             return Ok(false);
         }
         match self.pool.neutron.delete_floating_ip(id).await {
@@ -205,29 +205,27 @@ impl NeutronWriter<'_> {
         Ok(true)
     }
 
-    /// Reads a floating IP again if its view is not fresh.
-    async fn is_unchanged(&self, id: &FloatingIpId) -> Result<bool, Error> {
+    /// Whether the floating IP may still be deleted, since it may have changed after the deletion was planned. It is read
+    /// again if its view is not fresh.
+    async fn may_delete(&self, id: &FloatingIpId) -> Result<bool, Error> {
         let began = {
             let mut ledger = self.pool.project.ledger();
             let began = ledger.begin(self.clock.now());
-            match ledger.get(id) {
-                Some(entry) if began.at.duration_since(entry.seen.at) > FRESH_VIEW => began,
-                _ => return Ok(true),
-            }
+            let seen = ledger.get(id).map(|entry| entry.seen.at);
+            seen.filter(|seen| began.at.duration_since(*seen) > FRESH_VIEW).map(|_| began)
         };
-        match self.pool.neutron.get_floating_ip(id).await {
-            Ok(fip) => {
-                let mut ledger = self.pool.project.ledger();
-                let before = ledger.get(id).map(|entry| (entry.fip.is_attached(), entry.marks.clone()));
-                ledger.record_read(fip, began);
-                Ok(before == ledger.get(id).map(|entry| (entry.fip.is_attached(), entry.marks.clone())))
+        if let Some(began) = began {
+            match self.pool.neutron.get_floating_ip(id).await {
+                Ok(fip) if fip.is_attached() => {
+                    self.pool.project.ledger().record_read(fip, began);
+                    return Ok(false);
+                }
+                Ok(fip) => self.pool.project.ledger().record_read(fip, began),
+                Err(error) if error.kind == ErrorKind::NotFound => self.pool.project.ledger().record_deletion(id),
+                Err(error) => return Err(error),
             }
-            Err(error) if error.kind == ErrorKind::NotFound => {
-                self.pool.project.ledger().record_deletion(id);
-                Ok(false)
-            }
-            Err(error) => Err(error),
         }
+        Ok(self.pool.project.ledger().may_delete(id, &self.pool.policy.id))
     }
 
     async fn rewrite(&self, id: &FloatingIpId, description: Option<&str>, tags: &[String]) -> Result<(), Error> {

@@ -183,7 +183,8 @@ impl Watches {
         self.memory.secrets.lock().observe(secret.clone(), ours.clone());
         let is_concerned = |pool: &OpenStackFloatingIPPool| {
             pool.namespace().as_deref() == Some(&secret.namespace)
-                && (pool.spec.identity_ref.name == secret.name || ours.contains(&secret_finalizer(pool)))
+                && (pool.spec.identity_ref.name == secret.name
+                    || !ours.is_empty() && ours.contains(&secret_finalizer(pool)))
         };
         sorted(&self.stores.pools, is_concerned).iter().for_each(|pool| self.wake.pool(&name_of(pool.as_ref())));
     }

@@ -56,8 +56,7 @@ impl<'a> ClaimCase<'a> {
     /// An address in use stays the claim's even if the spec has changed since; an unused one is given back. A choice that
     /// is not yet published is judged by what its read-back shows.
     fn may_stay(&self, entry: &LedgerEntry) -> bool {
-        entry.fip.is_attached()
-            || may_keep(&self.situation, self.claim, &entry.fip) && (entry.hold.is_none() || self.is_eligible(entry))
+        entry.fip.is_attached() || may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry)
     }
 
     /// A port that came before the choice was certain is not the claim's.
@@ -75,7 +74,9 @@ impl<'a> ClaimCase<'a> {
     }
 
     fn is_eligible(&self, entry: &LedgerEntry) -> bool {
-        entry.marks.created.is_some() || is_reusable_in_use(&self.situation, entry, &self.claim.object.name)
+        !entry.is_chosen
+            || entry.marks.created.is_some()
+            || is_reusable_in_use(&self.situation, entry, &self.claim.object.name)
     }
 
     pub(super) fn recover(&self, entry: &LedgerEntry) -> Decision {

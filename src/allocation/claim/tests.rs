@@ -500,3 +500,11 @@ fn what_the_read_back_of_a_reused_address_shows_decides() {
     let listed = world().lists([10]).sees([chosen().described("mail")]).chosen(10, "web").decide("web");
     assert_eq!(listed, Decision::Keep(id(10)), "a listed address may have a description");
 }
+
+#[test]
+fn a_claim_that_is_created_again_keeps_its_address_whatever_was_written_on_it() {
+    let released = fip(10).tagged_for("web").described("mail").released_by("web", ago(5));
+    assert!(matches!(world().sees([released]).decide("web"), Decision::TakeBack(..)));
+    let taken_back = world().sees([fip(10).tagged_for("web").described("mail")]).holds(10, hold_of("web"));
+    assert_eq!(taken_back.decide("web"), Decision::Keep(id(10)));
+}

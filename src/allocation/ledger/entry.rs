@@ -22,6 +22,8 @@ pub struct LedgerEntry {
     pub written: Step,
     /// Who may write to it now.
     pub hold: Option<Hold>,
+    /// The claim that holds it chose it, and has not had it before.
+    pub is_chosen: bool,
     /// Writes to it that may still land.
     pub uncertain_writes: Vec<UncertainWrite>,
     /// Marks that their claim does not stand by: it began to remove them, or they landed late, when it did not hold the
@@ -43,7 +45,17 @@ pub struct UncertainWrite {
 impl LedgerEntry {
     pub(super) fn new(fip: FloatingIp, marks: Marks, seen: Began) -> Self {
         let (disowned, orphaned_since) = (BTreeSet::new(), BTreeMap::new());
-        Self { fip, marks, seen, written: 0, hold: None, uncertain_writes: Vec::new(), disowned, orphaned_since }
+        Self {
+            fip,
+            marks,
+            seen,
+            written: 0,
+            hold: None,
+            is_chosen: false,
+            uncertain_writes: Vec::new(),
+            disowned,
+            orphaned_since,
+        }
     }
 
     /// Whether it was read after our last write to it.

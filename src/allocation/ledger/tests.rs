@@ -244,3 +244,13 @@ fn a_refusal_ends_what_was_known_of_the_offers() {
     );
     assert_eq!(world.decide("web"), Decision::Refuse(Refusal::NetworkExhausted));
 }
+
+#[test]
+fn only_what_the_pool_created_and_nothing_uses_may_be_deleted() {
+    let may_delete = |fip: Fip| world().sees([fip]).ledger.may_delete(&id(10), &pool_id("p"));
+    assert!(may_delete(fip(10).idle()) && may_delete(fip(10).created_for("web").released_by("web", ago(5))));
+    assert!(!may_delete(fip(10).idle().attached()));
+    assert!(!may_delete(fip(10).idle().tagged_by_another_pool()));
+    assert!(!may_delete(fip(10).tagged_for("web")));
+    assert!(!may_delete(fip(11).idle()), "it is gone");
+}

@@ -143,10 +143,13 @@ impl<'a> Attempt<'a> {
         let mut creation = None;
         match &decision {
             Decision::Mark(id, ..) | Decision::TakeBack(id, _) => {
-                if decision.is_choice() && ledger.get(id).is_some_and(|entry| entry.hold.is_none()) {
-                    self.chosen.push(id.clone());
+                match decision.is_choice() && ledger.get(id).is_some_and(|entry| entry.hold.is_none()) {
+                    true => {
+                        self.chosen.push(id.clone());
+                        ledger.set_chosen(id, self.hold());
+                    }
+                    false => ledger.set_hold(id, Some(self.hold())),
                 }
-                ledger.set_hold(id, Some(self.hold()));
             }
             Decision::Create(_) => creation = Some(self.writer().begin_creation(&mut ledger, Some(&self.request.key))),
             _ => {}

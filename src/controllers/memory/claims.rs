@@ -76,6 +76,8 @@ impl ClaimRecords {
     pub(in crate::controllers) fn observe(&self, claim: &IpAddressClaim) {
         let mut pools = self.0.lock();
         let (pool, name) = (pool_of(claim), name_of(claim));
+        // A claim may be deleted and created again with another pool while no watch runs.
+        pools.iter_mut().filter(|(other, _)| **other != pool).for_each(|(_, claims)| claims.remove(&name));
         let claims = pools.entry(pool).or_default();
         if claims.records.get(&name).is_none_or(|record| record.uid != claim.uid()) {
             claims.remove(&name);

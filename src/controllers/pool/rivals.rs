@@ -37,7 +37,8 @@ impl Resolver {
             );
             return Ok(Some(Problem { reason: reasons::DUPLICATE_POOL_ID, message }));
         }
-        let in_tree = self.list_in_tree().await?;
+        // Without CAPO nothing is listed; while its CRD is being replaced, what it listed still counts.
+        let Some(in_tree) = self.list_in_tree().await? else { return Ok(None) };
         let listed: BTreeSet<IpAddr> = in_tree.iter().flat_map(listed_addresses).collect();
         self.memory.published.write().set_listed_in_tree(listed);
         let has_same_name = in_tree.iter().any(|other| name_of(other) == name_of(pool));
@@ -62,7 +63,7 @@ impl Resolver {
     }
 
     /// CAPO's in-tree pools in the watched namespaces; none where CAPO is not installed.
-    async fn list_in_tree(&self) -> Result<Vec<DynamicObject>, Error> {
+    async fn list_in_tree(&self) -> Result<Option<Vec<DynamicObject>>, Error> {
         let resource = ApiResource {
             group: CAPO_GROUP.into(),
             version: "v1alpha1".into(),
@@ -76,8 +77,8 @@ impl Resolver {
             None => Api::all_with(client, &resource),
         };
         match api.list(&ListParams::default()).await {
-            Ok(list) => Ok(list.items),
-            Err(error) if patch::is_not_found(&error) => Ok(Vec::new()),
+            Ok(list) => Ok(Some(list.items)),
+            Err(error) if patch::is_not_found(&error) => Ok(None),
             Err(error) => Err(Error::Kubernetes("list CAPO's pools", error)),
         }
     }
