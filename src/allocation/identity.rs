@@ -94,19 +94,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_has_one_key_for_ever() {
+    fn a_claim_key_never_changes() {
         // Written into clouds: a change of this value orphans every address in use.
         assert_eq!(ClaimKey::of("team-a", "web-0-floating-ip-address").as_str(), "ycoc2kwygv6svbdo");
     }
 
     #[test]
-    fn namespace_and_name_do_not_run_together() {
+    fn claims_with_the_same_concatenated_name_have_different_keys() {
         assert_ne!(ClaimKey::of("a", "b-c"), ClaimKey::of("a-b", "c"));
         assert_ne!(ClaimKey::of("ab", "c"), ClaimKey::of("a", "bc"));
     }
 
     #[test]
-    fn a_pool_id_has_the_form_that_the_crd_demands() {
+    fn a_pool_id_has_the_form_that_the_crd_requires() {
         for good in ["a", "0", "a-b", "abcdefghij0123456789"] {
             assert!(PoolId::parse(good).is_some(), "{good}");
         }

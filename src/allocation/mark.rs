@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_fits_the_neutron_of_before_2021() {
+    fn a_tag_fits_into_60_characters() {
         for tag in [claim_tag(&longest_pool(), &key("web")), release_tag(&longest_pool(), &key("web"), Timestamp::MAX)]
         {
             assert!(tag.len() <= 60, "{tag} has {}", tag.len());
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_fits_with_the_longest_names() {
+    fn a_description_with_the_longest_names_fits() {
         let (namespace, name) = ("n".repeat(63), "m".repeat(253));
         let text = longest_mark().render(Some((&namespace, &name)));
         assert!(text.len() <= 255, "{}", text.len());
@@ -309,9 +309,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rendered_is_read_back() {
+    fn a_rendered_mark_is_parsed_back() {
         for claim in [None, Some(key("web"))] {
-            for released in [None, Some(noon())] {
+            for released in [None, Some(start())] {
                 for is_retained in [false, true] {
                     for reader in [None, Some(("team", "web")), Some(("a", "b.c (d=e)"))] {
                         let mark = CreationMark { claim: claim.clone(), released, is_retained, ..idle_mark(1) };
@@ -335,14 +335,14 @@ mod tests {
 
     #[test]
     fn tags_are_read_back() {
-        let marks = Marks::read(&fip(10).tagged_for("web").released_by("db", noon()).tag("theirs").0);
+        let marks = Marks::read(&fip(10).tagged_for("web").released_by("db", start()).tag("theirs").0);
         assert_eq!(marks.claims, [(pool_id("p"), key("web"))].into());
-        assert_eq!(marks.releases[&(pool_id("p"), key("db"))].0, noon());
+        assert_eq!(marks.releases[&(pool_id("p"), key("db"))].0, start());
         assert!(!marks.is_unreadable && marks.created.is_none());
     }
 
     #[test]
-    fn what_nearly_reads_as_ours_is_nobodys_to_touch() {
+    fn malformed_marks_are_foreign() {
         let good = idle_mark(1).render(None);
         let texts = [
             good.replace("nonce=", "once="),
@@ -364,14 +364,14 @@ mod tests {
     }
 
     #[test]
-    fn other_peoples_words_are_no_marks() {
+    fn unrelated_tags_and_descriptions_are_not_marks() {
         for tag in ["caipirinha", "CAIP", "prod", "capo.p.x", ""] {
             assert!(Marks::read(&fip(10).tag(tag).described("for the office").0).is_empty(), "{tag}");
         }
     }
 
     #[test]
-    fn standings() {
+    fn ownership_follows_from_the_marks() {
         let held = |claim: &str| Ownership::Held(key(claim));
         let out = |claim: &str, at| Ownership::Released { claim: key(claim), at };
         let table = [

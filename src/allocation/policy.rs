@@ -110,55 +110,55 @@ mod tests {
     use super::*;
 
     fn may_reuse(fip: Fip) -> bool {
-        may_reuse_in(&world().pool, &fip)
+        may_reuse_in(&fixture().pool, &fip)
     }
 
     fn may_reuse_in(pool: &PoolPolicy, fip: &Fip) -> bool {
-        pool.may_reuse(&fip.0) && pool.has_been_idle(&fip.0, noon())
+        pool.may_reuse(&fip.0) && pool.has_been_idle(&fip.0, start())
     }
 
     #[test]
-    fn what_nobody_wrote_upon_may_be_reused() {
+    fn only_floating_ips_without_tags_and_texts_are_reused() {
         assert!(may_reuse(fip(10)));
         assert!(!may_reuse(fip(10).tag("prod")));
         assert!(!may_reuse(fip(10).described("mail")));
         let mut named = fip(10);
         named.0.dns_name = "www".into();
         assert!(!may_reuse(named));
-        assert!(!may_reuse(fip(10).on("another")));
+        assert!(!may_reuse(fip(10).on_network("another")));
     }
 
     #[test]
-    fn what_changed_lately_may_be_about_to_be_used() {
-        assert!(!may_reuse(fip(10).changed(ago(299))));
-        assert!(may_reuse(fip(10).changed(ago(300))));
+    fn a_recently_changed_floating_ip_is_not_reused() {
+        assert!(!may_reuse(fip(10).changed_at(ago(299))));
+        assert!(may_reuse(fip(10).changed_at(ago(300))));
         let mut unknown = fip(10);
         unknown.0.changed_at = None;
         assert!(!may_reuse(unknown));
     }
 
     #[test]
-    fn with_tags_asked_for_only_those_with_all_of_them_are_reused() {
+    fn only_floating_ips_with_all_configured_tags_are_reused() {
         let tags: BTreeSet<String> = ["a".into(), "b".into()].into();
-        let world = world().with(|pool| pool.reuse = ReusePolicy::Tagged { tags, idle: seconds(300) });
-        let may = |fip: Fip| may_reuse_in(&world.pool, &fip);
+        let fixture = fixture().with_policy(|pool| pool.reuse = ReusePolicy::Tagged { tags, idle: seconds(300) });
+        let may = |fip: Fip| may_reuse_in(&fixture.pool, &fip);
         assert!(may(fip(10).tag("a").tag("b").tag("c").described("anything")));
         assert!(!may(fip(10).tag("a")));
         assert!(!may(fip(10)));
-        assert!(!may(fip(10).tag("a").tag("b").changed(ago(1))));
+        assert!(!may(fip(10).tag("a").tag("b").changed_at(ago(1))));
     }
 
     #[test]
-    fn nothing_is_reused_without_tags_or_where_that_is_said() {
-        let may = |change: fn(&mut PoolPolicy)| may_reuse_in(&world().with(change).pool, &fip(10));
+    fn nothing_is_reused_without_tags_a_network_or_permission() {
+        let may = |change: fn(&mut PoolPolicy)| may_reuse_in(&fixture().with_policy(change).pool, &fip(10));
         assert!(!may(|pool| pool.has_tags = false));
         assert!(!may(|pool| pool.reuse = ReusePolicy::Never));
         assert!(!may(|pool| pool.network = None));
     }
 
     #[test]
-    fn an_excluded_or_reserved_address_is_allowed_to_nobody_else() {
-        let pool = world().excludes("203.0.113.64/28").reserves("web", 10).pool;
+    fn excluded_addresses_are_never_allowed_and_reserved_ones_only_to_their_claim() {
+        let pool = fixture().excluding("203.0.113.64/28").reserving("web", 10).pool;
         assert!(!pool.allows(address(66), "web"));
         assert!(pool.allows(address(10), "web") && !pool.allows(address(10), "db"));
         assert!(pool.allows(address(11), "db"));

@@ -132,58 +132,58 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_ours_is_published_under_any_id_on_its_network() {
-        let world = world().published("web", 10);
-        assert!(world.published.is_published(&fip(10).0));
+    fn an_address_of_ours_counts_under_any_id_on_its_network() {
+        let fixture = fixture().published("web", 10);
+        assert!(fixture.published.is_published(&fip(10).0));
         let again = FloatingIp { id: id(99), ..fip(10).0 };
-        assert!(world.published.is_published(&again));
-        let elsewhere = FloatingIp { id: id(99), ..fip(10).on("another").0 };
-        assert!(!world.published.is_published(&elsewhere));
-        assert!(!world.published.is_published(&fip(11).0));
+        assert!(fixture.published.is_published(&again));
+        let elsewhere = FloatingIp { id: id(99), ..fip(10).on_network("another").0 };
+        assert!(!fixture.published.is_published(&elsewhere));
+        assert!(!fixture.published.is_published(&fip(11).0));
     }
 
     #[test]
-    fn an_address_of_another_provider_is_published_on_every_network() {
-        let world = world().published_by_others(10);
-        assert!(world.published.is_published(&fip(10).on("another").0));
-        assert_eq!(world.published.binding_of(&fip(10).0), None);
+    fn an_address_of_another_provider_counts_on_every_network() {
+        let fixture = fixture().published_by_others(10);
+        assert!(fixture.published.is_published(&fip(10).on_network("another").0));
+        assert_eq!(fixture.published.binding_of(&fip(10).0), None);
     }
 
     #[test]
     fn a_floating_ip_is_bound_to_the_claim_whose_ip_address_names_its_id() {
-        let world = world().published("web", 10);
-        assert_eq!(world.published.binding_of(&fip(10).0).map(|binding| binding.claim.clone()), Some(key("web")));
-        assert!(world.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("db")));
-        assert!(!world.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("web")));
+        let fixture = fixture().published("web", 10);
+        assert_eq!(fixture.published.binding_of(&fip(10).0).map(|binding| binding.claim.clone()), Some(key("web")));
+        assert!(fixture.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("db")));
+        assert!(!fixture.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("web")));
     }
 
     #[test]
     fn a_deleted_ip_address_publishes_nothing() {
-        let mut world = world().published("web", 10).published_by_others(11);
-        world.published.retain(&BTreeSet::new());
-        assert!(!world.published.is_published(&fip(10).0) && !world.published.is_published(&fip(11).0));
+        let mut fixture = fixture().published("web", 10).published_by_others(11);
+        fixture.published.retain(&BTreeSet::new());
+        assert!(!fixture.published.is_published(&fip(10).0) && !fixture.published.is_published(&fip(11).0));
     }
 
     #[test]
     fn a_changed_ip_address_publishes_only_its_new_address() {
-        let mut world = world().published("web", 10);
+        let mut fixture = fixture().published("web", 10);
         let object = ObjectName::new("team", "web");
-        world.published.insert(object, PublishedAddress { address: address(11), binding: None });
-        assert!(!world.published.is_published(&fip(10).0) && world.published.is_published(&fip(11).0));
+        fixture.published.insert(object, PublishedAddress { address: address(11), binding: None });
+        assert!(!fixture.published.is_published(&fip(10).0) && fixture.published.is_published(&fip(11).0));
     }
 
     #[test]
     fn a_list_is_replaced_and_removed() {
-        let mut world = world().lists([10, 11]);
-        assert!(world.published.is_listed(address(11)));
+        let mut fixture = fixture().listed([10, 11]);
+        assert!(fixture.published.is_listed(address(11)));
         let pool = || ObjectName::new("team", "p");
-        world.published.set_listed(pool(), [address(10)].into());
-        assert!(!world.published.is_listed(address(11)));
-        world.published.set_listed(pool(), [].into());
-        assert!(!world.published.is_listed(address(10)));
-        world.published.set_listed_in_tree([address(12)].into());
-        assert!(world.published.is_listed(address(12)));
-        world.published.set_listed_in_tree([].into());
-        assert!(!world.published.is_listed(address(12)));
+        fixture.published.set_listed(pool(), [address(10)].into());
+        assert!(!fixture.published.is_listed(address(11)));
+        fixture.published.set_listed(pool(), [].into());
+        assert!(!fixture.published.is_listed(address(10)));
+        fixture.published.set_listed_in_tree([address(12)].into());
+        assert!(fixture.published.is_listed(address(12)));
+        fixture.published.set_listed_in_tree([].into());
+        assert!(!fixture.published.is_listed(address(12)));
     }
 }

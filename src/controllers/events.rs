@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_never_too_long_for_kubernetes() {
+    fn a_long_note_is_cut_to_the_limit_of_kubernetes() {
         for (length, kept) in [(1024, 1024), (1025, 1024), (5000, 1024)] {
             let note = event(EventType::Normal, "Reason", "Action", "x".repeat(length)).note.unwrap_or_default();
             assert_eq!(note.len(), kept, "{length}");

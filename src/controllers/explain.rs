@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_to_do_is_said_once() {
+    fn a_remedy_is_added_only_where_the_message_has_none() {
         let said = |kind, message: &str| explain(&Error::new(kind, "create floating IP", message));
         let bare = said(ErrorKind::Malformed, "the answer is a success, but not what Neutron would say");
         assert!(bare.contains("; something else may answer"), "{bare}");

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_due_when_it_ends_does_not_keep_it_awake() {
+    async fn a_stopping_queue_does_not_wake_itself_for_due_objects() {
         let (store, mut writer) = reflector::store::<ConfigMap>();
         let (ask, asked) = tokio::sync::mpsc::unbounded_channel();
         for name in ["a", "b"] {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_for_one_object_is_one_look() {
+    async fn a_burst_for_one_object_is_one_reconcile() {
         let (store, mut writer) = reflector::store::<ConfigMap>();
         let (ask, asked) = tokio::sync::mpsc::unbounded_channel();
         let mut object = ConfigMap::default();
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_taken_in_the_order_of_the_asking() {
+    fn objects_are_taken_in_the_order_of_the_requests() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for each in ["c", "a", "b", "a"] {
             queue.ask(name(each), (), now);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earlier_of_two_dates_counts() {
+    fn the_earlier_of_two_due_times_counts() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let later = now + Duration::from_secs(9);
         queue.ask(name("a"), (), later);
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_while_it_is_looked_at_is_looked_at_once_more() {
+    fn an_object_requested_during_its_reconcile_is_reconciled_once_more() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         queue.ask(name("a"), (), now);
         assert_eq!(taken(&mut queue, now), ["a"]);

@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_read_at_once_and_then_every_ten_minutes_however_often_pools_ask() {
+    async fn the_quota_is_read_at_once_and_then_every_ten_minutes() {
         let (quota, clock, reads) = (QuotaCache::default(), clock(), Cell::new(0));
         let read = async || {
             reads.set(reads.get() + 1);
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_it_may_not_be_read_there_is_none_and_it_is_not_asked_for_more_often() {
+    async fn a_forbidden_quota_is_none_and_is_not_read_more_often() {
         let (quota, clock) = (QuotaCache::default(), clock());
         quota.refresh(ready(Ok(SEVEN)), &clock).await;
         advance(EVERY * 2).await;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cloud_in_trouble_leaves_what_was_known_and_costs_bounded_time() {
+    async fn a_failed_or_slow_read_keeps_the_last_quota_and_takes_bounded_time() {
         let (quota, clock) = (QuotaCache::default(), clock());
         quota.refresh(ready(Ok(SEVEN)), &clock).await;
         advance(EVERY * 2).await;
