@@ -1,4 +1,4 @@
-//! What a pool may do, parsed and resolved: the spec with its network found. Built once per change, by the pool controller.
+//! A pool's rules: its spec, parsed, with its network resolved. Built once per change, by the pool controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,7 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::identity::PoolId;
 use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
 
-/// A pool as the core sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolPolicy {
     /// Its identity in marks.
@@ -32,7 +31,7 @@ pub struct PoolPolicy {
     pub reservations: BTreeMap<String, IpAddr>,
     /// How many free ones to keep ready.
     pub preallocate: usize,
-    /// How long a released address rests.
+    /// How long a released address is given to no other claim.
     pub grace: SignedDuration,
     /// Whether orphans are released, or only reported.
     pub releases_orphans: bool,
@@ -48,16 +47,14 @@ pub struct PoolPolicy {
 /// Which free floating IPs of the project may be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReusePolicy {
-    /// None.
     Never,
-    /// Those on which nobody has written anything.
+    /// Those without tags, description and DNS name.
     Unmarked {
         /// Not changed for this long.
         idle: SignedDuration,
     },
     /// Those with all of these tags.
     Tagged {
-        /// The tags.
         tags: BTreeSet<String>,
         /// Not changed for this long.
         idle: SignedDuration,
@@ -65,7 +62,6 @@ pub enum ReusePolicy {
 }
 
 impl PoolPolicy {
-    /// Whether the address is never given.
     pub fn is_excluded(&self, address: IpAddr) -> bool {
         self.excluded.iter().any(|range| range.contains(&address))
     }

@@ -39,7 +39,6 @@ impl Binding {
     }
 }
 
-/// Every address that Kubernetes names.
 #[derive(Clone, Default, Debug)]
 pub struct PublishedAddresses {
     addresses: BTreeMap<ObjectName, PublishedAddress>,
@@ -69,7 +68,7 @@ impl PublishedAddresses {
         }
     }
 
-    /// Removes every IPAddress that is not among these, and returns what it removed: a watch has listed them all.
+    /// Removes every IPAddress that a complete listing does not contain, and returns the removed ones.
     pub fn retain(&mut self, existing: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
         let gone: Vec<_> = self.addresses.keys().filter(|object| !existing.contains(object)).cloned().collect();
         gone.iter().for_each(|object| self.remove(object));

@@ -1,4 +1,4 @@
-//! What to do for a claim that is being deleted: everything that it has is marked as released. The sweep does the rest.
+//! What to do for a claim that is being deleted: mark its addresses as released. The sweep does the rest.
 
 use super::identity::ClaimKey;
 use super::ledger::LedgerEntry;
@@ -17,7 +17,7 @@ pub enum ReleaseStep {
     Withdraw(FloatingIpId, String),
     /// Whether a POST for the claim created anything is not known: list, and ask again.
     Settle,
-    /// Nothing in Neutron is the claim's any more.
+    /// No unreleased floating IP is the claim's.
     Done,
 }
 
@@ -118,14 +118,14 @@ mod tests {
         assert_eq!(
             fixture().fips([fip(10).idle()]).chosen_by(10, "web").release("web"),
             tag(),
-            "its rewrite may land late"
+            "a late rewrite may mark it"
         );
     }
 
     #[test]
     fn an_uncertain_creation_is_settled_before_release() {
         let mut fixture = fixture();
-        let nonce = Nonce::parse("nonce12345").expect("of the nonce's form");
+        let nonce = Nonce::parse("nonce12345").expect("a nonce");
         fixture.ledger.begin_creation(nonce.clone(), pool_id("p"), Some(key("web")));
         fixture.ledger.note_uncertain_creation(&nonce, start());
         assert_eq!(fixture.release("web"), ReleaseStep::Settle);

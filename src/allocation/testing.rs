@@ -1,4 +1,4 @@
-//! The words that the unit tests of this room are written in: a floating IP in a line, a fixture in a few.
+//! Fixtures for the unit tests of `allocation`. The pool is `p`, its claims are in the namespace `team`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use super::sweep::{ClaimLiveness, ClusterView, PoolTeardown, SweepPlan, plan_swe
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId};
 use crate::object_name::ObjectName;
 
-/// The time of every fixture, unless it is said.
+/// When every fixture begins.
 pub fn start() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("in range")
 }
@@ -26,7 +26,7 @@ pub fn seconds(count: i64) -> SignedDuration {
     SignedDuration::from_secs(count)
 }
 
-/// So many seconds before noon.
+/// So many seconds before [`start`].
 pub fn ago(count: i64) -> Timestamp {
     start() - seconds(count)
 }
@@ -58,11 +58,11 @@ pub fn idle_mark(last: u8) -> CreationMark {
     CreationMark { pool: pool_id("p"), nonce, claim: None, released: None, is_retained: false }
 }
 
-/// A floating IP that is being described.
+/// Builds a floating IP.
 #[derive(Clone)]
 pub struct Fip(pub FloatingIp);
 
-/// 203.0.113.`last`: free, with nothing on it, long unchanged.
+/// 203.0.113.`last`: free, without tags or texts, not changed recently.
 pub fn fip(last: u8) -> Fip {
     Fip(FloatingIp {
         id: id(last),
@@ -133,7 +133,7 @@ impl Fip {
     }
 }
 
-/// A project, the pool `p`, and what Kubernetes says.
+/// Everything that a decision about the pool `p` depends on.
 pub struct Fixture {
     pub ledger: Ledger,
     pub published: PublishedAddresses,
@@ -143,7 +143,7 @@ pub struct Fixture {
     pub now: Timestamp,
 }
 
-/// A pool with a network that reuses, creates and deletes; nothing in Neutron.
+/// A pool with a network that reuses, creates and deletes, in a project without floating IPs.
 pub fn fixture() -> Fixture {
     let pool = PoolPolicy {
         id: pool_id("p"),
@@ -168,7 +168,7 @@ pub fn fixture() -> Fixture {
 }
 
 impl Fixture {
-    /// A complete listing shows these and no others.
+    /// Records a complete listing with these floating IPs.
     pub fn fips<const N: usize>(mut self, fips: [Fip; N]) -> Self {
         self.relist(fips);
         self
@@ -181,7 +181,7 @@ impl Fixture {
         change(&mut self.pool);
         self
     }
-    /// The pool lists these and nothing else.
+    /// The pool gives only these addresses.
     pub fn closed_list<const N: usize>(self, listed: [u8; N]) -> Self {
         self.listed(listed).with_policy(|pool| pool.network = None)
     }
@@ -211,12 +211,11 @@ impl Fixture {
     pub fn chosen_by(self, last: u8, claim: &str) -> Self {
         self.held(last, Hold::Claim { pool: pool_id("p"), claim: key(claim) })
     }
-    /// The claim exists.
     pub fn active_claim(mut self, claim: &str) -> Self {
         self.cluster.claims.insert(key(claim), ClaimLiveness::Active);
         self
     }
-    /// This claim, an old one, waits.
+    /// A claim that is older than the others was refused an address.
     pub fn waiting_claim(mut self, claim: &str) -> Self {
         let position = request(claim).queue_position();
         self.waiting.insert(QueuePosition { since: ago(50_000), ..position });
@@ -236,7 +235,7 @@ impl Fixture {
         self
     }
     pub fn entry(&self, last: u8) -> &LedgerEntry {
-        self.ledger.get(&id(last)).expect("it was seen")
+        self.ledger.get(&id(last)).expect("it is in the fixture")
     }
     pub fn situation(&self) -> Situation<'_> {
         let Self { ledger, published, pool, waiting, now, .. } = self;
@@ -267,7 +266,7 @@ pub fn request(claim: &str) -> ClaimRequest {
     ClaimRequest { key: key(claim), object: ObjectName::new("team", claim), since: ago(1000), bound: None }
 }
 
-/// The address of a decision to mark.
+/// The floating IP that a decision marks.
 pub fn marked(decision: &Decision) -> Option<&FloatingIpId> {
     match decision {
         Decision::Mark(id, ..) => Some(id),

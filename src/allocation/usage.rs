@@ -1,4 +1,4 @@
-//! What a pool has: the figures of its status and metrics, and the addresses that cannot be given.
+//! Counts a pool's addresses for its status and metrics, and finds those that cannot be given.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,7 +23,6 @@ pub struct PoolUsage {
     pub free: usize,
     /// Released, and neither free nor deleted yet.
     pub cooling: usize,
-    /// Cannot be given.
     pub failed: usize,
     /// Allocated, although the pool's present spec would not give them: excluded, or neither listed nor on its network.
     pub out_of_range: usize,
@@ -39,23 +38,22 @@ pub struct PoolUsage {
 /// Why an address cannot be given.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
 pub enum AddressFailure {
-    #[error("is not a floating IP of the project: create it, or take it off spec.preAllocatedFloatingIPs")]
+    #[error("is not a floating IP of the project: create it, or remove it from spec.preAllocatedFloatingIPs")]
     Missing,
-    #[error("is attached to a port or has port forwardings: detach it, or take it off spec.preAllocatedFloatingIPs")]
+    #[error("is attached to a port or has port forwardings: detach it, or remove it from spec.preAllocatedFloatingIPs")]
     Attached,
-    #[error("carries another owner's mark: remove that mark, or take the address off the pool")]
+    #[error("carries another owner's mark: remove that mark, or remove the address from the pool")]
     Foreign,
     #[error(
-        "is named by another IPAddress: delete that IPAddress, or take the address off spec.preAllocatedFloatingIPs"
+        "is named by another IPAddress: delete that IPAddress, or remove the address from spec.preAllocatedFloatingIPs"
     )]
     Published,
-    #[error("is both in spec.preAllocatedFloatingIPs and in spec.excludedAddresses: take it out of one of them")]
+    #[error("is both in spec.preAllocatedFloatingIPs and in spec.excludedAddresses: remove it from one of them")]
     Excluded,
     #[error("has a description that was copied from another floating IP: clear the copied description")]
     Copied,
 }
 
-/// Counts what a pool has.
 pub fn count(situation: &Situation<'_>) -> PoolUsage {
     let mut usage = PoolUsage::default();
     let mut failures = count_marked(situation, &mut usage);
@@ -153,7 +151,7 @@ mod tests {
     }
 
     /// total, allocated, free, cooling, failed
-    fn figures(fixture: &Fixture) -> [usize; 5] {
+    fn counts(fixture: &Fixture) -> [usize; 5] {
         let count = count_of(fixture);
         [count.total, count.allocated, count.free, count.cooling, count.failed]
     }
@@ -162,7 +160,7 @@ mod tests {
     fn a_listed_address_counts_once_with_or_without_a_mark() {
         let fixture =
             fixture().closed_list([10, 11, 12]).fips([fip(10).tagged_for("web"), fip(11), fip(12).attached()]);
-        assert_eq!(figures(&fixture), [3, 1, 1, 0, 1]);
+        assert_eq!(counts(&fixture), [3, 1, 1, 0, 1]);
         assert_eq!(count_of(&fixture).failures, vec![(address(12), AddressFailure::Attached)]);
     }
 
@@ -174,22 +172,22 @@ mod tests {
             fip(12).created_for("db").released_by("db", ago(5)),
             fip(13).tag("prod"),
         ];
-        assert_eq!(figures(&fixture().fips(fips.clone())), [3, 1, 1, 1, 0]);
-        let resting = fixture().with_policy(|pool| pool.grace = seconds(60)).fips(fips);
-        assert_eq!(figures(&resting), [3, 1, 1, 1, 0]);
+        assert_eq!(counts(&fixture().fips(fips.clone())), [3, 1, 1, 1, 0]);
+        let cooling = fixture().with_policy(|pool| pool.grace = seconds(60)).fips(fips);
+        assert_eq!(counts(&cooling), [3, 1, 1, 1, 0]);
     }
 
     #[test]
     fn reusable_addresses_are_free_but_not_part_of_the_total() {
-        assert_eq!(figures(&fixture().fips([fip(10), fip(11).tag("prod")])), [0, 0, 1, 0, 0]);
-        assert_eq!(figures(&fixture().listed([10]).fips([fip(10), fip(11)])), [1, 0, 2, 0, 0]);
+        assert_eq!(counts(&fixture().fips([fip(10), fip(11).tag("prod")])), [0, 0, 1, 0, 0]);
+        assert_eq!(counts(&fixture().listed([10]).fips([fip(10), fip(11)])), [1, 0, 2, 0, 0]);
     }
 
     #[test]
     fn free_never_exceeds_the_room_under_the_limit() {
         let fixture =
             fixture().closed_list([10, 11, 12]).max_ips(2).fips([fip(10).tagged_for("web"), fip(11), fip(12)]);
-        assert_eq!(figures(&fixture), [3, 1, 1, 0, 0]);
+        assert_eq!(counts(&fixture), [3, 1, 1, 0, 0]);
         assert_eq!(count_of(&fixture).exhausted, None);
         let full = fixture.max_ips(1);
         assert_eq!(count_of(&full).free, 0);
@@ -226,7 +224,7 @@ mod tests {
         assert_eq!(capacity(list()), Some(2), "one of three cannot be given");
         assert_eq!(capacity(list().max_ips(1)), Some(1));
         assert_eq!(capacity(list().max_ips(9)), Some(2), "a limit adds no addresses");
-        assert_eq!(capacity(fixture()), None, "nothing of the pool's own limits it");
+        assert_eq!(capacity(fixture()), None, "neither a list nor maxIPs limits it");
         assert_eq!(capacity(fixture().max_ips(4)), Some(4));
         let copied = fip(10).idle().0.description;
         assert_eq!(capacity(fixture().max_ips(4).fips([fip(10).idle(), fip(11).described(copied)])), Some(2));
@@ -237,10 +235,10 @@ mod tests {
         let out = |fixture: Fixture| count_of(&fixture).out_of_range;
         let held = || fip(10).tagged_for("web");
         assert_eq!(out(fixture().closed_list([10]).fips([held()])), 0);
-        assert_eq!(out(fixture().closed_list([11]).fips([held(), fip(11)])), 1, "it was taken off the list");
-        assert_eq!(out(fixture().fips([held()])), 0, "it is of the network");
+        assert_eq!(out(fixture().closed_list([11]).fips([held(), fip(11)])), 1, "it was removed from the list");
+        assert_eq!(out(fixture().fips([held()])), 0, "it is on the network");
         assert_eq!(out(fixture().fips([held()]).excluding("203.0.113.10/32")), 1);
-        assert_eq!(out(fixture().closed_list([11]).fips([fip(10).idle()])), 0, "nobody holds it");
+        assert_eq!(out(fixture().closed_list([11]).fips([fip(10).idle()])), 0, "no claim has it");
     }
 
     #[test]
@@ -259,12 +257,12 @@ mod tests {
         let no_tags = fixture().closed_list([10]).with_policy(|pool| pool.has_tags = false).fips([fip(10)]);
         assert_eq!(exhausted(&no_tags), Some(Refusal::NoTags));
         let mut refused = fixture();
-        assert_eq!(exhausted(&refused), None, "a network is there to create on");
+        assert_eq!(exhausted(&refused), None, "it can create on its network");
         let block = CreationBlock { refusal: Refusal::QuotaReached, until: start() + seconds(20) };
         refused.ledger.block_creation(pool_id("p"), block);
         assert_eq!(exhausted(&refused), Some(Refusal::QuotaReached));
-        let mut barren = fixture();
-        barren.ledger.note_unusable_offers(&pool_id("p"), start());
-        assert_eq!(exhausted(&barren), Some(Refusal::OnlyUnwanted));
+        let mut unusable = fixture();
+        unusable.ledger.note_unusable_offers(&pool_id("p"), start());
+        assert_eq!(exhausted(&unusable), Some(Refusal::OnlyUnwanted));
     }
 }

@@ -1,4 +1,4 @@
-//! Each rule of recovery and choice, by its example and its counterexample.
+//! Each rule of recovery and choice, with an example and a counterexample.
 
 use super::*;
 use crate::allocation::Nonce;
@@ -124,9 +124,8 @@ fn a_claim_waits_for_its_reserved_address() {
 
 #[test]
 fn a_recreated_reserved_address_is_found_beside_a_stale_entry() {
-    let mut anew = fip(10);
-    anew.0.id = id(99);
-    let fixture = fixture().reserving("web", 10).fips([fip(10).attached(), anew]);
+    let recreated = Fip(FloatingIp { id: id(99), ..fip(10).0 });
+    let fixture = fixture().reserving("web", 10).fips([fip(10).attached(), recreated]);
     assert_eq!(marked(&fixture.decide("web")), Some(&id(99)));
 }
 
@@ -147,16 +146,16 @@ fn subnets_are_tried_in_order_until_all_are_empty() {
 fn a_bounded_number_of_unwanted_addresses_is_held() {
     let mut fixture = fixture();
     let unwanted = |count: u8| (0..count).map(|last| fip(100 + last).created_for("web"));
-    let look = |fixture: &mut Fixture, count| {
+    let list_unwanted = |fixture: &mut Fixture, count| {
         let began = fixture.ledger.begin(fixture.now);
         fixture.ledger.record_listing(began, unwanted(count).map(|fip| fip.0).collect(), start());
         (0..count).for_each(|last| fixture.ledger.set_hold(&id(100 + last), Some(Hold::Unwanted)));
     };
-    look(&mut fixture, 7);
+    list_unwanted(&mut fixture, 7);
     assert_eq!(fixture.decide("web"), create(None));
-    look(&mut fixture, 8);
+    list_unwanted(&mut fixture, 8);
     assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::OnlyUnwanted));
-    look(&mut fixture, 2);
+    list_unwanted(&mut fixture, 2);
     assert_eq!(fixture.max_ips(2).decide("web"), Decision::Refuse(Refusal::OnlyUnwanted), "they fill the limit");
 }
 
@@ -179,19 +178,19 @@ fn each_refusal_names_the_limit_that_was_reached() {
 #[test]
 fn a_probing_creation_does_not_turn_the_refusal_into_limit_reached() {
     let mut fixture = fixture().max_ips(2).fips([fip(10).created_for("db")]);
-    let nonce = Nonce::parse("nonce00001").expect("of the nonce's form");
+    let nonce = Nonce::parse("nonce00001").expect("a nonce");
     fixture.ledger.begin_creation(nonce, pool_id("p"), Some(key("old")));
     let fixture = fixture.waiting_claim("old");
-    let told = |fixture: &Fixture| {
+    let refused_and_exhausted = |fixture: &Fixture| {
         let count = crate::allocation::usage::count(&fixture.situation());
         (fixture.decide("web"), count.exhausted)
     };
     let full = Refusal::LimitReached(2);
-    assert_eq!(told(&fixture), (Decision::Refuse(full.clone()), Some(full)));
+    assert_eq!(refused_and_exhausted(&fixture), (Decision::Refuse(full.clone()), Some(full)));
     let mut refused = fixture;
     refused.ledger.block_creation(pool_id("p"), CreationBlock { refusal: Refusal::NetworkExhausted, until: start() });
     let still = Refusal::NetworkExhausted;
-    assert_eq!(told(&refused), (Decision::Refuse(still.clone()), Some(still)));
+    assert_eq!(refused_and_exhausted(&refused), (Decision::Refuse(still.clone()), Some(still)));
     let limited = refused.max_ips(1);
     assert_eq!(limited.decide("web"), Decision::Refuse(Refusal::LimitReached(1)));
 }
@@ -356,14 +355,14 @@ fn addresses_beyond_a_lowered_limit_are_not_given() {
     assert_eq!(full.decide("app"), Decision::Refuse(Refusal::LimitReached(2)));
     let [web, db] = bound();
     let lowered = fixture().max_ips(3).fips([web, db, fip(12).idle(), fip(13).idle()]);
-    assert_eq!(marked(&lowered.decide("app")), Some(&id(12)), "one of the two is within it");
+    assert_eq!(marked(&lowered.decide("app")), Some(&id(12)), "one of the two is within the limit");
     assert_eq!(lowered.waiting_claim("old").decide("app"), Decision::Refuse(Refusal::LimitReached(3)));
 }
 
 #[test]
 fn a_recreated_floating_ip_replaces_the_deleted_one_of_an_ip_address() {
-    let anew = || fip(10).tag("anything");
-    let mut fixture = fixture().fips([anew()]).published("web", 9);
+    let recreated = || fip(10).tag("anything");
+    let mut fixture = fixture().fips([recreated()]).published("web", 9);
     let published = BoundAddress { address: address(10), fip: id(9) };
     let request = ClaimRequest { bound: Some(published), ..request("web") };
     let decide = |fixture: &Fixture| decide(&fixture.situation(), &request);
@@ -371,7 +370,7 @@ fn a_recreated_floating_ip_replaces_the_deleted_one_of_an_ip_address() {
     fixture.ledger.set_hold(&id(10), Some(hold_of("web")));
     fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
     assert_eq!(decide(&fixture), Decision::Confirm(id(10)));
-    fixture.relist([anew().tagged_for("web")]);
+    fixture.relist([recreated().tagged_for("web")]);
     assert_eq!(decide(&fixture), Decision::Keep(id(10)));
 }
 
@@ -381,7 +380,7 @@ fn a_copied_description_gives_no_claim_an_address() {
     let fixture = fixture().fips([fip(10).created_for("web"), fip(9).described(copied)]);
     assert_eq!(fixture.decide("web"), create(None));
     assert_eq!(fixture.decide_published("web", 10), Decision::Keep(id(10)));
-    assert_eq!(fixture.chosen_by(10, "web").decide("web"), Decision::Keep(id(10)), "this one was chosen");
+    assert_eq!(fixture.chosen_by(10, "web").decide("web"), Decision::Keep(id(10)), "it was chosen and is held");
 }
 
 #[test]
@@ -389,7 +388,7 @@ fn a_created_address_that_another_ip_address_names_is_not_kept() {
     let fixture = fixture().fips([fip(10).created_for("web")]).published_by_others(10);
     assert_eq!(fixture.decide("web"), create(None));
     let fixture = Fixture { ledger: Ledger::default(), ..fixture }.fips([fip(10).created_for("web").attached()]);
-    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)), "in use it stays the claim's");
+    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)), "an attached address stays the claim's");
 }
 
 #[test]
@@ -397,7 +396,7 @@ fn while_fenced_no_address_changes_its_owner() {
     let list = || fixture().closed_list([10]).fenced();
     let fenced = Decision::Fenced(start() + seconds(60));
     assert_eq!(list().fips([fip(10)]).decide("web"), fenced);
-    // The predecessor may have been about to take the tag off, or to delete the released one.
+    // A late write of the predecessor may remove the tag, or delete the released floating IP.
     assert_eq!(list().fips([fip(10).tagged_for("web")]).decide("web"), fenced);
     assert_eq!(fixture().fenced().fips([fip(10).created_for("web").released_by("web", ago(9))]).decide("web"), fenced);
     assert_eq!(fixture().fenced().fips([fip(10).idle()]).decide("web"), fenced);
@@ -423,16 +422,16 @@ fn claims_are_served_after_a_listing_that_began_after_the_fence() {
 
 #[test]
 fn an_address_with_an_uncertain_write_is_given_to_no_other_claim() {
-    let in_doubt = |hold| {
+    let uncertain = |hold| {
         let mut fixture = fixture().closed_list([10]).fips([fip(10).tagged_for("web")]).held(10, hold);
         fixture.ledger.note_uncertain_write(&id(10), start());
         fixture.ledger.set_hold(&id(10), None);
         fixture
     };
-    assert_eq!(in_doubt(hold_of("web")).decide("web"), Decision::Keep(id(10)));
-    assert_eq!(in_doubt(hold_of("db")).decide("web"), Decision::Refuse(Refusal::ListUsedUp));
-    assert_eq!(in_doubt(Hold::GivingBack).decide("web"), Decision::Refuse(Refusal::ListUsedUp));
-    let mut settled = in_doubt(Hold::GivingBack);
+    assert_eq!(uncertain(hold_of("web")).decide("web"), Decision::Keep(id(10)));
+    assert_eq!(uncertain(hold_of("db")).decide("web"), Decision::Refuse(Refusal::ListUsedUp));
+    assert_eq!(uncertain(Hold::GivingBack).decide("web"), Decision::Refuse(Refusal::ListUsedUp));
+    let mut settled = uncertain(Hold::GivingBack);
     settled.now = start() + seconds(60);
     settled.relist([fip(10)]);
     assert_eq!(marked(&settled.decide("web")), Some(&id(10)));
@@ -449,7 +448,7 @@ fn a_tag_that_was_left_beside_another_owners_mark_is_withdrawn() {
     let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
     let fixture = fixture().listed([10]).fips([fip(10).tagged_for("web").tagged_by_another_pool()]);
     assert_eq!(fixture.decide("web"), withdraw);
-    assert_ne!(fixture.fenced().decide("web"), withdraw, "it may land again");
+    assert_ne!(fixture.fenced().decide("web"), withdraw, "a late write may add it again");
 }
 
 #[test]
@@ -459,18 +458,21 @@ fn a_tag_that_landed_late_beside_a_port_is_withdrawn() {
     assert_eq!(fixture.decide("web"), Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web"))));
     let mut fixture = Fixture { ledger: Default::default(), ..fixture };
     fixture.relist([fip(10).tagged_for("web").attached()]);
-    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)), "to a new process it may be the claim's machine's");
+    assert_eq!(
+        fixture.decide("web"),
+        Decision::Keep(id(10)),
+        "a new process cannot know that the port is not the claim's"
+    );
 }
 
 #[test]
 fn a_lost_withdrawal_is_repeated() {
     let mut fixture = fixture().listed([10]).fips([fip(10)]).chosen_by(10, "web");
-    let mine = Hold::Claim { pool: pool_id("p"), claim: key("web") };
     fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
     fixture.relist([fip(10).tagged_for("web").attached()]);
     fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
     fixture.ledger.note_uncertain_write(&id(10), fixture.now);
-    fixture.ledger.end_withdrawal(&id(10), mine, false);
+    fixture.ledger.end_withdrawal(&id(10), hold_of("web"), false);
     fixture.now += seconds(60);
     fixture.relist([fip(10).tagged_for("web").attached()]);
     assert_eq!(fixture.decide("web"), Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web"))));
@@ -496,7 +498,7 @@ fn a_reused_address_is_kept_only_if_it_is_still_reusable_when_read_back() {
     };
     let tagged = |fip: Fip| fixture().with_policy(tags).fips([fip]).chosen_by(10, "web").decide("web");
     assert_eq!(tagged(chosen().tag("lent").described("mail")), Decision::Keep(id(10)));
-    assert!(matches!(tagged(chosen()), Decision::Withdraw(..)), "its permission was taken back");
+    assert!(matches!(tagged(chosen()), Decision::Withdraw(..)), "its tag was removed");
     let listed = fixture().listed([10]).fips([chosen().described("mail")]).chosen_by(10, "web").decide("web");
     assert_eq!(listed, Decision::Keep(id(10)), "a listed address may have a description");
 }

@@ -1,4 +1,4 @@
-//! What the ledger knows after each step, and what it forgets.
+//! What the ledger records and forgets after each step.
 
 use super::*;
 use crate::allocation::claim::Decision;
@@ -68,15 +68,13 @@ fn a_deleted_floating_ip_does_not_return_with_an_older_listing_or_reply() {
 fn each_address_counts_once() {
     let mut fixture = fixture().fips([fip(10).idle(), fip(11).tagged_for("web"), fip(12), fip(13)]);
     assert_eq!(counted(&fixture), 2);
-    let set_hold = |fixture: &mut Fixture, last, hold| fixture.ledger.set_hold(&id(last), Some(hold));
-    let hold = Hold::Claim { pool: pool_id("p"), claim: key("db") };
-    set_hold(&mut fixture, 12, hold.clone());
+    fixture = fixture.chosen_by(12, "db");
     assert_eq!(counted(&fixture), 3, "chosen");
     fixture.ledger.record_tag(&id(12), &crate::allocation::mark::claim_tag(&pool_id("p"), &key("db")), true);
     assert_eq!(counted(&fixture), 3, "chosen and marked");
     fixture.ledger.note_uncertain_write(&id(12), start());
-    assert_eq!(counted(&fixture), 3, "and in doubt");
-    set_hold(&mut fixture, 13, Hold::GivingBack);
+    assert_eq!(counted(&fixture), 3, "and uncertain");
+    fixture = fixture.held(13, Hold::GivingBack);
     assert_eq!(counted(&fixture), 3, "not ours");
 }
 
@@ -97,16 +95,16 @@ fn a_creation_counts_once_before_and_after_its_reply() {
 
 #[test]
 fn an_uncertain_creation_is_settled_by_its_mark_or_by_a_late_listing() {
-    let doubted = || {
+    let uncertain = || {
         let mut fixture = fixture();
         fixture.ledger.begin_creation(nonce(10), pool_id("p"), Some(key("web")));
         fixture.ledger.note_uncertain_creation(&nonce(10), start());
         fixture
     };
-    let mut seen = doubted();
+    let mut seen = uncertain();
     seen.relist([fip(10).created_for("web")]);
     assert_eq!((counted(&seen), seen.ledger.creations(&pool_id("p")).count()), (1, 0));
-    let mut early = doubted();
+    let mut early = uncertain();
     early.now = start() + seconds(59);
     early.relist([]);
     assert_eq!(counted(&early), 1);
@@ -130,7 +128,7 @@ fn an_uncertain_write_outlives_its_hold_and_counts_towards_the_limit() {
     let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
     fixture.ledger.note_uncertain_write(&id(10), start());
     fixture.ledger.end_hold_unless_uncertain(&id(10));
-    assert!(fixture.entry(10).hold.is_some(), "a later failure says nothing of the earlier write");
+    assert!(fixture.entry(10).hold.is_some(), "a later failure does not settle the earlier write");
     fixture.ledger.set_hold(&id(10), None);
     fixture.relist([fip(10)]);
     assert_eq!(counted(&fixture), 1);
@@ -184,17 +182,17 @@ fn the_fence_ends_when_a_listing_began_after_it() {
 
 #[test]
 fn an_uncertain_withdrawal_ends_the_claims_hold() {
-    let mine = || Hold::Claim { pool: pool_id("p"), claim: key("web") };
+    let hold = || Hold::Claim { pool: pool_id("p"), claim: key("web") };
     let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
     fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
-    fixture.ledger.end_withdrawal(&id(10), mine(), true);
-    assert_eq!(fixture.entry(10).hold, Some(mine()), "certainly not done");
+    fixture.ledger.end_withdrawal(&id(10), hold(), true);
+    assert_eq!(fixture.entry(10).hold, Some(hold()), "certainly not done");
     fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
     fixture.ledger.note_uncertain_write(&id(10), start());
-    fixture.ledger.end_withdrawal(&id(10), mine(), false);
+    fixture.ledger.end_withdrawal(&id(10), hold(), false);
     fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
-    fixture.ledger.end_withdrawal(&id(10), mine(), true);
-    assert_eq!(fixture.entry(10).hold, None, "the first may yet take off what the claim puts on");
+    fixture.ledger.end_withdrawal(&id(10), hold(), true);
+    assert_eq!(fixture.entry(10).hold, None, "the first withdrawal may still remove a tag that the claim adds now");
 }
 
 #[test]
@@ -204,7 +202,7 @@ fn the_pause_after_unusable_offers_doubles_up_to_a_limit() {
     for _ in 0..8 {
         let began = fixture.now;
         fixture.ledger.note_unusable_offers(&pool, began);
-        fixture.ledger.note_unusable_offers(&pool, began + seconds(1)); // by another claim of the same attempt
+        fixture.ledger.note_unusable_offers(&pool, began + seconds(1)); // by a claim that asked at the same time
         assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::OnlyUnwanted));
         while !fixture.ledger.may_create(&pool, fixture.now) {
             fixture.now += seconds(30);
@@ -212,26 +210,26 @@ fn the_pause_after_unusable_offers_doubles_up_to_a_limit() {
         pauses.push(fixture.now.duration_since(began).as_secs());
     }
     assert_eq!(pauses, [30, 60, 120, 240, 480, 900, 900, 900]);
-    assert!(fixture.ledger.is_probing(&pool, fixture.now), "one asks for all");
+    assert!(fixture.ledger.is_probing(&pool, fixture.now), "one claim retries for all");
     fixture.ledger.unblock_creation(&pool);
-    assert!(!fixture.ledger.offers_only_unusable(&pool), "one that may be given came");
+    assert!(!fixture.ledger.offers_only_unusable(&pool), "Neutron offered a usable address");
 }
 
 #[test]
 fn the_pause_after_unusable_offers_ends_with_a_spec_change_or_a_freed_address() {
-    let barren = || {
+    let unusable = || {
         let mut fixture = fixture().fips([fip(10), fip(11)]);
         fixture.ledger.decline_offer(&id(10));
         fixture.ledger.note_unusable_offers(&pool_id("p"), start());
         fixture
     };
     let may_create = |fixture: &Fixture| fixture.ledger.may_create(&pool_id("p"), start());
-    let mut fixture = barren();
+    let mut fixture = unusable();
     fixture.ledger.record_deletion(&id(10));
-    assert!(!may_create(&fixture), "it was declined: it would be offered again");
+    assert!(!may_create(&fixture), "Neutron would offer the declined address again");
     fixture.relist([]);
-    assert!(may_create(&fixture), "somebody else's is gone");
-    let mut fixture = barren();
+    assert!(may_create(&fixture), "another floating IP was deleted");
+    let mut fixture = unusable();
     fixture.ledger.reset_backoff(&pool_id("p"));
     assert!(may_create(&fixture));
 }

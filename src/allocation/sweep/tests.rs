@@ -1,4 +1,4 @@
-//! Each rule of the sweep and of the end of a pool, by its example and its counterexample.
+//! Each rule of the sweep and of a pool's teardown, with an example and a counterexample.
 
 use super::*;
 use crate::allocation::identity::Nonce;
@@ -6,20 +6,20 @@ use crate::allocation::ledger::Hold;
 use crate::allocation::mark::claim_tag;
 use crate::allocation::testing::*;
 
-fn deletes(last: u8) -> Vec<SweepAction> {
+fn delete(last: u8) -> Vec<SweepAction> {
     vec![SweepAction::Delete(id(last))]
 }
 
-fn unmarks(last: u8, tags: &[String]) -> Vec<SweepAction> {
+fn remove_tags(last: u8, tags: &[String]) -> Vec<SweepAction> {
     vec![SweepAction::Rewrite { id: id(last), description: None, tags: tags.to_vec() }]
 }
 
-fn becomes_idle(last: u8, is_retained: bool, tags: &[String]) -> Vec<SweepAction> {
+fn make_idle(last: u8, is_retained: bool, tags: &[String]) -> Vec<SweepAction> {
     let description = Some(CreationMark { is_retained, ..idle_mark(last) }.render(None));
     vec![SweepAction::Rewrite { id: id(last), description, tags: tags.to_vec() }]
 }
 
-fn out(claim: &str) -> String {
+fn old_release_tag(claim: &str) -> String {
     release_tag(&pool_id("p"), &key(claim), ago(9))
 }
 
@@ -29,20 +29,20 @@ fn released() -> Fip {
 
 #[test]
 fn a_released_created_address_is_deleted() {
-    assert_eq!(fixture().fips([released()]).plan().actions, deletes(10));
+    assert_eq!(fixture().fips([released()]).plan().actions, delete(10));
 }
 
 #[test]
 fn a_released_created_address_becomes_idle_in_a_pool_that_retains() {
     let retains = fixture().with_policy(|pool| pool.deletes = false).fips([released()]);
-    assert_eq!(retains.plan().actions, becomes_idle(10, true, &[out("web")]));
+    assert_eq!(retains.plan().actions, make_idle(10, true, &[old_release_tag("web")]));
 }
 
 #[test]
 fn a_released_listed_address_loses_its_claim_tags_first() {
     let fixture = fixture().fips([fip(10).tagged_for("web").released_by("web", ago(9)).tag("prod")]);
-    let tags = [claim_tag(&pool_id("p"), &key("web")), out("web")];
-    assert_eq!(fixture.plan().actions, unmarks(10, &tags));
+    let tags = [claim_tag(&pool_id("p"), &key("web")), old_release_tag("web")];
+    assert_eq!(fixture.plan().actions, remove_tags(10, &tags));
 }
 
 #[test]
@@ -56,11 +56,11 @@ fn a_released_address_with_a_port_is_kept() {
 #[test]
 fn a_released_address_is_listed_again_before_it_is_deleted() {
     let mut fixture = fixture().fips([fip(10).created_for("web")]);
-    fixture.ledger.record_tag(&id(10), &out("web"), true);
+    fixture.ledger.record_tag(&id(10), &old_release_tag("web"), true);
     let plan = fixture.plan();
     assert!(plan.actions.is_empty() && plan.must_list);
     fixture.relist([released()]);
-    assert_eq!(fixture.plan().actions, deletes(10));
+    assert_eq!(fixture.plan().actions, delete(10));
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_released_address_is_kept_for_the_grace_period() {
     let mut fixture = fixture().with_policy(|pool| pool.grace = seconds(30)).fips([released()]);
     assert_eq!((fixture.plan().actions, fixture.plan().wake_at), (vec![], Some(start() + seconds(21))));
     fixture.now = start() + seconds(21);
-    assert_eq!(fixture.plan().actions, deletes(10));
+    assert_eq!(fixture.plan().actions, delete(10));
 }
 
 #[test]
@@ -76,15 +76,15 @@ fn a_released_address_is_offered_to_a_waiting_claim() {
     let plan = fixture().fips([released()]).waiting_claim("db").plan();
     assert_eq!((plan.actions, plan.offered), (vec![], 1));
     let plan = fixture().fips([released()]).reserving("db", 99).waiting_claim("db").plan();
-    assert_eq!((plan.actions, plan.offered), (deletes(10), 0), "it waits for its own");
+    assert_eq!((plan.actions, plan.offered), (delete(10), 0), "db waits for its own reservation");
     let plan = fixture().fips([released()]).excluding("203.0.113.10/32").waiting_claim("db").plan();
-    assert_eq!((plan.actions, plan.offered), (deletes(10), 0), "nobody may have it");
+    assert_eq!((plan.actions, plan.offered), (delete(10), 0), "no claim may have it");
 }
 
 #[test]
 fn a_released_address_becomes_idle_for_the_claim_that_reserves_it() {
     let plan = fixture().fips([released()]).reserving("db", 10).active_claim("db").plan();
-    assert_eq!(plan.actions, becomes_idle(10, false, &[out("web")]));
+    assert_eq!(plan.actions, make_idle(10, false, &[old_release_tag("web")]));
 }
 
 #[test]
@@ -96,15 +96,15 @@ fn a_released_address_is_left_to_its_claim_when_that_exists_again() {
 #[test]
 fn a_released_address_is_deleted_when_its_claim_has_another_address() {
     let fixture = fixture().fips([released(), fip(11).created_for("web")]).active_claim("web").published("web", 11);
-    assert_eq!(fixture.plan().actions, deletes(10));
+    assert_eq!(fixture.plan().actions, delete(10));
 }
 
 #[test]
 fn a_released_address_becomes_a_missing_spare() {
     let spares =
         |count| fixture().with_policy(|pool| pool.preallocate = count).fips([released(), fip(11).idle()]).plan();
-    assert_eq!(spares(1).actions, deletes(10));
-    assert_eq!(spares(2).actions, becomes_idle(10, false, &[out("web")]));
+    assert_eq!(spares(1).actions, delete(10));
+    assert_eq!(spares(2).actions, make_idle(10, false, &[old_release_tag("web")]));
 }
 
 #[test]
@@ -127,30 +127,30 @@ fn missing_spares_are_created_and_surplus_ones_deleted() {
     let spares = |count| fixture().with_policy(|pool| pool.preallocate = count).fips([fip(10).idle(), fip(11).idle()]);
     assert_eq!(spares(3).plan().preallocate, 1);
     assert!(spares(2).plan().actions.is_empty());
-    assert_eq!(spares(1).plan().actions, deletes(10));
+    assert_eq!(spares(1).plan().actions, delete(10));
     assert!(spares(1).waiting_claim("db").plan().actions.is_empty(), "a waiting claim takes it");
     assert_eq!(spares(4).max_ips(3).plan().preallocate, 1, "never more than maxIPs");
-    assert_eq!(spares(3).waiting_claim("db").plan().preallocate, 0, "whoever waits asks Neutron itself");
+    assert_eq!(spares(3).waiting_claim("db").plan().preallocate, 0, "a waiting claim asks Neutron itself");
     assert!(spares(0).with_policy(|pool| pool.deletes = false).plan().actions.is_empty(), "retained ones stay");
 }
 
 #[test]
 fn spares_that_are_being_created_are_not_created_twice() {
     let mut fixture = fixture().with_policy(|pool| pool.preallocate = 2);
-    let nonce = Nonce::parse("nonce12345").expect("of the nonce's form");
+    let nonce = Nonce::parse("nonce12345").expect("a nonce");
     fixture.ledger.begin_creation(nonce, pool_id("p"), None);
     assert_eq!(fixture.plan().preallocate, 1);
     fixture.ledger.note_unusable_offers(&pool_id("p"), start());
-    assert_eq!(fixture.plan().preallocate, 0, "Neutron offers only what nobody may have");
+    assert_eq!(fixture.plan().preallocate, 0, "Neutron offers only unusable addresses");
 }
 
 #[test]
 fn a_spare_that_no_claim_may_have_is_deleted() {
     let spare = || fixture().with_policy(|pool| pool.preallocate = 1).fips([fip(10).idle()]);
-    assert_eq!(spare().excluding("203.0.113.0/28").plan().actions, deletes(10));
-    assert_eq!(spare().reserving("db", 10).plan().actions, deletes(10));
+    assert_eq!(spare().excluding("203.0.113.0/28").plan().actions, delete(10));
+    assert_eq!(spare().reserving("db", 10).plan().actions, delete(10));
     assert!(spare().reserving("db", 10).active_claim("db").plan().actions.is_empty());
-    assert!(spare().with_policy(|pool| pool.network = None).plan().actions == deletes(10));
+    assert!(spare().with_policy(|pool| pool.network = None).plan().actions == delete(10));
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn an_orphan_is_reported_first_and_released_after_the_grace_and_a_new_listing() 
     assert!(fixture.plan().actions.is_empty());
     fixture.now = start() + seconds(3600);
     let plan = fixture.plan();
-    assert_eq!((plan.must_list, plan.actions), (true, vec![]), "the second sight is a look of its own");
+    assert_eq!((plan.must_list, plan.actions), (true, vec![]), "a new listing has to show it again");
     fixture.relist([fip(10).created_for("web")]);
     let tag = release_tag(&pool_id("p"), &key("web"), fixture.now);
     assert_eq!(fixture.plan().actions, vec![SweepAction::Release(id(10), tag)]);
@@ -184,30 +184,30 @@ fn each_pool_times_its_orphans_separately() {
     fixture.ledger.note_orphans(&theirs, &[], start());
     fixture.now = start() + seconds(3600);
     fixture.relist([both()]);
-    assert_eq!(
-        fixture.plan().actions.len(),
-        1,
-        "the sweep of the other pool, whose it is, does not make it young again"
-    );
+    assert_eq!(fixture.plan().actions.len(), 1, "the sweep of the other pool does not reset the time");
     fixture.ledger.note_orphans(&ours, &[], fixture.now);
     fixture.ledger.note_orphans(&theirs, &[id(10)], start());
-    assert_eq!(fixture.plan().actions, vec![], "at our first sight, however long the other has seen it");
+    assert_eq!(fixture.plan().actions, vec![], "our pool has seen it as an orphan for the first time");
 }
 
 #[test]
 fn an_orphan_is_kept_where_the_pool_or_its_use_requires_it() {
-    let ripe = |change: fn(&mut Fixture)| {
+    let plan_when_due = |change: fn(&mut Fixture)| {
         let mut fixture = fixture().fips([fip(10).tagged_for("web")]);
         fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
         change(&mut fixture);
         fixture.plan()
     };
-    assert_eq!(ripe(|_| ()).actions.len(), 1);
-    assert!(ripe(|fixture| fixture.pool.releases_orphans = false).actions.is_empty());
-    assert!(ripe(|fixture| fixture.cluster.is_paused = true).actions.is_empty());
-    assert!(ripe(|fixture| fixture.relist([fip(10).tagged_for("web").attached()])).actions.is_empty());
-    assert_eq!(ripe(|fixture| fixture.cluster.is_paused = true).orphans, vec![id(10)]);
-    assert!(ripe(|fixture| fixture.cluster.claims.extend([(key("web"), ClaimLiveness::Active)])).orphans.is_empty());
+    assert_eq!(plan_when_due(|_| ()).actions.len(), 1);
+    assert!(plan_when_due(|fixture| fixture.pool.releases_orphans = false).actions.is_empty());
+    assert!(plan_when_due(|fixture| fixture.cluster.is_paused = true).actions.is_empty());
+    assert!(plan_when_due(|fixture| fixture.relist([fip(10).tagged_for("web").attached()])).actions.is_empty());
+    assert_eq!(plan_when_due(|fixture| fixture.cluster.is_paused = true).orphans, vec![id(10)]);
+    assert!(
+        plan_when_due(|fixture| fixture.cluster.claims.extend([(key("web"), ClaimLiveness::Active)]))
+            .orphans
+            .is_empty()
+    );
 }
 
 #[test]
@@ -221,14 +221,14 @@ fn an_orphan_is_never_released_when_first_seen() {
 #[test]
 fn a_second_address_of_an_active_claim_is_an_orphan() {
     let fixture = fixture().fips([fip(10).created_for("web"), fip(11).created_for("web")]).active_claim("web");
-    assert!(fixture.plan().orphans.is_empty(), "which of them is its, is not said yet");
+    assert!(fixture.plan().orphans.is_empty(), "neither is published yet");
     assert_eq!(fixture.published("web", 11).plan().orphans, vec![id(10)]);
 }
 
 #[test]
 fn a_stale_release_tag_on_a_held_address_is_removed() {
     let fixture = fixture().fips([fip(10).created_for("db").released_by("web", ago(9))]).active_claim("db");
-    assert_eq!(fixture.plan().actions, unmarks(10, &[out("web")]));
+    assert_eq!(fixture.plan().actions, remove_tags(10, &[old_release_tag("web")]));
 }
 
 #[test]
@@ -246,20 +246,20 @@ fn only_our_own_tags_are_removed_from_a_contested_address() {
     assert!(fixture.plan().actions.is_empty());
     fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
     let tag = claim_tag(&pool_id("p"), &key("web"));
-    assert_eq!(fixture.plan().actions, unmarks(10, std::slice::from_ref(&tag)));
+    assert_eq!(fixture.plan().actions, remove_tags(10, std::slice::from_ref(&tag)));
     fixture.relist([contested().attached()]);
-    assert_eq!(fixture.plan().actions, unmarks(10, std::slice::from_ref(&tag)), "the port is the other's");
+    assert_eq!(fixture.plan().actions, remove_tags(10, std::slice::from_ref(&tag)), "the port is the other owner's");
     let fixture = fixture.active_claim("web");
-    assert!(fixture.plan().actions.is_empty(), "its claim settles that itself");
-    assert_eq!(fixture.published("web", 12).plan().actions, unmarks(10, &[tag]));
+    assert!(fixture.plan().actions.is_empty(), "its claim withdraws the tag itself");
+    assert_eq!(fixture.published("web", 12).plan().actions, remove_tags(10, &[tag]));
 }
 
 #[test]
 fn released_tags_on_a_contested_address_are_removed_at_once() {
     let fixture =
         fixture().fips([fip(10).tagged_for("web").released_by("web", ago(9)).tagged_by_another_pool().attached()]);
-    let tags = [claim_tag(&pool_id("p"), &key("web")), out("web")];
-    assert_eq!(fixture.plan().actions, unmarks(10, &tags));
+    let tags = [claim_tag(&pool_id("p"), &key("web")), old_release_tag("web")];
+    assert_eq!(fixture.plan().actions, remove_tags(10, &tags));
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn an_unreadable_mark_is_never_changed() {
 fn without_tags_a_release_is_read_from_and_written_to_the_description() {
     let no_tags = || fixture().with_policy(|pool| pool.has_tags = false);
     let mark = CreationMark { claim: Some(key("web")), released: Some(ago(9)), ..idle_mark(10) };
-    assert_eq!(no_tags().fips([fip(10).described(mark.render(None))]).plan().actions, deletes(10));
+    assert_eq!(no_tags().fips([fip(10).described(mark.render(None))]).plan().actions, delete(10));
     let mut fixture = no_tags().fips([fip(10).created_for("web")]);
     fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
     let mark = CreationMark { released: Some(start()), ..mark };
@@ -283,10 +283,10 @@ fn without_tags_a_release_is_read_from_and_written_to_the_description() {
 #[test]
 fn a_deleted_pool_deletes_the_floating_ips_it_created_and_unmarks_the_rest() {
     let fixture = fixture().fips([released(), fip(11).idle(), fip(12).tagged_for("db")]);
-    let end = fixture.teardown();
+    let teardown = fixture.teardown();
     let tag = claim_tag(&pool_id("p"), &key("db"));
-    assert_eq!(end.actions, [deletes(10), deletes(11), unmarks(12, &[tag])].concat());
-    assert!(end.attached.is_empty() && !end.must_list);
+    assert_eq!(teardown.actions, [delete(10), delete(11), remove_tags(12, &[tag])].concat());
+    assert!(teardown.attached.is_empty() && !teardown.must_list);
 }
 
 #[test]
@@ -294,29 +294,29 @@ fn a_deleted_pool_that_retains_deletes_only_unused_spares() {
     let kept = fip(10).described(CreationMark { is_retained: true, ..idle_mark(10) }.render(None));
     let fixture = fixture().with_policy(|pool| pool.deletes = false).fips([kept, fip(11).idle()]);
     let unmarked = SweepAction::Rewrite { id: id(10), description: Some(String::new()), tags: vec![] };
-    assert_eq!(fixture.teardown().actions, [vec![unmarked], deletes(11)].concat());
+    assert_eq!(fixture.teardown().actions, [vec![unmarked], delete(11)].concat());
 }
 
 #[test]
 fn a_deleted_pool_unmarks_and_reports_attached_floating_ips() {
-    let end = fixture().fips([fip(10).created_for("web").attached()]).teardown();
+    let teardown = fixture().fips([fip(10).created_for("web").attached()]).teardown();
     let unmarked = SweepAction::Rewrite { id: id(10), description: Some(String::new()), tags: vec![] };
-    assert_eq!((end.actions, end.attached), (vec![unmarked], vec![id(10)]));
+    assert_eq!((teardown.actions, teardown.attached), (vec![unmarked], vec![id(10)]));
 }
 
 #[test]
 fn a_deleted_pool_waits_for_holds_and_uncertain_writes() {
     let held = fixture().fips([fip(10).idle()]).held(10, Hold::GivingBack).teardown();
     assert!(held.actions.is_empty() && held.must_list);
-    assert!(fixture().fenced().teardown().must_list, "a POST of a predecessor's");
+    assert!(fixture().fenced().teardown().must_list, "a POST of a predecessor may still land");
     let mut creating = fixture();
-    let nonce = Nonce::parse("nonce12345").expect("of the nonce's form");
+    let nonce = Nonce::parse("nonce12345").expect("a nonce");
     creating.ledger.begin_creation(nonce, pool_id("p"), Some(key("web")));
     assert!(creating.teardown().must_list);
-    let mut doubted = fixture().fips([fip(10)]).chosen_by(10, "web");
-    doubted.ledger.note_uncertain_write(&id(10), start());
-    doubted.ledger.set_hold(&id(10), None);
-    assert!(doubted.teardown().must_list, "a tag that may still land");
+    let mut uncertain = fixture().fips([fip(10)]).chosen_by(10, "web");
+    uncertain.ledger.note_uncertain_write(&id(10), start());
+    uncertain.ledger.set_hold(&id(10), None);
+    assert!(uncertain.teardown().must_list, "a tag that may still land");
     assert!(!fixture().teardown().must_list);
 }
 
