@@ -309,8 +309,8 @@ impl Ledger {
         self.creations(pool).any(|(_, creation)| creation.claim.as_ref() == Some(claim))
     }
 
-    /// Whether the POST that creates it is still under way, although a listing shows it already. The reply will not show
-    /// what is written to it before.
+    /// Whether the POST that creates it is still under way, although a listing shows it already. Writes before the reply
+    /// are not in the reply.
     pub(super) fn is_being_created(&self, entry: &LedgerEntry) -> bool {
         entry.marks.created.as_ref().is_some_and(|mark| self.creations.contains_key(&mark.nonce))
     }
@@ -322,7 +322,7 @@ impl Ledger {
 
     /// How many addresses count under the pool's `maxIPs`: all that carry its mark, are chosen for it, or are being
     /// created.
-    pub fn count_towards_limit(&self, pool: &PoolId) -> usize {
+    pub(super) fn count_towards_limit(&self, pool: &PoolId) -> usize {
         let being_written = self.held.union(&self.uncertain).filter_map(|id| self.entries.get(id));
         let chosen = being_written
             .filter(|entry| entry.writers().any(|hold| hold.is_for_pool(pool)) && !entry.marks.names(pool));

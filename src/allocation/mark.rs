@@ -45,7 +45,7 @@ impl CreationMark {
     }
 
     /// The mark of the same floating IP once it is this claim's.
-    pub fn given_to(&self, claim: &ClaimKey) -> Self {
+    pub(super) fn given_to(&self, claim: &ClaimKey) -> Self {
         Self { claim: Some(claim.clone()), released: None, is_retained: false, ..self.clone() }
     }
 
@@ -138,7 +138,7 @@ fn parse_release_tag(rest: &str) -> Option<((PoolId, ClaimKey), Timestamp)> {
 }
 
 /// The floating IP with only the tags of users and other software.
-pub fn without_marks(fip: &FloatingIp) -> FloatingIp {
+pub(super) fn without_marks(fip: &FloatingIp) -> FloatingIp {
     let tags = fip.tags.iter().filter(|tag| !looks_like_ours(tag)).cloned().collect();
     FloatingIp { tags, ..fip.clone() }
 }
@@ -208,7 +208,7 @@ impl Marks {
     }
 
     /// The pool's tags, claim tags first, so that an interrupted removal leaves the floating IP released.
-    pub fn tags_of(&self, pool: &PoolId) -> Vec<String> {
+    pub(super) fn tags_of(&self, pool: &PoolId) -> Vec<String> {
         let claims = self.claims.iter().filter(|(owner, _)| owner == pool);
         let claims = claims.map(|(owner, claim)| claim_tag(owner, claim));
         let releases = self.releases.iter().filter(|((owner, _), _)| owner == pool);

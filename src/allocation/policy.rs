@@ -67,17 +67,17 @@ impl PoolPolicy {
     }
 
     /// The claim that the address is kept for, by name.
-    pub fn reserved_for(&self, address: IpAddr) -> Option<&str> {
+    pub(super) fn reserved_for(&self, address: IpAddr) -> Option<&str> {
         self.reservations.iter().find(|(_, reserved)| **reserved == address).map(|(claim, _)| claim.as_str())
     }
 
-    /// Whether the address may be given to the claim, as far as the pool's spec goes.
+    /// Whether the pool's spec allows the claim to have the address.
     pub fn allows(&self, address: IpAddr, claim_name: &str) -> bool {
         !self.is_excluded(address) && self.reserved_for(address).is_none_or(|owner| owner == claim_name)
     }
 
-    /// Whether `spec.reuse` allows a floating IP without marks, by what is written on it.
-    pub fn may_reuse(&self, fip: &FloatingIp) -> bool {
+    /// Whether `spec.reuse` allows a floating IP without marks, by its tags and texts.
+    pub(super) fn may_reuse(&self, fip: &FloatingIp) -> bool {
         self.network.as_ref() == Some(&fip.network)
             && self.has_tags
             && match &self.reuse {
@@ -90,7 +90,7 @@ impl PoolPolicy {
     }
 
     /// Whether a floating IP has not changed for as long as `spec.reuse` asks: otherwise its owner may be about to use it.
-    pub fn has_been_idle(&self, fip: &FloatingIp, now: Timestamp) -> bool {
+    pub(super) fn has_been_idle(&self, fip: &FloatingIp, now: Timestamp) -> bool {
         match &self.reuse {
             ReusePolicy::Never => false,
             ReusePolicy::Unmarked { idle } | ReusePolicy::Tagged { idle, .. } => {

@@ -99,14 +99,14 @@ impl PublishedAddresses {
     }
 
     /// Whether an IPAddress other than this claim's names this floating IP.
-    pub fn is_published_for_another(&self, fip: &FloatingIp, pool: &PoolId, claim: &ClaimKey) -> bool {
+    pub(super) fn is_published_for_another(&self, fip: &FloatingIp, pool: &PoolId, claim: &ClaimKey) -> bool {
         self.at(fip.address).any(|published| {
             published.binding.as_ref().is_none_or(|binding| binding.covers(fip) && !binding.is_of(pool, claim))
         })
     }
 
     /// The binding of the IPAddress, of one of our pools, that names this floating IP.
-    pub fn binding_of(&self, fip: &FloatingIp) -> Option<&Binding> {
+    pub(super) fn binding_of(&self, fip: &FloatingIp) -> Option<&Binding> {
         self.at(fip.address).filter_map(|published| published.binding.as_ref()).find(|binding| binding.fip == fip.id)
     }
 
@@ -115,7 +115,7 @@ impl PublishedAddresses {
         bindings.filter(move |binding| binding.pool == *pool)
     }
 
-    pub fn bindings_of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &Binding> {
+    pub(super) fn bindings_of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &Binding> {
         let objects = self.by_claim.get(&(pool.clone(), claim.clone()));
         objects.filter_map(|object| self.addresses.get(object)?.binding.as_ref())
     }

@@ -291,7 +291,7 @@ impl<'a> SweepPass<'a> {
     }
 }
 
-/// `at + period`. The time comes from a tag, which anybody with access to the project can write.
+/// `at + period`. The time comes from a tag, which every user of the project can write.
 fn after(at: Timestamp, period: SignedDuration) -> Timestamp {
     at.checked_add(period).unwrap_or(Timestamp::MAX)
 }

@@ -47,7 +47,7 @@ pub struct Inspection {
 pub enum Stage {
     /// Another pool has the same name or id.
     Name,
-    /// The Secret, what is in it, or what Keystone answers to it.
+    /// The Secret, its content, or the session with Keystone.
     Credentials,
     /// The network or a subnet.
     Network,

@@ -51,8 +51,7 @@ impl Stores {
 
     /// Whether a Cluster of the namespace is paused: a move or a restore may be under way, and missing objects may follow.
     pub(super) fn has_paused_cluster(&self, namespace: &str) -> bool {
-        let is_paused = |cluster: &Cluster| cluster.namespace().as_deref() == Some(namespace) && cluster.is_paused();
-        self.clusters.find(is_paused).is_some()
+        self.clusters.find(|cluster| cluster.namespace().as_deref() == Some(namespace) && cluster.is_paused()).is_some()
     }
 
     /// Whether new work may begin for the pool: it exists, stays, and is neither paused nor being moved.

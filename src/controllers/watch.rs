@@ -171,11 +171,11 @@ impl Watches {
 
     /// Wakes the pools that name the Secret, and those whose finalizer is on it although they no longer do.
     fn secret_changed(&self, change: &SecretChange<'_>) {
-        let is_ours = |finalizer: &&String| finalizer.starts_with(SECRET_FINALIZER_PREFIX);
         let (secret, ours): (_, BTreeSet<String>) = match change {
             Change::Applied(secret) => {
                 let finalizers = secret.metadata.finalizers.iter().flatten();
-                (name_of(*secret), finalizers.filter(is_ours).cloned().collect())
+                let ours = finalizers.filter(|finalizer| finalizer.starts_with(SECRET_FINALIZER_PREFIX));
+                (name_of(*secret), ours.cloned().collect())
             }
             Change::Deleted(secret) => (name_of(*secret), BTreeSet::new()),
             Change::Listed(existing) => return self.memory.secrets.lock().retain(existing),

@@ -139,11 +139,9 @@ impl<'a> ClaimCase<'a> {
     /// tag while the claim waits, and meanwhile the other owner's claim cannot have the address.
     pub(super) fn find_stranded(&self) -> Option<&'a LedgerEntry> {
         let situation = &self.situation;
-        let is_lost =
-            |entry: &LedgerEntry| situation.is_shared(entry) || entry.fip.is_attached() && self.is_disowned(entry);
         situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
             entry.marks.claims.contains(&self.owner())
-                && is_lost(entry)
+                && (situation.is_shared(entry) || entry.fip.is_attached() && self.is_disowned(entry))
                 && situation.created_here(entry).is_none()
                 && entry.hold.is_none()
                 && situation.fence().is_none()

@@ -1,4 +1,5 @@
-//! When to ask Neutron for a new address again: after a refusal, or after offers that the pool may not give to claims.
+//! When to ask Neutron for a new address again: after a refusal, or after unusable offers: addresses that are excluded,
+//! reserved, or published by others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -100,12 +101,12 @@ impl Ledger {
     }
 
     /// How many unusable addresses are held while others are requested.
-    pub fn count_unwanted(&self, pool: &PoolId) -> usize {
+    pub(in crate::allocation) fn count_unwanted(&self, pool: &PoolId) -> usize {
         self.of_pool(pool).filter(|entry| entry.hold == Some(Hold::Unwanted)).count()
     }
 
     /// Why Neutron last refused a creation, if it has created nothing since.
-    pub fn creation_refusal(&self, pool: &PoolId) -> Option<&Refusal> {
+    pub(in crate::allocation) fn creation_refusal(&self, pool: &PoolId) -> Option<&Refusal> {
         self.backoff.blocks.get(pool).map(|block| &block.refusal)
     }
 

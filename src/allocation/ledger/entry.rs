@@ -74,7 +74,7 @@ pub enum Hold {
     Claim { pool: PoolId, claim: ClaimKey },
     /// A claim's mark is being removed, or a sweep works on it.
     GivingBack,
-    /// Neutron offered it for a claim or as a spare, but the pool may not give it to claims.
+    /// Neutron offered it for a claim or as a spare, but it is unusable for that.
     Unwanted,
 }
 

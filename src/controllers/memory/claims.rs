@@ -108,8 +108,7 @@ impl ClaimRecords {
 
     /// Whether the claim is older than what this process wrote. The watch will deliver that, and wake it again.
     pub(in crate::controllers) fn is_outdated(&self, claim: &IpAddressClaim) -> bool {
-        let is_outdated = |record: &mut ClaimRecord| record.written.is_newer_than(claim) || record.is_released;
-        self.update(claim, is_outdated).unwrap_or(false)
+        self.update(claim, |record| record.written.is_newer_than(claim) || record.is_released).unwrap_or(false)
     }
 
     pub(in crate::controllers) fn note_written(&self, claim: &IpAddressClaim) {

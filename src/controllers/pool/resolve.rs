@@ -29,7 +29,7 @@ const RESOLUTION_VALIDITY: SignedDuration = SignedDuration::from_hours(1);
 pub(in crate::controllers) enum PoolFailure {
     /// Another pool would serve the same claims or write the same marks.
     Rival(Problem),
-    /// The Secret, or what is in it.
+    /// The Secret, or its content.
     Credentials(Problem),
     /// Keystone, or the connection to it.
     Session(openstack::Error),
