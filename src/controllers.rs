@@ -2,8 +2,8 @@
 //!
 //! | file | what it does |
 //! |---|---|
-//! | [`watch`] | keeps stores and memory as Kubernetes has them, and wakes what must be reconciled |
-//! | [`stores`] | what Kubernetes has, as the watches last brought it |
+//! | [`watch`] | keeps stores and memory up to date, and wakes what must be reconciled |
+//! | [`stores`] | the objects of Kubernetes, as the watches last delivered them |
 //! | [`memory`] | what is remembered of each pool and claim |
 //! | [`project`] | one project's ledger, and the one listing at a time that keeps it true |
 //! | [`queue`], [`wake`] | what is reconciled next |
@@ -12,8 +12,8 @@
 //! | [`sweeper`] | released addresses, orphans, spares |
 //! | [`neutron_writer`] | the writes to Neutron, and what the ledger learns from each |
 //! | [`kubernetes`], [`patch`], [`events`] | the writes to Kubernetes |
-//! | [`explain`] | what OpenStack said, with what to do about it |
-//! | [`inspect`] | what the controllers see and would do, for tools that only look |
+//! | [`explain`] | the message of a failed OpenStack call, with what to do about it |
+//! | [`inspect`] | what the controllers see and would do, for read-only tools |
 
 use std::sync::Arc;
 
@@ -53,32 +53,29 @@ use sweeper::Sweeper;
 use wake::{Wake, Woken};
 use watch::Watches;
 
-/// What the controllers work with.
 #[derive(Clone)]
 pub struct Setup {
-    /// The management cluster.
     pub client: kube::Client,
-    /// Where sessions come from.
+    /// Opens sessions.
     pub clouds: Arc<dyn Clouds>,
     pub options: Options,
     pub metrics: Metrics,
-    /// Where the controllers report that they work.
     pub readiness: Readiness,
     pub clock: Clock,
     /// Counts what the controllers remember.
     pub records: RecordCount,
 }
 
-/// What the command line chose.
+/// The command line's choices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// The namespace to watch; all of them when there is none.
     pub namespace: Option<String>,
     /// The value of the label of the pools to serve, when it is given.
     pub watch_filter: Option<String>,
-    /// How many claims are reconciled side by side; 0 for no limit.
+    /// How many claims are reconciled in parallel; 0 for no limit.
     pub claim_concurrency: usize,
-    /// How many pools are reconciled side by side; 0 for no limit.
+    /// How many pools are reconciled in parallel; 0 for no limit.
     pub pool_concurrency: usize,
     /// Whether a previous process may still have calls under way.
     pub fence: bool,
@@ -89,13 +86,13 @@ pub struct Options {
 pub struct RecordCount(Arc<parking_lot::Mutex<std::sync::Weak<Memory>>>);
 
 impl RecordCount {
-    /// How many records there are now; 0 when the controllers do not run.
+    /// 0 when the controllers do not run.
     pub fn get(&self) -> usize {
         self.0.lock().upgrade().map_or(0, |memory| memory.count_records())
     }
 }
 
-/// Why the controllers ended without being asked to.
+/// Why the controllers ended before they were stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("keep a watch going")]
@@ -116,7 +113,7 @@ pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + '
                 version = watch::await_apis(&setup) => serve(&setup, version, ending.child_token()).await?,
                 () = ending.cancelled() => {}
             }
-            // A call that was given up may still land, and nothing remembers it.
+            // An abandoned call may still land, and nothing remembers it.
             setup.options.fence = true;
         }
         Ok(())
@@ -132,11 +129,11 @@ pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + '
     }
 }
 
-/// Works with one version of Cluster API's kinds until `stop`, or until another is served, and until what was begun is
-/// finished. The watches go on that long, since what is under way reads from the stores.
+/// Works with one version of Cluster API's kinds until `stop`, or until another is served, and then finishes what was
+/// begun. The watches go on until then, since unfinished reconciles read from the stores.
 async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> Result<(), Error> {
     let (stores, writers) = watch::stores(version);
-    let (events, queued) = events::events(setup.client.clone());
+    let (events, queued) = events::channel(setup.client.clone());
     let memory = Arc::new(Memory::default());
     *setup.records.0.lock() = Arc::downgrade(&memory);
     let (wake, woken) = wake::channels(memory.clone(), stores.clone());
@@ -159,7 +156,7 @@ async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> 
     }
 }
 
-/// Reconciles when the stores are filled, until `stop`; then writes the events that are left.
+/// Reconciles from when the stores are filled until `stop`; then writes the remaining events.
 async fn work(parts: &Parts, woken: Woken, queued: QueuedEvents, stop: CancellationToken) {
     tokio::select! {
         biased;
@@ -176,11 +173,11 @@ async fn work(parts: &Parts, woken: Woken, queued: QueuedEvents, stop: Cancellat
     tokio::join!(reconciling, queued.write(done.cancelled()));
 }
 
-/// The three controllers side by side, until `stop` and until what was begun is finished.
+/// Runs the three controllers in parallel until `stop`, and then finishes what was begun.
 async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
     let (pools, sweeper, claims) = (parts.pool_controller(), parts.sweeper(), parts.claim_controller());
     let options = &parts.setup.options;
-    let pools = queue::run(
+    let pools = queue::process(
         parts.stores.pools.clone(),
         woken.pools,
         options.pool_concurrency,
@@ -188,7 +185,7 @@ async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
         async |pool| pools.reconcile(pool).await,
         |pool, error| pools.on_error(&pool, error),
     );
-    let sweeps = queue::run(
+    let sweeps = queue::process(
         parts.stores.pools.clone(),
         woken.sweeps,
         options.pool_concurrency,
@@ -196,7 +193,7 @@ async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
         async |pool| sweeper.reconcile(pool).await,
         |pool, error| sweeper.on_error(&pool, error),
     );
-    let claims = queue::run(
+    let claims = queue::process(
         parts.stores.claims.clone(),
         woken.claims,
         options.claim_concurrency,
@@ -207,7 +204,7 @@ async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
     tokio::join!(pools, sweeps, claims);
 }
 
-/// The parts that the controllers are put together from. Each controller has only those that it needs.
+/// The parts that the controllers are built from. Each controller gets only those that it needs.
 struct Parts {
     setup: Setup,
     kube: Kubernetes,

@@ -1,14 +1,14 @@
 //! A Cluster API IPAM provider for OpenStack floating IPs. The flow is: watch → read → **decide** → act → report.
 //!
-//! | room | what is in it |
+//! | module | what is in it |
 //! |---|---|
 //! | [`api`] | the pool's CRD; Cluster API's claim and address, their versions; conditions and reasons |
 //! | [`allocation`] | pure: what to do for a claim, for a pool, in a sweep; marks; the laws |
 //! | [`openstack`] | the client for Keystone and Neutron |
 //! | [`controllers`] | pool, claim and sweeper: read, decide, act, report |
-//! | [`plugin`] | `kubectl fippool`: asks, explains, and helps to mend |
+//! | [`plugin`] | `kubectl fippool`: explains pools and claims, and helps to repair them |
 //! | [`metrics`] | Prometheus metrics of pools, claims and OpenStack calls |
-//! | [`runtime`] | the process: flags, leader election, HTTP servers, logs and traces, shutdown; knows no pool and no claim |
+//! | [`runtime`] | the process: flags, leader election, HTTP servers, logs and traces, shutdown; independent of pools and claims |
 
 pub mod allocation;
 pub mod api;

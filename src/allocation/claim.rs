@@ -1,7 +1,7 @@
 //! What to do for a claim that needs an address: recover the one that it has, otherwise choose one.
 //!
-//! [`decide`] is asked again after every effect, until the answer is [`Decision::Keep`] or [`Decision::Refuse`]. The same
-//! claim gets the same answer whatever was lost in between: a reply, the process, a status.
+//! The caller calls [`decide`] again after every effect, until it returns [`Decision::Keep`] or [`Decision::Refuse`]. What
+//! is lost in between (a reply, the process, a status) does not change the result.
 
 mod choose;
 mod recover;
@@ -26,7 +26,7 @@ pub struct ClaimRequest {
     pub object: ObjectName,
     /// When the claim was created.
     pub since: Timestamp,
-    /// What its IPAddress names, when it has one of ours.
+    /// What its IPAddress names, if that is one of ours.
     pub bound: Option<BoundAddress>,
 }
 
@@ -60,7 +60,7 @@ pub struct BoundAddress {
 /// Where an address came from, in the order of choice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Origin {
-    /// It was the claim's already.
+    /// The claim had it already.
     Recovered,
     /// The claim's reservation.
     Reserved,
@@ -92,9 +92,9 @@ impl Origin {
 /// The one write that makes an address the claim's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MarkWrite {
-    /// Rewrite the description: the pool created the floating IP.
+    /// Rewrite the description of a floating IP that the pool created.
     Describe(CreationMark),
-    /// Add a tag: it did not.
+    /// Add a tag to a floating IP that the pool did not create.
     Tag(String),
 }
 
@@ -107,9 +107,10 @@ pub enum Decision {
     Mark(FloatingIpId, Origin, MarkWrite),
     /// The address is the claim's again: remove these release tags, holding it so that no other claim takes it meanwhile.
     TakeBack(FloatingIpId, Vec<String>),
-    /// The tag is written: list again before it is published.
+    /// The tag is written: list again before the address is published.
     Confirm(FloatingIpId),
-    /// The claim may not have it: remove the claim's mark (this tag, or its part of the description) and choose again.
+    /// The claim may not have the address: remove the claim's mark (this tag, or its part of the description) and choose
+    /// again.
     Withdraw(FloatingIpId, String),
     /// Create a floating IP.
     Create(CreationPlace),
@@ -123,7 +124,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Whether it gives the claim an address that was not its own, or none.
+    /// Whether it chooses a new address for the claim, or refuses one.
     pub fn is_choice(&self) -> bool {
         match self {
             Self::Mark(_, origin, _) => *origin != Origin::Recovered,
@@ -137,7 +138,7 @@ impl Decision {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum LostAddress {
     #[error(
-        "floating IP {0} no longer exists in the project: if the credentials are those of another project, put the right ones back; else delete the machine to get another address"
+        "floating IP {0} no longer exists in the project: if the credentials are for another project, restore the right ones; otherwise delete the machine to get another address"
     )]
     Deleted(IpAddr),
     #[error(
@@ -151,8 +152,8 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimRequest) -> Decision {
     ClaimCase { situation: *situation, claim }.decide()
 }
 
-/// Whether a floating IP may become the claim's, by the pool's spec and by what is published. Asked also of what a POST
-/// created: what the claim may not keep is [unwanted](Hold::Unwanted).
+/// Whether the pool's spec and the published addresses let the claim have a floating IP. A new floating IP that the claim
+/// may not keep is [unwanted](Hold::Unwanted).
 pub fn may_keep(situation: &Situation<'_>, claim: &ClaimRequest, fip: &FloatingIp) -> bool {
     let Situation { pool, published, .. } = situation;
     pool.allows(fip.address, &claim.object.name) && !published.is_published_for_another(fip, &pool.id, &claim.key)

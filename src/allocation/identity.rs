@@ -9,7 +9,6 @@ use sha2::{Digest, Sha256};
 pub struct PoolId(String);
 
 impl PoolId {
-    /// Takes an id of the allowed form; anything else is `None`.
     pub fn parse(text: &str) -> Option<Self> {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let is_valid =
@@ -17,7 +16,6 @@ impl PoolId {
         is_valid.then(|| Self(text.into()))
     }
 
-    /// As it is written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -38,20 +36,17 @@ pub struct ClaimKey(String);
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 impl ClaimKey {
-    /// The key of the claim `name` in `namespace`.
     pub fn of(namespace: &str, name: &str) -> Self {
-        // A slash can be in neither name, so no two claims have the same text.
+        // Neither name can contain a slash, so no two claims have the same text.
         let digest = Sha256::digest(format!("{namespace}/{name}"));
         let bits = digest[..10].iter().fold(0u128, |bits, byte| bits << 8 | u128::from(*byte));
         Self((0..16).rev().map(|group| char::from(BASE32[(bits >> (group * 5) & 31) as usize])).collect())
     }
 
-    /// Takes a key as it is written; anything else is `None`.
     pub fn parse(text: &str) -> Option<Self> {
         (text.len() == 16 && text.bytes().all(|b| BASE32.contains(&b))).then(|| Self(text.into()))
     }
 
-    /// As it is written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -63,21 +58,19 @@ impl fmt::Display for ClaimKey {
     }
 }
 
-/// What tells one POST of ours from every other: two floating IPs with one nonce mean that somebody copied a mark.
+/// Identifies one POST: two floating IPs with the same nonce mean that a mark was copied by hand.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Nonce(String);
 
 impl Nonce {
-    /// How many characters a nonce has: 36^10, so that a project never sees one twice.
+    /// There are 36^10 nonces, so that a project never sees one twice.
     pub const LENGTH: usize = 10;
 
-    /// Takes a nonce as it is written; anything else is `None`.
     pub fn parse(text: &str) -> Option<Self> {
         (text.len() == Self::LENGTH && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()))
             .then(|| Self(text.into()))
     }
 
-    /// As it is written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -94,19 +87,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_has_one_key_for_ever() {
+    fn a_claim_key_never_changes() {
         // Written into clouds: a change of this value orphans every address in use.
         assert_eq!(ClaimKey::of("team-a", "web-0-floating-ip-address").as_str(), "ycoc2kwygv6svbdo");
     }
 
     #[test]
-    fn namespace_and_name_do_not_run_together() {
+    fn claims_with_the_same_concatenated_name_have_different_keys() {
         assert_ne!(ClaimKey::of("a", "b-c"), ClaimKey::of("a-b", "c"));
         assert_ne!(ClaimKey::of("ab", "c"), ClaimKey::of("a", "bc"));
     }
 
     #[test]
-    fn a_pool_id_has_the_form_that_the_crd_demands() {
+    fn a_pool_id_has_the_form_that_the_crd_requires() {
         for good in ["a", "0", "a-b", "abcdefghij0123456789"] {
             assert!(PoolId::parse(good).is_some(), "{good}");
         }

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Which values each key has.
 #[derive(Clone, Debug)]
 pub(super) struct Index<K, V>(BTreeMap<K, BTreeSet<V>>);
 

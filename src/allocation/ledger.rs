@@ -1,8 +1,9 @@
-//! What is known of one project's floating IPs, and which writes are under way. It is built from Neutron's answers alone
-//! and stored nowhere.
+//! What is known of one project's floating IPs, and which writes are under way. It is built from Neutron's replies alone
+//! and never stored.
 //!
-//! A choice is made under the ledger's lock, and what was chosen is held until the calls for it have ended; the calls run
-//! side by side. A listing never overwrites what the reply to a later write said: each entry knows when it was last seen.
+//! A choice is made under the ledger's lock, and the chosen floating IP is held until the calls for it have ended, so the
+//! calls can run in parallel. A listing never overwrites the reply to a later write: each entry knows when it was last
+//! seen.
 
 mod backoff;
 mod entry;
@@ -21,7 +22,7 @@ use super::mark::Marks;
 use super::policy::PoolPolicy;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 
-/// A point in the order of what this process did and saw.
+/// A point in the order of this process's reads and writes.
 pub type Step = u64;
 
 /// When a call to Neutron began.
@@ -31,11 +32,10 @@ pub struct Began {
     pub at: Timestamp,
 }
 
-/// How long a write whose outcome is not known may still land: the longest call timeout on our side, doubled, because
-/// the server may go on with what it has accepted.
+/// How long a write whose outcome is not known may still land: the longest call timeout on our side, doubled, because the
+/// server may go on with what it has accepted.
 pub const SETTLING: SignedDuration = SignedDuration::from_secs(60);
 
-/// What is known of one project.
 #[derive(Clone, Default, Debug)]
 pub struct Ledger {
     step: Step,
@@ -53,15 +53,14 @@ pub struct Ledger {
     backoff: CreationBackoff,
 }
 
-/// What Neutron told.
+/// Records what Neutron showed.
 impl Ledger {
-    /// The next step: a call that begins now sees everything that was done before.
+    /// The next step: a call that begins now sees every write that was done before.
     pub fn next_step(&mut self) -> Step {
         self.step += 1;
         self.step
     }
 
-    /// A call begins.
     pub fn begin(&mut self, now: Timestamp) -> Began {
         Began { step: self.next_step(), at: now }
     }
@@ -111,7 +110,7 @@ impl Ledger {
         }
     }
 
-    /// A tag was added or removed. Neutron's reply tells nothing else.
+    /// A tag was added or removed. Neutron's reply shows nothing else.
     pub fn record_tag(&mut self, id: &FloatingIpId, tag: &str, is_added: bool) {
         let written = self.next_step();
         if let Some(mut entry) = self.remove(id) {
@@ -127,14 +126,13 @@ impl Ledger {
         }
     }
 
-    /// The floating IP does not exist any more.
     pub fn record_deletion(&mut self, id: &FloatingIpId) {
         let step = self.next_step();
         self.forget(id);
         self.deleted.insert(id.clone(), step);
     }
 
-    /// Ends what a listing that began at this time can settle.
+    /// Removes the creations and writes whose outcome a listing that began at this time settles.
     fn settle(&mut self, began: Began) {
         let is_settled = |since: Timestamp| began.at.duration_since(since) >= SETTLING;
         let by_nonce = &self.by_nonce;
@@ -150,7 +148,7 @@ impl Ledger {
         });
     }
 
-    /// Disowns the marks that a read shows and that no reply told of: they landed late.
+    /// Disowns the marks that a read shows but no reply has shown: they landed late.
     fn disown_late_marks(&mut self, fip: &FloatingIp) {
         let Some(entry) = self.entries.get_mut(&fip.id) else { return };
         for mark in Marks::read(fip).claims {
@@ -162,7 +160,7 @@ impl Ledger {
     }
 }
 
-/// Writes under way.
+/// Tracks the writes under way.
 impl Ledger {
     /// A POST is about to be sent.
     pub fn begin_creation(&mut self, nonce: Nonce, pool: PoolId, claim: Option<ClaimKey>) {
@@ -209,7 +207,7 @@ impl Ledger {
         }
     }
 
-    /// Ends everything that a claim holds.
+    /// Ends all holds of a claim.
     pub fn end_holds_of(&mut self, pool: &PoolId, claim: &ClaimKey) {
         let held = self.held().filter(|entry| entry.hold.as_ref().is_some_and(|hold| hold.is_for(pool, claim)));
         let held: Vec<_> = held.map(|entry| entry.fip.id.clone()).collect();
@@ -222,7 +220,7 @@ impl Ledger {
         }
     }
 
-    /// A claim's mark is about to be removed: from now on the address is given back and the claim does not take it again.
+    /// A claim's mark is about to be removed: from now on the claim does not take the address again.
     pub fn begin_withdrawal(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.disowned.insert((pool.clone(), claim.clone()));
@@ -230,11 +228,11 @@ impl Ledger {
         self.set_hold(id, Some(Hold::GivingBack));
     }
 
-    /// The mark is removed, or time will tell. If it was certainly not removed, the claim withdraws again, unless an
+    /// Ends a withdrawal. If the mark was certainly not removed, the claim keeps its hold and withdraws again, unless an
     /// earlier withdrawal may still land.
-    pub fn end_withdrawal(&mut self, id: &FloatingIpId, by: Hold, is_undone: bool) {
+    pub fn end_withdrawal(&mut self, id: &FloatingIpId, by: Hold, has_failed: bool) {
         let may_land = |entry: &LedgerEntry| entry.uncertain_writes.iter().any(|write| write.by.as_ref() != Some(&by));
-        let stays_with_claim = is_undone && !self.entries.get(id).is_some_and(may_land);
+        let stays_with_claim = has_failed && !self.entries.get(id).is_some_and(may_land);
         self.set_hold(id, stays_with_claim.then_some(by));
     }
 
@@ -260,7 +258,7 @@ impl Ledger {
     }
 }
 
-/// Questions.
+/// Queries.
 impl Ledger {
     /// The step at which the last complete listing began.
     pub fn listed(&self) -> Option<Step> {
@@ -320,8 +318,8 @@ impl Ledger {
         self.creations(pool).any(|(_, creation)| creation.claim.as_ref() == Some(claim))
     }
 
-    /// Whether the POST that creates it is still under way, although a listing shows it already. Its reply, which is still
-    /// to come, does not show what was written to it meanwhile.
+    /// Whether the POST that creates it is still under way, although a listing shows it already. Writes before the reply
+    /// are not in the reply.
     pub(super) fn is_being_created(&self, entry: &LedgerEntry) -> bool {
         entry.marks.created.as_ref().is_some_and(|mark| self.creations.contains_key(&mark.nonce))
     }
@@ -346,14 +344,15 @@ impl Ledger {
 
     /// How many addresses count under the pool's `maxIPs`: all that carry its mark, are chosen for it, or are being
     /// created.
-    pub fn count_towards_limit(&self, pool: &PoolId) -> usize {
-        let at_work = self.held.union(&self.uncertain).filter_map(|id| self.entries.get(id));
-        let chosen =
-            at_work.filter(|entry| entry.writers().any(|hold| hold.is_for_pool(pool)) && !entry.marks.names(pool));
+    pub(super) fn count_towards_limit(&self, pool: &PoolId) -> usize {
+        let being_written = self.held.union(&self.uncertain).filter_map(|id| self.entries.get(id));
+        let chosen = being_written
+            .filter(|entry| entry.writers().any(|hold| hold.is_for_pool(pool)) && !entry.marks.names(pool));
         self.by_pool.count(pool) + self.count_creations(pool) + chosen.count()
     }
 
-    /// How many floating IPs may appear for the pool at any moment. One that the entries show already is not counted again.
+    /// How many floating IPs may appear for the pool at any moment. One that the entries show already is not counted
+    /// again.
     fn count_creations(&self, pool: &PoolId) -> usize {
         self.creations(pool).filter(|(nonce, _)| self.by_nonce.count(nonce) == 0).count()
     }

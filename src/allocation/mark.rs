@@ -6,9 +6,9 @@
 //! | tag | what we did not create | `caip.P.C` |
 //! | tag | both, once released | `caip-out.P.C.T` |
 //!
-//! `P` is the pool's id, `C` the claim's key, `N` the POST's nonce, `T` seconds since 1970 in hexadecimal. `out=` stands
-//! in for the release tag where Neutron has no tags. All lower case, so that a database that ignores case confuses
-//! nothing; a tag is at most 55 characters (Neutron before 2021 allowed 60), without `/` and `,`.
+//! `P` is the pool's id, `C` the claim's key, `N` the POST's nonce, `T` seconds since 1970 in hexadecimal. `out=` replaces
+//! the release tag where Neutron has no tags. All in lower case, since some databases ignore case; a tag is at most 55
+//! characters (Neutron before 2021 allowed 60), without `/` and `,`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ use super::identity::{ClaimKey, Nonce, PoolId};
 use crate::floating_ip::FloatingIp;
 
 const DESCRIPTION: &str = "caip-openstack ";
-/// Separates the parsed fields of a description from the claim's name, which is there for people.
+/// Separates the parsed fields of a description from the claim's name, which is only for people.
 const CLAIM_TEXT: &str = " (claim ";
 const CLAIM_TAG: &str = "caip.";
 const RELEASE_TAG: &str = "caip-out.";
@@ -34,7 +34,7 @@ pub struct CreationMark {
     pub claim: Option<ClaimKey>,
     /// When it was released, where Neutron has no tags.
     pub released: Option<Timestamp>,
-    /// A claim had it and `Retain` kept it: then it is not deleted with its pool, as an unused one is.
+    /// A claim had it and `Retain` kept it. Unlike an unused one, it is not deleted with its pool.
     pub is_retained: bool,
 }
 
@@ -45,7 +45,7 @@ impl CreationMark {
     }
 
     /// The mark of the same floating IP once it is this claim's.
-    pub fn given_to(&self, claim: &ClaimKey) -> Self {
+    pub(super) fn given_to(&self, claim: &ClaimKey) -> Self {
         Self { claim: Some(claim.clone()), released: None, is_retained: false, ..self.clone() }
     }
 
@@ -54,11 +54,11 @@ impl CreationMark {
         Self { claim: None, released: None, ..self.clone() }
     }
 
-    /// The description; `reader` is the claim's namespace and name, for people, cut to what fits.
-    pub fn render(&self, reader: Option<(&str, &str)>) -> String {
+    /// The description. The claim's namespace and name are only for people, and cut to what fits.
+    pub fn render(&self, claim: Option<(&str, &str)>) -> String {
         let mut text = format!("{DESCRIPTION}pool={} nonce={}", self.pool, self.nonce);
-        if let Some(claim) = &self.claim {
-            text += &format!(" claim={claim}");
+        if let Some(key) = &self.claim {
+            text += &format!(" claim={key}");
         }
         if let Some(released) = self.released {
             text += &format!(" out={:x}", released.as_second());
@@ -66,9 +66,9 @@ impl CreationMark {
         if self.is_retained {
             text += " kept=1";
         }
-        if let Some((namespace, name)) = reader {
-            let room = DESCRIPTION_LENGTH.saturating_sub(text.len() + claim_text(namespace, "").len());
-            text += &claim_text(namespace, &name[..name.len().min(room)]);
+        if let Some((namespace, name)) = claim {
+            let space = DESCRIPTION_LENGTH.saturating_sub(text.len() + claim_text(namespace, "").len());
+            text += &claim_text(namespace, &name[..name.len().min(space)]);
         }
         text
     }
@@ -99,8 +99,7 @@ fn claim_text(namespace: &str, name: &str) -> String {
     format!("{CLAIM_TEXT}{name} in {namespace})")
 }
 
-/// The namespace and name of the claim that a description names for people: to be shown, never to decide by. A long
-/// name may have been cut.
+/// The claim's namespace and name in a description: for display, never for decisions. A long name may have been cut.
 pub fn claim_in_description(description: &str) -> Option<(&str, &str)> {
     let (_, text) = description.strip_prefix(DESCRIPTION)?.split_once(CLAIM_TEXT)?;
     let (name, namespace) = text.strip_suffix(')')?.rsplit_once(" in ")?;
@@ -112,7 +111,7 @@ pub fn claim_tag(pool: &PoolId, claim: &ClaimKey) -> String {
     format!("{CLAIM_TAG}{pool}.{claim}")
 }
 
-/// The tag that says that a claim gave its floating IP back.
+/// The tag that marks a floating IP as released by a claim.
 pub fn release_tag(pool: &PoolId, claim: &ClaimKey, at: Timestamp) -> String {
     format!("{RELEASE_TAG}{pool}.{claim}.{:x}", at.as_second())
 }
@@ -121,9 +120,8 @@ fn parse_time(text: &str) -> Option<Timestamp> {
     Timestamp::from_second(i64::from_str_radix(text, 16).ok()?).ok()
 }
 
-/// Whether a tag begins as ours do. A database that ignores case may return ours in another case; whose it is then,
-/// cannot be told.
-fn is_of_our_kind(tag: &str) -> bool {
+/// Whether a tag begins like ours. A database that ignores case may return it in another case; then its owner is unknown.
+fn looks_like_ours(tag: &str) -> bool {
     [CLAIM_TAG, RELEASE_TAG]
         .iter()
         .any(|prefix| tag.get(..prefix.len()).is_some_and(|text| text.eq_ignore_ascii_case(prefix)))
@@ -139,27 +137,26 @@ fn parse_release_tag(rest: &str) -> Option<((PoolId, ClaimKey), Timestamp)> {
     Some((parse_claim_tag(owner)?, parse_time(at)?))
 }
 
-/// The floating IP without the tags of controllers of our kind: what users and other software wrote on it.
-pub fn without_marks(fip: &FloatingIp) -> FloatingIp {
-    let tags = fip.tags.iter().filter(|tag| !is_of_our_kind(tag)).cloned().collect();
+/// The floating IP with only the tags of users and other software.
+pub(super) fn without_marks(fip: &FloatingIp) -> FloatingIp {
+    let tags = fip.tags.iter().filter(|tag| !looks_like_ours(tag)).cloned().collect();
     FloatingIp { tags, ..fip.clone() }
 }
 
-/// Everything that our kind of controller, of any pool, wrote on a floating IP.
+/// The marks of all pools on a floating IP.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Marks {
     /// From the description.
     pub created: Option<CreationMark>,
     /// From claim tags.
     pub claims: BTreeSet<(PoolId, ClaimKey)>,
-    /// From release tags: each claim's, with the time of the first and every tag that says so.
+    /// From release tags: for each claim, the earliest time and all its tags.
     pub releases: BTreeMap<(PoolId, ClaimKey), (Timestamp, BTreeSet<String>)>,
-    /// Something that begins like ours but does not parse: a newer version's, or somebody's hand. Never touched.
+    /// Something begins like a mark but does not parse: it was written by a newer version or by hand. Never touched.
     pub is_unreadable: bool,
 }
 
 impl Marks {
-    /// Reads what is written on a floating IP.
     pub fn read(fip: &FloatingIp) -> Self {
         let mut marks = Self { created: CreationMark::parse(&fip.description), ..Self::default() };
         marks.is_unreadable = marks.created.is_none() && fip.description.starts_with(DESCRIPTION);
@@ -184,22 +181,19 @@ impl Marks {
             }
         } else if let Some(owner) = tag.strip_prefix(CLAIM_TAG).and_then(parse_claim_tag) {
             self.claims.insert(owner);
-        } else if is_of_our_kind(tag) {
+        } else if looks_like_ours(tag) {
             self.is_unreadable = true;
         }
     }
 
-    /// No controller of our kind has written on it.
     pub fn is_empty(&self) -> bool {
         self.created.is_none() && self.claims.is_empty() && self.releases.is_empty() && !self.is_unreadable
     }
 
-    /// Whether a mark names the pool.
     pub fn names(&self, pool: &PoolId) -> bool {
         self.pools().contains(pool)
     }
 
-    /// Every pool that a mark names.
     pub fn pools(&self) -> BTreeSet<&PoolId> {
         let created = self.created.iter().map(|mark| &mark.pool);
         let claims = self.claims.iter().map(|(pool, _)| pool);
@@ -213,9 +207,8 @@ impl Marks {
         created.chain(self.claims.iter().filter_map(of_pool)).chain(self.releases.keys().filter_map(of_pool)).collect()
     }
 
-    /// Our tags for a pool: those of claims before those of releases, so that a removal that stops half way leaves a
-    /// floating IP that is still released.
-    pub fn tags_of(&self, pool: &PoolId) -> Vec<String> {
+    /// The pool's tags, claim tags first, so that an interrupted removal leaves the floating IP released.
+    pub(super) fn tags_of(&self, pool: &PoolId) -> Vec<String> {
         let claims = self.claims.iter().filter(|(owner, _)| owner == pool);
         let claims = claims.map(|(owner, claim)| claim_tag(owner, claim));
         let releases = self.releases.iter().filter(|((owner, _), _)| owner == pool);
@@ -234,11 +227,11 @@ impl Marks {
         let described = self.created.iter().filter_map(|mark| mark.claim.as_ref());
         let owners: BTreeSet<&ClaimKey> = described.chain(self.claims.iter().map(|(_, claim)| claim)).collect();
         let is_released = |claim: &ClaimKey| self.releases.contains_key(&(pool.clone(), claim.clone()));
-        let living: Vec<&&ClaimKey> = owners.iter().filter(|claim| !is_released(claim)).collect();
-        match (living.as_slice(), self.releases.first_key_value()) {
+        let unreleased: Vec<&&ClaimKey> = owners.iter().filter(|claim| !is_released(claim)).collect();
+        match (unreleased.as_slice(), self.releases.first_key_value()) {
             ([claim], _) => Ownership::Held((**claim).clone()),
             ([], Some(_)) => {
-                // The claim that had it last: not one whose release a takeover left behind.
+                // The last owner comes before a claim whose release a takeover left behind.
                 let of_owner = |((_, claim), _): &(&(PoolId, ClaimKey), &(Timestamp, _))| owners.contains(claim);
                 let last = self.releases.iter().max_by_key(|release| (of_owner(release), release.1.0));
                 let ((_, claim), (at, _)) = last.expect("a release was matched");
@@ -253,7 +246,7 @@ impl Marks {
 /// Who has a floating IP, from a pool's point of view.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ownership {
-    /// No controller of our kind has marked it.
+    /// No pool has marked it.
     Unmarked,
     /// Another pool's, or a mark that cannot be read: never touched.
     Foreign,
@@ -292,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_fits_the_neutron_of_before_2021() {
+    fn a_tag_fits_into_60_characters() {
         for tag in [claim_tag(&longest_pool(), &key("web")), release_tag(&longest_pool(), &key("web"), Timestamp::MAX)]
         {
             assert!(tag.len() <= 60, "{tag} has {}", tag.len());
@@ -301,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_description_fits_with_the_longest_names() {
+    fn a_description_with_the_longest_names_fits() {
         let (namespace, name) = ("n".repeat(63), "m".repeat(253));
         let text = longest_mark().render(Some((&namespace, &name)));
         assert!(text.len() <= 255, "{}", text.len());
@@ -309,9 +302,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_rendered_is_read_back() {
+    fn a_rendered_mark_is_parsed_back() {
         for claim in [None, Some(key("web"))] {
-            for released in [None, Some(noon())] {
+            for released in [None, Some(start())] {
                 for is_retained in [false, true] {
                     for reader in [None, Some(("team", "web")), Some(("a", "b.c (d=e)"))] {
                         let mark = CreationMark { claim: claim.clone(), released, is_retained, ..idle_mark(1) };
@@ -335,14 +328,14 @@ mod tests {
 
     #[test]
     fn tags_are_read_back() {
-        let marks = Marks::read(&fip(10).tagged_for("web").released_by("db", noon()).tag("theirs").0);
+        let marks = Marks::read(&fip(10).tagged_for("web").released_by("db", start()).tag("theirs").0);
         assert_eq!(marks.claims, [(pool_id("p"), key("web"))].into());
-        assert_eq!(marks.releases[&(pool_id("p"), key("db"))].0, noon());
+        assert_eq!(marks.releases[&(pool_id("p"), key("db"))].0, start());
         assert!(!marks.is_unreadable && marks.created.is_none());
     }
 
     #[test]
-    fn what_nearly_reads_as_ours_is_nobodys_to_touch() {
+    fn malformed_marks_are_foreign() {
         let good = idle_mark(1).render(None);
         let texts = [
             good.replace("nonce=", "once="),
@@ -364,14 +357,14 @@ mod tests {
     }
 
     #[test]
-    fn other_peoples_words_are_no_marks() {
+    fn unrelated_tags_and_descriptions_are_not_marks() {
         for tag in ["caipirinha", "CAIP", "prod", "capo.p.x", ""] {
             assert!(Marks::read(&fip(10).tag(tag).described("for the office").0).is_empty(), "{tag}");
         }
     }
 
     #[test]
-    fn standings() {
+    fn ownership_follows_from_the_marks() {
         let held = |claim: &str| Ownership::Held(key(claim));
         let out = |claim: &str, at| Ownership::Released { claim: key(claim), at };
         let table = [

@@ -1,4 +1,4 @@
-//! What a pool may do, parsed and resolved: the spec with its network found. Built once per change, by the pool controller.
+//! A pool's rules: its spec, parsed, with its network resolved. Built once per change, by the pool controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -9,7 +9,6 @@ use jiff::{SignedDuration, Timestamp};
 use super::identity::PoolId;
 use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
 
-/// A pool as the core sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolPolicy {
     /// Its identity in marks.
@@ -32,7 +31,7 @@ pub struct PoolPolicy {
     pub reservations: BTreeMap<String, IpAddr>,
     /// How many free ones to keep ready.
     pub preallocate: usize,
-    /// How long a released address rests.
+    /// How long a released address is given to no other claim.
     pub grace: SignedDuration,
     /// Whether orphans are released, or only reported.
     pub releases_orphans: bool,
@@ -48,16 +47,14 @@ pub struct PoolPolicy {
 /// Which free floating IPs of the project may be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ReusePolicy {
-    /// None.
     Never,
-    /// Those on which nobody has written anything.
+    /// Those without tags, description and DNS name.
     Unmarked {
         /// Not changed for this long.
         idle: SignedDuration,
     },
     /// Those with all of these tags.
     Tagged {
-        /// The tags.
         tags: BTreeSet<String>,
         /// Not changed for this long.
         idle: SignedDuration,
@@ -65,23 +62,22 @@ pub enum ReusePolicy {
 }
 
 impl PoolPolicy {
-    /// Whether the address is never given.
     pub fn is_excluded(&self, address: IpAddr) -> bool {
         self.excluded.iter().any(|range| range.contains(&address))
     }
 
     /// The claim that the address is kept for, by name.
-    pub fn reserved_for(&self, address: IpAddr) -> Option<&str> {
+    pub(super) fn reserved_for(&self, address: IpAddr) -> Option<&str> {
         self.reservations.iter().find(|(_, reserved)| **reserved == address).map(|(claim, _)| claim.as_str())
     }
 
-    /// Whether the address may be given to the claim, as far as the pool's spec goes.
+    /// Whether the pool's spec allows the claim to have the address.
     pub fn allows(&self, address: IpAddr, claim_name: &str) -> bool {
         !self.is_excluded(address) && self.reserved_for(address).is_none_or(|owner| owner == claim_name)
     }
 
-    /// Whether `spec.reuse` allows a floating IP without marks, by what is written on it.
-    pub fn may_reuse(&self, fip: &FloatingIp) -> bool {
+    /// Whether `spec.reuse` allows a floating IP without marks, by its tags and texts.
+    pub(super) fn may_reuse(&self, fip: &FloatingIp) -> bool {
         self.network.as_ref() == Some(&fip.network)
             && self.has_tags
             && match &self.reuse {
@@ -94,7 +90,7 @@ impl PoolPolicy {
     }
 
     /// Whether a floating IP has not changed for as long as `spec.reuse` asks: otherwise its owner may be about to use it.
-    pub fn has_been_idle(&self, fip: &FloatingIp, now: Timestamp) -> bool {
+    pub(super) fn has_been_idle(&self, fip: &FloatingIp, now: Timestamp) -> bool {
         match &self.reuse {
             ReusePolicy::Never => false,
             ReusePolicy::Unmarked { idle } | ReusePolicy::Tagged { idle, .. } => {
@@ -110,55 +106,55 @@ mod tests {
     use super::*;
 
     fn may_reuse(fip: Fip) -> bool {
-        may_reuse_in(&world().pool, &fip)
+        may_reuse_in(&fixture().pool, &fip)
     }
 
     fn may_reuse_in(pool: &PoolPolicy, fip: &Fip) -> bool {
-        pool.may_reuse(&fip.0) && pool.has_been_idle(&fip.0, noon())
+        pool.may_reuse(&fip.0) && pool.has_been_idle(&fip.0, start())
     }
 
     #[test]
-    fn what_nobody_wrote_upon_may_be_reused() {
+    fn only_floating_ips_without_tags_and_texts_are_reused() {
         assert!(may_reuse(fip(10)));
         assert!(!may_reuse(fip(10).tag("prod")));
         assert!(!may_reuse(fip(10).described("mail")));
         let mut named = fip(10);
         named.0.dns_name = "www".into();
         assert!(!may_reuse(named));
-        assert!(!may_reuse(fip(10).on("another")));
+        assert!(!may_reuse(fip(10).on_network("another")));
     }
 
     #[test]
-    fn what_changed_lately_may_be_about_to_be_used() {
-        assert!(!may_reuse(fip(10).changed(ago(299))));
-        assert!(may_reuse(fip(10).changed(ago(300))));
+    fn a_recently_changed_floating_ip_is_not_reused() {
+        assert!(!may_reuse(fip(10).changed_at(ago(299))));
+        assert!(may_reuse(fip(10).changed_at(ago(300))));
         let mut unknown = fip(10);
         unknown.0.changed_at = None;
         assert!(!may_reuse(unknown));
     }
 
     #[test]
-    fn with_tags_asked_for_only_those_with_all_of_them_are_reused() {
+    fn only_floating_ips_with_all_configured_tags_are_reused() {
         let tags: BTreeSet<String> = ["a".into(), "b".into()].into();
-        let world = world().with(|pool| pool.reuse = ReusePolicy::Tagged { tags, idle: seconds(300) });
-        let may = |fip: Fip| may_reuse_in(&world.pool, &fip);
+        let fixture = fixture().with_policy(|pool| pool.reuse = ReusePolicy::Tagged { tags, idle: seconds(300) });
+        let may = |fip: Fip| may_reuse_in(&fixture.pool, &fip);
         assert!(may(fip(10).tag("a").tag("b").tag("c").described("anything")));
         assert!(!may(fip(10).tag("a")));
         assert!(!may(fip(10)));
-        assert!(!may(fip(10).tag("a").tag("b").changed(ago(1))));
+        assert!(!may(fip(10).tag("a").tag("b").changed_at(ago(1))));
     }
 
     #[test]
-    fn nothing_is_reused_without_tags_or_where_that_is_said() {
-        let may = |change: fn(&mut PoolPolicy)| may_reuse_in(&world().with(change).pool, &fip(10));
+    fn nothing_is_reused_without_tags_a_network_or_permission() {
+        let may = |change: fn(&mut PoolPolicy)| may_reuse_in(&fixture().with_policy(change).pool, &fip(10));
         assert!(!may(|pool| pool.has_tags = false));
         assert!(!may(|pool| pool.reuse = ReusePolicy::Never));
         assert!(!may(|pool| pool.network = None));
     }
 
     #[test]
-    fn an_excluded_or_reserved_address_is_allowed_to_nobody_else() {
-        let pool = world().excludes("203.0.113.64/28").reserves("web", 10).pool;
+    fn excluded_addresses_are_never_allowed_and_reserved_ones_only_to_their_claim() {
+        let pool = fixture().excluding("203.0.113.64/28").reserving("web", 10).pool;
         assert!(!pool.allows(address(66), "web"));
         assert!(pool.allows(address(10), "web") && !pool.allows(address(10), "db"));
         assert!(pool.allows(address(11), "db"));

@@ -39,7 +39,6 @@ impl Binding {
     }
 }
 
-/// Every address that Kubernetes names.
 #[derive(Clone, Default, Debug)]
 pub struct PublishedAddresses {
     addresses: BTreeMap<ObjectName, PublishedAddress>,
@@ -69,7 +68,7 @@ impl PublishedAddresses {
         }
     }
 
-    /// Removes every IPAddress that is not among these, and returns what it removed: a watch has listed them all.
+    /// Removes every IPAddress that a complete listing does not contain, and returns the removed ones.
     pub fn retain(&mut self, existing: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
         let gone: Vec<_> = self.addresses.keys().filter(|object| !existing.contains(object)).cloned().collect();
         gone.iter().for_each(|object| self.remove(object));
@@ -100,14 +99,14 @@ impl PublishedAddresses {
     }
 
     /// Whether an IPAddress other than this claim's names this floating IP.
-    pub fn is_published_for_another(&self, fip: &FloatingIp, pool: &PoolId, claim: &ClaimKey) -> bool {
+    pub(super) fn is_published_for_another(&self, fip: &FloatingIp, pool: &PoolId, claim: &ClaimKey) -> bool {
         self.at(fip.address).any(|published| {
             published.binding.as_ref().is_none_or(|binding| binding.covers(fip) && !binding.is_of(pool, claim))
         })
     }
 
     /// The binding of the IPAddress, of one of our pools, that names this floating IP.
-    pub fn binding_of(&self, fip: &FloatingIp) -> Option<&Binding> {
+    pub(super) fn binding_of(&self, fip: &FloatingIp) -> Option<&Binding> {
         self.at(fip.address).filter_map(|published| published.binding.as_ref()).find(|binding| binding.fip == fip.id)
     }
 
@@ -116,7 +115,7 @@ impl PublishedAddresses {
         bindings.filter(move |binding| binding.pool == *pool)
     }
 
-    pub fn bindings_of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &Binding> {
+    pub(super) fn bindings_of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &Binding> {
         let objects = self.by_claim.get(&(pool.clone(), claim.clone()));
         objects.filter_map(|object| self.addresses.get(object)?.binding.as_ref())
     }
@@ -132,58 +131,58 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_ours_is_published_under_any_id_on_its_network() {
-        let world = world().published("web", 10);
-        assert!(world.published.is_published(&fip(10).0));
+    fn an_address_of_ours_counts_under_any_id_on_its_network() {
+        let fixture = fixture().published("web", 10);
+        assert!(fixture.published.is_published(&fip(10).0));
         let again = FloatingIp { id: id(99), ..fip(10).0 };
-        assert!(world.published.is_published(&again));
-        let elsewhere = FloatingIp { id: id(99), ..fip(10).on("another").0 };
-        assert!(!world.published.is_published(&elsewhere));
-        assert!(!world.published.is_published(&fip(11).0));
+        assert!(fixture.published.is_published(&again));
+        let elsewhere = FloatingIp { id: id(99), ..fip(10).on_network("another").0 };
+        assert!(!fixture.published.is_published(&elsewhere));
+        assert!(!fixture.published.is_published(&fip(11).0));
     }
 
     #[test]
-    fn an_address_of_another_provider_is_published_on_every_network() {
-        let world = world().published_by_others(10);
-        assert!(world.published.is_published(&fip(10).on("another").0));
-        assert_eq!(world.published.binding_of(&fip(10).0), None);
+    fn an_address_of_another_provider_counts_on_every_network() {
+        let fixture = fixture().published_by_others(10);
+        assert!(fixture.published.is_published(&fip(10).on_network("another").0));
+        assert_eq!(fixture.published.binding_of(&fip(10).0), None);
     }
 
     #[test]
     fn a_floating_ip_is_bound_to_the_claim_whose_ip_address_names_its_id() {
-        let world = world().published("web", 10);
-        assert_eq!(world.published.binding_of(&fip(10).0).map(|binding| binding.claim.clone()), Some(key("web")));
-        assert!(world.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("db")));
-        assert!(!world.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("web")));
+        let fixture = fixture().published("web", 10);
+        assert_eq!(fixture.published.binding_of(&fip(10).0).map(|binding| binding.claim.clone()), Some(key("web")));
+        assert!(fixture.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("db")));
+        assert!(!fixture.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("web")));
     }
 
     #[test]
     fn a_deleted_ip_address_publishes_nothing() {
-        let mut world = world().published("web", 10).published_by_others(11);
-        world.published.retain(&BTreeSet::new());
-        assert!(!world.published.is_published(&fip(10).0) && !world.published.is_published(&fip(11).0));
+        let mut fixture = fixture().published("web", 10).published_by_others(11);
+        fixture.published.retain(&BTreeSet::new());
+        assert!(!fixture.published.is_published(&fip(10).0) && !fixture.published.is_published(&fip(11).0));
     }
 
     #[test]
     fn a_changed_ip_address_publishes_only_its_new_address() {
-        let mut world = world().published("web", 10);
+        let mut fixture = fixture().published("web", 10);
         let object = ObjectName::new("team", "web");
-        world.published.insert(object, PublishedAddress { address: address(11), binding: None });
-        assert!(!world.published.is_published(&fip(10).0) && world.published.is_published(&fip(11).0));
+        fixture.published.insert(object, PublishedAddress { address: address(11), binding: None });
+        assert!(!fixture.published.is_published(&fip(10).0) && fixture.published.is_published(&fip(11).0));
     }
 
     #[test]
     fn a_list_is_replaced_and_removed() {
-        let mut world = world().lists([10, 11]);
-        assert!(world.published.is_listed(address(11)));
+        let mut fixture = fixture().listed([10, 11]);
+        assert!(fixture.published.is_listed(address(11)));
         let pool = || ObjectName::new("team", "p");
-        world.published.set_listed(pool(), [address(10)].into());
-        assert!(!world.published.is_listed(address(11)));
-        world.published.set_listed(pool(), [].into());
-        assert!(!world.published.is_listed(address(10)));
-        world.published.set_listed_in_tree([address(12)].into());
-        assert!(world.published.is_listed(address(12)));
-        world.published.set_listed_in_tree([].into());
-        assert!(!world.published.is_listed(address(12)));
+        fixture.published.set_listed(pool(), [address(10)].into());
+        assert!(!fixture.published.is_listed(address(11)));
+        fixture.published.set_listed(pool(), [].into());
+        assert!(!fixture.published.is_listed(address(10)));
+        fixture.published.set_listed_in_tree([address(12)].into());
+        assert!(fixture.published.is_listed(address(12)));
+        fixture.published.set_listed_in_tree([].into());
+        assert!(!fixture.published.is_listed(address(12)));
     }
 }

@@ -1,4 +1,4 @@
-//! What to do for a claim that is being deleted: everything that it has is marked as released. The sweep does the rest.
+//! What to do for a claim that is being deleted: mark its addresses as released. The sweep does the rest.
 
 use super::identity::ClaimKey;
 use super::ledger::LedgerEntry;
@@ -17,7 +17,7 @@ pub enum ReleaseStep {
     Withdraw(FloatingIpId, String),
     /// Whether a POST for the claim created anything is not known: list, and ask again.
     Settle,
-    /// Nothing in Neutron is the claim's any more.
+    /// No unreleased floating IP is the claim's.
     Done,
 }
 
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     fn tag() -> ReleaseStep {
-        ReleaseStep::Tag(id(10), release_tag(&pool_id("p"), &key("web"), noon()))
+        ReleaseStep::Tag(id(10), release_tag(&pool_id("p"), &key("web"), start()))
     }
 
     fn withdraw() -> ReleaseStep {
@@ -77,63 +77,67 @@ mod tests {
     }
 
     #[test]
-    fn what_the_claim_has_is_tagged_for_release() {
+    fn a_claims_address_is_tagged_for_release() {
         for fip in [fip(10).created_for("web"), fip(10).tagged_for("web"), fip(10).created_for("web").attached()] {
-            assert_eq!(world().sees([fip]).release("web"), tag());
+            assert_eq!(fixture().fips([fip]).release("web"), tag());
         }
     }
 
     #[test]
-    fn what_is_released_needs_nothing_more() {
+    fn released_addresses_need_nothing_more() {
         assert_eq!(
-            world().sees([fip(10).created_for("web").released_by("web", ago(9))]).release("web"),
+            fixture().fips([fip(10).created_for("web").released_by("web", ago(9))]).release("web"),
             ReleaseStep::Done
         );
-        assert_eq!(world().sees([fip(10).created_for("db"), fip(11)]).release("web"), ReleaseStep::Done);
+        assert_eq!(fixture().fips([fip(10).created_for("db"), fip(11)]).release("web"), ReleaseStep::Done);
     }
 
     #[test]
-    fn all_that_the_claim_has_is_released_one_after_the_other() {
-        let mut world = world().sees([fip(10).created_for("web"), fip(11).tagged_for("web")]);
-        world.ledger.record_tag(&id(10), &release_tag(&pool_id("p"), &key("web"), noon()), true);
-        assert!(matches!(world.release("web"), ReleaseStep::Tag(of, _) if of == id(11)));
+    fn all_addresses_of_a_claim_are_released_one_by_one() {
+        let mut fixture = fixture().fips([fip(10).created_for("web"), fip(11).tagged_for("web")]);
+        fixture.ledger.record_tag(&id(10), &release_tag(&pool_id("p"), &key("web"), start()), true);
+        assert!(matches!(fixture.release("web"), ReleaseStep::Tag(of, _) if of == id(11)));
     }
 
     #[test]
     fn without_tags_the_release_is_written_into_the_description() {
-        let world = world().with(|pool| pool.has_tags = false).sees([fip(10).created_for("web")]);
-        let mark = CreationMark { claim: Some(key("web")), released: Some(noon()), ..idle_mark(10) };
-        assert_eq!(world.release("web"), ReleaseStep::Describe(id(10), mark));
+        let fixture = fixture().with_policy(|pool| pool.has_tags = false).fips([fip(10).created_for("web")]);
+        let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..idle_mark(10) };
+        assert_eq!(fixture.release("web"), ReleaseStep::Describe(id(10), mark));
     }
 
     #[test]
-    fn beside_another_owner_only_the_claims_tag_comes_off() {
-        assert_eq!(world().sees([fip(10).tagged_for("web").tagged_by_another_pool()]).release("web"), withdraw());
-        assert_eq!(world().sees([fip(10).tagged_by_another_pool()]).chosen(10, "web").release("web"), withdraw());
+    fn releasing_a_contested_address_removes_only_the_claims_tag() {
+        assert_eq!(fixture().fips([fip(10).tagged_for("web").tagged_by_another_pool()]).release("web"), withdraw());
+        assert_eq!(fixture().fips([fip(10).tagged_by_another_pool()]).chosen_by(10, "web").release("web"), withdraw());
     }
 
     #[test]
-    fn a_choice_that_was_not_written_yet_is_given_back_too() {
-        assert_eq!(world().sees([fip(10)]).chosen(10, "web").release("web"), withdraw());
-        assert_eq!(world().sees([fip(10).idle()]).chosen(10, "web").release("web"), tag(), "its rewrite may land late");
+    fn a_chosen_address_without_a_mark_is_released_too() {
+        assert_eq!(fixture().fips([fip(10)]).chosen_by(10, "web").release("web"), withdraw());
+        assert_eq!(
+            fixture().fips([fip(10).idle()]).chosen_by(10, "web").release("web"),
+            tag(),
+            "a late rewrite may mark it"
+        );
     }
 
     #[test]
-    fn a_post_in_doubt_is_settled_first() {
-        let mut world = world();
-        let nonce = Nonce::parse("nonce12345").expect("of the nonce's form");
-        world.ledger.begin_creation(nonce.clone(), pool_id("p"), Some(key("web")));
-        world.ledger.note_uncertain_creation(&nonce, noon());
-        assert_eq!(world.release("web"), ReleaseStep::Settle);
-        assert_eq!(world.release("db"), ReleaseStep::Done);
-        world.now = noon() + seconds(60);
-        world.look([]);
-        assert_eq!(world.release("web"), ReleaseStep::Done);
+    fn an_uncertain_creation_is_settled_before_release() {
+        let mut fixture = fixture();
+        let nonce = Nonce::parse("nonce12345").expect("a nonce");
+        fixture.ledger.begin_creation(nonce.clone(), pool_id("p"), Some(key("web")));
+        fixture.ledger.note_uncertain_creation(&nonce, start());
+        assert_eq!(fixture.release("web"), ReleaseStep::Settle);
+        assert_eq!(fixture.release("db"), ReleaseStep::Done);
+        fixture.now = start() + seconds(60);
+        fixture.relist([]);
+        assert_eq!(fixture.release("web"), ReleaseStep::Done);
     }
 
     #[test]
     fn nothing_is_done_before_the_project_was_listed() {
-        let world = World { ledger: Ledger::default(), ..world() };
-        assert_eq!(world.release("web"), ReleaseStep::Settle);
+        let fixture = Fixture { ledger: Ledger::default(), ..fixture() };
+        assert_eq!(fixture.release("web"), ReleaseStep::Settle);
     }
 }

@@ -1,4 +1,4 @@
-//! What a decision is made from, and the questions about a floating IP that several decisions ask.
+//! The inputs of a decision, and the checks of a floating IP that several decisions share.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,5 @@
 //! What a pool can give next: from which source, within which limit, and why not. Choosing for a claim, counting,
-//! preallocating and explaining all ask here.
+//! preallocating and explaining all use it.
 //!
 //! | to change | open |
 //! |---|---|
@@ -17,8 +17,8 @@ mod sources;
 
 pub use creation::{CreationPlace, UNWANTED_LIMIT, is_usable_spare};
 pub(super) use list::is_listable;
-pub(super) use owned::is_ownable;
-pub(super) use reuse::is_reusable_in_use;
+pub(super) use owned::is_owned_and_free;
+pub(super) use reuse::is_still_reusable;
 
 use std::cell::OnceCell;
 
@@ -85,8 +85,8 @@ impl<'a> Supply<'a> {
 
     /// Why a claim without a reservation that came now would be refused; `None` while there is something to give.
     ///
-    /// A creation that would only ask whether Neutron still refuses is nothing to give. What comes and goes within seconds
-    /// (a released address before its sweep, a subnet that is passed over for a while) does not count, so that the pool's
+    /// A creation that would only probe whether Neutron still refuses does not count. What comes and goes within seconds
+    /// (a released address before its sweep, a subnet that is passed over for a while) counts as little, so that the pool's
     /// condition is stable.
     pub(super) fn exhausted(&self) -> Option<Refusal> {
         let is_creatable = self.room() > 0 && self.may_create_without_probing();

@@ -1,5 +1,5 @@
-//! What to do about the addresses that carry a pool's mark and that no claim is about to settle: released ones, orphans,
-//! spares. What is left to do when the pool is deleted is in `teardown.rs`.
+//! What to do about the marked addresses that no claim takes care of: released ones, orphans, spares. What to do when the
+//! pool is deleted is in `teardown.rs`.
 
 mod contested;
 mod teardown;
@@ -14,10 +14,10 @@ use super::identity::ClaimKey;
 use super::ledger::LedgerEntry;
 use super::mark::{CreationMark, Ownership, release_tag};
 use super::situation::Situation;
-use super::supply::{Supply, is_ownable, surplus};
+use super::supply::{Supply, is_owned_and_free, surplus};
 use crate::floating_ip::FloatingIpId;
 
-/// Whether a claim that exists stays.
+/// Whether an existing claim is being deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClaimLiveness {
     /// It needs, or has, an address.
@@ -63,12 +63,12 @@ impl SweepAction {
     }
 }
 
-/// What a sweep does and found.
+/// What a sweep found and does.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SweepPlan {
     /// To be done now, in any order.
     pub actions: Vec<SweepAction>,
-    /// Addresses whose mark names a claim that does not have them.
+    /// Addresses that are marked for a claim that does not have them.
     pub orphans: Vec<FloatingIpId>,
     /// Floating IPs with one creation mark: it was copied by hand, and none of them is deleted.
     pub copied: Vec<FloatingIpId>,
@@ -101,13 +101,12 @@ pub fn plan_sweep(situation: &Situation<'_>, cluster: &ClusterView) -> SweepPlan
     pass.plan
 }
 
-/// One pass over a pool.
 struct SweepPass<'a> {
     situation: Situation<'a>,
     cluster: &'a ClusterView,
     /// Idle addresses that any claim may get.
     spares: usize,
-    /// Claims that wait for any address, less those that one was left to.
+    /// Claims that wait for any address, minus those that one is offered to.
     waiting: usize,
     /// How many addresses are beyond the pool's limit, which was lowered: they are left to no claim.
     surplus: usize,
@@ -168,8 +167,8 @@ impl<'a> SweepPass<'a> {
             self.plan.offered += 1;
             return;
         }
-        let is_missing = is_givable && self.spares < pool.preallocate && self.surplus == 0;
-        if pool.deletes && !is_missing && !self.is_awaited(entry) {
+        let is_missing_spare = is_givable && self.spares < pool.preallocate && self.surplus == 0;
+        if pool.deletes && !is_missing_spare && !self.is_awaited(entry) {
             return self.delete(entry);
         }
         self.spares += usize::from(is_givable);
@@ -179,7 +178,7 @@ impl<'a> SweepPass<'a> {
 
     fn visit_held(&mut self, entry: &LedgerEntry, claim: &ClaimKey) {
         if self.situation.published.is_published(&entry.fip) || self.is_needed_by(claim, entry) {
-            // The release of an earlier claim, which a takeover that was cut short leaves behind.
+            // An interrupted takeover leaves the release tag of an earlier claim behind.
             let stale: Vec<String> = entry.marks.releases.values().flat_map(|(_, tags)| tags.iter().cloned()).collect();
             if !stale.is_empty() {
                 let id = entry.fip.id.clone();
@@ -188,7 +187,7 @@ impl<'a> SweepPass<'a> {
             return;
         }
         let Situation { pool, now, .. } = self.situation;
-        if self.is_due_orphan(entry) && pool.releases_orphans && !entry.fip.is_attached() {
+        if self.report_orphan(entry) && pool.releases_orphans && !entry.fip.is_attached() {
             let id = entry.fip.id.clone();
             self.plan.actions.push(match entry.marks.created.as_ref().filter(|_| !pool.has_tags) {
                 Some(mark) => SweepAction::Describe(id, CreationMark { released: Some(now), ..mark.clone() }),
@@ -214,7 +213,7 @@ impl<'a> SweepPass<'a> {
         self.delete(entry);
     }
 
-    /// Where a claim waits there is nothing to give, and the claim asks Neutron itself.
+    /// None while a claim waits: then nothing is free, and the claim asks Neutron itself.
     fn missing_spares(&self) -> usize {
         let Situation { ledger, pool, .. } = self.situation;
         if self.waiting > 0 {
@@ -239,7 +238,7 @@ impl<'a> SweepPass<'a> {
         self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Whether the claim exists and has no other address: then this one is its own, or it is about to settle that.
+    /// Whether the claim exists and has no other address: then it has this one, or decides about it next.
     fn is_needed_by(&self, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
         self.cluster.claims.get(claim).is_some_and(|liveness| {
             *liveness == ClaimLiveness::Deleting || !self.has_other_address(claim, &entry.fip.id)
@@ -261,7 +260,7 @@ impl<'a> SweepPass<'a> {
     fn is_spare(&self, entry: &LedgerEntry) -> bool {
         self.situation.ownership(entry) == Ownership::Idle
             && self.is_givable(entry)
-            && is_ownable(&self.situation, entry)
+            && is_owned_and_free(&self.situation, entry)
     }
 
     /// Whether the claim that the address is reserved for exists and has no other address.
@@ -275,10 +274,9 @@ impl<'a> SweepPass<'a> {
             && !self.has_other_address(&claim, &entry.fip.id)
     }
 
-    /// Whether an orphan may be released now. It is reported when it is first seen, and released when a later listing, after
-    /// the grace, still shows it: whatever the grace is, a first sight is never the last, since a port may be attached
-    /// meanwhile.
-    fn is_due_orphan(&mut self, entry: &LedgerEntry) -> bool {
+    /// Reports an orphan, and returns whether it may be released now: a listing after the grace period must still show it.
+    /// Even without a grace period it is not released when first seen, since a port may be attached meanwhile.
+    fn report_orphan(&mut self, entry: &LedgerEntry) -> bool {
         let Situation { ledger, pool, now, .. } = self.situation;
         self.plan.orphans.push(entry.fip.id.clone());
         let since = entry.orphaned_since.get(&pool.id).copied();
@@ -293,7 +291,7 @@ impl<'a> SweepPass<'a> {
     }
 }
 
-/// `at + period`. The time comes from a tag, which anybody with access to the project can write.
+/// `at + period`. The time comes from a tag, which every user of the project can write.
 fn after(at: Timestamp, period: SignedDuration) -> Timestamp {
     at.checked_add(period).unwrap_or(Timestamp::MAX)
 }

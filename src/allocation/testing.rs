@@ -1,4 +1,4 @@
-//! The words that the unit tests of this room are written in: a floating IP in a line, a world in a few.
+//! Fixtures for the unit tests of `allocation`. The pool is `p`, its claims are in the namespace `team`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -17,8 +17,8 @@ use super::sweep::{ClaimLiveness, ClusterView, PoolTeardown, SweepPlan, plan_swe
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId};
 use crate::object_name::ObjectName;
 
-/// The time of every world, unless it is said.
-pub fn noon() -> Timestamp {
+/// When every fixture begins.
+pub fn start() -> Timestamp {
     Timestamp::from_second(1_800_000_000).expect("in range")
 }
 
@@ -26,9 +26,9 @@ pub fn seconds(count: i64) -> SignedDuration {
     SignedDuration::from_secs(count)
 }
 
-/// So many seconds before noon.
+/// So many seconds before [`start`].
 pub fn ago(count: i64) -> Timestamp {
-    noon() - seconds(count)
+    start() - seconds(count)
 }
 
 /// 203.0.113.`last`.
@@ -58,11 +58,11 @@ pub fn idle_mark(last: u8) -> CreationMark {
     CreationMark { pool: pool_id("p"), nonce, claim: None, released: None, is_retained: false }
 }
 
-/// A floating IP that is being described.
+/// Builds a floating IP.
 #[derive(Clone)]
 pub struct Fip(pub FloatingIp);
 
-/// 203.0.113.`last`: free, with nothing on it, long unchanged.
+/// 203.0.113.`last`: free, without tags or texts, not changed recently.
 pub fn fip(last: u8) -> Fip {
     Fip(FloatingIp {
         id: id(last),
@@ -95,11 +95,11 @@ impl Fip {
         self.0.is_forwarded = true;
         self
     }
-    pub fn on(mut self, network: &str) -> Self {
+    pub fn on_network(mut self, network: &str) -> Self {
         self.0.network = NetworkId::new(network);
         self
     }
-    pub fn changed(mut self, at: Timestamp) -> Self {
+    pub fn changed_at(mut self, at: Timestamp) -> Self {
         self.0.changed_at = Some(at);
         self
     }
@@ -133,8 +133,8 @@ impl Fip {
     }
 }
 
-/// A project, the pool `p`, and what Kubernetes says.
-pub struct World {
+/// Everything that a decision about the pool `p` depends on.
+pub struct Fixture {
     pub ledger: Ledger,
     pub published: PublishedAddresses,
     pub pool: PoolPolicy,
@@ -143,8 +143,8 @@ pub struct World {
     pub now: Timestamp,
 }
 
-/// A pool with a network that reuses, creates and deletes; nothing in Neutron.
-pub fn world() -> World {
+/// A pool with a network that reuses, creates and deletes, in a project without floating IPs.
+pub fn fixture() -> Fixture {
     let pool = PoolPolicy {
         id: pool_id("p"),
         listed: vec![],
@@ -164,62 +164,60 @@ pub fn world() -> World {
     };
     let (ledger, published, waiting) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
     let cluster = ClusterView { namespace: "team".into(), ..ClusterView::default() };
-    World { ledger, published, pool, cluster, waiting, now: noon() }.sees([])
+    Fixture { ledger, published, pool, cluster, waiting, now: start() }.fips([])
 }
 
-impl World {
-    /// A complete listing shows these and no others.
-    pub fn sees<const N: usize>(mut self, fips: [Fip; N]) -> Self {
-        self.look(fips);
+impl Fixture {
+    /// Records a complete listing with these floating IPs.
+    pub fn fips<const N: usize>(mut self, fips: [Fip; N]) -> Self {
+        self.relist(fips);
         self
     }
-    pub fn look<const N: usize>(&mut self, fips: [Fip; N]) {
+    pub fn relist<const N: usize>(&mut self, fips: [Fip; N]) {
         let began = self.ledger.begin(self.now);
         self.ledger.record_listing(began, fips.into_iter().map(|fip| fip.0).collect(), self.now);
     }
-    pub fn with(mut self, change: impl FnOnce(&mut PoolPolicy)) -> Self {
+    pub fn with_policy(mut self, change: impl FnOnce(&mut PoolPolicy)) -> Self {
         change(&mut self.pool);
         self
     }
-    /// The pool lists these and nothing else.
+    /// The pool gives only these addresses.
     pub fn closed_list<const N: usize>(self, listed: [u8; N]) -> Self {
-        self.lists(listed).with(|pool| pool.network = None)
+        self.listed(listed).with_policy(|pool| pool.network = None)
     }
-    pub fn lists<const N: usize>(mut self, listed: [u8; N]) -> Self {
+    pub fn listed<const N: usize>(mut self, listed: [u8; N]) -> Self {
         self.pool.listed = listed.map(address).to_vec();
         self.published.set_listed(ObjectName::new("team", "p"), self.pool.listed.iter().copied().collect());
         self
     }
-    pub fn limit(self, max_ips: usize) -> Self {
-        self.with(|pool| pool.max_ips = Some(max_ips))
+    pub fn max_ips(self, max_ips: usize) -> Self {
+        self.with_policy(|pool| pool.max_ips = Some(max_ips))
     }
-    pub fn reserves(self, claim: &str, last: u8) -> Self {
-        self.with(|pool| pool.reservations.extend([(claim.into(), address(last))]))
+    pub fn reserving(self, claim: &str, last: u8) -> Self {
+        self.with_policy(|pool| pool.reservations.extend([(claim.into(), address(last))]))
     }
-    pub fn excludes(self, range: &str) -> Self {
-        self.with(|pool| pool.excluded.push(range.parse().expect("a range")))
+    pub fn excluding(self, range: &str) -> Self {
+        self.with_policy(|pool| pool.excluded.push(range.parse().expect("a range")))
     }
     pub fn fenced(self) -> Self {
         let until = self.now + seconds(60);
-        self.with(|pool| pool.fenced_until = Some(until))
+        self.with_policy(|pool| pool.fenced_until = Some(until))
     }
-    pub fn holds(mut self, last: u8, hold: Hold) -> Self {
+    pub fn held(mut self, last: u8, hold: Hold) -> Self {
         self.ledger.set_hold(&id(last), Some(hold));
         self
     }
     /// A claim of the pool `p` chose this address.
-    pub fn chosen(self, last: u8, claim: &str) -> Self {
-        let mut world = self;
-        world.ledger.set_chosen(&id(last), Hold::Claim { pool: pool_id("p"), claim: key(claim) });
-        world
+    pub fn chosen_by(mut self, last: u8, claim: &str) -> Self {
+        self.ledger.set_chosen(&id(last), Hold::Claim { pool: pool_id("p"), claim: key(claim) });
+        self
     }
-    /// The claim exists.
-    pub fn living(mut self, claim: &str) -> Self {
+    pub fn active_claim(mut self, claim: &str) -> Self {
         self.cluster.claims.insert(key(claim), ClaimLiveness::Active);
         self
     }
-    /// This claim, an old one, waits.
-    pub fn waits(mut self, claim: &str) -> Self {
+    /// A claim that is older than the others was refused an address.
+    pub fn waiting_claim(mut self, claim: &str) -> Self {
         let position = request(claim).queue_position();
         self.waiting.insert(QueuePosition { since: ago(50_000), ..position });
         self
@@ -238,7 +236,7 @@ impl World {
         self
     }
     pub fn entry(&self, last: u8) -> &LedgerEntry {
-        self.ledger.get(&id(last)).expect("it was seen")
+        self.ledger.get(&id(last)).expect("it is in the fixture")
     }
     pub fn situation(&self) -> Situation<'_> {
         let Self { ledger, published, pool, waiting, now, .. } = self;
@@ -269,7 +267,7 @@ pub fn request(claim: &str) -> ClaimRequest {
     ClaimRequest { key: key(claim), object: ObjectName::new("team", claim), since: ago(1000), bound: None }
 }
 
-/// The address of a decision to mark.
+/// The floating IP that a decision marks.
 pub fn marked(decision: &Decision) -> Option<&FloatingIpId> {
     match decision {
         Decision::Mark(id, ..) => Some(id),

@@ -1,4 +1,4 @@
-//! What a pool has: the figures of its status and metrics, and the addresses that cannot be given.
+//! Counts a pool's addresses for its status and metrics, and finds those that cannot be given.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -23,7 +23,6 @@ pub struct PoolUsage {
     pub free: usize,
     /// Released, and neither free nor deleted yet.
     pub cooling: usize,
-    /// Cannot be given.
     pub failed: usize,
     /// Allocated, although the pool's present spec would not give them: excluded, or neither listed nor on its network.
     pub out_of_range: usize,
@@ -39,23 +38,22 @@ pub struct PoolUsage {
 /// Why an address cannot be given.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, thiserror::Error)]
 pub enum AddressFailure {
-    #[error("is not a floating IP of the project: create it, or take it off spec.preAllocatedFloatingIPs")]
+    #[error("is not a floating IP of the project: create it, or remove it from spec.preAllocatedFloatingIPs")]
     Missing,
-    #[error("is attached to a port or has port forwardings: detach it, or take it off spec.preAllocatedFloatingIPs")]
+    #[error("is attached to a port or has port forwardings: detach it, or remove it from spec.preAllocatedFloatingIPs")]
     Attached,
-    #[error("carries another owner's mark: remove that mark, or take the address off the pool")]
+    #[error("carries another owner's mark: remove that mark, or remove the address from the pool")]
     Foreign,
     #[error(
-        "is named by another IPAddress: delete that IPAddress, or take the address off spec.preAllocatedFloatingIPs"
+        "is named by another IPAddress: delete that IPAddress, or remove the address from spec.preAllocatedFloatingIPs"
     )]
     Published,
-    #[error("is both in spec.preAllocatedFloatingIPs and in spec.excludedAddresses: take it out of one of them")]
+    #[error("is both in spec.preAllocatedFloatingIPs and in spec.excludedAddresses: remove it from one of them")]
     Excluded,
     #[error("has a description that was copied from another floating IP: clear the copied description")]
     Copied,
 }
 
-/// Counts what a pool has.
 pub fn count(situation: &Situation<'_>) -> PoolUsage {
     let mut usage = PoolUsage::default();
     let mut failures = count_marked(situation, &mut usage);
@@ -148,120 +146,123 @@ mod tests {
     use super::super::testing::*;
     use super::*;
 
-    fn count_of(world: &World) -> PoolUsage {
-        count(&world.situation())
+    fn count_of(fixture: &Fixture) -> PoolUsage {
+        count(&fixture.situation())
     }
 
     /// total, allocated, free, cooling, failed
-    fn figures(world: &World) -> [usize; 5] {
-        let count = count_of(world);
+    fn counts(fixture: &Fixture) -> [usize; 5] {
+        let count = count_of(fixture);
         [count.total, count.allocated, count.free, count.cooling, count.failed]
     }
 
     #[test]
-    fn a_listed_address_counts_once_marked_or_not() {
-        let world = world().closed_list([10, 11, 12]).sees([fip(10).tagged_for("web"), fip(11), fip(12).attached()]);
-        assert_eq!(figures(&world), [3, 1, 1, 0, 1]);
-        assert_eq!(count_of(&world).failures, vec![(address(12), AddressFailure::Attached)]);
+    fn a_listed_address_counts_once_with_or_without_a_mark() {
+        let fixture =
+            fixture().closed_list([10, 11, 12]).fips([fip(10).tagged_for("web"), fip(11), fip(12).attached()]);
+        assert_eq!(counts(&fixture), [3, 1, 1, 0, 1]);
+        assert_eq!(count_of(&fixture).failures, vec![(address(12), AddressFailure::Attached)]);
     }
 
     #[test]
-    fn what_we_created_is_allocated_free_or_cooling() {
+    fn created_addresses_are_allocated_free_or_cooling() {
         let fips = [
             fip(10).created_for("web"),
             fip(11).idle(),
             fip(12).created_for("db").released_by("db", ago(5)),
             fip(13).tag("prod"),
         ];
-        assert_eq!(figures(&world().sees(fips.clone())), [3, 1, 1, 1, 0]);
-        let resting = world().with(|pool| pool.grace = seconds(60)).sees(fips);
-        assert_eq!(figures(&resting), [3, 1, 1, 1, 0]);
+        assert_eq!(counts(&fixture().fips(fips.clone())), [3, 1, 1, 1, 0]);
+        let cooling = fixture().with_policy(|pool| pool.grace = seconds(60)).fips(fips);
+        assert_eq!(counts(&cooling), [3, 1, 1, 1, 0]);
     }
 
     #[test]
-    fn what_may_be_reused_is_free_and_not_the_pools() {
-        assert_eq!(figures(&world().sees([fip(10), fip(11).tag("prod")])), [0, 0, 1, 0, 0]);
-        assert_eq!(figures(&world().lists([10]).sees([fip(10), fip(11)])), [1, 0, 2, 0, 0]);
+    fn reusable_addresses_are_free_but_not_part_of_the_total() {
+        assert_eq!(counts(&fixture().fips([fip(10), fip(11).tag("prod")])), [0, 0, 1, 0, 0]);
+        assert_eq!(counts(&fixture().listed([10]).fips([fip(10), fip(11)])), [1, 0, 2, 0, 0]);
     }
 
     #[test]
-    fn free_is_never_more_than_the_limit_leaves() {
-        let world = world().closed_list([10, 11, 12]).limit(2).sees([fip(10).tagged_for("web"), fip(11), fip(12)]);
-        assert_eq!(figures(&world), [3, 1, 1, 0, 0]);
-        assert_eq!(count_of(&world).exhausted, None);
-        let full = world.limit(1);
+    fn free_never_exceeds_the_room_under_the_limit() {
+        let fixture =
+            fixture().closed_list([10, 11, 12]).max_ips(2).fips([fip(10).tagged_for("web"), fip(11), fip(12)]);
+        assert_eq!(counts(&fixture), [3, 1, 1, 0, 0]);
+        assert_eq!(count_of(&fixture).exhausted, None);
+        let full = fixture.max_ips(1);
         assert_eq!(count_of(&full).free, 0);
         assert_eq!(count_of(&full).exhausted, Some(Refusal::LimitReached(1)));
     }
 
     #[test]
-    fn an_idle_one_is_free_although_the_limit_is_reached() {
-        let world = world().limit(1).sees([fip(10).idle()]);
-        assert_eq!((count_of(&world).free, count_of(&world).exhausted), (1, None));
+    fn an_idle_address_is_free_although_the_limit_is_reached() {
+        let fixture = fixture().max_ips(1).fips([fip(10).idle()]);
+        assert_eq!((count_of(&fixture).free, count_of(&fixture).exhausted), (1, None));
     }
 
     #[test]
-    fn what_cannot_be_given_says_why() {
-        let listed = || world().closed_list([10]);
-        let why = |world: World| count_of(&world).failures.first().map(|(_, failure)| failure.clone());
+    fn each_failed_address_has_its_reason() {
+        let listed = || fixture().closed_list([10]);
+        let why = |fixture: Fixture| count_of(&fixture).failures.first().map(|(_, failure)| failure.clone());
         assert_eq!(why(listed()), Some(AddressFailure::Missing));
-        assert_eq!(why(listed().sees([fip(10).attached()])), Some(AddressFailure::Attached));
-        assert_eq!(why(listed().sees([fip(10).forwarded()])), Some(AddressFailure::Attached));
-        assert_eq!(why(listed().sees([fip(10).tagged_by_another_pool()])), Some(AddressFailure::Foreign));
-        assert_eq!(why(listed().sees([fip(10)]).published_by_others(10)), Some(AddressFailure::Published));
-        assert_eq!(why(listed().sees([fip(10)]).excludes("203.0.113.10/32")), Some(AddressFailure::Excluded));
-        assert_eq!(why(listed().sees([fip(10)]).holds(10, Hold::GivingBack)), None, "neither free nor failed");
-        assert_eq!(why(listed().sees([fip(10)])), None);
+        assert_eq!(why(listed().fips([fip(10).attached()])), Some(AddressFailure::Attached));
+        assert_eq!(why(listed().fips([fip(10).forwarded()])), Some(AddressFailure::Attached));
+        assert_eq!(why(listed().fips([fip(10).tagged_by_another_pool()])), Some(AddressFailure::Foreign));
+        assert_eq!(why(listed().fips([fip(10)]).published_by_others(10)), Some(AddressFailure::Published));
+        assert_eq!(why(listed().fips([fip(10)]).excluding("203.0.113.10/32")), Some(AddressFailure::Excluded));
+        assert_eq!(why(listed().fips([fip(10)]).held(10, Hold::GivingBack)), None, "neither free nor failed");
+        assert_eq!(why(listed().fips([fip(10)])), None);
         let copied = fip(10).idle().0.description;
-        assert_eq!(why(world().sees([fip(10).idle(), fip(11).described(copied)])), Some(AddressFailure::Copied));
+        assert_eq!(why(fixture().fips([fip(10).idle(), fip(11).described(copied)])), Some(AddressFailure::Copied));
     }
 
     #[test]
-    fn capacity_is_what_list_and_limit_leave() {
-        let capacity = |world: World| count_of(&world).capacity;
-        let list = || world().closed_list([10, 11, 12]).sees([fip(10).tagged_for("web"), fip(11), fip(12).attached()]);
+    fn capacity_is_the_smaller_of_list_and_limit() {
+        let capacity = |fixture: Fixture| count_of(&fixture).capacity;
+        let list =
+            || fixture().closed_list([10, 11, 12]).fips([fip(10).tagged_for("web"), fip(11), fip(12).attached()]);
         assert_eq!(capacity(list()), Some(2), "one of three cannot be given");
-        assert_eq!(capacity(list().limit(1)), Some(1));
-        assert_eq!(capacity(list().limit(9)), Some(2), "a limit adds no addresses");
-        assert_eq!(capacity(world()), None, "nothing of the pool's own limits it");
-        assert_eq!(capacity(world().limit(4)), Some(4));
+        assert_eq!(capacity(list().max_ips(1)), Some(1));
+        assert_eq!(capacity(list().max_ips(9)), Some(2), "a limit adds no addresses");
+        assert_eq!(capacity(fixture()), None, "neither a list nor maxIPs limits it");
+        assert_eq!(capacity(fixture().max_ips(4)), Some(4));
         let copied = fip(10).idle().0.description;
-        assert_eq!(capacity(world().limit(4).sees([fip(10).idle(), fip(11).described(copied)])), Some(2));
+        assert_eq!(capacity(fixture().max_ips(4).fips([fip(10).idle(), fip(11).described(copied)])), Some(2));
     }
 
     #[test]
-    fn what_is_held_and_would_not_be_given_is_out_of_range() {
-        let out = |world: World| count_of(&world).out_of_range;
+    fn a_claimed_address_that_the_spec_no_longer_covers_is_out_of_range() {
+        let out = |fixture: Fixture| count_of(&fixture).out_of_range;
         let held = || fip(10).tagged_for("web");
-        assert_eq!(out(world().closed_list([10]).sees([held()])), 0);
-        assert_eq!(out(world().closed_list([11]).sees([held(), fip(11)])), 1, "it was taken off the list");
-        assert_eq!(out(world().sees([held()])), 0, "it is of the network");
-        assert_eq!(out(world().sees([held()]).excludes("203.0.113.10/32")), 1);
-        assert_eq!(out(world().closed_list([11]).sees([fip(10).idle()])), 0, "nobody holds it");
+        assert_eq!(out(fixture().closed_list([10]).fips([held()])), 0);
+        assert_eq!(out(fixture().closed_list([11]).fips([held(), fip(11)])), 1, "it was removed from the list");
+        assert_eq!(out(fixture().fips([held()])), 0, "it is on the network");
+        assert_eq!(out(fixture().fips([held()]).excluding("203.0.113.10/32")), 1);
+        assert_eq!(out(fixture().closed_list([11]).fips([fip(10).idle()])), 0, "no claim has it");
     }
 
     #[test]
-    fn a_status_names_only_so_many_failures() {
-        let world = world().with(|pool| {
+    fn a_status_names_a_bounded_number_of_failures() {
+        let fixture = fixture().with_policy(|pool| {
             pool.listed = (0..40).map(address).collect();
             pool.network = None;
         });
-        assert_eq!((count_of(&world).failed, count_of(&world).failures.len()), (40, FAILED_LIMIT));
+        assert_eq!((count_of(&fixture).failed, count_of(&fixture).failures.len()), (40, FAILED_LIMIT));
     }
 
     #[test]
-    fn exhausted_says_which_limit_was_met() {
-        let exhausted = |world: &World| count_of(world).exhausted;
-        assert_eq!(exhausted(&world().closed_list([10])), Some(Refusal::ListUsedUp));
-        let no_tags = world().closed_list([10]).with(|pool| pool.has_tags = false).sees([fip(10)]);
+    fn exhausted_names_the_limit_that_was_reached() {
+        let exhausted = |fixture: &Fixture| count_of(fixture).exhausted;
+        assert_eq!(exhausted(&fixture().closed_list([10])), Some(Refusal::ListUsedUp));
+        let no_tags = fixture().closed_list([10]).with_policy(|pool| pool.has_tags = false).fips([fip(10)]);
         assert_eq!(exhausted(&no_tags), Some(Refusal::NoTags));
-        let mut refused = world();
-        assert_eq!(exhausted(&refused), None, "a network is there to create on");
-        let block = CreationBlock { refusal: Refusal::QuotaReached, until: noon() + seconds(20) };
+        let mut refused = fixture();
+        assert_eq!(exhausted(&refused), None, "it can create on its network");
+        let block = CreationBlock { refusal: Refusal::QuotaReached, until: start() + seconds(20) };
         refused.ledger.block_creation(pool_id("p"), block);
         assert_eq!(exhausted(&refused), Some(Refusal::QuotaReached));
-        let mut barren = world();
-        barren.ledger.note_unusable_offers(&pool_id("p"), noon());
-        assert_eq!(exhausted(&barren), Some(Refusal::OnlyUnwanted));
+        let mut unusable = fixture();
+        unusable.ledger.note_unusable_offers(&pool_id("p"), start());
+        assert_eq!(exhausted(&unusable), Some(Refusal::OnlyUnwanted));
     }
 }

@@ -42,13 +42,13 @@ pub(super) use triage::triage;
 
 /// How long a failed claim waits before it is tried again, when OpenStack does not say.
 const RETRY: Duration = Duration::from_secs(5);
-/// How soon a claim is reconciled again when its pool exists and the watch has not brought it; the pool wakes it too.
+/// How soon a claim is reconciled again when its pool exists but the watch has not delivered it; the pool wakes it too.
 const POOL_APPEARS: Duration = Duration::from_millis(500);
 /// How soon a claim is reconciled again when its pool or IPAddress changed during the attempt.
 const CHANGED_RETRY: Duration = Duration::from_millis(500);
-/// How soon a claim is reconciled again whose floating IP needs manual action.
+/// How soon a claim is reconciled again if its floating IP needs manual action.
 const MANUAL_RETRY: Duration = Duration::from_secs(15);
-/// How soon a claim is reconciled again whose IPAddress was made by somebody else.
+/// How soon a claim is reconciled again whose IPAddress was created by another writer.
 const FOREIGN_ADDRESS_RETRY: Duration = Duration::from_secs(10);
 /// How soon a claim is reconciled again after a conflict. The change that caused it wakes it too.
 const CONFLICT_RETRY: Duration = Duration::from_millis(100);
@@ -58,7 +58,7 @@ const CONFLICT_RETRY: Duration = Duration::from_millis(100);
 pub(super) enum Error {
     #[error("{0}")]
     Kubernetes(&'static str, #[source] kube::Error),
-    #[error("ask OpenStack")]
+    #[error("call OpenStack")]
     OpenStack(#[source] openstack::Error),
     /// The claim cannot be released without its pool's project.
     #[error("reach the pool's project: {0}")]
@@ -95,7 +95,7 @@ impl ClaimController {
             return Ok(Action::await_change());
         }
         let observed = observe(claim, &self.stores, &self.memory, self.watch_filter.as_deref());
-        if self.is_pool_yet_to_appear(&observed).await? {
+        if self.is_pool_unseen(&observed).await? {
             return Ok(Action::requeue(POOL_APPEARS));
         }
         match triage(&observed) {
@@ -111,7 +111,7 @@ impl ClaimController {
         }
     }
 
-    /// A failed reconcile is tried again, later where the server asked for that.
+    /// Retries a failed reconcile, later where the server asked for that.
     pub(super) fn on_error(&self, claim: &IpAddressClaim, error: &Error) -> Action {
         if let Error::Kubernetes(_, source) = error
             && patch::is_conflict(source)
@@ -149,7 +149,7 @@ impl ClaimController {
         };
         self.protect(observed).await?;
         let mut attempt = Attempt::new(self, &pool, request, scope);
-        let outcome = attempt.run().await;
+        let outcome = attempt.allocate().await;
         let is_refused = matches!(outcome, AttemptOutcome::Refused(_));
         let position = attempt.request.queue_position();
         self.memory.claims.set_queued(&observed.claim, is_refused.then_some(position));
@@ -165,7 +165,7 @@ impl ClaimController {
         match outcome {
             AttemptOutcome::Bound(fip, origin) => {
                 self.publish(observed, pool, &fip, origin).await?;
-                // Not earlier: until the address is known as published, the hold keeps other claims away.
+                // Not earlier: the hold keeps other claims away until the address is published.
                 pool.project.ledger().end_holds_of(&pool.policy.id, &observed.key);
                 if !self.report_bound(observed, &fip, origin).await? {
                     self.remove_address_without_claim(observed).await?;
@@ -211,28 +211,28 @@ impl ClaimController {
         result
     }
 
-    /// Releases what may have been marked for a claim that can get nothing from its pool now, and leaves it waiting.
+    /// Releases what may be marked for a claim that cannot get an address from its pool now, and leaves it waiting.
     async fn release_waiting(&self, observed: &Observed, message: String) -> Result<Action, Error> {
         self.report_waiting(observed, POOL_NOT_READY, message).await?;
         self.release(observed).await
     }
 
-    /// Puts the finalizer on, before anything is done in Neutron, so that no deletion can overtake it.
+    /// Adds the finalizer before anything is done in Neutron, so that the claim cannot disappear meanwhile.
     async fn protect(&self, observed: &Observed) -> Result<(), Error> {
         let Some(change) = patch::with_finalizer(&observed.claim.metadata, CLAIM_FINALIZER) else { return Ok(()) };
         let claim = patch::merge(&self.kube.claims(&observed.name.namespace), &observed.name.name, change).await;
-        let claim = claim.map_err(|error| Error::Kubernetes("put the finalizer on the claim", error))?;
+        let claim = claim.map_err(|error| Error::Kubernetes("add the finalizer to the claim", error))?;
         self.memory.claims.note_written(&claim);
         Ok(())
     }
 
-    /// Whether the pool exists although the watch has not brought it. Claims and pools are watched separately, and a pool
-    /// that is taken for missing would be reported as missing, or its addresses left behind.
-    async fn is_pool_yet_to_appear(&self, observed: &Observed) -> Result<bool, Error> {
+    /// Whether the pool exists but the watch has not delivered it. Claims and pools are watched separately; without this
+    /// check, the pool would be reported as missing, or its addresses left behind.
+    async fn is_pool_unseen(&self, observed: &Observed) -> Result<bool, Error> {
         if observed.pool.is_some() || !observed.claim.spec.pool_ref.is_ours() {
             return Ok(false);
         }
         let found = self.kube.pools(&observed.pool_name.namespace).get_opt(&observed.pool_name.name).await;
-        Ok(found.map_err(|error| Error::Kubernetes("look for the pool", error))?.is_some())
+        Ok(found.map_err(|error| Error::Kubernetes("read the pool", error))?.is_some())
     }
 }

@@ -1,5 +1,5 @@
-//! Events: what users are told beside the conditions. Most are announced: written one after another, behind the work, so
-//! that a burst of claims is bound before it is talked about. What stands for something left undone is recorded at once.
+//! Writes events. Most are announced: they are queued and written in the background, so that a burst of claims is bound
+//! first. An event about something left behind is recorded at once.
 
 use std::time::Duration;
 
@@ -9,23 +9,21 @@ use tokio::sync::mpsc;
 
 use crate::runtime::telemetry::chain;
 
-/// How long the announcements that are left may take when the process ends.
-const LAST_WORDS: Duration = Duration::from_secs(2);
+/// How long writing the remaining events may take when the process ends.
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Where events come from: cheap to call, never in the way.
 pub(super) struct Events {
     recorder: Recorder,
     queue: mpsc::UnboundedSender<(ObjectReference, Event)>,
 }
 
-/// What was announced and not yet written.
+/// The events that were announced and not yet written.
 pub(super) struct QueuedEvents {
     recorder: Recorder,
     queue: mpsc::UnboundedReceiver<(ObjectReference, Event)>,
 }
 
-/// Both ends.
-pub(super) fn events(client: kube::Client) -> (Events, QueuedEvents) {
+pub(super) fn channel(client: kube::Client) -> (Events, QueuedEvents) {
     let instance = std::env::var("POD_NAME").ok();
     let recorder = Recorder::new(client, Reporter { controller: "caip-openstack".into(), instance });
     let (send, receive) = mpsc::unbounded_channel();
@@ -33,20 +31,20 @@ pub(super) fn events(client: kube::Client) -> (Events, QueuedEvents) {
 }
 
 impl Events {
-    /// Tells the user soon; lost when the process dies before.
+    /// Queues an event; it is lost if the process dies first.
     pub(super) fn announce(&self, on: ObjectReference, type_: EventType, reason: &str, action: &str, note: String) {
-        // A receiver that is gone means that the process ends.
+        // Sending fails only when the process ends.
         let _ = self.queue.send((on, event(type_, reason, action, note)));
     }
 
-    /// Tells the user now: returns when it is written, or could not be.
+    /// Writes an event, or fails to, before it returns.
     pub(super) async fn record(&self, on: ObjectReference, type_: EventType, reason: &str, action: &str, note: String) {
         publish(&self.recorder, &on, &event(type_, reason, action, note)).await;
     }
 }
 
 impl QueuedEvents {
-    /// Writes what is announced, until `ending` and until what was announced before is written.
+    /// Writes announced events until `ending`, and then the remaining ones.
     pub(super) async fn write(mut self, ending: impl Future<Output = ()>) {
         tokio::pin!(ending);
         loop {
@@ -65,7 +63,7 @@ impl QueuedEvents {
                 publish(&self.recorder, &on, &event).await;
             }
         };
-        let _ = tokio::time::timeout(LAST_WORDS, rest).await;
+        let _ = tokio::time::timeout(FLUSH_TIMEOUT, rest).await;
     }
 }
 
@@ -80,7 +78,7 @@ fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Even
     Event { type_, reason: reason.into(), note: Some(note), action: action.into(), secondary: None }
 }
 
-/// An event that is lost is not worth a failure.
+/// A lost event is not worth a failure.
 async fn publish(recorder: &Recorder, on: &ObjectReference, event: &Event) {
     if let Err(error) = recorder.publish(event, on).await {
         tracing::debug!(error = %chain(&error), reason = event.reason, "event not recorded");
@@ -92,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_is_never_too_long_for_kubernetes() {
+    fn a_long_note_is_cut_to_the_limit_of_kubernetes() {
         for (length, kept) in [(1024, 1024), (1025, 1024), (5000, 1024)] {
             let note = event(EventType::Normal, "Reason", "Action", "x".repeat(length)).note.unwrap_or_default();
             assert_eq!(note.len(), kept, "{length}");

@@ -1,8 +1,9 @@
-//! What OpenStack said, with what a user of pools can do about it. The client knows no pools, so their fields are named here.
+//! Explains a failed OpenStack call, with what to do about it. The client does not know pools, so their fields are named
+//! here.
 
 use crate::openstack::{Error, ErrorKind};
 
-/// A failed call in one line for a condition; nothing in it changes from one attempt to the next.
+/// A failed call in one line for a condition. It is the same at each attempt.
 pub(super) fn explain(error: &Error) -> String {
     match remedy(error) {
         // Neutron ends its sentences.
@@ -11,26 +12,26 @@ pub(super) fn explain(error: &Error) -> String {
     }
 }
 
-/// What to do, where the message does not say so itself: those of credentials and certificates do.
+/// What to do, unless the message says so itself, as those about credentials and certificates do.
 fn remedy(error: &Error) -> Option<&'static str> {
     match error.kind {
         ErrorKind::BadNetwork => Some("check spec.floatingIPNetwork and spec.subnets of the pool"),
         ErrorKind::Forbidden => {
-            Some("the cloud's policy does not let this user do it: give the user the role for it in the project")
+            Some("the cloud's policy does not let this user do it: give the user the required role in the project")
         }
         ErrorKind::Server | ErrorKind::TooManyRequests => {
-            Some("it is tried again; if it stays so, ask the operators of the cloud")
+            Some("it is tried again; if this persists, ask the operators of the cloud")
         }
-        // What a proxy or a login page says; a message that says what to look at has a colon or a question.
+        // The answer of a proxy or a login page. A message with a remedy of its own has a colon or a question mark.
         ErrorKind::Malformed if !error.message.contains(": ") && !error.message.ends_with('?') => Some(
-            "something else may answer in its place: check the URL in the catalogue, and what stands between here and the cloud",
+            "something else may answer in its place: check the URL in the catalogue, and any proxy between here and the cloud",
         ),
         ErrorKind::Rejected => {
             Some("it will be refused again: check the pool's spec, or ask the operators of the cloud")
         }
-        // Keystone's names what to check.
+        // Keystone's messages name what to check.
         ErrorKind::Unreachable | ErrorKind::NoAnswer if !error.message.starts_with("Keystone") => {
-            Some("it is tried again; if it stays so, check whether Neutron is up and can be reached from here")
+            Some("it is tried again; if this persists, check whether Neutron is up and can be reached from here")
         }
         _ => None,
     }
@@ -41,18 +42,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_to_do_is_said_once() {
-        let said = |kind, message: &str| explain(&Error::new(kind, "create floating IP", message));
-        let bare = said(ErrorKind::Malformed, "the answer is a success, but not what Neutron would say");
+    fn a_remedy_is_added_only_where_the_message_has_none() {
+        let explained = |kind, message: &str| explain(&Error::new(kind, "create floating IP", message));
+        let bare = explained(ErrorKind::Malformed, "the answer is a success, but not what Neutron would say");
         assert!(bare.contains("; something else may answer"), "{bare}");
         for (kind, message) in [
             (ErrorKind::Malformed, "k:5000 has no Keystone v3: check auth_url"),
             (ErrorKind::Malformed, "k:5000 answers, but not with a token: is auth_url Keystone's?"),
             (ErrorKind::Untrusted, "the certificate of n is not trusted: put its CA into key cacert of the Secret"),
         ] {
-            assert_eq!(said(kind, message), format!("create floating IP: {message}"));
+            assert_eq!(explained(kind, message), format!("create floating IP: {message}"));
         }
-        let refused = said(ErrorKind::Rejected, "Invalid input.");
+        let refused = explained(ErrorKind::Rejected, "Invalid input.");
         assert!(refused.starts_with("create floating IP: Invalid input; it will be refused again"), "{refused}");
     }
 }

@@ -1,7 +1,7 @@
-//! What the controllers see and would do, for tools that explain: the same code reads, resolves and decides, on objects
-//! that were listed once. Nothing is written, except by [`View::release`], which a person asks for.
+//! What the controllers see and would do, for tools that explain it: the same code reads, resolves and decides, but the
+//! objects are listed once. Nothing is written, except by [`View::release`], on a user's request.
 //!
-//! What the controllers alone know is missing here: calls that are under way, and what Neutron refused a moment ago.
+//! Only the controllers know which calls are under way, and what Neutron refused recently; that is missing here.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -42,12 +42,12 @@ pub struct Inspection {
     writers: Mutex<watch::Writers>,
 }
 
-/// Which part of a pool's way to OpenStack fails.
+/// Which step of connecting a pool to OpenStack fails.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stage {
-    /// Another pool stands in the way.
+    /// Another pool has the same name or id.
     Name,
-    /// The Secret, what is in it, or what Keystone answers to it.
+    /// The Secret, its content, or the session with Keystone.
     Credentials,
     /// The network or a subnet.
     Network,
@@ -55,7 +55,7 @@ pub enum Stage {
     Neutron,
 }
 
-/// Why a pool cannot be worked with.
+/// Why a pool cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Trouble {
@@ -78,20 +78,20 @@ impl Trouble {
     }
 }
 
-/// What would be done about a claim now.
+/// What the controllers would do for a claim now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Kubernetes alone says what is due; nothing can be decided in OpenStack.
+    /// The state in Kubernetes alone decides this; OpenStack is not involved.
     Due(NextStep),
-    /// Its IPAddress was made by somebody else; the message says so.
+    /// Its IPAddress was created by another writer; the message says so.
     Foreign(String),
     /// The next thing to do in OpenStack.
     Next(Decision),
 }
 
 impl Inspection {
-    /// Lists what the controllers watch, in one namespace or in all of them. `version` is what
-    /// [`IpamVersion::discover`] found.
+    /// Lists what the controllers watch, in one namespace or in all of them. `version` is what [`IpamVersion::discover`]
+    /// found.
     pub async fn open(
         client: kube::Client,
         clouds: Arc<dyn Clouds>,
@@ -180,7 +180,7 @@ impl Inspection {
         Ok(resolved)
     }
 
-    /// What is due for a claim; the decision in OpenStack where its pool was [inspected](Self::inspect_pool).
+    /// What to do for a claim; with the decision in OpenStack if its pool was [inspected](Self::inspect_pool).
     pub fn verdict(&self, claim: &Arc<IpAddressClaim>) -> Verdict {
         let observed = observe_claim(claim.clone(), &self.stores, &self.memory, None);
         match (triage(&observed), &observed.known.resolved) {
@@ -219,7 +219,7 @@ impl Inspection {
     }
 }
 
-/// A pool that can be worked with, and its project as Neutron listed it.
+/// A usable pool, and its project as Neutron listed it.
 pub struct View {
     stores: Stores,
     memory: Arc<Memory>,
@@ -247,7 +247,7 @@ impl View {
         if let Some(Quota { limit: Some(limit), used }) = quota
             && used >= limit
         {
-            // Neutron would answer a POST so. Here none is sent.
+            // Neutron would answer a POST with this refusal; none is sent here.
             let until = self.clock.now() + SignedDuration::from_hours(1);
             let block = CreationBlock { refusal: Refusal::QuotaReached, until };
             self.pool.project.ledger().block_creation(self.pool.policy.id.clone(), block);
@@ -271,7 +271,7 @@ impl View {
         let mut ledger = self.pool.project.ledger();
         if let Some((since, ids)) = orphaned_since {
             ledger.note_orphans(&pool.policy.id, ids, since);
-            // A person asks for it now, whatever the pool does on its own, and the report was the first sight.
+            // The user requests it, whatever the pool's policy is, and has seen the orphans in the report.
             (pool.policy.releases_orphans, pool.policy.orphan_grace) = (true, SignedDuration::ZERO);
         }
         self.memory.ask(&ledger, &pool, self.clock.now(), |situation| plan_sweep(situation, &cluster))
@@ -291,8 +291,8 @@ impl View {
         }
     }
 
-    /// Marks an orphan as released. The controllers do the rest: they look for a port once more, and then delete it, keep
-    /// it or remove the marks, as the pool says. Safe to repeat.
+    /// Marks an orphan as released. The controllers do the rest: they check for a port again, and then delete it, keep it
+    /// or remove the marks, as the pool's spec demands. Safe to repeat.
     ///
     /// Only [`SweepAction::Release`] and [`SweepAction::Describe`] are releases; anything else is left alone.
     pub async fn release(&self, action: &SweepAction) -> Result<(), openstack::Error> {
@@ -314,7 +314,7 @@ impl View {
     }
 }
 
-/// The claims that are to be served and have nothing yet.
+/// The claims that are to be served and have no address yet.
 fn waiting(stores: &Stores, memory: &Memory, pool: &ObjectName) -> BTreeSet<QueuePosition> {
     let claims = stores.claims_of(pool).into_iter();
     let observed = claims.map(|claim| observe_claim(claim, stores, memory, None));

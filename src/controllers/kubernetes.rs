@@ -1,4 +1,4 @@
-//! Where the objects of each kind are written and read.
+//! Typed access to the API server, per kind.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};

@@ -1,5 +1,5 @@
-//! What the controllers remember: a record for each pool and each claim, which appears and disappears with the object,
-//! and the addresses that Kubernetes names. Addresses in Neutron are the ledger's.
+//! What the controllers remember: a record for each pool and each claim, which lives as long as the object, and the
+//! addresses that Kubernetes names. Addresses in Neutron are in the ledger.
 
 mod claims;
 mod pools;
@@ -25,28 +25,28 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Asks something of the core, about one pool at this moment.
+    /// Evaluates a decision about one pool at this moment.
     pub(super) fn ask<T>(
         &self,
         ledger: &Ledger,
         pool: &ResolvedPool,
         now: Timestamp,
-        question: impl FnOnce(&Situation<'_>) -> T,
+        decide: impl FnOnce(&Situation<'_>) -> T,
     ) -> T {
         let published = self.published.read();
         self.claims.with_queue(&pool.name, |waiting| {
-            question(&Situation { ledger, published: &published, pool: &pool.policy, waiting, now })
+            decide(&Situation { ledger, published: &published, pool: &pool.policy, waiting, now })
         })
     }
 
-    /// How many records there are: none when there are no pools and claims.
+    /// 0 when there are no pools and claims.
     pub(super) fn count_records(&self) -> usize {
         self.pools.len() + self.claims.len() + self.secrets.lock().len()
     }
 }
 
-/// The version of an object that this process wrote last. Versions are numbers that grow: Kubernetes promises so from 1.35
-/// on, and etcd's always have been.
+/// The version of an object that this process wrote last. Versions are growing numbers: Kubernetes guarantees it since
+/// 1.35, and etcd's always were.
 #[derive(Clone, Copy, Default, Debug)]
 struct WrittenVersion(Option<u64>);
 
@@ -55,8 +55,8 @@ impl WrittenVersion {
         self.0 = object.resource_version().and_then(|version| version.parse().ok()).or(self.0);
     }
 
-    /// Whether the object is older than what was written. Without this check an object would be reconciled a second time
-    /// before the watch has brought the write, and everything done and said twice.
+    /// Whether the object is older than what was written. Without this check an object would be reconciled again before
+    /// the watch has delivered the write, and everything done and reported twice.
     fn is_newer_than(&mut self, object: &impl Resource) -> bool {
         let seen: Option<u64> = object.resource_version().and_then(|version| version.parse().ok());
         let is_newer = self.0.zip(seen).is_some_and(|(written, seen)| seen < written);

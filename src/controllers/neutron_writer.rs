@@ -1,6 +1,6 @@
-//! The writes to Neutron, one call each, with what the ledger learns from the answer. Each is safe to repeat.
+//! The writes to Neutron. Each is safe to repeat, and records the reply in the ledger.
 //!
-//! A call whose outcome is not known leaves the address held by its writer, so that nothing else builds on it.
+//! After a call whose outcome is not known, the address stays held, so that nothing else relies on it.
 
 use std::time::Duration;
 
@@ -19,17 +19,17 @@ use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::object_name::ObjectName;
 use crate::openstack::{Error, ErrorKind, NewFloatingIp};
 
-/// How long a pool that Neutron refused creates nothing: one request for all its waiting claims. With the time until the
-/// pool is reconciled again, claims are served within 30 s after the cause is removed.
+/// How long a pool creates nothing after a refusal: one request for all its waiting claims. With the time until the pool
+/// is reconciled again, claims are served within 30 s after the cause is removed.
 const BLOCKED_FOR: Duration = Duration::from_secs(10);
 
-/// How old the view of a floating IP may be when it is deleted. Neutron deletes one with a port too (204), and nothing
-/// brings its address back.
+/// How recently a floating IP must have been read before it is deleted. Neutron deletes one with a port too (204), and its
+/// address may be lost for good.
 const FRESH_VIEW: SignedDuration = SignedDuration::from_secs(5);
 
-/// How many actions of one sweep run side by side. More would only wait for the limiter of the cloud, while their view of
-/// Neutron grows old.
-pub(super) const SIDE_BY_SIDE: usize = 16;
+/// How many actions of one sweep run in parallel. More would only wait for the cloud's rate limiter, while what was read
+/// becomes outdated.
+pub(super) const PARALLEL_ACTIONS: usize = 16;
 
 /// Writes to the floating IPs of one pool.
 pub(super) struct NeutronWriter<'a> {
@@ -103,8 +103,8 @@ impl NeutronWriter<'_> {
             }
             None => self.remove_tags(id, &[tag.to_owned()]).await,
         };
-        let is_undone = result.as_ref().is_err_and(|error| !error.is_unknown());
-        self.pool.project.ledger().end_withdrawal(id, by, is_undone);
+        let has_failed = result.as_ref().is_err_and(|error| !error.is_unknown());
+        self.pool.project.ledger().end_withdrawal(id, by, has_failed);
         result
     }
 
@@ -141,11 +141,11 @@ impl NeutronWriter<'_> {
         result
     }
 
-    /// Records why Neutron created nothing, so that nothing is asked in vain for a while.
+    /// Records why Neutron created nothing, so that no useless requests follow for a while.
     ///
     /// # Errors
     ///
-    /// The answer itself, where it is not about what there is to give.
+    /// The answer itself, unless it means that no address is available.
     pub(super) fn record_refusal(&self, subnet: Option<SubnetId>, answer: Error) -> Result<(), Error> {
         let until = self.clock.now() + BLOCKED_FOR;
         let mut ledger = self.pool.project.ledger();
@@ -162,11 +162,11 @@ impl NeutronWriter<'_> {
         Ok(())
     }
 
-    /// Deletes what Neutron offered and the pool may not give.
+    /// Deletes unusable addresses that Neutron offered.
     ///
     /// # Errors
     ///
-    /// The first failure. Each deletion is tried all the same, and the sweep deletes what is left.
+    /// The first failure. Every deletion is tried, and the sweep deletes what is left.
     pub(super) async fn discard(&self, declined: Vec<FloatingIpId>) -> Result<(), Error> {
         let mut result = Ok(());
         for id in declined {
@@ -176,8 +176,8 @@ impl NeutronWriter<'_> {
         result
     }
 
-    /// Performs one action of a sweep on an address that is held for it, and ends the hold. False if the address turned out
-    /// to be in use, so that nothing was done.
+    /// Performs one action of a sweep on an address that is held for it, and ends the hold. False if the floating IP had
+    /// changed, so that nothing was done.
     pub(super) async fn perform(&self, action: &SweepAction) -> Result<bool, Error> {
         let result = match action {
             SweepAction::Delete(id) => self.delete(id).await,
@@ -235,7 +235,7 @@ impl NeutronWriter<'_> {
         self.remove_tags(id, tags).await
     }
 
-    /// Records what a failed write teaches: gone is gone, undone ends the hold, unknown keeps others away.
+    /// Records a failed write: not found means deleted, a certain failure ends the hold, an unknown outcome does not.
     fn record_failure(&self, id: &FloatingIpId, error: Error) -> Result<(), Error> {
         let mut ledger = self.pool.project.ledger();
         if error.kind == ErrorKind::NotFound {
@@ -251,7 +251,6 @@ impl NeutronWriter<'_> {
     }
 }
 
-/// The description with the claim's namespace and name for people.
 pub(super) fn render(mark: &CreationMark, claim: Option<&ObjectName>) -> String {
     mark.render(claim.map(|claim| (claim.namespace.as_str(), claim.name.as_str())))
 }

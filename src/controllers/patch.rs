@@ -1,4 +1,4 @@
-//! Small patches: never a whole object, so that what others wrote and what we do not know survives.
+//! Small patches, never a whole object, so that fields of other writers and unknown fields survive.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
@@ -6,7 +6,6 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Merges `change` into the object.
 pub(super) async fn merge<K>(api: &Api<K>, name: &str, change: Value) -> Result<K, kube::Error>
 where
     K: Resource + Clone + DeserializeOwned + std::fmt::Debug,
@@ -14,8 +13,8 @@ where
     api.patch(name, &PatchParams::default(), &Patch::Merge(change)).await
 }
 
-/// The finalizers with ours on; `None` when it is there already. The list is replaced whole, so the patch names the
-/// version that it was read from: a conflict is an error, and the object is looked at again.
+/// Adds the finalizer; `None` when it is there already. The patch replaces the whole list, so it names the version that
+/// was read: a conflict is an error, and the object is reconciled again.
 pub(super) fn with_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Value> {
     let mut all = meta.finalizers.clone().unwrap_or_default();
     (!all.iter().any(|other| other == finalizer)).then(|| {
@@ -24,7 +23,7 @@ pub(super) fn with_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Value
     })
 }
 
-/// The finalizers with ours off; `None` when it is not there.
+/// Removes the finalizer; `None` when it is not there.
 pub(super) fn without_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Value> {
     let all = meta.finalizers.as_ref()?;
     all.iter().any(|other| other == finalizer).then(|| {
@@ -33,17 +32,14 @@ pub(super) fn without_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Va
     })
 }
 
-/// Whether a finalizer is there.
 pub(super) fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|other| other == finalizer)
 }
 
-/// Whether the error says that the object is not there.
 pub(super) fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
-/// Whether the error says that somebody else was faster.
 pub(super) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }

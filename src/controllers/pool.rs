@@ -44,9 +44,9 @@ pub(super) use secret::finalizer as secret_finalizer;
 const PROBLEM_RETRY: Duration = Duration::from_secs(8);
 /// How soon a pool is reconciled again while claims wait, or addresses of its list cannot be given.
 const BUSY_RESYNC: Duration = Duration::from_secs(12);
-/// How often a pool without trouble looks at its Secret and its rivals.
+/// How often a pool without problems checks its Secret and its rivals.
 const IDLE_RESYNC: Duration = Duration::from_secs(20);
-/// How old the last listing may be without trouble. With the jitter, at most one listing a minute.
+/// How old the last listing may be without problems. With the jitter, at most one listing a minute.
 const AUDIT_AGE: Duration = Duration::from_secs(62);
 /// How old the last listing may be while claims wait or addresses cannot be given: a little less than [`BUSY_RESYNC`].
 const BUSY_AGE: Duration = Duration::from_millis(9600);
@@ -100,7 +100,6 @@ impl PoolController {
         result
     }
 
-    /// A failed reconcile is tried again.
     pub(super) fn on_error(&self, pool: &OpenStackFloatingIPPool, error: &Error) -> Action {
         let Error::Kubernetes(_, source) = error;
         if patch::is_conflict(source) {
@@ -127,7 +126,7 @@ impl PoolController {
             return self.fail(pool, PoolFailure::Neutron(error)).await;
         }
         self.begin_serving(pool, &resolved, &changes);
-        // After the claims were woken: they do not wait for a figure.
+        // After the claims were woken, which do not wait for a metric.
         resolved.project.quota.refresh(resolved.neutron.quota(), &self.clock).await;
         let is_idle = self.report_serving(pool, &resolved).await?;
         self.wake.sweeper(&resolved.name);
@@ -165,8 +164,8 @@ impl PoolController {
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 
-    /// Makes sure that the listing is young enough. A pool that is new or has changed may be about floating IPs that were
-    /// created, or tagged, just before it.
+    /// Makes sure that the listing is recent enough. A new or changed pool may refer to floating IPs that were created or
+    /// tagged just before.
     async fn refresh(&self, resolved: &ResolvedPool, changes: &Changes) -> Result<(), openstack::Error> {
         if changes.has_changed && !changes.had_problem {
             return resolved.list_now(&self.clock).await;
@@ -181,8 +180,7 @@ impl PoolController {
         self.memory.ask(ledger, resolved, self.clock.now(), usage::count)
     }
 
-    /// Wakes the claims whose address does not carry their mark any more: the mark is restored, or the claim's condition
-    /// says what is wrong.
+    /// Wakes the claims whose address has lost their mark, to restore it or to report what is wrong.
     fn wake_claims_with_wrong_marks(&self, resolved: &ResolvedPool) {
         let id = &resolved.policy.id;
         let wrong: BTreeSet<ClaimKey> = {
@@ -201,9 +199,9 @@ impl PoolController {
     }
 }
 
-/// What is different from the pool's last reconcile.
+/// What has changed since the pool's last reconcile.
 struct Changes {
-    /// It was not served before, or was paused: what happened meanwhile is still to be looked at.
+    /// It was not served before, or was paused: changes since then are not handled yet.
     is_new: bool,
     had_problem: bool,
     has_changed: bool,

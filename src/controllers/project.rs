@@ -1,4 +1,4 @@
-//! One project's ledger, shared by all its pools, and the one listing at a time that keeps it true.
+//! One project's ledger, shared by all its pools, and the one listing at a time that keeps it up to date.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -16,15 +16,15 @@ mod quota;
 
 use quota::QuotaCache;
 
-/// How long a listing waits for tags that are being written, so that it reads many back.
+/// How long a listing waits for tags that are being written, so that it confirms many.
 const GATHER: Duration = Duration::from_millis(400);
 
 /// One project of one cloud.
 #[derive(Default)]
 pub(super) struct Project {
-    // Decisions are made under it; no call is.
+    // Held for decisions, never for calls.
     ledger: Mutex<Ledger>,
-    // tokio's mutex: held for the length of a listing, so that all who wait for it share the next one.
+    // tokio's mutex: held during a listing, so that all waiting callers share the next one.
     listing: tokio::sync::Mutex<()>,
     failed: Mutex<Option<(Step, Error)>>,
     tagging: Mutex<usize>,
@@ -92,7 +92,7 @@ impl Drop for Tagging<'_> {
     }
 }
 
-/// The projects that some pool works in.
+/// The projects that pools use.
 #[derive(Default)]
 pub(super) struct Projects(Mutex<BTreeMap<Scope, Weak<Project>>>);
 

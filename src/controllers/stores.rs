@@ -1,4 +1,4 @@
-//! What Kubernetes has, as the watches last brought it.
+//! The objects of Kubernetes, as the watches last delivered them.
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -49,13 +49,12 @@ impl Stores {
         sorted(&self.claims, |claim| claim.is_of(&pool.namespace, &pool.name))
     }
 
-    /// Whether a Cluster of the namespace is paused: a move or a restore may be under way, and what is missing may come.
+    /// Whether a Cluster of the namespace is paused: a move or a restore may be under way, and missing objects may follow.
     pub(super) fn has_paused_cluster(&self, namespace: &str) -> bool {
-        let is_it = |cluster: &Cluster| cluster.namespace().as_deref() == Some(namespace) && cluster.is_paused();
-        self.clusters.find(is_it).is_some()
+        self.clusters.find(|cluster| cluster.namespace().as_deref() == Some(namespace) && cluster.is_paused()).is_some()
     }
 
-    /// Whether anything new may be begun for the pool: it exists, stays, and is neither paused nor being moved.
+    /// Whether new work may begin for the pool: it exists, stays, and is neither paused nor being moved.
     pub(super) fn is_serving(&self, pool: &ObjectName) -> bool {
         self.pool(pool).is_some_and(|pool| may_serve(&pool))
     }

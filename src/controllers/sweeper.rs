@@ -1,4 +1,4 @@
-//! The sweeper: released addresses, orphans, spares. One sweep at a time for each pool, with its calls side by side.
+//! The sweeper: released addresses, orphans, spares. One sweep at a time for each pool, with its calls in parallel.
 //!
 //! Stages: strays → plan → perform → spares, in rounds until nothing is left to do.
 
@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use super::claim::{self, is_watched, release_marks, remove_address};
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, ResolvedPool};
-use super::neutron_writer::{NeutronWriter, SIDE_BY_SIDE};
+use super::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
 use super::patch;
 use super::queue::Action;
 use super::stores::{Stores, name_of, sorted};
@@ -33,24 +33,23 @@ mod spares;
 
 /// How soon something that failed, or must be listed again, is tried again.
 const RETRY: Duration = Duration::from_secs(5);
-/// How soon an address that was released and still has a port is looked at again. CAPO deletes the port before it removes
-/// its finalizer from the claim, so this is rare.
+/// How soon a released address that still has a port is checked again. CAPO deletes the port before it removes its
+/// finalizer from the claim, so this is rare.
 const PORT_RETRY: Duration = Duration::from_secs(15);
 /// How long after the time for which a sweep was planned it begins.
 const WAKE_MARGIN: Duration = Duration::from_millis(50);
-/// More rounds than a sweep needs. What is left is swept at once again.
+/// More rounds than a sweep needs. The next sweep does what is left.
 const ROUNDS: usize = 16;
 
 /// Why a sweep failed. It is tried again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
-    #[error("ask OpenStack")]
+    #[error("call OpenStack")]
     OpenStack(#[source] openstack::Error),
     #[error("release an IPAddress whose claim is gone")]
     Stray(#[source] claim::Error),
 }
 
-/// Sweeps pools.
 pub(super) struct Sweeper {
     pub(super) stores: Stores,
     pub(super) memory: Arc<Memory>,
@@ -70,7 +69,7 @@ impl Sweeper {
         }
         let Some(resolved) = self.memory.pools.get(&name).resolved else { return Ok(Action::await_change()) };
         if has_port_left(&resolved) {
-            // Only a listing tells when the port is gone.
+            // Only a listing shows when the port is gone.
             resolved.list_if_older(&self.clock, PORT_RETRY / 2).await.map_err(Error::OpenStack)?;
         }
         self.release_strays(&resolved).await?;
@@ -89,7 +88,6 @@ impl Sweeper {
         Ok(self.next_sweep(&result.map_err(Error::OpenStack)?))
     }
 
-    /// A failed sweep is tried again.
     pub(super) fn on_error(&self, pool: &OpenStackFloatingIPPool, error: &Error) -> Action {
         self.metrics.reconcile_failed("sweeper");
         tracing::warn!(pool = %pool.name_any(), namespace = pool.namespace(), "failed to {}", chain(error));
@@ -100,7 +98,7 @@ impl Sweeper {
         Action::requeue(self.clock.jitter(after, 0.5))
     }
 
-    /// Rounds until nothing is left to do: the last plan, and whether anything was done.
+    /// Sweeps until nothing is left to do. Returns the last plan, and whether anything was done.
     async fn sweep(&self, pool: &ResolvedPool) -> (Result<SweepPlan, openstack::Error>, bool) {
         let (mut result, mut has_changed) = (Ok(SweepPlan::default()), false);
         for _ in 0..ROUNDS {
@@ -117,7 +115,6 @@ impl Sweeper {
         (result, has_changed)
     }
 
-    /// Plans, and lists or performs what is planned.
     async fn sweep_once(&self, pool: &ResolvedPool) -> Result<SweepPlan, openstack::Error> {
         let plan = self.plan(pool);
         if plan.must_list && plan.actions.is_empty() {
@@ -127,7 +124,7 @@ impl Sweeper {
         let mut failed = None;
         let mut performed = futures::stream::iter(&plan.actions)
             .map(|action| self.perform(pool, action))
-            .buffer_unordered(SIDE_BY_SIDE);
+            .buffer_unordered(PARALLEL_ACTIONS);
         while let Some(result) = performed.next().await {
             failed = result.err().or(failed);
         }
@@ -139,7 +136,7 @@ impl Sweeper {
         failed.map_or(Ok(plan), Err)
     }
 
-    /// Plans under the ledger's lock, and holds what the plan is about before anything else can choose it.
+    /// Plans under the ledger's lock, and holds what is planned before anything else can choose it.
     fn plan(&self, pool: &ResolvedPool) -> SweepPlan {
         let (cluster, now) = (cluster_view(&self.stores, &pool.name), self.clock.now());
         let mut ledger = pool.project.ledger();
@@ -152,12 +149,12 @@ impl Sweeper {
         let mut orphans: Vec<_> = orphans.map(|entry| entry.fip.address).collect();
         orphans.sort();
         drop(ledger);
-        let is_news = self.memory.pools.update(&pool.name, |state| {
-            let is_news = state.orphans != orphans;
+        let has_changed = self.memory.pools.update(&pool.name, |state| {
+            let has_changed = state.orphans != orphans;
             state.orphans = orphans;
-            is_news
+            has_changed
         });
-        if is_news == Some(true) {
+        if has_changed == Some(true) {
             self.wake.report_soon(&pool.name);
         }
         plan
@@ -176,7 +173,6 @@ impl Sweeper {
         Ok(())
     }
 
-    /// When something that the plan waits for is due.
     fn next_sweep(&self, plan: &SweepPlan) -> Action {
         let until = |at: jiff::Timestamp| Duration::try_from(at.duration_since(self.clock.now())).unwrap_or_default();
         let planned = plan.wake_at.map(|at| until(at).saturating_add(WAKE_MARGIN));
@@ -196,8 +192,8 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Whether an IPAddress of the pool is being deleted and nothing else will remove its finalizer: its claim is gone, and
-    /// not because both are being moved.
+    /// Whether an IPAddress of the pool is being deleted and nothing else will remove its finalizer: its claim is gone,
+    /// and not because both are being moved.
     fn is_stray(&self, pool: &ObjectName, address: &IpAddress) -> bool {
         let claim = ObjectName::new(&pool.namespace, &address.spec.claim_ref.name);
         address.is_of(&pool.namespace, &pool.name)

@@ -1,4 +1,4 @@
-//! Who is to be reconciled. Sending never waits, and the queues drop duplicates.
+//! Requests reconciles. Sending never waits, and the queues drop duplicates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,14 +54,13 @@ impl Wake {
         let _ = self.claims.send(ObjectRef::new_with(&claim.name, self.version).within(&claim.namespace));
     }
 
-    /// Wakes those of a pool's claims.
-    pub(super) fn claims_of(&self, pool: &ObjectName, is_meant: impl Fn(&IpAddressClaim) -> bool) {
+    pub(super) fn claims_of(&self, pool: &ObjectName, is_match: impl Fn(&IpAddressClaim) -> bool) {
         let claims = self.stores.claims_of(pool);
-        claims.iter().filter(|claim| is_meant(claim)).for_each(|claim| self.claim(&name_of(claim.as_ref())));
+        claims.iter().filter(|claim| is_match(claim)).for_each(|claim| self.claim(&name_of(claim.as_ref())));
     }
 
-    /// Wakes those of a pool's claims whose status may change with the pool: it has no address, or its IPAddress is being
-    /// or was deleted and could not be published again meanwhile, or it is being deleted itself.
+    /// Wakes the claims whose status may change with the pool: those that are being deleted, and those without an
+    /// IPAddress that stays.
     pub(super) fn unserved_claims_of(&self, pool: &ObjectName) {
         self.claims_of(pool, |claim| {
             let address = claim.status.as_ref().and_then(|status| status.address_ref.as_ref());

@@ -1,4 +1,4 @@
-//! Watches: keep the stores and the controllers' memory as Kubernetes has them, and wake what must be reconciled.
+//! Watches keep the stores and the controllers' memory up to date, and wake what must be reconciled.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(super) fn stores(version: IpamVersion) -> (Stores, Writers) {
     (stores, Writers { pools, claims, addresses, clusters })
 }
 
-/// Lists every kind once, for somebody who looks and reconciles nothing.
+/// Lists every kind once, for read-only tools.
 pub(super) async fn list_all(
     kube: &Kubernetes,
     namespace: Option<&str>,
@@ -102,7 +102,7 @@ impl Watches {
         match change {
             Change::Applied(pool) => self.wake.pool(&name_of(*pool)),
             Change::Deleted(_) => {}
-            // A pool that was deleted while the controllers started again is known to the metrics alone.
+            // Only the metrics know a pool that was deleted while the controllers restarted.
             Change::Listed(existing) => {
                 let exists = |pool: &PoolLabels| existing.contains(&ObjectName::new(&pool.namespace, &pool.name));
                 self.metrics.retain_pools(exists);
@@ -113,7 +113,7 @@ impl Watches {
 
     fn pool_is_gone(&self, pool: &ObjectName) {
         self.metrics.pool_gone(&PoolLabels { namespace: pool.namespace.clone(), name: pool.name.clone() });
-        // All of its claims: one that was skipped while it was paused itself is in no list.
+        // All of its claims, since a paused one is in no list of waiting or skipped claims.
         self.wake.claims_of(pool, |_| true);
         // Another pool may have waited for this one's id.
         sorted(&self.stores.pools, |_| true).iter().for_each(|other| self.wake.pool(&name_of(other.as_ref())));
@@ -135,7 +135,7 @@ impl Watches {
             Change::Applied(_) | Change::Deleted(_) => {}
             Change::Listed(_) => {
                 remember_claim(&self.memory, change);
-                // A pool that is being deleted waits for its last claim, and what a claim had may be an orphan.
+                // A pool that is being deleted waits for its last claim, and a claim's address may be an orphan now.
                 self.memory.pools.names().iter().for_each(|pool| self.wake.pool(pool));
             }
         }
@@ -159,7 +159,7 @@ impl Watches {
     fn cluster_changed(&self, change: &Change<'_, Cluster>) {
         let is_concerned = |cluster: &ObjectName| match change {
             Change::Applied(changed) | Change::Deleted(changed) => *cluster == name_of(*changed),
-            // Those that were deleted meanwhile. The others are applied one by one.
+            // The deleted ones. Each of the others gets its own event.
             Change::Listed(existing) => !existing.contains(cluster),
         };
         let belongs = |claim: &IpAddressClaim| {
@@ -171,11 +171,11 @@ impl Watches {
 
     /// Wakes the pools that name the Secret, and those whose finalizer is on it although they no longer do.
     fn secret_changed(&self, change: &SecretChange<'_>) {
-        let is_ours = |finalizer: &&String| finalizer.starts_with(SECRET_FINALIZER_PREFIX);
         let (secret, ours): (_, BTreeSet<String>) = match change {
             Change::Applied(secret) => {
                 let finalizers = secret.metadata.finalizers.iter().flatten();
-                (name_of(*secret), finalizers.filter(is_ours).cloned().collect())
+                let ours = finalizers.filter(|finalizer| finalizer.starts_with(SECRET_FINALIZER_PREFIX));
+                (name_of(*secret), ours.cloned().collect())
             }
             Change::Deleted(secret) => (name_of(*secret), BTreeSet::new()),
             Change::Listed(existing) => return self.memory.secrets.lock().retain(existing),
@@ -190,7 +190,7 @@ impl Watches {
     }
 }
 
-/// Returns the pools that do not exist any more.
+/// Returns the deleted pools.
 fn remember_pool(memory: &Memory, change: &Change<'_, OpenStackFloatingIPPool>) -> Vec<ObjectName> {
     let gone = match change {
         Change::Applied(pool) => {
@@ -221,7 +221,7 @@ fn remember_claim(memory: &Memory, change: &Change<'_, IpAddressClaim>) {
     }
 }
 
-/// Returns the IPAddresses of a listing that do not exist any more.
+/// Returns the IPAddresses that a listing shows as deleted.
 fn remember_address(memory: &Memory, change: &Change<'_, IpAddress>) -> Vec<ObjectName> {
     match change {
         Change::Applied(address) => {
@@ -243,7 +243,7 @@ fn remember_address(memory: &Memory, change: &Change<'_, IpAddress>) -> Vec<Obje
     }
 }
 
-/// What an IPAddress names. Ours are known by the ids of the pool and the floating IP.
+/// What an IPAddress names. Ours have annotations with the ids of the pool and the floating IP.
 pub(super) fn read_published(object: &IpAddress) -> Option<PublishedAddress> {
     let address = object.spec.address.parse().ok()?;
     Some(PublishedAddress { address, binding: read_binding(object) })
@@ -258,7 +258,7 @@ fn read_binding(object: &IpAddress) -> Option<Binding> {
     object.spec.pool_ref.is_ours().then_some(Binding { pool, claim, fip, network })
 }
 
-/// A kind of ours or of Kubernetes', in one namespace or in all.
+/// One of our kinds or Kubernetes', in one namespace or in all.
 fn within<K>(client: &Client, namespace: Option<&str>) -> Api<K>
 where
     K: Resource<Scope = NamespaceResourceScope>,
@@ -270,7 +270,7 @@ where
     }
 }
 
-/// The same of a kind of Cluster API's, whose version is discovered.
+/// The same for Cluster API's kinds, whose version is discovered.
 fn within_versioned<K>(client: &Client, namespace: Option<&str>, version: IpamVersion) -> Api<DeserializeGuard<K>>
 where
     DeserializeGuard<K>: Resource<DynamicType = IpamVersion, Scope = DynamicResourceScope>,

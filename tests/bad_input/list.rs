@@ -34,7 +34,7 @@ async fn missing_predefined_address_is_reported_and_skipped_until_it_exists() {
         ns.await_condition(Kind::Pool, "listed", "Ready", "True", "Ready", SOON).await;
         let [(address, reason)] = failed_addresses(ns).await.try_into().expect("one of the two failed");
         assert_eq!(address, missing);
-        assert!(reason.contains("create it, or take it off spec.preAllocatedFloatingIPs"), "{reason}");
+        assert!(reason.contains("create it, or remove it from spec.preAllocatedFloatingIPs"), "{reason}");
         assert_eq!(ns.bind(claim("first").from("listed")).await, there);
 
         ns.create(claim("second").from("listed")).await;

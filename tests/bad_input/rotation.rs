@@ -215,7 +215,7 @@ async fn deleted_pool_with_credentials_of_another_project_waits_for_the_right_on
         ns.await_condition(Kind::Pool, "public", "Ready", "False", "ProjectChanged", RECOVERY).await;
         ns.delete(Kind::Pool, "public").await;
         let message = ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", RECOVERY).await;
-        for part in ["the credentials are those of project", "abandon=true"] {
+        for part in ["the credentials are for project", "abandon=true"] {
             assert!(message.contains(part), "{part:?} is not in {message:?}");
         }
         assert!(ns.cloud().await.find(&spare).await.is_some(), "it is not touched");

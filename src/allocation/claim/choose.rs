@@ -1,4 +1,4 @@
-//! An address for a claim that has none.
+//! Chooses an address for a claim that has none.
 
 use super::{ClaimCase, Decision};
 use crate::allocation::supply::{NextAddress, Supply};
@@ -15,7 +15,7 @@ impl ClaimCase<'_> {
             }
         };
         match next {
-            // A late write of a previous process could replace the mark, remove the tag, or be one more than the limit.
+            // A late write of a previous process could replace the mark, remove the tag, or exceed the limit.
             Ok(NextAddress::Existing(..)) if self.situation.fence().is_some() => self.wait_for_fence(),
             Ok(NextAddress::Existing(origin, entry)) => self.mark(entry, origin),
             Ok(NextAddress::New(place)) => Decision::Create(place),

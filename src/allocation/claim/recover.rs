@@ -1,12 +1,12 @@
-//! The address that is the claim's already: by its IPAddress, by its mark, or by a choice that was begun.
+//! Recovers the address that a claim already has: by its IPAddress, by its mark, or by an unfinished choice.
 
 use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
-use crate::allocation::supply::is_reusable_in_use;
+use crate::allocation::supply::is_still_reusable;
 
 impl<'a> ClaimCase<'a> {
-    /// The address that the claim's IPAddress names is the claim's, whatever the marks say.
+    /// Keeps the address that the claim's IPAddress names, and restores its mark, unless another owner has marked it.
     pub(super) fn keep_published(&self, bound: &BoundAddress) -> Decision {
         let ledger = self.situation.ledger;
         if let Some(entry) = ledger.get(&bound.fip) {
@@ -16,7 +16,7 @@ impl<'a> ClaimCase<'a> {
                 _ => self.complete_mark(entry),
             };
         }
-        // The floating IP was deleted and another created with the same address: it is taken as any free one would be.
+        // The floating IP was deleted and another created with the same address: it is taken like any free one.
         let successor = ledger.at(bound.address).find(|entry| match self.situation.ownership(entry) {
             Ownership::Unmarked => entry.is_free() && self.situation.pool.has_tags,
             ownership => ownership == Ownership::Held(self.claim.key.clone()),
@@ -48,18 +48,18 @@ impl<'a> ClaimCase<'a> {
             && (entry.hold.is_some() || !self.situation.ledger.has_copied_mark(entry))
     }
 
-    /// Another writer gives it to another claim, or gives it back.
+    /// Another writer may be giving it to another claim, or releasing it.
     fn has_no_other_writer(&self, entry: &LedgerEntry) -> bool {
         entry.writers().all(|hold| hold.is_for(&self.situation.pool.id, &self.claim.key))
     }
 
     /// An address in use stays the claim's even if the spec has changed since; an unused one is given back. A choice that
-    /// is not yet published is judged by what its read-back shows.
+    /// is not published yet must still be eligible when it is read back.
     fn may_stay(&self, entry: &LedgerEntry) -> bool {
         entry.fip.is_attached() || may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry)
     }
 
-    /// A port that came before the choice was certain is not the claim's.
+    /// A port that was attached before the claim's mark was confirmed is not the claim's.
     fn has_foreign_port(&self, entry: &LedgerEntry) -> bool {
         entry.fip.is_attached() && (entry.hold.is_some() || self.is_disowned(entry))
     }
@@ -76,7 +76,7 @@ impl<'a> ClaimCase<'a> {
     fn is_eligible(&self, entry: &LedgerEntry) -> bool {
         !entry.is_chosen
             || entry.marks.created.is_some()
-            || is_reusable_in_use(&self.situation, entry, &self.claim.object.name)
+            || is_still_reusable(&self.situation, entry, &self.claim.object.name)
     }
 
     pub(super) fn recover(&self, entry: &LedgerEntry) -> Decision {
@@ -96,7 +96,7 @@ impl<'a> ClaimCase<'a> {
         if let Some((_, tags)) = entry.marks.releases.get(&self.owner()) {
             let is_described =
                 described.is_some_and(|mark| mark.claim.as_ref() == Some(&self.claim.key) && mark.released.is_none());
-            // The claim's own mark is written before the release is removed: in between the address is released, and ours.
+            // The claim's mark is written before the release is removed: in between, the address stays released by us.
             if is_described || entry.marks.claims.contains(&self.owner()) {
                 return Decision::TakeBack(id, tags.iter().cloned().collect());
             }
@@ -113,7 +113,7 @@ impl<'a> ClaimCase<'a> {
         }
     }
 
-    /// The address that the claim holds, and whose mark is not the claim's alone (yet, or any more).
+    /// The address that the claim holds but whose marks are not, or no longer, the claim's alone.
     pub(super) fn find_chosen(&self) -> Option<&'a LedgerEntry> {
         self.situation
             .ledger
@@ -129,22 +129,20 @@ impl<'a> ClaimCase<'a> {
             _ if entry.fip.is_attached() || is_contested || !may_keep => {
                 Decision::Withdraw(entry.fip.id.clone(), self.tag())
             }
-            // The same text for the same claim: however late the first write lands, it does no harm.
+            // It writes the same text again, so a late first write does no harm.
             Some(_) => self.mark(entry, Origin::Owned),
             None => self.mark(entry, Origin::List),
         }
     }
 
-    /// An address with this claim's tag beside another owner's, or beside a port that is not the claim's, that the claim
-    /// does not hold: the process that wrote the tag died before it could withdraw, or the tag landed later. While the
-    /// claim waits nothing else removes it, and the other owner's claim is refused its address.
+    /// An address that carries this claim's tag, but also another owner's mark or a foreign port, and that the claim does
+    /// not hold: the process that wrote the tag died before it withdrew, or the tag landed late. Nothing else removes the
+    /// tag while the claim waits, and meanwhile the other owner's claim cannot have the address.
     pub(super) fn find_stranded(&self) -> Option<&'a LedgerEntry> {
         let situation = &self.situation;
-        let is_lost =
-            |entry: &LedgerEntry| situation.is_shared(entry) || entry.fip.is_attached() && self.is_disowned(entry);
         situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
             entry.marks.claims.contains(&self.owner())
-                && is_lost(entry)
+                && (situation.is_shared(entry) || entry.fip.is_attached() && self.is_disowned(entry))
                 && situation.created_here(entry).is_none()
                 && entry.hold.is_none()
                 && situation.fence().is_none()

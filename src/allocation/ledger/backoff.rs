@@ -1,4 +1,5 @@
-//! When it is worth asking Neutron for a new address again: after a refusal, after offers that a pool may not give.
+//! When to ask Neutron for a new address again: after a refusal, or after unusable offers: addresses that are excluded,
+//! reserved, or published by others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use crate::allocation::identity::PoolId;
 use crate::allocation::refusal::Refusal;
 use crate::floating_ip::{FloatingIpId, SubnetId};
 
-/// How long a pool creates nothing after Neutron offered it only what it may not give: each such offer costs a POST and a
+/// How long a pool creates nothing after Neutron offered it only unusable addresses: each such offer costs a POST and a
 /// DELETE. It doubles each time, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 /// Only another request shows that an allocation range was added to the network.
@@ -31,7 +32,7 @@ struct UnusableOffers {
 }
 
 impl CreationBackoff {
-    /// A floating IP is gone. Unless it was declined, its address may be offered next.
+    /// A floating IP was deleted. Unless it was declined, Neutron may offer its address next.
     pub(super) fn note_gone(&mut self, id: &FloatingIpId) {
         if !self.declined.remove(id) {
             self.unusable.clear();
@@ -42,14 +43,14 @@ impl CreationBackoff {
 impl Ledger {
     /// Neutron refused a creation.
     pub fn block_creation(&mut self, pool: PoolId, block: CreationBlock) {
-        // It offers nothing at all now, so nothing unusable either.
+        // The refusal is now the reason, not the unusable offers.
         if self.count_unwanted(&pool) == 0 {
             self.backoff.unusable.remove(&pool);
         }
         self.backoff.blocks.insert(pool, block);
     }
 
-    /// Neutron gave a pool an address that it may give. True when creations were held back until now.
+    /// Neutron offered a usable address. True if creations were blocked until now.
     pub fn unblock_creation(&mut self, pool: &PoolId) -> bool {
         let was_blocked = self.creation_refusal(pool).is_some() || self.offers_only_unusable(pool);
         self.backoff.blocks.remove(pool);
@@ -58,7 +59,7 @@ impl Ledger {
         was_blocked
     }
 
-    /// An address was given back: a pool that was refused may ask again at once, for one claim.
+    /// An address was released: a blocked pool may ask again at once, for one claim.
     pub fn retry_creation(&mut self, pool: &PoolId) {
         if let Some(block) = self.backoff.blocks.get_mut(pool) {
             block.until = Timestamp::UNIX_EPOCH;
@@ -66,28 +67,27 @@ impl Ledger {
         self.backoff.empty_subnets.clear();
     }
 
-    /// The pool's spec changed, and with it what the pool may give.
+    /// The pool's spec changed, and with it which addresses are usable.
     pub fn reset_backoff(&mut self, pool: &PoolId) {
         self.backoff.unusable.remove(pool);
         self.retry_creation(pool);
     }
 
-    /// The pool is gone.
     pub fn forget_pool(&mut self, pool: &PoolId) {
         self.backoff.blocks.remove(pool);
         self.backoff.unusable.remove(pool);
     }
 
-    /// Neutron gave a pool an address that it may not give. It is held while another is asked for, then deleted.
+    /// Neutron offered an unusable address. It is held while another is requested, then deleted.
     pub fn decline_offer(&mut self, id: &FloatingIpId) {
         self.backoff.declined.insert(id.clone());
         self.set_hold(id, Some(Hold::Unwanted));
     }
 
-    /// Neutron offered a pool only what it may not give: creations pause, longer each time.
+    /// Neutron offered a pool only unusable addresses: creations pause, longer each time.
     pub fn note_unusable_offers(&mut self, pool: &PoolId, now: Timestamp) {
         let before = self.backoff.unusable.get(pool);
-        // Requests that ran side by side found it out together.
+        // Requests that ran in parallel count once.
         if before.is_some_and(|offers| now < offers.until) {
             return;
         }
@@ -95,23 +95,23 @@ impl Ledger {
         self.backoff.unusable.insert(pool.clone(), UnusableOffers { until: now + pause, pause });
     }
 
-    /// Whether Neutron last offered the pool only what it may not give.
+    /// Whether Neutron last offered the pool only unusable addresses.
     pub fn offers_only_unusable(&self, pool: &PoolId) -> bool {
         self.backoff.unusable.contains_key(pool) || self.count_unwanted(pool) > 0
     }
 
-    /// How many addresses that the pool may not give are held while others are asked for.
-    pub fn count_unwanted(&self, pool: &PoolId) -> usize {
+    /// How many unusable addresses are held while others are requested.
+    pub(in crate::allocation) fn count_unwanted(&self, pool: &PoolId) -> usize {
         self.of_pool(pool).filter(|entry| entry.hold == Some(Hold::Unwanted)).count()
     }
 
-    /// What Neutron last refused a pool with, if it has created nothing since.
-    pub fn creation_refusal(&self, pool: &PoolId) -> Option<&Refusal> {
+    /// Why Neutron last refused a creation, if it has created nothing since.
+    pub(in crate::allocation) fn creation_refusal(&self, pool: &PoolId) -> Option<&Refusal> {
         self.backoff.blocks.get(pool).map(|block| &block.refusal)
     }
 
-    /// Whether a limit keeps the pool from having more. A creation counts, unless it only asks whether Neutron still
-    /// refuses: then Neutron's refusal is the reason, not the limit.
+    /// Whether the pool has reached the limit. A creation counts, unless it only probes whether Neutron still refuses:
+    /// then the refusal is the reason, not the limit.
     pub(in crate::allocation) fn is_full(&self, pool: &PoolId, limit: usize) -> bool {
         let probes = if self.creation_refusal(pool).is_some() { self.count_creations(pool) } else { 0 };
         self.count_towards_limit(pool) >= limit.saturating_add(probes)
@@ -122,10 +122,10 @@ impl Ledger {
             && self.backoff.unusable.get(pool).is_none_or(|offers| now >= offers.until)
     }
 
-    /// Whether a pool that was held back may ask again: one claim does, for all.
+    /// Whether a blocked pool may ask again: one claim does, for all.
     pub fn is_probing(&self, pool: &PoolId, now: Timestamp) -> bool {
-        let was_held_back = self.backoff.blocks.contains_key(pool) || self.backoff.unusable.contains_key(pool);
-        was_held_back && self.may_create(pool, now)
+        let was_blocked = self.backoff.blocks.contains_key(pool) || self.backoff.unusable.contains_key(pool);
+        was_blocked && self.may_create(pool, now)
     }
 
     /// A subnet had no address left; another is used until then.

@@ -1,4 +1,4 @@
-//! What the ledger holds of a floating IP and of a creation. Data only.
+//! The ledger's records of floating IPs and creations. Data only.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::floating_ip::FloatingIp;
 #[derive(Clone, Debug)]
 pub struct LedgerEntry {
     pub fip: FloatingIp,
-    /// What `fip` says, parsed once.
+    /// The marks on `fip`, parsed once.
     pub marks: Marks,
     /// When the listing, or the call whose reply showed all of it, began.
     pub seen: Began,
@@ -26,15 +26,15 @@ pub struct LedgerEntry {
     pub is_chosen: bool,
     /// Writes to it that may still land.
     pub uncertain_writes: Vec<UncertainWrite>,
-    /// Marks that their claim does not stand by: it began to remove them, or they landed late, when it did not hold the
-    /// address. A port that is on the address then is not the claim's.
+    /// Claim marks that do not count: the claim began to remove them, or they landed late, when the claim did not hold the
+    /// address. A port on the address is then not the claim's.
     pub disowned: BTreeSet<(PoolId, ClaimKey)>,
-    /// For each pool whose mark it has: since when no claim of the pool has it although the mark names one.
+    /// Since when it is an orphan of each pool: the pool's mark names a claim that does not have it.
     pub orphaned_since: BTreeMap<PoolId, Timestamp>,
 }
 
-/// A write whose outcome is not known. A read does not settle it: what is missing may still come, and what is there may
-/// still go. Time does.
+/// A write whose outcome is not known. A read does not settle it, since the write may still land afterwards; only time
+/// does.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UncertainWrite {
     /// The hold under which it was sent; none for a release.
@@ -63,7 +63,7 @@ impl LedgerEntry {
         self.seen.step > self.written
     }
 
-    /// Whether a read that began then shows more than what is known.
+    /// Whether a read that began then is newer.
     pub fn is_older_than(&self, began: Began) -> bool {
         self.seen.step.max(self.written) < began.step
     }
@@ -86,7 +86,7 @@ pub enum Hold {
     Claim { pool: PoolId, claim: ClaimKey },
     /// A claim's mark is being removed, or a sweep works on it.
     GivingBack,
-    /// Neutron offered it for a claim or as a spare, and the pool may not give it.
+    /// Neutron offered it for a claim or as a spare, but it is unusable for that.
     Unwanted,
 }
 

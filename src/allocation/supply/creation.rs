@@ -5,7 +5,7 @@ use crate::allocation::refusal::Refusal;
 use crate::allocation::situation::Situation;
 use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
 
-/// How many addresses that a pool may not give are held at once while others are asked for. Each costs a POST and a DELETE.
+/// How many unusable addresses are held at once while others are requested. Each costs a POST and a DELETE.
 pub const UNWANTED_LIMIT: usize = 8;
 
 /// Where a floating IP is to be created.
@@ -17,7 +17,8 @@ pub struct CreationPlace {
 }
 
 impl Supply<'_> {
-    /// How many creations may begin now, `maxIPs` aside: none, one that asks whether Neutron still refuses, or any number.
+    /// How many creations may begin now, `maxIPs` aside: none, one that probes whether Neutron still refuses, or any
+    /// number.
     pub(super) fn creatable(&self) -> usize {
         let Situation { ledger, pool, now, .. } = self.situation;
         match pool.network.is_some() && ledger.may_create(&pool.id, now) {
@@ -55,7 +56,7 @@ impl Supply<'_> {
         }
     }
 
-    /// How many spares to create, with `ready` of them there already or being created.
+    /// How many spares to create, if `ready` of them exist or are being created.
     pub(in crate::allocation) fn missing_spares(&self, ready: usize) -> usize {
         self.situation.pool.preallocate.saturating_sub(ready).min(self.room()).min(self.creatable())
     }

@@ -5,14 +5,14 @@ use crate::allocation::mark::Ownership;
 use crate::allocation::situation::Situation;
 
 pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> {
-    situation.ledger.of_pool(&situation.pool.id).filter(|entry| is_ownable(situation, entry)).collect()
+    situation.ledger.of_pool(&situation.pool.id).filter(|entry| is_owned_and_free(situation, entry)).collect()
 }
 
-pub(in crate::allocation) fn is_ownable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+pub(in crate::allocation) fn is_owned_and_free(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let Situation { ledger, published, pool, now, .. } = situation;
     let is_unclaimed = match situation.ownership(entry) {
         Ownership::Idle => true,
-        // Seen without a port since the release was written.
+        // It has been seen without a port since the release was written.
         Ownership::Released { at, .. } => now.duration_since(at) >= pool.grace && entry.is_confirmed(),
         _ => false,
     };

@@ -9,7 +9,6 @@ use crate::allocation::mark::Ownership;
 use crate::allocation::refusal::Refusal;
 
 impl<'a> Supply<'a> {
-    /// The reserved address for the claim that it is reserved for.
     pub(in crate::allocation) fn reserved(&self, address: IpAddr) -> Result<NextAddress<'a>, Unavailable> {
         self.find_reserved(address).map_err(Unavailable::Refused)
     }
@@ -19,7 +18,8 @@ impl<'a> Supply<'a> {
         if pool.is_excluded(address) {
             return Err(Refusal::ReservationExcluded(address));
         }
-        // A listing by pages may show an address twice: the floating IP that was deleted meanwhile, and its successor.
+        // A paginated listing may show an address twice: for a floating IP that was deleted meanwhile, and for its
+        // successor.
         let mut entries = self.situation.ledger.at(address).filter(|entry| self.is_in_reach(entry)).peekable();
         if entries.peek().is_none() {
             return Err(Refusal::ReservationMissing(address));

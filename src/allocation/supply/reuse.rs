@@ -26,9 +26,9 @@ fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
         && !published.is_published(&entry.fip)
 }
 
-/// Whether an address that a claim has tagged, and that the pool did not create, may still be given: what the read-back
-/// shows decides, since somebody may have described it, or taken a tag off, after it was listed.
-pub(in crate::allocation) fn is_reusable_in_use(situation: &Situation<'_>, entry: &LedgerEntry, claim: &str) -> bool {
+/// Whether an address that a claim has tagged may still be reused, as it was read back: its description or tags may have
+/// changed after it was listed.
+pub(in crate::allocation) fn is_still_reusable(situation: &Situation<'_>, entry: &LedgerEntry, claim: &str) -> bool {
     let Situation { pool, .. } = situation;
     let address = entry.fip.address;
     pool.listed.contains(&address)

@@ -20,7 +20,7 @@ impl SweepPass<'_> {
         let owners: Vec<_> = unjustified.iter().map(|claim| (pool.id.clone(), (*claim).clone())).collect();
         let is_released = !owners.is_empty() && owners.iter().all(|owner| entry.marks.releases.contains_key(owner));
         // A mark that cannot be read may be of a newer version, for a claim that this version does not see.
-        if !is_released && !self.is_due_orphan(entry) || entry.marks.is_unreadable {
+        if !is_released && !self.report_orphan(entry) || entry.marks.is_unreadable {
             return;
         }
         let is_created_here = self.situation.created_here(entry).is_some();

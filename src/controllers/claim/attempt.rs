@@ -1,5 +1,5 @@
-//! One attempt to give a claim its address: decide, act, learn, and again, until the address is certainly the claim's or
-//! there is a reason to wait.
+//! One attempt to give a claim its address: decides and acts until the address is certainly the claim's or there is a
+//! reason to wait.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::controllers::neutron_writer::NeutronWriter;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::openstack;
 
-/// More turns than any claim needs to mark, confirm and withdraw a few candidates. Past it the claim is tried later.
-const TURNS: usize = 24;
-/// How soon a write whose outcome is not known is looked for again.
+/// More steps than a claim needs to mark, confirm and withdraw a few candidates. After them the claim is tried later.
+const STEPS: usize = 24;
+/// How soon a claim is tried again after a write whose outcome is not known.
 const SETTLE: Duration = Duration::from_secs(5);
 /// How long after the fence a claim is tried again.
 const AFTER_FENCE: Duration = Duration::from_millis(100);
@@ -51,11 +51,11 @@ pub(super) struct Attempt<'a> {
     pool: &'a ResolvedPool,
     pub(super) request: ClaimRequest,
     scope: AllocationScope,
-    /// What was chosen in this attempt, and so is not published.
+    /// What was chosen in this attempt, and so is not published yet.
     chosen: Vec<FloatingIpId>,
-    /// What Neutron offered and the pool may not give: held, so that Neutron offers another.
+    /// Unusable addresses: held, so that Neutron offers another.
     unwanted: Vec<FloatingIpId>,
-    /// How many were unwanted in all, with those that were deleted to make room.
+    /// How many addresses were unwanted, including those that were deleted to make room.
     declined: usize,
     origin: Origin,
 }
@@ -71,8 +71,8 @@ impl<'a> Attempt<'a> {
         Self { controller, pool, request, scope, chosen, unwanted, declined: 0, origin: Origin::Recovered }
     }
 
-    pub(super) async fn run(&mut self) -> AttemptOutcome {
-        let outcome = self.take_turns().await;
+    pub(super) async fn allocate(&mut self) -> AttemptOutcome {
+        let outcome = self.step_until_done().await;
         let is_bound = matches!(outcome, AttemptOutcome::Bound(..));
         if self.declined > 0 && !is_bound {
             self.pool.project.ledger().note_unusable_offers(&self.pool.policy.id, self.controller.clock.now());
@@ -81,25 +81,25 @@ impl<'a> Attempt<'a> {
         outcome
     }
 
-    async fn take_turns(&mut self) -> AttemptOutcome {
-        for _ in 0..TURNS {
+    async fn step_until_done(&mut self) -> AttemptOutcome {
+        for _ in 0..STEPS {
             if self.pool.project.ledger().listed().is_none()
                 && let Err(error) = self.pool.list_now(&self.controller.clock).await
             {
                 return AttemptOutcome::Failed(error);
             }
-            match self.take_turn().await {
+            match self.step().await {
                 Ok(Some(outcome)) => return outcome,
                 Ok(None) => {}
                 Err(error) => return AttemptOutcome::Failed(error),
             }
         }
-        let message = "several addresses in turn were taken by somebody else; trying again";
+        let message = "several addresses in a row were taken by other owners; trying again";
         AttemptOutcome::Wait(SETTLE, message.into())
     }
 
-    /// One decision and its effect. `None` when there is more to decide.
-    async fn take_turn(&mut self) -> Result<Option<AttemptOutcome>, openstack::Error> {
+    /// Makes one decision and acts on it. `None` when there is more to decide.
+    async fn step(&mut self) -> Result<Option<AttemptOutcome>, openstack::Error> {
         // A pool that is being deleted waits for what was begun, so nothing more may be begun.
         let is_new = self.request.bound.is_none() && self.scope == AllocationScope::AnyAddress;
         if is_new && !self.controller.stores.is_serving(&self.pool.name) {
@@ -111,7 +111,7 @@ impl<'a> Attempt<'a> {
             Decision::Create(place) => self.create(place, creation).await?,
             Decision::Mark(..) | Decision::TakeBack(..) | Decision::Withdraw(..) => return self.write(decision).await,
             Decision::Confirm(_) => self.pool.list_now(&self.controller.clock).await?,
-            // Unwanted ones fill the limit. Neutron chooses at random, so it may offer another one next.
+            // Unwanted addresses fill the limit. Neutron chooses at random, so it may offer another one next.
             Decision::Refuse(Refusal::OnlyUnwanted) if !self.unwanted.is_empty() && self.declined < UNWANTED_LIMIT => {
                 self.discard_unwanted().await;
             }
@@ -131,8 +131,8 @@ impl<'a> Attempt<'a> {
         Ok(None)
     }
 
-    /// Decides under the ledger's lock, and takes there what the decision needs, before anything else can choose it. `None`
-    /// when the claim may have only the address that it had, and another would be chosen.
+    /// Decides and takes the hold under one lock of the ledger, so that nothing else can choose the address in between.
+    /// `None` when the claim may have only the address that it had, and another would be chosen.
     fn decide(&mut self) -> Option<(Decision, Option<CreationMark>)> {
         let ClaimController { memory, clock, .. } = self.controller;
         let mut ledger = self.pool.project.ledger();
@@ -168,7 +168,7 @@ impl<'a> Attempt<'a> {
             }
             Decision::TakeBack(id, tags) => self.writer().remove_tags(&id, &tags).await?,
             Decision::Withdraw(id, tag) => {
-                // A published address is not withdrawn, whoever else marks it. One chosen in this attempt is not published.
+                // A published address is never withdrawn. One that was chosen in this attempt is not published.
                 let may_be_published = !self.chosen.contains(&id)
                     && publish::may_have_address(&self.controller.kube, &self.request.object).await;
                 if may_be_published {
@@ -194,17 +194,17 @@ impl<'a> Attempt<'a> {
         let created = self.writer().create(&place, &mark, Some(&self.request.object)).await;
         match created.inspect_err(|_| self.controller.metrics.allocation_failed(Origin::Created)) {
             Ok(fip) => {
-                self.judge(fip);
+                self.keep_or_decline(fip);
                 Ok(())
             }
-            // If it was created after all, its mark shows at once that it is the claim's.
+            // If it was created, the listing shows it with the claim's mark.
             Err(error) if error.is_unknown() => self.pool.list_now(&self.controller.clock).await,
             Err(error) => self.writer().record_refusal(place.subnet, error),
         }
     }
 
-    /// Keeps what Neutron created, or holds it as unwanted.
-    fn judge(&mut self, fip: FloatingIp) {
+    /// Keeps the floating IP that Neutron created, or holds it as unwanted.
+    fn keep_or_decline(&mut self, fip: FloatingIp) {
         let ClaimController { memory, clock, wake, .. } = self.controller;
         let mut ledger = self.pool.project.ledger();
         let is_wanted =
@@ -215,7 +215,7 @@ impl<'a> Attempt<'a> {
             self.declined += 1;
         } else if ledger.unblock_creation(&self.pool.policy.id) {
             drop(ledger);
-            // Neutron gives addresses again: the claims that were refused need not wait any longer.
+            // Neutron gives addresses again.
             wake.waiting_claims_of(&self.pool.name);
         }
     }

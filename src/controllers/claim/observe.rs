@@ -13,7 +13,7 @@ use crate::controllers::memory::{Memory, PoolState};
 use crate::controllers::stores::{Stores, name_of};
 use crate::object_name::ObjectName;
 
-/// A claim, with what is known around it.
+/// A claim, with everything that decisions about it depend on.
 pub(in crate::controllers) struct Observed {
     pub(super) claim: Arc<IpAddressClaim>,
     pub(super) name: ObjectName,
@@ -25,7 +25,7 @@ pub(in crate::controllers) struct Observed {
     pub(in crate::controllers) known: PoolState,
     pub(super) cluster: ClaimCluster,
     pub(super) address: Option<Arc<IpAddress>>,
-    /// Its IPAddress was created a moment ago, and the watch has not brought it.
+    /// Its IPAddress was created a moment ago, and the watch has not delivered it.
     pub(super) is_address_awaited: bool,
 }
 
@@ -99,7 +99,7 @@ pub(in crate::controllers) fn is_watched(pool: &OpenStackFloatingIPPool, watch_f
     watch_filter.is_none_or(|filter| pool.labels().get(WATCH_FILTER_LABEL).is_some_and(|label| label == filter))
 }
 
-/// The Cluster that a claim belongs to: by its spec or, as CAPO's claims say it, by the label.
+/// The Cluster that a claim belongs to: by its spec or, for CAPO's claims, by the label.
 pub(in crate::controllers) fn cluster_of(claim: &IpAddressClaim) -> Option<&str> {
     let by_label = || claim.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
     claim.spec.cluster_name.as_deref().or_else(by_label).filter(|name| !name.is_empty())

@@ -1,4 +1,5 @@
-//! The IPAddress: created as the Cluster API IPAM contract has it, repaired, and never taken over from somebody else.
+//! Creates and repairs the IPAddress as the Cluster API IPAM provider contract demands. An IPAddress of another writer is
+//! never taken over.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, PostParams, Preconditions};
@@ -25,7 +26,6 @@ use crate::floating_ip::FloatingIp;
 use crate::object_name::ObjectName;
 
 impl ClaimController {
-    /// Makes the claim's IPAddress what it should be.
     pub(super) async fn publish(
         &self,
         observed: &Observed,
@@ -37,11 +37,11 @@ impl ClaimController {
         let desired = || desired_address(&observed.claim, pool, resolved, fip, origin, self.kube.version);
         match observed.address.as_deref() {
             None => self.create_address(observed, resolved, fip, desired()).await,
-            // Deleted under an active claim: it is removed, and then created again with the same address.
+            // Deleted while its claim is active: it is removed first, and then created again with the same address.
             Some(address) if address.metadata.deletion_timestamp.is_some() => {
                 remove_address_finalizer(&self.kube, address).await
             }
-            Some(address) => match repair(address, &desired()) {
+            Some(address) => match repair_patch(address, &desired()) {
                 None => Ok(()),
                 Some(change) => {
                     patch::merge(&self.kube.addresses(&observed.name.namespace), &observed.name.name, change)
@@ -68,7 +68,7 @@ impl ClaimController {
             }
             Err(error) => error,
         };
-        // Our own, not seen yet, or somebody else's: then the watch brings it, and the claim is reconciled again.
+        // Either our own, not seen yet, or another writer's: the watch delivers that, and the claim is reconciled again.
         if patch::is_conflict(&error) {
             let existing = api.get(&observed.name.name).await;
             let existing = existing.map_err(|error| Error::Kubernetes("read the IPAddress", error))?;
@@ -81,7 +81,7 @@ impl ClaimController {
         Err(Error::Kubernetes("create the IPAddress", error))
     }
 
-    /// Until the watch brings the IPAddress, nothing else may take its address for unpublished.
+    /// Records the IPAddress before the watch delivers it, so that its address counts as published at once.
     fn note_published(&self, address: &IpAddress, observed: &Observed) {
         if self.stores.address(&observed.name).is_none() {
             self.memory.claims.await_address(&observed.claim);
@@ -91,11 +91,11 @@ impl ClaimController {
         }
     }
 
-    /// The claim was deleted while it was served, since it had no finalizer when the API server looked. Nothing else would
-    /// notice the address: the garbage collector leaves what the pool still owns. So the IPAddress is deleted, and the sweep
-    /// releases the address.
+    /// The claim was deleted while it was served, before it had the finalizer. Nothing else would notice its IPAddress:
+    /// the garbage collector keeps what the pool still owns. So the IPAddress is deleted, and the sweep releases the
+    /// address.
     pub(super) async fn remove_address_without_claim(&self, observed: &Observed) -> Result<(), Error> {
-        // Removed by a move, or something else that asks for hands off: then the audit sees to it.
+        // The pool is paused, moved or deleted: then the claim may have been moved too.
         if !self.stores.is_serving(&observed.pool_name) {
             return Ok(());
         }
@@ -107,8 +107,7 @@ impl ClaimController {
         }
     }
 
-    /// If the IPAddress of a floating IP that is lost is being deleted, nothing keeps it any more, and the claim gets
-    /// another address.
+    /// Removes the finalizer of a deleted IPAddress whose floating IP is lost, so that the claim gets another address.
     pub(super) async fn give_up_deleted_address(&self, observed: &Observed) -> Result<(), Error> {
         match observed.address.as_deref().filter(|address| address.metadata.deletion_timestamp.is_some()) {
             Some(address) => remove_address_finalizer(&self.kube, address).await,
@@ -117,12 +116,12 @@ impl ClaimController {
     }
 }
 
-/// Whether the claim has an IPAddress, whether or not the watch has brought it. Without an answer, it may have one.
+/// Whether the claim may have an IPAddress that the watch has not delivered. Without an answer, it may.
 pub(super) async fn may_have_address(kube: &Kubernetes, claim: &ObjectName) -> bool {
     !matches!(kube.addresses(&claim.namespace).get_opt(&claim.name).await, Ok(None))
 }
 
-/// Deletes the IPAddress: the finalizer first, as the contract has it.
+/// Deletes the IPAddress: the finalizer first, as the Cluster API IPAM provider contract demands.
 pub(in crate::controllers) async fn remove_address(kube: &Kubernetes, address: &IpAddress) -> Result<(), Error> {
     remove_address_finalizer(kube, address).await?;
     if address.metadata.deletion_timestamp.is_some() {
@@ -141,7 +140,7 @@ async fn remove_address_finalizer(kube: &Kubernetes, address: &IpAddress) -> Res
     let api = kube.addresses(&address.namespace().unwrap_or_default());
     match patch::merge(&api, &address.name_any(), change).await {
         Err(error) if !patch::is_not_found(&error) => {
-            Err(Error::Kubernetes("take the finalizer off the IPAddress", error))
+            Err(Error::Kubernetes("remove the finalizer from the IPAddress", error))
         }
         _ => Ok(()),
     }
@@ -204,8 +203,8 @@ fn desired_address(
     address
 }
 
-/// The patch for what a restore, a move or a person has removed from the IPAddress: owners, finalizer, annotations.
-fn repair(address: &IpAddress, desired: &IpAddress) -> Option<Value> {
+/// The patch that restores owners, finalizer and annotations, which a restore, a move or a user may have removed.
+fn repair_patch(address: &IpAddress, desired: &IpAddress) -> Option<Value> {
     let wanted = desired.owner_references();
     let has_owners = wanted.iter().all(|owner| address.owner_references().iter().any(|other| other.uid == owner.uid));
     let is_protected = patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER);

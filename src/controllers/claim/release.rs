@@ -52,7 +52,7 @@ impl ClaimController {
             _ if is_abandoned || observed.pool.is_none() => self.leave_behind(observed).await,
             _ => {
                 let problem = observed.known.problem.as_ref();
-                let problem = problem.map_or("it is being looked at", |problem| &problem.message);
+                let problem = problem.map_or("it has not been reconciled yet", |problem| &problem.message);
                 return Err(Error::PoolNotReady(problem.to_owned()));
             }
         }
@@ -61,11 +61,12 @@ impl ClaimController {
 
     async fn remove_finalizer(&self, observed: &Observed) -> Result<(), Error> {
         let Some(change) = patch::without_finalizer(&observed.claim.metadata, CLAIM_FINALIZER) else { return Ok(()) };
-        // Until the watch has brought this, the claim must not be released again. One that stays waits for another pool.
+        // Until the watch delivers this, the claim must not be released again. A claim that is not deleted waits for
+        // another pool.
         self.memory.claims.set_released(&observed.claim, observed.is_deleted());
         let api = self.kube.claims(&observed.name.namespace);
         match patch::merge(&api, &observed.name.name, change).await {
-            // Counted here, and not earlier: what comes before is repeated after a conflict.
+            // Counted here, since everything before is repeated after a conflict.
             Ok(claim) => {
                 self.memory.claims.note_written(&claim);
                 self.metrics.released(OperationResult::Success);
@@ -74,12 +75,12 @@ impl ClaimController {
             Err(error) if patch::is_not_found(&error) => Ok(()),
             Err(error) => {
                 self.memory.claims.set_released(&observed.claim, false);
-                Err(Error::Kubernetes("take the finalizer off the claim", error))
+                Err(Error::Kubernetes("remove the finalizer from the claim", error))
             }
         }
     }
 
-    /// OpenStack cannot be asked any more, or is not to be: what stays behind is recorded.
+    /// Records a floating IP that stays in OpenStack because its pool is gone or was abandoned.
     async fn leave_behind(&self, observed: &Observed) {
         let Some(address) = &observed.address else { return };
         let why = if observed.pool.is_none() { "its pool is gone" } else { "the abandon annotation says so" };
@@ -123,8 +124,7 @@ pub(in crate::controllers) async fn release_marks(
             ReleaseStep::Settle => {
                 pool.list_now(clock).await?;
                 if pool.project.ledger().is_creating_for(id, &key) {
-                    let message =
-                        "OpenStack did not say whether it created an address; looking for it before the claim goes";
+                    let message = "OpenStack did not say whether it created an address; looking for it before the claim is released";
                     let kind = openstack::ErrorKind::NoAnswer;
                     return Err(openstack::Error::new(kind, "create floating IP", message));
                 }
@@ -135,7 +135,7 @@ pub(in crate::controllers) async fn release_marks(
     Ok(())
 }
 
-/// What Neutron offered for the claim, the pool may not give, and is not deleted yet, is released like the rest.
+/// Unusable addresses that Neutron offered for the claim, and that are not deleted yet, are released like the rest.
 fn end_unwanted_holds(pool: &ResolvedPool, claim: &ClaimKey) {
     let mut ledger = pool.project.ledger();
     let unwanted = ledger.of_claim(&pool.policy.id, claim).filter(|entry| entry.hold == Some(Hold::Unwanted));

@@ -16,13 +16,12 @@ use crate::api::names::ABANDON_ANNOTATION;
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
 
-/// What became of a status.
+/// The result of writing a status.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StatusWrite {
     Written,
     Unchanged,
-    /// The claim was deleted meanwhile.
-    NoClaim,
+    ClaimDeleted,
 }
 
 impl ClaimController {
@@ -46,7 +45,7 @@ impl ClaimController {
             self.announce(observed, EventType::Normal, ADDRESS_ALLOCATED, "Allocate", note);
             self.wake.report_soon(&observed.pool_name);
         }
-        Ok(write != StatusWrite::NoClaim)
+        Ok(write != StatusWrite::ClaimDeleted)
     }
 
     pub(super) async fn report_exhausted(&self, observed: &Observed, message: String) -> Result<(), Error> {
@@ -57,11 +56,11 @@ impl ClaimController {
         self.report_waiting(observed, ALLOCATION_FAILED, message).await
     }
 
-    /// The claim is being deleted, and its address cannot be released yet. It does not wait for an address.
+    /// The claim is being deleted, and its address cannot be released yet.
     pub(super) async fn report_release_failed(&self, observed: &Observed, why: &str) -> Result<(), Error> {
         let message = format!(
-            "its address cannot be given back yet: {why}; where OpenStack is gone for good, the annotation \
-             {ABANDON_ANNOTATION}=true lets the claim go and leaves the address there"
+            "its address cannot be released yet: {why}; if OpenStack is gone for good, the annotation \
+             {ABANDON_ANNOTATION}=true releases the claim and leaves the address in OpenStack"
         );
         let condition = DesiredCondition { type_: READY, status: "False", reason: RELEASE_FAILED, message };
         if self.write_status(observed, &condition, None).await? == StatusWrite::Written {
@@ -80,7 +79,7 @@ impl ClaimController {
         if !self.exists(observed) {
             return Ok(());
         }
-        // What a previous process said counts: otherwise each restart would make the claim young again.
+        // The time that a previous process wrote counts: otherwise each restart would reset it.
         let since = claim_unready_since(observed.claim.status.as_ref()).unwrap_or_else(|| self.clock.now());
         self.memory.claims.set_waiting(&observed.claim, reason, since);
         let condition = DesiredCondition { type_: READY, status: "False", reason, message };
@@ -91,7 +90,7 @@ impl ClaimController {
         Ok(())
     }
 
-    /// Whether the claim exists still, as far as the watch has brought it.
+    /// Whether the claim still exists, as far as the watch has delivered it.
     fn exists(&self, observed: &Observed) -> bool {
         let claim = self.stores.claim(&observed.name);
         claim.is_some_and(|claim| claim.metadata.uid == observed.claim.metadata.uid)
@@ -128,7 +127,7 @@ impl ClaimController {
                 self.memory.claims.note_written(&claim);
                 Ok(StatusWrite::Written)
             }
-            Err(error) if patch::is_not_found(&error) => Ok(StatusWrite::NoClaim),
+            Err(error) if patch::is_not_found(&error) => Ok(StatusWrite::ClaimDeleted),
             Err(error) => Err(Error::Kubernetes("write the claim's status", error)),
         }
     }

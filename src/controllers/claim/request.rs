@@ -1,5 +1,5 @@
-//! The claim as the core sees it, with what its IPAddress says. An IPAddress can be created by anybody with access to the
-//! namespace, so it is checked.
+//! Builds the request for an address, with what the claim's IPAddress names. Every user of the namespace can create an
+//! IPAddress, so it is checked.
 
 use std::net::IpAddr;
 
@@ -15,14 +15,14 @@ use crate::floating_ip::FloatingIpId;
 
 /// # Errors
 ///
-/// A message for the claim's condition, when its IPAddress was not made by this pool for this claim.
+/// A message for the claim's condition, when its IPAddress was not created by this pool for this claim.
 pub(in crate::controllers) fn build_request(observed: &Observed, pool: &ResolvedPool) -> Result<ClaimRequest, String> {
     let bound = match observed.address.as_deref() {
         None => None,
         Some(address) => Some(read_bound(address, &observed.claim, pool).or_else(|| recognize(address, observed, pool)).ok_or_else(
             || {
                 format!(
-                    "IPAddress {} exists, but was not made by this pool for this claim: delete it, and the claim gets an address",
+                    "IPAddress {} exists, but was not created by this pool for this claim: delete it, and the claim gets an address",
                     address.name_any()
                 )
             },
@@ -39,8 +39,8 @@ pub(super) fn read_bound(address: &IpAddress, claim: &IpAddressClaim, pool: &Res
     Some(BoundAddress { address: address.spec.address.parse().ok()?, fip: FloatingIpId::new(fip) })
 }
 
-/// What an IPAddress names that lost its annotations, for example in a move that was interrupted and repeated: it is ours
-/// if the address that it names carries the claim's mark in Neutron.
+/// What an IPAddress without annotations names: they may be lost when an interrupted move is repeated. It is ours if its
+/// address carries the claim's mark in Neutron.
 fn recognize(address: &IpAddress, observed: &Observed, pool: &ResolvedPool) -> Option<BoundAddress> {
     let annotations = address.annotations();
     let has_annotation =

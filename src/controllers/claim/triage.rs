@@ -1,4 +1,4 @@
-//! Decides what is due for a claim from what Kubernetes says alone. OpenStack is not asked here.
+//! Decides what to do for a claim from the state in Kubernetes alone.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -10,13 +10,13 @@ use crate::api::names::{CLAIM_FINALIZER, GARBAGE_COLLECTOR_FINALIZERS, GROUP, PA
 use crate::controllers::memory::{PoolState, Problem};
 use crate::controllers::patch;
 
-/// What is due for a claim.
+/// What to do for a claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NextStep {
     Skip(SkipReason),
     /// Give it an address, or keep the one that it has.
     Serve,
-    /// Publish the address that it had and no other: its pool is being deleted, and waits for it.
+    /// Publish only the address that it had: its pool is being deleted, and waits for the claim.
     Recover,
     /// Report why nothing is done yet: the condition's reason and message.
     Report(&'static str, String),
@@ -46,12 +46,12 @@ pub enum SkipReason {
     HeldByFinalizer(String),
     #[error("it is being deleted, and nothing of it is left in OpenStack")]
     Released,
-    /// Whatever else is wrong does not take its address away.
+    /// A problem does not take its address away.
     #[error("it has its address; {0}")]
     Bound(String),
-    #[error("its IPAddress was made a moment ago")]
+    #[error("its IPAddress was created a moment ago")]
     AddressAwaited,
-    #[error("its pool is being looked at for the first time")]
+    #[error("its pool has not been reconciled yet")]
     UnknownPool,
 }
 

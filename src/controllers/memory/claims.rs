@@ -14,8 +14,7 @@ use crate::api::{IpAddress, IpAddressClaim};
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
 
-/// Within which time the watch brings an IPAddress that was created. After it, the IPAddress was deleted at once and is
-/// never seen.
+/// How long to wait for the watch to deliver a created IPAddress. After that, it was deleted at once and is never seen.
 pub(in crate::controllers) const ADDRESS_APPEARS_WITHIN: Duration = Duration::from_secs(10);
 
 /// A claim that has no address.
@@ -23,7 +22,7 @@ pub(in crate::controllers) const ADDRESS_APPEARS_WITHIN: Duration = Duration::fr
 pub(in crate::controllers) struct WaitingClaim {
     /// The reason of its condition.
     pub(in crate::controllers) reason: &'static str,
-    /// Since when, as its condition or this process knows.
+    /// From its condition, or from this process.
     pub(in crate::controllers) since: Timestamp,
 }
 
@@ -44,8 +43,8 @@ struct ClaimRecord {
 struct PoolClaims {
     records: BTreeMap<ObjectName, ClaimRecord>,
     queue: BTreeSet<QueuePosition>,
-    /// The IPAddresses that were created and that the watch has not brought, each since when. They outlive their claims,
-    /// since a pool that is being deleted waits for them too.
+    /// When each IPAddress was created that the watch has not delivered yet. They outlive their claims, since a pool that
+    /// is being deleted waits for them too.
     awaited_addresses: BTreeMap<ObjectName, Instant>,
 }
 
@@ -60,8 +59,8 @@ impl PoolClaims {
         self.awaited_addresses.get(address).is_some_and(|since| since.elapsed() < ADDRESS_APPEARS_WITHIN)
     }
 
-    /// Forgets what is awaited no longer. True if nothing is left.
-    fn is_over(&mut self) -> bool {
+    /// Forgets addresses that are no longer awaited. True if nothing is left.
+    fn prune(&mut self) -> bool {
         self.awaited_addresses.retain(|_, since| since.elapsed() < ADDRESS_APPEARS_WITHIN);
         self.records.is_empty() && self.awaited_addresses.is_empty()
     }
@@ -72,7 +71,7 @@ impl PoolClaims {
 pub(in crate::controllers) struct ClaimRecords(Mutex<BTreeMap<ObjectName, PoolClaims>>);
 
 impl ClaimRecords {
-    /// The claim exists. One that was created again under its name begins with nothing known.
+    /// The claim exists. A recreated one starts with an empty record.
     pub(in crate::controllers) fn observe(&self, claim: &IpAddressClaim) {
         let mut pools = self.0.lock();
         let (pool, name) = (pool_of(claim), name_of(claim));
@@ -85,23 +84,22 @@ impl ClaimRecords {
         }
     }
 
-    /// The claim does not exist any more.
     pub(in crate::controllers) fn remove(&self, claim: &IpAddressClaim) {
         let mut pools = self.0.lock();
         if let Some(claims) = pools.get_mut(&pool_of(claim)) {
             claims.remove(&name_of(claim));
         }
-        pools.retain(|_, claims| !claims.is_over());
+        pools.retain(|_, claims| !claims.prune());
     }
 
-    /// Removes every claim that is not among these: a watch has listed them all.
+    /// Removes every claim that a complete listing does not contain.
     pub(in crate::controllers) fn retain(&self, existing: &BTreeSet<ObjectName>) {
         let mut pools = self.0.lock();
         for claims in pools.values_mut() {
             let gone: Vec<_> = claims.records.keys().filter(|claim| !existing.contains(claim)).cloned().collect();
             gone.iter().for_each(|claim| claims.remove(claim));
         }
-        pools.retain(|_, claims| !claims.is_over());
+        pools.retain(|_, claims| !claims.prune());
     }
 
     fn update<T>(&self, claim: &IpAddressClaim, change: impl FnOnce(&mut ClaimRecord) -> T) -> Option<T> {
@@ -110,10 +108,9 @@ impl ClaimRecords {
         (record.uid == claim.uid()).then(|| change(record))
     }
 
-    /// Whether the claim is older than what this process wrote: the watch brings that, and wakes it again.
+    /// Whether the claim is older than what this process wrote. The watch will deliver that, and wake it again.
     pub(in crate::controllers) fn is_outdated(&self, claim: &IpAddressClaim) -> bool {
-        let is_outdated = |record: &mut ClaimRecord| record.written.is_newer_than(claim) || record.is_released;
-        self.update(claim, is_outdated).unwrap_or(false)
+        self.update(claim, |record| record.written.is_newer_than(claim) || record.is_released).unwrap_or(false)
     }
 
     pub(in crate::controllers) fn note_written(&self, claim: &IpAddressClaim) {
@@ -144,7 +141,7 @@ impl ClaimRecords {
         records.filter_map(|(claim, record)| Some((claim.clone(), record.waiting.clone()?))).collect()
     }
 
-    /// The claim was refused an address, or was not.
+    /// The claim was refused an address; `None` when it was not.
     pub(in crate::controllers) fn set_queued(&self, claim: &IpAddressClaim, position: Option<QueuePosition>) {
         let mut pools = self.0.lock();
         let Some(claims) = pools.get_mut(&pool_of(claim)) else { return };
@@ -171,7 +168,7 @@ impl ClaimRecords {
         }
     }
 
-    /// Nothing is done about the claim because of its pool: it is woken when the pool was reconciled.
+    /// The claim was skipped because of its pool: it is woken when the pool has been reconciled.
     pub(in crate::controllers) fn skip(&self, claim: &IpAddressClaim) {
         self.update(claim, |record| record.is_skipped = true);
     }
@@ -183,7 +180,7 @@ impl ClaimRecords {
         records.filter_map(|(claim, record)| std::mem::take(&mut record.is_skipped).then(|| claim.clone())).collect()
     }
 
-    /// The claim's IPAddress was created, and the watch has not brought it.
+    /// The claim's IPAddress was created, and the watch has not delivered it.
     pub(in crate::controllers) fn await_address(&self, claim: &IpAddressClaim) {
         let mut pools = self.0.lock();
         pools.entry(pool_of(claim)).or_default().awaited_addresses.insert(name_of(claim), Instant::now());
@@ -199,7 +196,7 @@ impl ClaimRecords {
         of_namespace.any(|(_, claims)| claims.awaited_addresses.keys().any(|address| claims.is_awaited(address)))
     }
 
-    /// The watch brought an IPAddress, or its deletion.
+    /// The watch delivered an IPAddress, or its deletion.
     pub(in crate::controllers) fn observe_address(&self, address: &IpAddress) {
         let pool = ObjectName::new(address.namespace().unwrap_or_default(), &address.spec.pool_ref.name);
         if let Some(claims) = self.0.lock().get_mut(&pool) {
@@ -214,7 +211,7 @@ impl ClaimRecords {
 
     pub(super) fn len(&self) -> usize {
         let mut pools = self.0.lock();
-        pools.retain(|_, claims| !claims.is_over());
+        pools.retain(|_, claims| !claims.prune());
         pools.values().map(|claims| claims.records.len() + claims.awaited_addresses.len()).sum()
     }
 }

@@ -19,7 +19,7 @@ use crate::object_name::ObjectName;
 use crate::openstack::credentials::Fingerprint;
 use crate::openstack::{self, Network, Neutron};
 
-/// A pool with a session and a policy: its floating IPs can be read and written.
+/// A pool with a session and a policy, ready to read and write floating IPs.
 #[derive(Clone)]
 pub(in crate::controllers) struct ResolvedPool {
     pub(in crate::controllers) name: ObjectName,
@@ -31,7 +31,7 @@ pub(in crate::controllers) struct ResolvedPool {
 }
 
 impl ResolvedPool {
-    /// Lists the project's floating IPs, as they are now or later.
+    /// Lists the project's floating IPs. The listing begins now or later.
     pub(in crate::controllers) async fn list_now(&self, clock: &Clock) -> Result<(), openstack::Error> {
         let after = self.project.ledger().next_step();
         self.project.refresh(self.neutron.as_ref(), clock, after).await
@@ -51,7 +51,7 @@ impl ResolvedPool {
     }
 }
 
-/// What a resolution was made from. While it is the same, the resolution holds.
+/// The inputs of a resolution, which is valid until they change.
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::controllers) struct ResolutionInputs {
     pub(in crate::controllers) fingerprint: Fingerprint,
@@ -79,7 +79,7 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) served_generation: Option<i64>,
     /// OpenStack refused something: credentials and network are resolved again.
     pub(in crate::controllers) is_stale: bool,
-    /// The pool was paused: what happened meanwhile is still to be looked at.
+    /// The pool was paused: changes since then are not handled yet.
     pub(in crate::controllers) was_paused: bool,
     /// The id that this process made for the pool. No previous process wrote with it, so it needs no fence.
     pub(in crate::controllers) generated_id: Option<PoolId>,
@@ -91,12 +91,12 @@ pub(in crate::controllers) struct PoolState {
     written: WrittenVersion,
 }
 
-/// How soon refused calls may have a pool resolved again. Otherwise a claim whose own call is refused each time would wake
+/// How soon refused calls may cause a pool to be resolved again. Otherwise a claim whose call is always refused would wake
 /// its pool, which would wake the claim, without end.
 const STALE_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 impl PoolState {
-    /// Whether this is known of the very object, not of one that had its name before.
+    /// Whether the record is of this object, not of an earlier one with its name.
     pub(in crate::controllers) fn is_of(&self, pool: &OpenStackFloatingIPPool) -> bool {
         self.uid == pool.metadata.uid
     }
@@ -110,7 +110,7 @@ impl PoolState {
         }
     }
 
-    /// OpenStack refused something. False if that was so a moment ago.
+    /// OpenStack refused something. False if it did so a moment ago.
     pub(in crate::controllers) fn become_stale(&mut self, now: Timestamp) -> bool {
         let is_new = self.became_stale_at.is_none_or(|at| now.duration_since(at) >= STALE_AGAIN_AFTER);
         if is_new {
@@ -138,7 +138,7 @@ impl PoolState {
 pub(in crate::controllers) struct PoolRecords(Mutex<BTreeMap<ObjectName, PoolState>>);
 
 impl PoolRecords {
-    /// The pool exists. A pool that was created again under its name begins with nothing known.
+    /// The pool exists. A recreated one starts with an empty record.
     pub(in crate::controllers) fn observe(&self, pool: &OpenStackFloatingIPPool) {
         let mut pools = self.0.lock();
         let state = pools.entry(name_of(pool)).or_default();
@@ -151,7 +151,7 @@ impl PoolRecords {
         self.0.lock().remove(pool)
     }
 
-    /// The pools that are not among these, although there is a record of them.
+    /// The pools with a record that are not among these.
     pub(in crate::controllers) fn missing_from(&self, existing: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
         self.0.lock().keys().filter(|pool| !existing.contains(pool)).cloned().collect()
     }
@@ -164,7 +164,7 @@ impl PoolRecords {
         self.0.lock().get(pool).cloned().unwrap_or_default()
     }
 
-    /// Changes what is known of a pool; nothing happens where it does not exist any more.
+    /// Changes a pool's record, if the pool still exists.
     pub(in crate::controllers) fn update<T>(
         &self,
         pool: &ObjectName,
@@ -173,7 +173,7 @@ impl PoolRecords {
         self.0.lock().get_mut(pool).map(change)
     }
 
-    /// Whether the pool is older than what this process wrote: the watch brings that, and wakes it again.
+    /// Whether the pool is older than what this process wrote. The watch will deliver that, and wake it again.
     pub(in crate::controllers) fn is_outdated(&self, pool: &OpenStackFloatingIPPool) -> bool {
         self.update(&name_of(pool), |state| state.written.is_newer_than(pool)).unwrap_or(false)
     }

@@ -16,7 +16,7 @@ impl ProtectedSecrets {
         };
     }
 
-    /// Removes every Secret that is not among these: a watch has listed them all.
+    /// Removes every Secret that a complete listing does not contain.
     pub(in crate::controllers) fn retain(&mut self, existing: &BTreeSet<ObjectName>) {
         self.0.retain(|secret, _| existing.contains(secret));
     }

@@ -14,14 +14,14 @@ use crate::controllers::memory::ResolvedPool;
 use crate::controllers::patch;
 use crate::controllers::stores::{may_serve, name_of};
 
-/// How often it is tried to write to a pool that others write to all the time, before it is reconciled again.
+/// How often to try to write to a pool that others keep changing, before it is reconciled again.
 const TRIES: usize = 5;
 
-const ADOPT: &str = "put finalizer, id and project on the pool";
+const ADOPT: &str = "add finalizer, id and project to the pool";
 
 impl PoolController {
-    /// The pool as it is once it is adopted. Not before it can be served: a pool that was never served has nothing in
-    /// OpenStack, so its deletion has nothing to wait for.
+    /// Returns the adopted pool. A pool is adopted only when it can be served: before, it has nothing in OpenStack that
+    /// its deletion would have to wait for.
     pub(super) async fn adopt(
         &self,
         pool: &Arc<OpenStackFloatingIPPool>,
@@ -32,7 +32,7 @@ impl PoolController {
         let mut latest = pool.clone();
         for _ in 1..TRIES {
             match self.write_identity(&latest, resolved).await {
-                // It was written to meanwhile, but perhaps not in what the resolution was made from.
+                // It was changed meanwhile, but perhaps not in what the resolution depends on.
                 Err(error) if patch::is_conflict(&error) => {
                     let now = api.get(&name.name).await;
                     let now = now.map_err(|error| Error::Kubernetes("read the pool again", error))?;
@@ -60,7 +60,7 @@ impl PoolController {
         if is_written && finalizers.is_none() {
             return Ok(pool.clone());
         }
-        // With the version that was read, so that two writers cannot both give an id.
+        // With the version that was read, so that two writers cannot both set an id.
         let mut change =
             finalizers.unwrap_or_else(|| json!({"metadata": {"resourceVersion": pool.metadata.resource_version}}));
         change["metadata"]["annotations"] = annotations.into_iter().collect();
@@ -71,7 +71,7 @@ impl PoolController {
         Ok(Arc::new(pool))
     }
 
-    /// Whether the resolution still holds: it is the same pool with the same spec, to be served, without another id.
+    /// Whether the resolution is still valid: the same pool with the same spec, to be served, without another id.
     fn is_unchanged(&self, now: &OpenStackFloatingIPPool, before: &OpenStackFloatingIPPool, id: &PoolId) -> bool {
         now.metadata.uid == before.metadata.uid
             && now.metadata.generation == before.metadata.generation

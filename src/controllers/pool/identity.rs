@@ -12,7 +12,7 @@ use crate::controllers::memory::{Memory, ResolvedPool};
 use crate::controllers::stores::{Stores, name_of};
 use crate::floating_ip::ProjectId;
 
-/// How many characters a generated id has: 36^10 of them, so that no two pools of a project ever meet.
+/// There are 36^10 ids, so that no two pools of a project get the same.
 const ID_LENGTH: usize = 10;
 
 /// The id that the pool has, or will have once it is adopted.
@@ -25,8 +25,7 @@ pub(super) fn intended_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memor
     })
 }
 
-/// The pool's id: from its spec or its annotation. Where that was removed: from what this process knows of it, or from its
-/// IPAddresses.
+/// The pool's id: from its spec or its annotation or, if that was removed, from memory or its IPAddresses.
 pub(super) fn known_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memory: &Memory) -> Option<PoolId> {
     let specified = pool.spec.pool_id.as_deref().and_then(PoolId::parse);
     let annotated = || pool.annotations().get(POOL_ID_ANNOTATION).and_then(|id| PoolId::parse(id));

@@ -1,4 +1,4 @@
-//! A pool's metrics: what its status says, and what changes too often for a status.
+//! Updates a pool's metrics: the figures of its status, and those that change too often for a status.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,6 @@ pub(super) fn labels(pool: &OpenStackFloatingIPPool) -> PoolLabels {
 }
 
 impl PoolController {
-    /// Shows what the status says, and what was counted just now.
     pub(super) fn measure(
         &self,
         pool: &OpenStackFloatingIPPool,

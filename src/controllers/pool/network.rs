@@ -1,4 +1,4 @@
-//! The pool's network and subnets in Neutron, or why they are not to be had.
+//! Finds the pool's network and subnets in Neutron, or why they cannot be used.
 
 use super::resolve::PoolFailure;
 use crate::api::OpenStackFloatingIPPoolSpec;
@@ -8,7 +8,7 @@ use crate::controllers::memory::Problem;
 use crate::floating_ip::SubnetId;
 use crate::openstack::{Filter, Network, Neutron};
 
-/// How many networks a message names. A cloud may have thousands, and a condition is read in a terminal.
+/// How many networks a message names. A cloud may have thousands.
 const NAMED: usize = 8;
 
 /// The one external network that the spec means; none for a closed list.

@@ -1,4 +1,4 @@
-//! From a pool's spec to what the core may do with it.
+//! Builds a pool's policy from its spec and what was found in Neutron.
 
 use std::net::IpAddr;
 

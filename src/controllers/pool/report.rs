@@ -23,7 +23,7 @@ use crate::openstack::ErrorKind;
 const NAMED_ORPHANS: usize = 8;
 
 const SERVES: &str = "claims can be served";
-const SERVES_WITHOUT_TAGS: &str = "claims can be served, but by new floating IPs alone: this Neutron has no tags on floating IPs (extension standard-attr-tag), so that spec.preAllocatedFloatingIPs and spec.reuse have no effect";
+const SERVES_WITHOUT_TAGS: &str = "claims can be served, but only with new floating IPs: this Neutron has no tags on floating IPs (extension standard-attr-tag), so spec.preAllocatedFloatingIPs and spec.reuse have no effect";
 
 fn condition(
     type_: &'static str,
@@ -35,7 +35,7 @@ fn condition(
 }
 
 impl PoolController {
-    /// Claims are served. True when nothing needs an early second look.
+    /// Claims are served. True when the pool need not be reconciled early.
     pub(super) async fn report_serving(
         &self,
         pool: &OpenStackFloatingIPPool,
@@ -50,7 +50,7 @@ impl PoolController {
                 reasons::READY,
                 if resolved.policy.has_tags { SERVES } else { SERVES_WITHOUT_TAGS },
             ),
-            condition(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack takes the credentials"),
+            condition(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack accepts the credentials"),
             match network {
                 Some(network) => {
                     let message = format!("{} ({})", network.name, network.id);
@@ -65,7 +65,7 @@ impl PoolController {
             },
             match &usage.exhausted {
                 Some(refusal) => condition(EXHAUSTED, "True", reasons::EXHAUSTED, refusal.to_string()),
-                None => condition(EXHAUSTED, "False", reasons::ADDRESSES_AVAILABLE, "there are addresses to give"),
+                None => condition(EXHAUSTED, "False", reasons::ADDRESSES_AVAILABLE, "addresses are available"),
             },
             not_paused(),
             self.orphans_condition(pool),
@@ -94,7 +94,7 @@ impl PoolController {
         self.report_conditions(pool, &conditions, Some(problem.reason)).await
     }
 
-    /// The pool is being deleted; `failure` is what holds that up.
+    /// The pool is being deleted; `failure` is what blocks that.
     pub(super) async fn report_deleting(
         &self,
         pool: &OpenStackFloatingIPPool,
@@ -103,16 +103,16 @@ impl PoolController {
     ) -> Result<(), Error> {
         let mut conditions = vec![condition(READY, "False", problem.reason, problem.message)];
         conditions.extend(failure.into_iter().flat_map(causes));
-        let in_the_way = failure.map_or(problem.reason, |failure| failure.problem().reason);
-        self.report_conditions(pool, &conditions, Some(in_the_way)).await
+        let blocker = failure.map_or(problem.reason, |failure| failure.problem().reason);
+        self.report_conditions(pool, &conditions, Some(blocker)).await
     }
 
     pub(super) async fn report_paused(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
-        let message = "nothing is done while the annotation cluster.x-k8s.io/paused is on the pool: take it off";
+        let message = "nothing is done while the annotation cluster.x-k8s.io/paused is on the pool: remove it";
         self.report_conditions(pool, &[condition(PAUSED, "True", reasons::PAUSED, message)], None).await
     }
 
-    /// Writes these conditions, and leaves the figures as they were.
+    /// Writes these conditions without changing the figures.
     async fn report_conditions(
         &self,
         pool: &OpenStackFloatingIPPool,
@@ -133,7 +133,7 @@ impl PoolController {
         let some: Vec<String> = orphans.iter().take(NAMED_ORPHANS).map(ToString::to_string).collect();
         let more = if orphans.len() > some.len() { " and others" } else { "" };
         let message = format!(
-            "addresses that carry the pool's mark but belong to no claim: {}{more}; spec.orphans says what becomes of them",
+            "addresses that carry the pool's mark but belong to no claim: {}{more}; spec.orphans says what happens to them",
             some.join(", ")
         );
         condition(ORPHANS_DETECTED, "True", reasons::ORPHANS_FOUND, message)
@@ -200,7 +200,7 @@ fn causes(failure: &PoolFailure) -> Vec<DesiredCondition> {
             condition(NETWORK_RESOLVED, "Unknown", reasons::UNKNOWN, "not known without credentials"),
         ],
         PoolFailure::Network(_) => vec![
-            condition(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack takes the credentials"),
+            condition(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack accepts the credentials"),
             condition(NETWORK_RESOLVED, "False", problem.reason, problem.message),
         ],
         PoolFailure::Session(error) | PoolFailure::Neutron(error) => {

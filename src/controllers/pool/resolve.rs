@@ -1,4 +1,4 @@
-//! From a pool's spec to something that can be worked with: session, network, subnets, tags. Reads, and changes nothing.
+//! Resolves a pool: session, network, subnets and support for tags. Only reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,17 +21,17 @@ use crate::controllers::stores::{Stores, name_of};
 use crate::openstack::session::REQUEST_TIMEOUT;
 use crate::openstack::{self, Clouds, Credentials, ErrorKind, Network, Neutron};
 
-/// How long a resolution holds. A refusal by Neutron ends it at once.
-const RESOLUTION_HOLDS: SignedDuration = SignedDuration::from_hours(1);
+/// How long a resolution is valid. A refusal by Neutron ends it at once.
+const RESOLUTION_VALIDITY: SignedDuration = SignedDuration::from_hours(1);
 
-/// Why a pool cannot be worked with.
+/// Why a pool cannot be used.
 #[derive(Debug)]
 pub(in crate::controllers) enum PoolFailure {
     /// Another pool would serve the same claims or write the same marks.
     Rival(Problem),
-    /// The Secret, or what is in it.
+    /// The Secret, or its content.
     Credentials(Problem),
-    /// Keystone, or the way to it.
+    /// Keystone, or the connection to it.
     Session(openstack::Error),
     /// The network or a subnet.
     Network(Problem),
@@ -56,7 +56,6 @@ impl PoolFailure {
         }
     }
 
-    /// What the server asked for.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Session(error) | Self::Neutron(error) => error.retry_after,
@@ -65,7 +64,6 @@ impl PoolFailure {
     }
 }
 
-/// Resolves pools.
 #[derive(Clone)]
 pub(in crate::controllers) struct Resolver {
     pub(in crate::controllers) kube: Kubernetes,
@@ -132,7 +130,7 @@ impl Resolver {
         Ok(self.assemble(pool, id, network, found, inputs, neutron))
     }
 
-    /// A session for the end of a pool. It needs less than serving does, so that a wrong spec does not block the deletion.
+    /// Resolves a pool that is being deleted. It needs less than serving does, so that a wrong spec does not block that.
     pub(super) async fn resolve_for_cleanup(
         &self,
         pool: &OpenStackFloatingIPPool,
@@ -147,34 +145,33 @@ impl Resolver {
         Ok(self.assemble(pool, id, None, found, inputs, neutron))
     }
 
-    /// A session in the project that the pool's floating IPs are in. In another one none of them would be found, and all be
-    /// taken for deleted.
+    /// A session in the project of the pool's floating IPs. In another project they would all look deleted.
     async fn open_session(
         &self,
         pool: &OpenStackFloatingIPPool,
         credentials: &Credentials,
     ) -> Result<Arc<dyn Neutron>, PoolFailure> {
         let neutron = self.clouds.connect(credentials).await.map_err(PoolFailure::Session)?;
-        let is = &neutron.scope().project;
-        match recorded_project(pool, &self.memory).filter(|was| was != is) {
+        let project = &neutron.scope().project;
+        match recorded_project(pool, &self.memory).filter(|recorded| recorded != project) {
             None => Ok(neutron),
-            Some(was) => {
+            Some(recorded) => {
                 let message = format!(
-                    "the credentials are those of project {is}, but the pool's floating IPs are in project {was}: give it credentials of {was} again, or make another pool for {is}"
+                    "the credentials are for project {project}, but the pool's floating IPs are in project {recorded}: restore the credentials for {recorded}, or create another pool for {project}"
                 );
                 Err(PoolFailure::Credentials(Problem { reason: reasons::PROJECT_CHANGED, message }))
             }
         }
     }
 
-    /// The last resolution, while it holds.
+    /// The last resolution, if it is still valid.
     fn still_resolved(&self, pool: &OpenStackFloatingIPPool, inputs: &ResolutionInputs) -> Option<Arc<ResolvedPool>> {
         let known = self.memory.pools.get(&name_of(pool));
         if known.is_stale || known.problem.is_some() {
             return None;
         }
         known.resolved.filter(|old| {
-            inputs.at.duration_since(old.inputs.at) < RESOLUTION_HOLDS
+            inputs.at.duration_since(old.inputs.at) < RESOLUTION_VALIDITY
                 && ResolutionInputs { at: inputs.at, ..old.inputs.clone() } == *inputs
                 && old.network.is_none() == pool.spec.is_closed()
         })

@@ -1,4 +1,5 @@
-//! Other pools that would serve the same claims or write the same marks. Until one of them is gone, ours gives nothing.
+//! Other pools that would serve the same claims or write the same marks. Until one of them is deleted, ours serves no
+//! claim.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -48,7 +49,7 @@ impl Resolver {
         Ok(has_same_name.then_some(Problem { reason: reasons::NAME_CONFLICT, message }))
     }
 
-    /// An older pool with the same id. Only the younger one gives nothing.
+    /// An older pool with the same id. Only the younger one stops serving.
     pub(super) fn find_elder(
         &self,
         pool: &OpenStackFloatingIPPool,

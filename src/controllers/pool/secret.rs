@@ -14,8 +14,7 @@ use crate::controllers::memory::Problem;
 use crate::controllers::patch;
 use crate::openstack::Credentials;
 
-/// How often a Secret is read again because it was changed in between: as many pools as may name one and start at the
-/// same moment.
+/// How often to read a Secret again after a conflict: as many pools as may share it and start at the same moment.
 const TRIES: usize = 32;
 
 impl Resolver {
@@ -52,11 +51,11 @@ impl PoolController {
                 Err(error) => return Err(unprotected(name, &reply(&error))),
             }
         }
-        Err(unprotected(name, "it changes all the time"))
+        Err(unprotected(name, "other writers keep changing it"))
     }
 
-    /// Releases every Secret that the pool named before and names no longer. Only for a pool that works with the present
-    /// one: until then a former one may be needed for cleaning up.
+    /// Releases every Secret that the pool no longer names. Only once the present one works: until then a former one may
+    /// be needed for cleanup.
     pub(super) async fn release_former_secrets(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
         let namespace = pool.namespace().unwrap_or_default();
         let mut protected = self.memory.secrets.lock().with_finalizer(&namespace, &finalizer(pool));
@@ -67,14 +66,14 @@ impl PoolController {
         Ok(())
     }
 
-    /// Releases every Secret: the pool is about to be gone.
+    /// Releases every Secret of a pool that is about to be removed.
     pub(super) async fn release_secrets(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
         self.release_former_secrets(pool).await?;
         self.release_secret(pool, &pool.spec.identity_ref.name).await
     }
 
     async fn release_secret(&self, pool: &OpenStackFloatingIPPool, name: &str) -> Result<(), Error> {
-        let failed = |error| Error::Kubernetes("take the finalizer off the Secret", error);
+        let failed = |error| Error::Kubernetes("remove the finalizer from the Secret", error);
         let api = self.kube.secrets(&pool.namespace().unwrap_or_default());
         let Some(secret) = api.get_opt(name).await.map_err(failed)? else { return Ok(()) };
         let Some(change) = patch::without_finalizer(&secret.metadata, &finalizer(pool)) else { return Ok(()) };
@@ -105,7 +104,7 @@ fn unprotected(name: &str, why: &str) -> PoolFailure {
     PoolFailure::Credentials(Problem { reason: reasons::CREDENTIALS_INVALID, message })
 }
 
-/// The API server's own words, without what else the client knows about its answer.
+/// The API server's own message, without the client's additions.
 fn reply(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),

@@ -1,4 +1,4 @@
-//! A pool that is being deleted: no new claim is served, the bound ones are waited for, and then nothing keeps our marks.
+//! Tears down a pool that is being deleted: no new claim is served, bound ones are waited for, then all marks are removed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,18 +18,18 @@ use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::{ABANDON_ANNOTATION, ADDRESS_FINALIZER, CLAIM_FINALIZER, POOL_FINALIZER};
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::controllers::memory::{Problem, ResolvedPool};
-use crate::controllers::neutron_writer::{NeutronWriter, SIDE_BY_SIDE};
+use crate::controllers::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
 use crate::controllers::patch;
 use crate::controllers::queue::Action;
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
 use crate::openstack;
 
-/// More rounds than the cleaning up needs. What is left is done at the next try.
+/// More rounds than the cleanup needs. What is left is done at the next try.
 const ROUNDS: usize = 8;
-/// How soon the cleaning up is continued.
+/// How soon the cleanup is continued.
 const CLEANUP_RETRY: Duration = Duration::from_secs(5);
-/// How often a pool looks again for claims that hold its addresses. The last claim that is deleted wakes it too.
+/// How often a pool checks for claims that hold its addresses. The deletion of the last claim wakes it too.
 const HELD_RETRY: Duration = Duration::from_secs(30);
 
 impl PoolController {
@@ -43,7 +43,7 @@ impl PoolController {
             Err(failure) => return self.report_blocked(pool, &failure).await,
         };
         let pool = &match &resolved {
-            // Until the pool is gone its id must be known, also to a process that has seen nothing of it.
+            // A later process must know the pool's id until the pool is gone.
             Some(resolved) => self.adopt(pool, resolved).await?,
             None => pool.clone(),
         };
@@ -62,8 +62,8 @@ impl PoolController {
         Ok(Action::await_change())
     }
 
-    /// The resolution that the pool has, or one that is good enough for its end. None where nothing is left to be done in
-    /// OpenStack: the pool was abandoned, has no id, or its id, and so its marks, are an older pool's.
+    /// The pool's resolution, or one that suffices for the cleanup. None when nothing is to be done in OpenStack: the pool
+    /// was abandoned, has no id, or its id, and so its marks, belong to an older pool.
     async fn resolve_for_teardown(
         &self,
         pool: &OpenStackFloatingIPPool,
@@ -101,7 +101,7 @@ impl PoolController {
         let holds = |claim: &IpAddressClaim| {
             claim.is_of(&pool.namespace, &pool.name) && patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER)
         };
-        // An IPAddress that was created a moment ago, of whatever pool, may be one of these.
+        // An IPAddress that was created a moment ago, for any pool, may be one of these.
         self.memory.claims.is_any_address_awaited(&pool.namespace)
             || self.stores.claims.find(holds).is_some()
             || self.stores.addresses.find(|address| is_of(pool, address)).is_some()
@@ -114,7 +114,7 @@ impl PoolController {
     ) -> Result<Action, Error> {
         let name = name_of(pool);
         if let Some(resolved) = resolved {
-            // The claims need OpenStack for their release: if it does not answer, that is what the condition says.
+            // The claims need OpenStack for their release, so the condition says if it does not answer.
             if let Err(error) = resolved.list_if_older(&self.clock, AUDIT_AGE).await {
                 return self.report_blocked(pool, &PoolFailure::Neutron(error)).await;
             }
@@ -124,15 +124,15 @@ impl PoolController {
             "the pool is being deleted; it waits until no claim holds an address of it: delete the machines that do";
         let problem = Problem { reason: reasons::DELETING, message: message.into() };
         self.memory.pools.update(&name, |state| state.problem = Some(problem.clone()));
-        // Also those that were about to be served when the deletion began: they have no condition yet.
+        // Including those that were about to be served when the deletion began: they have no condition yet.
         self.wake.unserved_claims_of(&name);
-        // IPAddresses whose claim was removed by force.
+        // It releases IPAddresses whose claim was removed by force.
         self.wake.sweeper(&name);
         self.report_deleting(pool, problem, None).await?;
         Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
     }
 
-    /// Removes everything of the pool's from Neutron: true when nothing is left, and no claim holds anything after all.
+    /// Removes the pool's floating IPs and marks from Neutron: true when nothing is left and no claim needs the pool.
     async fn clean_up(
         &self,
         resolved: &ResolvedPool,
@@ -141,7 +141,7 @@ impl PoolController {
         let writer = NeutronWriter { pool: resolved, clock: &self.clock };
         for _ in 0..ROUNDS {
             resolved.list_now(&self.clock).await?;
-            // What was begun before the deletion may have ended meanwhile.
+            // An attempt that began before the deletion may have published an address meanwhile.
             if self.is_held(&resolved.name) {
                 return Ok(false);
             }
@@ -153,13 +153,13 @@ impl PoolController {
                 self.report_attached(pool, &attached.join(", ")).await;
             }
             let actions = futures::stream::iter(&teardown.actions).map(|action| writer.perform(action));
-            let results: Vec<_> = actions.buffer_unordered(SIDE_BY_SIDE).collect().await;
+            let results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
             results.into_iter().collect::<Result<Vec<_>, _>>()?;
         }
         Ok(false)
     }
 
-    /// Plans under the ledger's lock, and holds what the plan is about. The addresses are those that are still attached.
+    /// Plans under the ledger's lock, and holds what is planned. The addresses are those that are still attached.
     fn plan(&self, resolved: &ResolvedPool) -> (PoolTeardown, Vec<String>) {
         let mut ledger = resolved.project.ledger();
         let teardown = self.memory.ask(&ledger, resolved, self.clock.now(), plan_teardown);
@@ -175,19 +175,18 @@ impl PoolController {
         match patch::merge(&self.kube.pools(&name.namespace), &name.name, change).await {
             Ok(_) => tracing::info!(pool.name = %name, "pool ended"),
             Err(error) if patch::is_not_found(&error) => {}
-            Err(error) => return Err(Error::Kubernetes("take the finalizer off the pool", error)),
+            Err(error) => return Err(Error::Kubernetes("remove the finalizer from the pool", error)),
         }
         Ok(())
     }
 
     async fn report_attached(&self, pool: &OpenStackFloatingIPPool, attached: &str) {
-        tracing::warn!(pool.name = %name_of(pool), "pool ends, floating IPs still attached lose its marks: {attached}");
-        let note =
-            format!("left in OpenStack without marks, since something is attached; delete them there: {attached}");
+        tracing::warn!(pool.name = %name_of(pool), "pool deleted, floating IPs in use lose its marks: {attached}");
+        let note = format!("left in OpenStack without marks, since they are in use; delete them there: {attached}");
         self.events.record(pool.object_ref(&()), EventType::Warning, ATTACHED_FLOATING_IP_LEFT, "Delete", note).await;
     }
 
-    /// OpenStack cannot be asked: the condition says what is in the way, and how to leave everything behind.
+    /// OpenStack cannot be cleaned up: the condition says why, and how to leave everything behind.
     async fn report_blocked(&self, pool: &OpenStackFloatingIPPool, failure: &PoolFailure) -> Result<Action, Error> {
         let message = format!(
             "the pool is being deleted, but OpenStack cannot be cleaned up: {}. Fix that, or annotate the pool with {ABANDON_ANNOTATION}=true to leave its floating IPs behind",
@@ -199,7 +198,7 @@ impl PoolController {
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 
-    /// The pool is abandoned: what is left behind is recorded, in the log and in an event.
+    /// Records what an abandoned pool leaves behind, in the log and in an event.
     async fn report_abandoned(&self, pool: &OpenStackFloatingIPPool) {
         let name = name_of(pool);
         let mut left: Vec<String> = match self.memory.pools.get(&name).resolved {
@@ -213,7 +212,7 @@ impl PoolController {
             }
         };
         left.sort();
-        let left = if left.is_empty() { "none that is known".to_owned() } else { left.join(", ") };
+        let left = if left.is_empty() { "none known".to_owned() } else { left.join(", ") };
         tracing::warn!(pool.name = %name, "abandoned, floating IPs left behind in OpenStack: {left}");
         let note = format!("left behind in OpenStack, as the abandon annotation says; delete them there: {left}");
         self.events.record(pool.object_ref(&()), EventType::Warning, ABANDONED, "Delete", note).await;

@@ -1,5 +1,5 @@
-//! The project's quota of floating IPs, for its metric alone: read rarely, shared by all pools of the project, and worth
-//! neither a failure nor a wait.
+//! The project's quota of floating IPs, only for its metric: read rarely, shared by all pools of the project, and never a
+//! reason to fail or to wait long.
 
 use std::time::Duration;
 
@@ -9,13 +9,12 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::openstack::{Error, Quota};
 
-/// How often it is read: a quota changes by hand, and how much of it is used is only worth an alert. With the jitter,
-/// projects that were first seen together are not asked together.
-const EVERY: Duration = Duration::from_secs(600);
+/// How often it is read: a quota rarely changes, and its use only matters for an alert. With jitter, so that projects are
+/// not read all at once.
+const INTERVAL: Duration = Duration::from_secs(600);
 /// How long a pool waits for it.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is known of the quota.
 #[derive(Default)]
 pub(in crate::controllers) struct QuotaCache(Mutex<State>);
 
@@ -26,12 +25,12 @@ struct State {
 }
 
 impl QuotaCache {
-    /// As it was last read; none where it never was, or where it may not be read any more.
+    /// As it was last read; none if it was never read, or may no longer be read.
     pub(in crate::controllers) fn last(&self) -> Option<Quota> {
         self.0.lock().last
     }
 
-    /// Awaits `read` when it is time to; at most once in [`EVERY`], whatever comes of it.
+    /// Awaits `read` at most once in [`INTERVAL`], whether it succeeds or fails.
     pub(in crate::controllers) async fn refresh(
         &self,
         read: impl Future<Output = Result<Option<Quota>, Error>>,
@@ -42,13 +41,13 @@ impl QuotaCache {
             if state.next.is_some_and(|next| now < next) {
                 return;
             }
-            state.next = Some(now + clock.jitter(EVERY, 0.2));
+            state.next = Some(now + clock.jitter(INTERVAL, 0.2));
         }
-        match tokio::time::timeout(PATIENCE, read).await {
+        match tokio::time::timeout(TIMEOUT, read).await {
             Ok(Ok(quota)) => self.0.lock().last = quota,
-            // What was known is still the best that there is.
+            // The last value stays.
             Ok(Err(error)) => tracing::debug!(%error, "the quota cannot be read now"),
-            Err(_) => tracing::debug!("the quota cannot be read within {PATIENCE:?}"),
+            Err(_) => tracing::debug!("the quota cannot be read within {TIMEOUT:?}"),
         }
     }
 }
@@ -71,7 +70,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_is_read_at_once_and_then_every_ten_minutes_however_often_pools_ask() {
+    async fn the_quota_is_read_at_once_and_then_every_ten_minutes() {
         let (quota, clock, reads) = (QuotaCache::default(), clock(), Cell::new(0));
         let read = async || {
             reads.set(reads.get() + 1);
@@ -87,10 +86,10 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_it_may_not_be_read_there_is_none_and_it_is_not_asked_for_more_often() {
+    async fn a_forbidden_quota_is_none_and_is_not_read_more_often() {
         let (quota, clock) = (QuotaCache::default(), clock());
         quota.refresh(ready(Ok(SEVEN)), &clock).await;
-        advance(EVERY * 2).await;
+        advance(INTERVAL * 2).await;
         quota.refresh(ready(Ok(None)), &clock).await;
         assert_eq!(quota.last(), None);
         quota.refresh(ready(Ok(SEVEN)), &clock).await;
@@ -98,16 +97,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_cloud_in_trouble_leaves_what_was_known_and_costs_bounded_time() {
+    async fn a_failed_or_slow_read_keeps_the_last_quota_and_takes_bounded_time() {
         let (quota, clock) = (QuotaCache::default(), clock());
         quota.refresh(ready(Ok(SEVEN)), &clock).await;
-        advance(EVERY * 2).await;
+        advance(INTERVAL * 2).await;
         quota.refresh(ready(Err(Error::new(ErrorKind::NoAnswer, "read quota", "no answer"))), &clock).await;
         assert_eq!(quota.last(), SEVEN);
-        advance(EVERY * 2).await;
+        advance(INTERVAL * 2).await;
         let begin = Instant::now();
         quota.refresh(pending(), &clock).await;
-        assert!(begin.elapsed() <= PATIENCE + Duration::from_millis(1));
+        assert!(begin.elapsed() <= TIMEOUT + Duration::from_millis(1));
         assert_eq!(quota.last(), SEVEN);
     }
 }

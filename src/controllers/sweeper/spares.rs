@@ -9,7 +9,7 @@ use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::openstack;
 
 impl Sweeper {
-    /// Creates one. What Neutron offers and the pool may not give is held while another is asked for, and then deleted.
+    /// Creates one. An unusable address is held while another is requested, and then deleted.
     pub(super) async fn create_spare(&self, pool: &ResolvedPool) -> Result<(), openstack::Error> {
         let mut unwanted = Vec::new();
         let result = self.create_usable(pool, &mut unwanted).await;
@@ -20,7 +20,6 @@ impl Sweeper {
         result.map(drop).and(discarded)
     }
 
-    /// Whether a usable one was created.
     async fn create_usable(
         &self,
         pool: &ResolvedPool,
@@ -38,7 +37,7 @@ impl Sweeper {
         Ok(false)
     }
 
-    /// What Neutron gives; none where it gives nothing now, or nothing may be asked.
+    /// Creates a floating IP; none if Neutron refuses, or none may be created now.
     async fn create(&self, pool: &ResolvedPool) -> Result<Option<FloatingIp>, openstack::Error> {
         let writer = NeutronWriter { pool, clock: &self.clock };
         let Some((place, mark)) = self.begin(pool, &writer) else { return Ok(None) };
@@ -48,8 +47,8 @@ impl Sweeper {
         }
     }
 
-    /// Asks again under the lock: claims may have created since the sweep was planned, and a pool that is being deleted
-    /// does not wait for what has not begun.
+    /// Checks again under the lock: since the sweep was planned, claims may have created floating IPs, and the pool may
+    /// have been deleted.
     fn begin(&self, pool: &ResolvedPool, writer: &NeutronWriter<'_>) -> Option<(CreationPlace, CreationMark)> {
         let mut ledger = pool.project.ledger();
         if !self.stores.is_serving(&pool.name) {

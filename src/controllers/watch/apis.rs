@@ -8,11 +8,11 @@ use super::within;
 use crate::api::{IpamVersion, OpenStackFloatingIPPool};
 use crate::controllers::Setup;
 
-/// How long to wait before asking again for CRDs that are not there.
+/// How long to wait before checking again for missing CRDs.
 const CRD_RETRY: Duration = Duration::from_secs(5);
 
 /// Waits until Cluster API's IPAM kinds and ours are served; logs once what is missing. It lists pools in the watched
-/// namespace, since it may have the permission there alone.
+/// namespace, since it may have permission only there.
 pub(in crate::controllers) async fn await_apis(Setup { client, options, .. }: &Setup) -> IpamVersion {
     let pools: Api<OpenStackFloatingIPPool> = within(client, options.namespace.as_deref());
     let mut logged = None;
@@ -36,8 +36,8 @@ pub(in crate::controllers) async fn await_apis(Setup { client, options, .. }: &S
 /// How often to check whether Cluster API was upgraded.
 const VERSION_CHECK: Duration = Duration::from_secs(30);
 
-/// Waits until another version than this one is to be used. It must be seen twice, since a CRD that is being changed may be
-/// unavailable for a moment.
+/// Waits until another version is served. It must be seen twice, since a CRD that is being changed may be unavailable for
+/// a moment.
 pub(in crate::controllers) async fn another_version(client: &Client, used: IpamVersion) -> IpamVersion {
     let mut seen = used;
     loop {

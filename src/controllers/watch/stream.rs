@@ -1,4 +1,4 @@
-//! One watch: keeps a store and passes each change on. One malformed object never stops the rest.
+//! One watch: updates a store and reports each change. A malformed object never stops the rest.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -25,11 +25,11 @@ pub(super) enum Change<'a, K> {
     Listed(&'a BTreeSet<ObjectName>),
 }
 
-/// Lists a kind once, as a watch that begins does.
+/// Lists a kind once, like the beginning of a watch.
 pub(super) async fn list<K>(
     api: Api<DeserializeGuard<K>>,
     writer: &mut Writer<K>,
-    tell: impl Fn(Change<'_, K>),
+    report: impl Fn(Change<'_, K>),
 ) -> Result<(), kube::Error>
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
@@ -39,13 +39,13 @@ where
     let mut listed = BTreeSet::new();
     let events = objects.into_iter().map(watcher::Event::InitApply);
     for event in [watcher::Event::Init].into_iter().chain(events).chain([watcher::Event::InitDone]) {
-        apply(event, writer, &mut listed, &tell);
+        apply(event, writer, &mut listed, &report);
     }
     Ok(())
 }
 
 /// Watches a kind until the process ends.
-pub(super) async fn drive<K>(api: Api<DeserializeGuard<K>>, mut writer: Writer<K>, tell: impl Fn(Change<'_, K>))
+pub(super) async fn drive<K>(api: Api<DeserializeGuard<K>>, mut writer: Writer<K>, report: impl Fn(Change<'_, K>))
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Eq + Hash + Clone,
@@ -61,16 +61,16 @@ where
                 continue;
             }
         };
-        apply(event, &mut writer, &mut listed, &tell);
+        apply(event, &mut writer, &mut listed, &report);
     }
 }
 
-/// Applies an event to the store, then passes it on.
+/// Applies an event to the store, then reports it.
 fn apply<K>(
     event: watcher::Event<DeserializeGuard<K>>,
     writer: &mut Writer<K>,
     listed: &mut BTreeSet<ObjectName>,
-    tell: &impl Fn(Change<'_, K>),
+    report: &impl Fn(Change<'_, K>),
 ) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Eq + Hash + Clone,
@@ -83,32 +83,31 @@ fn apply<K>(
         watcher::Event::InitApply(guarded) => {
             if let Some(object) = parse(guarded) {
                 listed.insert(name_of(&object));
-                tell_after(writer, watcher::Event::InitApply(object), |object| tell(Change::Applied(object)));
+                apply_and_report(writer, watcher::Event::InitApply(object), |object| report(Change::Applied(object)));
             }
         }
         watcher::Event::InitDone => {
             writer.apply_watcher_event(&watcher::Event::InitDone);
-            tell(Change::Listed(listed));
-            // They were passed on before the store had them all, so they are passed on again.
+            report(Change::Listed(listed));
+            // They were reported before the store was complete, so they are reported again.
             let store = writer.as_reader();
-            sorted(&store, |_| true).iter().for_each(|object| tell(Change::Applied(object)));
+            sorted(&store, |_| true).iter().for_each(|object| report(Change::Applied(object)));
         }
         watcher::Event::Apply(guarded) => {
             if let Some(object) = parse(guarded) {
-                tell_after(writer, watcher::Event::Apply(object), |object| tell(Change::Applied(object)));
+                apply_and_report(writer, watcher::Event::Apply(object), |object| report(Change::Applied(object)));
             }
         }
         watcher::Event::Delete(guarded) => {
             if let Some(object) = parse(guarded) {
-                tell_after(writer, watcher::Event::Delete(object), |object| tell(Change::Deleted(object)));
+                apply_and_report(writer, watcher::Event::Delete(object), |object| report(Change::Deleted(object)));
             }
         }
     }
 }
 
-/// Secrets are watched for their changes and our finalizers only: their metadata is asked for, and what is in one is read
-/// when it is needed.
-pub(super) async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, tell: impl Fn(SecretChange<'_>)) {
+/// Watches only the metadata of Secrets: their changes and our finalizers. Their data is read when it is needed.
+pub(super) async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, report: impl Fn(SecretChange<'_>)) {
     let mut events = watcher(api, watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS)).default_backoff().boxed();
     let mut listed = BTreeSet::new();
     loop {
@@ -117,11 +116,11 @@ pub(super) async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, tell: imp
             // A watch that begins again may have missed a change, so what it lists counts as changed.
             Ok(Some(watcher::Event::InitApply(secret))) => {
                 listed.insert(name_of(&secret));
-                tell(Change::Applied(&secret));
+                report(Change::Applied(&secret));
             }
-            Ok(Some(watcher::Event::InitDone)) => tell(Change::Listed(&listed)),
-            Ok(Some(watcher::Event::Apply(secret))) => tell(Change::Applied(&secret)),
-            Ok(Some(watcher::Event::Delete(secret))) => tell(Change::Deleted(&secret)),
+            Ok(Some(watcher::Event::InitDone)) => report(Change::Listed(&listed)),
+            Ok(Some(watcher::Event::Apply(secret))) => report(Change::Applied(&secret)),
+            Ok(Some(watcher::Event::Delete(secret))) => report(Change::Deleted(&secret)),
             Ok(None) => return,
             Err(error) => tracing::warn!(kind = "Secret", "watch interrupted: {error}"),
         }
@@ -130,21 +129,21 @@ pub(super) async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, tell: imp
 
 pub(super) type SecretChange<'a> = Change<'a, PartialObjectMeta<Secret>>;
 
-fn tell_after<K>(writer: &mut Writer<K>, event: watcher::Event<K>, tell: impl FnOnce(&K))
+fn apply_and_report<K>(writer: &mut Writer<K>, event: watcher::Event<K>, report: impl FnOnce(&K))
 where
     K: Resource + Clone,
     K::DynamicType: Eq + Hash + Clone,
 {
     writer.apply_watcher_event(&event);
     if let watcher::Event::InitApply(object) | watcher::Event::Apply(object) | watcher::Event::Delete(object) = &event {
-        tell(object);
+        report(object);
     }
 }
 
 fn parse<K: Resource>(guarded: DeserializeGuard<K>) -> Option<K> {
     match guarded.0 {
         Ok(mut object) => {
-            // Never read, and larger than everything else.
+            // Never read, and often larger than the rest.
             object.meta_mut().managed_fields = None;
             Some(object)
         }
