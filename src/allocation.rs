@@ -8,6 +8,7 @@
 //! | [`ledger`] | what is known of a project's floating IPs, and which writes are under way |
 //! | [`published`] | which addresses Kubernetes names |
 //! | [`situation`] | all of this at the moment of a decision |
+//! | [`origin`] | where an address came from |
 //! | [`supply`] | what a pool can give next, from which source, and why not |
 //! | [`claim`] | what to do for a claim that needs an address |
 //! | [`release`] | what to do for a claim that is being deleted |
@@ -25,6 +26,7 @@ pub mod identity;
 mod index;
 pub mod ledger;
 pub mod mark;
+pub mod origin;
 pub mod policy;
 pub mod published;
 pub mod refusal;

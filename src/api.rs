@@ -9,6 +9,7 @@ pub mod names;
 pub mod pool;
 pub mod pool_network;
 mod pool_schema;
+pub mod reservation;
 pub mod version;
 
 pub use address::{IpAddress, IpAddressSpec};

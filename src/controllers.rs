@@ -33,6 +33,7 @@ pub mod inspect;
 mod kubernetes;
 mod memory;
 mod neutron_writer;
+mod objects;
 mod patch;
 mod pool;
 mod project;
@@ -48,6 +49,7 @@ use kubernetes::Kubernetes;
 use memory::Memory;
 use pool::{PoolController, Resolver};
 use project::Projects;
+use queue::Work;
 use stores::Stores;
 use sweeper::Sweeper;
 use wake::{Wake, Woken};
@@ -175,31 +177,24 @@ async fn work(parts: &Parts, woken: Woken, queued: QueuedEvents, stop: Cancellat
 
 /// Runs the three controllers in parallel until `stop`, and then finishes what was begun.
 async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
-    let (pools, sweeper, claims) = (parts.pool_controller(), parts.sweeper(), parts.claim_controller());
-    let options = &parts.setup.options;
-    let pools = queue::process(
-        parts.stores.pools.clone(),
-        woken.pools,
-        options.pool_concurrency,
-        stop.clone(),
-        async |pool| pools.reconcile(pool).await,
-        |pool, error| pools.on_error(&pool, error),
+    let (pool_controller, sweeper, claim_controller) =
+        (parts.pool_controller(), parts.sweeper(), parts.claim_controller());
+    let Options { pool_concurrency, claim_concurrency, .. } = parts.setup.options;
+    let Stores { pools, claims, .. } = &parts.stores;
+    let pool_work =
+        Work { store: pools.clone(), requests: woken.pools, concurrency: pool_concurrency, stop: stop.clone() };
+    let sweeps =
+        Work { store: pools.clone(), requests: woken.sweeps, concurrency: pool_concurrency, stop: stop.clone() };
+    let claim_work = Work { store: claims.clone(), requests: woken.claims, concurrency: claim_concurrency, stop };
+    let pools = pool_work.process(
+        async |pool| pool_controller.reconcile(pool).await,
+        |pool, error| pool_controller.on_error(&pool, error),
     );
-    let sweeps = queue::process(
-        parts.stores.pools.clone(),
-        woken.sweeps,
-        options.pool_concurrency,
-        stop.clone(),
-        async |pool| sweeper.reconcile(pool).await,
-        |pool, error| sweeper.on_error(&pool, error),
-    );
-    let claims = queue::process(
-        parts.stores.claims.clone(),
-        woken.claims,
-        options.claim_concurrency,
-        stop,
-        async |claim| claims.reconcile(claim).await,
-        |claim, error| claims.on_error(&claim, error),
+    let sweeps =
+        sweeps.process(async |pool| sweeper.reconcile(pool).await, |pool, error| sweeper.on_error(&pool, error));
+    let claims = claim_work.process(
+        async |claim| claim_controller.reconcile(claim).await,
+        |claim, error| claim_controller.on_error(&claim, error),
     );
     tokio::join!(pools, sweeps, claims);
 }

@@ -14,7 +14,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::allocation::claim::Origin;
+use crate::allocation::origin::Origin;
 use crate::openstack::{Error, Quota, Scope};
 use crate::runtime::flags::COMMIT;
 

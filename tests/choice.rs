@@ -7,11 +7,12 @@ mod oracle;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use caip_openstack::allocation::claim::{ClaimRequest, QueuePosition, decide};
+use caip_openstack::allocation::claim::{ClaimRequest, decide};
 use caip_openstack::allocation::ledger::{CreationBlock, Hold};
 use caip_openstack::allocation::mark::{CreationMark, claim_tag, release_tag};
 use caip_openstack::allocation::policy::ReusePolicy;
 use caip_openstack::allocation::published::{Binding, PublishedAddress};
+use caip_openstack::allocation::situation::QueuePosition;
 use caip_openstack::allocation::{ClaimKey, Ledger, Nonce, PoolId, PoolPolicy, PublishedAddresses, Refusal};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use caip_openstack::object_name::ObjectName;

@@ -13,8 +13,9 @@ use jiff::Timestamp;
 use super::identity::{ClaimKey, PoolId};
 use super::ledger::{Hold, LedgerEntry};
 use super::mark::{CreationMark, claim_tag};
+use super::origin::Origin;
 use super::refusal::Refusal;
-use super::situation::Situation;
+use super::situation::{QueuePosition, Situation};
 use super::supply::{CreationPlace, Unavailable};
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::object_name::ObjectName;
@@ -41,52 +42,11 @@ impl ClaimRequest {
     }
 }
 
-/// A claim's position among those that wait for an address: the oldest claim first.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct QueuePosition {
-    /// When the claim was created.
-    pub since: Timestamp,
-    /// Tells claims of the same second apart.
-    pub object: ObjectName,
-}
-
 /// What a claim's IPAddress names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BoundAddress {
     pub address: IpAddr,
     pub fip: FloatingIpId,
-}
-
-/// Where an address came from, in the order of choice.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Origin {
-    /// The claim had it already.
-    Recovered,
-    /// The claim's reservation.
-    Reserved,
-    /// The pool's list.
-    List,
-    /// The pool's own: preallocated, retained, or released.
-    Owned,
-    /// A free floating IP of the project.
-    Reuse,
-    Created,
-}
-
-impl Origin {
-    pub const ALL: [Self; 6] = [Self::Recovered, Self::Reserved, Self::List, Self::Owned, Self::Reuse, Self::Created];
-
-    /// The word for logs, metrics and the IPAddress's annotation.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Recovered => "recovered",
-            Self::Reserved => "reserved",
-            Self::List => "list",
-            Self::Owned => "owned",
-            Self::Reuse => "reuse",
-            Self::Created => "created",
-        }
-    }
 }
 
 /// The one write that makes an address the claim's.

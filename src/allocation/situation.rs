@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
-use super::claim::QueuePosition;
 use super::ledger::{Ledger, LedgerEntry};
 use super::mark::{CreationMark, Ownership};
 use super::policy::PoolPolicy;
 use super::published::PublishedAddresses;
+use crate::object_name::ObjectName;
 
 /// What is known at the moment of a decision about one pool.
 #[derive(Clone, Copy)]
@@ -52,4 +52,13 @@ impl<'a> Situation<'a> {
         let reservations = &self.pool.reservations;
         self.waiting.iter().filter(|position| !reservations.contains_key(&position.object.name))
     }
+}
+
+/// A claim's position among those that wait for an address: the oldest claim first.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct QueuePosition {
+    /// When the claim was created.
+    pub since: Timestamp,
+    /// Tells claims of the same second apart.
+    pub object: ObjectName,
 }

@@ -22,9 +22,9 @@ pub(super) use reuse::is_still_reusable;
 
 use std::cell::OnceCell;
 
-use super::claim::Origin;
 use super::ledger::LedgerEntry;
 use super::mark::Ownership;
+use super::origin::Origin;
 use super::refusal::Refusal;
 use super::situation::Situation;
 use sources::{SOURCES, Source};

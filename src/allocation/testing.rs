@@ -5,14 +5,14 @@ use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::claim::{self, BoundAddress, ClaimRequest, Decision, QueuePosition};
+use super::claim::{self, BoundAddress, ClaimRequest, Decision};
 use super::identity::{ClaimKey, Nonce, PoolId};
 use super::ledger::{Hold, Ledger, LedgerEntry};
 use super::mark::{CreationMark, claim_tag, release_tag};
 use super::policy::{PoolPolicy, ReusePolicy};
 use super::published::{Binding, PublishedAddress, PublishedAddresses};
 use super::release::{self, ReleaseStep};
-use super::situation::Situation;
+use super::situation::{QueuePosition, Situation};
 use super::sweep::{ClaimLiveness, ClusterView, PoolTeardown, SweepPlan, plan_sweep, plan_teardown};
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId};
 use crate::object_name::ObjectName;

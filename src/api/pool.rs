@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::pool_network::{NetworkParam, SubnetParam};
 use super::pool_schema as schema;
+use super::reservation::{self, Reservation};
 
 /// A pool of OpenStack floating IPs for machines whose template references it in `floatingIPPoolRef`.
 ///
@@ -140,7 +141,7 @@ pub struct OpenStackFloatingIPPoolSpec {
 
     /// Addresses that are each reserved for one claim. That claim waits for its address and gets no other. At most 256.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::reservations")]
+    #[schemars(schema_with = "reservation::reservations")]
     pub reservations: Vec<Reservation>,
 
     /// The number of free floating IPs to keep ready, so that a claim does not wait for Neutron to create one. Limited by
@@ -231,17 +232,6 @@ pub enum ReusePolicy {
     Unmarked,
     Tagged,
     Never,
-}
-
-/// An address that is reserved for one claim.
-#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
-pub struct Reservation {
-    /// The claim's name. CAPO names it `<server>-floating-ip-address`.
-    #[schemars(length(min = 1, max = 253))]
-    pub claim: String,
-    /// The address of an existing floating IP of the project.
-    #[schemars(schema_with = "schema::address")]
-    pub address: String,
 }
 
 /// What to do about floating IPs that have the pool's mark but belong to no claim.

@@ -34,18 +34,6 @@ pub(super) fn exclusions(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// At most one reservation per claim and per address.
-pub(super) fn reservations(generator: &mut SchemaGenerator) -> Schema {
-    let item = generator.subschema_for::<super::pool::Reservation>();
-    json_schema!({
-        "type": "array", "maxItems": 256, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["claim"],
-        "items": item,
-        "x-kubernetes-validations": [
-            {"rule": "self.all(a, self.exists_one(b, a.address == b.address))", "message": "an address can be reserved for one claim only"}
-        ]
-    })
-}
-
 /// Neutron cannot filter by a tag that contains a comma.
 pub(super) fn tags(_: &mut SchemaGenerator) -> Schema {
     json_schema!({

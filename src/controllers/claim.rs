@@ -34,7 +34,7 @@ mod triage;
 
 pub use triage::{NextStep, SkipReason};
 
-pub(super) use observe::{cluster_of, is_watched, observe as observe_claim};
+pub(super) use observe::observe as observe_claim;
 pub(super) use publish::remove_address;
 pub(super) use release::release_marks;
 pub(super) use request::build_request;

@@ -13,13 +13,14 @@ use super::claim::{build_request, observe_claim, triage};
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, Problem, ResolvedPool};
 use super::neutron_writer::NeutronWriter;
-use super::pool::{ResolveFailure, Resolver};
+use super::pool::{PoolFailure, Resolver};
 use super::project::Projects;
 use super::stores::{Stores, name_of, sorted};
 use super::sweeper::cluster_view;
 use super::watch;
-use crate::allocation::claim::{ClaimRequest, Decision, QueuePosition, decide};
+use crate::allocation::claim::{ClaimRequest, Decision, decide};
 use crate::allocation::ledger::{CreationBlock, LedgerEntry};
+use crate::allocation::situation::QueuePosition;
 use crate::allocation::sweep::{SweepAction, SweepPlan, plan_sweep};
 use crate::allocation::usage::{self, PoolUsage};
 use crate::allocation::{PoolPolicy, Refusal, Situation};
@@ -66,13 +67,13 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    fn of(failure: &ResolveFailure) -> Self {
+    fn of(failure: &PoolFailure) -> Self {
         let Problem { reason, message } = failure.problem();
         let stage = match failure {
-            ResolveFailure::Rival(_) => Stage::Name,
-            ResolveFailure::Credentials(_) | ResolveFailure::Session(_) => Stage::Credentials,
-            ResolveFailure::Network(_) => Stage::Network,
-            ResolveFailure::Neutron(_) => Stage::Neutron,
+            PoolFailure::Rival(_) => Stage::Name,
+            PoolFailure::Credentials(_) | PoolFailure::Session(_) => Stage::Credentials,
+            PoolFailure::Network(_) => Stage::Network,
+            PoolFailure::Neutron(_) => Stage::Neutron,
         };
         Self { stage, reason, message }
     }
@@ -161,11 +162,11 @@ impl Inspection {
         &self,
         pool: &OpenStackFloatingIPPool,
         own: Option<&Credentials>,
-    ) -> Result<Arc<ResolvedPool>, ResolveFailure> {
+    ) -> Result<Arc<ResolvedPool>, PoolFailure> {
         let id = self.resolver.intended_id(pool);
         match self.resolver.find_rival(pool, &id).await {
             Ok(None) => {}
-            Ok(Some(problem)) => return Err(ResolveFailure::Rival(problem)),
+            Ok(Some(problem)) => return Err(PoolFailure::Rival(problem)),
             // `check` reports a missing permission to list CAPO's pools.
             Err(error) => tracing::debug!("rivals are not known: {error}"),
         }
@@ -176,7 +177,7 @@ impl Inspection {
                 self.resolver.resolve_with(pool, &id, &credentials).await?
             }
         };
-        resolved.list_now(&self.resolver.clock).await.map_err(ResolveFailure::Neutron)?;
+        resolved.list_now(&self.resolver.clock).await.map_err(PoolFailure::Neutron)?;
         Ok(resolved)
     }
 

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 
-use super::claim::is_watched;
 use super::events::Events;
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, PoolState, ResolvedPool};
+use super::objects::is_watched;
 use super::patch;
 use super::queue::Action;
 use super::stores::{Stores, name_of};
@@ -24,9 +24,9 @@ use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::openstack;
 use crate::runtime::telemetry::chain;
-use resolve::PoolFailure;
 
 mod adopt;
+mod failure;
 mod identity;
 mod measure;
 mod network;
@@ -37,7 +37,8 @@ mod rivals;
 mod secret;
 mod teardown;
 
-pub(super) use resolve::{PoolFailure as ResolveFailure, Resolver};
+pub(super) use failure::PoolFailure;
+pub(super) use resolve::Resolver;
 pub(super) use secret::finalizer as secret_finalizer;
 
 /// How soon a pool with a problem is tried again: claims are served within 30 s after its cause is removed.

@@ -6,6 +6,7 @@
 //! once more; the earlier of two due times counts.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -38,63 +39,84 @@ impl Action {
 /// Longer than any wait of ours, and short enough for every timer.
 const FAR: Duration = Duration::from_secs(86400 * 30);
 
-/// Reconciles requested objects until `stop`, and then finishes what was begun. At most `concurrency` objects at a time; 0
-/// for no limit.
-pub(super) async fn process<K, E>(
-    store: Store<K>,
-    mut requests: UnboundedReceiver<ObjectRef<K>>,
-    concurrency: usize,
-    stop: CancellationToken,
-    reconcile: impl AsyncFn(Arc<K>) -> Result<Action, E>,
-    on_error: impl Fn(Arc<K>, &E) -> Action,
-) where
-    K: Resource + Clone + 'static,
-    K::DynamicType: Eq + std::hash::Hash + Clone,
+/// What one controller reconciles.
+pub(super) struct Work<K>
+where
+    K: Resource + 'static,
+    K::DynamicType: Eq + Hash,
 {
-    let limit = if concurrency == 0 { usize::MAX } else { concurrency };
-    let mut queue = Queue::default();
-    let mut running = FuturesUnordered::new();
-    let (reconcile, on_error) = (&reconcile, &on_error);
-    let request = |queue: &mut Queue<_>, reference: ObjectRef<K>| {
-        let name = ObjectName::new(reference.namespace.clone().unwrap_or_default(), &reference.name);
-        queue.request(name, reference, Instant::now());
-    };
-    loop {
-        // All of a burst first: an object that is requested ten times in it is reconciled once.
-        while let Ok(reference) = requests.try_recv() {
-            request(&mut queue, reference);
-        }
-        while running.len() < limit && !stop.is_cancelled() {
-            let Some((name, reference)) = queue.take(Instant::now()) else { break };
-            match store.get(&reference) {
-                Some(object) => {
-                    let span = telemetry::reconcile_span(&reference);
-                    let work = async move {
-                        let result = reconcile(object.clone()).await;
-                        (name, reference, result.unwrap_or_else(|error| on_error(object, &error)))
-                    };
-                    running.push(work.instrument(span));
+    pub(super) store: Store<K>,
+    pub(super) requests: UnboundedReceiver<ObjectRef<K>>,
+    /// The most objects that are reconciled at a time; 0 for no limit.
+    pub(super) concurrency: usize,
+    pub(super) stop: CancellationToken,
+}
+
+impl<K> Work<K>
+where
+    K: Resource + Clone + 'static,
+    K::DynamicType: Eq + Hash + Clone,
+{
+    /// Reconciles requested objects until `stop`, and then finishes what was begun.
+    pub(super) async fn process<E>(
+        mut self,
+        reconcile: impl AsyncFn(Arc<K>) -> Result<Action, E>,
+        on_error: impl Fn(Arc<K>, &E) -> Action,
+    ) {
+        let limit = if self.concurrency == 0 { usize::MAX } else { self.concurrency };
+        let mut queue = Queue::default();
+        let mut running = FuturesUnordered::new();
+        let (reconcile, on_error) = (&reconcile, &on_error);
+        loop {
+            // All of a burst first: an object that is requested ten times in it is reconciled once.
+            while let Ok(reference) = self.requests.try_recv() {
+                queue.request(name_of(&reference), reference, Instant::now());
+            }
+            while running.len() < limit
+                && let Some((name, reference, object)) = self.begin_next(&mut queue)
+            {
+                let span = telemetry::reconcile_span(&reference);
+                let work = async move {
+                    let result = reconcile(object.clone()).await;
+                    (name, reference, result.unwrap_or_else(|error| on_error(object, &error)))
+                };
+                running.push(work.instrument(span));
+            }
+            let due = queue.due().filter(|_| running.len() < limit && !self.stop.is_cancelled());
+            let due = due.unwrap_or_else(|| Instant::now() + FAR);
+            tokio::select! {
+                // In this order always, so that a simulation repeats.
+                biased;
+                Some((name, reference, Action(again))) = running.next() => {
+                    queue.end(&name);
+                    if let Some(after) = again {
+                        queue.request(name, reference, Instant::now() + after.min(FAR));
+                    }
                 }
-                // It was deleted; if it is created again, the watch requests it.
+                () = self.stop.cancelled(), if running.is_empty() => return,
+                Some(reference) = self.requests.recv(), if !self.stop.is_cancelled() => {
+                    queue.request(name_of(&reference), reference, Instant::now());
+                }
+                () = tokio::time::sleep_until(due) => {}
+            }
+        }
+    }
+
+    /// The next object that is due and exists. One that was deleted is requested by the watch if it is created again.
+    fn begin_next(&self, queue: &mut Queue<ObjectRef<K>>) -> Option<(ObjectName, ObjectRef<K>, Arc<K>)> {
+        while !self.stop.is_cancelled() {
+            let (name, reference) = queue.take(Instant::now())?;
+            match self.store.get(&reference) {
+                Some(object) => return Some((name, reference, object)),
                 None => queue.end(&name),
             }
         }
-        let due = queue.due().filter(|_| running.len() < limit && !stop.is_cancelled());
-        let due = due.unwrap_or_else(|| Instant::now() + FAR);
-        tokio::select! {
-            // In this order always, so that a simulation repeats.
-            biased;
-            Some((name, reference, Action(again))) = running.next() => {
-                queue.end(&name);
-                if let Some(after) = again {
-                    queue.request(name, reference, Instant::now() + after.min(FAR));
-                }
-            }
-            () = stop.cancelled(), if running.is_empty() => return,
-            Some(reference) = requests.recv(), if !stop.is_cancelled() => request(&mut queue, reference),
-            () = tokio::time::sleep_until(due) => {}
-        }
+        None
     }
+}
+
+fn name_of<K: Resource>(reference: &ObjectRef<K>) -> ObjectName {
+    ObjectName::new(reference.namespace.clone().unwrap_or_default(), &reference.name)
 }
 
 /// The requested objects, by when they are due and in the order of the requests.
@@ -189,7 +211,9 @@ mod tests {
             Some("a") => std::future::pending::<Result<Action, ()>>().await,
             _ => Ok(Action::requeue(Duration::from_secs(1))),
         };
-        let mut processing = pin!(process(store, requests, 0, stop.clone(), work, |_, ()| Action::await_change()));
+        let mut processing = pin!(
+            Work { store, requests, concurrency: 0, stop: stop.clone() }.process(work, |_, ()| Action::await_change())
+        );
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());
         let mut poll = || assert!(processing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -220,7 +244,8 @@ mod tests {
             reconciles.fetch_add(1, Ordering::Relaxed);
             Ok::<_, ()>(Action::await_change())
         };
-        let processing = process(store, requests, 0, stop.clone(), work, |_, ()| Action::await_change());
+        let processing =
+            Work { store, requests, concurrency: 0, stop: stop.clone() }.process(work, |_, ()| Action::await_change());
         tokio::join!(processing, async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             stop.cancel();

@@ -8,10 +8,11 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::ResourceExt;
 
-use super::claim::{self, is_watched, release_marks, remove_address};
+use super::claim::{self, release_marks, remove_address};
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, ResolvedPool};
 use super::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
+use super::objects::is_watched;
 use super::patch;
 use super::queue::Action;
 use super::stores::{Stores, name_of, sorted};

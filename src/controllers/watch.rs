@@ -7,19 +7,14 @@ use kube::core::{DeserializeGuard, DynamicResourceScope, NamespaceResourceScope}
 use kube::runtime::reflector::store::Writer;
 use kube::{Api, Client, Resource, ResourceExt};
 
-use super::claim::cluster_of;
 use super::kubernetes::Kubernetes;
 use super::memory::Memory;
+use super::objects::{cluster_of, read_published};
 use super::pool::secret_finalizer;
 use super::stores::{Stores, name_of, sorted};
 use super::wake::Wake;
-use crate::allocation::published::{Binding, PublishedAddress};
-use crate::allocation::{ClaimKey, PoolId};
-use crate::api::names::{
-    FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, POOL_ID_ANNOTATION, SECRET_FINALIZER_PREFIX,
-};
+use crate::api::names::SECRET_FINALIZER_PREFIX;
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
-use crate::floating_ip::{FloatingIpId, NetworkId};
 use crate::metrics::{Metrics, PoolLabels};
 use crate::object_name::ObjectName;
 
@@ -241,21 +236,6 @@ fn remember_address(memory: &Memory, change: &Change<'_, IpAddress>) -> Vec<Obje
             memory.published.write().retain(existing)
         }
     }
-}
-
-/// What an IPAddress names. Ours have annotations with the ids of the pool and the floating IP.
-pub(super) fn read_published(object: &IpAddress) -> Option<PublishedAddress> {
-    let address = object.spec.address.parse().ok()?;
-    Some(PublishedAddress { address, binding: read_binding(object) })
-}
-
-fn read_binding(object: &IpAddress) -> Option<Binding> {
-    let annotations = object.annotations();
-    let pool = PoolId::parse(annotations.get(POOL_ID_ANNOTATION)?)?;
-    let fip = FloatingIpId::new(annotations.get(FLOATING_IP_ID_ANNOTATION)?);
-    let claim = ClaimKey::of(&object.namespace()?, &object.spec.claim_ref.name);
-    let network = annotations.get(NETWORK_ID_ANNOTATION).map(NetworkId::new);
-    object.spec.pool_ref.is_ours().then_some(Binding { pool, claim, fip, network })
 }
 
 /// One of our kinds or Kubernetes', in one namespace or in all.

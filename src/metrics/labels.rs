@@ -4,7 +4,7 @@ use std::fmt;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 
-use crate::allocation::claim::Origin;
+use crate::allocation::origin::Origin;
 
 /// A wrapper, because the allocation core does not depend on the metrics crate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

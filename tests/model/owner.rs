@@ -6,13 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caip_openstack::allocation::Situation;
-use caip_openstack::allocation::claim::{self, BoundAddress, ClaimRequest, Decision, MarkWrite, QueuePosition};
+use caip_openstack::allocation::claim::{self, BoundAddress, ClaimRequest, Decision, MarkWrite};
 use caip_openstack::allocation::ledger::{Began, CreationBlock, Hold, Ledger};
 use caip_openstack::allocation::mark::Ownership;
 use caip_openstack::allocation::policy::{PoolPolicy, ReusePolicy};
 use caip_openstack::allocation::published::{Binding, PublishedAddress, PublishedAddresses};
 use caip_openstack::allocation::refusal::Refusal;
 use caip_openstack::allocation::release::{self, ReleaseStep};
+use caip_openstack::allocation::situation::QueuePosition;
 use caip_openstack::allocation::sweep::{ClaimLiveness, ClusterView, SweepAction, plan_sweep};
 use caip_openstack::object_name::ObjectName;
 use jiff::{SignedDuration, Timestamp};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use caip_openstack::allocation::claim::Origin;
+use caip_openstack::allocation::origin::Origin;
 use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::ProjectId;
 use caip_openstack::metrics::{Counted, Metrics, PoolFigures, PoolLabels};

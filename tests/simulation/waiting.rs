@@ -49,7 +49,6 @@ fn a_resting_address_that_a_user_attaches_is_not_deleted_before_it_is_detached()
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            // Longer than the period in which the pool lists floating IPs.
             site.create_pool("public", &json!({"reuseGracePeriodSeconds": 60}));
             site.create_claim("web-0", "public");
             bind(world, "web-0").await;
@@ -57,7 +56,7 @@ fn a_resting_address_that_a_user_attaches_is_not_deleted_before_it_is_detached()
             site.delete(Kind::Claim, "web-0");
             let is_gone = || site.server.get(&key(Kind::Claim, "web-0")).is_none();
             world.expect(9, "web-0", "gone", world.wait_until(Duration::from_secs(30), is_gone).await);
-            world.advance(Duration::from_secs(20 + 10 * seed)).await;
+            world.advance(Duration::from_secs(20 + 5 * seed)).await;
             world.tamper(|world| world.cloud.set_port(&id, Some("port-of-a-user")));
             world.advance(Duration::from_secs(300)).await;
             let is_there = || world.cloud.floating_ips().iter().any(|fip| fip.id == id);

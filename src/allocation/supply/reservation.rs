@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use super::{NextAddress, Supply, Unavailable};
-use crate::allocation::claim::Origin;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
+use crate::allocation::origin::Origin;
 use crate::allocation::refusal::Refusal;
 
 impl<'a> Supply<'a> {

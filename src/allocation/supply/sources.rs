@@ -1,8 +1,8 @@
 //! The sources of addresses that exist already, in the order of choice.
 
 use super::{list, owned, reuse};
-use crate::allocation::claim::Origin;
 use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::origin::Origin;
 use crate::allocation::situation::Situation;
 
 pub(super) struct Source {

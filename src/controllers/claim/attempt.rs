@@ -7,9 +7,10 @@ use tracing::info;
 
 use super::{ClaimController, publish};
 use crate::allocation::Refusal;
-use crate::allocation::claim::{ClaimRequest, Decision, Origin, decide, may_keep};
+use crate::allocation::claim::{ClaimRequest, Decision, decide, may_keep};
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::CreationMark;
+use crate::allocation::origin::Origin;
 use crate::allocation::supply::{CreationPlace, UNWANTED_LIMIT};
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::neutron_writer::NeutronWriter;

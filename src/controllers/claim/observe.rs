@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use kube::ResourceExt;
 
 use crate::allocation::ClaimKey;
-use crate::allocation::claim::QueuePosition;
-use crate::api::names::{CLUSTER_NAME_LABEL, WATCH_FILTER_LABEL};
+use crate::allocation::situation::QueuePosition;
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::controllers::memory::{Memory, PoolState};
+use crate::controllers::objects::{cluster_of, is_watched};
 use crate::controllers::stores::{Stores, name_of};
 use crate::object_name::ObjectName;
 
@@ -92,15 +91,4 @@ impl Observed {
     pub(super) fn created_at(&self) -> Timestamp {
         self.claim.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
     }
-}
-
-/// Whether a controller with this `--watch-filter` serves the pool.
-pub(in crate::controllers) fn is_watched(pool: &OpenStackFloatingIPPool, watch_filter: Option<&str>) -> bool {
-    watch_filter.is_none_or(|filter| pool.labels().get(WATCH_FILTER_LABEL).is_some_and(|label| label == filter))
-}
-
-/// The Cluster that a claim belongs to: by its spec or, for CAPO's claims, by the label.
-pub(in crate::controllers) fn cluster_of(claim: &IpAddressClaim) -> Option<&str> {
-    let by_label = || claim.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
-    claim.spec.cluster_name.as_deref().or_else(by_label).filter(|name| !name.is_empty())
 }

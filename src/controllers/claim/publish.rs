@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::observe::Observed;
 use super::request::read_bound;
 use super::{ClaimController, Error};
-use crate::allocation::claim::Origin;
+use crate::allocation::origin::Origin;
 use crate::api::address::IpAddressSpec;
 use crate::api::claim::{AddressRef, PoolRef};
 use crate::api::names::{
@@ -20,8 +20,8 @@ use crate::api::names::{
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::ResolvedPool;
+use crate::controllers::objects::read_published;
 use crate::controllers::patch;
-use crate::controllers::watch;
 use crate::floating_ip::FloatingIp;
 use crate::object_name::ObjectName;
 
@@ -86,7 +86,7 @@ impl ClaimController {
         if self.stores.address(&observed.name).is_none() {
             self.memory.claims.await_address(&observed.claim);
         }
-        if let Some(published) = watch::read_published(address) {
+        if let Some(published) = read_published(address) {
             self.memory.published.write().insert(observed.name.clone(), published);
         }
     }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::observe::Observed;
 use super::{ClaimController, Error};
-use crate::allocation::claim::Origin;
+use crate::allocation::origin::Origin;
 use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED, RELEASE_FAILED};
 use crate::api::conditions::{DesiredCondition, READY, claim_patch, claim_ready, claim_unready_since};
 use crate::api::names::ABANDON_ANNOTATION;

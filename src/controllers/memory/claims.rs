@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::WrittenVersion;
-use crate::allocation::claim::QueuePosition;
+use crate::allocation::situation::QueuePosition;
 use crate::api::{IpAddress, IpAddressClaim};
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;

@@ -9,8 +9,8 @@ use super::{Error, PoolController};
 use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::names::{POOL_FINALIZER, POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION};
-use crate::controllers::claim::is_watched;
 use crate::controllers::memory::ResolvedPool;
+use crate::controllers::objects::is_watched;
 use crate::controllers::patch;
 use crate::controllers::stores::{may_serve, name_of};
 

@@ -24,23 +24,41 @@ impl PoolController {
         problem: Option<&'static str>,
         counted: Option<(&ResolvedPool, &PoolUsage)>,
     ) {
-        let (name, labels) = (name_of(pool), labels(pool));
-        if self.stores.pool(&name).is_none() {
+        if self.stores.pool(&name_of(pool)).is_none() {
             // It was deleted meanwhile: its series must not come back.
             return;
         }
+        let labels = labels(pool);
+        let figures = self.figures(pool, status, problem, counted.map(|(_, usage)| usage));
+        self.metrics.pool_observed(&labels, figures);
+        if let Some((resolved, _)) = counted {
+            if let Some(at) = resolved.project.ledger().listed_at() {
+                self.metrics.pool_listed(&labels, at);
+            }
+            self.metrics.pool_quota(&labels, resolved.neutron.scope(), resolved.project.quota.last());
+        }
+    }
+
+    fn figures(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        status: &OpenStackFloatingIPPoolStatus,
+        problem: Option<&'static str>,
+        counted: Option<&PoolUsage>,
+    ) -> PoolFigures {
+        let name = name_of(pool);
         let addresses = status.addresses.unwrap_or_default();
         let is = |type_| condition(status, type_) == Some("True");
         let claims = self.memory.claims.waiting(&name);
         let mut waiting = BTreeMap::new();
         claims.iter().for_each(|(_, claim)| *waiting.entry(claim.reason).or_default() += 1);
-        let figures = PoolFigures {
+        PoolFigures {
             size: addresses.total.into(),
             allocated: addresses.allocated.into(),
             free: addresses.free.into(),
             cooling: addresses.cooling.into(),
             failed: addresses.failed.into(),
-            counted: counted.map(|(_, usage)| Counted {
+            counted: counted.map(|usage| Counted {
                 capacity: usage.capacity.map(|capacity| capacity as u64),
                 out_of_range: usage.out_of_range as u64,
             }),
@@ -57,13 +75,6 @@ impl PoolController {
             waiting,
             oldest_waiting: claims.iter().map(|(_, claim)| claim.since).min(),
             orphans: self.memory.pools.get(&name).orphans.len() as u64,
-        };
-        self.metrics.pool_observed(&labels, figures);
-        if let Some((resolved, _)) = counted {
-            if let Some(at) = resolved.project.ledger().listed_at() {
-                self.metrics.pool_listed(&labels, at);
-            }
-            self.metrics.pool_quota(&labels, resolved.neutron.scope(), resolved.project.quota.last());
         }
     }
 }

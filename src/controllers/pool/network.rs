@@ -1,6 +1,6 @@
 //! Finds the pool's network and subnets in Neutron, or why they cannot be used.
 
-use super::resolve::PoolFailure;
+use super::failure::PoolFailure;
 use crate::api::OpenStackFloatingIPPoolSpec;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::pool_network::{NetworkParam, SubnetParam};

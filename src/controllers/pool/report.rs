@@ -5,7 +5,7 @@ use kube::api::{Patch, PatchParams};
 use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 
-use super::resolve::PoolFailure;
+use super::failure::PoolFailure;
 use super::{Error, PoolController};
 use crate::allocation::usage::PoolUsage;
 use crate::api::conditions::{

@@ -1,11 +1,11 @@
 //! Resolves a pool: session, network, subnets and support for tags. Only reads.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::Error;
+use super::failure::PoolFailure;
 use super::identity::{intended_id, recorded_project};
 use super::network::{find_network, find_subnets};
 use super::policy::{NeutronFacts, policy_of};
@@ -13,56 +13,15 @@ use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::clock::Clock;
-use crate::controllers::explain::explain;
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::{Memory, Problem, ResolutionInputs, ResolvedPool};
 use crate::controllers::project::Projects;
 use crate::controllers::stores::{Stores, name_of};
 use crate::openstack::session::REQUEST_TIMEOUT;
-use crate::openstack::{self, Clouds, Credentials, ErrorKind, Network, Neutron};
+use crate::openstack::{Clouds, Credentials, Network, Neutron};
 
 /// How long a resolution is valid. A refusal by Neutron ends it at once.
 const RESOLUTION_VALIDITY: SignedDuration = SignedDuration::from_hours(1);
-
-/// Why a pool cannot be used.
-#[derive(Debug)]
-pub(in crate::controllers) enum PoolFailure {
-    /// Another pool would serve the same claims or write the same marks.
-    Rival(Problem),
-    /// The Secret, or its content.
-    Credentials(Problem),
-    /// Keystone, or the connection to it.
-    Session(openstack::Error),
-    /// The network or a subnet.
-    Network(Problem),
-    /// A call to Neutron, with credentials that work.
-    Neutron(openstack::Error),
-}
-
-impl PoolFailure {
-    /// What the conditions of the pool and its claims say.
-    pub(in crate::controllers) fn problem(&self) -> Problem {
-        match self {
-            Self::Rival(problem) | Self::Credentials(problem) | Self::Network(problem) => problem.clone(),
-            Self::Session(error) | Self::Neutron(error) => {
-                let reason = match error.kind {
-                    ErrorKind::Unauthorized => reasons::AUTHENTICATION_FAILED,
-                    ErrorKind::Credentials | ErrorKind::NoNetworkService => reasons::CREDENTIALS_INVALID,
-                    ErrorKind::Forbidden | ErrorKind::Rejected | ErrorKind::NotFound => reasons::OPENSTACK_REFUSED,
-                    _ => reasons::OPENSTACK_UNREACHABLE,
-                };
-                Problem { reason, message: explain(error) }
-            }
-        }
-    }
-
-    pub(super) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Session(error) | Self::Neutron(error) => error.retry_after,
-            _ => None,
-        }
-    }
-}
 
 #[derive(Clone)]
 pub(in crate::controllers) struct Resolver {

@@ -3,7 +3,8 @@
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
-use super::resolve::{PoolFailure, Resolver};
+use super::failure::PoolFailure;
+use super::resolve::Resolver;
 use super::{Error, PoolController};
 use crate::allocation::ClaimKey;
 use crate::api::OpenStackFloatingIPPool;

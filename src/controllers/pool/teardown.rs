@@ -7,8 +7,8 @@ use futures::StreamExt;
 use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 
+use super::failure::PoolFailure;
 use super::identity::known_id;
-use super::resolve::PoolFailure;
 use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController};
 use crate::allocation::PoolId;
 use crate::allocation::ledger::Hold;

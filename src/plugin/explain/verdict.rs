@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use crate::allocation::claim::{Decision, Origin};
+use crate::allocation::claim::Decision;
+use crate::allocation::origin::Origin;
 use crate::controllers::inspect::{NextStep, SkipReason, Verdict};
 use crate::floating_ip::FloatingIpId;
 

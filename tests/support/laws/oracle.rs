@@ -4,9 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use caip_openstack::allocation::claim::{ClaimRequest, Decision, Origin, QueuePosition};
+use caip_openstack::allocation::claim::{ClaimRequest, Decision};
 use caip_openstack::allocation::ledger::{Hold, Ledger, LedgerEntry};
+use caip_openstack::allocation::origin::Origin;
 use caip_openstack::allocation::policy::ReusePolicy;
+use caip_openstack::allocation::situation::QueuePosition;
 use caip_openstack::allocation::supply::UNWANTED_LIMIT;
 use caip_openstack::allocation::{Nonce, PoolPolicy, Refusal};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};

@@ -1,0 +1,33 @@
+//! Where an address came from.
+
+/// Where an address came from, in the order of choice.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Origin {
+    /// The claim had it already.
+    Recovered,
+    /// The claim's reservation.
+    Reserved,
+    /// The pool's list.
+    List,
+    /// The pool's own: preallocated, retained, or released.
+    Owned,
+    /// A free floating IP of the project.
+    Reuse,
+    Created,
+}
+
+impl Origin {
+    pub const ALL: [Self; 6] = [Self::Recovered, Self::Reserved, Self::List, Self::Owned, Self::Reuse, Self::Created];
+
+    /// The word for logs, metrics and the IPAddress's annotation.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Recovered => "recovered",
+            Self::Reserved => "reserved",
+            Self::List => "list",
+            Self::Owned => "owned",
+            Self::Reuse => "reuse",
+            Self::Created => "created",
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What the controllers read from the labels, annotations and specs of claims, pools and IPAddresses.
+
+use kube::ResourceExt;
+
+use crate::allocation::published::{Binding, PublishedAddress};
+use crate::allocation::{ClaimKey, PoolId};
+use crate::api::names::{
+    CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, POOL_ID_ANNOTATION, WATCH_FILTER_LABEL,
+};
+use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
+use crate::floating_ip::{FloatingIpId, NetworkId};
+
+/// Whether a controller with this `--watch-filter` serves the pool.
+pub(super) fn is_watched(pool: &OpenStackFloatingIPPool, watch_filter: Option<&str>) -> bool {
+    watch_filter.is_none_or(|filter| pool.labels().get(WATCH_FILTER_LABEL).is_some_and(|label| label == filter))
+}
+
+/// The Cluster that a claim belongs to: by its spec or, for CAPO's claims, by the label.
+pub(super) fn cluster_of(claim: &IpAddressClaim) -> Option<&str> {
+    let by_label = || claim.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);
+    claim.spec.cluster_name.as_deref().or_else(by_label).filter(|name| !name.is_empty())
+}
+
+/// What an IPAddress names. Ours have annotations with the ids of the pool and the floating IP.
+pub(super) fn read_published(object: &IpAddress) -> Option<PublishedAddress> {
+    let address = object.spec.address.parse().ok()?;
+    Some(PublishedAddress { address, binding: read_binding(object) })
+}
+
+fn read_binding(object: &IpAddress) -> Option<Binding> {
+    let annotations = object.annotations();
+    let pool = PoolId::parse(annotations.get(POOL_ID_ANNOTATION)?)?;
+    let fip = FloatingIpId::new(annotations.get(FLOATING_IP_ID_ANNOTATION)?);
+    let claim = ClaimKey::of(&object.namespace()?, &object.spec.claim_ref.name);
+    let network = annotations.get(NETWORK_ID_ANNOTATION).map(NetworkId::new);
+    object.spec.pool_ref.is_ours().then_some(Binding { pool, claim, fip, network })
+}

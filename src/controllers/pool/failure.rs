@@ -1,0 +1,48 @@
+//! Why a pool cannot be worked with.
+
+use std::time::Duration;
+
+use crate::api::conditions::pool_reasons as reasons;
+use crate::controllers::explain::explain;
+use crate::controllers::memory::Problem;
+use crate::openstack::{self, ErrorKind};
+
+/// Why a pool cannot be used.
+#[derive(Debug)]
+pub(in crate::controllers) enum PoolFailure {
+    /// Another pool would serve the same claims or write the same marks.
+    Rival(Problem),
+    /// The Secret, or its content.
+    Credentials(Problem),
+    /// Keystone, or the connection to it.
+    Session(openstack::Error),
+    /// The network or a subnet.
+    Network(Problem),
+    /// A call to Neutron, with credentials that work.
+    Neutron(openstack::Error),
+}
+
+impl PoolFailure {
+    /// What the conditions of the pool and its claims say.
+    pub(in crate::controllers) fn problem(&self) -> Problem {
+        match self {
+            Self::Rival(problem) | Self::Credentials(problem) | Self::Network(problem) => problem.clone(),
+            Self::Session(error) | Self::Neutron(error) => {
+                let reason = match error.kind {
+                    ErrorKind::Unauthorized => reasons::AUTHENTICATION_FAILED,
+                    ErrorKind::Credentials | ErrorKind::NoNetworkService => reasons::CREDENTIALS_INVALID,
+                    ErrorKind::Forbidden | ErrorKind::Rejected | ErrorKind::NotFound => reasons::OPENSTACK_REFUSED,
+                    _ => reasons::OPENSTACK_UNREACHABLE,
+                };
+                Problem { reason, message: explain(error) }
+            }
+        }
+    }
+
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Session(error) | Self::Neutron(error) => error.retry_after,
+            _ => None,
+        }
+    }
+}
