@@ -2,7 +2,7 @@
 # Mutates the allocation core with cargo-mutants, and fails when its tests do not notice a mutant.
 #
 #   hack/mutants.sh              every mutant: `make mutants`
-#   hack/mutants.sh sample       one in sixty, the same each time
+#   hack/mutants.sh sample       one in sixty, the same each time: a part of `make test`
 #   hack/mutants.sh --file …     any other arguments of `cargo mutants`
 #
 # It works in a scratch copy below target/, in which the core is a package of its own: that needs neither kube nor HTTP,

@@ -3,7 +3,7 @@
 # The scenarios mostly wait, so what only compiles runs beside them. Three tracks:
 #   test/servers.sh    starts the servers, while the tests compile
 #   test/scenarios.sh  what needs servers
-#   test/checks.sh     lints, documentation tests and the image, in the processor time that the scenarios leave
+#   test/checks.sh     lints, documentation tests, the image and a sample of mutants, in the time that the scenarios leave
 # The first failure ends all of them.
 #   CAIP_KEEP_ENV=1    leaves the servers running, to look into a failure
 #   CAIP_TEST_THREADS  how many scenarios run at the same time (default 4)

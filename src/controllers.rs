@@ -68,7 +68,6 @@ pub struct Setup {
     pub records: RecordCount,
 }
 
-/// The command line's choices.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// The namespace to watch; all of them when there is none.

@@ -3,14 +3,11 @@
 /// Identifies a namespaced object of a kind that the context tells.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectName {
-    /// The object's namespace.
     pub namespace: String,
-    /// The object's name.
     pub name: String,
 }
 
 impl ObjectName {
-    /// The object `name` in `namespace`.
     pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
         Self { namespace: namespace.into(), name: name.into() }
     }

@@ -17,3 +17,4 @@ stage_beside "lints" hack/lint.sh
 stage_beside "generated files" hack/verify-generated.sh
 stage_beside "build the image" image_test --build
 reached image
+stage_beside "a sample of the mutants of the core" hack/mutants.sh sample

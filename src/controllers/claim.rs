@@ -76,7 +76,6 @@ impl Error {
     }
 }
 
-/// Reconciles claims.
 pub(super) struct ClaimController {
     pub(super) stores: Stores,
     pub(super) memory: Arc<Memory>,

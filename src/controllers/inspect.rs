@@ -52,7 +52,6 @@ pub enum Stage {
     Credentials,
     /// The network or a subnet.
     Network,
-    /// A call to Neutron.
     Neutron,
 }
 
@@ -124,7 +123,6 @@ impl Inspection {
         watch::list_all(&self.kube, self.namespace.as_deref(), &self.memory, &mut writers).await
     }
 
-    /// The pools, by name.
     pub fn pools(&self) -> Vec<Arc<OpenStackFloatingIPPool>> {
         sorted(&self.stores.pools, |_| true)
     }

@@ -61,7 +61,6 @@ pub(super) enum Error {
     Kubernetes(&'static str, #[source] kube::Error),
 }
 
-/// Reconciles pools.
 pub(super) struct PoolController {
     pub(super) resolver: Resolver,
     pub(super) stores: Stores,

@@ -83,7 +83,6 @@ impl Project {
     }
 }
 
-/// See [`Project::begin_tagging`].
 pub(super) struct Tagging<'a>(&'a Project);
 
 impl Drop for Tagging<'_> {

@@ -39,7 +39,6 @@ impl Action {
 /// Longer than any wait of ours, and short enough for every timer.
 const FAR: Duration = Duration::from_secs(86400 * 30);
 
-/// What one controller reconciles.
 pub(super) struct Work<K>
 where
     K: Resource + 'static,

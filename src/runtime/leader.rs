@@ -43,7 +43,6 @@ pub struct LeaseSettings {
     pub retry_period: Duration,
 }
 
-/// Why leadership was lost.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Lost {
     #[error("the Lease was taken by {0}")]

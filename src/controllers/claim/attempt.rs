@@ -32,7 +32,6 @@ pub(super) enum AllocationScope {
     OwnAddress,
 }
 
-/// How an attempt ended.
 pub(super) enum AttemptOutcome {
     Bound(FloatingIp, Origin),
     Refused(Refusal),
