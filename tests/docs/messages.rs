@@ -12,7 +12,7 @@ use super::{files, one_line, root};
 /// What no user meets, and why.
 const UNSEEN: [(&str, &str); 3] = [
     ("metrics", "the help of the metrics, which are in docs/monitoring.md"),
-    ("api/pool_schema.rs", "the CRD's rules, which the API server says: they are looked at by themselves"),
+    ("api/pool_schema.rs", "the messages of the CRD's rules, which are read from the CRD"),
     ("allocation/mark.rs", "writes marks, not messages"),
 ];
 
