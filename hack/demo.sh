@@ -308,7 +308,7 @@ for address in "$web_0" "$web_1"; do
   [ -n "$(floating_ip "$address" Description)" ] || failed "a mark in the description of $address" "none"
 done
 has_tags "${LISTED[0]}" || failed "a mark among the tags of ${LISTED[0]}" "none"
-has_no_tags "${LISTED[1]}" || failed "no mark on ${LISTED[1]}, which nobody claims" "$(floating_ip "${LISTED[1]}" Tags)"
+has_no_tags "${LISTED[1]}" || failed "no mark on ${LISTED[1]}, which no claim uses" "$(floating_ip "${LISTED[1]}" Tags)"
 
 step 4 "A free floating IP of the project is used before a new one"
 tell "By default a pool reuses floating IPs without a tag, a description or a name, five minutes after" \

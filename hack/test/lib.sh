@@ -39,7 +39,7 @@ test_program() { # NAME ARGUMENT...
   "$program" "$@"
 }
 
-# The image is built and checked at two times, and somebody may commit in between.
+# The image is built and checked at different times, and a commit may be made in between.
 note_commit() {
   git rev-parse -q --verify HEAD >/dev/null 2>&1 || return 0
   (. hack/image/lib.sh && declare -p CAIP_OPENSTACK_COMMIT SOURCE_DATE_EPOCH) >"$RUN/commit"

@@ -124,7 +124,7 @@ impl Neutron for NeutronClient {
         let operation = "describe floating IP";
         let body = set::FloatingipBuilder::default().description(description).build().expect(COMPLETE);
         let request = set::Request::builder().id(id_segment(operation, id)?).floatingip(body).build().expect(COMPLETE);
-        // Never: a late second request could overwrite somebody else's change.
+        // Never: a late second request could overwrite another client's change.
         let response = self.session.call(operation, Retry::Never, request).await?;
         body::floating_ip(body::parse::<FloatingIpBody>(operation, &response)?.floatingip, operation)
     }

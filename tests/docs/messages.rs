@@ -12,8 +12,8 @@ use super::{files, one_line, root};
 /// What no user meets, and why.
 const UNSEEN: [(&str, &str); 4] = [
     ("metrics", "the help of the metrics, which are in docs/monitoring.md"),
-    ("api/pool_schema.rs", "the CRD's rules, which the API server says: they are looked at by themselves"),
-    ("api/reservation.rs", "a part of the CRD's rules, likewise"),
+    ("api/pool_schema.rs", "the messages of the CRD's rules, which are read from the CRD"),
+    ("api/reservation.rs", "the same"),
     ("allocation/mark.rs", "writes marks, not messages"),
 ];
 

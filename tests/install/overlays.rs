@@ -50,7 +50,7 @@ fn overlay(name: &str) -> Vec<Value> {
     let mut objects = kustomize(name);
     for object in objects.iter_mut().filter(|object| object["kind"] == "Deployment") {
         let image = &mut object["spec"]["template"]["spec"]["containers"][0]["image"];
-        assert_eq!(*image, "caip-openstack:dev", "what users are told to set");
+        assert_eq!(*image, "caip-openstack:dev", "the image that the documents tell users to set");
         *image = json!(format!("caip-openstack:v{}", env!("CARGO_PKG_VERSION")));
     }
     objects

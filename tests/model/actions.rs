@@ -1,77 +1,80 @@
-//! Everything that can happen next, and how it is told.
+//! The possible next steps, and their descriptions.
 
-use crate::events::{Event, Life};
+use crate::events::{Event, Lifecycle};
 use crate::neutron::owner_name;
-use crate::state::{Left, State};
+use crate::state::{Budget, State};
 use crate::world::World;
 
-/// What becomes of a request that nobody waits for any more.
+/// What happens to a request that its sender has given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fate {
     Late,
     Never,
 }
 
-/// One thing that happens. Numbers are owners, slots, places in a list, and floating IPs.
+/// One step. Numbers are owners, indexes into the pending or late calls, and floating IPs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// An owner does something by itself: a claim's controller, or the sweep.
-    Own(usize, Event),
-    /// A listing begins, and is read.
-    Look(usize),
-    /// The next page is read.
-    ReadOn(usize),
-    Hear(usize),
+    /// A claim's controller or the sweep acts, or a user creates or deletes a claim.
+    Act(usize, Event),
+    /// A listing begins and reads its first page.
+    StartListing(usize),
+    ReadPage(usize),
+    ReceiveListing(usize),
     /// A request reaches Neutron.
     Apply(usize),
     Answer(usize),
     Refuse(usize),
-    /// The caller gives up on a call, which was done.
+    /// The caller gives up on a call that was applied.
     LoseReply(usize),
-    /// The caller gives up on a call, which may come late or never.
+    /// The caller gives up on a call that may arrive late or never.
     GiveUp(usize, Fate),
-    /// A call is sent again, and the first may still come.
-    Repeat(usize),
-    /// A late call reaches Neutron.
-    Land(usize),
-    /// For an owner so much time goes by that no late call of its own can be left.
-    Pass(usize),
-    /// The process dies; so many of the calls that it has sent may still come.
+    /// A call is sent again, and the first attempt may still arrive.
+    Resend(usize),
+    ApplyLate(usize),
+    /// One `TIMEOUT` passes for an owner, so that none of its calls can still be late.
+    PassTime(usize),
+    /// The process crashes; the calls that it has sent may still arrive, or never do.
     Crash(usize, Fate),
     Attach(usize),
     Detach(usize),
 }
 
 impl World {
-    /// What can happen next; what would change nothing is sorted out later.
-    pub fn all(&self, state: &State, actions: &mut Vec<Action>) {
-        let Left { faults, ports, ends, returns } = state.left;
-        for (index, wire) in state.wire.iter().enumerate() {
-            actions.push(if wire.is_applied { Action::Answer(index) } else { Action::Apply(index) });
+    /// All steps that may be possible; `next_state` drops those that change nothing.
+    pub fn collect_actions(&self, state: &State, actions: &mut Vec<Action>) {
+        let Budget { faults, ports, deletions, recreations } = state.budget;
+        for (index, sent) in state.pending.iter().enumerate() {
+            actions.push(if sent.is_applied { Action::Answer(index) } else { Action::Apply(index) });
             if faults > 0 {
-                if wire.is_applied {
+                if sent.is_applied {
                     actions.push(Action::LoseReply(index));
                 } else {
                     actions.extend([Fate::Late, Fate::Never].map(|fate| Action::GiveUp(index, fate)));
-                    actions.extend([Action::Refuse(index), Action::Repeat(index)]);
+                    actions.extend([Action::Refuse(index), Action::Resend(index)]);
                 }
             }
         }
-        actions.extend((0..state.late.len()).map(Action::Land));
+        actions.extend((0..state.late_calls.len()).map(Action::ApplyLate));
         for owner in 0..self.owners {
             let view = self.view(state, owner);
-            actions.extend(view.own_events().map(|event| Action::Own(owner, event)));
+            actions.extend(view.own_events().map(|event| Action::Act(owner, event)));
             for (index, claim) in view.claims.iter().enumerate().take(self.spec.claims) {
-                match claim.life {
-                    Life::Stays if ends > 0 => actions.push(Action::Own(owner, Event::Delete(index))),
-                    Life::Absent if returns > 0 => actions.push(Action::Own(owner, Event::Create(index))),
+                match claim.lifecycle {
+                    Lifecycle::Active if deletions > 0 => actions.push(Action::Act(owner, Event::Delete(index))),
+                    Lifecycle::Absent if recreations > 0 => actions.push(Action::Act(owner, Event::Create(index))),
                     _ => {}
                 }
             }
-            actions.extend([Action::Look(owner), Action::ReadOn(owner), Action::Hear(owner), Action::Pass(owner)]);
+            actions.extend([
+                Action::StartListing(owner),
+                Action::ReadPage(owner),
+                Action::ReceiveListing(owner),
+                Action::PassTime(owner),
+            ]);
             if faults > 0 {
-                let is_out = state.wire.iter().any(|wire| usize::from(wire.owner) == owner && !wire.is_applied);
-                actions.extend(is_out.then_some(Action::Crash(owner, Fate::Late)));
+                let has_sent = state.pending.iter().any(|sent| sent.is_from(owner) && !sent.is_applied);
+                actions.extend(has_sent.then_some(Action::Crash(owner, Fate::Late)));
                 actions.push(Action::Crash(owner, Fate::Never));
             }
         }
@@ -84,22 +87,20 @@ impl World {
         }
     }
 
-    /// A step of a history, for whoever reads it.
-    pub fn told(&self, state: &State, action: &Action) -> String {
-        let name = |owner: usize| owner_name(owner);
+    pub fn describe(&self, state: &State, action: &Action) -> String {
         let call = |index: usize| {
-            let wire = state.wire[index];
-            format!("{}: {:?}", name(wire.owner.into()), self.call(state, wire))
+            let sent = state.pending[index];
+            format!("{}: {:?}", owner_name(sent.owner.into()), self.call(state, sent))
         };
         match action {
-            Action::Own(owner, event) => format!("{}: {event:?}", name(*owner)),
-            Action::Apply(index) => format!("{} is done", call(*index)),
+            Action::Act(owner, event) => format!("{}: {event:?}", owner_name(*owner)),
+            Action::Apply(index) => format!("{} is applied", call(*index)),
             Action::Answer(index) => format!("{} is answered", call(*index)),
             Action::Refuse(index) => format!("{} is refused", call(*index)),
             Action::LoseReply(index) => format!("{} loses its reply", call(*index)),
             Action::GiveUp(index, fate) => format!("{} is given up: {fate:?}", call(*index)),
-            Action::Repeat(index) => format!("{} is sent again", call(*index)),
-            Action::Land(index) => format!("{:?} lands late", state.late[*index]),
+            Action::Resend(index) => format!("{} is sent again", call(*index)),
+            Action::ApplyLate(index) => format!("{:?} arrives late", state.late_calls[*index]),
             other => format!("{other:?}"),
         }
     }

@@ -1,27 +1,26 @@
-//! What an owner is and what can happen to it: plain values.
+//! Plain values: what describes an owner, and the events that change it.
 
-use crate::neutron::{Call, Seen};
+use crate::neutron::{Call, ListedFip};
 
-/// What is broken on purpose, to see that the model notices.
+/// A deliberate bug in the product, to test that the model detects it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flaw {
-    /// What is tagged is published without a look.
+    /// A tagged address is published without reading it again.
     NoConfirm,
-    /// Beside another owner's mark ours stays.
+    /// Our mark stays beside another owner's.
     NoWithdrawal,
-    /// A new process does not wait for the calls of the old one.
+    /// A new process does not wait until its predecessor's calls have settled.
     NoFence,
-    /// A call without an answer counts as not done.
-    NoDoubt,
-    /// A call that takes a tag off is sent again when there is no answer, as one that adds a tag is.
-    RepeatedRemoval,
-    /// A call whose second attempt is refused counts as refused, although the first may still land.
-    BelievesTheLastAttempt,
-    /// A refused call gives the address up, although an earlier one may still land.
-    GivesUpInDoubt,
+    MissingReplyIsRefusal,
+    /// A call that removes a tag is resent without a reply, as one that adds a tag is.
+    ResentRemoval,
+    /// A call whose second attempt is refused counts as refused, although the first may still arrive.
+    TrustsLastAttempt,
+    /// A refused call gives up the address, although an earlier one may still arrive.
+    GivesUpWhileUncertain,
 }
 
-/// A pool as its spec has it: the first `listed` floating IPs are its list, and it may reuse the others.
+/// A pool's spec: the first `listed` floating IPs are its list, and it may reuse the others.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spec {
     pub listed: usize,
@@ -30,37 +29,42 @@ pub struct Spec {
     pub flaw: Option<Flaw>,
 }
 
-/// Where a claim is in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Life {
+pub enum Lifecycle {
     Absent,
-    Stays,
-    Goes,
+    Active,
+    Deleting,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Claim {
-    pub life: Life,
-    /// What its IPAddress names.
+    pub lifecycle: Lifecycle,
+    /// The floating IP that its IPAddress names.
     pub published: Option<u8>,
-    /// An attempt to serve it goes on, and does not look at Kubernetes again before it ends.
-    pub is_served: bool,
-    /// The controller was restarted since the claim came: whose a port is, nobody can tell any more.
-    pub is_old: bool,
+    /// An attempt to serve it is in progress. Until it ends, a deletion goes unnoticed.
+    pub is_being_served: bool,
+    /// The controller has restarted since the claim was created, and cannot know who attached a port.
+    pub predates_process: bool,
 }
 
-/// What a call is a part of.
+impl Claim {
+    pub fn new(lifecycle: Lifecycle) -> Self {
+        Self { lifecycle, published: None, is_being_served: false, predates_process: false }
+    }
+}
+
+/// What a job is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Work {
     Mark,
     TakeBack,
     Withdraw,
     Release,
-    /// A sweep's chore; whether it takes our marks off an address that nobody else has marked.
+    /// A sweep action, and whether it removes the marks of a released address without another owner's.
     Sweep(bool),
 }
 
-/// Calls that are made one after the other; the first is under way. One at a time for each claim and each floating IP.
+/// Calls in sequence, of which the first is in progress. Each claim and each floating IP has at most one job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Job {
     pub work: Work,
@@ -70,25 +74,22 @@ pub struct Job {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Reply {
     Done,
-    /// Certainly not done.
-    Undone,
-    /// Perhaps done, perhaps yet to be.
+    /// Certainly not applied.
+    Refused,
+    /// Perhaps applied, now or later.
     Unknown,
 }
 
-/// What happens to an owner.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     Create(usize),
     Delete(usize),
-    /// A claim's controller decides, and does what was decided.
+    /// A claim's controller decides and acts.
     Serve(usize),
     Sweep,
     Answered(usize, Reply),
-    /// A listing begins.
-    Look,
-    /// It has ended.
-    Listed(Vec<Seen>),
-    Pass,
+    StartListing,
+    Listed(Vec<ListedFip>),
+    PassTime,
     Crash,
 }

@@ -1,34 +1,34 @@
 //! The tag protocol between management clusters that share a project, checked exhaustively: two clusters with the same
-//! pool names, the same claim names and the same list, or reuse on both. No address twice, none released for the other.
+//! pool names, the same claim names and the same list, or with reuse on both sides.
 //!
-//! Each owner's memory is the product's `Ledger` and `PublishedAddresses`, and each decision is asked of the product: for a claim,
-//! for one that goes, and for a sweep. What the controllers do with a decision and learn from a reply is in `owner.rs`.
+//! Each owner's memory is the product's own `Ledger` and `PublishedAddresses`, and the product makes every decision:
+//! for claims, for deleted claims and for sweeps. `owner.rs` models how the controllers act on decisions and replies.
 //!
-//! What can happen, at any moment and in any order: a request is sent, reaches Neutron, is answered; it is refused, its
-//! reply is lost, it is lost itself, it comes late, or a first attempt comes after a second was answered; a process dies
-//! and another takes its place; a listing is read now and heard later; time passes; a user attaches and detaches a port;
-//! a claim is deleted, and created again under its name; the sweep takes marks off.
+//! These steps can happen at any moment and in any order: a request is sent, reaches Neutron, or is answered; it is
+//! refused, its reply is lost, it is lost, it arrives late, or a first attempt arrives after a second was answered; a
+//! process crashes and is replaced; a listing is read, and received later; time passes; a user attaches or detaches a
+//! port; a claim is deleted, or recreated with the same name; the sweep removes marks.
 //!
-//! What is assumed:
-//! - Neutron applies each write of one tag in one step, and a listing shows what has been applied (by pages, each whole).
-//! - A request that nobody waits for any more, of a dead process too, reaches Neutron within `REQUEST_TIMEOUT` or never.
-//!   Time passes for each owner by itself, in pieces of that length, and only when none of its own requests is late: so
-//!   clocks need not agree. A process that may have had a predecessor is fenced for one such piece.
+//! Assumptions:
+//! - Neutron writes each tag atomically, and a listing shows what has been written (in pages, each read atomically).
+//! - A request that its sender has given up, also by a crash, reaches Neutron within `REQUEST_TIMEOUT` or never. Time
+//!   passes for each owner separately, in units of that length, and only when none of its own requests is late: clocks
+//!   need not agree. A process that may have had a predecessor is fenced for one unit.
 //! - A pool has one process at a time, and a project's listing is not ahead of what the same owner wrote before.
-//! - A request that takes a tag off is sent once; one that adds a tag may be sent again.
-//! - What an owner writes to Kubernetes is written and seen at once; a crash before it is a crash at the step before.
+//! - A request that removes a tag is sent once; one that adds a tag may be resent.
+//! - Writes to Kubernetes are visible at once. A crash before such a write is a crash at the step before.
 //!
-//! What is not in it: descriptions (addresses that we created) and POSTs, limits, grace periods, users who delete or forge.
+//! Not modelled: descriptions (addresses that a pool created) and POSTs, limits, grace periods, deletions and forgeries.
 //!
-//! `MODEL_FAULTS=2` gives every variant as many faults; `MODEL_LEFT=1,1,0,0` adds one with so many faults, ports, claims
-//! that go and claims that come again, and `MODEL_SLOW_LISTINGS=1` lets time pass while one of its listings is under way.
+//! `MODEL_FAULTS=2` gives every variant two faults. `MODEL_BUDGET=1,1,0,0` adds a variant with these numbers of faults,
+//! ports, deleted claims and recreated claims; `MODEL_SLOW_LISTINGS=1` lets time pass during its listings.
 
 mod actions;
 mod events;
 mod neutron;
 mod owner;
+mod quiescence;
 mod registry;
-mod rest;
 mod state;
 mod world;
 
@@ -36,28 +36,23 @@ use std::time::Instant;
 
 use actions::Action;
 use events::{Flaw, Spec};
-use state::{Left, State};
+use state::{Budget, State};
 use stateright::{Checker, HasDiscoveries, Model};
 use world::World;
 
 const LIST: Spec = Spec { listed: 1, reuses: false, claims: 1, flaw: None };
-/// How long the histories of three clusters are.
-const THREE_DEEP: usize = 20;
-const CALM: Left = Left { faults: 0, ports: 0, ends: 0, returns: 0 };
+/// The longest histories of three clusters, in steps.
+const THREE_CLUSTERS_DEPTH: usize = 20;
+const UNDISTURBED: Budget = Budget { faults: 0, ports: 0, deletions: 0, recreations: 0 };
 
-/// With more faults than a plain run takes, where that is asked for.
-fn left(left: Left) -> Left {
-    let asked = std::env::var("MODEL_FAULTS").ok().and_then(|faults| faults.parse().ok());
-    Left { faults: asked.unwrap_or(left.faults), ..left }
+/// A variant of a normal run, in which `MODEL_FAULTS` replaces the number of faults.
+fn variant(fips: usize, owners: usize, spec: Spec, budget: Budget) -> World {
+    let faults = std::env::var("MODEL_FAULTS").ok().and_then(|faults| faults.parse().ok());
+    World::new(fips, owners, spec, Budget { faults: faults.unwrap_or(budget.faults), ..budget })
 }
 
-/// Looks at every state until a law is broken: the first history that breaks one, in words.
-fn check(name: &str, world: World) -> Option<String> {
-    look_at(name, world, None)
-}
-
-/// The same, of histories that are no longer than this.
-fn look_at(name: &str, world: World, depth: Option<usize>) -> Option<String> {
+/// Explores every state, or every history of up to `depth` steps, and describes the first history that violates a law.
+fn find_violation(name: &str, world: World, depth: Option<usize>) -> Option<String> {
     let began = Instant::now();
     let mut checker = world.checker().threads(1).finish_when(HasDiscoveries::AnyFailures);
     if let Some(depth) = depth {
@@ -74,32 +69,33 @@ fn look_at(name: &str, world: World, depth: Option<usize>) -> Option<String> {
         began.elapsed().as_secs_f32()
     );
     let (law, history) = checker.discoveries().into_iter().next()?;
-    Some(tell(world, law, history.into_vec()))
+    Some(describe_violation(world, law, history.into_vec()))
 }
 
-fn tell(world: &World, law: &str, history: Vec<(State, Option<Action>)>) -> String {
-    let mut told = format!("{law} broken:\n");
+fn describe_violation(world: &World, law: &str, history: Vec<(State, Option<Action>)>) -> String {
+    let mut text = format!("{law} violated:\n");
     for (state, action) in &history {
         let fips: Vec<_> = state.fips.iter().map(|fip| (fip.tags, fip.has_port)).collect();
-        let action = action.as_ref().map_or_else(String::new, |action| world.told(state, action));
-        told += &format!("  {fips:?} {action}\n");
+        let action = action.as_ref().map_or_else(String::new, |action| world.describe(state, action));
+        text += &format!("  {fips:?} {action}\n");
     }
     let (last, _) = history.last().expect("a history has a state");
-    told + &format!("  {:?} {:?}\n", last.broken, rest::verdict(world, last))
+    text + &format!("  {:?} {:?}\n", last.violation, quiescence::find_violation(world, last))
 }
 
 #[track_caller]
-fn holds(name: &str, world: World) {
-    if let Some(history) = check(name, world) {
+fn assert_laws_hold(name: &str, world: World, depth: Option<usize>) {
+    if let Some(history) = find_violation(name, world, depth) {
         panic!("{name}: {history}");
     }
 }
 
-/// With this flaw the laws must be seen broken.
+/// Asserts that the model finds a violation in a product with this flaw.
 #[track_caller]
-fn breaks(flaw: Flaw, spec: Spec, left: Left) {
-    let history = check(&format!("{flaw:?}"), World::new(1, 2, Spec { flaw: Some(flaw), ..spec }, left));
-    println!("{}", history.expect("the model does not notice"));
+fn assert_detected(flaw: Flaw, spec: Spec, budget: Budget) {
+    let world = World::new(1, 2, Spec { flaw: Some(flaw), ..spec }, budget);
+    let history = find_violation(&format!("{flaw:?}"), world, None);
+    println!("{}", history.expect("the model does not detect the flaw"));
 }
 
 mod laws_hold {
@@ -107,89 +103,87 @@ mod laws_hold {
 
     #[test]
     fn when_a_call_or_a_process_is_lost() {
-        holds("a fault", World::new(1, 2, LIST, left(Left { faults: 1, ..CALM })));
+        assert_laws_hold("a fault", variant(1, 2, LIST, Budget { faults: 1, ..UNDISTURBED }), None);
     }
 
     #[test]
-    fn when_claims_go_and_come_again() {
-        holds("claims that go", World::new(1, 2, LIST, left(Left { ends: 1, returns: 1, ..CALM })));
+    fn when_claims_are_deleted_and_recreated() {
+        let budget = Budget { deletions: 1, recreations: 1, ..UNDISTURBED };
+        assert_laws_hold("deleted claims", variant(1, 2, LIST, budget), None);
     }
 
     #[test]
     fn when_a_user_attaches_a_port() {
-        holds("a port", World::new(1, 2, LIST, left(Left { ports: 1, ..CALM })));
+        assert_laws_hold("a port", variant(1, 2, LIST, Budget { ports: 1, ..UNDISTURBED }), None);
     }
 
     #[test]
     fn when_the_address_is_reused_and_not_listed() {
-        holds("reuse", World::new(1, 2, Spec { listed: 0, reuses: true, ..LIST }, left(CALM)));
+        assert_laws_hold("reuse", variant(1, 2, Spec { listed: 0, reuses: true, ..LIST }, UNDISTURBED), None);
     }
 
     #[test]
-    fn when_one_is_listed_and_another_reused() {
-        holds("a list and reuse", World::new(2, 2, Spec { reuses: true, ..LIST }, left(CALM)));
+    fn when_one_address_is_listed_and_another_reused() {
+        assert_laws_hold("a list and reuse", variant(2, 2, Spec { reuses: true, ..LIST }, UNDISTURBED), None);
     }
 
     #[test]
-    fn when_it_is_asked_for() {
-        let Ok(asked) = std::env::var("MODEL_LEFT") else { return };
-        let asked: Vec<u8> = asked.split(',').map(|number| number.parse().expect("a number")).collect();
-        let [faults, ports, ends, returns] = asked[..] else { panic!("MODEL_LEFT=faults,ports,ends,returns") };
-        let world = World::new(1, 2, LIST, Left { faults, ports, ends, returns });
+    fn within_a_requested_budget() {
+        let Ok(budget) = std::env::var("MODEL_BUDGET") else { return };
+        let budget: Vec<u8> = budget.split(',').map(|number| number.parse().expect("a number")).collect();
+        let [faults, ports, deletions, recreations] = budget[..] else { panic!("four numbers") };
+        let world = World::new(1, 2, LIST, Budget { faults, ports, deletions, recreations });
         let is_slow = std::env::var("MODEL_SLOW_LISTINGS").is_ok();
-        holds("asked for", if is_slow { world.with_slow_listings() } else { world });
+        assert_laws_hold("requested", if is_slow { world.with_slow_listings() } else { world }, None);
     }
 
     #[test]
     fn between_three_clusters() {
-        // All that three do one after the other, and much of what they do side by side; the whole is hours.
-        let world = World::new(1, 3, LIST, left(CALM));
-        if let Some(history) = look_at("three clusters", world, Some(THREE_DEEP)) {
-            panic!("{history}");
-        }
+        // Long enough for the three to act one after the other, and often concurrently. All states would take hours.
+        assert_laws_hold("three clusters", variant(1, 3, LIST, UNDISTURBED), Some(THREE_CLUSTERS_DEPTH));
     }
 
     #[test]
     fn when_each_cluster_has_two_claims() {
-        holds("two claims each", World::new(1, 2, Spec { claims: 2, ..LIST }, left(CALM)));
+        assert_laws_hold("two claims each", variant(1, 2, Spec { claims: 2, ..LIST }, UNDISTURBED), None);
     }
 }
 
-mod a_flaw_is_noticed {
+mod flaw_is_detected {
     use super::*;
 
     #[test]
-    fn publishing_without_a_look() {
-        breaks(Flaw::NoConfirm, LIST, CALM);
+    fn publishing_without_confirming() {
+        assert_detected(Flaw::NoConfirm, LIST, UNDISTURBED);
     }
 
     #[test]
-    fn leaving_ones_mark_beside_anothers() {
-        breaks(Flaw::NoWithdrawal, LIST, CALM);
+    fn keeping_a_mark_beside_another_owners() {
+        assert_detected(Flaw::NoWithdrawal, LIST, UNDISTURBED);
     }
 
     #[test]
-    fn sending_a_removal_again() {
-        breaks(Flaw::RepeatedRemoval, LIST, Left { faults: 1, ..CALM });
+    fn resending_a_removal() {
+        assert_detected(Flaw::ResentRemoval, LIST, Budget { faults: 1, ..UNDISTURBED });
     }
 
     #[test]
-    fn not_waiting_for_a_predecessors_calls() {
-        breaks(Flaw::NoFence, LIST, Left { faults: 1, ..CALM });
+    fn not_waiting_for_the_calls_of_a_crashed_process() {
+        assert_detected(Flaw::NoFence, LIST, Budget { faults: 1, ..UNDISTURBED });
     }
 
     #[test]
-    fn taking_no_answer_for_a_refusal() {
-        breaks(Flaw::NoDoubt, LIST, Left { faults: 1, ..CALM });
+    fn treating_a_missing_reply_as_a_refusal() {
+        assert_detected(Flaw::MissingReplyIsRefusal, LIST, Budget { faults: 1, ..UNDISTURBED });
     }
 
     #[test]
-    fn believing_the_last_attempt() {
-        breaks(Flaw::BelievesTheLastAttempt, LIST, Left { faults: 2, ports: 1, ..CALM });
+    fn trusting_the_last_attempt() {
+        assert_detected(Flaw::TrustsLastAttempt, LIST, Budget { faults: 2, ports: 1, ..UNDISTURBED });
     }
 
     #[test]
-    fn giving_up_what_may_still_land() {
-        breaks(Flaw::GivesUpInDoubt, LIST, Left { faults: 2, ports: 1, ..CALM });
+    fn giving_up_an_address_while_a_write_is_uncertain() {
+        assert_detected(Flaw::GivesUpWhileUncertain, LIST, Budget { faults: 2, ports: 1, ..UNDISTURBED });
     }
 }

@@ -1,5 +1,5 @@
-//! Neutron as the protocol sees it: a few floating IPs that nobody of us created, with tags that are added and taken off
-//! one at a time. Small numbers, so that a state is a few bytes; the core is shown real floating IPs with real tags.
+//! Neutron in the model: a few floating IPs that no pool created, with tags that are added and removed one at a time.
+//! Small numbers keep a state at a few bytes; the product gets real floating IPs with real tags.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,12 +14,12 @@ use jiff::Timestamp;
 pub const CLAIMS: usize = 2;
 const TAGS_OF_OWNER: usize = CLAIMS * 2;
 
-/// A tag of our kind: whose, which claim's, and whether it says that the claim gave its address back.
+/// A claim tag or release tag, numbered by owner and claim.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u8);
 
 impl Tag {
-    pub fn of(owner: usize, claim: usize, is_release: bool) -> Self {
+    pub fn new(owner: usize, claim: usize, is_release: bool) -> Self {
         Self((owner * TAGS_OF_OWNER + claim * 2 + usize::from(is_release)) as u8)
     }
     pub fn owner(self) -> usize {
@@ -31,21 +31,21 @@ impl Tag {
     pub fn is_release(self) -> bool {
         self.0 % 2 == 1
     }
-    /// The same tag, with its owner counted from another one on.
-    pub fn turned(self, by: usize, owners: usize) -> Self {
-        Self::of((self.owner() + by) % owners, self.claim(), self.is_release())
+    /// The tag of the same claim of the owner `by` places on.
+    pub fn rotated(self, by: usize, owners: usize) -> Self {
+        Self::new((self.owner() + by) % owners, self.claim(), self.is_release())
     }
-    /// As the product writes it. Released addresses do not rest here, so the time of a release decides nothing.
-    pub fn text(self) -> String {
-        let (pool, claim) = (pool_id(self.owner()), key(self.claim()));
+    /// As the product writes it. The grace period is zero, so the time of a release does not matter.
+    pub fn format(self) -> String {
+        let (pool, claim) = (pool_id(self.owner()), claim_key(self.claim()));
         if self.is_release() { release_tag(&pool, &claim, noon()) } else { claim_tag(&pool, &claim) }
     }
-    /// As the product wrote it, at whatever time.
-    pub fn read(text: &str) -> Self {
+    /// Ignores the time of a release.
+    pub fn parse(text: &str) -> Self {
         let all = (0..(3 * TAGS_OF_OWNER) as u8).map(Self);
-        let begins = |tag: &Self| text.starts_with(tag.text().rsplit_once('.').expect("a tag has parts").0);
-        let is_same = |tag: &Self| if tag.is_release() { begins(tag) } else { tag.text() == text };
-        all.into_iter().find(is_same).unwrap_or_else(|| panic!("the core wrote {text}"))
+        let begins = |tag: &Self| text.starts_with(tag.format().rsplit_once('.').expect("a tag has parts").0);
+        let is_same = |tag: &Self| if tag.is_release() { begins(tag) } else { tag.format() == text };
+        all.into_iter().find(is_same).unwrap_or_else(|| panic!("the product wrote {text}"))
     }
 }
 
@@ -56,7 +56,6 @@ impl fmt::Debug for Tag {
     }
 }
 
-/// A set of tags.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Tags(u16);
 
@@ -67,13 +66,13 @@ impl Tags {
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
-    pub fn set(&mut self, tag: Tag, is_there: bool) {
-        if is_there { self.0 |= 1 << tag.0 } else { self.0 &= !(1 << tag.0) }
+    pub fn set(&mut self, tag: Tag, is_set: bool) {
+        if is_set { self.0 |= 1 << tag.0 } else { self.0 &= !(1 << tag.0) }
     }
     pub fn iter(self) -> impl Iterator<Item = Tag> {
         (0..16).map(Tag).filter(move |tag| self.has(*tag))
     }
-    pub fn turned(self, by: usize, owners: usize) -> Self {
+    pub fn rotated(self, by: usize, owners: usize) -> Self {
         let (all, by) = ((1u32 << (owners * TAGS_OF_OWNER)) - 1, by % owners * TAGS_OF_OWNER);
         let bits = u32::from(self.0) << by;
         Self(((bits | bits >> (owners * TAGS_OF_OWNER)) & all) as u16)
@@ -86,39 +85,38 @@ impl fmt::Debug for Tags {
     }
 }
 
-/// A floating IP in Neutron.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Fip {
     pub tags: Tags,
     pub has_port: bool,
-    /// The tags that came after the port. Only the laws look at it.
-    pub late: Tags,
+    /// The tags that were added after the port. Only the laws read it.
+    pub tags_after_port: Tags,
 }
 
 impl Fip {
-    pub fn attach(&mut self, has_port: bool) {
-        (self.has_port, self.late) = (has_port, Tags::default());
+    pub fn set_port(&mut self, has_port: bool) {
+        (self.has_port, self.tags_after_port) = (has_port, Tags::default());
     }
-    pub fn put(&mut self, tag: Tag, is_there: bool) {
-        let is_new = is_there && !self.tags.has(tag);
-        self.tags.set(tag, is_there);
-        self.late.set(tag, self.has_port && (is_new || is_there && self.late.has(tag)));
+    pub fn set_tag(&mut self, tag: Tag, is_set: bool) {
+        let is_new = is_set && !self.tags.has(tag);
+        self.tags.set(tag, is_set);
+        self.tags_after_port.set(tag, self.has_port && (is_new || is_set && self.tags_after_port.has(tag)));
     }
-    pub fn seen(self) -> Seen {
-        Seen { tags: self.tags, has_port: self.has_port }
+    pub fn as_listed(self) -> ListedFip {
+        ListedFip { tags: self.tags, has_port: self.has_port }
     }
 }
 
-/// What a listing shows of it.
+/// A floating IP as a listing shows it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct Seen {
+pub struct ListedFip {
     pub tags: Tags,
     pub has_port: bool,
 }
 
-impl Seen {
-    /// The floating IP as the product reads it: unchanged for ever, so that `minIdleSeconds` protects nobody.
-    pub fn shown(self, index: usize) -> FloatingIp {
+impl ListedFip {
+    /// It last changed long ago, so that `minIdleSeconds` never prevents its reuse.
+    pub fn to_product(self, index: usize) -> FloatingIp {
         FloatingIp {
             id: fip_id(index),
             address: address(index),
@@ -127,22 +125,22 @@ impl Seen {
             port: self.has_port.then(|| PortId::new("port")),
             is_forwarded: false,
             description: String::new(),
-            tags: self.tags.iter().map(Tag::text).collect(),
+            tags: self.tags.iter().map(Tag::format).collect(),
             dns_name: String::new(),
             changed_at: Some(Timestamp::UNIX_EPOCH),
         }
     }
-    pub fn read(fip: &FloatingIp) -> Self {
+    pub fn from_product(fip: &FloatingIp) -> Self {
         let mut tags = Tags::default();
-        fip.tags.iter().for_each(|text| tags.set(Tag::read(text), true));
+        fip.tags.iter().for_each(|text| tags.set(Tag::parse(text), true));
         Self { tags, has_port: fip.is_attached() }
     }
-    pub fn turned(self, by: usize, owners: usize) -> Self {
-        Self { tags: self.tags.turned(by, owners), ..self }
+    pub fn rotated(self, by: usize, owners: usize) -> Self {
+        Self { tags: self.tags.rotated(by, owners), ..self }
     }
 }
 
-/// A write as it is sent: one tag on or off.
+/// A write: a PUT or DELETE of one tag.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Call {
     pub fip: u8,
@@ -169,7 +167,7 @@ pub fn pool_id(owner: usize) -> PoolId {
 }
 
 /// The same names in every management cluster.
-pub fn key(claim: usize) -> ClaimKey {
+pub fn claim_key(claim: usize) -> ClaimKey {
     ClaimKey::of("team", &format!("claim-{claim}"))
 }
 
@@ -177,7 +175,6 @@ pub fn fip_id(index: usize) -> FloatingIpId {
     FloatingIpId::new(format!("fip-{index}"))
 }
 
-/// Which one an id of the core's means.
 pub fn fip_index(id: &FloatingIpId) -> usize {
     (0..4).find(|index| fip_id(*index) == *id).expect("one of the model's")
 }

@@ -1,7 +1,8 @@
-//! One owner: the pool of one management cluster. Its memory of Neutron is the product's own `Ledger` and `PublishedAddresses`, and
-//! every decision is the product's own; here is only what `src/controllers` does with a decision and with a reply.
+//! One owner: the pool of one management cluster. Its memory of Neutron is the product's own `Ledger` and
+//! `PublishedAddresses`, and the product makes every decision. This file only models how `src/controllers` acts on
+//! decisions and replies.
 //!
-//! An owner knows itself as owner 0 and the others from there on, so that owners in the same situation are the same value.
+//! An owner sees itself as owner 0 and the others as 1 and up, so that owners in the same situation are the same value.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,11 +19,11 @@ use caip_openstack::allocation::sweep::{ClaimLiveness, ClusterView, SweepAction,
 use caip_openstack::object_name::ObjectName;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::events::{Claim, Event, Flaw, Job, Life, Reply, Spec, Work};
-use crate::neutron::{CLAIMS, Call, Tag, address, addresses, fip_id, fip_index, key, network, noon, pool_id};
+use crate::events::{Claim, Event, Flaw, Job, Lifecycle, Reply, Spec, Work};
+use crate::neutron::{CLAIMS, Call, Tag, address, addresses, claim_key, fip_id, fip_index, network, noon, pool_id};
 
-/// The longest that a request which nobody waits for any more may take to reach Neutron: `REQUEST_TIMEOUT`. Time passes
-/// in such pieces.
+/// `REQUEST_TIMEOUT`: a request that its sender has given up reaches Neutron within this time or never. Time passes in
+/// units of it.
 pub const TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
 
 #[derive(Clone, Debug)]
@@ -35,77 +36,72 @@ pub struct Owner {
     pub waiting: BTreeSet<QueuePosition>,
     pub claims: [Claim; CLAIMS],
     pub jobs: BTreeMap<usize, Job>,
-    pub look: Option<Began>,
-    /// Somebody waits for a listing.
-    pub must_look: bool,
-    /// What the last event published.
-    pub gave: Option<(usize, u8)>,
+    pub listing_began: Option<Began>,
+    /// A claim or the sweep waits for a listing.
+    pub must_list: bool,
+    /// The claim and the floating IP that the last event published.
+    pub just_published: Option<(usize, u8)>,
 }
 
 impl Owner {
     pub fn new(spec: Spec) -> Self {
-        let claim = |index| Claim {
-            life: if index < spec.claims { Life::Stays } else { Life::Absent },
-            published: None,
-            is_served: false,
-            is_old: false,
-        };
+        let claim = |index| Claim::new(if index < spec.claims { Lifecycle::Active } else { Lifecycle::Absent });
         let mut published = PublishedAddresses::default();
         published.set_listed(ObjectName::new("team", "pool"), addresses(spec.listed));
         Self {
             spec,
             now: noon(),
-            ledger: memory(),
+            ledger: new_ledger(),
             published,
             policy: policy(spec),
             waiting: BTreeSet::new(),
             claims: std::array::from_fn(claim),
             jobs: BTreeMap::new(),
-            look: None,
-            must_look: true,
-            gave: None,
+            listing_began: None,
+            must_list: true,
+            just_published: None,
         }
     }
 
-    pub fn happen(&mut self, event: &Event) {
-        self.gave = None;
+    pub fn apply_event(&mut self, event: &Event) {
+        self.just_published = None;
         match event {
             Event::Create(claim) => {
-                self.claims[*claim] = Claim { life: Life::Stays, published: None, is_served: false, is_old: false };
+                self.claims[*claim] = Claim::new(Lifecycle::Active);
             }
-            Event::Delete(claim) => self.claims[*claim].life = Life::Goes,
-            Event::Serve(claim) => self.go_on(*claim),
+            Event::Delete(claim) => self.claims[*claim].lifecycle = Lifecycle::Deleting,
+            Event::Serve(claim) => self.advance(*claim),
             Event::Sweep => self.sweep(),
-            Event::Answered(slot, reply) => self.learn(*slot, *reply),
-            Event::Look => self.look = Some(self.ledger.begin(self.now)),
-            Event::Listed(seen) => {
-                let began = self.look.take().expect("a listing is under way");
-                let fips = seen.iter().enumerate().map(|(index, seen)| seen.shown(index)).collect();
+            Event::Answered(slot, reply) => self.record_reply(*slot, *reply),
+            Event::StartListing => self.listing_began = Some(self.ledger.begin(self.now)),
+            Event::Listed(fips) => {
+                let began = self.listing_began.take().expect("a listing is in progress");
+                let fips = fips.iter().enumerate().map(|(index, fip)| fip.to_product(index)).collect();
                 self.ledger.record_listing(began, fips, self.now);
-                self.must_look = false;
-                for claim in (0..CLAIMS).filter(|claim| self.claims[*claim].is_served).collect::<Vec<_>>() {
-                    self.go_on(claim);
+                self.must_list = false;
+                for claim in (0..CLAIMS).filter(|claim| self.claims[*claim].is_being_served).collect::<Vec<_>>() {
+                    self.advance(claim);
                 }
             }
-            Event::Pass => self.now += TIMEOUT,
+            Event::PassTime => self.now += TIMEOUT,
             Event::Crash => self.crash(),
         }
     }
 
-    /// A claim's controller takes its next turn, unless a call of its is under way.
-    fn go_on(&mut self, claim: usize) {
+    /// Reconciles a claim, unless one of its calls is in progress.
+    fn advance(&mut self, claim: usize) {
         if self.jobs.contains_key(&claim) {
             return;
         }
-        match self.claims[claim].life {
-            Life::Stays => self.serve(claim),
-            Life::Goes if self.claims[claim].is_served => self.serve(claim),
-            Life::Goes => self.release(claim),
-            Life::Absent => {}
+        match self.claims[claim].lifecycle {
+            Lifecycle::Active => self.serve(claim),
+            Lifecycle::Deleting if self.claims[claim].is_being_served => self.serve(claim),
+            Lifecycle::Deleting => self.release(claim),
+            Lifecycle::Absent => {}
         }
     }
 
-    /// One turn of `controllers/claim/serve.rs`.
+    /// One pass of `controllers/claim/serve.rs`.
     fn serve(&mut self, claim: usize) {
         let request = self.request(claim);
         let decision = claim::decide(&self.situation(), &request);
@@ -115,9 +111,9 @@ impl Owner {
         };
         let hold = request.hold(&self.policy.id);
         let is_refused = matches!(decision, Decision::Refuse(_));
-        self.claims[claim].is_served =
+        self.claims[claim].is_being_served =
             !is_refused && !matches!(decision, Decision::Keep(_) | Decision::Fenced(_) | Decision::Lost(_));
-        if !self.claims[claim].is_served {
+        if !self.claims[claim].is_being_served {
             match is_refused {
                 true => self.waiting.insert(request.queue_position()),
                 false => self.waiting.remove(&request.queue_position()),
@@ -128,7 +124,7 @@ impl Owner {
                 let fip = fip_index(&id);
                 if self.claims[claim].published.is_none() {
                     self.claims[claim].published = Some(fip as u8);
-                    self.gave = Some((claim, fip as u8));
+                    self.just_published = Some((claim, fip as u8));
                 }
                 self.published.insert(request.object.clone(), self.published_address(claim, fip));
                 self.ledger.end_holds_of(&self.policy.id, &request.key);
@@ -143,19 +139,21 @@ impl Owner {
             }
             Decision::Withdraw(id, _) if self.spec.flaw == Some(Flaw::NoWithdrawal) => {
                 self.ledger.set_hold(&id, None);
-                self.claims[claim].is_served = false;
+                self.claims[claim].is_being_served = false;
             }
             Decision::Withdraw(id, tag) => {
                 self.ledger.begin_withdrawal(&id, &self.policy.id, &request.key);
                 self.send(claim, Work::Withdraw, fip_index(&id), &[tag], false);
             }
-            Decision::Confirm(_) | Decision::Settle => self.must_look = true,
+            Decision::Confirm(_) | Decision::Settle => self.must_list = true,
             Decision::Fenced(_) | Decision::Refuse(_) | Decision::Lost(_) => {}
-            Decision::Create(..) | Decision::Mark(_, _, MarkWrite::Describe(_)) => panic!("nothing is created here"),
+            Decision::Create(..) | Decision::Mark(_, _, MarkWrite::Describe(_)) => {
+                panic!("the model creates no floating IPs")
+            }
         }
     }
 
-    /// One turn of `controllers/claim/release.rs`.
+    /// One pass of `controllers/claim/release.rs`.
     fn release(&mut self, claim: usize) {
         let request = self.request(claim);
         match release::decide(&self.situation(), &request.key) {
@@ -164,32 +162,32 @@ impl Owner {
                 self.ledger.begin_withdrawal(&id, &self.policy.id, &request.key);
                 self.send(claim, Work::Withdraw, fip_index(&id), &[tag], false);
             }
-            ReleaseStep::Settle => self.must_look = true,
-            ReleaseStep::Describe(..) => panic!("there are tags here"),
+            ReleaseStep::Settle => self.must_list = true,
+            ReleaseStep::Describe(..) => panic!("the model has tags"),
             ReleaseStep::Done => {
                 self.ledger.end_holds_of(&self.policy.id, &request.key);
                 self.published.remove(&request.object);
                 self.waiting.remove(&request.queue_position());
-                self.claims[claim] = Claim { life: Life::Absent, published: None, is_served: false, is_old: false };
+                self.claims[claim] = Claim::new(Lifecycle::Absent);
             }
         }
     }
 
-    /// One round of `controllers/sweeper.rs`.
+    /// One pass of `controllers/sweeper.rs`.
     fn sweep(&mut self) {
         if self.ledger.listed().is_none() || self.jobs.keys().any(|slot| *slot >= CLAIMS) {
             return;
         }
-        let living = |(index, claim): (usize, &Claim)| match claim.life {
-            Life::Absent => None,
-            Life::Stays => Some((key(index), ClaimLiveness::Active)),
-            Life::Goes => Some((key(index), ClaimLiveness::Deleting)),
+        let existing = |(index, claim): (usize, &Claim)| match claim.lifecycle {
+            Lifecycle::Absent => None,
+            Lifecycle::Active => Some((claim_key(index), ClaimLiveness::Active)),
+            Lifecycle::Deleting => Some((claim_key(index), ClaimLiveness::Deleting)),
         };
-        let claims = self.claims.iter().enumerate().filter_map(living).collect();
+        let claims = self.claims.iter().enumerate().filter_map(existing).collect();
         let cluster = ClusterView { namespace: "team".into(), claims, is_paused: false };
         let plan = plan_sweep(&self.situation(), &cluster);
         self.ledger.note_orphans(&self.policy.id, &plan.orphans, self.now);
-        self.must_look |= plan.must_list && plan.actions.is_empty();
+        self.must_list |= plan.must_list && plan.actions.is_empty();
         for action in plan.actions {
             let id = action.id().clone();
             let ownership = self.ledger.get(&id).map(|entry| entry.marks.ownership(&self.policy.id));
@@ -201,25 +199,25 @@ impl Owner {
                     self.send(CLAIMS + fip, Work::Sweep(is_released), fip, &tags, false);
                 }
                 SweepAction::Release(_, tag) => self.send(CLAIMS + fip, Work::Sweep(false), fip, &[tag], true),
-                other => panic!("nothing was created here: {other:?}"),
+                other => panic!("the model creates no floating IPs: {other:?}"),
             }
         }
     }
 
-    /// What `controllers/act.rs` learns from a reply.
-    fn learn(&mut self, slot: usize, reply: Reply) {
-        let mut job = self.jobs.remove(&slot).expect("a call is under way");
+    /// Records a reply as `controllers/act.rs` does.
+    fn record_reply(&mut self, slot: usize, reply: Reply) {
+        let mut job = self.jobs.remove(&slot).expect("a call is in progress");
         let call = job.calls.remove(0);
         let id = fip_id(call.fip.into());
         let reply = match (reply, self.spec.flaw) {
-            (Reply::Unknown, Some(Flaw::NoDoubt)) => Reply::Undone,
+            (Reply::Unknown, Some(Flaw::MissingReplyIsRefusal)) => Reply::Refused,
             (reply, _) => reply,
         };
         match reply {
-            Reply::Done => self.ledger.record_tag(&id, &call.tag.text(), call.adds),
+            Reply::Done => self.ledger.record_tag(&id, &call.tag.format(), call.adds),
             Reply::Unknown => self.ledger.note_uncertain_write(&id, self.now),
-            Reply::Undone if self.spec.flaw == Some(Flaw::GivesUpInDoubt) => self.ledger.set_hold(&id, None),
-            Reply::Undone => self.ledger.end_hold_unless_uncertain(&id),
+            Reply::Refused if self.spec.flaw == Some(Flaw::GivesUpWhileUncertain) => self.ledger.set_hold(&id, None),
+            Reply::Refused => self.ledger.end_hold_unless_uncertain(&id),
         }
         if reply == Reply::Done && !job.calls.is_empty() {
             self.jobs.insert(slot, job);
@@ -227,32 +225,32 @@ impl Owner {
         }
         match job.work {
             Work::Withdraw => {
-                let claim = Hold::Claim { pool: self.policy.id.clone(), claim: key(slot) };
-                self.ledger.end_withdrawal(&id, claim, reply == Reply::Undone);
+                let claim = Hold::Claim { pool: self.policy.id.clone(), claim: claim_key(slot) };
+                self.ledger.end_withdrawal(&id, claim, reply == Reply::Refused);
             }
             Work::Sweep(_) => self.ledger.set_hold(&id, None),
             Work::Mark | Work::TakeBack | Work::Release => {}
         }
         if slot < CLAIMS && reply == Reply::Done {
-            self.go_on(slot);
+            self.advance(slot);
         } else if slot < CLAIMS {
-            self.claims[slot].is_served = false;
+            self.claims[slot].is_being_served = false;
         }
     }
 
-    /// The process dies; the new one remembers what Kubernetes has, and waits out the calls of the old.
+    /// The new process knows only what Kubernetes stores, and waits until the old one's calls have settled.
     fn crash(&mut self) {
-        (self.ledger, self.look, self.must_look) = (memory(), None, true);
+        (self.ledger, self.listing_began, self.must_list) = (new_ledger(), None, true);
         self.jobs.clear();
         let is_fenced = self.spec.flaw != Some(Flaw::NoFence);
         self.policy.fenced_until = is_fenced.then(|| self.now + TIMEOUT);
-        for claim in self.claims.iter_mut().filter(|claim| claim.life != Life::Absent) {
-            (claim.is_served, claim.is_old) = (false, true);
+        for claim in self.claims.iter_mut().filter(|claim| claim.lifecycle != Lifecycle::Absent) {
+            (claim.is_being_served, claim.predates_process) = (false, true);
         }
     }
 
     fn send(&mut self, slot: usize, work: Work, fip: usize, tags: &[String], adds: bool) {
-        let call = |text: &String| Call { fip: fip as u8, tag: Tag::read(text), adds };
+        let call = |text: &String| Call { fip: fip as u8, tag: Tag::parse(text), adds };
         let job = Job { work, calls: tags.iter().map(call).collect() };
         assert!(!job.calls.is_empty(), "a decision without an effect");
         assert!(job.calls.iter().all(|call| call.tag.owner() == 0), "another owner's tag: {job:?}");
@@ -267,7 +265,7 @@ impl Owner {
     fn request(&self, claim: usize) -> ClaimRequest {
         let published = self.claims[claim].published.map(usize::from);
         ClaimRequest {
-            key: key(claim),
+            key: claim_key(claim),
             object: ObjectName::new("team", format!("claim-{claim}")),
             since: Timestamp::from_second(claim as i64).expect("in range"),
             bound: published.map(|fip| BoundAddress { address: address(fip), fip: fip_id(fip) }),
@@ -276,13 +274,13 @@ impl Owner {
 
     fn published_address(&self, claim: usize, fip: usize) -> PublishedAddress {
         let pool = self.policy.id.clone();
-        let binding = Some(Binding { pool, claim: key(claim), fip: fip_id(fip), network: Some(network()) });
+        let binding = Some(Binding { pool, claim: claim_key(claim), fip: fip_id(fip), network: Some(network()) });
         PublishedAddress { address: address(fip), binding }
     }
 }
 
-/// What a new process knows: nothing, but that the project's quota is used up, so that no POST is made.
-fn memory() -> Ledger {
+/// An empty ledger, except that the project's quota is used up: the model has no POSTs.
+fn new_ledger() -> Ledger {
     let mut ledger = Ledger::default();
     ledger.block_creation(pool_id(0), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
     ledger

@@ -1,80 +1,91 @@
-//! One moment of the whole: Neutron, the owners by number, and the wire between them.
+//! The state of the model: Neutron, the owners by number, and the calls between them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::neutron::{Call, Fip, Seen};
+use crate::neutron::{Call, Fip, ListedFip};
 use crate::registry::Id;
 
-/// How much may happen that is not the protocol's own doing.
+/// How many disturbances may still happen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Left {
-    /// Calls refused, lost, late or doubled, and crashes.
+pub struct Budget {
+    /// Calls that are refused, lost, late or resent, and crashes.
     pub faults: u8,
     /// Ports that a user attaches.
     pub ports: u8,
     /// Claims that are deleted.
-    pub ends: u8,
-    /// Claims that come again under an old name.
-    pub returns: u8,
+    pub deletions: u8,
+    /// Deleted claims that are created again under the same name.
+    pub recreations: u8,
 }
 
-/// A call under way.
+/// A call whose sender waits for the reply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Wire {
+pub struct PendingCall {
     pub owner: u8,
-    /// The claim, or the floating IP of a chore.
+    /// The claim, or `CLAIMS` plus the index of the floating IP that the sweep writes to.
     pub slot: u8,
     pub is_applied: bool,
-    /// An earlier attempt had no answer.
-    pub is_repeated: bool,
+    /// An earlier attempt got no reply.
+    pub is_resent: bool,
+}
+
+impl PendingCall {
+    pub fn new(owner: usize, slot: usize) -> Self {
+        Self { owner: owner as u8, slot: slot as u8, is_applied: false, is_resent: false }
+    }
+    pub fn is_from(&self, owner: usize) -> bool {
+        usize::from(self.owner) == owner
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct State {
     pub fips: Vec<Fip>,
     pub owners: Vec<Id>,
-    pub wire: Vec<Wire>,
-    /// Calls that nobody waits for any more, or the first of two, and that may still reach Neutron.
-    pub late: Vec<(u8, Call)>,
-    /// What each owner's listing has read.
-    pub looks: Vec<Vec<Seen>>,
-    pub left: Left,
-    pub broken: Option<&'static str>,
+    pub pending: Vec<PendingCall>,
+    /// Calls that may still reach Neutron although the sender gave up or resent them, with the sender.
+    pub late_calls: Vec<(u8, Call)>,
+    /// What each owner's listing in progress has read.
+    pub listings: Vec<Vec<ListedFip>>,
+    pub budget: Budget,
+    pub violation: Option<&'static str>,
 }
 
-/// Who is which of several owners with the same pool is the same to the laws: turned, a state is the same state.
+/// Owners with the same pool are interchangeable to the laws, so states that differ only by a rotation of them are one.
 impl Hash for State {
     fn hash<H: Hasher>(&self, hasher: &mut H) {
-        let least = (0..self.owners.len()).map(|by| self.turned(by)).min();
-        (least, self.left, self.broken.is_some()).hash(hasher);
+        let least = (0..self.owners.len()).map(|by| self.rotated(by)).min();
+        (least, self.budget, self.violation.is_some()).hash(hasher);
     }
 }
 
 impl State {
-    /// A digest of the state as it is when each owner takes the place of the one `by` places on.
-    fn turned(&self, by: usize) -> u64 {
+    /// A digest of the state with each owner moved `by` places on.
+    fn rotated(&self, by: usize) -> u64 {
         let count = self.owners.len();
         let mut all = DefaultHasher::new();
         for owner in (0..count).map(|owner| (owner + count - by) % count) {
             self.owners[owner].hash(&mut all);
-            self.looks[owner].len().hash(&mut all);
-            self.looks[owner].iter().for_each(|seen| seen.hash(&mut all));
+            self.listings[owner].len().hash(&mut all);
+            self.listings[owner].iter().for_each(|fip| fip.hash(&mut all));
         }
         for fip in &self.fips {
-            (fip.tags.turned(by, count), fip.has_port, fip.late.turned(by, count)).hash(&mut all);
+            (fip.tags.rotated(by, count), fip.has_port, fip.tags_after_port.rotated(by, count)).hash(&mut all);
         }
-        // Sets, whose order changes in turning.
-        let turn = |owner: u8| ((usize::from(owner) + by) % count) as u8;
-        let digest = |it: &dyn Fn(&mut DefaultHasher)| {
+        // These are sets: a rotation changes their order, so sum up the digests.
+        let rotate = |owner: u8| ((usize::from(owner) + by) % count) as u8;
+        let digest = |write: &dyn Fn(&mut DefaultHasher)| {
             let mut one = DefaultHasher::new();
-            it(&mut one);
+            write(&mut one);
             one.finish()
         };
-        let wire =
-            self.wire.iter().map(|it| digest(&|to| (turn(it.owner), it.slot, it.is_applied, it.is_repeated).hash(to)));
-        wire.fold(0, u64::wrapping_add).hash(&mut all);
-        let late = self.late.iter().map(|(owner, call)| {
-            digest(&|to| (turn(*owner), call.fip, call.tag.turned(by, count), call.adds).hash(to))
+        let pending = self
+            .pending
+            .iter()
+            .map(|sent| digest(&|to| (rotate(sent.owner), sent.slot, sent.is_applied, sent.is_resent).hash(to)));
+        pending.fold(0, u64::wrapping_add).hash(&mut all);
+        let late = self.late_calls.iter().map(|(owner, call)| {
+            digest(&|to| (rotate(*owner), call.fip, call.tag.rotated(by, count), call.adds).hash(to))
         });
         late.fold(0, u64::wrapping_add).hash(&mut all);
         all.finish()

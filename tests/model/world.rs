@@ -1,7 +1,7 @@
-//! The whole: Neutron, the owners, the wire between them, users; and everything that can happen, one thing at a time.
+//! The transitions of the model: Neutron, the owners, the calls between them, and users, one step at a time.
 //!
-//! A call is sent, reaches Neutron, and is answered, each a step of its own. A listing is read where it begins, which is
-//! the oldest that the ledger may take it for (by pages: the second floating IP later), and is heard later.
+//! Sending a call, its effect in Neutron and its reply are separate steps. A listing is read when it begins, so that it
+//! is as old as the ledger assumes at most (in pages: the second floating IP later), and is received later.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,18 +9,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use stateright::{Model, Property};
 
 use crate::actions::{Action, Fate};
-use crate::events::{Event, Flaw, Life, Reply, Spec, Work};
-use crate::neutron::{Call, Fip, Seen, Tag};
+use crate::events::{Event, Flaw, Lifecycle, Reply, Spec, Work};
+use crate::neutron::{Call, Fip, ListedFip, Tag};
+use crate::quiescence;
 use crate::registry::{Id, Registry, View};
-use crate::rest;
-use crate::state::{Left, State, Wire};
+use crate::state::{Budget, PendingCall, State};
 
 /// One variant of the model.
 pub struct World {
     pub fips: usize,
     pub owners: usize,
     pub spec: Spec,
-    pub left: Left,
+    pub budget: Budget,
     has_slow_listings: bool,
     registry: Mutex<Registry>,
     first: Id,
@@ -28,67 +28,69 @@ pub struct World {
 }
 
 impl World {
-    pub fn new(fips: usize, owners: usize, spec: Spec, left: Left) -> Self {
+    pub fn new(fips: usize, owners: usize, spec: Spec, budget: Budget) -> Self {
         let (registry, first) = Registry::new(fips, spec);
-        let has_slow_listings = false;
         Self {
             fips,
             owners,
             spec,
-            left,
-            has_slow_listings,
+            budget,
+            has_slow_listings: false,
             registry: Mutex::new(registry),
             first,
             verdicts: Mutex::default(),
         }
     }
 
-    /// Time may pass while a listing is under way.
+    /// Time may pass while a listing is in progress.
     pub fn with_slow_listings(self) -> Self {
         Self { has_slow_listings: true, ..self }
     }
 
     pub fn registry(&self) -> MutexGuard<'_, Registry> {
-        self.registry.lock().expect("nobody panics with it")
+        self.registry.lock().expect("no thread panics while it holds the lock")
     }
 
     pub fn view(&self, state: &State, owner: usize) -> Arc<View> {
         self.registry().view(state.owners[owner])
     }
 
-    /// Neutron as an owner sees it, who counts from itself on.
-    pub fn seen_by(&self, state: &State, owner: usize) -> Vec<Seen> {
+    /// Neutron as an owner lists it, with the owners numbered from itself on.
+    pub fn listing_for(&self, state: &State, owner: usize) -> Vec<ListedFip> {
         let by = self.owners - owner;
-        state.fips.iter().map(|fip| fip.seen().turned(by, self.owners)).collect()
+        state.fips.iter().map(|fip| fip.as_listed().rotated(by, self.owners)).collect()
     }
 
-    /// A call in the numbers of the world.
-    pub fn call(&self, state: &State, wire: Wire) -> (Work, Call) {
-        let (work, call) = self.view(state, wire.owner.into()).call(wire.slot.into());
-        (work, Call { tag: call.tag.turned(wire.owner.into(), self.owners), ..call })
+    /// A call with the world's owner numbers instead of the sender's.
+    pub fn call(&self, state: &State, sent: PendingCall) -> (Work, Call) {
+        let (work, call) = self.view(state, sent.owner.into()).call(sent.slot.into());
+        (work, Call { tag: call.tag.rotated(sent.owner.into(), self.owners), ..call })
     }
 
-    fn own(&self, state: &mut State, owner: usize, event: Event) {
-        let (next, gave) = self.registry().happen(state.owners[owner], event);
+    fn act(&self, state: &mut State, owner: usize, event: Event) {
+        let (next, just_published) = self.registry().apply_event(state.owners[owner], event);
         state.owners[owner] = next;
         let view = self.view(state, owner);
-        let is_sent = |slot: usize| {
-            state.wire.iter().any(|wire| (usize::from(wire.owner), usize::from(wire.slot)) == (owner, slot))
-        };
-        let sent: Vec<usize> = view.calls.iter().map(|(slot, ..)| *slot).filter(|slot| !is_sent(*slot)).collect();
-        let wire = |slot: usize| Wire { owner: owner as u8, slot: slot as u8, is_applied: false, is_repeated: false };
-        state.wire.extend(sent.into_iter().map(wire));
-        state.wire.sort();
-        if let Some((claim, fip)) = gave {
-            let real = state.fips[usize::from(fip)];
-            let mark = Tag::of(owner, claim, false);
-            if !real.tags.has(mark) {
-                state.broken = Some("published without its mark");
+        let is_sent =
+            |slot: usize| state.pending.iter().any(|sent| sent.is_from(owner) && usize::from(sent.slot) == slot);
+        let unsent: Vec<usize> = view.calls.iter().map(|(slot, ..)| *slot).filter(|slot| !is_sent(*slot)).collect();
+        state.pending.extend(unsent.into_iter().map(|slot| PendingCall::new(owner, slot)));
+        state.pending.sort();
+        if let Some((claim, fip)) = just_published {
+            let fip = state.fips[usize::from(fip)];
+            let mark = Tag::new(owner, claim, false);
+            if !fip.tags.has(mark) {
+                state.violation = Some("published without its mark");
             }
-            if real.late.has(mark) && !view.claims[claim].is_old {
-                state.broken = Some("published although it had a port before it was marked");
+            if fip.tags_after_port.has(mark) && !view.claims[claim].predates_process {
+                state.violation = Some("published although it had a port before it was marked");
             }
         }
+    }
+
+    fn deliver_reply(&self, state: &mut State, index: usize, reply: Reply) {
+        let sent = state.pending.remove(index);
+        self.act(state, sent.owner.into(), Event::Answered(sent.slot.into(), reply));
     }
 
     fn apply(&self, state: &mut State, call: Call, work: Option<Work>) {
@@ -96,29 +98,28 @@ impl World {
         let view = self.view(state, owner);
         let claim = view.claims[call.tag.claim()];
         let fip = state.fips[usize::from(call.fip)];
-        let is_bound = claim.life == Life::Stays && claim.published == Some(call.fip);
+        let is_bound = claim.lifecycle == Lifecycle::Active && claim.published == Some(call.fip);
         if !call.adds && !call.tag.is_release() && is_bound && fip.tags.has(call.tag) {
-            state.broken = Some("the mark of a published address was taken off");
+            state.violation = Some("the mark of a published address was removed");
         }
-        let was_attached = fip.late.iter().any(|tag| tag.owner() == owner && tag.is_release());
+        let was_attached = fip.tags_after_port.iter().any(|tag| tag.owner() == owner && tag.is_release());
         if work == Some(Work::Sweep(true)) && was_attached {
-            state.broken = Some("released although it had a port before");
+            state.violation = Some("released although it had a port before");
         }
-        state.fips[usize::from(call.fip)].put(call.tag, call.adds);
+        state.fips[usize::from(call.fip)].set_tag(call.tag, call.adds);
     }
 
     fn make_late(state: &mut State, owner: usize, call: Call) {
-        state.late.push((owner as u8, call));
-        state.late.sort();
-        state.late.dedup();
+        state.late_calls.push((owner as u8, call));
+        state.late_calls.sort();
+        state.late_calls.dedup();
     }
 
-    /// Two clusters must not have published one address.
-    fn is_held_once(&self, state: &State) -> bool {
+    fn publishes_each_address_once(&self, state: &State) -> bool {
         let views: Vec<_> = (0..self.owners).map(|owner| self.view(state, owner)).collect();
         let bound = |view: &Arc<View>| {
-            let living = view.claims.into_iter().filter(|claim| claim.life == Life::Stays);
-            living.filter_map(|claim| claim.published).collect::<Vec<_>>()
+            let active = view.claims.into_iter().filter(|claim| claim.lifecycle == Lifecycle::Active);
+            active.filter_map(|claim| claim.published).collect::<Vec<_>>()
         };
         let mut published: Vec<u8> = views.iter().flat_map(bound).collect();
         published.sort();
@@ -134,136 +135,125 @@ impl Model for World {
         vec![State {
             fips: vec![Fip::default(); self.fips],
             owners: vec![self.first; self.owners],
-            wire: vec![],
-            late: vec![],
-            looks: vec![vec![]; self.owners],
-            left: self.left,
-            broken: None,
+            pending: vec![],
+            late_calls: vec![],
+            listings: vec![vec![]; self.owners],
+            budget: self.budget,
+            violation: None,
         }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Action>) {
-        self.all(state, actions);
+        self.collect_actions(state, actions);
     }
 
     fn next_state(&self, last: &State, action: Action) -> Option<State> {
         let mut state = last.clone();
         match action {
-            Action::Own(owner, event) => {
+            Action::Act(owner, event) => {
                 match event {
-                    Event::Delete(_) => state.left.ends -= 1,
-                    Event::Create(_) => state.left.returns -= 1,
+                    Event::Delete(_) => state.budget.deletions -= 1,
+                    Event::Create(_) => state.budget.recreations -= 1,
                     _ => {}
                 }
-                self.own(&mut state, owner, event);
+                self.act(&mut state, owner, event);
             }
-            Action::Look(owner) => {
-                let (view, seen) = (self.view(last, owner), self.seen_by(last, owner));
-                let is_news = view.knows.iter().zip(&seen).any(|(known, seen)| known.as_ref() != Some(seen));
-                if view.look.is_some() || !(view.must_look || view.is_due || is_news) {
+            Action::StartListing(owner) => {
+                let (view, fips) = (self.view(last, owner), self.listing_for(last, owner));
+                let has_changes = view.known_fips.iter().zip(&fips).any(|(known, fip)| known.as_ref() != Some(fip));
+                if view.listing_age.is_some() || !(view.must_list || view.is_audit_due || has_changes) {
                     return None;
                 }
-                state.looks[owner] = vec![seen[0]];
-                self.own(&mut state, owner, Event::Look);
+                state.listings[owner] = vec![fips[0]];
+                self.act(&mut state, owner, Event::StartListing);
             }
-            Action::ReadOn(owner) => {
-                let read = state.looks[owner].len();
+            Action::ReadPage(owner) => {
+                let read = state.listings[owner].len();
                 if read == 0 || read == self.fips {
                     return None;
                 }
-                let seen = self.seen_by(last, owner)[read];
-                state.looks[owner].push(seen);
+                let fip = self.listing_for(last, owner)[read];
+                state.listings[owner].push(fip);
             }
-            Action::Hear(owner) => {
-                if state.looks[owner].len() != self.fips {
+            Action::ReceiveListing(owner) => {
+                if state.listings[owner].len() != self.fips {
                     return None;
                 }
-                let seen = std::mem::take(&mut state.looks[owner]);
-                self.own(&mut state, owner, Event::Listed(seen));
+                let fips = std::mem::take(&mut state.listings[owner]);
+                self.act(&mut state, owner, Event::Listed(fips));
             }
             Action::Apply(index) => {
-                let (work, call) = self.call(last, last.wire[index]);
+                let (work, call) = self.call(last, last.pending[index]);
                 self.apply(&mut state, call, Some(work));
-                state.wire[index].is_applied = true;
+                state.pending[index].is_applied = true;
             }
-            Action::Answer(index) => self.answered(&mut state, index, Reply::Done),
+            Action::Answer(index) => self.deliver_reply(&mut state, index, Reply::Done),
             Action::Refuse(index) => {
-                state.left.faults -= 1;
-                let is_known = !last.wire[index].is_repeated || self.spec.flaw == Some(Flaw::BelievesTheLastAttempt);
-                self.answered(&mut state, index, if is_known { Reply::Undone } else { Reply::Unknown });
+                state.budget.faults -= 1;
+                let is_certain = !last.pending[index].is_resent || self.spec.flaw == Some(Flaw::TrustsLastAttempt);
+                self.deliver_reply(&mut state, index, if is_certain { Reply::Refused } else { Reply::Unknown });
             }
             Action::LoseReply(index) => {
-                state.left.faults -= 1;
-                self.answered(&mut state, index, Reply::Unknown);
+                state.budget.faults -= 1;
+                self.deliver_reply(&mut state, index, Reply::Unknown);
             }
             Action::GiveUp(index, fate) => {
-                let wire = last.wire[index];
+                let sent = last.pending[index];
                 if fate == Fate::Late {
-                    Self::make_late(&mut state, wire.owner.into(), self.call(last, wire).1);
+                    Self::make_late(&mut state, sent.owner.into(), self.call(last, sent).1);
                 }
-                state.left.faults -= 1;
-                self.answered(&mut state, index, Reply::Unknown);
+                state.budget.faults -= 1;
+                self.deliver_reply(&mut state, index, Reply::Unknown);
             }
-            Action::Repeat(index) => {
-                let wire = last.wire[index];
-                let (_, call) = self.call(last, wire);
-                if !call.adds && self.spec.flaw != Some(Flaw::RepeatedRemoval) {
+            Action::Resend(index) => {
+                let sent = last.pending[index];
+                let (_, call) = self.call(last, sent);
+                if !call.adds && self.spec.flaw != Some(Flaw::ResentRemoval) {
                     return None;
                 }
-                state.left.faults -= 1;
-                Self::make_late(&mut state, wire.owner.into(), call);
-                state.wire[index].is_repeated = true;
+                state.budget.faults -= 1;
+                Self::make_late(&mut state, sent.owner.into(), call);
+                state.pending[index].is_resent = true;
             }
-            Action::Land(index) => {
-                let (_, call) = state.late.remove(index);
+            Action::ApplyLate(index) => {
+                let (_, call) = state.late_calls.remove(index);
                 self.apply(&mut state, call, None);
             }
-            Action::Pass(owner) => {
-                let is_bound_by_late = last.late.iter().any(|(of, _)| usize::from(*of) == owner);
-                if is_bound_by_late || self.view(last, owner).look.is_some_and(|age| age > 0 || !self.has_slow_listings)
-                {
+            Action::PassTime(owner) => {
+                let has_late_calls = last.late_calls.iter().any(|(sender, _)| usize::from(*sender) == owner);
+                let is_blocked_by_listing =
+                    self.view(last, owner).listing_age.is_some_and(|age| age > 0 || !self.has_slow_listings);
+                if has_late_calls || is_blocked_by_listing {
                     return None;
                 }
-                self.own(&mut state, owner, Event::Pass);
+                self.act(&mut state, owner, Event::PassTime);
             }
             Action::Crash(owner, fate) => {
-                state.left.faults -= 1;
-                let (mine, others) = last.wire.iter().copied().partition(|wire| usize::from(wire.owner) == owner);
-                let mine: Vec<Wire> = mine;
-                for wire in mine.iter().filter(|wire| fate == Fate::Late && !wire.is_applied) {
-                    Self::make_late(&mut state, owner, self.call(last, *wire).1);
+                state.budget.faults -= 1;
+                let (mine, others): (Vec<_>, _) = last.pending.iter().copied().partition(|sent| sent.is_from(owner));
+                for sent in mine.iter().filter(|sent| fate == Fate::Late && !sent.is_applied) {
+                    Self::make_late(&mut state, owner, self.call(last, *sent).1);
                 }
-                state.wire = others;
-                state.looks[owner] = vec![];
-                self.own(&mut state, owner, Event::Crash);
+                state.pending = others;
+                state.listings[owner] = vec![];
+                self.act(&mut state, owner, Event::Crash);
             }
             Action::Attach(fip) => {
-                state.left.ports -= 1;
-                state.fips[fip].attach(true);
+                state.budget.ports -= 1;
+                state.fips[fip].set_port(true);
             }
-            Action::Detach(fip) => state.fips[fip].attach(false),
+            Action::Detach(fip) => state.fips[fip].set_port(false),
         }
         (state != *last).then_some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
-            Property::always("law 1: no address is published twice", Self::is_held_once),
-            Property::always("laws 2 and 5, at each step", |_, state: &State| state.broken.is_none()),
+            Property::always("law 1: no address is published twice", Self::publishes_each_address_once),
+            Property::always("laws 2 and 5, at each step", |_, state: &State| state.violation.is_none()),
             Property::always("laws 4, 7, 8 and 9, at rest", |world: &Self, state: &State| {
-                rest::verdict(world, state).is_none()
+                quiescence::find_violation(world, state).is_none()
             }),
         ]
-    }
-
-    fn format_action(&self, action: &Action) -> String {
-        format!("{action:?}")
-    }
-}
-
-impl World {
-    fn answered(&self, state: &mut State, index: usize, reply: Reply) {
-        let wire = state.wire.remove(index);
-        self.own(state, wire.owner.into(), Event::Answered(wire.slot.into(), reply));
     }
 }

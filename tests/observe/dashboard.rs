@@ -90,7 +90,7 @@ fn panels_ask_for_metrics_that_there_are_and_leave_none_out() {
         asked.contains(*name) || stem(name).is_some_and(|stem| asked.contains(&format!("{stem}_bucket")))
     };
     let left_out: Vec<_> = known.iter().filter(|name| !is_asked(name)).collect();
-    // The reasons why a pool is not ready are told by the alerts; the table shows that it is not.
+    // The alerts give the reason why a pool is not ready; the table only shows that it is not.
     assert_eq!(left_out, ["caip_pool_problem"]);
 }
 

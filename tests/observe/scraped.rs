@@ -18,7 +18,7 @@ use crate::support::{
 
 const ADDRESS: &str = "--diagnostics-address=127.0.0.1:0";
 
-/// Somebody who may read /metrics, as the ServiceAccount of a Prometheus.
+/// A ServiceAccount that may read /metrics, like that of a Prometheus.
 struct Reader {
     name: String,
     token: String,

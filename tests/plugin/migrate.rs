@@ -105,7 +105,7 @@ async fn apply_creates_what_was_planned_and_can_be_repeated() {
         );
         let (code, plan) = asked(ns, &["migrate", "public", "--apply"]).await;
         assert_eq!((code, states(&plan)), (0, expected("Unchanged")));
-        // Somebody changed it: it is not written over.
+        // A changed pool is not overwritten.
         ns.patch(Kind::Pool, "public-ipam", json!({"spec": {"maxIPs": 9}})).await;
         let (code, plan) = asked(ns, &["migrate", "public", "--apply"]).await;
         assert_eq!((code, &plan["isApplied"]), (1, &json!(false)));

@@ -1,4 +1,4 @@
-//! What belongs to nobody: reported, and released only when a second look confirms it.
+//! Orphaned floating IPs are reported, and released only if a second read confirms that they are orphans.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,7 +22,7 @@ async fn served(ns: &Namespace) -> String {
     pool.annotations()["openstackfloatingippool.ipam.cluster.x-k8s.io/pool-id"].clone()
 }
 
-/// A floating IP with the mark of a claim that nobody knows, as a lost etcd leaves it.
+/// A floating IP with the mark of a claim that does not exist, as after the loss of etcd.
 async fn orphan(ns: &Namespace, id: &str) -> FloatingIp {
     let nonce = unique("n").replace('-', "0");
     let mark = format!("caip-openstack pool={id} nonce={nonce} claim=aaaabbbbccccdddd (claim lost in lost)");
@@ -62,7 +62,7 @@ async fn what_both_looks_call_an_orphan_is_released_and_what_has_a_port_is_not()
 
         let file = path.to_str().expect("it is UTF-8");
         let ended = plugin(ns, &["orphans", "release", "--from-report", file]).await;
-        assert!(ended.code == 2 && ended.err.contains("--yes"), "nobody is asked here: {ended:?}");
+        assert!(ended.code == 2 && ended.err.contains("--yes"), "there is no prompt without a terminal: {ended:?}");
         assert_eq!(ns.cloud().await.get(&lost.id).await, Some(lost.clone()), "nothing was written");
 
         let (code, done) = release(ns, &path).await;
@@ -88,14 +88,14 @@ async fn a_report_that_is_out_of_date_releases_nothing() {
         let (changed, gone) = (orphan(ns, &id).await, orphan(ns, &id).await);
         let (path, mut written) = report(ns).await;
         let cloud = ns.cloud().await;
-        cloud.describe(&changed.id, "somebody's after all").await;
+        cloud.describe(&changed.id, "in use after all").await;
         cloud.delete(&gone.id).await;
         let (code, done) = release(ns, &path).await;
         assert_eq!(code, 1);
         assert!(of(&done, &changed.address)["why"].to_string().contains("create a new report"), "{done:#}");
         assert!(of(&done, &gone.address)["why"].to_string().contains("gone"), "{done:#}");
         let now = cloud.get(&changed.id).await.expect("it stays");
-        assert_eq!((now.description.as_str(), now.tags.len()), ("somebody's after all", 0));
+        assert_eq!((now.description.as_str(), now.tags.len()), ("in use after all", 0));
 
         let file = path.to_str().expect("it is UTF-8");
         let again = plugin(ns, &["orphans", "--report", file]).await;

@@ -63,7 +63,7 @@ fn a_resting_address_that_a_user_attaches_is_not_deleted_before_it_is_detached()
             world.expect(2, "an address that is attached", "there", is_there());
             world.tamper(|world| world.cloud.set_port(&id, None));
             let is_deleted = world.wait_until(Duration::from_secs(300), || !is_there()).await;
-            world.expect(4, "an address that nobody uses", "deleted", is_deleted);
+            world.expect(4, "an unused address", "deleted", is_deleted);
         });
         outcome.assert_lawful();
     }

@@ -60,7 +60,7 @@ impl<'a> View<'a> {
     }
 
     /// Law 1: two IPAddresses never name one address of a network. Between management clusters only where the floating
-    /// IP is the same and nobody forged its marks.
+    /// IP is the same and its marks are not forged.
     fn no_address_is_given_twice(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for (index, one) in self.bindings.iter().enumerate() {
