@@ -63,18 +63,21 @@ capi_source() { # NAME
 # Where the build's go.mod is: a copy, since a build takes minutes and the repository may be switched
 # to another branch meanwhile.
 build_folder() { # NAME
-  local folder=$CAIP_CACHE/src/programs
+  local folder=$CAIP_CACHE/src/programs source
   [[ $1 != capi-core* && $1 != *-v1beta1 ]] || folder=$CAIP_CACHE/src/$1
   mkdir -p "$folder"
   cp "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" "$folder"
-  [[ $1 != capi-core* ]] || go -C "$folder" mod edit -replace "sigs.k8s.io/cluster-api=$(capi_source "$1")"
+  if [[ $1 == capi-core* ]]; then
+    source=$(capi_source "$1") || return
+    go -C "$folder" mod edit -replace "sigs.k8s.io/cluster-api=$source" || return
+  fi
   echo "$folder"
 }
 
 build() { # NAME LABEL
   local name=$1 log=$CAIP_CACHE/log/build-$1.log began=$SECONDS said=$SECONDS folder pid
   say "programs: building $name ($2)"
-  folder=$(build_folder "$name")
+  folder=$(build_folder "$name") || die "the build of $name could not be prepared"
   go -C "$folder" build -v -buildvcs=false -o "$BIN/$name.tmp" -ldflags "$LDFLAGS" "$(package "$name")" >"$log" 2>&1 &
   pid=$!
   while sleep .2 && kill -0 "$pid" 2>/dev/null; do

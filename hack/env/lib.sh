@@ -16,7 +16,8 @@ CAIP_ENV=${CAIP_ENV:-dev}
 die() { echo "error: $*" >&2; exit 1; }
 say() { echo "$*" >&2; }
 have() { command -v "$1" >/dev/null; }
-capi_version() { awk '$1 == "sigs.k8s.io/cluster-api" { print $2 }' "$1/go.mod"; } # FOLDER with a go.mod
+# The version that a FOLDER's go.mod requires. The module also stands there as a tool, without a version.
+capi_version() { awk '$1 == "sigs.k8s.io/cluster-api" && $2 ~ /^v/ { print $2 }' "$1/go.mod"; } # FOLDER
 
 require_cargo() {
   have cargo || die "cargo is needed (Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$HERE/../../Cargo.toml") or newer), and is not in PATH"
