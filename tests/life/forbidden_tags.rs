@@ -22,10 +22,10 @@ async fn forbidden_tag_is_reported_and_no_unmarked_address_is_given_until_it_is_
 
         proxy.set_faults([forbidden_tag()]);
         let message = create_waiting_claim(ns, "web-1", "AllocationFailed").await;
-        assert!(message.contains("policy") && message.contains("give the user the role"), "{message}");
+        assert!(message.contains("policy") && message.contains("give the user the required role"), "{message}");
         ns.release(&claim_name("web-0")).await;
         let message = await_waiting(ns, "web-0", "ReleaseFailed").await;
-        assert!(message.contains("policy") && message.contains("give the user the role"), "{message}");
+        assert!(message.contains("policy") && message.contains("give the user the required role"), "{message}");
         // No address is given or released without its mark.
         let cloud = ns.cloud().await;
         assert_eq!(bound_addresses(ns).await, [(claim_name("web-0"), given.clone())]);
