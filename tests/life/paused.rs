@@ -123,9 +123,7 @@ async fn new_claim_waits_for_its_cluster_but_is_deleted_without_it() {
         assert!(message.contains("Cluster prod"), "{message}");
         ns.create(cluster("prod", json!({}))).await;
         let address = await_bound(ns, "web-0").await;
-        ns.delete(Kind::Cluster, "prod").await;
-        ns.patch(Kind::Cluster, "prod", json!({"metadata": {"finalizers": null}})).await;
-        ns.await_gone(Kind::Cluster, "prod", RECOVERY).await;
+        ns.delete_by_force(&[Kind::Cluster]).await;
         release_claim(ns, "web-0").await;
         await_floating_ip_deleted(ns.cloud().await, &address, RECOVERY).await;
     })
