@@ -1,4 +1,4 @@
-//! Histories that once lost an address which was still needed.
+//! Histories that once lost an address which was still needed, or kept an object that nobody needed.
 
 use std::time::Duration;
 
@@ -49,6 +49,29 @@ fn an_address_that_is_attached_during_its_grace_period_is_not_deleted() {
             world.advance(Duration::from_secs(300)).await;
             let is_there = world.cloud.floating_ips().iter().any(|fip| fip.id == id);
             world.expect(2, "the attached floating IP", "kept", is_there);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
+fn a_claim_deleted_before_the_watch_delivers_its_ip_address_leaves_none_behind() {
+    for seed in 0..20 {
+        let start = Start { seed, slowest: 3_000, is_logged: false, ..START };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            site.create_claim("web-0", "public");
+            let is_published = || !site.server.all(Kind::Address).is_empty();
+            world.wait_until(SOON, is_published).await;
+            site.delete(Kind::Claim, "web-0");
+            let is_gone = world.wait_until(SOON, || site.server.all(Kind::Claim).is_empty()).await;
+            world.expect(9, "web-0", "gone", is_gone);
+            world.expect(9, "its IPAddress", "gone with it", !is_published());
+            site.delete(Kind::Pool, "public");
+            let is_gone = world.wait_until(SOON, || site.server.all(Kind::Pool).is_empty()).await;
+            world.expect(9, "public", "gone", is_gone);
+            world.skips_rest.set(true);
         });
         outcome.assert_lawful();
     }

@@ -9,7 +9,7 @@ use kube::{Resource, ResourceExt};
 
 use super::observe::Observed;
 use super::publish::remove_address;
-use super::{ClaimController, Error};
+use super::{CHANGED_RETRY, ClaimController, Error};
 use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::release::{ReleaseStep, decide};
@@ -26,6 +26,9 @@ use crate::openstack;
 
 impl ClaimController {
     pub(super) async fn release(&self, observed: &Observed) -> Result<Action, Error> {
+        if self.is_address_unseen(observed).await? {
+            return Ok(Action::requeue(CHANGED_RETRY));
+        }
         self.release_in_neutron(observed).await?;
         if let Some(address) = &observed.address
             && address.spec.claim_ref.name == observed.name.name
@@ -36,6 +39,16 @@ impl ClaimController {
         self.remove_finalizer(observed).await?;
         self.wake.report_soon(&observed.pool_name);
         Ok(Action::await_change())
+    }
+
+    /// Whether the claim has an IPAddress that the watch has not delivered. Without this check, the claim would leave it
+    /// behind: the garbage collector keeps what the pool still owns.
+    async fn is_address_unseen(&self, observed: &Observed) -> Result<bool, Error> {
+        if observed.address.is_some() {
+            return Ok(false);
+        }
+        let found = self.kube.addresses(&observed.name.namespace).get_opt(&observed.name.name).await;
+        Ok(found.map_err(|error| Error::Kubernetes("read the IPAddress", error))?.is_some())
     }
 
     async fn release_in_neutron(&self, observed: &Observed) -> Result<(), Error> {
