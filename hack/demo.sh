@@ -171,21 +171,14 @@ start_servers() {
 
 # On a terminal cargo shows how far it is; elsewhere a line does, every 15 seconds.
 compile() {
-  local command=(cargo build --locked --bin caip-openstack) log=$ENV_DIR/cargo.log began=$SECONDS said=$SECONDS pid
+  local command=(cargo build --locked --bin caip-openstack) log=$ENV_DIR/cargo.log
   if [ -t 2 ]; then
     "${command[@]}"
     return
   fi
   CARGO_TERM_PROGRESS_WHEN=always CARGO_TERM_PROGRESS_WIDTH=80 "${command[@]}" >"$log" 2>&1 &
-  pid=$!
-  while sleep .2 && kill -0 "$pid" 2>/dev/null; do
-    if ((SECONDS - said >= 15)); then
-      said=$SECONDS
-      say "controller: $(crates_done "$log") compiled in $((SECONDS - began)) s"
-    fi
-  done
-  wait "$pid" || { tr '\r' '\n' <"$log" | grep -v ' Building \[' | tail -n 20 >&2; failed "the controller compiles"; }
-  say "controller: compiled in $((SECONDS - began)) s"
+  await_compiler $! controller crates_done "$log" ||
+    { tr '\r' '\n' <"$log" | grep -v ' Building \[' | tail -n 20 >&2; failed "the controller compiles"; }
 }
 # The last of cargo's "Building [===>    ] 120/263: …".
 crates_done() { # LOG

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # All tests: `make test`. Starts servers, runs everything against them, and stops them however it ends.
-# The scenarios mostly wait, so what only compiles runs beside them. Three tracks:
-#   test/servers.sh    starts the servers, while the tests compile
+# The scenarios mostly wait, so what only compiles runs beside them. Four tracks:
+#   test/servers.sh    starts the servers
+#   test/programs.sh   compiles the tests and runs those that need no server
 #   test/scenarios.sh  what needs servers
 #   test/checks.sh     lints, documentation tests, the image and a sample of mutants, in the time that the scenarios leave
 # The first failure ends all of them.
@@ -14,22 +15,6 @@ CAIP_ENV=${CAIP_ENV:-test}
 export CAIP_ENV
 # shellcheck source=test/lib.sh
 . "$(dirname "$0")/test/lib.sh"
-
-compile_tests() {
-  local programs=$RUN/programs.json name
-  cargo test --locked --no-run --message-format=json-render-diagnostics >"$programs" || return
-  for name in it permissions upgrade; do
-    sed -n "s/.*\"kind\":\[\"test\"\].*\"name\":\"$name\".*\"executable\":\"\([^\"]*\)\".*/\1/p" "$programs" >"$RUN/program-$name"
-    [ -s "$RUN/program-$name" ] || die "cargo did not say where it put the test '$name'"
-  done
-}
-
-# The list names scenarios of tests/; one that was renamed must not drop out silently.
-check_v1beta1_list() {
-  local unknown
-  unknown=$(comm -23 <(v1beta1_scenarios | sort) <(test_program it --list --format terse | sed -n 's/: test$//p' | sort))
-  [ -z "$unknown" ] || die "hack/test/v1beta1-scenarios names tests that do not exist:"$'\n'"$unknown"
-}
 
 finish() {
   local status=$?
@@ -55,15 +40,9 @@ touch "$RUN/summary"
 note_commit
 trap finish EXIT
 trap 'exit 130' INT TERM
-stage "format" cargo fmt --check
 start_track hack/test/servers.sh
-# Only this target needs the feature; everything else is tested as it is shipped. It comes first, since it leaves its own
-# program where the scenarios look for theirs.
-stage "traces (feature otel)" cargo test --locked --features otel --test traces
-stage "compile the tests" compile_tests
-stage "the list of scenarios for v1beta1" check_v1beta1_list
-stage "unit and property tests" cargo test --locked --lib --bins --test docs --test choice --test model --test simulation
+start_track hack/test/programs.sh
+start_track hack/test/scenarios.sh
 # In a session of its own, since some kernels share the processor among sessions first.
 setsid hack/test/checks.sh & TRACKS+=($!)
-start_track hack/test/scenarios.sh
 await_tracks

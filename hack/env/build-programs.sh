@@ -38,7 +38,11 @@ pins() { # NAME
     *) echo "$HERE/programs" ;;
   esac
 }
-recipe() { cat "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" "$0" | sha256sum | cut -c1-16; }
+# Everything that decides what a program becomes.
+recipe() { # NAME
+  { cat "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" && declare -f package capi_source build_folder && echo "$LDFLAGS"; } |
+    sha256sum | cut -c1-16
+}
 is_current() { [ -x "$BIN/$1" ] && [ "$(cat "$BIN/.$1" 2>/dev/null)" = "$(recipe "$1")" ]; }
 
 # Cluster API's source, with two uses: its config/ folder has the CRDs and webhooks, and its core
@@ -75,25 +79,18 @@ build_folder() { # NAME
 }
 
 build() { # NAME LABEL
-  local name=$1 log=$CAIP_CACHE/log/build-$1.log began=$SECONDS said=$SECONDS folder pid
+  local name=$1 log=$CAIP_CACHE/log/build-$1.log folder
   say "programs: building $name ($2)"
   folder=$(build_folder "$name") || die "the build of $name could not be prepared"
   go -C "$folder" build -v -buildvcs=false -o "$BIN/$name.tmp" -ldflags "$LDFLAGS" "$(package "$name")" >"$log" 2>&1 &
-  pid=$!
-  while sleep .2 && kill -0 "$pid" 2>/dev/null; do
-    if ((SECONDS - said >= 30)); then
-      said=$SECONDS
-      say "programs:   $name: $(grep -c / "$log" || true) packages compiled in $((SECONDS - began)) s"
-    fi
-  done
-  if ! wait "$pid"; then
+  if ! await_compiler $! "programs:   $name" packages_done "$log"; then
     grep -v '^[a-z0-9.]*/[^ ]*$' "$log" | tail -n 8 >&2 || true
     die "the build of $name failed; its output is $log"
   fi
   mv "$BIN/$name.tmp" "$BIN/$name"
   recipe "$name" >"$BIN/.$name"
-  say "programs: built $name in $((SECONDS - began)) s"
 }
+packages_done() { echo "$(grep -c / "$1" || true) packages"; } # LOG
 
 mkdir -p "$BIN" "$CAIP_CACHE/log"
 lock 9 "$CAIP_CACHE/lock-programs" "builds programs"

@@ -182,6 +182,19 @@ tracks_run() {
   return 1
 }
 
+# --- compilers ----------------------------------------------------------------
+await_compiler() { # PID NAME COMMAND...: says at times how much is compiled, which the command prints; fails as it does
+  local pid=$1 name=$2 began=$SECONDS said=$SECONDS
+  shift 2
+  while sleep .2 && kill -0 "$pid" 2>/dev/null; do
+    ((SECONDS - said >= 20)) || continue
+    said=$SECONDS
+    say "$name: $("$@") compiled in $((SECONDS - began)) s"
+  done
+  wait "$pid" || return
+  say "$name: compiled in $((SECONDS - began)) s"
+}
+
 # --- one at a time ------------------------------------------------------------
 # Descriptor 7 holds the lock of a whole test run, 8 that of a set of servers, 9 that of a build. The kernel releases a
 # lock when the process and its children have ended.

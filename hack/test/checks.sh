@@ -12,6 +12,7 @@ yield_the_processor() {
 }
 
 yield_the_processor
+await programs
 stage_beside "documentation tests" cargo test --locked --doc
 stage_beside "lints" hack/lint.sh
 stage_beside "generated files" hack/verify-generated.sh
