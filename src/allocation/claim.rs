@@ -128,7 +128,7 @@ struct ClaimCase<'a> {
 impl<'a> ClaimCase<'a> {
     fn decide(&self) -> Decision {
         let Situation { ledger, pool, .. } = self.situation;
-        if ledger.listed().is_none() {
+        if ledger.is_unlisted() {
             return Decision::Settle;
         }
         if let Some(bound) = &self.claim.bound {

@@ -40,7 +40,7 @@ pub const SETTLING: SignedDuration = SignedDuration::from_secs(60);
 pub struct Ledger {
     step: Step,
     /// When the last complete listing began, and when it ended.
-    listed: Option<(Began, Timestamp)>,
+    last_listing: Option<(Began, Timestamp)>,
     entries: BTreeMap<FloatingIpId, LedgerEntry>,
     by_address: Index<IpAddr, FloatingIpId>,
     by_claim: Index<(PoolId, ClaimKey), FloatingIpId>,
@@ -77,7 +77,7 @@ impl Ledger {
         }
         self.deleted.retain(|_, deleted| *deleted >= began.step);
         self.settle(began);
-        self.listed = Some((began, now));
+        self.last_listing = Some((began, now));
     }
 
     /// A read showed a floating IP.
@@ -260,24 +260,29 @@ impl Ledger {
 
 /// Queries.
 impl Ledger {
+    /// Whether the project has never been listed completely: then a missing floating IP may exist.
+    pub fn is_unlisted(&self) -> bool {
+        self.last_listing.is_none()
+    }
+
     /// The step at which the last complete listing began.
-    pub fn listed(&self) -> Option<Step> {
-        self.listed.map(|(began, _)| began.step)
+    pub fn listing_step(&self) -> Option<Step> {
+        self.last_listing.map(|(began, _)| began.step)
     }
 
     /// When the last complete listing began.
-    pub fn listed_from(&self) -> Option<Timestamp> {
-        self.listed.map(|(began, _)| began.at)
+    pub fn listing_began(&self) -> Option<Timestamp> {
+        self.last_listing.map(|(began, _)| began.at)
     }
 
     /// When the last complete listing ended.
-    pub fn listed_at(&self) -> Option<Timestamp> {
-        self.listed.map(|(_, ended)| ended)
+    pub fn listing_ended(&self) -> Option<Timestamp> {
+        self.last_listing.map(|(_, ended)| ended)
     }
 
     /// Until when late writes of a previous process may land; a past time means that no listing has begun since then.
     pub fn fence(&self, pool: &PoolPolicy) -> Option<Timestamp> {
-        pool.fenced_until.filter(|until| self.listed_from().is_none_or(|from| from < *until))
+        pool.fenced_until.filter(|until| self.listing_began().is_none_or(|from| from < *until))
     }
 
     pub fn get(&self, id: &FloatingIpId) -> Option<&LedgerEntry> {

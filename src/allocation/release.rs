@@ -24,7 +24,7 @@ pub enum ReleaseStep {
 /// Decides the next thing to do for a claim that is being deleted.
 pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
     let Situation { ledger, pool, .. } = situation;
-    if ledger.listed().is_none() || ledger.is_creating_for(&pool.id, claim) {
+    if ledger.is_unlisted() || ledger.is_creating_for(&pool.id, claim) {
         return ReleaseStep::Settle;
     }
     let chosen = ledger.held().filter(|entry| is_chosen(situation, claim, entry));

@@ -281,7 +281,7 @@ impl<'a> SweepPass<'a> {
         self.plan.orphans.push(entry.fip.id.clone());
         let since = entry.orphaned_since.get(&pool.id).copied();
         let due = after(since.unwrap_or(now), pool.orphan_grace);
-        let is_listed_again = ledger.listed_from().is_some_and(|from| from >= due);
+        let is_listed_again = ledger.listing_began().is_some_and(|from| from >= due);
         if now < due {
             self.wake(due);
         } else if !is_listed_again {

@@ -58,14 +58,14 @@ pub enum Stage {
 /// Why a pool cannot be used.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Trouble {
+pub struct ConnectionProblem {
     pub stage: Stage,
     /// The reason of the pool's `Ready` condition.
     pub reason: &'static str,
     pub message: String,
 }
 
-impl Trouble {
+impl ConnectionProblem {
     fn of(failure: &PoolFailure) -> Self {
         let Problem { reason, message } = failure.problem();
         let stage = match failure {
@@ -142,7 +142,7 @@ impl Inspection {
         &self,
         pool: &OpenStackFloatingIPPool,
         own: Option<&Credentials>,
-    ) -> Result<View, Trouble> {
+    ) -> Result<View, ConnectionProblem> {
         let name = name_of(pool);
         match self.resolve(pool, own).await {
             Ok(resolved) => {
@@ -151,7 +151,7 @@ impl Inspection {
             }
             Err(failure) => {
                 self.memory.pools.update(&name, |state| state.problem = Some(failure.problem()));
-                Err(Trouble::of(&failure))
+                Err(ConnectionProblem::of(&failure))
             }
         }
     }
@@ -255,7 +255,7 @@ impl View {
     }
 
     pub fn usage(&self) -> PoolUsage {
-        self.memory.ask(&self.pool.project.ledger(), &self.pool, self.clock.now(), usage::count)
+        self.memory.with_situation(&self.pool.project.ledger(), &self.pool, self.clock.now(), usage::count)
     }
 
     /// Every floating IP of the project, with its marks.
@@ -273,7 +273,7 @@ impl View {
             // The user requests it, whatever the pool's policy is, and has seen the orphans in the report.
             (pool.policy.releases_orphans, pool.policy.orphan_grace) = (true, SignedDuration::ZERO);
         }
-        self.memory.ask(&ledger, &pool, self.clock.now(), |situation| plan_sweep(situation, &cluster))
+        self.memory.with_situation(&ledger, &pool, self.clock.now(), |situation| plan_sweep(situation, &cluster))
     }
 
     /// Whether a Cluster of the pool's namespace is paused: a move or a restore may be under way.

@@ -26,7 +26,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Evaluates a decision about one pool at this moment.
-    pub(super) fn ask<T>(
+    pub(super) fn with_situation<T>(
         &self,
         ledger: &Ledger,
         pool: &ResolvedPool,

@@ -177,7 +177,7 @@ impl PoolController {
     }
 
     fn count(&self, ledger: &Ledger, resolved: &ResolvedPool) -> usage::PoolUsage {
-        self.memory.ask(ledger, resolved, self.clock.now(), usage::count)
+        self.memory.with_situation(ledger, resolved, self.clock.now(), usage::count)
     }
 
     /// Wakes the claims whose address has lost their mark, to restore it or to report what is wrong.

@@ -66,7 +66,7 @@ impl Project {
     }
 
     fn is_listed_since(&self, after: Step) -> bool {
-        self.ledger().listed().is_some_and(|listed| listed >= after)
+        self.ledger().listing_step().is_some_and(|step| step >= after)
     }
 
     /// Counts a tag that is being written, until the guard is dropped.

@@ -75,7 +75,7 @@ impl Sweeper {
         }
         self.release_strays(&resolved).await?;
         // A pool that is being deleted has a plan of its own.
-        if pool.metadata.deletion_timestamp.is_some() || resolved.project.ledger().listed().is_none() {
+        if pool.metadata.deletion_timestamp.is_some() || resolved.project.ledger().is_unlisted() {
             return Ok(Action::await_change());
         }
         let (result, has_changed) = self.sweep(&resolved).await;
@@ -141,7 +141,7 @@ impl Sweeper {
     fn plan(&self, pool: &ResolvedPool) -> SweepPlan {
         let (cluster, now) = (cluster_view(&self.stores, &pool.name), self.clock.now());
         let mut ledger = pool.project.ledger();
-        let plan = self.memory.ask(&ledger, pool, now, |situation| plan_sweep(situation, &cluster));
+        let plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster));
         for action in &plan.actions {
             ledger.set_hold(action.id(), Some(Hold::GivingBack));
         }

@@ -15,7 +15,7 @@ use super::exit::Failure;
 use super::output::{self, Progress};
 use crate::api::{IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
-use crate::controllers::inspect::{Inspection, Trouble, View};
+use crate::controllers::inspect::{ConnectionProblem, Inspection, View};
 use crate::object_name::ObjectName;
 use crate::openstack::Credentials;
 use crate::openstack::session::Sessions;
@@ -111,20 +111,20 @@ impl Session {
         progress: &Progress,
     ) -> Result<Option<View>, Failure> {
         let result = self.inspect_pool(inspection, pool, progress).await?;
-        let note = |trouble: &Trouble| {
-            output::note(&format!("the project of pool {} is not searched: {trouble}", object_name(pool)));
+        let note = |problem: &ConnectionProblem| {
+            output::note(&format!("the project of pool {} is not searched: {problem}", object_name(pool)));
         };
         Ok(result.inspect_err(note).ok())
     }
 
-    /// Resolves a pool and lists its project. [`Trouble`] is what would stop the controller too; a failure is what only
-    /// this user may not do.
+    /// Resolves a pool and lists its project. A [`ConnectionProblem`] would stop the controller too; a failure is what
+    /// only this user may not do.
     pub(super) async fn inspect_pool(
         &self,
         inspection: &Inspection,
         pool: &OpenStackFloatingIPPool,
         progress: &Progress,
-    ) -> Result<Result<View, Trouble>, Failure> {
+    ) -> Result<Result<View, ConnectionProblem>, Failure> {
         progress.step(&format!("listing the project of pool {}", object_name(pool)));
         if self.own_credentials.is_none() {
             let (namespace, name) = (pool.namespace().unwrap_or_default(), &pool.spec.identity_ref.name);

@@ -7,9 +7,9 @@ use crate::world::World;
 
 /// What happens to a request that its sender has given up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
-    Late,
-    Never,
+pub enum LostCall {
+    LandsLater,
+    NeverLands,
 }
 
 /// One step. Numbers are owners, indexes into the pending or late calls, and floating IPs.
@@ -28,14 +28,14 @@ pub enum Action {
     /// The caller gives up on a call that was applied.
     LoseReply(usize),
     /// The caller gives up on a call that may arrive late or never.
-    GiveUp(usize, Fate),
+    GiveUp(usize, LostCall),
     /// A call is sent again, and the first attempt may still arrive.
     Resend(usize),
     ApplyLate(usize),
     /// One `TIMEOUT` passes for an owner, so that none of its calls can still be late.
     PassTime(usize),
     /// The process crashes; the calls that it has sent may still arrive, or never do.
-    Crash(usize, Fate),
+    Crash(usize, LostCall),
     Attach(usize),
     Detach(usize),
 }
@@ -50,7 +50,9 @@ impl World {
                 if sent.is_applied {
                     actions.push(Action::LoseReply(index));
                 } else {
-                    actions.extend([Fate::Late, Fate::Never].map(|fate| Action::GiveUp(index, fate)));
+                    actions.extend(
+                        [LostCall::LandsLater, LostCall::NeverLands].map(|lost_call| Action::GiveUp(index, lost_call)),
+                    );
                     actions.extend([Action::Refuse(index), Action::Resend(index)]);
                 }
             }
@@ -74,8 +76,8 @@ impl World {
             ]);
             if faults > 0 {
                 let has_sent = state.pending.iter().any(|sent| sent.is_from(owner) && !sent.is_applied);
-                actions.extend(has_sent.then_some(Action::Crash(owner, Fate::Late)));
-                actions.push(Action::Crash(owner, Fate::Never));
+                actions.extend(has_sent.then_some(Action::Crash(owner, LostCall::LandsLater)));
+                actions.push(Action::Crash(owner, LostCall::NeverLands));
             }
         }
         for (index, fip) in state.fips.iter().enumerate() {
@@ -98,7 +100,7 @@ impl World {
             Action::Answer(index) => format!("{} is answered", call(*index)),
             Action::Refuse(index) => format!("{} is refused", call(*index)),
             Action::LoseReply(index) => format!("{} loses its reply", call(*index)),
-            Action::GiveUp(index, fate) => format!("{} is given up: {fate:?}", call(*index)),
+            Action::GiveUp(index, lost_call) => format!("{} is given up: {lost_call:?}", call(*index)),
             Action::Resend(index) => format!("{} is sent again", call(*index)),
             Action::ApplyLate(index) => format!("{:?} arrives late", state.late_calls[*index]),
             other => format!("{other:?}"),

@@ -53,9 +53,9 @@ impl Claim {
     }
 }
 
-/// What a job is for.
+/// What an operation is for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Work {
+pub enum OperationKind {
     Mark,
     TakeBack,
     Withdraw,
@@ -64,10 +64,10 @@ pub enum Work {
     Sweep(bool),
 }
 
-/// Calls in sequence, of which the first is in progress. Each claim and each floating IP has at most one job.
+/// Calls in sequence, of which the first is in progress. Each claim and each floating IP has at most one operation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Job {
-    pub work: Work,
+pub struct Operation {
+    pub kind: OperationKind,
     pub calls: Vec<Call>,
 }
 

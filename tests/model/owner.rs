@@ -19,7 +19,7 @@ use caip_openstack::allocation::sweep::{ClaimLiveness, ClusterView, SweepAction,
 use caip_openstack::object_name::ObjectName;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::events::{Claim, Event, Flaw, Job, Lifecycle, Reply, Spec, Work};
+use crate::events::{Claim, Event, Flaw, Lifecycle, Operation, OperationKind, Reply, Spec};
 use crate::neutron::{CLAIMS, Call, Tag, address, addresses, claim_key, fip_id, fip_index, network, noon, pool_id};
 
 /// `REQUEST_TIMEOUT`: a request that its sender has given up reaches Neutron within this time or never. Time passes in
@@ -35,7 +35,7 @@ pub struct Owner {
     pub policy: PoolPolicy,
     pub waiting: BTreeSet<QueuePosition>,
     pub claims: [Claim; CLAIMS],
-    pub jobs: BTreeMap<usize, Job>,
+    pub operations: BTreeMap<usize, Operation>,
     pub listing_began: Option<Began>,
     /// A claim or the sweep waits for a listing.
     pub must_list: bool,
@@ -56,7 +56,7 @@ impl Owner {
             policy: policy(spec),
             waiting: BTreeSet::new(),
             claims: std::array::from_fn(claim),
-            jobs: BTreeMap::new(),
+            operations: BTreeMap::new(),
             listing_began: None,
             must_list: true,
             just_published: None,
@@ -90,7 +90,7 @@ impl Owner {
 
     /// Reconciles a claim, unless one of its calls is in progress.
     fn advance(&mut self, claim: usize) {
-        if self.jobs.contains_key(&claim) {
+        if self.operations.contains_key(&claim) {
             return;
         }
         match self.claims[claim].lifecycle {
@@ -131,11 +131,11 @@ impl Owner {
             }
             Decision::Mark(id, _, MarkWrite::Tag(tag)) => {
                 self.ledger.set_hold(&id, Some(hold));
-                self.send(claim, Work::Mark, fip_index(&id), &[tag], true);
+                self.send(claim, OperationKind::Mark, fip_index(&id), &[tag], true);
             }
             Decision::TakeBack(id, tags) => {
                 self.ledger.set_hold(&id, Some(hold));
-                self.send(claim, Work::TakeBack, fip_index(&id), &tags, false);
+                self.send(claim, OperationKind::TakeBack, fip_index(&id), &tags, false);
             }
             Decision::Withdraw(id, _) if self.spec.flaw == Some(Flaw::NoWithdrawal) => {
                 self.ledger.set_hold(&id, None);
@@ -143,7 +143,7 @@ impl Owner {
             }
             Decision::Withdraw(id, tag) => {
                 self.ledger.begin_withdrawal(&id, &self.policy.id, &request.key);
-                self.send(claim, Work::Withdraw, fip_index(&id), &[tag], false);
+                self.send(claim, OperationKind::Withdraw, fip_index(&id), &[tag], false);
             }
             Decision::Confirm(_) | Decision::Settle => self.must_list = true,
             Decision::Fenced(_) | Decision::Refuse(_) | Decision::Lost(_) => {}
@@ -157,10 +157,10 @@ impl Owner {
     fn release(&mut self, claim: usize) {
         let request = self.request(claim);
         match release::decide(&self.situation(), &request.key) {
-            ReleaseStep::Tag(id, tag) => self.send(claim, Work::Release, fip_index(&id), &[tag], true),
+            ReleaseStep::Tag(id, tag) => self.send(claim, OperationKind::Release, fip_index(&id), &[tag], true),
             ReleaseStep::Withdraw(id, tag) => {
                 self.ledger.begin_withdrawal(&id, &self.policy.id, &request.key);
-                self.send(claim, Work::Withdraw, fip_index(&id), &[tag], false);
+                self.send(claim, OperationKind::Withdraw, fip_index(&id), &[tag], false);
             }
             ReleaseStep::Settle => self.must_list = true,
             ReleaseStep::Describe(..) => panic!("the model has tags"),
@@ -175,7 +175,7 @@ impl Owner {
 
     /// One pass of `controllers/sweeper.rs`.
     fn sweep(&mut self) {
-        if self.ledger.listed().is_none() || self.jobs.keys().any(|slot| *slot >= CLAIMS) {
+        if self.ledger.is_unlisted() || self.operations.keys().any(|slot| *slot >= CLAIMS) {
             return;
         }
         let existing = |(index, claim): (usize, &Claim)| match claim.lifecycle {
@@ -196,9 +196,9 @@ impl Owner {
             let fip = fip_index(&id);
             match action {
                 SweepAction::Rewrite { description: None, tags, .. } => {
-                    self.send(CLAIMS + fip, Work::Sweep(is_released), fip, &tags, false);
+                    self.send(CLAIMS + fip, OperationKind::Sweep(is_released), fip, &tags, false);
                 }
-                SweepAction::Release(_, tag) => self.send(CLAIMS + fip, Work::Sweep(false), fip, &[tag], true),
+                SweepAction::Release(_, tag) => self.send(CLAIMS + fip, OperationKind::Sweep(false), fip, &[tag], true),
                 other => panic!("the model creates no floating IPs: {other:?}"),
             }
         }
@@ -206,8 +206,8 @@ impl Owner {
 
     /// Records a reply as `controllers/act.rs` does.
     fn record_reply(&mut self, slot: usize, reply: Reply) {
-        let mut job = self.jobs.remove(&slot).expect("a call is in progress");
-        let call = job.calls.remove(0);
+        let mut operation = self.operations.remove(&slot).expect("a call is in progress");
+        let call = operation.calls.remove(0);
         let id = fip_id(call.fip.into());
         let reply = match (reply, self.spec.flaw) {
             (Reply::Unknown, Some(Flaw::MissingReplyIsRefusal)) => Reply::Refused,
@@ -219,17 +219,17 @@ impl Owner {
             Reply::Refused if self.spec.flaw == Some(Flaw::GivesUpWhileUncertain) => self.ledger.set_hold(&id, None),
             Reply::Refused => self.ledger.end_hold_unless_uncertain(&id),
         }
-        if reply == Reply::Done && !job.calls.is_empty() {
-            self.jobs.insert(slot, job);
+        if reply == Reply::Done && !operation.calls.is_empty() {
+            self.operations.insert(slot, operation);
             return;
         }
-        match job.work {
-            Work::Withdraw => {
+        match operation.kind {
+            OperationKind::Withdraw => {
                 let claim = Hold::Claim { pool: self.policy.id.clone(), claim: claim_key(slot) };
                 self.ledger.end_withdrawal(&id, claim, reply == Reply::Refused);
             }
-            Work::Sweep(_) => self.ledger.set_hold(&id, None),
-            Work::Mark | Work::TakeBack | Work::Release => {}
+            OperationKind::Sweep(_) => self.ledger.set_hold(&id, None),
+            OperationKind::Mark | OperationKind::TakeBack | OperationKind::Release => {}
         }
         if slot < CLAIMS && reply == Reply::Done {
             self.advance(slot);
@@ -241,7 +241,7 @@ impl Owner {
     /// The new process knows only what Kubernetes stores, and waits until the old one's calls have settled.
     fn crash(&mut self) {
         (self.ledger, self.listing_began, self.must_list) = (new_ledger(), None, true);
-        self.jobs.clear();
+        self.operations.clear();
         let is_fenced = self.spec.flaw != Some(Flaw::NoFence);
         self.policy.fenced_until = is_fenced.then(|| self.now + TIMEOUT);
         for claim in self.claims.iter_mut().filter(|claim| claim.lifecycle != Lifecycle::Absent) {
@@ -249,12 +249,12 @@ impl Owner {
         }
     }
 
-    fn send(&mut self, slot: usize, work: Work, fip: usize, tags: &[String], adds: bool) {
+    fn send(&mut self, slot: usize, kind: OperationKind, fip: usize, tags: &[String], adds: bool) {
         let call = |text: &String| Call { fip: fip as u8, tag: Tag::parse(text), adds };
-        let job = Job { work, calls: tags.iter().map(call).collect() };
-        assert!(!job.calls.is_empty(), "a decision without an effect");
-        assert!(job.calls.iter().all(|call| call.tag.owner() == 0), "another owner's tag: {job:?}");
-        self.jobs.insert(slot, job);
+        let operation = Operation { kind, calls: tags.iter().map(call).collect() };
+        assert!(!operation.calls.is_empty(), "a decision without an effect");
+        assert!(operation.calls.iter().all(|call| call.tag.owner() == 0), "another owner's tag: {operation:?}");
+        self.operations.insert(slot, operation);
     }
 
     fn situation(&self) -> Situation<'_> {

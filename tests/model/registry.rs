@@ -11,7 +11,7 @@ use caip_openstack::allocation::ClaimKey;
 use caip_openstack::allocation::ledger::{Hold, LedgerEntry, SETTLING};
 use jiff::Timestamp;
 
-use crate::events::{Claim, Event, Job, Lifecycle, Spec, Work};
+use crate::events::{Claim, Event, Lifecycle, Operation, OperationKind, Spec};
 use crate::neutron::{CLAIMS, Call, ListedFip, claim_key, fip_index};
 use crate::owner::{Owner, TIMEOUT};
 
@@ -44,7 +44,7 @@ struct OwnerKey {
     fence: Option<i64>,
     waiting: usize,
     claims: [Claim; CLAIMS],
-    jobs: Vec<(usize, Job)>,
+    operations: Vec<(usize, Operation)>,
     listing_age: Option<i64>,
     must_list: bool,
 }
@@ -54,7 +54,7 @@ struct OwnerKey {
 pub struct View {
     pub claims: [Claim; CLAIMS],
     /// The call in progress for each claim and each floating IP.
-    pub calls: Vec<(usize, Work, Call)>,
+    pub calls: Vec<(usize, OperationKind, Call)>,
     pub known_fips: Vec<Option<ListedFip>>,
     pub must_list: bool,
     /// The next audit settles an uncertain write or ends the fence.
@@ -133,11 +133,11 @@ fn owner_key(owner: &Owner, fips: usize) -> OwnerKey {
     }
     OwnerKey {
         entries,
-        has_listed: owner.ledger.listed().is_some(),
+        has_listed: !owner.ledger.is_unlisted(),
         fence: fence.map(|until| age(owner.now, until - TIMEOUT, lag + 1)),
         waiting: if owner.spec.claims > 1 { waiting.sum() } else { 0 },
         claims: owner.claims,
-        jobs: owner.jobs.iter().map(|(slot, job)| (*slot, job.clone())).collect(),
+        operations: owner.operations.iter().map(|(slot, operation)| (*slot, operation.clone())).collect(),
         listing_age: listing_age(owner),
         must_list: owner.must_list,
     }
@@ -150,7 +150,7 @@ fn listing_age(owner: &Owner) -> Option<i64> {
 fn entry_key(owner: &Owner, entry: &LedgerEntry) -> EntryKey {
     let lag = listing_age(owner).unwrap_or(0);
     let orphaned = entry.orphaned_since.get(&owner.policy.id).map(|&since| {
-        let is_seen_again = owner.ledger.listed_from().is_some_and(|from| from >= since + TIMEOUT);
+        let is_seen_again = owner.ledger.listing_began().is_some_and(|from| from >= since + TIMEOUT);
         (age(owner.now, since, if is_seen_again { 0 } else { lag + 1 }), is_seen_again)
     });
     EntryKey {
@@ -192,7 +192,7 @@ fn build_view(owner: &Owner, fips: usize) -> View {
     }
     View {
         claims: owner.claims,
-        calls: owner.jobs.iter().map(|(slot, job)| (*slot, job.work, job.calls[0])).collect(),
+        calls: owner.operations.iter().map(|(slot, operation)| (*slot, operation.kind, operation.calls[0])).collect(),
         known_fips,
         must_list: owner.must_list,
         is_audit_due: owner.ledger.fence(&owner.policy).is_some_and(|until| owner.now >= until)
@@ -212,8 +212,8 @@ impl View {
         claims.map(Event::Serve).chain([Event::Sweep])
     }
 
-    pub fn call(&self, slot: usize) -> (Work, Call) {
-        let (_, work, call) = self.calls.iter().find(|(busy, ..)| *busy == slot).expect("a call is in progress");
-        (*work, *call)
+    pub fn call(&self, slot: usize) -> (OperationKind, Call) {
+        let (_, kind, call) = self.calls.iter().find(|(busy, ..)| *busy == slot).expect("a call is in progress");
+        (*kind, *call)
     }
 }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use stateright::{Model, Property};
 
-use crate::actions::{Action, Fate};
-use crate::events::{Event, Flaw, Lifecycle, Reply, Spec, Work};
+use crate::actions::{Action, LostCall};
+use crate::events::{Event, Flaw, Lifecycle, OperationKind, Reply, Spec};
 use crate::neutron::{Call, Fip, ListedFip, Tag};
 use crate::quiescence;
 use crate::registry::{Id, Registry, View};
@@ -62,9 +62,9 @@ impl World {
     }
 
     /// A call with the world's owner numbers instead of the sender's.
-    pub fn call(&self, state: &State, sent: PendingCall) -> (Work, Call) {
-        let (work, call) = self.view(state, sent.owner.into()).call(sent.slot.into());
-        (work, Call { tag: call.tag.rotated(sent.owner.into(), self.owners), ..call })
+    pub fn call(&self, state: &State, sent: PendingCall) -> (OperationKind, Call) {
+        let (kind, call) = self.view(state, sent.owner.into()).call(sent.slot.into());
+        (kind, Call { tag: call.tag.rotated(sent.owner.into(), self.owners), ..call })
     }
 
     fn act(&self, state: &mut State, owner: usize, event: Event) {
@@ -93,7 +93,7 @@ impl World {
         self.act(state, sent.owner.into(), Event::Answered(sent.slot.into(), reply));
     }
 
-    fn apply(&self, state: &mut State, call: Call, work: Option<Work>) {
+    fn apply(&self, state: &mut State, call: Call, kind: Option<OperationKind>) {
         let owner = call.tag.owner();
         let view = self.view(state, owner);
         let claim = view.claims[call.tag.claim()];
@@ -103,7 +103,7 @@ impl World {
             state.violation = Some("the mark of a published address was removed");
         }
         let was_attached = fip.tags_after_port.iter().any(|tag| tag.owner() == owner && tag.is_release());
-        if work == Some(Work::Sweep(true)) && was_attached {
+        if kind == Some(OperationKind::Sweep(true)) && was_attached {
             state.violation = Some("released although it had a port before");
         }
         state.fips[usize::from(call.fip)].set_tag(call.tag, call.adds);
@@ -183,8 +183,8 @@ impl Model for World {
                 self.act(&mut state, owner, Event::Listed(fips));
             }
             Action::Apply(index) => {
-                let (work, call) = self.call(last, last.pending[index]);
-                self.apply(&mut state, call, Some(work));
+                let (kind, call) = self.call(last, last.pending[index]);
+                self.apply(&mut state, call, Some(kind));
                 state.pending[index].is_applied = true;
             }
             Action::Answer(index) => self.deliver_reply(&mut state, index, Reply::Done),
@@ -197,9 +197,9 @@ impl Model for World {
                 state.budget.faults -= 1;
                 self.deliver_reply(&mut state, index, Reply::Unknown);
             }
-            Action::GiveUp(index, fate) => {
+            Action::GiveUp(index, lost_call) => {
                 let sent = last.pending[index];
-                if fate == Fate::Late {
+                if lost_call == LostCall::LandsLater {
                     Self::make_late(&mut state, sent.owner.into(), self.call(last, sent).1);
                 }
                 state.budget.faults -= 1;
@@ -228,10 +228,10 @@ impl Model for World {
                 }
                 self.act(&mut state, owner, Event::PassTime);
             }
-            Action::Crash(owner, fate) => {
+            Action::Crash(owner, lost_call) => {
                 state.budget.faults -= 1;
                 let (mine, others): (Vec<_>, _) = last.pending.iter().copied().partition(|sent| sent.is_from(owner));
-                for sent in mine.iter().filter(|sent| fate == Fate::Late && !sent.is_applied) {
+                for sent in mine.iter().filter(|sent| lost_call == LostCall::LandsLater && !sent.is_applied) {
                     Self::make_late(&mut state, owner, self.call(last, *sent).1);
                 }
                 state.pending = others;

@@ -83,7 +83,7 @@ impl<'a> Attempt<'a> {
 
     async fn step_until_done(&mut self) -> AttemptOutcome {
         for _ in 0..STEPS {
-            if self.pool.project.ledger().listed().is_none()
+            if self.pool.project.ledger().is_unlisted()
                 && let Err(error) = self.pool.list_now(&self.controller.clock).await
             {
                 return AttemptOutcome::Failed(error);
@@ -136,7 +136,8 @@ impl<'a> Attempt<'a> {
     fn decide(&mut self) -> Option<(Decision, Option<CreationMark>)> {
         let ClaimController { memory, clock, .. } = self.controller;
         let mut ledger = self.pool.project.ledger();
-        let decision = memory.ask(&ledger, self.pool, clock.now(), |situation| decide(situation, &self.request));
+        let decision =
+            memory.with_situation(&ledger, self.pool, clock.now(), |situation| decide(situation, &self.request));
         if self.scope == AllocationScope::OwnAddress && decision.is_choice() {
             return None;
         }
@@ -207,8 +208,8 @@ impl<'a> Attempt<'a> {
     fn keep_or_decline(&mut self, fip: FloatingIp) {
         let ClaimController { memory, clock, wake, .. } = self.controller;
         let mut ledger = self.pool.project.ledger();
-        let is_wanted =
-            memory.ask(&ledger, self.pool, clock.now(), |situation| may_keep(situation, &self.request, &fip));
+        let is_wanted = memory
+            .with_situation(&ledger, self.pool, clock.now(), |situation| may_keep(situation, &self.request, &fip));
         if !is_wanted {
             ledger.decline_offer(&fip.id);
             self.unwanted.push(fip.id);

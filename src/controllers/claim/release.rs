@@ -118,13 +118,14 @@ pub(in crate::controllers) async fn release_marks(
 ) -> Result<(), openstack::Error> {
     let key = ClaimKey::of(&claim.namespace, &claim.name);
     let id = &pool.policy.id;
-    if pool.project.ledger().listed().is_none() {
+    if pool.project.ledger().is_unlisted() {
         pool.list_now(clock).await?;
     }
     end_unwanted_holds(pool, &key);
     let writer = NeutronWriter { pool, clock };
     loop {
-        let step = memory.ask(&pool.project.ledger(), pool, clock.now(), |situation| decide(situation, &key));
+        let step =
+            memory.with_situation(&pool.project.ledger(), pool, clock.now(), |situation| decide(situation, &key));
         tracing::debug!(claim.name = %claim, decision = ?step, "decided");
         match step {
             ReleaseStep::Done => break,

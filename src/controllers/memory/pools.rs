@@ -44,7 +44,7 @@ impl ResolvedPool {
         age: std::time::Duration,
     ) -> Result<(), openstack::Error> {
         let since = clock.now() - SignedDuration::try_from(age).unwrap_or_default();
-        if self.project.ledger().listed_at().is_some_and(|at| at >= since) {
+        if self.project.ledger().listing_ended().is_some_and(|at| at >= since) {
             return Ok(());
         }
         self.list_now(clock).await

@@ -27,7 +27,8 @@ impl Sweeper {
     ) -> Result<bool, openstack::Error> {
         while let Some(fip) = self.create(pool).await? {
             let mut ledger = pool.project.ledger();
-            if self.memory.ask(&ledger, pool, self.clock.now(), |situation| is_usable_spare(situation, &fip)) {
+            if self.memory.with_situation(&ledger, pool, self.clock.now(), |situation| is_usable_spare(situation, &fip))
+            {
                 ledger.unblock_creation(&pool.policy.id);
                 return Ok(true);
             }
@@ -54,8 +55,9 @@ impl Sweeper {
         if !self.stores.is_serving(&pool.name) {
             return None;
         }
-        let place =
-            self.memory.ask(&ledger, pool, self.clock.now(), |situation| Supply::new(*situation).spare_place())?;
+        let place = self
+            .memory
+            .with_situation(&ledger, pool, self.clock.now(), |situation| Supply::new(*situation).spare_place())?;
         Some((place, writer.begin_creation(&mut ledger, None)))
     }
 }

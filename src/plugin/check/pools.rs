@@ -6,7 +6,7 @@ use super::finding::{Finding, Status};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::{EXHAUSTED, ORPHANS_DETECTED, PAUSED, READY};
 use crate::api::names::{PAUSED_ANNOTATION, WATCH_FILTER_LABEL};
-use crate::controllers::inspect::{Stage, Trouble, View};
+use crate::controllers::inspect::{ConnectionProblem, Stage, View};
 use crate::openstack::Quota;
 use crate::plugin::exit::Failure;
 use crate::plugin::output::Progress;
@@ -39,7 +39,7 @@ pub(super) async fn check_pools(
         let subject = format!("Pool {}", object_name(pool.as_ref()));
         match session.inspect_pool(&inspection, &pool, progress).await {
             Ok(Ok(view)) => findings.extend(view_findings(&subject, &view).await),
-            Ok(Err(trouble)) => findings.extend(stage_findings(&subject, Some(&trouble), None)),
+            Ok(Err(problem)) => findings.extend(stage_findings(&subject, Some(&problem), None)),
             Err(failure) => {
                 findings.push(Finding::new(&subject, "credentials", Status::Unknown, failure.to_string()));
             }
@@ -61,12 +61,12 @@ async fn view_findings(subject: &str, view: &View) -> Vec<Finding> {
     findings
 }
 
-/// The stages before the trouble are fine; those after it are not known.
-fn stage_findings(subject: &str, trouble: Option<&Trouble>, network: Option<&str>) -> Vec<Finding> {
+/// The stages before the problem are fine; those after it are not known.
+fn stage_findings(subject: &str, problem: Option<&ConnectionProblem>, network: Option<&str>) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (stage, check, success) in STAGES {
-        if let Some(trouble) = trouble.filter(|trouble| trouble.stage == stage) {
-            let message = format!("{}: {}", trouble.reason, trouble.message);
+        if let Some(problem) = problem.filter(|problem| problem.stage == stage) {
+            let message = format!("{}: {}", problem.reason, problem.message);
             findings.push(Finding::new(subject, check, Status::Failed, message));
             break;
         }
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn the_way_to_openstack_ends_where_the_trouble_is() {
-        let trouble = Trouble { stage: Stage::Network, reason: "NetworkNotFound", message: "none".into() };
-        let found = stage_findings("p", Some(&trouble), None);
+        let problem = ConnectionProblem { stage: Stage::Network, reason: "NetworkNotFound", message: "none".into() };
+        let found = stage_findings("p", Some(&problem), None);
         assert_eq!(statuses(&found), [("name", Status::Ok), ("credentials", Status::Ok), ("network", Status::Failed)]);
         assert_eq!(found[2].message, "NetworkNotFound: none");
         assert!(stage_findings("p", None, Some("public")).iter().all(|finding| finding.status == Status::Ok));
