@@ -149,3 +149,6 @@ impl<'a> ClaimCase<'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,26 +1,25 @@
-//! Each rule of recovery and choice, with an example and a counterexample.
+//! Each rule of choice, with an example and a counterexample.
 
 use super::*;
 use crate::allocation::Nonce;
 use crate::allocation::ledger::{CreationBlock, Ledger};
 use crate::allocation::mark::release_tag;
-use crate::allocation::policy::{PoolPolicy, ReusePolicy};
 use crate::allocation::testing::{self, *};
 use crate::floating_ip::SubnetId;
 
-fn hold_of(claim: &str) -> Hold {
+pub(super) fn hold_of(claim: &str) -> Hold {
     Hold::Claim { pool: pool_id("p"), claim: key(claim) }
 }
 
-fn create(subnet: Option<SubnetId>) -> Decision {
+pub(super) fn create(subnet: Option<SubnetId>) -> Decision {
     Decision::Create(CreationPlace { network: network(), subnet })
 }
 
-fn tag() -> MarkWrite {
+pub(super) fn tag() -> MarkWrite {
     MarkWrite::Tag(claim_tag(&pool_id("p"), &key("web")))
 }
 
-fn describe(last: u8) -> MarkWrite {
+pub(super) fn describe(last: u8) -> MarkWrite {
     MarkWrite::Describe(CreationMark { claim: Some(key("web")), ..idle_mark(last) })
 }
 
@@ -205,32 +204,6 @@ fn after_a_refusal_only_the_oldest_claim_retries() {
 }
 
 #[test]
-fn a_tag_is_confirmed_by_a_listing_that_began_after_it() {
-    let mut fixture = fixture().closed_list([10]).fips([fip(10)]).chosen_by(10, "web");
-    fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
-    assert_eq!(fixture.decide("web"), Decision::Confirm(id(10)));
-    fixture.relist([fip(10).tagged_for("web")]);
-    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
-}
-
-#[test]
-fn a_chosen_address_with_another_owner_or_a_port_is_withdrawn() {
-    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
-    for fip in [fip(10).tagged_for("web").tagged_by_another_pool(), fip(10).tagged_for("web").attached()] {
-        assert_eq!(fixture().closed_list([10]).fips([fip]).chosen_by(10, "web").decide("web"), withdraw);
-    }
-    assert_eq!(fixture().fips([fip(10).created_for("web").attached()]).chosen_by(10, "web").decide("web"), withdraw);
-}
-
-#[test]
-fn a_chosen_address_is_marked_again_after_an_uncertain_write() {
-    let list = fixture().closed_list([10]).fips([fip(10)]).chosen_by(10, "web");
-    assert_eq!(list.decide("web"), Decision::Mark(id(10), Origin::List, tag()));
-    let owned = fixture().fips([fip(10).idle()]).chosen_by(10, "web");
-    assert_eq!(owned.decide("web"), Decision::Mark(id(10), Origin::Owned, describe(10)));
-}
-
-#[test]
 fn an_uncertain_creation_is_settled_before_another_address_is_chosen() {
     let mut fixture = fixture().fips([fip(10)]);
     let nonce = idle_mark(1).nonce;
@@ -250,83 +223,12 @@ fn a_floating_ip_is_not_given_before_its_creation_was_answered() {
 }
 
 #[test]
-fn a_claims_own_address_is_preferred_to_every_other() {
-    let marked = [fip(10).created_for("web"), fip(10).tagged_for("web"), fip(10).created_for("web").attached()];
-    for fip in marked {
-        assert_eq!(fixture().listed([11]).fips([fip, testing::fip(11)]).decide("web"), Decision::Keep(id(10)));
-    }
-}
-
-#[test]
-fn a_released_address_with_a_port_is_not_taken_back() {
-    let fixture = fixture().fips([fip(10).created_for("web").released_by("web", ago(9)).attached()]);
-    assert_eq!(fixture.decide("web"), create(None));
-}
-
-#[test]
-fn an_attached_address_is_kept_even_if_the_spec_no_longer_allows_it() {
-    let fixture = fixture().excluding("203.0.113.10/32");
-    let fixture = fixture.fips([fip(10).created_for("web")]);
-    assert_eq!(fixture.decide("web"), create(None));
-    let fixture = fixture.fips([fip(10).created_for("web").attached()]);
-    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
-}
-
-#[test]
-fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() {
-    let published = |fip: Fip| fixture().fips([fip]).published("web", 10).decide_published("web", 10);
-    assert_eq!(published(fip(10).created_for("web").attached()), Decision::Keep(id(10)));
-    assert_eq!(published(fip(10)), Decision::Mark(id(10), Origin::Recovered, tag()));
-    assert_eq!(published(fip(10).idle()), Decision::Mark(id(10), Origin::Recovered, describe(10)));
-    assert_eq!(published(fip(10).created_for("db")), Decision::Mark(id(10), Origin::Recovered, describe(10)));
-    let tags = vec![release_tag(&pool_id("p"), &key("web"), ago(9))];
-    let released = fip(10).created_for("web").released_by("web", ago(9)).attached();
-    assert_eq!(published(released), Decision::TakeBack(id(10), tags));
-    assert_eq!(published(fip(10).tagged_by_another_pool()), Decision::Lost(LostAddress::Taken(address(10))));
-    assert_eq!(published(fip(11)), Decision::Lost(LostAddress::Deleted(address(10))));
-}
-
-#[test]
-fn an_address_published_for_another_claim_is_not_recovered() {
-    let fixture = fixture().fips([fip(10).created_for("web").attached()]).published("db", 10);
-    assert_eq!(fixture.decide("web"), create(None));
-}
-
-#[test]
 fn without_tags_only_created_addresses_are_given() {
     let fixture = fixture().with_policy(|pool| pool.has_tags = false).listed([10]).fips([fip(10), fip(11)]);
     assert_eq!(fixture.decide("web"), create(None));
     let released = CreationMark { claim: Some(key("web")), released: Some(ago(9)), ..idle_mark(10) };
     let fixture = fixture.fips([fip(10).described(released.render(None))]);
     assert_eq!(fixture.decide("web"), Decision::Mark(id(10), Origin::Recovered, describe(10)));
-}
-
-#[test]
-fn an_address_held_for_another_claim_is_not_recovered() {
-    let fixture = fixture().fips([fip(10).created_for("web")]).chosen_by(10, "other");
-    assert_eq!(fixture.decide("web"), create(None));
-}
-
-#[test]
-fn a_released_address_is_taken_back_by_its_claim() {
-    let fixture = fixture().fips([fip(10).created_for("web").released_by("web", ago(10))]);
-    let take_back = Decision::TakeBack(id(10), vec![release_tag(&pool_id("p"), &key("web"), ago(10))]);
-    assert_eq!(fixture.decide("web"), take_back);
-    assert_eq!(fixture.chosen_by(10, "web").decide("web"), take_back);
-}
-
-#[test]
-fn a_released_address_is_not_taken_back_during_a_sweep() {
-    let fixture = fixture().fips([fip(10).created_for("web").released_by("web", ago(10))]).held(10, Hold::GivingBack);
-    assert_eq!(fixture.decide("web"), create(None));
-}
-
-#[test]
-fn a_chosen_address_that_the_spec_no_longer_allows_is_withdrawn() {
-    let chosen = || fixture().closed_list([10]).fips([fip(10).tagged_for("web")]).chosen_by(10, "web");
-    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
-    assert_eq!(chosen().excluding("203.0.113.10/32").decide("web"), withdraw);
-    assert_eq!(chosen().reserving("db", 10).decide("web"), withdraw);
 }
 
 #[test]
@@ -357,38 +259,6 @@ fn addresses_beyond_a_lowered_limit_are_not_given() {
     let lowered = fixture().max_ips(3).fips([web, db, fip(12).idle(), fip(13).idle()]);
     assert_eq!(marked(&lowered.decide("app")), Some(&id(12)), "one of the two is within the limit");
     assert_eq!(lowered.waiting_claim("old").decide("app"), Decision::Refuse(Refusal::LimitReached(3)));
-}
-
-#[test]
-fn a_recreated_floating_ip_replaces_the_deleted_one_of_an_ip_address() {
-    let recreated = || fip(10).tag("anything");
-    let mut fixture = fixture().fips([recreated()]).published("web", 9);
-    let published = BoundAddress { address: address(10), fip: id(9) };
-    let request = ClaimRequest { bound: Some(published), ..request("web") };
-    let decide = |fixture: &Fixture| decide(&fixture.situation(), &request);
-    assert_eq!(marked(&decide(&fixture)), Some(&id(10)));
-    fixture.ledger.set_hold(&id(10), Some(hold_of("web")));
-    fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
-    assert_eq!(decide(&fixture), Decision::Confirm(id(10)));
-    fixture.relist([recreated().tagged_for("web")]);
-    assert_eq!(decide(&fixture), Decision::Keep(id(10)));
-}
-
-#[test]
-fn a_copied_description_gives_no_claim_an_address() {
-    let copied = fip(10).created_for("web").0.description;
-    let fixture = fixture().fips([fip(10).created_for("web"), fip(9).described(copied)]);
-    assert_eq!(fixture.decide("web"), create(None));
-    assert_eq!(fixture.decide_published("web", 10), Decision::Keep(id(10)));
-    assert_eq!(fixture.chosen_by(10, "web").decide("web"), Decision::Keep(id(10)), "it was chosen and is held");
-}
-
-#[test]
-fn a_created_address_that_another_ip_address_names_is_not_kept() {
-    let fixture = fixture().fips([fip(10).created_for("web")]).published_by_others(10);
-    assert_eq!(fixture.decide("web"), create(None));
-    let fixture = Fixture { ledger: Ledger::default(), ..fixture }.fips([fip(10).created_for("web").attached()]);
-    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)), "an attached address stays the claim's");
 }
 
 #[test]
@@ -441,72 +311,4 @@ fn an_address_with_an_uncertain_write_is_given_to_no_other_claim() {
 fn nothing_is_decided_before_the_project_was_listed() {
     let fixture = Fixture { ledger: Ledger::default(), ..fixture() };
     assert_eq!(fixture.decide("web"), Decision::Settle);
-}
-
-#[test]
-fn a_tag_that_was_left_beside_another_owners_mark_is_withdrawn() {
-    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
-    let fixture = fixture().listed([10]).fips([fip(10).tagged_for("web").tagged_by_another_pool()]);
-    assert_eq!(fixture.decide("web"), withdraw);
-    assert_ne!(fixture.fenced().decide("web"), withdraw, "a late write may add it again");
-}
-
-#[test]
-fn a_tag_that_landed_late_beside_a_port_is_withdrawn() {
-    let mut fixture = fixture().listed([10]).fips([fip(10)]);
-    fixture.relist([fip(10).tagged_for("web").attached()]);
-    assert_eq!(fixture.decide("web"), Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web"))));
-    let mut fixture = Fixture { ledger: Default::default(), ..fixture };
-    fixture.relist([fip(10).tagged_for("web").attached()]);
-    assert_eq!(
-        fixture.decide("web"),
-        Decision::Keep(id(10)),
-        "a new process cannot know that the port is not the claim's"
-    );
-}
-
-#[test]
-fn a_lost_withdrawal_is_repeated() {
-    let mut fixture = fixture().listed([10]).fips([fip(10)]).chosen_by(10, "web");
-    fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
-    fixture.relist([fip(10).tagged_for("web").attached()]);
-    fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
-    fixture.ledger.note_uncertain_write(&id(10), fixture.now);
-    fixture.ledger.end_withdrawal(&id(10), hold_of("web"), false);
-    fixture.now += seconds(60);
-    fixture.relist([fip(10).tagged_for("web").attached()]);
-    assert_eq!(fixture.decide("web"), Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web"))));
-}
-
-#[test]
-fn a_published_address_is_kept_even_if_its_tag_landed_late() {
-    let mut fixture = fixture().listed([10]).fips([fip(10)]);
-    fixture.relist([fip(10).tagged_for("web")]);
-    fixture.ledger.end_holds_of(&pool_id("p"), &key("web"));
-    fixture.relist([fip(10).tagged_for("web").attached()]);
-    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
-}
-
-#[test]
-fn a_reused_address_is_kept_only_if_it_is_still_reusable_when_read_back() {
-    let chosen = || fip(10).tagged_for("web");
-    let decide = |fip: Fip| fixture().fips([fip]).chosen_by(10, "web").decide("web");
-    assert_eq!(decide(chosen()), Decision::Keep(id(10)));
-    assert_eq!(decide(chosen().described("mail")), Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web"))));
-    let tags = |pool: &mut PoolPolicy| {
-        pool.reuse = ReusePolicy::Tagged { tags: ["lent".to_owned()].into(), idle: seconds(300) };
-    };
-    let tagged = |fip: Fip| fixture().with_policy(tags).fips([fip]).chosen_by(10, "web").decide("web");
-    assert_eq!(tagged(chosen().tag("lent").described("mail")), Decision::Keep(id(10)));
-    assert!(matches!(tagged(chosen()), Decision::Withdraw(..)), "its tag was removed");
-    let listed = fixture().listed([10]).fips([chosen().described("mail")]).chosen_by(10, "web").decide("web");
-    assert_eq!(listed, Decision::Keep(id(10)), "a listed address may have a description");
-}
-
-#[test]
-fn a_claim_that_is_created_again_keeps_its_address_whatever_was_written_on_it() {
-    let released = fip(10).tagged_for("web").described("mail").released_by("web", ago(5));
-    assert!(matches!(fixture().fips([released]).decide("web"), Decision::TakeBack(..)));
-    let taken_back = fixture().fips([fip(10).tagged_for("web").described("mail")]).held(10, hold_of("web"));
-    assert_eq!(taken_back.decide("web"), Decision::Keep(id(10)));
 }
