@@ -15,7 +15,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::allocation::origin::Origin;
-use crate::openstack::{Error, Quota, Scope};
+use crate::openstack::{Error, ProjectScope, Quota};
 use crate::runtime::flags::COMMIT;
 
 mod labels;
@@ -155,7 +155,7 @@ impl Metrics {
     }
 
     /// `None` if the project's quota cannot be read.
-    pub fn pool_quota(&self, pool: &PoolLabels, project: &Scope, quota: Option<Quota>) {
+    pub fn pool_quota(&self, pool: &PoolLabels, project: &ProjectScope, quota: Option<Quota>) {
         self.pools.quota(pool, project, quota);
     }
 
@@ -269,8 +269,8 @@ mod tests {
         has(&metrics, r#"caip_openstack_request_duration_seconds_count{operation="create_floating_ip"} 2"#);
     }
 
-    fn project() -> Scope {
-        Scope { endpoint: "http://neutron".into(), project: ProjectId::new("p1") }
+    fn project() -> ProjectScope {
+        ProjectScope { endpoint: "http://neutron".into(), project: ProjectId::new("p1") }
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub trait Clouds: Send + Sync {
 
 /// Identifies the set of floating IPs that a session works with.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Scope {
+pub struct ProjectScope {
     /// Neutron's URL.
     pub endpoint: String,
     /// The token's project.
@@ -99,7 +99,7 @@ pub struct Quota {
 /// have taken effect.
 #[async_trait]
 pub trait Neutron: Send + Sync {
-    fn scope(&self) -> &Scope;
+    fn scope(&self) -> &ProjectScope;
 
     /// Every floating IP of the project, exactly once.
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error>;

@@ -39,7 +39,7 @@ mod who_has;
 
 use cli::{Cli, Command, Orphans, OrphansCommand};
 use exit::{Answer, Failure};
-use session::Session;
+use session::PluginSession;
 
 /// Runs the plugin with these command line arguments, and returns its exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -70,7 +70,7 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 async fn execute(Cli { global, command }: Cli) -> Result<Answer, Failure> {
     let format = global.output;
     // Completions need no cluster.
-    let session = async || Session::open(&global).await;
+    let session = async || PluginSession::open(&global).await;
     match command {
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "kubectl-fippool", &mut std::io::stdout());

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use caip_openstack::allocation::claim::{ClaimRequest, decide};
 use caip_openstack::allocation::ledger::{CreationBlock, Hold};
 use caip_openstack::allocation::mark::{CreationMark, claim_tag, release_tag};
-use caip_openstack::allocation::policy::ReusePolicy;
+use caip_openstack::allocation::policy::ReuseRule;
 use caip_openstack::allocation::published::{Binding, PublishedAddress};
 use caip_openstack::allocation::situation::QueuePosition;
 use caip_openstack::allocation::{ClaimKey, Ledger, Nonce, PoolId, PoolPolicy, PublishedAddresses, Refusal};
@@ -288,9 +288,9 @@ impl Situation {
             max_ips: spec.max_ips,
             deletes: true,
             reuse: match spec.reuse {
-                0 => ReusePolicy::Never,
-                1 => ReusePolicy::Unmarked { idle },
-                _ => ReusePolicy::Tagged { tags: ["prod".to_owned()].into(), idle },
+                0 => ReuseRule::Never,
+                1 => ReuseRule::Unmarked { idle },
+                _ => ReuseRule::Tagged { tags: ["prod".to_owned()].into(), idle },
             },
             excluded: spec.excluded.iter().map(|index| address(*index).into()).collect(),
             reservations: reserve("web", ours).into_iter().chain(reserve("db", others)).collect::<BTreeMap<_, _>>(),

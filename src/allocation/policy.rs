@@ -24,7 +24,7 @@ pub struct PoolPolicy {
     /// Whether what we created is deleted once released.
     pub deletes: bool,
     /// Which free floating IPs of the project may be used.
-    pub reuse: ReusePolicy,
+    pub reuse: ReuseRule,
     /// Never given.
     pub excluded: Vec<IpNet>,
     /// Kept for one claim each, by the claim's name.
@@ -46,7 +46,7 @@ pub struct PoolPolicy {
 
 /// Which free floating IPs of the project may be used.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ReusePolicy {
+pub enum ReuseRule {
     Never,
     /// Those without tags, description and DNS name.
     Unmarked {
@@ -81,19 +81,19 @@ impl PoolPolicy {
         self.network.as_ref() == Some(&fip.network)
             && self.has_tags
             && match &self.reuse {
-                ReusePolicy::Never => false,
-                ReusePolicy::Unmarked { .. } => {
+                ReuseRule::Never => false,
+                ReuseRule::Unmarked { .. } => {
                     fip.tags.is_empty() && fip.description.is_empty() && fip.dns_name.is_empty()
                 }
-                ReusePolicy::Tagged { tags, .. } => tags.is_subset(&fip.tags),
+                ReuseRule::Tagged { tags, .. } => tags.is_subset(&fip.tags),
             }
     }
 
     /// Whether a floating IP has not changed for as long as `spec.reuse` asks: otherwise its owner may be about to use it.
     pub(super) fn has_been_idle(&self, fip: &FloatingIp, now: Timestamp) -> bool {
         match &self.reuse {
-            ReusePolicy::Never => false,
-            ReusePolicy::Unmarked { idle } | ReusePolicy::Tagged { idle, .. } => {
+            ReuseRule::Never => false,
+            ReuseRule::Unmarked { idle } | ReuseRule::Tagged { idle, .. } => {
                 fip.changed_at.is_some_and(|at| now.duration_since(at) >= *idle)
             }
         }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn only_floating_ips_with_all_configured_tags_are_reused() {
         let tags: BTreeSet<String> = ["a".into(), "b".into()].into();
-        let fixture = fixture().with_policy(|pool| pool.reuse = ReusePolicy::Tagged { tags, idle: seconds(300) });
+        let fixture = fixture().with_policy(|pool| pool.reuse = ReuseRule::Tagged { tags, idle: seconds(300) });
         let may = |fip: Fip| may_reuse_in(&fixture.pool, &fip);
         assert!(may(fip(10).tag("a").tag("b").tag("c").described("anything")));
         assert!(!may(fip(10).tag("a")));
@@ -148,7 +148,7 @@ mod tests {
     fn nothing_is_reused_without_tags_a_network_or_permission() {
         let may = |change: fn(&mut PoolPolicy)| may_reuse_in(&fixture().with_policy(change).pool, &fip(10));
         assert!(!may(|pool| pool.has_tags = false));
-        assert!(!may(|pool| pool.reuse = ReusePolicy::Never));
+        assert!(!may(|pool| pool.reuse = ReuseRule::Never));
         assert!(!may(|pool| pool.network = None));
     }
 

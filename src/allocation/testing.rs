@@ -9,7 +9,7 @@ use super::claim::{self, BoundAddress, ClaimRequest, Decision};
 use super::identity::{ClaimKey, Nonce, PoolId};
 use super::ledger::{Hold, Ledger, LedgerEntry};
 use super::mark::{CreationMark, claim_tag, release_tag};
-use super::policy::{PoolPolicy, ReusePolicy};
+use super::policy::{PoolPolicy, ReuseRule};
 use super::published::{Binding, PublishedAddress, PublishedAddresses};
 use super::release::{self, ReleaseStep};
 use super::situation::{QueuePosition, Situation};
@@ -152,7 +152,7 @@ pub fn fixture() -> Fixture {
         subnets: vec![],
         max_ips: None,
         deletes: true,
-        reuse: ReusePolicy::Unmarked { idle: seconds(300) },
+        reuse: ReuseRule::Unmarked { idle: seconds(300) },
         excluded: vec![],
         reservations: BTreeMap::new(),
         preallocate: 0,

@@ -28,7 +28,7 @@ use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool
 use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::object_name::ObjectName;
-use crate::openstack::{self, Clouds, Credentials, Network, Quota, Scope};
+use crate::openstack::{self, Clouds, Credentials, Network, ProjectScope, Quota};
 
 pub use super::claim::{NextStep, SkipReason};
 
@@ -236,7 +236,7 @@ impl View {
         self.pool.network.as_ref()
     }
 
-    pub fn scope(&self) -> &Scope {
+    pub fn scope(&self) -> &ProjectScope {
         self.pool.neutron.scope()
     }
 

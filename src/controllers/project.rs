@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use crate::allocation::Ledger;
 use crate::allocation::ledger::Step;
 use crate::clock::Clock;
-use crate::openstack::{Error, Neutron, Scope};
+use crate::openstack::{Error, Neutron, ProjectScope};
 
 mod quota;
 
@@ -93,11 +93,11 @@ impl Drop for Tagging<'_> {
 
 /// The projects that pools use.
 #[derive(Default)]
-pub(super) struct Projects(Mutex<BTreeMap<Scope, Weak<Project>>>);
+pub(super) struct Projects(Mutex<BTreeMap<ProjectScope, Weak<Project>>>);
 
 impl Projects {
     /// The project of a session: the same for all sessions in it, whatever their credentials.
-    pub(super) fn get_or_create(&self, scope: &Scope) -> Arc<Project> {
+    pub(super) fn get_or_create(&self, scope: &ProjectScope) -> Arc<Project> {
         let mut projects = self.0.lock();
         projects.retain(|_, project| project.strong_count() > 0);
         if let Some(project) = projects.get(scope).and_then(Weak::upgrade) {

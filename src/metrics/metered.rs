@@ -8,7 +8,9 @@ use tokio::time::Instant;
 
 use super::Metrics;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
-use crate::openstack::{Clouds, Credentials, Error, Filter, Network, Neutron, NewFloatingIp, Quota, Scope, Subnet};
+use crate::openstack::{
+    Clouds, Credentials, Error, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
+};
 
 /// Delegates to another [`Clouds`].
 pub struct MeteredClouds {
@@ -70,7 +72,7 @@ impl MeteredNeutron {
 
 #[async_trait]
 impl Neutron for MeteredNeutron {
-    fn scope(&self) -> &Scope {
+    fn scope(&self) -> &ProjectScope {
         self.neutron.scope()
     }
 

@@ -16,7 +16,7 @@ use prometheus_client::registry::Unit;
 
 use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_EXHAUSTED, POOL_NOT_READY};
 use crate::api::conditions::pool_reasons::PROBLEMS;
-use crate::openstack::{Quota, Scope};
+use crate::openstack::{ProjectScope, Quota};
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PoolLabels {
@@ -81,7 +81,7 @@ const USUAL_REASONS: [&str; 3] = [ALLOCATION_FAILED, POOL_EXHAUSTED, POOL_NOT_RE
 #[derive(Default, Debug)]
 struct PoolRecord {
     figures: Option<PoolFigures>,
-    quota: Option<(Scope, Quota)>,
+    quota: Option<(ProjectScope, Quota)>,
     listed: Option<Timestamp>,
 }
 
@@ -102,7 +102,7 @@ impl PoolCollector {
         self.pools.lock().entry(pool.clone()).or_default().listed = Some(at);
     }
 
-    pub(super) fn quota(&self, pool: &PoolLabels, scope: &Scope, quota: Option<Quota>) {
+    pub(super) fn quota(&self, pool: &PoolLabels, scope: &ProjectScope, quota: Option<Quota>) {
         self.pools.lock().entry(pool.clone()).or_default().quota = quota.map(|quota| (scope.clone(), quota));
     }
 
@@ -225,7 +225,7 @@ fn encode_claims(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fm
 /// Once per project, even if several pools share figures.
 fn encode_quotas<'a>(
     encoder: &mut DescriptorEncoder<'_>,
-    all: impl Iterator<Item = &'a (Scope, Quota)>,
+    all: impl Iterator<Item = &'a (ProjectScope, Quota)>,
 ) -> fmt::Result {
     let help = "The project's floating IP quota and usage; no limit series if the quota is unlimited.";
     let mut out = gauge(encoder, "quota_floating_ips", help, None)?;

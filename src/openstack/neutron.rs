@@ -12,7 +12,7 @@ use openstack_sdk_network::v2::{network, subnet};
 
 use super::session::{Retry, Session};
 use super::{
-    Error, ErrorKind, Filter, FloatingIp, FloatingIpId, Network, Neutron, NewFloatingIp, Quota, Scope, Subnet,
+    Error, ErrorKind, Filter, FloatingIp, FloatingIpId, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
 };
 use body::{Extensions, FloatingIpBody, QuotaDetails};
 use pages::{PAGE_SIZE, Page};
@@ -80,7 +80,7 @@ macro_rules! set_filter {
 
 #[async_trait]
 impl Neutron for NeutronClient {
-    fn scope(&self) -> &Scope {
+    fn scope(&self) -> &ProjectScope {
         self.session.scope()
     }
 

@@ -28,7 +28,7 @@ use openstack_sdk_core::catalog::ServiceEndpoint;
 use openstack_sdk_core::types::{ApiVersion, BoxedAsyncRead, ServiceType};
 use tokio::time::Instant;
 
-use super::{Error, ErrorKind, Scope};
+use super::{Error, ErrorKind, ProjectScope};
 use keystone::Token;
 use throttle::{Health, Throttle};
 use token_cache::TokenCache;
@@ -57,11 +57,11 @@ pub(super) struct Session {
     tokens: Arc<TokenCache>,
     throttle: Arc<Throttle>,
     endpoint: ServiceEndpoint,
-    scope: Scope,
+    scope: ProjectScope,
 }
 
 impl Session {
-    pub(super) fn scope(&self) -> &Scope {
+    pub(super) fn scope(&self) -> &ProjectScope {
         &self.scope
     }
 

@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::cli::{Check, Format};
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress, Report, bold};
-use super::session::Session;
+use super::session::PluginSession;
 use finding::{Finding, Status};
 
 /// How often `--wait` checks again.
@@ -29,7 +29,7 @@ struct CheckReport {
 }
 
 pub(super) async fn check_installation(
-    session: &Session,
+    session: &PluginSession,
     args: &Check,
     format: Option<Format>,
 ) -> Result<Answer, Failure> {
@@ -42,7 +42,7 @@ pub(super) async fn check_installation(
 }
 
 async fn wait_until_ready(
-    session: &Session,
+    session: &PluginSession,
     args: &Check,
     format: Option<Format>,
     timeout: Duration,
@@ -74,7 +74,7 @@ async fn wait_until_ready(
     }
 }
 
-async fn run_checks(session: &Session, args: &Check) -> Result<CheckReport, Failure> {
+async fn run_checks(session: &PluginSession, args: &Check) -> Result<CheckReport, Failure> {
     let progress = Progress::start("checking the installed kinds");
     let mut findings = installed::check_kinds(session).await?;
     progress.step("checking the controller");

@@ -11,9 +11,9 @@ use serde::Serialize;
 
 use super::cli::Format;
 use super::exit::{Answer, Failure};
-use super::figures::PoolFigures;
+use super::figures::PoolCapacity;
 use super::output::{self, Progress, Report, age, bold, fields};
-use super::session::{Session, find_pool, object_name};
+use super::session::{PluginSession, find_pool, object_name};
 use crate::api::conditions::claim_ready;
 use crate::api::{IpAddressClaim, IpamVersion};
 use crate::controllers::inspect::{Inspection, View};
@@ -37,7 +37,7 @@ struct Explanation {
     condition: Option<ReadyCondition>,
     place: Option<WaitingPosition>,
     #[serde(rename = "poolHas")]
-    figures: Option<PoolFigures>,
+    figures: Option<PoolCapacity>,
     /// Alternatives, each of which would give it an address.
     remedies: Vec<String>,
 }
@@ -59,7 +59,11 @@ struct WaitingPosition {
     since: Timestamp,
 }
 
-pub(super) async fn explain_claim(session: &Session, name: &str, format: Option<Format>) -> Result<Answer, Failure> {
+pub(super) async fn explain_claim(
+    session: &PluginSession,
+    name: &str,
+    format: Option<Format>,
+) -> Result<Answer, Failure> {
     let progress = Progress::start("listing pools and claims");
     let inspection = session.inspect().await?;
     let claim = find_claim(session, &inspection, name)?;
@@ -86,7 +90,7 @@ fn pool_name(claim: &IpAddressClaim) -> ObjectName {
 }
 
 /// The claim of this name, or of the server of this name.
-fn find_claim(session: &Session, inspection: &Inspection, name: &str) -> Result<Arc<IpAddressClaim>, Failure> {
+fn find_claim(session: &PluginSession, inspection: &Inspection, name: &str) -> Result<Arc<IpAddressClaim>, Failure> {
     let claims = inspection.claims();
     let names = [name.to_owned(), format!("{name}-floating-ip-address")];
     let mut found = names.iter().filter_map(|name| {
@@ -125,7 +129,7 @@ fn explain(
             reason,
             message,
         }),
-        figures: view.map(|view| PoolFigures {
+        figures: view.map(|view| PoolCapacity {
             counts: (&view.usage()).into(),
             limit: view.policy().max_ips.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
             network: view.network().map(|network| network.name.clone()),
@@ -202,7 +206,7 @@ impl WaitingPosition {
     }
 }
 
-fn describe_figures(PoolFigures { counts, limit, network }: &PoolFigures) -> String {
+fn describe_figures(PoolCapacity { counts, limit, network }: &PoolCapacity) -> String {
     let limit = limit.map_or("no limit".into(), |limit| format!("limit {limit}"));
     let network = network.as_ref().map_or("closed list".into(), |network| format!("network {network}"));
     format!(

@@ -5,7 +5,7 @@ use serde::Serialize;
 use crate::api::pool::AddressCounts;
 
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
-pub(super) struct PoolFigures {
+pub(super) struct PoolCapacity {
     #[serde(flatten)]
     pub(super) counts: AddressCounts,
     /// `spec.maxIPs`.
@@ -14,7 +14,7 @@ pub(super) struct PoolFigures {
     pub(super) network: Option<String>,
 }
 
-impl PoolFigures {
+impl PoolCapacity {
     /// The percentage of the capacity that is in use; none for a pool without capacity.
     pub(super) fn percent_used(&self) -> Option<u32> {
         let used = u64::from(self.in_use()) * 100;
@@ -39,9 +39,9 @@ impl PoolFigures {
 mod tests {
     use super::*;
 
-    fn figures(limit: Option<u32>, allocated: u32, free: u32) -> PoolFigures {
+    fn figures(limit: Option<u32>, allocated: u32, free: u32) -> PoolCapacity {
         let counts = AddressCounts { total: allocated, allocated, free, ..AddressCounts::default() };
-        PoolFigures { counts, limit, network: None }
+        PoolCapacity { counts, limit, network: None }
     }
 
     #[test]

@@ -13,10 +13,14 @@ use serde_json::Value;
 use super::cli::{Format, Migrate};
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress};
-use super::session::Session;
+use super::session::PluginSession;
 use plan::{ObjectState, Plan};
 
-pub(super) async fn migrate_pool(session: &Session, args: &Migrate, format: Option<Format>) -> Result<Answer, Failure> {
+pub(super) async fn migrate_pool(
+    session: &PluginSession,
+    args: &Migrate,
+    format: Option<Format>,
+) -> Result<Answer, Failure> {
     let to = args.to.clone().unwrap_or_else(|| format!("{}-ipam", args.pool));
     let progress = Progress::start("reading CAPO's pool, templates and claims");
     let input = input::read_input(session, &args.pool, &to).await?;
@@ -38,7 +42,7 @@ pub(super) async fn migrate_pool(session: &Session, args: &Migrate, format: Opti
 }
 
 /// Creates the new objects. An object that appeared in the meantime is an error of the API server.
-async fn apply(session: &Session, plan: &mut Plan) -> Result<(), Failure> {
+async fn apply(session: &PluginSession, plan: &mut Plan) -> Result<(), Failure> {
     for object in plan.objects.iter_mut().filter(|object| object.state == ObjectState::New) {
         match create(session, &object.manifest, false).await {
             Ok(()) => object.state = ObjectState::Created,
@@ -55,13 +59,13 @@ async fn apply(session: &Session, plan: &mut Plan) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn create(session: &Session, manifest: &Value, dry_run: bool) -> Result<(), kube::Error> {
+async fn create(session: &PluginSession, manifest: &Value, dry_run: bool) -> Result<(), kube::Error> {
     let object: DynamicObject = serde_json::from_value(manifest.clone()).map_err(kube::Error::SerdeError)?;
     let api = api(session, manifest);
     api.create(&PostParams { dry_run, field_manager: Some("kubectl-fippool".into()) }, &object).await.map(drop)
 }
 
-fn api(session: &Session, manifest: &Value) -> Api<DynamicObject> {
+fn api(session: &PluginSession, manifest: &Value) -> Api<DynamicObject> {
     let text = |field: &str| manifest[field].as_str().unwrap_or_default();
     let (group, version) = text("apiVersion").split_once('/').unwrap_or_default();
     let resource = ApiResource::from_gvk(&kube::core::GroupVersionKind::gvk(group, version, text("kind")));

@@ -16,7 +16,7 @@ use super::cli::{Format, Orphans};
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress};
 use super::ownership::{ClaimNames, claim_names, describe_attachment, describe_ownership};
-use super::session::Session;
+use super::session::PluginSession;
 use crate::allocation::PoolId;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
@@ -30,7 +30,11 @@ pub(super) use release::release_orphans;
 const PAUSED_CLUSTER: &str = "a Cluster of the namespace is paused: a move or a restore may be in progress";
 const CONTESTED: &str = "it also carries another owner's mark: the controller removes ours automatically";
 
-pub(super) async fn list_orphans(session: &Session, args: &Orphans, format: Option<Format>) -> Result<Answer, Failure> {
+pub(super) async fn list_orphans(
+    session: &PluginSession,
+    args: &Orphans,
+    format: Option<Format>,
+) -> Result<Answer, Failure> {
     let report = create_report(session, &args.pools.pools).await?;
     if let Some(path) = &args.report {
         save(&report, path)?;
@@ -51,7 +55,7 @@ fn save(report: &OrphanReport, path: &Path) -> Result<(), Failure> {
     std::io::Write::write_all(&mut file, text.as_bytes()).map_err(|error| failed(&error))
 }
 
-async fn create_report(session: &Session, named: &[String]) -> Result<OrphanReport, Failure> {
+async fn create_report(session: &PluginSession, named: &[String]) -> Result<OrphanReport, Failure> {
     let progress = Progress::start("listing pools and claims");
     let inspection = session.inspect().await?;
     let mut views: Vec<(Arc<OpenStackFloatingIPPool>, View)> = Vec::new();

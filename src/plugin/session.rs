@@ -29,7 +29,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A management cluster, and the scope of the command.
-pub(super) struct Session {
+pub(super) struct PluginSession {
     pub(super) client: Client,
     /// The URL of the API server.
     pub(super) url: String,
@@ -43,7 +43,7 @@ pub(super) struct Session {
     own_credentials: Option<Credentials>,
 }
 
-impl Session {
+impl PluginSession {
     /// Reads the kubeconfig, and sends no request yet.
     pub(super) async fn open(global: &Global) -> Result<Self, Failure> {
         let mut config = read_kubeconfig(global).await?;
@@ -103,7 +103,7 @@ impl Session {
         inspection.refresh().await.map_err(|error| Failure::kubernetes("list pools and claims again", &error))
     }
 
-    /// As [`Session::inspect_pool`]; a pool that cannot be used is noted on stderr, and left out.
+    /// As [`PluginSession::inspect_pool`]; a pool that cannot be used is noted on stderr, and left out.
     pub(super) async fn inspect_usable_pool(
         &self,
         inspection: &Inspection,

@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::cli::Format;
 use super::exit::{Answer, Failure};
-use super::figures::PoolFigures;
+use super::figures::PoolCapacity;
 use super::output::{self, Report, or_dash, paint, table};
-use super::session::{Session, object_name};
+use super::session::{PluginSession, object_name};
 use crate::api::conditions::{EXHAUSTED, READY};
 use crate::api::pool::AddressCounts;
 use crate::api::{IpAddressClaim, OpenStackFloatingIPPool};
@@ -28,7 +28,7 @@ struct PoolSummary {
     reason: String,
     is_exhausted: bool,
     #[serde(flatten)]
-    figures: PoolFigures,
+    figures: PoolCapacity,
     /// Claims without an address.
     waiting: usize,
     pool_id: Option<String>,
@@ -38,7 +38,11 @@ struct PoolSummary {
 #[serde(transparent)]
 struct UsageReport(Vec<PoolSummary>);
 
-pub(super) async fn show_usage(session: &Session, named: &[String], format: Option<Format>) -> Result<Answer, Failure> {
+pub(super) async fn show_usage(
+    session: &PluginSession,
+    named: &[String],
+    format: Option<Format>,
+) -> Result<Answer, Failure> {
     let version = session.version().await?;
     let (pools, claims): (Api<OpenStackFloatingIPPool>, Api<IpAddressClaim>) = if session.is_all {
         (Api::all(session.client.clone()), Api::all_with(session.client.clone(), &version))
@@ -83,7 +87,7 @@ fn summarize(pool: &OpenStackFloatingIPPool, waiting: usize) -> PoolSummary {
         ready: condition(READY).map_or("Unknown".into(), |ready| ready.status.clone()),
         reason: condition(READY).map_or("NotSeen".into(), |ready| ready.reason.clone()),
         is_exhausted: condition(EXHAUSTED).is_some_and(|exhausted| exhausted.status == "True"),
-        figures: PoolFigures {
+        figures: PoolCapacity {
             counts: status.addresses.unwrap_or_default(),
             limit: pool.spec.max_ips,
             network: status.network.map(|network| network.name),
@@ -104,7 +108,7 @@ impl PoolSummary {
     }
 
     fn row(&self, is_wide: bool) -> Vec<String> {
-        let PoolFigures { counts, limit, network } = &self.figures;
+        let PoolCapacity { counts, limit, network } = &self.figures;
         let AddressCounts { total, allocated, free, cooling, failed } = counts;
         let state = match self.ready.as_str() {
             "True" if self.is_exhausted => paint(AnsiColor::Red, "Exhausted"),

@@ -12,7 +12,7 @@ use super::cli::Format;
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress, Report, age, bold, fields, or_dash};
 use super::ownership::{ClaimNames, claim_names, describe_attachment, describe_ownership};
-use super::session::{Session, object_name, owners};
+use super::session::{PluginSession, object_name, owners};
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
 use crate::api::names::{CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, ORIGIN_ANNOTATION, POOL_ID_ANNOTATION};
@@ -71,7 +71,7 @@ struct FloatingIpFacts {
 }
 
 pub(super) async fn trace_address(
-    session: &Session,
+    session: &PluginSession,
     address: IpAddr,
     format: Option<Format>,
 ) -> Result<Answer, Failure> {
@@ -100,7 +100,7 @@ pub(super) async fn trace_address(
     Ok(Answer::yes_if(!trace.holders.is_empty()))
 }
 
-async fn describe_holder(session: &Session, inspection: &Inspection, address: &Arc<IpAddress>) -> Holder {
+async fn describe_holder(session: &PluginSession, inspection: &Inspection, address: &Arc<IpAddress>) -> Holder {
     let claim_name = ObjectName::new(address.namespace().unwrap_or_default(), &address.spec.claim_ref.name);
     let claim = inspection.claims().into_iter().find(|claim| object_name(claim.as_ref()) == claim_name);
     let owners = match &claim {
@@ -149,7 +149,7 @@ fn covers(text: &str, address: IpAddr) -> bool {
 
 /// Lists the project of the holder's pool. Without such a pool, lists the projects of all pools in scope.
 async fn find_floating_ips(
-    session: &Session,
+    session: &PluginSession,
     inspection: &Inspection,
     mut pools: Vec<Arc<OpenStackFloatingIPPool>>,
     holders: &[Holder],

@@ -10,7 +10,7 @@ use caip_openstack::allocation::Situation;
 use caip_openstack::allocation::claim::{self, BoundAddress, ClaimRequest, Decision, MarkWrite};
 use caip_openstack::allocation::ledger::{Began, CreationBlock, Hold, Ledger};
 use caip_openstack::allocation::mark::Ownership;
-use caip_openstack::allocation::policy::{PoolPolicy, ReusePolicy};
+use caip_openstack::allocation::policy::{PoolPolicy, ReuseRule};
 use caip_openstack::allocation::published::{Binding, PublishedAddress, PublishedAddresses};
 use caip_openstack::allocation::refusal::Refusal;
 use caip_openstack::allocation::release::{self, ReleaseStep};
@@ -294,7 +294,7 @@ fn policy(spec: Spec) -> PoolPolicy {
         subnets: vec![],
         max_ips: None,
         deletes: true,
-        reuse: ReusePolicy::Unmarked { idle: SignedDuration::ZERO },
+        reuse: ReuseRule::Unmarked { idle: SignedDuration::ZERO },
         excluded: vec![],
         reservations: BTreeMap::new(),
         preallocate: 0,

@@ -7,7 +7,7 @@ use caip_openstack::allocation::origin::Origin;
 use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::ProjectId;
 use caip_openstack::metrics::{Counted, Metrics, PoolFigures, PoolLabels};
-use caip_openstack::openstack::{Quota, Scope};
+use caip_openstack::openstack::{ProjectScope, Quota};
 
 /// A metric.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,7 +46,7 @@ fn full() -> Metrics {
     };
     metrics.pool_observed(&pool, figures);
     metrics.pool_listed(&pool, now);
-    let project = Scope { endpoint: "http://neutron".into(), project: ProjectId::new("p") };
+    let project = ProjectScope { endpoint: "http://neutron".into(), project: ProjectId::new("p") };
     metrics.pool_quota(&pool, &project, Some(Quota { limit: Some(1), used: 0 }));
     metrics.allocated(Origin::Created, Duration::from_secs(1));
     metrics

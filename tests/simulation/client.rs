@@ -13,7 +13,7 @@ use tower::Service;
 
 use crate::api::http::{answer, query, target};
 use crate::api::{ApiServer, Kind};
-use crate::wire::{Call, Failure, Rejection, Side, Wire};
+use crate::wire::{Call, CallFailure, Rejection, Side, Wire};
 
 /// kube's client of one process.
 pub fn client(server: &ApiServer, wire: &Wire) -> kube::Client {
@@ -90,15 +90,15 @@ async fn send(server: ApiServer, wire: Wire, request: Arc<Request<Vec<u8>>>) -> 
     .await
 }
 
-fn failed(failure: &Failure) -> Answered {
+fn failed(failure: &CallFailure) -> Answered {
     let status = |code: u16, reason: &str| {
         let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": "trouble", "reason": reason, "code": code});
         Ok(answer(code, &body))
     };
     match failure {
-        Failure::NoAnswer | Failure::Refused(Rejection::Unreachable) => Err(Silence),
-        Failure::Refused(Rejection::Server) => status(500, "InternalError"),
-        Failure::Refused(Rejection::TooMany) => status(429, "TooManyRequests"),
-        Failure::Refused(Rejection::Conflict) => status(409, "Conflict"),
+        CallFailure::NoAnswer | CallFailure::Refused(Rejection::Unreachable) => Err(Silence),
+        CallFailure::Refused(Rejection::Server) => status(500, "InternalError"),
+        CallFailure::Refused(Rejection::TooMany) => status(429, "TooManyRequests"),
+        CallFailure::Refused(Rejection::Conflict) => status(409, "Conflict"),
     }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use caip_openstack::openstack::{
-    Clouds, Credentials, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, Quota, Scope, Subnet,
+    Clouds, Credentials, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
 use crate::memory::MemoryCloud;
-use crate::wire::{Call, Failure, Rejection, Side, Wire};
+use crate::wire::{Call, CallFailure, Rejection, Side, Wire};
 use crate::witness::Witness;
 
 /// The clouds as one process reaches them.
@@ -48,13 +48,13 @@ fn describe<T>(answer: &Result<T, Error>) -> String {
     }
 }
 
-fn error(operation: &'static str, failure: Failure) -> Error {
+fn error(operation: &'static str, failure: CallFailure) -> Error {
     let (kind, message) = match failure {
-        Failure::NoAnswer => (ErrorKind::NoAnswer, "the cloud does not answer in time"),
-        Failure::Refused(Rejection::Server) => (ErrorKind::Server, "the cloud has an internal error"),
-        Failure::Refused(Rejection::TooMany) => (ErrorKind::TooManyRequests, "too many requests"),
-        Failure::Refused(Rejection::Conflict) => (ErrorKind::Conflict, "another request changed it"),
-        Failure::Refused(Rejection::Unreachable) => (ErrorKind::Unreachable, "the cloud refuses connections"),
+        CallFailure::NoAnswer => (ErrorKind::NoAnswer, "the cloud does not answer in time"),
+        CallFailure::Refused(Rejection::Server) => (ErrorKind::Server, "the cloud has an internal error"),
+        CallFailure::Refused(Rejection::TooMany) => (ErrorKind::TooManyRequests, "too many requests"),
+        CallFailure::Refused(Rejection::Conflict) => (ErrorKind::Conflict, "another request changed it"),
+        CallFailure::Refused(Rejection::Unreachable) => (ErrorKind::Unreachable, "the cloud refuses connections"),
     };
     Error::new(kind, operation, message)
 }
@@ -95,7 +95,7 @@ impl WiredNeutron {
 
 #[async_trait]
 impl Neutron for WiredNeutron {
-    fn scope(&self) -> &Scope {
+    fn scope(&self) -> &ProjectScope {
         self.inner.scope()
     }
 

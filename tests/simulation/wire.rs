@@ -62,7 +62,7 @@ pub enum Fault {
 
 /// What the caller gets in place of an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Failure {
+pub enum CallFailure {
     /// It may have been done or not.
     NoAnswer,
     Refused(Rejection),
@@ -157,7 +157,7 @@ impl Wire {
         &self,
         call: Call,
         make: impl Fn() -> BoxFuture<'static, T> + Send + 'static,
-        failed: impl Fn(Failure) -> T,
+        failed: impl Fn(CallFailure) -> T,
         describe: impl Fn(&T) -> String,
     ) -> T {
         let (number, fault, there, back) = self.begin(&call).await;
@@ -181,15 +181,15 @@ impl Wire {
             Some(Fault::ReplyLost) => {
                 make().await;
                 sleep(Duration::from_secs(5)).await;
-                failed(Failure::NoAnswer)
+                failed(CallFailure::NoAnswer)
             }
             Some(Fault::RequestLost) => {
                 sleep(Duration::from_secs(5)).await;
-                failed(Failure::NoAnswer)
+                failed(CallFailure::NoAnswer)
             }
             Some(Fault::Refused(no)) => {
                 sleep(there).await;
-                failed(Failure::Refused(no))
+                failed(CallFailure::Refused(no))
             }
             Some(Fault::Twice) => {
                 if !call.what.starts_with("create floating IP") {
@@ -207,7 +207,7 @@ impl Wire {
                 });
                 match tokio::time::timeout(TIMEOUT, done).await {
                     Ok(answer) => answer.expect("no call panics"),
-                    Err(_) => failed(Failure::NoAnswer),
+                    Err(_) => failed(CallFailure::NoAnswer),
                 }
             }
             // A task of its own: a write that was sent lands even when its sender dies.

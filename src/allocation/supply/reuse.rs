@@ -2,11 +2,11 @@
 
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::without_marks;
-use crate::allocation::policy::ReusePolicy;
+use crate::allocation::policy::ReuseRule;
 use crate::allocation::situation::Situation;
 
 pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> {
-    if situation.pool.reuse == ReusePolicy::Never || situation.pool.network.is_none() {
+    if situation.pool.reuse == ReuseRule::Never || situation.pool.network.is_none() {
         return Vec::new();
     }
     let mut entries: Vec<_> = situation.ledger.entries().filter(|entry| is_reusable(situation, entry)).collect();

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::allocation::policy::ReusePolicy;
+use crate::allocation::policy::ReuseRule;
 use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::OpenStackFloatingIPPoolSpec;
 use crate::api::pool::{self, OrphanPolicy, ReclaimPolicy, Reuse};
@@ -48,12 +48,12 @@ pub(super) fn policy_of(
     }
 }
 
-fn reuse_policy(reuse: &Reuse) -> ReusePolicy {
+fn reuse_policy(reuse: &Reuse) -> ReuseRule {
     let idle = seconds(reuse.min_idle_seconds);
     match reuse.policy {
-        pool::ReusePolicy::Never => ReusePolicy::Never,
-        pool::ReusePolicy::Unmarked => ReusePolicy::Unmarked { idle },
-        pool::ReusePolicy::Tagged => ReusePolicy::Tagged { tags: reuse.tags.iter().cloned().collect(), idle },
+        pool::ReusePolicy::Never => ReuseRule::Never,
+        pool::ReusePolicy::Unmarked => ReuseRule::Unmarked { idle },
+        pool::ReusePolicy::Tagged => ReuseRule::Tagged { tags: reuse.tags.iter().cloned().collect(), idle },
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::super::credentials::Fingerprint;
 use super::super::neutron::NeutronClient;
-use super::super::{Clouds, Credentials, Error, ErrorKind, Neutron, Scope};
+use super::super::{Clouds, Credentials, Error, ErrorKind, Neutron, ProjectScope};
 use super::keystone::{OPERATION, Token};
 use super::limiter::DEFAULT_MAX_CALLS;
 use super::throttle::Throttle;
@@ -75,13 +75,13 @@ impl Sessions {
     }
 }
 
-fn endpoint_and_scope(token: &Token, credentials: &Credentials) -> Result<(ServiceEndpoint, Scope), Error> {
+fn endpoint_and_scope(token: &Token, credentials: &Credentials) -> Result<(ServiceEndpoint, ProjectScope), Error> {
     let project = token.project.clone().ok_or_else(|| {
         let message = "the token is for no project: set project_id, or project_name, in clouds.yaml";
         Error::new(ErrorKind::Credentials, OPERATION, message)
     })?;
     let endpoint = catalog::neutron_endpoint(token, credentials)?;
-    let scope = Scope { endpoint: endpoint.url_str().to_owned(), project };
+    let scope = ProjectScope { endpoint: endpoint.url_str().to_owned(), project };
     Ok((endpoint, scope))
 }
 

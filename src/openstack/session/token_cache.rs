@@ -33,10 +33,10 @@ pub(super) struct TokenCache {
 #[derive(Default)]
 struct TokenState {
     token: Option<Arc<Token>>,
-    failure: Option<Failure>,
+    failure: Option<FailedAuthentication>,
 }
 
-struct Failure {
+struct FailedAuthentication {
     error: Error,
     backoff: Duration,
     retry_at: Timestamp,
@@ -111,7 +111,7 @@ impl TokenCache {
         let backoff = previous.map_or(MIN_BACKOFF, |backoff| (backoff * 2).min(MAX_BACKOFF));
         let backoff = backoff.max(error.retry_after.unwrap_or_default().min(MAX_BACKOFF));
         let retry_at = after(started_at, backoff).max(after(self.clock.now(), MIN_BACKOFF));
-        state.failure = Some(Failure { error: error.clone(), backoff, retry_at });
+        state.failure = Some(FailedAuthentication { error: error.clone(), backoff, retry_at });
     }
 
     /// The token was issued but cannot be used, because of its project or catalogue.

@@ -10,14 +10,14 @@ use super::finding::{Finding, Status};
 use crate::plugin::cli::Check;
 use crate::plugin::exit::Failure;
 use crate::plugin::output::duration;
-use crate::plugin::session::Session;
+use crate::plugin::session::PluginSession;
 
 const SUBJECT: &str = "Controller";
 
 const DEFAULT_SERVICE_ACCOUNT: &str = "caip-openstack";
 
 /// The findings, and the controller's ServiceAccount.
-pub(super) async fn check_controller(session: &Session, args: &Check) -> Result<(Vec<Finding>, String), Failure> {
+pub(super) async fn check_controller(session: &PluginSession, args: &Check) -> Result<(Vec<Finding>, String), Failure> {
     let namespace = &args.controller_namespace;
     let leases: Api<Lease> = Api::namespaced(session.client.clone(), namespace);
     let lease_name = format!("{namespace}/{}", args.lease);

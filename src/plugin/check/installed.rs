@@ -10,19 +10,19 @@ use super::finding::{Finding, Status};
 use crate::api::names::GROUP;
 use crate::api::{IpamVersion, OpenStackFloatingIPPool};
 use crate::plugin::exit::Failure;
-use crate::plugin::session::Session;
+use crate::plugin::session::PluginSession;
 
 const SUBJECT: &str = "Installation";
 
 /// `clusterctl move` moves the objects of CRDs with these labels.
 const MOVE_LABELS: [&str; 2] = ["clusterctl.cluster.x-k8s.io", "clusterctl.cluster.x-k8s.io/move-hierarchy"];
 
-pub(super) async fn check_kinds(session: &Session) -> Result<Vec<Finding>, Failure> {
+pub(super) async fn check_kinds(session: &PluginSession) -> Result<Vec<Finding>, Failure> {
     let served = IpamVersion::discover(&session.client).await.map_err(|error| session.unreachable(&error))?;
     Ok(vec![check_pool_kind(session).await?, check_ipam_kinds(session, served).await])
 }
 
-async fn check_pool_kind(session: &Session) -> Result<Finding, Failure> {
+async fn check_pool_kind(session: &PluginSession) -> Result<Finding, Failure> {
     let crds: Api<CustomResourceDefinition> = Api::all(session.client.clone());
     match crds.get_opt(OpenStackFloatingIPPool::crd_name()).await {
         Ok(crd) => Ok(judge_crd(crd.as_ref(), &OpenStackFloatingIPPool::crd())),
@@ -78,7 +78,7 @@ fn spec_fields(crd: &CustomResourceDefinition) -> Vec<String> {
 }
 
 /// Lists in every served version: all but one of them need Cluster API's conversion webhook.
-async fn check_ipam_kinds(session: &Session, served: Option<IpamVersion>) -> Finding {
+async fn check_ipam_kinds(session: &PluginSession, served: Option<IpamVersion>) -> Finding {
     let finding = |status, message: String| Finding::new(SUBJECT, Finding::CLUSTER_API, status, message);
     let Some(used) = served else {
         return finding(

@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::finding::{Finding, Status};
 use crate::plugin::cli::Check;
-use crate::plugin::session::Session;
+use crate::plugin::session::PluginSession;
 
 const ROLES: &str = include_str!("../../../config/rbac/role.yaml");
 
@@ -24,7 +24,7 @@ struct RequiredPermission {
     verb: String,
 }
 
-pub(super) async fn check_permissions(session: &Session, args: &Check, account: &str) -> Finding {
+pub(super) async fn check_permissions(session: &PluginSession, args: &Check, account: &str) -> Finding {
     let user = format!("system:serviceaccount:{}:{account}", args.controller_namespace);
     let pool_namespace = (!session.is_all).then_some(session.namespace.as_str());
     let required = required_permissions(ROLES);
@@ -66,7 +66,7 @@ fn judge(user: &str, all: usize, denied: &[&RequiredPermission], error: Option<S
 }
 
 async fn is_allowed(
-    session: &Session,
+    session: &PluginSession,
     user: &str,
     permission: &RequiredPermission,
     namespace: Option<&str>,

@@ -10,7 +10,7 @@ use crate::controllers::inspect::{ConnectionProblem, Stage, View};
 use crate::openstack::Quota;
 use crate::plugin::exit::Failure;
 use crate::plugin::output::Progress;
-use crate::plugin::session::{Session, object_name};
+use crate::plugin::session::{PluginSession, object_name};
 
 /// From this percentage on, the use of a quota is a warning.
 const QUOTA_NEARLY_USED: u64 = 90;
@@ -24,7 +24,7 @@ const STAGES: [(Stage, &str, &str); 4] = [
 ];
 
 pub(super) async fn check_pools(
-    session: &Session,
+    session: &PluginSession,
     named: &[String],
     progress: &Progress,
 ) -> Result<Vec<Finding>, Failure> {

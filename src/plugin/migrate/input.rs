@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::api::names::{CLUSTER_NAME_LABEL, GROUP, POOL_KIND};
 use crate::api::{IpAddress, IpAddressClaim};
 use crate::plugin::exit::Failure;
-use crate::plugin::session::Session;
+use crate::plugin::session::PluginSession;
 
 /// The group of CAPO's kinds.
 pub(super) const CAPO_GROUP: &str = "infrastructure.cluster.x-k8s.io";
@@ -66,7 +66,7 @@ pub(super) fn successor_name(template: &str) -> String {
     format!("{template}-ipam")
 }
 
-pub(super) async fn read_input(session: &Session, pool: &str, to: &str) -> Result<MigrationInput, Failure> {
+pub(super) async fn read_input(session: &PluginSession, pool: &str, to: &str) -> Result<MigrationInput, Failure> {
     let namespace = session.namespace.clone();
     let Some(in_tree) = get(session, &resource(CAPO_GROUP, "v1alpha1", POOL_KIND), pool).await? else {
         return Err(Failure::NotFound(format!(
@@ -115,11 +115,11 @@ async fn newest_version(client: &Client, group: &str, kind: &str) -> Option<ApiR
     None
 }
 
-fn api(session: &Session, resource: &ApiResource) -> Api<DynamicObject> {
+fn api(session: &PluginSession, resource: &ApiResource) -> Api<DynamicObject> {
     Api::namespaced_with(session.client.clone(), &session.namespace, resource)
 }
 
-async fn get(session: &Session, resource: &ApiResource, name: &str) -> Result<Option<DynamicObject>, Failure> {
+async fn get(session: &PluginSession, resource: &ApiResource, name: &str) -> Result<Option<DynamicObject>, Failure> {
     match api(session, resource).get_opt(name).await {
         // The kind is not served.
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
@@ -127,12 +127,12 @@ async fn get(session: &Session, resource: &ApiResource, name: &str) -> Result<Op
     }
 }
 
-async fn list(session: &Session, resource: &ApiResource) -> Result<Vec<DynamicObject>, Failure> {
+async fn list(session: &PluginSession, resource: &ApiResource) -> Result<Vec<DynamicObject>, Failure> {
     let listed = api(session, resource).list(&ListParams::default()).await;
     Ok(listed.map_err(|error| Failure::kubernetes(&format!("list {}s", resource.kind), &error))?.items)
 }
 
-async fn has_secret(session: &Session, pool: &Value) -> Option<bool> {
+async fn has_secret(session: &PluginSession, pool: &Value) -> Option<bool> {
     let name = pool.pointer("/spec/identityRef/name").and_then(Value::as_str)?;
     let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(session.client.clone(), &session.namespace);
     secrets.get_metadata_opt(name).await.ok().map(|found| found.is_some())
@@ -145,7 +145,7 @@ fn points_to(template: &DynamicObject, pool: &str) -> bool {
     is_capos && reference["kind"] == POOL_KIND && reference["name"] == pool
 }
 
-async fn list_users(session: &Session) -> Result<Vec<TemplateUser>, Failure> {
+async fn list_users(session: &PluginSession) -> Result<Vec<TemplateUser>, Failure> {
     let sources = [
         ("cluster.x-k8s.io", "MachineDeployment", "machinedeployments.cluster.x-k8s.io"),
         ("controlplane.cluster.x-k8s.io", "KubeadmControlPlane", "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io"),
@@ -172,7 +172,7 @@ async fn list_users(session: &Session) -> Result<Vec<TemplateUser>, Failure> {
     Ok(users)
 }
 
-async fn list_claims(session: &Session, pool: &str) -> Result<Vec<InTreeClaim>, Failure> {
+async fn list_claims(session: &PluginSession, pool: &str) -> Result<Vec<InTreeClaim>, Failure> {
     let version = session.version().await?;
     let failed = |error| Failure::kubernetes("list IPAddressClaims and IPAddresses", &error);
     let claims: Api<IpAddressClaim> = Api::namespaced_with(session.client.clone(), &session.namespace, &version);

@@ -19,7 +19,7 @@ use crate::object_name::ObjectName;
 use crate::plugin::cli::{Format, Release};
 use crate::plugin::exit::{Answer, Failure};
 use crate::plugin::output::{self, Progress, Report, paint, table};
-use crate::plugin::session::{Session, find_pool};
+use crate::plugin::session::{PluginSession, find_pool};
 
 /// What happened to each orphan of the report.
 #[derive(Serialize, Debug)]
@@ -42,7 +42,7 @@ struct ReleaseResult {
 type ConfirmedRelease<'a> = (SweepAction, &'a View);
 
 pub(in crate::plugin) async fn release_orphans(
-    session: &Session,
+    session: &PluginSession,
     args: &Release,
     format: Option<Format>,
 ) -> Result<Answer, Failure> {
@@ -96,7 +96,7 @@ fn read_report(path: &Path, cluster: &str) -> Result<OrphanReport, Failure> {
 
 /// The pools of the report, or why one cannot be used.
 async fn inspect_pools(
-    session: &Session,
+    session: &PluginSession,
     report: &OrphanReport,
 ) -> Result<BTreeMap<ObjectName, Result<View, String>>, Failure> {
     let progress = Progress::start("listing pools and claims");

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use caip_openstack::allocation::claim::{ClaimRequest, Decision};
 use caip_openstack::allocation::ledger::{Hold, Ledger, LedgerEntry};
 use caip_openstack::allocation::origin::Origin;
-use caip_openstack::allocation::policy::ReusePolicy;
+use caip_openstack::allocation::policy::ReuseRule;
 use caip_openstack::allocation::situation::QueuePosition;
 use caip_openstack::allocation::supply::UNWANTED_LIMIT;
 use caip_openstack::allocation::{Nonce, PoolPolicy, Refusal};
@@ -213,13 +213,11 @@ impl Oracle<'_> {
     fn is_reusable(&self, fip: &FloatingIp) -> bool {
         let is_old = |idle: i64| fip.changed_at.is_some_and(|at| self.now.as_second() - at.as_second() >= idle);
         let is_wanted = match &self.pool.reuse {
-            ReusePolicy::Never => false,
-            ReusePolicy::Unmarked { idle } => {
+            ReuseRule::Never => false,
+            ReuseRule::Unmarked { idle } => {
                 fip.tags.is_empty() && fip.description.is_empty() && fip.dns_name.is_empty() && is_old(idle.as_secs())
             }
-            ReusePolicy::Tagged { tags, idle } => {
-                tags.iter().all(|tag| fip.tags.contains(tag)) && is_old(idle.as_secs())
-            }
+            ReuseRule::Tagged { tags, idle } => tags.iter().all(|tag| fip.tags.contains(tag)) && is_old(idle.as_secs()),
         };
         let is_reserved = self.pool.reservations.values().any(|address| *address == fip.address);
         is_wanted && self.pool.has_tags && !is_reserved && !self.named.listed.contains(&fip.address)

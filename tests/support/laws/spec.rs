@@ -4,7 +4,7 @@
 use std::net::IpAddr;
 
 use caip_openstack::allocation::PoolPolicy;
-use caip_openstack::allocation::policy::ReusePolicy;
+use caip_openstack::allocation::policy::ReuseRule;
 use caip_openstack::floating_ip::NetworkId;
 use jiff::SignedDuration;
 use serde_json::Value;
@@ -40,12 +40,12 @@ pub fn policy(pool: &Value, network: Option<&NetworkId>) -> Option<PoolPolicy> {
     })
 }
 
-fn reuse(reuse: &Value) -> ReusePolicy {
+fn reuse(reuse: &Value) -> ReuseRule {
     let idle = seconds(reuse, "/minIdleSeconds", 300);
     match text(reuse, "/policy") {
-        "Never" => ReusePolicy::Never,
-        "Tagged" => ReusePolicy::Tagged { tags: texts(reuse, "tags").map(str::to_owned).collect(), idle },
-        _ => ReusePolicy::Unmarked { idle },
+        "Never" => ReuseRule::Never,
+        "Tagged" => ReuseRule::Tagged { tags: texts(reuse, "tags").map(str::to_owned).collect(), idle },
+        _ => ReuseRule::Unmarked { idle },
     }
 }
 

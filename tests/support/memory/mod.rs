@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use caip_openstack::openstack::credentials::CLOUDS_YAML;
-use caip_openstack::openstack::{Clouds, Credentials, Error, ErrorKind, Network, Neutron, Scope, Subnet};
+use caip_openstack::openstack::{Clouds, Credentials, Error, ErrorKind, Network, Neutron, ProjectScope, Subnet};
 use k8s_openapi::ByteString;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -125,7 +125,7 @@ impl Clouds for MemoryCloud {
             let message = "Keystone refuses the credentials";
             Error { status: Some(401), ..Error::new(ErrorKind::Unauthorized, "authenticate", message) }
         })?;
-        let scope = Scope { endpoint: "http://neutron.memory/v2.0/".to_owned(), project };
+        let scope = ProjectScope { endpoint: "http://neutron.memory/v2.0/".to_owned(), project };
         Ok(Arc::new(MemoryNeutron { cloud: self.clone(), scope }))
     }
 }

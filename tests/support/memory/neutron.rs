@@ -2,14 +2,16 @@
 
 use async_trait::async_trait;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, ProjectId};
-use caip_openstack::openstack::{Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, Quota, Scope, Subnet};
+use caip_openstack::openstack::{
+    Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
+};
 
 use super::MemoryCloud;
 use super::state::{self, NetworkRow, State, SubnetRow};
 
 pub(super) struct MemoryNeutron {
     pub(super) cloud: MemoryCloud,
-    pub(super) scope: Scope,
+    pub(super) scope: ProjectScope,
 }
 
 impl MemoryNeutron {
@@ -27,7 +29,7 @@ impl MemoryNeutron {
 
 #[async_trait]
 impl Neutron for MemoryNeutron {
-    fn scope(&self) -> &Scope {
+    fn scope(&self) -> &ProjectScope {
         &self.scope
     }
 

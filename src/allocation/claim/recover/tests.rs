@@ -4,7 +4,7 @@ use super::super::tests::{create, describe, hold_of, tag};
 use super::super::*;
 use crate::allocation::ledger::Ledger;
 use crate::allocation::mark::release_tag;
-use crate::allocation::policy::{PoolPolicy, ReusePolicy};
+use crate::allocation::policy::{PoolPolicy, ReuseRule};
 use crate::allocation::testing::{self, *};
 
 #[test]
@@ -187,7 +187,7 @@ fn a_reused_address_is_kept_only_if_it_is_still_reusable_when_read_back() {
     assert_eq!(decide(chosen()), Decision::Keep(id(10)));
     assert_eq!(decide(chosen().described("mail")), Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web"))));
     let tags = |pool: &mut PoolPolicy| {
-        pool.reuse = ReusePolicy::Tagged { tags: ["lent".to_owned()].into(), idle: seconds(300) };
+        pool.reuse = ReuseRule::Tagged { tags: ["lent".to_owned()].into(), idle: seconds(300) };
     };
     let tagged = |fip: Fip| fixture().with_policy(tags).fips([fip]).chosen_by(10, "web").decide("web");
     assert_eq!(tagged(chosen().tag("lent").described("mail")), Decision::Keep(id(10)));
