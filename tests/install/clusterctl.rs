@@ -1,14 +1,15 @@
-//! `clusterctl init` from a local repository, as in docs/install.md. It uses the second management cluster: other scenarios
-//! run `clusterctl move` meanwhile, which requires in the second inventory every provider of the first.
+//! `clusterctl init` from a local repository, as in docs/install.md.
 
 use std::fs;
 
+use caip_openstack::api::IpamVersion;
 use serde_json::{Value, json};
 
 use super::content::{assert_same, content, flags};
 use super::overlays::Folder;
 use super::programs::{SYSTEM, documents, program, render, run, said};
 use super::scratch::Scratch;
+use crate::support::World;
 
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
@@ -21,10 +22,13 @@ fn configuration(folder: &Folder, core: &str, more: &str) -> String {
     let root = folder.0.to_str().expect("it is UTF-8");
     let cluster_api = folder.0.join("cluster-api").join(core);
     fs::create_dir_all(&cluster_api).expect("a folder can be made");
-    let numbers: Vec<&str> = core.trim_start_matches('v').split('.').collect();
+    let numbers: Vec<u64> =
+        core.trim_start_matches('v').split('.').map(|text| text.parse().expect("a version has numbers")).collect();
+    let (major, minor) = (numbers[0], numbers[1]);
+    let contract = if minor > 10 { "v1beta2" } else { "v1beta1" };
     let metadata = json!({
         "apiVersion": "clusterctl.cluster.x-k8s.io/v1alpha3", "kind": "Metadata",
-        "releaseSeries": [{"major": number(numbers[0]), "minor": number(numbers[1]), "contract": "v1beta2"}]
+        "releaseSeries": [{"major": major, "minor": minor, "contract": contract}]
     });
     fs::write(cluster_api.join("metadata.yaml"), metadata.to_string()).expect("it can be written");
     fs::write(cluster_api.join("core-components.yaml"), "").expect("it can be written");
@@ -37,10 +41,6 @@ fn configuration(folder: &Folder, core: &str, more: &str) -> String {
     );
     fs::write(&file, text).expect("it can be written");
     file.to_str().expect("it is UTF-8").to_owned()
-}
-
-fn number(text: &str) -> u64 {
-    text.parse().expect("a version has numbers")
 }
 
 /// clusterctl requires cert-manager, and considers it installed if its kinds are served.
@@ -72,9 +72,19 @@ fn clusterctl_old_and_new_makes_of_the_components_what_the_chart_installs() {
     }
 }
 
+/// A cluster to install in, and the clusterctl that belongs to its Cluster API. The newer one is the second management
+/// cluster: other scenarios run `clusterctl move` meanwhile, which requires in the second inventory every provider of the
+/// first.
+async fn cluster_and_clusterctl() -> (Scratch, &'static str) {
+    match World::new().await.version {
+        IpamVersion::V1Beta1 => (Scratch::new().await, "clusterctl-v1beta1"),
+        IpamVersion::V1Beta2 => (Scratch::in_second().await, "clusterctl"),
+    }
+}
+
 #[tokio::test]
 async fn clusterctl_init_installs_the_provider_and_delete_leaves_the_pools_their_crd() {
-    let scratch = Scratch::in_second().await;
+    let (scratch, program) = cluster_and_clusterctl().await;
     let folder = Folder::with_manifests();
     let core = said(&mut scratch.program("kubectl", &CORE), "");
     let images = "images: {ipam-openstack: {repository: registry.example.com/fip}}\nCAIP_LOG_LEVEL: 4\n";
@@ -83,7 +93,7 @@ async fn clusterctl_init_installs_the_provider_and_delete_leaves_the_pools_their
     said(&mut scratch.run("kubectl", &["wait", "--for=condition=Established", "crd/issuers.cert-manager.io"]), "");
     said(&mut scratch.run("kubectl", &["wait", "--for=condition=Established", "crd/certificates.cert-manager.io"]), "");
     let clusterctl = |args: &[&str]| {
-        let mut command = scratch.program("clusterctl", args);
+        let mut command = scratch.program(program, args);
         run(command.args(["--config", &config]), "")
     };
     let removed = || clusterctl(&["delete", "--ipam", "openstack"]);
