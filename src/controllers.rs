@@ -188,12 +188,17 @@ async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
     let pools = pool_work.process(
         async |pool| pool_controller.reconcile(pool).await,
         |pool, error| pool_controller.on_error(&pool, error),
+        |_| {},
     );
-    let sweeps =
-        sweeps.process(async |pool| sweeper.reconcile(pool).await, |pool, error| sweeper.on_error(&pool, error));
+    let sweeps = sweeps.process(
+        async |pool| sweeper.reconcile(pool).await,
+        |pool, error| sweeper.on_error(&pool, error),
+        |_| {},
+    );
     let claims = claim_work.process(
         async |claim| claim_controller.reconcile(claim).await,
         |claim, error| claim_controller.on_error(&claim, error),
+        |claim| claim_controller.end_holds(claim),
     );
     tokio::join!(pools, sweeps, claims);
 }

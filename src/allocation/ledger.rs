@@ -207,8 +207,8 @@ impl Ledger {
         }
     }
 
-    /// Ends all holds of a claim.
-    pub fn end_holds_of(&mut self, pool: &PoolId, claim: &ClaimKey) {
+    /// Ends all holds of a claim, and returns whether it had any.
+    pub fn end_holds_of(&mut self, pool: &PoolId, claim: &ClaimKey) -> bool {
         let held = self.held().filter(|entry| entry.hold.as_ref().is_some_and(|hold| hold.is_for(pool, claim)));
         let held: Vec<_> = held.map(|entry| entry.fip.id.clone()).collect();
         held.iter().for_each(|id| self.set_hold(id, None));
@@ -218,6 +218,7 @@ impl Ledger {
                 entry.disowned.remove(&mark);
             }
         }
+        !held.is_empty()
     }
 
     /// A claim's mark is about to be removed: from now on the claim does not take the address again.

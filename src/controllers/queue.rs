@@ -56,11 +56,13 @@ where
     K: Resource + Clone + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
-    /// Reconciles requested objects until `stop`, and then finishes what was begun.
+    /// Reconciles requested objects until `stop`, and then finishes what was begun. `forget` is called for a requested
+    /// object that does not exist; no reconcile of it is in progress then.
     pub(super) async fn process<E>(
         mut self,
         reconcile: impl AsyncFn(Arc<K>) -> Result<Action, E>,
         on_error: impl Fn(Arc<K>, &E) -> Action,
+        forget: impl Fn(&ObjectName),
     ) {
         let limit = if self.concurrency == 0 { usize::MAX } else { self.concurrency };
         let mut queue = Queue::default();
@@ -72,7 +74,7 @@ where
                 queue.request(name_of(&reference), reference, Instant::now());
             }
             while running.len() < limit
-                && let Some((name, reference, object)) = self.begin_next(&mut queue)
+                && let Some((name, reference, object)) = self.begin_next(&mut queue, &forget)
             {
                 let span = telemetry::reconcile_span(&reference);
                 let work = async move {
@@ -102,12 +104,19 @@ where
     }
 
     /// The next object that is due and exists. One that was deleted is requested by the watch if it is created again.
-    fn begin_next(&self, queue: &mut Queue<ObjectRef<K>>) -> Option<(ObjectName, ObjectRef<K>, Arc<K>)> {
+    fn begin_next(
+        &self,
+        queue: &mut Queue<ObjectRef<K>>,
+        forget: &impl Fn(&ObjectName),
+    ) -> Option<(ObjectName, ObjectRef<K>, Arc<K>)> {
         while !self.stop.is_cancelled() {
             let (name, reference) = queue.take(Instant::now())?;
             match self.store.get(&reference) {
                 Some(object) => return Some((name, reference, object)),
-                None => queue.end(&name),
+                None => {
+                    forget(&name);
+                    queue.end(&name);
+                }
             }
         }
         None
@@ -210,9 +219,11 @@ mod tests {
             Some("a") => std::future::pending::<Result<Action, ()>>().await,
             _ => Ok(Action::requeue(Duration::from_secs(1))),
         };
-        let mut processing = pin!(
-            Work { store, requests, concurrency: 0, stop: stop.clone() }.process(work, |_, ()| Action::await_change())
-        );
+        let mut processing = pin!(Work { store, requests, concurrency: 0, stop: stop.clone() }.process(
+            work,
+            |_, ()| Action::await_change(),
+            |_| {}
+        ));
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());
         let mut poll = || assert!(processing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -243,8 +254,11 @@ mod tests {
             reconciles.fetch_add(1, Ordering::Relaxed);
             Ok::<_, ()>(Action::await_change())
         };
-        let processing =
-            Work { store, requests, concurrency: 0, stop: stop.clone() }.process(work, |_, ()| Action::await_change());
+        let processing = Work { store, requests, concurrency: 0, stop: stop.clone() }.process(
+            work,
+            |_, ()| Action::await_change(),
+            |_| {},
+        );
         tokio::join!(processing, async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             stop.cancel();

@@ -55,8 +55,10 @@ pub(super) async fn list_all(
 ) -> Result<(), kube::Error> {
     let Kubernetes { client, version } = kube;
     list(within(client, namespace), &mut writers.pools, |change| drop(remember_pool(memory, &change))).await?;
-    list(within_versioned(client, namespace, *version), &mut writers.claims, |change| remember_claim(memory, &change))
-        .await?;
+    list(within_versioned(client, namespace, *version), &mut writers.claims, |change| {
+        drop(remember_claim(memory, &change))
+    })
+    .await?;
     let addresses = within_versioned(client, namespace, *version);
     list(addresses, &mut writers.addresses, |change| drop(remember_address(memory, &change))).await?;
     list(within_versioned(client, namespace, *version), &mut writers.clusters, |_| {}).await
@@ -115,24 +117,19 @@ impl Watches {
     }
 
     fn claim_changed(&self, change: &Change<'_, IpAddressClaim>) {
+        // For the holds of those that are gone.
+        remember_claim(&self.memory, change).iter().for_each(|claim| self.wake.claim(claim));
         match change {
-            Change::Applied(claim) if claim.spec.pool_ref.is_ours() => {
-                remember_claim(&self.memory, change);
-                self.wake.claim(&name_of(*claim));
-            }
+            Change::Applied(claim) if claim.spec.pool_ref.is_ours() => self.wake.claim(&name_of(*claim)),
             Change::Deleted(claim) if claim.spec.pool_ref.is_ours() => {
-                remember_claim(&self.memory, change);
                 let pool = ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name);
                 self.wake.sweeper(&pool);
                 // A pool that is being deleted waits for its last claim.
                 self.wake.pool(&pool);
             }
             Change::Applied(_) | Change::Deleted(_) => {}
-            Change::Listed(_) => {
-                remember_claim(&self.memory, change);
-                // A pool that is being deleted waits for its last claim, and a claim's address may be an orphan now.
-                self.memory.pools.names().iter().for_each(|pool| self.wake.pool(pool));
-            }
+            // A pool that is being deleted waits for its last claim, and a claim's address may be an orphan now.
+            Change::Listed(_) => self.memory.pools.names().iter().for_each(|pool| self.wake.pool(pool)),
         }
     }
 
@@ -207,12 +204,19 @@ fn remember_pool(memory: &Memory, change: &Change<'_, OpenStackFloatingIPPool>) 
     gone
 }
 
-fn remember_claim(memory: &Memory, change: &Change<'_, IpAddressClaim>) {
+/// Returns the deleted claims.
+fn remember_claim(memory: &Memory, change: &Change<'_, IpAddressClaim>) -> Vec<ObjectName> {
     match change {
-        Change::Applied(claim) if claim.spec.pool_ref.is_ours() => memory.claims.observe(claim),
-        Change::Deleted(claim) => memory.claims.remove(claim),
+        Change::Applied(claim) if claim.spec.pool_ref.is_ours() => {
+            memory.claims.observe(claim);
+            Vec::new()
+        }
+        Change::Deleted(claim) if claim.spec.pool_ref.is_ours() => {
+            memory.claims.remove(claim);
+            vec![name_of(*claim)]
+        }
+        Change::Applied(_) | Change::Deleted(_) => Vec::new(),
         Change::Listed(existing) => memory.claims.retain(existing),
-        Change::Applied(_) => {}
     }
 }
 

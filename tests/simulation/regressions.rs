@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use caip_openstack::api::names::ABANDON_ANNOTATION;
 use serde_json::json;
 
 use crate::api::Kind;
 use crate::simulate;
-use crate::world::{Start, World};
+use crate::wire::{Fault, Side};
+use crate::world::{Start, World, address};
 
 const START: Start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
@@ -72,6 +74,40 @@ fn a_claim_deleted_before_the_watch_delivers_its_ip_address_leaves_none_behind()
             let is_gone = world.wait_until(SOON, || site.server.all(Kind::Pool).is_empty()).await;
             world.expect(9, "public", "gone", is_gone);
             world.skips_rest.set(true);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// A user ends a claim whose mark could not be written: with the annotation, or by removing the finalizer.
+#[test]
+fn the_address_that_a_claim_held_is_given_to_another_when_the_claim_is_abandoned_or_removed_by_force() {
+    let cases =
+        [(Fault::RequestLost, false), (Fault::RequestLost, true), (Fault::ReplyLost, false), (Fault::ReplyLost, true)];
+    for (fault, is_forced) in cases {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0).to_string()]}));
+            world.wait_until(SOON, || site.has_condition("public")).await;
+            world.advance(Duration::from_secs(5)).await;
+            site.replicas[0].add_outage(Side::OpenStack, fault, 8, Duration::from_secs(60));
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(30)).await;
+            world.expect(7, "web-0", "without an address", !site.is_bound("web-0"));
+            let change = match is_forced {
+                true => json!({"metadata": {"finalizers": []}}),
+                false => json!({"metadata": {"annotations": {ABANDON_ANNOTATION: "true"}}}),
+            };
+            site.change(Kind::Claim, "web-0", &change);
+            site.delete(Kind::Claim, "web-0");
+            let is_gone = world.wait_until(SOON, || site.server.all(Kind::Claim).is_empty()).await;
+            world.expect(9, "web-0", "gone", is_gone);
+            world.advance(Duration::from_secs(200)).await;
+            site.create_claim("web-1", "public");
+            world.wait_until(Duration::from_secs(3900), || site.is_bound("web-1")).await;
+            let given = site.address_of("web-1").map(|(address, _)| address);
+            world.expect(7, "web-1", "given the address", given == Some(address(0)));
         });
         outcome.assert_lawful();
     }

@@ -22,7 +22,6 @@ async fn bind(world: &World, claim: &str) -> Option<IpAddr> {
 }
 
 #[test]
-
 fn a_reserved_address_that_another_claim_holds_is_given_once_it_is_released() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {

@@ -72,6 +72,19 @@ impl ClaimController {
         Ok(())
     }
 
+    /// Ends the holds of a claim that is gone, however it went: abandoned, or by force.
+    pub(in crate::controllers) fn end_holds(&self, claim: &ObjectName) {
+        let key = ClaimKey::of(&claim.namespace, &claim.name);
+        for name in self.memory.pools.names().into_iter().filter(|pool| pool.namespace == claim.namespace) {
+            let Some(pool) = self.memory.pools.get(&name).resolved else { continue };
+            end_unwanted_holds(&pool, &key);
+            if pool.project.ledger().end_holds_of(&pool.policy.id, &key) {
+                self.wake.sweeper(&name);
+                self.wake.waiting_claims_of(&name);
+            }
+        }
+    }
+
     async fn remove_finalizer(&self, observed: &Observed) -> Result<(), Error> {
         let Some(change) = patch::without_finalizer(&observed.claim.metadata, CLAIM_FINALIZER) else { return Ok(()) };
         // Until the watch delivers this, the claim must not be released again. A claim that is not deleted waits for

@@ -92,14 +92,14 @@ impl ClaimRecords {
         pools.retain(|_, claims| !claims.prune());
     }
 
-    /// Removes every claim that a complete listing does not contain.
-    pub(in crate::controllers) fn retain(&self, existing: &BTreeSet<ObjectName>) {
+    /// Removes every claim that a complete listing does not contain, and returns the removed ones.
+    pub(in crate::controllers) fn retain(&self, existing: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
         let mut pools = self.0.lock();
-        for claims in pools.values_mut() {
-            let gone: Vec<_> = claims.records.keys().filter(|claim| !existing.contains(claim)).cloned().collect();
-            gone.iter().for_each(|claim| claims.remove(claim));
-        }
+        let known = pools.values().flat_map(|claims| claims.records.keys());
+        let gone: Vec<_> = known.filter(|claim| !existing.contains(claim)).cloned().collect();
+        pools.values_mut().for_each(|claims| gone.iter().for_each(|claim| claims.remove(claim)));
         pools.retain(|_, claims| !claims.prune());
+        gone
     }
 
     fn update<T>(&self, claim: &IpAddressClaim, change: impl FnOnce(&mut ClaimRecord) -> T) -> Option<T> {
