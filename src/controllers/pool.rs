@@ -37,6 +37,8 @@ mod rivals;
 mod secret;
 mod teardown;
 
+use identity::known_id;
+
 pub(super) use failure::PoolFailure;
 pub(super) use resolve::Resolver;
 pub(super) use secret::finalizer as secret_finalizer;
@@ -160,8 +162,26 @@ impl PoolController {
             self.wake.waiting_claims_of(&name);
             self.wake.unserved_claims_of(&name);
         }
+        if matches!(failure, PoolFailure::Network(_) | PoolFailure::Rival(_)) {
+            self.let_claims_be_released(pool).await;
+        }
         self.report_failing(pool, &failure).await?;
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
+    }
+
+    /// A pool that this process never saw serving gets what a release needs. If that fails too, the claims wait.
+    async fn let_claims_be_released(&self, pool: &OpenStackFloatingIPPool) {
+        let name = name_of(pool);
+        if self.memory.pools.get(&name).resolved.is_some() {
+            return;
+        }
+        let id = known_id(pool, &self.stores, &self.memory);
+        // The marks with a copied id are another pool's.
+        let Some(id) = id.filter(|id| self.resolver.find_elder(pool, id).is_none()) else { return };
+        if let Ok(resolved) = self.resolver.resolve_for_cleanup(pool, &id).await {
+            self.memory.pools.update(&name, |state| state.resolved = Some(resolved));
+            self.wake.unserved_claims_of(&name);
+        }
     }
 
     /// Makes sure that the listing is recent enough. A new or changed pool may refer to floating IPs that were created or

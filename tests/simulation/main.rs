@@ -16,6 +16,7 @@
 //! | [`replicas`] | two replicas, and a leader that changes at each call |
 //! | [`missed`], [`jumps`] | what happens while no controller runs; clocks that jump |
 //! | [`offered`], [`waiting`] | what a pool does with the addresses that Neutron offers, and with those it must wait for |
+//! | [`cleanup`] | releases and deletions need credentials, and nothing else of the spec |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 //! | [`records`] | nothing of deleted pools and claims is remembered |
 
@@ -29,6 +30,7 @@ mod support {
 }
 
 mod api;
+mod cleanup;
 mod client;
 mod clouds;
 mod crash;

@@ -89,13 +89,22 @@ impl Resolver {
         Ok(self.assemble(pool, id, network, found, inputs, neutron))
     }
 
-    /// Resolves a pool that is being deleted. It needs less than serving does, so that a wrong spec does not block that.
+    /// Resolves a pool whose addresses are only released: it is being deleted, or it cannot serve. That needs credentials
+    /// that work, and nothing else of the spec. What is known is kept while its credentials are those of the Secret, or
+    /// the Secret cannot be used.
     pub(super) async fn resolve_for_cleanup(
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
     ) -> Result<Arc<ResolvedPool>, PoolFailure> {
-        let credentials = self.read_credentials(pool).await?;
+        let known = self.memory.pools.get(&name_of(pool));
+        let old = known.resolved.filter(|_| !known.is_stale);
+        let credentials = match (self.read_credentials(pool).await, old) {
+            (Ok(credentials), Some(old)) if credentials.fingerprint() == old.inputs.fingerprint => return Ok(old),
+            (Ok(credentials), _) => credentials,
+            (Err(_), Some(old)) => return Ok(old),
+            (Err(failure), None) => return Err(failure),
+        };
         let neutron = self.open_session(pool, &credentials).await?;
         let fingerprint = credentials.fingerprint();
         let inputs = ResolutionInputs { fingerprint, network: None, subnets: Vec::new(), at: self.clock.now() };

@@ -85,14 +85,13 @@ impl PoolController {
         id: &PoolId,
     ) -> Result<Arc<ResolvedPool>, PoolFailure> {
         let name = name_of(pool);
-        let known = self.memory.pools.get(&name);
-        if let Some(resolved) = known.resolved.filter(|_| !known.is_stale) {
-            return Ok(resolved);
-        }
         let resolved = self.resolver.resolve_for_cleanup(pool, id).await?;
-        self.memory.pools.update(&name, |state| state.serve(resolved.clone(), pool));
-        // Claims that are being deleted may have waited for a session.
-        self.wake.unserved_claims_of(&name);
+        let is_known = |known: &Arc<ResolvedPool>| Arc::ptr_eq(known, &resolved);
+        if !self.memory.pools.get(&name).resolved.as_ref().is_some_and(is_known) {
+            self.memory.pools.update(&name, |state| state.serve(resolved.clone(), pool));
+            // Claims that are being deleted may have waited for a session.
+            self.wake.unserved_claims_of(&name);
+        }
         Ok(resolved)
     }
 

@@ -16,7 +16,7 @@ use async_trait::async_trait;
 use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use caip_openstack::openstack::credentials::CLOUDS_YAML;
-use caip_openstack::openstack::{Clouds, Credentials, Error, ErrorKind, Network, Neutron, ProjectScope, Subnet};
+use caip_openstack::openstack::{Clouds, Credentials, Error, Network, Neutron, ProjectScope, Subnet};
 use k8s_openapi::ByteString;
 use parking_lot::{Mutex, MutexGuard};
 
@@ -45,15 +45,40 @@ impl MemoryCloud {
         let mut state = self.state();
         let id = ProjectId::new(state.new_id().replace('-', ""));
         state.quotas.insert(id.clone(), quota);
-        state.logins.insert(self.credentials(name).fingerprint(), id.clone());
+        state.passwords.insert(name.to_owned(), format!("password-of-{name}"));
+        drop(state);
+        let login = self.credentials(name).fingerprint();
+        self.state().logins.insert(login, id.clone());
         id
+    }
+
+    /// Changes the password of a project's user: credentials and sessions with the old one are refused.
+    pub fn change_password(&self, name: &str, password: &str) {
+        let old = self.credentials(name).fingerprint();
+        self.state().passwords.insert(name.to_owned(), password.to_owned());
+        let new = self.credentials(name).fingerprint();
+        let mut state = self.state();
+        if let Some(project) = state.logins.remove(&old) {
+            state.logins.insert(new, project);
+        }
+    }
+
+    /// Gives a network another name.
+    pub fn rename_network(&self, id: &NetworkId, name: &str) {
+        let mut state = self.state();
+        state
+            .networks
+            .iter_mut()
+            .filter(|row| row.network.id == *id)
+            .for_each(|row| row.network.name = name.to_owned());
     }
 
     /// A Secret's data with which the user of project `name` can log in: cloud `openstack`.
     pub fn secret(&self, name: &str) -> BTreeMap<String, ByteString> {
+        let password = self.state().passwords.get(name).cloned().unwrap_or_default();
         let yaml = format!(
             "clouds:\n  openstack:\n    region_name: RegionOne\n    auth: {{auth_url: http://keystone.memory/v3/, \
-             username: {name}, password: password-of-{name}, project_name: {name}}}\n",
+             username: {name}, password: {password}, project_name: {name}}}\n",
         );
         BTreeMap::from([(CLOUDS_YAML.to_owned(), ByteString(yaml.into_bytes()))])
     }
@@ -121,11 +146,9 @@ impl MemoryCloud {
 #[async_trait]
 impl Clouds for MemoryCloud {
     async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
-        let project = self.state().logins.get(&credentials.fingerprint()).cloned().ok_or_else(|| {
-            let message = "Keystone refuses the credentials";
-            Error { status: Some(401), ..Error::new(ErrorKind::Unauthorized, "authenticate", message) }
-        })?;
+        let login = credentials.fingerprint();
+        let project = self.state().log_in(&login)?;
         let scope = ProjectScope { endpoint: "http://neutron.memory/v2.0/".to_owned(), project };
-        Ok(Arc::new(MemoryNeutron { cloud: self.clone(), scope }))
+        Ok(Arc::new(MemoryNeutron { cloud: self.clone(), login, scope }))
     }
 }

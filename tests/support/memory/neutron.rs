@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, ProjectId};
+use caip_openstack::openstack::credentials::Fingerprint;
 use caip_openstack::openstack::{
     Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
 };
@@ -11,6 +12,7 @@ use super::state::{self, NetworkRow, State, SubnetRow};
 
 pub(super) struct MemoryNeutron {
     pub(super) cloud: MemoryCloud,
+    pub(super) login: Fingerprint,
     pub(super) scope: ProjectScope,
 }
 
@@ -23,7 +25,9 @@ impl MemoryNeutron {
     ) -> Result<T, Error> {
         // Other tasks get a turn at each call, as they would on a network.
         tokio::task::yield_now().await;
-        step(&mut self.cloud.state(), &self.scope.project).map_err(|error| Error { operation, ..error })
+        let mut state = self.cloud.state();
+        let result = state.log_in(&self.login).and_then(|project| step(&mut state, &project));
+        result.map_err(|error| Error { operation, ..error })
     }
 }
 

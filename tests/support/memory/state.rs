@@ -18,6 +18,7 @@ const MOST_TAGS: usize = 50;
 pub(super) struct State {
     pub(super) quotas: BTreeMap<ProjectId, Option<u32>>,
     pub(super) logins: BTreeMap<Fingerprint, ProjectId>,
+    pub(super) passwords: BTreeMap<String, String>,
     pub(super) networks: Vec<NetworkRow>,
     pub(super) subnets: Vec<SubnetRow>,
     pub(super) floating_ips: BTreeMap<FloatingIpId, FloatingIp>,
@@ -42,6 +43,14 @@ impl State {
         let hash = Sha256::digest(self.ids.to_be_bytes());
         let hex: String = hash[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         format!("{}-{}-4{}-8{}-{}", &hex[..8], &hex[8..12], &hex[13..16], &hex[17..20], &hex[20..])
+    }
+
+    /// The project of these credentials, while they are valid.
+    pub(super) fn log_in(&self, login: &Fingerprint) -> Result<ProjectId, Error> {
+        self.logins.get(login).cloned().ok_or_else(|| {
+            let message = "Keystone refuses the credentials";
+            Error { status: Some(401), ..Error::new(ErrorKind::Unauthorized, "authenticate", message) }
+        })
     }
 
     pub(super) fn quota(&self, project: &ProjectId) -> Quota {
