@@ -4,7 +4,7 @@
 #   test/servers.sh    starts the servers
 #   test/programs.sh   compiles the tests and runs those that need no server
 #   test/scenarios.sh  what needs servers
-#   test/checks.sh     lints, documentation tests, the image and a sample of mutants, in the time that the scenarios leave
+#   test/checks.sh     lints, the image, a sample of mutants and a long simulation, in the time that the scenarios leave
 # The first failure ends all of them.
 #   CAIP_KEEP_ENV=1    leaves the servers running, to look into a failure
 #   CAIP_TEST_THREADS  how many scenarios run at the same time (default 4)

@@ -19,3 +19,4 @@ stage_beside "generated files" hack/verify-generated.sh
 stage_beside "build the image" image_test --build
 reached image
 stage_beside "a sample of the mutants of the core" hack/mutants.sh sample
+SIMULATION_STEP=1 stage_beside "10,000 pools and claims" test_program simulation records
