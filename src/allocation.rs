@@ -7,6 +7,7 @@
 //! | [`policy`] | what a pool may do |
 //! | [`ledger`] | what is known of a project's floating IPs, and which writes are under way |
 //! | [`published`] | which addresses Kubernetes names |
+//! | [`index`] | which entries have one key: for the ledger and the published addresses |
 //! | [`situation`] | all of this at the moment of a decision |
 //! | [`origin`] | where an address came from |
 //! | [`supply`] | what a pool can give next, from which source, and why not |
@@ -16,8 +17,8 @@
 //! | [`usage`] | how many addresses a pool has, and in which state |
 //! | [`refusal`] | why a claim has no address |
 //!
-//! Three things keep it pure: the lints below (`clippy.toml`), a test of its imports (`tests/docs/core.rs`), and `make mutants`, which compiles it
-//! without kube, tokio and HTTP.
+//! Three things keep it pure: the lints below (`clippy.toml`), a test of its imports (`tests/docs/core.rs`), and
+//! `make mutants`, which compiles it without kube, tokio and HTTP.
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 

@@ -11,6 +11,7 @@
 //! | [`pool`] | a pool's stages: rivals, resolve, adopt, secret, refresh, report; teardown |
 //! | [`sweeper`] | released addresses, orphans, spares |
 //! | [`neutron_writer`] | the writes to Neutron, and what the ledger learns from each |
+//! | [`objects`] | what labels, annotations and specs of objects say |
 //! | [`kubernetes`], [`patch`], [`events`] | the writes to Kubernetes |
 //! | [`explain`] | the message of a failed OpenStack call, with what to do about it |
 //! | [`inspect`] | what the controllers see and would do, for read-only tools |

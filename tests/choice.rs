@@ -89,7 +89,7 @@ struct Situation {
     /// Whether Neutron refused to create, and whether it may be asked again.
     block: Option<bool>,
     /// Whether Neutron offered only what may not be given, and whether it may be asked again.
-    unusable_offers: Option<bool>,
+    unwanted_offers: Option<bool>,
     empty_subnets: u8,
 }
 
@@ -201,13 +201,13 @@ fn situation() -> impl Strategy<Value = Situation> {
     let rows = prop::collection::vec(prop::option::weighted(0.6, row()), usize::from(ADDRESSES));
     let waiting = prop::collection::vec((0..OTHERS.len(), prop::sample::select(vec![500, 1000, 2000])), 0..3);
     (rows, spec(), waiting, 0..2u8, rarely(any::<bool>()), rarely(any::<bool>()), 0..3u8).prop_map(
-        |(rows, spec, waiting, creations, block, unusable_offers, empty_subnets)| Situation {
+        |(rows, spec, waiting, creations, block, unwanted_offers, empty_subnets)| Situation {
             rows,
             spec,
             waiting,
             creations,
             block,
-            unusable_offers,
+            unwanted_offers,
             empty_subnets,
         },
     )
@@ -312,8 +312,8 @@ impl Situation {
             ledger.begin_creation(nonce(210 + number), pool_id(), Some(key("db")));
         }
         let until = |may_ask: bool| now() + seconds(if may_ask { -1 } else { 20 });
-        if let Some(may_ask) = self.unusable_offers {
-            ledger.note_unusable_offers(&pool_id(), now() - seconds(if may_ask { 1000 } else { 0 }));
+        if let Some(may_ask) = self.unwanted_offers {
+            ledger.note_unwanted_offers(&pool_id(), now() - seconds(if may_ask { 1000 } else { 0 }));
         } else if let Some(may_ask) = self.block {
             ledger.block_creation(pool_id(), CreationBlock { refusal: Refusal::QuotaReached, until: until(may_ask) });
         }
@@ -362,7 +362,7 @@ proptest! {
         let QueuePosition { since, object } = position("web", 1000);
         let claim = ClaimRequest { key: key("web"), object, since, bound: None };
         let waiting = situation.waiting();
-        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, pool: &pool, waiting: &waiting, now: now() };
+        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, pool: &pool, queue: &waiting, now: now() };
         let decision = decide(&core, &claim);
         let oracle = Oracle { ledger: &ledger, named: &named, pool: &pool, waiting: &waiting, claim: &claim, now: now() };
         prop_assert_eq!(oracle.judge(&decision), Ok(()));

@@ -15,6 +15,6 @@ mod observe;
 mod plugin;
 mod runtime;
 mod session;
-#[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]
+#[allow(dead_code, unused_imports, reason = "a support_works: not every scenario uses every word")]
 mod support;
-mod vocabulary;
+mod support_works;

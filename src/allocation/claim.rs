@@ -137,7 +137,7 @@ impl<'a> ClaimCase<'a> {
         if let Some(entry) = self.find_marked() {
             return self.recover(entry);
         }
-        if let Some(entry) = self.find_chosen() {
+        if let Some(entry) = self.find_held() {
             return self.complete(entry);
         }
         if let Some(entry) = self.find_stranded() {

@@ -19,6 +19,7 @@ pub use entry::{Creation, CreationBlock, Hold, LedgerEntry, UncertainWrite};
 use super::identity::{ClaimKey, Nonce, PoolId};
 use super::index::Index;
 use super::mark::Marks;
+use super::origin::Origin;
 use super::policy::PoolPolicy;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 
@@ -185,7 +186,7 @@ impl Ledger {
             if hold.is_some() {
                 self.held.insert(id.clone())
             } else {
-                entry.is_chosen = false;
+                entry.chosen_from = None;
                 self.held.remove(id)
             };
             entry.hold = hold;
@@ -193,10 +194,10 @@ impl Ledger {
     }
 
     /// A claim chose an address that was not its own: it holds it until the choice is certain.
-    pub fn set_chosen(&mut self, id: &FloatingIpId, hold: Hold) {
+    pub fn set_chosen(&mut self, id: &FloatingIpId, origin: Origin, hold: Hold) {
         self.set_hold(id, Some(hold));
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.is_chosen = true;
+            entry.chosen_from = Some(origin);
         }
     }
 

@@ -7,8 +7,11 @@
 //! | tag | both, once released | `caip-out.P.C.T` |
 //!
 //! `P` is the pool's id, `C` the claim's key, `N` the POST's nonce, `T` seconds since 1970 in hexadecimal. `out=` replaces
-//! the release tag where Neutron has no tags. All in lower case, since some databases ignore case; a tag is at most 55
-//! characters (Neutron before 2021 allowed 60), without `/` and `,`.
+//! the release tag where Neutron has no tags. All in lower case, since some databases ignore case; a tag is shorter
+//! than 60 characters (the limit of Neutron before 2021), without `/` and `,`.
+//!
+//! Another form of a tag must begin with `caip.` or `caip-out.`: an older version then takes it for a mark that it cannot
+//! read, and not for a user's tag. Code that reads a new form is released before code that writes it (docs/releases.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -237,7 +240,7 @@ impl Marks {
                 let ((_, claim), (at, _)) = last.expect("a release was matched");
                 Ownership::Released { claim: claim.clone(), at: *at }
             }
-            ([], None) => Ownership::Idle,
+            ([], None) => Ownership::Unclaimed,
             _ => Ownership::Contested,
         }
     }
@@ -253,7 +256,7 @@ pub enum Ownership {
     /// This pool's and another's, or two claims': no claim may have it until one of the marks is removed.
     Contested,
     /// The pool created it and no claim has it.
-    Idle,
+    Unclaimed,
     Held(ClaimKey),
     Released {
         claim: ClaimKey,
@@ -369,7 +372,7 @@ mod tests {
         let out = |claim: &str, at| Ownership::Released { claim: key(claim), at };
         let table = [
             ("nothing on it", fip(1), Ownership::Unmarked),
-            ("created, free", fip(1).idle(), Ownership::Idle),
+            ("created, free", fip(1).idle(), Ownership::Unclaimed),
             ("created for a claim", fip(1).created_for("web"), held("web")),
             ("tagged for a claim", fip(1).tagged_for("web"), held("web")),
             ("tagged for two", fip(1).tagged_for("web").tagged_for("db"), Ownership::Contested),

@@ -17,7 +17,9 @@ pub enum Origin {
 }
 
 impl Origin {
-    pub const ALL: [Self; 6] = [Self::Recovered, Self::Reserved, Self::List, Self::Owned, Self::Reuse, Self::Created];
+    /// `Created` is the last: an origin that is missing here does not compile.
+    pub const ALL: [Self; Self::Created as usize + 1] =
+        [Self::Recovered, Self::Reserved, Self::List, Self::Owned, Self::Reuse, Self::Created];
 
     /// The word for logs, metrics and the IPAddress's annotation.
     pub const fn as_str(self) -> &'static str {

@@ -71,6 +71,11 @@ impl PoolPolicy {
         self.reservations.iter().find(|(_, reserved)| **reserved == address).map(|(claim, _)| claim.as_str())
     }
 
+    /// Whether the pool's spec lets any claim have the address.
+    pub(super) fn is_for_any_claim(&self, address: IpAddr) -> bool {
+        !self.is_excluded(address) && self.reserved_for(address).is_none()
+    }
+
     /// Whether the pool's spec allows the claim to have the address.
     pub fn allows(&self, address: IpAddr, claim_name: &str) -> bool {
         !self.is_excluded(address) && self.reserved_for(address).is_none_or(|owner| owner == claim_name)

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     #[error(
-        "every address of spec.preAllocatedFloatingIPs is in use, resting, or cannot be given: add addresses to the list, name a floatingIPNetwork, or release a claim"
+        "every address of spec.preAllocatedFloatingIPs is in use, cooling down, or cannot be given: add addresses to the list, name a floatingIPNetwork, or release a claim"
     )]
     ListUsedUp,
     #[error("the pool has reached spec.maxIPs ({0}): raise it, or release a claim")]
@@ -21,7 +21,7 @@ pub enum Refusal {
     )]
     NetworkExhausted,
     #[error(
-        "the network offered only addresses that are excluded or reserved: add an allocation range, or shorten spec.excludedAddresses"
+        "the network offered only addresses that are excluded, reserved, or named by another IPAddress: add an allocation range, or shorten spec.excludedAddresses"
     )]
     OnlyUnwanted,
     #[error(

@@ -27,12 +27,12 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
     if ledger.is_unlisted() || ledger.is_creating_for(&pool.id, claim) {
         return ReleaseStep::Settle;
     }
-    let chosen = ledger.held().filter(|entry| is_chosen(situation, claim, entry));
+    let held = ledger.held().filter(|entry| is_held_for(situation, claim, entry));
     let marked = ledger.of_claim(&pool.id, claim);
-    marked.chain(chosen).find_map(|entry| release(situation, claim, entry)).unwrap_or(ReleaseStep::Done)
+    marked.chain(held).find_map(|entry| release(situation, claim, entry)).unwrap_or(ReleaseStep::Done)
 }
 
-fn is_chosen(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
+fn is_held_for(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
     entry.hold.as_ref().is_some_and(|hold| hold.is_for(&situation.pool.id, claim))
 }
 
@@ -44,19 +44,19 @@ fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> 
         return None;
     }
     let is_tagged = entry.marks.claims.contains(&owner);
-    let is_chosen = is_chosen(situation, claim, entry);
+    let is_held = is_held_for(situation, claim, entry);
     match situation.created_here(entry) {
         _ if situation.is_shared(entry) => {
-            (is_tagged || is_chosen).then(|| ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim)))
+            (is_tagged || is_held).then(|| ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim)))
         }
         // If a rewrite for this claim lands later, it finds the release there.
-        Some(mark) if mark.claim.as_ref() == Some(claim) || is_chosen => Some(if pool.has_tags {
+        Some(mark) if mark.claim.as_ref() == Some(claim) || is_held => Some(if pool.has_tags {
             ReleaseStep::Tag(id, release_tag(&pool.id, claim, now))
         } else {
             ReleaseStep::Describe(id, CreationMark { claim: Some(claim.clone()), released: Some(now), ..mark.clone() })
         }),
         _ if is_tagged => Some(ReleaseStep::Tag(id, release_tag(&pool.id, claim, now))),
-        _ if is_chosen => Some(ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim))),
+        _ if is_held => Some(ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim))),
         _ => None,
     }
 }

@@ -19,7 +19,7 @@ pub struct Situation<'a> {
     pub published: &'a PublishedAddresses,
     pub pool: &'a PoolPolicy,
     /// The pool's claims that were refused an address.
-    pub waiting: &'a BTreeSet<QueuePosition>,
+    pub queue: &'a BTreeSet<QueuePosition>,
     pub now: Timestamp,
 }
 
@@ -48,9 +48,9 @@ impl<'a> Situation<'a> {
     }
 
     /// The claims that wait for any address, oldest first. A claim with a reservation waits for that address alone.
-    pub(super) fn waiting_for_any(&self) -> impl Iterator<Item = &'a QueuePosition> {
+    pub(super) fn queue_for_any(&self) -> impl Iterator<Item = &'a QueuePosition> {
         let reservations = &self.pool.reservations;
-        self.waiting.iter().filter(|position| !reservations.contains_key(&position.object.name))
+        self.queue.iter().filter(|position| !reservations.contains_key(&position.object.name))
     }
 }
 

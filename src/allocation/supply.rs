@@ -4,9 +4,9 @@
 //! | to change | open |
 //! |---|---|
 //! | the order of the sources, or add one | [`sources`] and a file for the source |
-//! | which addresses a source has | `list.rs`, `owned.rs`, `reuse.rs` |
+//! | which addresses a source has, and which of them a claim may keep | `list.rs`, `owned.rs`, `reuse.rs` |
 //! | where and when a floating IP is created | `creation.rs` |
-//! | why a claim is refused | [`Supply::refusal`] and `refusal.rs` |
+//! | why a claim is refused | [`Supply::refusal`], `creation.rs`, `reservation.rs`; the messages are in `../refusal.rs` |
 
 mod creation;
 mod list;
@@ -18,7 +18,6 @@ mod sources;
 pub use creation::{CreationPlace, UNWANTED_LIMIT, is_usable_spare};
 pub(super) use list::is_listable;
 pub(super) use owned::is_owned_and_free;
-pub(super) use reuse::is_still_reusable;
 
 use std::cell::OnceCell;
 
@@ -63,7 +62,7 @@ impl<'a> Supply<'a> {
 
     /// What a claim without a reservation gets, with `older` claims before it.
     pub(super) fn next_for_any(&self, older: usize) -> Result<NextAddress<'a>, Unavailable> {
-        let uncounted = self.unreserved(false).count().saturating_add(self.creatable());
+        let uncounted = self.others().filter(|entry| !self.is_reserved(entry)).count().saturating_add(self.creatable());
         let available = self.givable_owned().saturating_add(uncounted.min(self.room()));
         if older >= available {
             return Err(Unavailable::Refused(self.refusal()));
@@ -79,8 +78,14 @@ impl<'a> Supply<'a> {
 
     /// How many addresses are ready to be given, reserved ones included. Released ones may be deleted instead.
     pub(super) fn free(&self) -> usize {
-        let idle = self.entries(true).filter(|entry| self.situation.ownership(entry) == Ownership::Idle).count();
-        idle.saturating_sub(surplus(&self.situation)) + self.entries(false).count().min(self.room())
+        self.count_ready(|_| true)
+    }
+
+    fn count_ready(&self, is_included: impl Fn(&LedgerEntry) -> bool) -> usize {
+        let is_ready = |entry: &&LedgerEntry| self.situation.ownership(entry) == Ownership::Unclaimed;
+        let owned = self.owned().filter(is_ready).filter(|entry| is_included(entry)).count();
+        let others = self.others().filter(|entry| is_included(entry)).count();
+        owned.saturating_sub(surplus(&self.situation)) + others.min(self.room())
     }
 
     /// Why a claim without a reservation that came now would be refused; `None` while there is something to give.
@@ -90,7 +95,7 @@ impl<'a> Supply<'a> {
     /// condition is stable.
     pub(super) fn exhausted(&self) -> Option<Refusal> {
         let is_creatable = self.room() > 0 && self.may_create_without_probing();
-        (self.free() == 0 && !is_creatable).then(|| self.refusal())
+        (self.count_ready(|entry| !self.is_reserved(entry)) == 0 && !is_creatable).then(|| self.refusal())
     }
 
     /// The limit that keeps a claim without a reservation from having an address.
@@ -99,7 +104,7 @@ impl<'a> Supply<'a> {
         let has_network = pool.network.is_some();
         match (pool.max_ips, ledger.creation_refusal(&pool.id)) {
             // Unusable addresses fill the limit, or are all that is left: a higher limit would not help.
-            _ if has_network && ledger.offers_only_unusable(&pool.id) => Refusal::OnlyUnwanted,
+            _ if has_network && ledger.offers_only_unwanted(&pool.id) => Refusal::OnlyUnwanted,
             (Some(limit), _) if ledger.is_full(&pool.id, limit) => Refusal::LimitReached(limit),
             (_, Some(refusal)) if has_network => refusal.clone(),
             _ if !has_network && !pool.has_tags => Refusal::NoTags,
@@ -116,28 +121,36 @@ impl<'a> Supply<'a> {
 
     /// How many of the pool's own addresses any claim may get.
     fn givable_owned(&self) -> usize {
-        self.unreserved(true).count().min(self.owned_within_limit(0))
+        self.owned().filter(|entry| !self.is_reserved(entry)).count().min(self.owned_within_limit(0))
     }
 
     /// How many of the pool's own free addresses may be given: all but the surplus. Otherwise a pool whose limit was
     /// lowered would never come down to it while claims wait. There are `at_least` so many.
     fn owned_within_limit(&self, at_least: usize) -> usize {
-        self.entries(true).count().max(at_least).saturating_sub(surplus(&self.situation))
+        self.owned().count().max(at_least).saturating_sub(surplus(&self.situation))
     }
 
-    /// The addresses that count under the limit already, or those that do not.
-    fn entries(&self, are_counted: bool) -> impl Iterator<Item = &'a LedgerEntry> {
-        let sources = self.existing().iter().filter(move |(source, _)| source.is_counted == are_counted);
+    /// The addresses that count under the limit already.
+    fn owned(&self) -> impl Iterator<Item = &'a LedgerEntry> {
+        let sources = self.existing().iter().filter(|(source, _)| source.is_counted);
         sources.flat_map(|(_, entries)| entries.iter().copied())
     }
 
-    fn unreserved(&self, are_counted: bool) -> impl Iterator<Item = &'a LedgerEntry> {
-        self.entries(are_counted).filter(|entry| !self.is_reserved(entry))
+    /// The addresses that count under the limit only when a claim has them.
+    fn others(&self) -> impl Iterator<Item = &'a LedgerEntry> {
+        let sources = self.existing().iter().filter(|(source, _)| !source.is_counted);
+        sources.flat_map(|(_, entries)| entries.iter().copied())
     }
 
     fn is_reserved(&self, entry: &LedgerEntry) -> bool {
         self.situation.pool.reserved_for(entry.fip.address).is_some()
     }
+}
+
+/// Whether any source, or its reservation, permits that a claim keeps an address that it has marked, as it was read back.
+pub(super) fn is_permitted(situation: &Situation<'_>, entry: &LedgerEntry, claim: &str) -> bool {
+    situation.pool.reservations.get(claim) == Some(&entry.fip.address)
+        || SOURCES.iter().any(|source| (source.permits)(situation, entry))
 }
 
 /// How many addresses the pool has beyond its limit, which was lowered.

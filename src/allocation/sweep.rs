@@ -104,7 +104,7 @@ pub fn plan_sweep(situation: &Situation<'_>, cluster: &ClusterView) -> SweepPlan
 struct SweepPass<'a> {
     situation: Situation<'a>,
     cluster: &'a ClusterView,
-    /// Idle addresses that any claim may get.
+    /// Unclaimed addresses that any claim may get.
     spares: usize,
     /// Claims that wait for any address, minus those that one is offered to.
     waiting: usize,
@@ -115,7 +115,7 @@ struct SweepPass<'a> {
 
 impl<'a> SweepPass<'a> {
     fn new(situation: Situation<'a>, cluster: &'a ClusterView) -> Self {
-        let (waiting, surplus) = (situation.waiting_for_any().count(), surplus(&situation));
+        let (waiting, surplus) = (situation.queue_for_any().count(), surplus(&situation));
         let mut pass = Self { situation, cluster, spares: 0, waiting, surplus, plan: SweepPlan::default() };
         let entries = situation.ledger.of_pool(&situation.pool.id);
         pass.spares = entries.filter(|entry| pass.is_spare(entry)).count();
@@ -137,7 +137,7 @@ impl<'a> SweepPass<'a> {
             Ownership::Released { claim, at } => self.visit_released(entry, &claim, at),
             Ownership::Held(claim) => self.visit_held(entry, &claim),
             Ownership::Contested => self.visit_contested(entry),
-            Ownership::Idle => self.visit_idle(entry),
+            Ownership::Unclaimed => self.visit_idle(entry),
             Ownership::Unmarked | Ownership::Foreign => {}
         }
     }
@@ -251,14 +251,11 @@ impl<'a> SweepPass<'a> {
 
     /// Whether any claim of the pool may get it, once it is free.
     fn is_givable(&self, entry: &LedgerEntry) -> bool {
-        let pool = self.situation.pool;
-        self.situation.is_on_network(entry)
-            && !pool.is_excluded(entry.fip.address)
-            && pool.reserved_for(entry.fip.address).is_none()
+        self.situation.is_on_network(entry) && self.situation.pool.is_for_any_claim(entry.fip.address)
     }
 
     fn is_spare(&self, entry: &LedgerEntry) -> bool {
-        self.situation.ownership(entry) == Ownership::Idle
+        self.situation.ownership(entry) == Ownership::Unclaimed
             && self.is_givable(entry)
             && is_owned_and_free(&self.situation, entry)
     }

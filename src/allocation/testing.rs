@@ -9,6 +9,7 @@ use super::claim::{self, BoundAddress, ClaimRequest, Decision};
 use super::identity::{ClaimKey, Nonce, PoolId};
 use super::ledger::{Hold, Ledger, LedgerEntry};
 use super::mark::{CreationMark, claim_tag, release_tag};
+use super::origin::Origin;
 use super::policy::{PoolPolicy, ReuseRule};
 use super::published::{Binding, PublishedAddress, PublishedAddresses};
 use super::release::{self, ReleaseStep};
@@ -139,7 +140,7 @@ pub struct Fixture {
     pub published: PublishedAddresses,
     pub pool: PoolPolicy,
     pub cluster: ClusterView,
-    pub waiting: BTreeSet<QueuePosition>,
+    pub queue: BTreeSet<QueuePosition>,
     pub now: Timestamp,
 }
 
@@ -162,9 +163,9 @@ pub fn fixture() -> Fixture {
         has_tags: true,
         fenced_until: None,
     };
-    let (ledger, published, waiting) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
+    let (ledger, published, queue) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
     let cluster = ClusterView { namespace: "team".into(), ..ClusterView::default() };
-    Fixture { ledger, published, pool, cluster, waiting, now: start() }.fips([])
+    Fixture { ledger, published, pool, cluster, queue, now: start() }.fips([])
 }
 
 impl Fixture {
@@ -207,9 +208,12 @@ impl Fixture {
         self.ledger.set_hold(&id(last), Some(hold));
         self
     }
-    /// A claim of the pool `p` chose this address.
-    pub fn chosen_by(mut self, last: u8, claim: &str) -> Self {
-        self.ledger.set_chosen(&id(last), Hold::Claim { pool: pool_id("p"), claim: key(claim) });
+    /// A claim of the pool `p` chose this address, from its list.
+    pub fn chosen_by(self, last: u8, claim: &str) -> Self {
+        self.chosen_from(Origin::List, last, claim)
+    }
+    pub fn chosen_from(mut self, origin: Origin, last: u8, claim: &str) -> Self {
+        self.ledger.set_chosen(&id(last), origin, Hold::Claim { pool: pool_id("p"), claim: key(claim) });
         self
     }
     pub fn active_claim(mut self, claim: &str) -> Self {
@@ -219,7 +223,7 @@ impl Fixture {
     /// A claim that is older than the others was refused an address.
     pub fn waiting_claim(mut self, claim: &str) -> Self {
         let position = request(claim).queue_position();
-        self.waiting.insert(QueuePosition { since: ago(50_000), ..position });
+        self.queue.insert(QueuePosition { since: ago(50_000), ..position });
         self
     }
     /// An IPAddress of this claim of the pool `p` names the floating IP.
@@ -239,8 +243,8 @@ impl Fixture {
         self.ledger.get(&id(last)).expect("it is in the fixture")
     }
     pub fn situation(&self) -> Situation<'_> {
-        let Self { ledger, published, pool, waiting, now, .. } = self;
-        Situation { ledger, published, pool, waiting, now: *now }
+        let Self { ledger, published, pool, queue, now, .. } = self;
+        Situation { ledger, published, pool, queue, now: *now }
     }
     /// What to do for a claim without an IPAddress.
     pub fn decide(&self, claim: &str) -> Decision {

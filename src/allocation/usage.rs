@@ -42,6 +42,9 @@ pub enum AddressFailure {
     Missing,
     #[error("is attached to a port or has port forwardings: detach it, or remove it from spec.preAllocatedFloatingIPs")]
     Attached,
+    /// One that the pool created.
+    #[error("is attached to a port or has port forwardings, although no claim has it: detach it")]
+    AttachedSpare,
     #[error("carries another owner's mark: remove that mark, or remove the address from the pool")]
     Foreign,
     #[error(
@@ -77,7 +80,7 @@ fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
         usage.total += 1;
         let failure = match situation.ownership(entry) {
             _ if situation.ledger.has_copied_mark(entry) => AddressFailure::Copied,
-            Ownership::Idle if entry.fip.is_attached() => AddressFailure::Attached,
+            Ownership::Unclaimed if entry.fip.is_attached() => AddressFailure::AttachedSpare,
             Ownership::Contested | Ownership::Foreign => AddressFailure::Foreign,
             ownership => {
                 usage.allocated += usize::from(matches!(ownership, Ownership::Held(_)));
@@ -256,13 +259,15 @@ mod tests {
         assert_eq!(exhausted(&fixture().closed_list([10])), Some(Refusal::ListUsedUp));
         let no_tags = fixture().closed_list([10]).with_policy(|pool| pool.has_tags = false).fips([fip(10)]);
         assert_eq!(exhausted(&no_tags), Some(Refusal::NoTags));
+        let reserved = fixture().closed_list([10]).fips([fip(10)]).reserving("db", 10);
+        assert_eq!((count_of(&reserved).free, exhausted(&reserved)), (1, Some(Refusal::ListUsedUp)));
         let mut refused = fixture();
         assert_eq!(exhausted(&refused), None, "it can create on its network");
         let block = CreationBlock { refusal: Refusal::QuotaReached, until: start() + seconds(20) };
         refused.ledger.block_creation(pool_id("p"), block);
         assert_eq!(exhausted(&refused), Some(Refusal::QuotaReached));
-        let mut unusable = fixture();
-        unusable.ledger.note_unusable_offers(&pool_id("p"), start());
-        assert_eq!(exhausted(&unusable), Some(Refusal::OnlyUnwanted));
+        let mut unwanted = fixture();
+        unwanted.ledger.note_unwanted_offers(&pool_id("p"), start());
+        assert_eq!(exhausted(&unwanted), Some(Refusal::OnlyUnwanted));
     }
 }

@@ -21,7 +21,7 @@ pub const PROJECT_ID_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-
 pub const FLOATING_IP_ID_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/floating-ip-id";
 /// On an IPAddress: the ID of the floating IP's network in Neutron.
 pub const NETWORK_ID_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/network-id";
-/// On an IPAddress, the source of its floating IP: `reserved`, `list`, `owned`, `reuse`, `created` or `recovered`.
+/// On an IPAddress: where its floating IP came from, a word of [`Origin`](crate::allocation::origin::Origin).
 pub const ORIGIN_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/origin";
 /// On a pool or claim that is being deleted: leave its floating IPs in OpenStack, and record them. Only the value `"true"`
 /// counts.

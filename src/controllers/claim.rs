@@ -138,7 +138,7 @@ impl ClaimController {
 
     /// Gives the claim its address: request → protect → attempt → publish → report.
     async fn serve(&self, observed: &Observed, scope: AllocationScope) -> Result<Action, Error> {
-        let Some(pool) = observed.known.resolved.clone() else { return Ok(Action::await_change()) };
+        let Some(pool) = observed.pool_state.resolved.clone() else { return Ok(Action::await_change()) };
         let request = match build_request(observed, &pool) {
             Ok(request) => request,
             Err(message) => {

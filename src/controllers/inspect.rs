@@ -81,7 +81,7 @@ impl ConnectionProblem {
 /// What the controllers would do for a claim now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// The state in Kubernetes alone decides this; OpenStack is not involved.
+    /// What is known already decides this, without another call to OpenStack.
     Due(NextStep),
     /// Its IPAddress was created by another writer; the message says so.
     Foreign(String),
@@ -182,7 +182,7 @@ impl Inspection {
     /// What to do for a claim; with the decision in OpenStack if its pool was [inspected](Self::inspect_pool).
     pub fn verdict(&self, claim: &Arc<IpAddressClaim>) -> Verdict {
         let observed = observe_claim(claim.clone(), &self.stores, &self.memory, None);
-        match (triage(&observed), &observed.known.resolved) {
+        match (triage(&observed), &observed.pool_state.resolved) {
             (NextStep::Serve, Some(pool)) => match build_request(&observed, pool) {
                 Err(message) => Verdict::Foreign(message),
                 Ok(request) => {
@@ -202,14 +202,14 @@ impl Inspection {
         now: Timestamp,
     ) -> Option<Decision> {
         let observed = observe_claim(claim.clone(), &self.stores, &self.memory, None);
-        let pool = observed.known.resolved.clone()?;
+        let pool = observed.pool_state.resolved.clone()?;
         let request = build_request(&observed, &pool).ok()?;
         Some(self.view(pool).decide(&request, change, now))
     }
 
     /// The claims of a pool that wait for an address, oldest first.
     pub fn waiting(&self, pool: &ObjectName) -> BTreeSet<QueuePosition> {
-        waiting(&self.stores, &self.memory, pool)
+        queue(&self.stores, &self.memory, pool)
     }
 
     fn view(&self, pool: Arc<ResolvedPool>) -> View {
@@ -306,15 +306,15 @@ impl View {
     fn decide(&self, claim: &ClaimRequest, change: impl FnOnce(&mut PoolPolicy), now: Timestamp) -> Decision {
         let mut policy = self.pool.policy.clone();
         change(&mut policy);
-        let waiting = waiting(&self.stores, &self.memory, &self.pool.name);
+        let queue = queue(&self.stores, &self.memory, &self.pool.name);
         let (ledger, published) = (self.pool.project.ledger(), self.memory.published.read());
-        let situation = Situation { ledger: &ledger, published: &published, pool: &policy, waiting: &waiting, now };
+        let situation = Situation { ledger: &ledger, published: &published, pool: &policy, queue: &queue, now };
         decide(&situation, claim)
     }
 }
 
 /// The claims that are to be served and have no address yet.
-fn waiting(stores: &Stores, memory: &Memory, pool: &ObjectName) -> BTreeSet<QueuePosition> {
+fn queue(stores: &Stores, memory: &Memory, pool: &ObjectName) -> BTreeSet<QueuePosition> {
     let claims = stores.claims_of(pool).into_iter();
     let observed = claims.map(|claim| observe_claim(claim, stores, memory, None));
     observed.filter(|it| it.has_no_address() && triage(it) == NextStep::Serve).map(|it| it.queue_position()).collect()

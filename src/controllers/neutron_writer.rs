@@ -1,6 +1,8 @@
-//! The writes to Neutron. Each is safe to repeat, and records the reply in the ledger.
+//! The writes to Neutron, one call each. Each records the reply in the ledger.
 //!
-//! After a call whose outcome is not known, the address stays held, so that nothing else relies on it.
+//! Adding a tag and deleting are repeated when no reply comes. A POST, a description and the removal of a tag are sent
+//! once, since a late repetition would undo what happened meanwhile. After a call whose outcome is not known, the address
+//! stays held, so that nothing else relies on it.
 
 use std::time::Duration;
 
@@ -162,14 +164,14 @@ impl NeutronWriter<'_> {
         Ok(())
     }
 
-    /// Deletes unusable addresses that Neutron offered.
+    /// Deletes unwanted addresses that Neutron offered.
     ///
     /// # Errors
     ///
     /// The first failure. Every deletion is tried, and the sweep deletes what is left.
-    pub(super) async fn discard(&self, declined: Vec<FloatingIpId>) -> Result<(), Error> {
+    pub(super) async fn discard(&self, unwanted: Vec<FloatingIpId>) -> Result<(), Error> {
         let mut result = Ok(());
-        for id in declined {
+        for id in unwanted {
             self.pool.project.ledger().set_hold(&id, Some(Hold::GivingBack));
             result = result.and(self.perform(&SweepAction::Delete(id)).await.map(drop));
         }

@@ -5,7 +5,8 @@ use kube::ResourceExt;
 use crate::allocation::published::{Binding, PublishedAddress};
 use crate::allocation::{ClaimKey, PoolId};
 use crate::api::names::{
-    CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, POOL_ID_ANNOTATION, WATCH_FILTER_LABEL,
+    ABANDON_ANNOTATION, CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, POOL_ID_ANNOTATION,
+    WATCH_FILTER_LABEL,
 };
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::floating_ip::{FloatingIpId, NetworkId};
@@ -13,6 +14,11 @@ use crate::floating_ip::{FloatingIpId, NetworkId};
 /// Whether a controller with this `--watch-filter` serves the pool.
 pub(super) fn is_watched(pool: &OpenStackFloatingIPPool, watch_filter: Option<&str>) -> bool {
     watch_filter.is_none_or(|filter| pool.labels().get(WATCH_FILTER_LABEL).is_some_and(|label| label == filter))
+}
+
+/// Whether its floating IPs are to be left behind in OpenStack when the object is deleted.
+pub(super) fn is_abandoned(object: &impl ResourceExt) -> bool {
+    object.annotations().get(ABANDON_ANNOTATION).is_some_and(|value| value == "true")
 }
 
 /// The Cluster that a claim belongs to: by its spec or, for CAPO's claims, by the label.

@@ -210,7 +210,8 @@ impl Sweeper {
 fn has_port_left(pool: &ResolvedPool) -> bool {
     let (ledger, id) = (pool.project.ledger(), &pool.policy.id);
     ledger.of_pool(id).any(|entry| {
-        entry.fip.is_attached() && matches!(entry.marks.ownership(id), Ownership::Idle | Ownership::Released { .. })
+        entry.fip.is_attached()
+            && matches!(entry.marks.ownership(id), Ownership::Unclaimed | Ownership::Released { .. })
     })
 }
 

@@ -22,11 +22,11 @@ pub(super) fn claim_names(inspection: &Inspection) -> ClaimNames {
 pub(super) fn describe_ownership(entry: &LedgerEntry, pool: &PoolPolicy, claims: &ClaimNames) -> String {
     match entry.marks.ownership(&pool.id) {
         Ownership::Unmarked => "no pool has marked it".into(),
-        Ownership::Foreign => "it carries the mark of another pool, which is not in this management cluster".into(),
+        Ownership::Foreign => "it carries the mark of another pool, or one that cannot be read".into(),
         Ownership::Contested => {
             "it carries the marks of two owners: it is not allocated until one of them is removed".into()
         }
-        Ownership::Idle => "the pool owns it, and no claim holds it".into(),
+        Ownership::Unclaimed => "the pool owns it, and no claim holds it".into(),
         Ownership::Held(key) => format!("it is marked for {}", describe_claim(&key, entry, claims)),
         Ownership::Released { claim: key, at } => {
             format!("{} released it at {at}, and it is cooling down", describe_claim(&key, entry, claims))

@@ -1,6 +1,7 @@
 //! Checks the documents without servers: links work, every field and message is documented, the image has the same tag
 //! everywhere, and every command block is run by a test or says why not.
 
+mod architecture;
 mod core;
 mod fences;
 mod fields;

@@ -33,7 +33,7 @@ pub struct Owner {
     pub ledger: Ledger,
     pub published: PublishedAddresses,
     pub policy: PoolPolicy,
-    pub waiting: BTreeSet<QueuePosition>,
+    pub queue: BTreeSet<QueuePosition>,
     pub claims: [Claim; CLAIMS],
     pub operations: BTreeMap<usize, Operation>,
     pub listing_began: Option<Began>,
@@ -54,7 +54,7 @@ impl Owner {
             ledger: new_ledger(),
             published,
             policy: policy(spec),
-            waiting: BTreeSet::new(),
+            queue: BTreeSet::new(),
             claims: std::array::from_fn(claim),
             operations: BTreeMap::new(),
             listing_began: None,
@@ -115,8 +115,8 @@ impl Owner {
             !is_refused && !matches!(decision, Decision::Keep(_) | Decision::Fenced(_) | Decision::Lost(_));
         if !self.claims[claim].is_being_served {
             match is_refused {
-                true => self.waiting.insert(request.queue_position()),
-                false => self.waiting.remove(&request.queue_position()),
+                true => self.queue.insert(request.queue_position()),
+                false => self.queue.remove(&request.queue_position()),
             };
         }
         match decision {
@@ -167,7 +167,7 @@ impl Owner {
             ReleaseStep::Done => {
                 self.ledger.end_holds_of(&self.policy.id, &request.key);
                 self.published.remove(&request.object);
-                self.waiting.remove(&request.queue_position());
+                self.queue.remove(&request.queue_position());
                 self.claims[claim] = Claim::new(Lifecycle::Absent);
             }
         }
@@ -258,8 +258,8 @@ impl Owner {
     }
 
     fn situation(&self) -> Situation<'_> {
-        let Self { ledger, published, policy: pool, waiting, now, .. } = self;
-        Situation { ledger, published, pool, waiting, now: *now }
+        let Self { ledger, published, policy: pool, queue, now, .. } = self;
+        Situation { ledger, published, pool, queue, now: *now }
     }
 
     fn request(&self, claim: usize) -> ClaimRequest {

@@ -126,7 +126,7 @@ fn owner_key(owner: &Owner, fips: usize) -> OwnerKey {
     let lag = listing_age(owner).unwrap_or(0);
     let fence = owner.ledger.fence(&owner.policy);
     // A single claim has no other to wait for.
-    let waiting = owner.waiting.iter().map(|place| 1 << place.since.as_second());
+    let waiting = owner.queue.iter().map(|place| 1 << place.since.as_second());
     let mut entries: Vec<_> = (0..fips).map(|_| None).collect();
     for entry in owner.ledger.entries() {
         entries[fip_index(&entry.fip.id)] = Some(entry_key(owner, entry));

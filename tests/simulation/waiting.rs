@@ -44,7 +44,7 @@ fn a_reserved_address_that_another_claim_holds_is_given_once_it_is_released() {
 }
 
 #[test]
-fn a_resting_address_that_a_user_attaches_is_not_deleted_before_it_is_detached() {
+fn a_cooling_address_that_a_user_attaches_is_not_deleted_before_it_is_detached() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];

@@ -10,7 +10,7 @@ impl ClaimCase<'_> {
             Some(address) => supply.reserved(*address),
             None => {
                 let position = self.claim.queue_position();
-                let older = self.situation.waiting_for_any().take_while(|other| **other < position);
+                let older = self.situation.queue_for_any().take_while(|other| **other < position);
                 supply.next_for_any(older.count())
             }
         };

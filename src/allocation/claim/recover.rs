@@ -3,7 +3,7 @@
 use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
-use crate::allocation::supply::is_still_reusable;
+use crate::allocation::supply::is_permitted;
 
 impl<'a> ClaimCase<'a> {
     /// Keeps the address that the claim's IPAddress names, and restores its mark, unless another owner has marked it.
@@ -74,9 +74,7 @@ impl<'a> ClaimCase<'a> {
     }
 
     fn is_eligible(&self, entry: &LedgerEntry) -> bool {
-        !entry.is_chosen
-            || entry.marks.created.is_some()
-            || is_still_reusable(&self.situation, entry, &self.claim.object.name)
+        entry.chosen_from.is_none() || is_permitted(&self.situation, entry, &self.claim.object.name)
     }
 
     pub(super) fn recover(&self, entry: &LedgerEntry) -> Decision {
@@ -114,7 +112,7 @@ impl<'a> ClaimCase<'a> {
     }
 
     /// The address that the claim holds but whose marks are not, or no longer, the claim's alone.
-    pub(super) fn find_chosen(&self) -> Option<&'a LedgerEntry> {
+    pub(super) fn find_held(&self) -> Option<&'a LedgerEntry> {
         self.situation
             .ledger
             .held()
@@ -125,13 +123,10 @@ impl<'a> ClaimCase<'a> {
     pub(super) fn complete(&self, entry: &LedgerEntry) -> Decision {
         let is_contested = matches!(self.situation.ownership(entry), Ownership::Foreign | Ownership::Contested);
         let may_keep = may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry);
-        match self.situation.created_here(entry) {
-            _ if entry.fip.is_attached() || is_contested || !may_keep => {
-                Decision::Withdraw(entry.fip.id.clone(), self.tag())
-            }
+        match entry.fip.is_attached() || is_contested || !may_keep {
+            true => Decision::Withdraw(entry.fip.id.clone(), self.tag()),
             // It writes the same text again, so a late first write does no harm.
-            Some(_) => self.mark(entry, Origin::Owned),
-            None => self.mark(entry, Origin::List),
+            false => self.mark(entry, entry.chosen_from.unwrap_or(Origin::Recovered)),
         }
     }
 

@@ -85,8 +85,8 @@ fn listed_and_reserved_addresses_are_not_reused() {
 #[test]
 fn a_released_address_is_given_after_its_grace_period_and_a_listing() {
     let released = || fip(10).created_for("db").released_by("db", ago(9));
-    let resting = fixture().with_policy(|pool| pool.grace = seconds(10)).fips([released()]);
-    assert_eq!(resting.decide("web"), create(None));
+    let cooling = fixture().with_policy(|pool| pool.grace = seconds(10)).fips([released()]);
+    assert_eq!(cooling.decide("web"), create(None));
     let rested = fixture().with_policy(|pool| pool.grace = seconds(9)).fips([released()]);
     assert_eq!(rested.decide("web"), Decision::Mark(id(10), Origin::Owned, describe(10)));
     let mut unseen = fixture().fips([fip(10).created_for("db")]);

@@ -1,4 +1,4 @@
-//! When to ask Neutron for a new address again: after a refusal, or after unusable offers: addresses that are excluded,
+//! When to ask Neutron for a new address again: after a refusal, or after unwanted offers: addresses that are excluded,
 //! reserved, or published by others.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use crate::allocation::identity::PoolId;
 use crate::allocation::refusal::Refusal;
 use crate::floating_ip::{FloatingIpId, SubnetId};
 
-/// How long a pool creates nothing after Neutron offered it only unusable addresses: each such offer costs a POST and a
+/// How long a pool creates nothing after Neutron offered it only unwanted addresses: each such offer costs a POST and a
 /// DELETE. It doubles each time, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 /// Only another request shows that an allocation range was added to the network.
@@ -19,23 +19,23 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 #[derive(Clone, Default, Debug)]
 pub(super) struct CreationBackoff {
     blocks: BTreeMap<PoolId, CreationBlock>,
-    unusable: BTreeMap<PoolId, UnusableOffers>,
-    declined: BTreeSet<FloatingIpId>,
+    unwanted: BTreeMap<PoolId, UnwantedOffers>,
+    held_unwanted: BTreeSet<FloatingIpId>,
     empty_subnets: BTreeMap<SubnetId, Timestamp>,
 }
 
 /// All that Neutron offered a pool was excluded, reserved, or published by others.
 #[derive(Clone, Debug)]
-struct UnusableOffers {
+struct UnwantedOffers {
     until: Timestamp,
     pause: SignedDuration,
 }
 
 impl CreationBackoff {
-    /// A floating IP was deleted. Unless it was declined, Neutron may offer its address next.
+    /// A floating IP was deleted. Unless it was unwanted, Neutron may offer its address next.
     pub(super) fn note_gone(&mut self, id: &FloatingIpId) {
-        if !self.declined.remove(id) {
-            self.unusable.clear();
+        if !self.held_unwanted.remove(id) {
+            self.unwanted.clear();
         }
     }
 }
@@ -43,18 +43,18 @@ impl CreationBackoff {
 impl Ledger {
     /// Neutron refused a creation.
     pub fn block_creation(&mut self, pool: PoolId, block: CreationBlock) {
-        // The refusal is now the reason, not the unusable offers.
+        // The refusal is now the reason, not the unwanted offers.
         if self.count_unwanted(&pool) == 0 {
-            self.backoff.unusable.remove(&pool);
+            self.backoff.unwanted.remove(&pool);
         }
         self.backoff.blocks.insert(pool, block);
     }
 
     /// Neutron offered a usable address. True if creations were blocked until now.
     pub fn unblock_creation(&mut self, pool: &PoolId) -> bool {
-        let was_blocked = self.creation_refusal(pool).is_some() || self.offers_only_unusable(pool);
+        let was_blocked = self.creation_refusal(pool).is_some() || self.offers_only_unwanted(pool);
         self.backoff.blocks.remove(pool);
-        self.backoff.unusable.remove(pool);
+        self.backoff.unwanted.remove(pool);
         self.backoff.empty_subnets.clear();
         was_blocked
     }
@@ -69,38 +69,38 @@ impl Ledger {
 
     /// The pool's spec changed, and with it which addresses are usable.
     pub fn reset_backoff(&mut self, pool: &PoolId) {
-        self.backoff.unusable.remove(pool);
+        self.backoff.unwanted.remove(pool);
         self.retry_creation(pool);
     }
 
     pub fn forget_pool(&mut self, pool: &PoolId) {
         self.backoff.blocks.remove(pool);
-        self.backoff.unusable.remove(pool);
+        self.backoff.unwanted.remove(pool);
     }
 
-    /// Neutron offered an unusable address. It is held while another is requested, then deleted.
-    pub fn decline_offer(&mut self, id: &FloatingIpId) {
-        self.backoff.declined.insert(id.clone());
+    /// Neutron offered an unwanted address. It is held while another is requested, then deleted.
+    pub fn hold_unwanted(&mut self, id: &FloatingIpId) {
+        self.backoff.held_unwanted.insert(id.clone());
         self.set_hold(id, Some(Hold::Unwanted));
     }
 
-    /// Neutron offered a pool only unusable addresses: creations pause, longer each time.
-    pub fn note_unusable_offers(&mut self, pool: &PoolId, now: Timestamp) {
-        let before = self.backoff.unusable.get(pool);
+    /// Neutron offered a pool only unwanted addresses: creations pause, longer each time.
+    pub fn note_unwanted_offers(&mut self, pool: &PoolId, now: Timestamp) {
+        let before = self.backoff.unwanted.get(pool);
         // Requests that ran in parallel count once.
         if before.is_some_and(|offers| now < offers.until) {
             return;
         }
         let pause = before.map_or(FIRST_PAUSE, |offers| LONGEST_PAUSE.min(offers.pause * 2));
-        self.backoff.unusable.insert(pool.clone(), UnusableOffers { until: now + pause, pause });
+        self.backoff.unwanted.insert(pool.clone(), UnwantedOffers { until: now + pause, pause });
     }
 
-    /// Whether Neutron last offered the pool only unusable addresses.
-    pub fn offers_only_unusable(&self, pool: &PoolId) -> bool {
-        self.backoff.unusable.contains_key(pool) || self.count_unwanted(pool) > 0
+    /// Whether Neutron last offered the pool only unwanted addresses.
+    pub fn offers_only_unwanted(&self, pool: &PoolId) -> bool {
+        self.backoff.unwanted.contains_key(pool) || self.count_unwanted(pool) > 0
     }
 
-    /// How many unusable addresses are held while others are requested.
+    /// How many unwanted addresses are held while others are requested.
     pub(in crate::allocation) fn count_unwanted(&self, pool: &PoolId) -> usize {
         self.of_pool(pool).filter(|entry| entry.hold == Some(Hold::Unwanted)).count()
     }
@@ -119,12 +119,12 @@ impl Ledger {
 
     pub fn may_create(&self, pool: &PoolId, now: Timestamp) -> bool {
         self.backoff.blocks.get(pool).is_none_or(|block| now >= block.until)
-            && self.backoff.unusable.get(pool).is_none_or(|offers| now >= offers.until)
+            && self.backoff.unwanted.get(pool).is_none_or(|offers| now >= offers.until)
     }
 
     /// Whether a blocked pool may ask again: one claim does, for all.
     pub fn is_probing(&self, pool: &PoolId, now: Timestamp) -> bool {
-        let was_blocked = self.backoff.blocks.contains_key(pool) || self.backoff.unusable.contains_key(pool);
+        let was_blocked = self.backoff.blocks.contains_key(pool) || self.backoff.unwanted.contains_key(pool);
         was_blocked && self.may_create(pool, now)
     }
 

@@ -8,6 +8,7 @@ use super::{Began, Step};
 use crate::allocation::Refusal;
 use crate::allocation::identity::{ClaimKey, PoolId};
 use crate::allocation::mark::Marks;
+use crate::allocation::origin::Origin;
 use crate::floating_ip::FloatingIp;
 
 /// A floating IP as it was last seen or written.
@@ -22,8 +23,8 @@ pub struct LedgerEntry {
     pub written: Step,
     /// Who may write to it now.
     pub hold: Option<Hold>,
-    /// The claim that holds it chose it, and has not had it before.
-    pub is_chosen: bool,
+    /// The source from which the claim that holds it chose it; none if the claim had it before.
+    pub chosen_from: Option<Origin>,
     /// Writes to it that may still land.
     pub uncertain_writes: Vec<UncertainWrite>,
     /// Claim marks that do not count: the claim began to remove them, or they landed late, when the claim did not hold the
@@ -51,7 +52,7 @@ impl LedgerEntry {
             seen,
             written: 0,
             hold: None,
-            is_chosen: false,
+            chosen_from: None,
             uncertain_writes: Vec::new(),
             disowned,
             orphaned_since,
@@ -86,7 +87,7 @@ pub enum Hold {
     Claim { pool: PoolId, claim: ClaimKey },
     /// A claim's mark is being removed, or a sweep works on it.
     GivingBack,
-    /// Neutron offered it for a claim or as a spare, but it is unusable for that.
+    /// Neutron offered it for a claim or as a spare, but it is unwanted for that.
     Unwanted,
 }
 

@@ -196,13 +196,13 @@ fn an_uncertain_withdrawal_ends_the_claims_hold() {
 }
 
 #[test]
-fn the_pause_after_unusable_offers_doubles_up_to_a_limit() {
+fn the_pause_after_unwanted_offers_doubles_up_to_a_limit() {
     let (mut fixture, pool) = (fixture(), pool_id("p"));
     let mut pauses = vec![];
     for _ in 0..8 {
         let began = fixture.now;
-        fixture.ledger.note_unusable_offers(&pool, began);
-        fixture.ledger.note_unusable_offers(&pool, began + seconds(1)); // by a claim that asked at the same time
+        fixture.ledger.note_unwanted_offers(&pool, began);
+        fixture.ledger.note_unwanted_offers(&pool, began + seconds(1)); // by a claim that asked at the same time
         assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::OnlyUnwanted));
         while !fixture.ledger.may_create(&pool, fixture.now) {
             fixture.now += seconds(30);
@@ -212,32 +212,32 @@ fn the_pause_after_unusable_offers_doubles_up_to_a_limit() {
     assert_eq!(pauses, [30, 60, 120, 240, 480, 900, 900, 900]);
     assert!(fixture.ledger.is_probing(&pool, fixture.now), "one claim retries for all");
     fixture.ledger.unblock_creation(&pool);
-    assert!(!fixture.ledger.offers_only_unusable(&pool), "Neutron offered a usable address");
+    assert!(!fixture.ledger.offers_only_unwanted(&pool), "Neutron offered a usable address");
 }
 
 #[test]
-fn the_pause_after_unusable_offers_ends_with_a_spec_change_or_a_freed_address() {
-    let unusable = || {
+fn the_pause_after_unwanted_offers_ends_with_a_spec_change_or_a_freed_address() {
+    let unwanted = || {
         let mut fixture = fixture().fips([fip(10), fip(11)]);
-        fixture.ledger.decline_offer(&id(10));
-        fixture.ledger.note_unusable_offers(&pool_id("p"), start());
+        fixture.ledger.hold_unwanted(&id(10));
+        fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
         fixture
     };
     let may_create = |fixture: &Fixture| fixture.ledger.may_create(&pool_id("p"), start());
-    let mut fixture = unusable();
+    let mut fixture = unwanted();
     fixture.ledger.record_deletion(&id(10));
-    assert!(!may_create(&fixture), "Neutron would offer the declined address again");
+    assert!(!may_create(&fixture), "Neutron would offer the unwanted address again");
     fixture.relist([]);
     assert!(may_create(&fixture), "another floating IP was deleted");
-    let mut fixture = unusable();
+    let mut fixture = unwanted();
     fixture.ledger.reset_backoff(&pool_id("p"));
     assert!(may_create(&fixture));
 }
 
 #[test]
-fn a_refusal_replaces_unusable_offers_as_the_reason() {
+fn a_refusal_replaces_unwanted_offers_as_the_reason() {
     let mut fixture = fixture();
-    fixture.ledger.note_unusable_offers(&pool_id("p"), start());
+    fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
     fixture.ledger.block_creation(
         pool_id("p"),
         CreationBlock { refusal: Refusal::NetworkExhausted, until: start() + seconds(10) },

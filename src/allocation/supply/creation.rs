@@ -5,7 +5,7 @@ use crate::allocation::refusal::Refusal;
 use crate::allocation::situation::Situation;
 use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
 
-/// How many unusable addresses are held at once while others are requested. Each costs a POST and a DELETE.
+/// How many unwanted addresses are held at once while others are requested. Each costs a POST and a DELETE.
 pub const UNWANTED_LIMIT: usize = 8;
 
 /// Where a floating IP is to be created.
@@ -31,7 +31,7 @@ impl Supply<'_> {
     /// Whether a creation is expected to succeed.
     pub(super) fn may_create_without_probing(&self) -> bool {
         let Situation { ledger, pool, .. } = self.situation;
-        pool.network.is_some() && ledger.creation_refusal(&pool.id).is_none() && !ledger.offers_only_unusable(&pool.id)
+        pool.network.is_some() && ledger.creation_refusal(&pool.id).is_none() && !ledger.offers_only_unwanted(&pool.id)
     }
 
     pub(super) fn creation_place(&self) -> Result<CreationPlace, Unavailable> {
@@ -47,7 +47,7 @@ impl Supply<'_> {
         let subnet = pool.subnets.iter().find(|subnet| ledger.may_use_subnet(subnet, now)).cloned();
         match subnet {
             None if !pool.subnets.is_empty() => {
-                Err(Unavailable::Refused(match ledger.offers_only_unusable(&pool.id) {
+                Err(Unavailable::Refused(match ledger.offers_only_unwanted(&pool.id) {
                     true => Refusal::OnlyUnwanted,
                     false => Refusal::NetworkExhausted,
                 }))
@@ -72,6 +72,5 @@ impl Supply<'_> {
 
 /// Whether any claim could get a floating IP that was created as a spare.
 pub fn is_usable_spare(situation: &Situation<'_>, fip: &FloatingIp) -> bool {
-    let Situation { pool, published, .. } = situation;
-    pool.reserved_for(fip.address).is_none() && !pool.is_excluded(fip.address) && !published.is_published(fip)
+    situation.pool.is_for_any_claim(fip.address) && !situation.published.is_published(fip)
 }

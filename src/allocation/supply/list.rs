@@ -9,6 +9,10 @@ pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> 
     listed.filter_map(|address| ledger.at(*address).find(|entry| is_listable(situation, entry))).collect()
 }
 
+pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+    situation.pool.listed.contains(&entry.fip.address)
+}
+
 pub(in crate::allocation) fn is_listable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     situation.pool.has_tags
         && entry.is_free()

@@ -8,10 +8,14 @@ pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> 
     situation.ledger.of_pool(&situation.pool.id).filter(|entry| is_owned_and_free(situation, entry)).collect()
 }
 
+pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+    situation.created_here(entry).is_some()
+}
+
 pub(in crate::allocation) fn is_owned_and_free(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let Situation { ledger, published, pool, now, .. } = situation;
     let is_unclaimed = match situation.ownership(entry) {
-        Ownership::Idle => true,
+        Ownership::Unclaimed => true,
         // It has been seen without a port since the release was written.
         Ownership::Released { at, .. } => now.duration_since(at) >= pool.grace && entry.is_confirmed(),
         _ => false,

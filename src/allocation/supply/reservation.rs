@@ -25,7 +25,7 @@ impl<'a> Supply<'a> {
             return Err(Refusal::ReservationMissing(address));
         }
         let entry = entries.find(|entry| self.is_takeable(entry)).ok_or(Refusal::ReservationInUse(address))?;
-        let is_counted = self.situation.ownership(entry) == Ownership::Idle;
+        let is_counted = self.situation.ownership(entry) == Ownership::Unclaimed;
         if !is_counted && !pool.has_tags {
             return Err(Refusal::NoTags);
         }
@@ -46,7 +46,7 @@ impl<'a> Supply<'a> {
         entry.is_free()
             && !ledger.is_being_created(entry)
             && !self.situation.published.is_published(&entry.fip)
-            && (entry.marks.is_empty() || self.situation.ownership(entry) == Ownership::Idle)
+            && (entry.marks.is_empty() || self.situation.ownership(entry) == Ownership::Unclaimed)
             && !ledger.has_copied_mark(entry)
     }
 }

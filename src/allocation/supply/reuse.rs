@@ -26,12 +26,6 @@ fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
         && !published.is_published(&entry.fip)
 }
 
-/// Whether an address that a claim has tagged may still be reused, as it was read back: its description or tags may have
-/// changed after it was listed.
-pub(in crate::allocation) fn is_still_reusable(situation: &Situation<'_>, entry: &LedgerEntry, claim: &str) -> bool {
-    let Situation { pool, .. } = situation;
-    let address = entry.fip.address;
-    pool.listed.contains(&address)
-        || pool.reservations.get(claim) == Some(&address)
-        || pool.may_reuse(&without_marks(&entry.fip))
+pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+    situation.pool.may_reuse(&without_marks(&entry.fip))
 }

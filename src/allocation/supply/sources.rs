@@ -11,11 +11,14 @@ pub(super) struct Source {
     pub(super) is_counted: bool,
     /// The addresses that it can give now, in the order in which they are given.
     pub(super) candidates: for<'a> fn(&Situation<'a>) -> Vec<&'a LedgerEntry>,
+    /// Whether a claim that has marked an address may keep it, as it was read back: a user, or the pool's spec, may have
+    /// changed it after it was listed.
+    pub(super) permits: fn(&Situation<'_>, &LedgerEntry) -> bool,
 }
 
 /// An address that exists is preferred to creating one.
 pub(super) const SOURCES: [Source; 3] = [
-    Source { origin: Origin::List, is_counted: false, candidates: list::candidates },
-    Source { origin: Origin::Owned, is_counted: true, candidates: owned::candidates },
-    Source { origin: Origin::Reuse, is_counted: false, candidates: reuse::candidates },
+    Source { origin: Origin::List, is_counted: false, candidates: list::candidates, permits: list::permits },
+    Source { origin: Origin::Owned, is_counted: true, candidates: owned::candidates, permits: owned::permits },
+    Source { origin: Origin::Reuse, is_counted: false, candidates: reuse::candidates, permits: reuse::permits },
 ];

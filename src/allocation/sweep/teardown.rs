@@ -48,7 +48,7 @@ pub fn plan_teardown(situation: &Situation<'_>) -> PoolTeardown {
 fn is_deletable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let Some(mark) = situation.created_here(entry) else { return false };
     let is_only_ours =
-        matches!(situation.ownership(entry), Ownership::Idle | Ownership::Held(_) | Ownership::Released { .. });
+        matches!(situation.ownership(entry), Ownership::Unclaimed | Ownership::Held(_) | Ownership::Released { .. });
     let is_unused = mark.claim.is_none() && !mark.is_retained;
     is_only_ours
         && (situation.pool.deletes || is_unused)

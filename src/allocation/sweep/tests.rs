@@ -140,8 +140,8 @@ fn spares_that_are_being_created_are_not_created_twice() {
     let nonce = Nonce::parse("nonce12345").expect("a nonce");
     fixture.ledger.begin_creation(nonce, pool_id("p"), None);
     assert_eq!(fixture.plan().preallocate, 1);
-    fixture.ledger.note_unusable_offers(&pool_id("p"), start());
-    assert_eq!(fixture.plan().preallocate, 0, "Neutron offers only unusable addresses");
+    fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+    assert_eq!(fixture.plan().preallocate, 0, "Neutron offers only unwanted addresses");
 }
 
 #[test]

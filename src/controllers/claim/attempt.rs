@@ -53,10 +53,10 @@ pub(super) struct Attempt<'a> {
     scope: AllocationScope,
     /// What was chosen in this attempt, and so is not published yet.
     chosen: Vec<FloatingIpId>,
-    /// Unusable addresses: held, so that Neutron offers another.
+    /// Unwanted addresses: held, so that Neutron offers another.
     unwanted: Vec<FloatingIpId>,
     /// How many addresses were unwanted, including those that were deleted to make room.
-    declined: usize,
+    unwanted_count: usize,
     origin: Origin,
 }
 
@@ -68,14 +68,14 @@ impl<'a> Attempt<'a> {
         scope: AllocationScope,
     ) -> Self {
         let (chosen, unwanted) = (Vec::new(), Vec::new());
-        Self { controller, pool, request, scope, chosen, unwanted, declined: 0, origin: Origin::Recovered }
+        Self { controller, pool, request, scope, chosen, unwanted, unwanted_count: 0, origin: Origin::Recovered }
     }
 
     pub(super) async fn allocate(&mut self) -> AttemptOutcome {
         let outcome = self.step_until_done().await;
         let is_bound = matches!(outcome, AttemptOutcome::Bound(..));
-        if self.declined > 0 && !is_bound {
-            self.pool.project.ledger().note_unusable_offers(&self.pool.policy.id, self.controller.clock.now());
+        if self.unwanted_count > 0 && !is_bound {
+            self.pool.project.ledger().note_unwanted_offers(&self.pool.policy.id, self.controller.clock.now());
         }
         self.discard_unwanted().await;
         outcome
@@ -112,7 +112,9 @@ impl<'a> Attempt<'a> {
             Decision::Mark(..) | Decision::TakeBack(..) | Decision::Withdraw(..) => return self.write(decision).await,
             Decision::Confirm(_) => self.pool.list_now(&self.controller.clock).await?,
             // Unwanted addresses fill the limit. Neutron chooses at random, so it may offer another one next.
-            Decision::Refuse(Refusal::OnlyUnwanted) if !self.unwanted.is_empty() && self.declined < UNWANTED_LIMIT => {
+            Decision::Refuse(Refusal::OnlyUnwanted)
+                if !self.unwanted.is_empty() && self.unwanted_count < UNWANTED_LIMIT =>
+            {
                 self.discard_unwanted().await;
             }
             Decision::Settle => return self.settle().await,
@@ -143,15 +145,13 @@ impl<'a> Attempt<'a> {
         }
         let mut creation = None;
         match &decision {
-            Decision::Mark(id, ..) | Decision::TakeBack(id, _) => {
-                match decision.is_choice() && ledger.get(id).is_some_and(|entry| entry.hold.is_none()) {
-                    true => {
-                        self.chosen.push(id.clone());
-                        ledger.set_chosen(id, self.hold());
-                    }
-                    false => ledger.set_hold(id, Some(self.hold())),
-                }
+            Decision::Mark(id, origin, _)
+                if decision.is_choice() && ledger.get(id).is_some_and(|entry| entry.hold.is_none()) =>
+            {
+                self.chosen.push(id.clone());
+                ledger.set_chosen(id, *origin, self.hold());
             }
+            Decision::Mark(id, ..) | Decision::TakeBack(id, _) => ledger.set_hold(id, Some(self.hold())),
             Decision::Create(_) => creation = Some(self.writer().begin_creation(&mut ledger, Some(&self.request.key))),
             _ => {}
         }
@@ -195,7 +195,7 @@ impl<'a> Attempt<'a> {
         let created = self.writer().create(&place, &mark, Some(&self.request.object)).await;
         match created.inspect_err(|_| self.controller.metrics.allocation_failed(Origin::Created)) {
             Ok(fip) => {
-                self.keep_or_decline(fip);
+                self.keep_or_hold_unwanted(fip);
                 Ok(())
             }
             // If it was created, the listing shows it with the claim's mark.
@@ -205,15 +205,15 @@ impl<'a> Attempt<'a> {
     }
 
     /// Keeps the floating IP that Neutron created, or holds it as unwanted.
-    fn keep_or_decline(&mut self, fip: FloatingIp) {
+    fn keep_or_hold_unwanted(&mut self, fip: FloatingIp) {
         let ClaimController { memory, clock, wake, .. } = self.controller;
         let mut ledger = self.pool.project.ledger();
         let is_wanted = memory
             .with_situation(&ledger, self.pool, clock.now(), |situation| may_keep(situation, &self.request, &fip));
         if !is_wanted {
-            ledger.decline_offer(&fip.id);
+            ledger.hold_unwanted(&fip.id);
             self.unwanted.push(fip.id);
-            self.declined += 1;
+            self.unwanted_count += 1;
         } else if ledger.unblock_creation(&self.pool.policy.id) {
             drop(ledger);
             // Neutron gives addresses again.

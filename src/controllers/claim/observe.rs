@@ -21,7 +21,7 @@ pub(in crate::controllers) struct Observed {
     pub(super) pool: Option<Arc<OpenStackFloatingIPPool>>,
     /// Whether the pool is another controller's, by its watch filter.
     pub(super) is_pool_filtered: bool,
-    pub(in crate::controllers) known: PoolState,
+    pub(in crate::controllers) pool_state: PoolState,
     pub(super) cluster: ClaimCluster,
     pub(super) address: Option<Arc<IpAddress>>,
     /// Its IPAddress was created a moment ago, and the watch has not delivered it.
@@ -51,7 +51,7 @@ pub(in crate::controllers) fn observe(
         key: ClaimKey::of(&name.namespace, &name.name),
         is_pool_filtered: pool.as_ref().is_some_and(|pool| !is_watched(pool, watch_filter)),
         pool,
-        known: memory.pools.get(&pool_name),
+        pool_state: memory.pools.get(&pool_name),
         cluster: find_cluster(&claim, &name.namespace, stores),
         address: stores.address(&name),
         is_address_awaited: memory.claims.is_address_awaited(&claim),

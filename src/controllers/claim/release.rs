@@ -1,11 +1,9 @@
 //! Releases a claim's address: mark it as released, remove the IPAddress, remove the claim's finalizer. The sweep does the
 //! rest.
 
-use std::collections::BTreeMap;
-
 use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Resource;
 use kube::runtime::events::EventType;
-use kube::{Resource, ResourceExt};
 
 use super::observe::Observed;
 use super::publish::remove_address;
@@ -14,10 +12,11 @@ use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::release::{ReleaseStep, decide};
 use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
-use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER};
+use crate::api::names::CLAIM_FINALIZER;
 use crate::clock::Clock;
 use crate::controllers::memory::{Memory, ResolvedPool};
 use crate::controllers::neutron_writer::{NeutronWriter, render};
+use crate::controllers::objects::is_abandoned;
 use crate::controllers::patch;
 use crate::controllers::queue::Action;
 use crate::metrics::OperationResult;
@@ -52,9 +51,9 @@ impl ClaimController {
     }
 
     async fn release_in_neutron(&self, observed: &Observed) -> Result<(), Error> {
-        let is_abandoned = is_abandoned(observed.claim.annotations())
-            || observed.pool.as_ref().is_some_and(|pool| is_abandoned(pool.annotations()));
-        match &observed.known.resolved {
+        let is_abandoned = is_abandoned(observed.claim.as_ref())
+            || observed.pool.as_ref().is_some_and(|pool| is_abandoned(pool.as_ref()));
+        match &observed.pool_state.resolved {
             Some(pool) if !is_abandoned => {
                 release_marks(pool, &self.memory, &self.clock, &observed.name)
                     .await
@@ -64,7 +63,7 @@ impl ClaimController {
             }
             _ if is_abandoned || observed.pool.is_none() => self.leave_behind(observed).await,
             _ => {
-                let problem = observed.known.problem.as_ref();
+                let problem = observed.pool_state.problem.as_ref();
                 let problem = problem.map_or("it has not been reconciled yet", |problem| &problem.message);
                 return Err(Error::PoolNotReady(problem.to_owned()));
             }
@@ -116,10 +115,6 @@ impl ClaimController {
         let note = format!("floating IP {address} was left as it is in OpenStack, since {why}: release it there");
         self.events.record(on, EventType::Warning, FLOATING_IP_LEFT_BEHIND, "Release", note).await;
     }
-}
-
-fn is_abandoned(annotations: &BTreeMap<String, String>) -> bool {
-    annotations.get(ABANDON_ANNOTATION).is_some_and(|value| value == "true")
 }
 
 /// Marks everything that a claim has as released.

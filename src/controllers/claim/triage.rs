@@ -1,4 +1,4 @@
-//! Decides what to do for a claim from the state in Kubernetes alone.
+//! Decides what to do for a claim from what is known of it, its Cluster and its pool, without a call to OpenStack.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -85,7 +85,7 @@ pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
     if observed.address.is_none() && pool.metadata.deletion_timestamp.is_some() {
         return triage_in_deleted_pool(observed);
     }
-    match &observed.known {
+    match &observed.pool_state {
         PoolState { resolved: Some(_), problem: None, .. } => NextStep::Serve,
         // An address that is published is kept whatever the pool's spec has become.
         PoolState { resolved: Some(_), .. } if observed.address.is_some() => NextStep::Serve,
@@ -127,7 +127,7 @@ fn triage_deleted(claim: &ObjectMeta) -> NextStep {
 
 fn triage_in_deleted_pool(observed: &Observed) -> NextStep {
     let is_protected = patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER);
-    match &observed.known.resolved {
+    match &observed.pool_state.resolved {
         // Its IPAddress was deleted: the pool waits for the claim, and the address is still the claim's.
         Some(_) if is_protected && observed.is_bound() => NextStep::Recover,
         _ if is_protected && !observed.is_bound() => NextStep::ReleaseAndWait(pool_is_deleted(observed)),

@@ -34,7 +34,7 @@ pub(super) fn policy_of(
         subnets: found.subnets,
         max_ips: spec.max_ips.map(|limit| limit as usize),
         deletes: spec.reclaim_policy == ReclaimPolicy::Delete,
-        reuse: reuse_policy(&spec.reuse.clone().unwrap_or_default()),
+        reuse: reuse_rule(&spec.reuse.clone().unwrap_or_default()),
         excluded: spec.excluded_addresses.iter().filter_map(|range| parse_range(range)).collect(),
         reservations: reservations
             .filter_map(|reservation| Some((reservation.claim.clone(), reservation.address.parse().ok()?)))
@@ -48,7 +48,7 @@ pub(super) fn policy_of(
     }
 }
 
-fn reuse_policy(reuse: &Reuse) -> ReuseRule {
+fn reuse_rule(reuse: &Reuse) -> ReuseRule {
     let idle = seconds(reuse.min_idle_seconds);
     match reuse.policy {
         pool::ReusePolicy::Never => ReuseRule::Never,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use kube::Resource;
 use kube::runtime::events::EventType;
-use kube::{Resource, ResourceExt};
 
 use super::failure::PoolFailure;
 use super::identity::known_id;
@@ -19,6 +19,7 @@ use crate::api::names::{ABANDON_ANNOTATION, ADDRESS_FINALIZER, CLAIM_FINALIZER, 
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::controllers::memory::{Problem, ResolvedPool};
 use crate::controllers::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
+use crate::controllers::objects::is_abandoned;
 use crate::controllers::patch;
 use crate::controllers::queue::Action;
 use crate::controllers::stores::name_of;
@@ -69,7 +70,7 @@ impl PoolController {
         pool: &OpenStackFloatingIPPool,
     ) -> Result<Option<Arc<ResolvedPool>>, PoolFailure> {
         let name = name_of(pool);
-        if pool.annotations().get(ABANDON_ANNOTATION).is_some_and(|value| value == "true") {
+        if is_abandoned(pool) {
             self.report_abandoned(pool).await;
             self.wake.unserved_claims_of(&name);
             return Ok(None);

@@ -9,12 +9,12 @@ use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::openstack;
 
 impl Sweeper {
-    /// Creates one. An unusable address is held while another is requested, and then deleted.
+    /// Creates one. An unwanted address is held while another is requested, and then deleted.
     pub(super) async fn create_spare(&self, pool: &ResolvedPool) -> Result<(), openstack::Error> {
         let mut unwanted = Vec::new();
         let result = self.create_usable(pool, &mut unwanted).await;
         if matches!(result, Ok(false)) && !unwanted.is_empty() {
-            pool.project.ledger().note_unusable_offers(&pool.policy.id, self.clock.now());
+            pool.project.ledger().note_unwanted_offers(&pool.policy.id, self.clock.now());
         }
         let discarded = NeutronWriter { pool, clock: &self.clock }.discard(unwanted).await;
         result.map(drop).and(discarded)
@@ -32,7 +32,7 @@ impl Sweeper {
                 ledger.unblock_creation(&pool.policy.id);
                 return Ok(true);
             }
-            ledger.decline_offer(&fip.id);
+            ledger.hold_unwanted(&fip.id);
             unwanted.push(fip.id);
         }
         Ok(false)

@@ -127,15 +127,15 @@ impl<'a> View<'a> {
             || self.named_by_others.contains(&fip.address);
         let is_used = fip.is_attached() || is_published;
         match marks.ownership(id) {
-            Ownership::Unmarked | Ownership::Idle => None,
+            Ownership::Unmarked | Ownership::Unclaimed => None,
             Ownership::Foreign | Ownership::Contested => (!is_used).then(|| "marked by two owners".to_owned()),
             Ownership::Held(claim) => {
                 let exists = self.claims.contains(&(id.clone(), claim.clone()));
                 (!is_used && !exists).then(|| format!("marked for claim {claim}, which does not exist"))
             }
             Ownership::Released { claim, at } => {
-                let is_resting = self.snapshot.now.duration_since(at) < pool.grace;
-                let is_due = !is_resting && !is_used && !self.deleting_pools.contains(id);
+                let is_cooling = self.snapshot.now.duration_since(at) < pool.grace;
+                let is_due = !is_cooling && !is_used && !self.deleting_pools.contains(id);
                 is_due.then(|| format!("released by {claim}, and still there"))
             }
         }

@@ -1,5 +1,6 @@
 //! The rules of choice, stated a second time and independently of the core: marks are read as plain text, every floating
-//! IP is looked at in turn, and nothing of `claim`, `supply` or `mark` is called. It shares only data types with the core.
+//! IP is looked at in turn, and nothing of `claim`, `supply` or `mark` is called. Of the core it shares the data types, and
+//! the ledger's answer to when Neutron may be asked for a new address again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -277,7 +278,7 @@ impl Oracle<'_> {
             Decision::Create(..) if supply.creatable == 0 || supply.amount() <= supply.older => {
                 wrong("nothing to create")
             }
-            Decision::Refuse(Refusal::OnlyUnwanted) if !self.ledger.offers_only_unusable(&self.pool.id) => {
+            Decision::Refuse(Refusal::OnlyUnwanted) if !self.ledger.offers_only_unwanted(&self.pool.id) => {
                 wrong("none was unwanted")
             }
             Decision::Refuse(Refusal::OnlyUnwanted) if supply.unwanted >= UNWANTED_LIMIT => Ok(()),

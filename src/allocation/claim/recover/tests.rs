@@ -29,8 +29,10 @@ fn a_chosen_address_with_another_owner_or_a_port_is_withdrawn() {
 fn a_chosen_address_is_marked_again_after_an_uncertain_write() {
     let list = fixture().closed_list([10]).fips([fip(10)]).chosen_by(10, "web");
     assert_eq!(list.decide("web"), Decision::Mark(id(10), Origin::List, tag()));
-    let owned = fixture().fips([fip(10).idle()]).chosen_by(10, "web");
+    let owned = fixture().fips([fip(10).idle()]).chosen_from(Origin::Owned, 10, "web");
     assert_eq!(owned.decide("web"), Decision::Mark(id(10), Origin::Owned, describe(10)));
+    let reused = fixture().fips([fip(10)]).chosen_from(Origin::Reuse, 10, "web");
+    assert_eq!(reused.decide("web"), Decision::Mark(id(10), Origin::Reuse, tag()));
 }
 
 #[test]
