@@ -101,24 +101,35 @@ pub enum Error {
     WatchEnded,
 }
 
+/// What a process that ends leaves to its successor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ended {
+    /// The outcome of a call to OpenStack is not known: it may still take effect. The successor must expect that, so the
+    /// Lease must not be given back.
+    pub may_have_calls_under_way: bool,
+}
+
 /// Runs all controllers until `shutdown` resolves and what was begun is finished.
 ///
 /// When Cluster API is upgraded meanwhile and serves another version of its kinds, they start again with that.
-pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), Error> {
+pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<Ended, Error> {
     let ending = CancellationToken::new();
     let working = async {
+        let mut ended = Ended::default();
         while !ending.is_cancelled() {
             setup.readiness.set("caches", false);
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
-                version = watch::await_apis(&setup) => serve(&setup, version, ending.child_token()).await?,
+                version = watch::await_apis(&setup) => {
+                    ended.may_have_calls_under_way |= serve(&setup, version, ending.child_token()).await?;
+                }
                 () = ending.cancelled() => {}
             }
             // An abandoned call may still land, and nothing remembers it.
             setup.options.fence = true;
         }
-        Ok(())
+        Ok(ended)
     };
     tokio::pin!(working);
     tokio::select! {
@@ -132,8 +143,9 @@ pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + '
 }
 
 /// Works with one version of Cluster API's kinds until `stop`, or until another is served, and then finishes what was
-/// begun. The watches go on until then, since unfinished reconciles read from the stores.
-async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> Result<(), Error> {
+/// begun. The watches go on until then, since unfinished reconciles read from the stores. Returns whether the outcome of
+/// any call to OpenStack is not known.
+async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> Result<bool, Error> {
     let (stores, writers) = watch::stores(version);
     let (events, queued) = events::channel(setup.client.clone());
     let memory = Arc::new(Memory::default());
@@ -152,9 +164,9 @@ async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> 
     };
     tokio::select! {
         biased;
-        () = working => Ok(()),
+        () = working => Ok(parts.memory.pools.has_unknown_outcomes()),
         () = watches.drive(writers) => Err(Error::WatchEnded),
-        () = outdated => Ok(()),
+        () = outdated => Ok(true),
     }
 }
 

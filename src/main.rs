@@ -10,12 +10,13 @@ use caip_openstack::clock::Clock;
 use caip_openstack::controllers::{self, Options, RecordCount, Setup};
 use caip_openstack::metrics::{MeteredClouds, Metrics, OperationResult};
 use caip_openstack::openstack::session::Sessions;
+use caip_openstack::runtime::client::{self, Clients};
 use caip_openstack::runtime::diagnostics::{self, TlsOptions};
 use caip_openstack::runtime::flags::{EarlyExit, Flags, VERSION};
 use caip_openstack::runtime::health::{self, Readiness};
 use caip_openstack::runtime::leader::{self, Leader, LeaseSettings};
 use caip_openstack::runtime::listen::ListenAddress;
-use caip_openstack::runtime::{client, shutdown, telemetry};
+use caip_openstack::runtime::{shutdown, telemetry};
 use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -71,14 +72,14 @@ async fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
     let metrics = Metrics::new();
     let readiness = Readiness::new();
     let connected = async {
-        let client = tokio::select! {
-            client = client::connect(flags.kubeconfig.as_deref()) => client?,
+        let clients = tokio::select! {
+            clients = client::connect(flags.kubeconfig.as_deref()) => clients?,
             () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
         };
-        let health = serve_health(health, client.clone(), readiness.clone());
-        let diagnostics = serve_diagnostics(&flags, diagnostics, client.clone(), metrics.clone());
+        let health = serve_health(health, clients.control.clone(), readiness.clone());
+        let diagnostics = serve_diagnostics(&flags, diagnostics, clients.control.clone(), metrics.clone());
         tokio::select! {
-            code = lead_and_reconcile(&flags, client, metrics, readiness, &stop) => code,
+            code = lead_and_reconcile(&flags, clients, metrics, readiness, &stop) => code,
             result = health => result.context("serve --health-addr").map(|()| ExitCode::FAILURE),
             result = diagnostics => result.context("serve --diagnostics-address").map(|()| ExitCode::FAILURE),
         }
@@ -112,33 +113,38 @@ async fn serve_diagnostics(
 /// Acquires the Lease and reconciles until `stop`. Gives the Lease back only when no work is in progress any more.
 async fn lead_and_reconcile(
     flags: &Flags,
-    client: kube::Client,
+    clients: Clients,
     metrics: Metrics,
     readiness: Readiness,
     stop: &CancellationToken,
 ) -> anyhow::Result<ExitCode> {
     let clock = Clock::system();
     let leader = tokio::select! {
-        leader = acquire_lease(flags, &client, &clock) => leader,
+        leader = acquire_lease(flags, &clients.control, &clock) => leader,
         () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
     };
     metrics.leads(true);
     let clouds = metered_clouds(flags, &clock, &metrics);
     let options = options(flags, leader.as_ref());
-    let setup = Setup { client, clouds, options, metrics, readiness, clock, records: RecordCount::default() };
+    let setup =
+        Setup { client: clients.work, clouds, options, metrics, readiness, clock, records: RecordCount::default() };
     let grace_exceeded = async {
         stop.cancelled().await;
         sleep(shutdown::CONTROLLERS_GRACE).await;
     };
-    tokio::select! {
+    let ended = tokio::select! {
         result = controllers::run(setup, stop.clone().cancelled_owned()) => result?,
         reason = leadership_lost(leader.as_ref()) => {
             tracing::error!("leadership lost, exiting: {reason}");
             return Ok(ExitCode::FAILURE);
         }
         () = grace_exceeded => bail!("finish the work in progress within {:?}; the Lease is left to expire", shutdown::CONTROLLERS_GRACE),
-    }
-    if let Some(leader) = leader {
+    };
+    if ended.may_have_calls_under_way {
+        tracing::warn!(
+            "the outcome of a call to OpenStack is not known: the Lease is left to expire, and the next leader waits"
+        );
+    } else if let Some(leader) = leader {
         timeout(shutdown::RELEASE_GRACE, leader.release()).await.context("give the Lease back in time")??;
     }
     tracing::info!("ended");

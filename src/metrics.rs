@@ -270,7 +270,7 @@ mod tests {
     }
 
     fn project() -> ProjectScope {
-        ProjectScope { endpoint: "http://neutron".into(), project: ProjectId::new("p1") }
+        ProjectScope { endpoint: "http://neutron".into(), region: "R".into(), project: ProjectId::new("p1") }
     }
 
     #[test]

@@ -31,6 +31,8 @@ pub trait Clouds: Send + Sync {
 pub struct ProjectScope {
     /// Neutron's URL.
     pub endpoint: String,
+    /// Its region in the catalogue: projects span regions.
+    pub region: String,
     /// The token's project.
     pub project: ProjectId,
 }

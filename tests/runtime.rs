@@ -1,5 +1,6 @@
 //! The runtime against a real API server: leader election, the two HTTP servers, the program as a process.
 
+mod client;
 mod leader;
 mod program;
 mod servers;

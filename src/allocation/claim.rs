@@ -105,6 +105,11 @@ pub enum LostAddress {
         "floating IP {0} now carries another owner's mark: remove that mark, or delete the machine to get another address"
     )]
     Taken(IpAddr),
+    /// Somebody wrote the floating IP's id into this IPAddress: the mark says whose it is.
+    #[error(
+        "floating IP {0} is another claim's, by its mark and by that claim's IPAddress: delete this claim's IPAddress to get another address"
+    )]
+    NamedTwice(IpAddr),
 }
 
 /// Decides the next thing to do for a claim.

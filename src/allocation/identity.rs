@@ -39,7 +39,9 @@ impl ClaimKey {
     pub fn of(namespace: &str, name: &str) -> Self {
         // Neither name can contain a slash, so no two claims have the same text.
         let digest = Sha256::digest(format!("{namespace}/{name}"));
-        let bits = digest[..10].iter().fold(0u128, |bits, byte| bits << 8 | u128::from(*byte));
+        let mut bits = [0; 16];
+        bits[6..].copy_from_slice(&digest[..10]);
+        let bits = u128::from_be_bytes(bits);
         Self((0..16).rev().map(|group| char::from(BASE32[(bits >> (group * 5) & 31) as usize])).collect())
     }
 

@@ -1,5 +1,7 @@
 //! What to do for a claim that is being deleted: mark its addresses as released. The sweep does the rest.
 
+use jiff::Timestamp;
+
 use super::identity::ClaimKey;
 use super::ledger::LedgerEntry;
 use super::mark::{CreationMark, claim_tag, release_tag};
@@ -17,19 +19,30 @@ pub enum ReleaseStep {
     Withdraw(FloatingIpId, String),
     /// Whether a POST for the claim created anything is not known: list, and ask again.
     Settle,
+    /// Nothing of the claim is found, but until then a call of a previous process may still give it an address.
+    Fenced(Timestamp),
     /// No unreleased floating IP is the claim's.
     Done,
 }
 
 /// Decides the next thing to do for a claim that is being deleted.
 pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
-    let Situation { ledger, pool, .. } = situation;
+    let Situation { ledger, pool, now, .. } = situation;
     if ledger.is_unlisted() || ledger.is_creating_for(&pool.id, claim) {
         return ReleaseStep::Settle;
     }
     let held = ledger.held().filter(|entry| is_held_for(situation, claim, entry));
-    let marked = ledger.of_claim(&pool.id, claim);
-    marked.chain(held).find_map(|entry| release(situation, claim, entry)).unwrap_or(ReleaseStep::Done)
+    let mut found = ledger.of_claim(&pool.id, claim).chain(held).peekable();
+    match situation.fence() {
+        Some(until) if found.peek().is_none() => {
+            if *now < until {
+                ReleaseStep::Fenced(until)
+            } else {
+                ReleaseStep::Settle
+            }
+        }
+        _ => found.find_map(|entry| release(situation, claim, entry)).unwrap_or(ReleaseStep::Done),
+    }
 }
 
 fn is_held_for(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
@@ -133,6 +146,20 @@ mod tests {
         fixture.now = start() + seconds(60);
         fixture.relist([]);
         assert_eq!(fixture.release("web"), ReleaseStep::Done);
+    }
+
+    #[test]
+    fn nothing_found_counts_only_when_no_call_of_a_previous_process_can_land() {
+        let mut fenced = fixture().fenced();
+        let until = start() + seconds(60);
+        assert_eq!(fenced.release("web"), ReleaseStep::Fenced(until));
+        assert_eq!(fixture().fenced().fips([fip(10).created_for("web")]).release("web"), tag());
+        let released = fixture().fenced().fips([fip(10).created_for("web").released_by("web", ago(9))]);
+        assert_eq!(released.release("web"), ReleaseStep::Done);
+        fenced.now = until;
+        assert_eq!(fenced.release("web"), ReleaseStep::Settle);
+        fenced.relist([]);
+        assert_eq!(fenced.release("web"), ReleaseStep::Done);
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub(super) enum NextAddress<'a> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Unavailable {
     Refused(Refusal),
-    /// Late writes of a previous process may still land.
+    /// Late writes of a previous process may still land: they could replace a mark, remove a tag, or exceed the limit.
     Fenced,
 }
 
@@ -70,7 +70,14 @@ impl<'a> Supply<'a> {
         for (source, entries) in self.existing() {
             let first = entries.iter().find(|entry| !self.is_reserved(entry));
             if let Some(entry) = first.filter(|_| source.is_counted || self.room() > 0) {
-                return Ok(NextAddress::Existing(source.origin, entry));
+                return match self.situation.fence() {
+                    None => Ok(NextAddress::Existing(source.origin, entry)),
+                    // A listing is all that is missing.
+                    Some(until) if self.situation.now >= until => Err(Unavailable::Fenced),
+                    Some(_) if self.creatable() == 0 || self.room() == 0 => Err(Unavailable::Fenced),
+                    // A new one is safe: no previous process knows it.
+                    Some(_) => self.creation_place().map(NextAddress::New).map_err(|_| Unavailable::Fenced),
+                };
             }
         }
         self.creation_place().map(NextAddress::New)

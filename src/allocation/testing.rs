@@ -7,11 +7,12 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::claim::{self, BoundAddress, ClaimRequest, Decision};
 use super::identity::{ClaimKey, Nonce, PoolId};
-use super::ledger::{Hold, Ledger, LedgerEntry};
+use super::ledger::{CreationBlock, Hold, Ledger, LedgerEntry};
 use super::mark::{CreationMark, claim_tag, release_tag};
 use super::origin::Origin;
 use super::policy::{PoolPolicy, ReuseRule};
 use super::published::{Binding, PublishedAddress, PublishedAddresses};
+use super::refusal::Refusal;
 use super::release::{self, ReleaseStep};
 use super::situation::{QueuePosition, Situation};
 use super::sweep::{ClaimLiveness, ClusterView, PoolTeardown, SweepPlan, plan_sweep, plan_teardown};
@@ -227,6 +228,12 @@ impl Fixture {
         self
     }
     /// An IPAddress of this claim of the pool `p` names the floating IP.
+    /// Neutron refuses creations for now.
+    pub fn blocked(mut self) -> Self {
+        let block = CreationBlock { refusal: Refusal::QuotaReached, until: start() + seconds(20) };
+        self.ledger.block_creation(pool_id("p"), block);
+        self
+    }
     pub fn published(mut self, claim: &str, last: u8) -> Self {
         let (pool, claim_key) = (pool_id("p"), key(claim));
         let binding = Some(Binding { pool, claim: claim_key, fip: id(last), network: Some(network()) });

@@ -17,7 +17,7 @@ pub const FAILED_LIMIT: usize = 16;
 pub struct PoolUsage {
     /// Listed, or carrying the pool's mark; each once.
     pub total: usize,
-    /// Marked for a claim.
+    /// Marked for a claim, orphans aside.
     pub allocated: usize,
     /// Can be given without creating one, reserved ones included.
     pub free: usize,
@@ -83,7 +83,8 @@ fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
             Ownership::Unclaimed if entry.fip.is_attached() => AddressFailure::AttachedSpare,
             Ownership::Contested | Ownership::Foreign => AddressFailure::Foreign,
             ownership => {
-                usage.allocated += usize::from(matches!(ownership, Ownership::Held(_)));
+                let is_orphan = entry.orphaned_since.contains_key(&situation.pool.id);
+                usage.allocated += usize::from(matches!(ownership, Ownership::Held(_)) && !is_orphan);
                 usage.cooling += usize::from(matches!(ownership, Ownership::Released { .. }));
                 let is_out_of_range = matches!(ownership, Ownership::Held(_)) && is_out_of_range(situation, entry);
                 usage.out_of_range += usize::from(is_out_of_range);

@@ -17,6 +17,8 @@ pub const SECRET_FINALIZER_PREFIX: &str = "openstackfloatingippool.ipam.cluster.
 pub const POOL_ID_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/pool-id";
 /// On a pool, written once: the project of its floating IPs. Credentials of another project are refused.
 pub const PROJECT_ID_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/project-id";
+/// On a pool, written with the project: the region of its floating IPs.
+pub const REGION_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/region";
 /// On an IPAddress: the floating IP's ID in Neutron.
 pub const FLOATING_IP_ID_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/floating-ip-id";
 /// On an IPAddress: the ID of the floating IP's network in Neutron.

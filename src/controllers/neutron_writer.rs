@@ -29,6 +29,9 @@ const BLOCKED_FOR: Duration = Duration::from_secs(10);
 /// address may be lost for good.
 const FRESH_VIEW: SignedDuration = SignedDuration::from_secs(5);
 
+/// How soon a claim asks for another floating IP after one came without its mark. Each costs a POST and a DELETE.
+const UNMARKED_RETRY: Duration = Duration::from_secs(300);
+
 /// How many actions of one sweep run in parallel. More would only wait for the cloud's rate limiter, while what was read
 /// becomes outdated.
 pub(super) const PARALLEL_ACTIONS: usize = 16;
@@ -129,7 +132,12 @@ impl NeutronWriter<'_> {
         let began = self.pool.project.ledger().begin(self.clock.now());
         let CreationPlace { network, subnet } = place.clone();
         let new = NewFloatingIp { network, subnet, description: render(mark, claim) };
-        let result = self.pool.neutron.create_floating_ip(&new).await;
+        let mut result = self.pool.neutron.create_floating_ip(&new).await;
+        if let Ok(fip) = &result
+            && fip.description != new.description
+        {
+            result = Err(self.discard_unmarked(fip).await);
+        }
         let mut ledger = self.pool.project.ledger();
         match &result {
             Ok(fip) => {
@@ -141,6 +149,22 @@ impl NeutronWriter<'_> {
             Err(_) => ledger.end_creation(&mark.nonce),
         }
         result
+    }
+
+    /// Deletes a floating IP that was created without the mark in its description: nothing else would ever find it. Only
+    /// one that this project did not have before: the id is what the cloud says.
+    async fn discard_unmarked(&self, fip: &FloatingIp) -> Error {
+        let is_new = self.pool.project.ledger().get(&fip.id).is_none();
+        let deleted = match is_new {
+            true => self.pool.neutron.delete_floating_ip(&fip.id).await.map_err(|error| error.to_string()),
+            false => Err("it existed before".to_owned()),
+        };
+        if let Err(why) = deleted {
+            tracing::warn!(pool.name = %self.pool.name, fip.id = %fip.id, fip.address = %fip.address, "created without its mark and not deleted: {why}");
+        }
+        let message = "Neutron did not store the description of a new floating IP, in which the pool marks what it creates: allow the project to set descriptions, or use a list";
+        let error = Error::new(ErrorKind::Rejected, "create floating IP", message);
+        Error { retry_after: Some(UNMARKED_RETRY), ..error }
     }
 
     /// Records why Neutron created nothing, so that no useless requests follow for a while.

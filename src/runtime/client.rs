@@ -49,19 +49,30 @@ pub enum ConnectError {
     NoAnswer(Uri),
 }
 
-/// A client for the cluster of `kubeconfig`, or else of KUBECONFIG, `~/.kube/config` or the pod's ServiceAccount. Waits for
+/// Connections to one API server.
+pub struct Clients {
+    /// For the controllers: a bounded number of requests at a time.
+    pub work: kube::Client,
+    /// For the Lease, health and metrics: these never wait behind the requests of the controllers, and an error is not
+    /// retried within the request.
+    pub control: kube::Client,
+}
+
+/// Connects to the cluster of `kubeconfig`, or else of KUBECONFIG, `~/.kube/config` or the pod's ServiceAccount. Waits for
 /// the API server's first answer.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Client, ConnectError> {
+pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError> {
     let mut config = configuration(kubeconfig).await?;
     let agent = concat!("caip-openstack/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
     let url = config.cluster_url.clone();
-    let builder = ClientBuilder::try_from(config).map_err(|error| ConnectError::Client(url.clone(), error))?;
-    let client = builder.with_layer(&ConcurrencyLimitLayer::new(MAX_CONCURRENT_REQUESTS)).build();
-    await_answer(&client, &url).await?;
-    Ok(client)
+    let work = ClientBuilder::try_from(config.clone()).map_err(|error| ConnectError::Client(url.clone(), error))?;
+    let work = work.with_layer(&ConcurrencyLimitLayer::new(MAX_CONCURRENT_REQUESTS)).build();
+    config.default_retry = false;
+    let control = ClientBuilder::try_from(config).map_err(|error| ConnectError::Client(url.clone(), error))?.build();
+    await_answer(&control, &url).await?;
+    Ok(Clients { work, control })
 }
 
 async fn configuration(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {

@@ -162,7 +162,7 @@ impl Owner {
                 self.ledger.begin_withdrawal(&id, &self.policy.id, &request.key);
                 self.send(claim, OperationKind::Withdraw, fip_index(&id), &[tag], false);
             }
-            ReleaseStep::Settle => self.must_list = true,
+            ReleaseStep::Settle | ReleaseStep::Fenced(_) => self.must_list = true,
             ReleaseStep::Describe(..) => panic!("the model has tags"),
             ReleaseStep::Done => {
                 self.ledger.end_holds_of(&self.policy.id, &request.key);

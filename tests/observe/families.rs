@@ -46,7 +46,7 @@ fn full() -> Metrics {
     };
     metrics.pool_observed(&pool, figures);
     metrics.pool_listed(&pool, now);
-    let project = ProjectScope { endpoint: "http://neutron".into(), project: ProjectId::new("p") };
+    let project = ProjectScope { endpoint: "http://neutron".into(), region: "R".into(), project: ProjectId::new("p") };
     metrics.pool_quota(&pool, &project, Some(Quota { limit: Some(1), used: 0 }));
     metrics.allocated(Origin::Created, Duration::from_secs(1));
     metrics

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::api::Kind;
 use crate::simulate;
+use crate::users::key;
 use crate::world::{Start, World};
 
 const START: Start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_logged: true };
@@ -62,6 +63,28 @@ fn a_claim_is_released_although_its_pool_has_a_problem_that_a_new_process_finds(
         let is_deleted = world.wait_until(2 * SOON, || world.cloud.floating_ips().is_empty()).await;
         world.expect(4, "the floating IP", "deleted", is_deleted);
         world.cloud.rename_network(&world.network, "public");
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_restored() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        bind(world, "web-0").await;
+        let set_region = |region: &str| {
+            world.cloud.change_region("ours", region);
+            let data = serde_json::to_value(world.cloud.secret("ours")).unwrap();
+            site.change(Kind::Secret, "cloud", &json!({"data": data}));
+        };
+        set_region("RegionTwo");
+        world.advance(SOON).await;
+        let pool = site.server.get(&key(Kind::Pool, "public")).map(|pool| pool["status"].to_string());
+        let says_so = pool.is_some_and(|status| status.contains("are in region RegionOne"));
+        world.expect(4, "public", "stopped", says_so);
+        world.expect(5, "web-0", "bound still", site.is_bound("web-0"));
+        set_region("RegionOne");
+        world.advance(SOON).await;
     });
     outcome.assert_lawful();
 }

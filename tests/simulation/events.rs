@@ -51,7 +51,7 @@ impl World {
                 let (site, name) = self.pool(pool);
                 site.create_pool(name, &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
             }
-            Event::DeletePool(pool) => self.delete_pool(pool),
+            Event::DeletePool(pool, is_foreground) => self.delete_pool(pool, is_foreground),
             Event::Edit(pool, edit) => self.edit(pool, edit),
             Event::CreateClaim(claim) => {
                 let (site, name, pool) = self.claim(claim);
@@ -83,16 +83,17 @@ impl World {
                     wire.kill();
                 }
             }
+            Event::Terminate(process) => self.process(process).terminate.notify_waiters(),
             Event::ExpireWatches(site) => self.site(site).server.expire_watches(),
             Event::CutWatches(site) => self.site(site).server.cut_watches(),
             Event::JumpClock(process, seconds) => self.process(process).skew.store(seconds.into(), Relaxed),
         }
     }
 
-    fn delete_pool(&self, pool: u8) {
+    fn delete_pool(&self, pool: u8, is_foreground: bool) {
         self.users_interfered.set(true);
         let (site, name) = self.pool(pool);
-        site.delete(Kind::Pool, name);
+        let _ = site.server.delete(&key(Kind::Pool, name), &Deletion { is_foreground, ..Deletion::default() });
     }
 
     fn force_delete_claim(&self, claim: u8) {

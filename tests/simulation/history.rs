@@ -44,7 +44,8 @@ pub enum Event {
     /// So many hundredths of a second pass.
     Pass(u16),
     CreatePool(u8),
-    DeletePool(u8),
+    /// Whether in the foreground.
+    DeletePool(u8, bool),
     Edit(u8, Edit),
     CreateClaim(u8),
     DeleteClaim(u8),
@@ -72,6 +73,8 @@ pub enum Event {
     /// Faults at a share of the calls to one side, for so many seconds.
     Outage(u8, u8, u8, u8),
     Kill(u8),
+    /// A process is told to end.
+    Terminate(u8),
     /// The API server forgets its history, so that every watch must list again.
     ExpireWatches(u8),
     CutWatches(u8),
@@ -171,7 +174,8 @@ fn operation(random: &mut fastrand::Rng) -> Event {
         23 => Event::StopMachine(any()),
         24..=31 => Event::Fault(any(), any() % 48, any()),
         32..=34 => Event::Outage(any(), any(), any(), any() % 60),
-        35 | 36 => Event::Kill(any()),
+        35 => Event::Kill(any()),
+        36 => Event::Terminate(any()),
         37 => Event::ExpireWatches(any()),
         38 => Event::CutWatches(any()),
         _ => Event::JumpClock(any(), random.i8(..)),
@@ -186,7 +190,7 @@ fn interference(random: &mut fastrand::Rng) -> Event {
         11 | 12 => Event::CreateFloatingIp(random.u8(..)),
         13 => Event::ToggleForeignAddress(random.u8(..), random.u8(..)),
         14 | 15 => Event::TogglePause(random.u8(..), random.u8(..)),
-        16 | 17 => Event::DeletePool(random.u8(..)),
+        16 | 17 => Event::DeletePool(random.u8(..), random.bool()),
         18 => Event::CreatePool(random.u8(..)),
         19 | 20 => Event::ToggleFinalizer(random.u8(..)),
         21 => Event::ForceDeleteClaim(random.u8(..)),

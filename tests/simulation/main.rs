@@ -13,6 +13,7 @@
 //! | [`history`], [`events`] | histories from a seed, and what each event does |
 //! | [`generated`] | the laws hold in generated histories |
 //! | [`crash`] | one claim's lifecycle, with each fault at each call |
+//! | [`handover`] | a process that ends or dies with calls under way, and its successor |
 //! | [`replicas`] | two replicas, and a leader that changes at each call |
 //! | [`missed`], [`jumps`] | what happens while no controller runs; clocks that jump |
 //! | [`offered`], [`waiting`] | what a pool does with the addresses that Neutron offers, and with those it must wait for |
@@ -37,6 +38,7 @@ mod crash;
 mod deletion;
 mod events;
 mod generated;
+mod handover;
 mod history;
 mod jumps;
 mod missed;

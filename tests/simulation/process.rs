@@ -10,10 +10,11 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::time::Duration;
 
 use caip_openstack::clock::Clock;
-use caip_openstack::controllers::{self, Options, RecordCount, Setup};
+use caip_openstack::controllers::{self, Ended, Options, RecordCount, Setup};
 use caip_openstack::metrics::Metrics;
 use caip_openstack::runtime::health::Readiness;
 use caip_openstack::runtime::leader::{Leader, LeaseSettings};
+use tokio::sync::Notify;
 
 use crate::api::ApiServer;
 use crate::client::client;
@@ -51,6 +52,8 @@ pub struct Process {
     pub current: RefCell<Option<Wire>>,
     /// How many calls each past life made.
     pub past_calls: RefCell<Vec<usize>>,
+    /// Ends the current life as a SIGTERM does.
+    pub terminate: Arc<Notify>,
     /// Counts what the controllers of the current life remember.
     pub records: RecordCount,
 }
@@ -128,12 +131,16 @@ impl Process {
                 None => pending().await,
             }
         };
+        let terminate = self.terminate.clone();
         let how = tokio::select! {
             biased;
-            result = controllers::run(setup, pending()) => format!("ended: {result:?}"),
-            how = lost => how,
+            result = controllers::run(setup, async move { terminate.notified().await }) => Ok(result),
+            how = lost => Err(how),
         };
-        self.trace.record(|| format!("{}: {how}", self.name));
+        self.trace.record(|| format!("{}: {how:?}", self.name));
+        if let (Ok(Ok(Ended { may_have_calls_under_way: false })), Some(leader)) = (how, leader) {
+            let _ = leader.release().await;
+        }
     }
 }
 

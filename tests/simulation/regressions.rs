@@ -6,9 +6,11 @@ use caip_openstack::api::names::ABANDON_ANNOTATION;
 use serde_json::json;
 
 use crate::api::Kind;
+use crate::api::objects::Deletion;
 use crate::simulate;
+use crate::users::key;
 use crate::wire::{Fault, Side};
-use crate::world::{Start, World, address};
+use crate::world::{NAMESPACE, Start, World, address};
 
 const START: Start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
@@ -111,4 +113,101 @@ fn the_address_that_a_claim_held_is_given_to_another_when_the_claim_is_abandoned
         });
         outcome.assert_lawful();
     }
+}
+
+/// Two IPAddresses name one floating IP: the mark says whose it is.
+#[test]
+fn an_ip_address_with_copied_annotations_gives_no_claim_anothers_floating_ip() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        world.users_interfered.set(true);
+        site.create_claim("own", "public");
+        world.wait_until(SOON, || site.is_bound("own")).await;
+        let Some(original) = site.server.get(&key(Kind::Address, "own")) else { return };
+        let mut copy = json!({"metadata": {"name": "copy", "namespace": NAMESPACE}, "spec": original["spec"]});
+        copy["metadata"]["annotations"] = original["metadata"]["annotations"].clone();
+        copy["spec"]["claimRef"]["name"] = "copy".into();
+        let _ = site.server.create(Kind::Address, copy);
+        site.create_claim("copy", "public");
+        world.advance(SOON).await;
+        world.expect(1, "copy", "refused", !site.is_bound("copy"));
+        site.delete(Kind::Address, "copy");
+        let is_bound = world.wait_until(SOON, || site.is_bound("copy")).await;
+        world.expect(7, "copy", "given an address of its own", is_bound);
+        world.expect(1, "copy", "not the same", site.address_of("copy") != site.address_of("own"));
+    });
+    outcome.assert_lawful();
+}
+
+/// As a backup is restored with its owner references: the garbage collector deletes the IPAddress before the claim is back.
+#[test]
+fn a_claim_that_is_restored_after_its_ip_address_has_its_address_again() {
+    for is_attached in [false, true] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "orphans": {"graceSeconds": 3600}}));
+            site.create_claim("web-0", "public");
+            world.wait_until(SOON, || site.is_bound("web-0")).await;
+            let Some(had) = site.address_of("web-0") else { return };
+            if is_attached {
+                world.tamper(|world| world.cloud.set_port(&had.1, Some("port-of-web-0")));
+            }
+            world.users_interfered.set(true);
+            // By force, so that nothing is released.
+            site.change(Kind::Claim, "web-0", &json!({"metadata": {"finalizers": null}}));
+            site.delete(Kind::Claim, "web-0");
+            world.advance(Duration::from_secs(5)).await;
+            site.delete(Kind::Address, "web-0");
+            world.advance(Duration::from_secs(20)).await;
+            site.create_claim("web-0", "public");
+            let is_bound = world.wait_until(SOON, || site.is_bound("web-0")).await;
+            world.expect(7, "web-0", "bound", is_bound);
+            world.expect(5, "web-0", "given its address again", site.address_of("web-0") == Some(had));
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// As `kubectl delete --cascade=foreground` does: the garbage collector removes the references to the pool.
+#[test]
+fn a_pool_that_is_deleted_in_the_foreground_waits_for_its_claims_quietly() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        let claims = ["web-0", "web-1", "web-2"];
+        claims.iter().for_each(|claim| site.create_claim(claim, "public"));
+        world.wait_until(SOON, || claims.iter().all(|claim| site.is_bound(claim))).await;
+        let foreground = Deletion { is_foreground: true, ..Deletion::default() };
+        world.advance(SOON).await;
+        let before = site.server.version();
+        let _ = site.server.delete(&key(Kind::Pool, "public"), &foreground);
+        world.advance(SOON).await;
+        // The deletion, a reference of each address, the finalizer, the pool's status and its event.
+        world.expect(8, "a pool that waits", "quiet", site.server.version() - before < 10);
+        claims.iter().for_each(|claim| site.delete(Kind::Claim, claim));
+        let is_gone = world.wait_until(2 * SOON, || site.server.all(Kind::Pool).is_empty()).await;
+        world.expect(9, "public", "gone", is_gone);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn a_cloud_that_drops_descriptions_gets_no_unmarked_floating_ips() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.cloud.drop_descriptions(true);
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        site.create_claim("web-0", "public");
+        world.advance(2 * SOON).await;
+        world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        let message = site.server.get(&key(Kind::Claim, "web-0")).map(|claim| claim["status"].to_string());
+        let says_so = message.is_some_and(|message| message.contains("did not store the description"));
+        world.expect(7, "web-0", "told why", says_so);
+        world.cloud.drop_descriptions(false);
+        let is_bound = world.wait_until(10 * SOON, || site.is_bound("web-0")).await;
+        world.expect(7, "web-0", "bound", is_bound);
+    });
+    outcome.assert_lawful();
 }

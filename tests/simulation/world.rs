@@ -121,6 +121,7 @@ impl World {
                     plans: RefCell::new(VecDeque::new()),
                     current: RefCell::new(None),
                     past_calls: RefCell::default(),
+                    terminate: Arc::default(),
                     records: RecordCount::default(),
                 })
             };

@@ -15,8 +15,6 @@ impl ClaimCase<'_> {
             }
         };
         match next {
-            // A late write of a previous process could replace the mark, remove the tag, or exceed the limit.
-            Ok(NextAddress::Existing(..)) if self.situation.fence().is_some() => self.wait_for_fence(),
             Ok(NextAddress::Existing(origin, entry)) => self.mark(entry, origin),
             Ok(NextAddress::New(place)) => Decision::Create(place),
             Err(unavailable) => self.refuse(unavailable),

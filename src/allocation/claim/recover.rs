@@ -1,8 +1,10 @@
 //! Recovers the address that a claim already has: by its IPAddress, by its mark, or by an unfinished choice.
 
 use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
+use crate::allocation::identity::ClaimKey;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
+use crate::allocation::situation::Situation;
 use crate::allocation::supply::is_permitted;
 
 impl<'a> ClaimCase<'a> {
@@ -13,6 +15,9 @@ impl<'a> ClaimCase<'a> {
             return match self.situation.ownership(entry) {
                 Ownership::Held(key) if key == self.claim.key => Decision::Keep(entry.fip.id.clone()),
                 Ownership::Foreign | Ownership::Contested => Decision::Lost(LostAddress::Taken(bound.address)),
+                Ownership::Held(other) if self.is_published_for(&other, entry) => {
+                    Decision::Lost(LostAddress::NamedTwice(bound.address))
+                }
                 _ => self.complete_mark(entry),
             };
         }
@@ -67,6 +72,11 @@ impl<'a> ClaimCase<'a> {
     fn is_bound_to_another(&self, entry: &LedgerEntry) -> bool {
         let binding = self.situation.published.binding_of(&entry.fip);
         binding.is_some_and(|binding| !binding.is_of(&self.situation.pool.id, &self.claim.key))
+    }
+
+    fn is_published_for(&self, other: &ClaimKey, entry: &LedgerEntry) -> bool {
+        let Situation { published, pool, .. } = self.situation;
+        published.bindings_of_claim(&pool.id, other).any(|binding| binding.fip == entry.fip.id)
     }
 
     fn is_disowned(&self, entry: &LedgerEntry) -> bool {

@@ -262,6 +262,17 @@ fn addresses_beyond_a_lowered_limit_are_not_given() {
 }
 
 #[test]
+fn a_new_address_and_a_refusal_are_choices() {
+    let reason = Refusal::ListUsedUp;
+    for decision in [Decision::Mark(id(10), Origin::List, tag()), create(None), Decision::Refuse(reason)] {
+        assert!(decision.is_choice(), "{decision:?}");
+    }
+    for decision in [Decision::Mark(id(10), Origin::Recovered, tag()), Decision::Keep(id(10)), Decision::Settle] {
+        assert!(!decision.is_choice(), "{decision:?}");
+    }
+}
+
+#[test]
 fn while_fenced_no_address_changes_its_owner() {
     let list = || fixture().closed_list([10]).fenced();
     let fenced = Decision::Fenced(start() + seconds(60));
@@ -269,13 +280,17 @@ fn while_fenced_no_address_changes_its_owner() {
     // A late write of the predecessor may remove the tag, or delete the released floating IP.
     assert_eq!(list().fips([fip(10).tagged_for("web")]).decide("web"), fenced);
     assert_eq!(fixture().fenced().fips([fip(10).created_for("web").released_by("web", ago(9))]).decide("web"), fenced);
-    assert_eq!(fixture().fenced().fips([fip(10).idle()]).decide("web"), fenced);
     assert_eq!(fixture().fenced().max_ips(3).decide("web"), fenced);
+    assert_eq!(fixture().fenced().fips([fip(10)]).reserving("web", 10).decide("web"), fenced);
+    let owned = || fixture().fenced().fips([fip(10).idle()]);
+    assert_eq!(owned().max_ips(3).decide("web"), fenced);
+    assert_eq!(owned().with_policy(|pool| pool.preallocate = 1).blocked().decide("web"), fenced);
 }
 
 #[test]
 fn while_fenced_safe_decisions_are_still_made() {
     assert_eq!(fixture().fenced().decide("web"), create(None));
+    assert_eq!(fixture().fenced().fips([fip(10).idle()]).decide("web"), create(None), "nobody else can know a new one");
     let fixture = fixture().fenced().fips([fip(10).created_for("web"), fip(11).tagged_for("db")]).published("db", 11);
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
     assert_eq!(fixture.decide_published("db", 11), Decision::Keep(id(11)));

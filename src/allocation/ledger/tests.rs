@@ -254,3 +254,29 @@ fn only_what_the_pool_created_and_nothing_uses_may_be_deleted() {
     assert!(!may_delete(fip(10).tagged_for("web")));
     assert!(!may_delete(fip(11).idle()), "it is gone");
 }
+
+#[test]
+fn a_listing_has_a_step_a_beginning_and_an_end() {
+    let mut ledger = Ledger::default();
+    assert!(ledger.is_unlisted());
+    assert_eq!((ledger.listing_step(), ledger.listing_began(), ledger.listing_ended()), (None, None, None));
+    let began = ledger.begin(ago(10));
+    ledger.record_listing(began, Vec::new(), ago(7));
+    assert!(!ledger.is_unlisted());
+    let known = (ledger.listing_step(), ledger.listing_began(), ledger.listing_ended());
+    assert_eq!(known, (Some(began.step), Some(ago(10)), Some(ago(7))));
+}
+
+#[test]
+fn an_outcome_is_unknown_from_the_lost_reply_until_it_is_settled() {
+    let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
+    assert!(!fixture.ledger.has_unknown_outcomes());
+    fixture.ledger.note_uncertain_write(&id(10), fixture.now);
+    assert!(fixture.ledger.has_unknown_outcomes());
+    let mut fixture = self::fixture();
+    let nonce = Nonce::parse("nonce12345").expect("a nonce");
+    fixture.ledger.begin_creation(nonce.clone(), pool_id("p"), None);
+    assert!(!fixture.ledger.has_unknown_outcomes(), "its reply is awaited");
+    fixture.ledger.note_uncertain_creation(&nonce, fixture.now);
+    assert!(fixture.ledger.has_unknown_outcomes());
+}

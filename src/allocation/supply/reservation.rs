@@ -10,7 +10,10 @@ use crate::allocation::refusal::Refusal;
 
 impl<'a> Supply<'a> {
     pub(in crate::allocation) fn reserved(&self, address: IpAddr) -> Result<NextAddress<'a>, Unavailable> {
-        self.find_reserved(address).map_err(Unavailable::Refused)
+        match self.find_reserved(address) {
+            Ok(_) if self.situation.fence().is_some() => Err(Unavailable::Fenced),
+            found => found.map_err(Unavailable::Refused),
+        }
     }
 
     fn find_reserved(&self, address: IpAddr) -> Result<NextAddress<'a>, Refusal> {

@@ -22,7 +22,7 @@ const STEPS: usize = 24;
 /// How soon a claim is tried again after a write whose outcome is not known.
 const SETTLE: Duration = Duration::from_secs(5);
 /// How long after the fence a claim is tried again.
-const AFTER_FENCE: Duration = Duration::from_millis(100);
+pub(super) const AFTER_FENCE: Duration = Duration::from_millis(100);
 
 /// What a claim may be given.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

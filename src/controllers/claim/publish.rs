@@ -155,7 +155,11 @@ fn owners(claim: &IpAddressClaim, pool: &OpenStackFloatingIPPool, version: IpamV
         controller: Some(true),
         block_owner_deletion: Some(true),
     };
-    let pool = OwnerReference {
+    // In a foreground deletion of the pool, the garbage collector removes the reference from what the claim still owns.
+    if pool.metadata.deletion_timestamp.is_some() {
+        return vec![claim];
+    }
+    let owner = OwnerReference {
         api_version: OpenStackFloatingIPPool::api_version(&()).into_owned(),
         kind: POOL_KIND.into(),
         name: pool.name_any(),
@@ -163,7 +167,7 @@ fn owners(claim: &IpAddressClaim, pool: &OpenStackFloatingIPPool, version: IpamV
         controller: Some(false),
         block_owner_deletion: Some(true),
     };
-    vec![claim, pool]
+    vec![claim, owner]
 }
 
 fn desired_address(

@@ -1,10 +1,13 @@
 //! Releases a claim's address: mark it as released, remove the IPAddress, remove the claim's finalizer. The sweep does the
 //! rest.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::runtime::events::EventType;
 
+use super::attempt::AFTER_FENCE;
 use super::observe::Observed;
 use super::publish::remove_address;
 use super::{CHANGED_RETRY, ClaimController, Error};
@@ -118,7 +121,7 @@ impl ClaimController {
 }
 
 /// Marks everything that a claim has as released.
-pub(in crate::controllers) async fn release_marks(
+async fn release_marks(
     pool: &ResolvedPool,
     memory: &Memory,
     clock: &Clock,
@@ -142,6 +145,12 @@ pub(in crate::controllers) async fn release_marks(
             ReleaseStep::Withdraw(fip, tag) => {
                 let hold = Hold::Claim { pool: id.clone(), claim: key.clone() };
                 writer.withdraw(&fip, &tag, hold).await?;
+            }
+            ReleaseStep::Fenced(until) => {
+                let message = "a call of a previous controller may still give the claim an address";
+                let error = openstack::Error::new(openstack::ErrorKind::NoAnswer, "create floating IP", message);
+                let left = Duration::try_from(until.duration_since(clock.now())).unwrap_or_default();
+                return Err(openstack::Error { retry_after: Some(left + AFTER_FENCE), ..error });
             }
             ReleaseStep::Settle => {
                 pool.list_now(clock).await?;

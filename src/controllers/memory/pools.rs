@@ -178,6 +178,12 @@ impl PoolRecords {
         self.update(&name_of(pool), |state| state.written.is_newer_than(pool)).unwrap_or(false)
     }
 
+    /// Whether the outcome of any call to the projects of the pools is not known.
+    pub(in crate::controllers) fn has_unknown_outcomes(&self) -> bool {
+        let resolved: Vec<_> = self.0.lock().values().filter_map(|state| state.resolved.clone()).collect();
+        resolved.iter().any(|pool| pool.project.ledger().has_unknown_outcomes())
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.lock().len()
     }

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{Error, PoolController};
 use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
-use crate::api::names::{POOL_FINALIZER, POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION};
+use crate::api::names::{POOL_FINALIZER, POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION, REGION_ANNOTATION};
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::objects::is_watched;
 use crate::controllers::patch;
@@ -52,8 +52,12 @@ impl PoolController {
         pool: &Arc<OpenStackFloatingIPPool>,
         resolved: &ResolvedPool,
     ) -> Result<Arc<OpenStackFloatingIPPool>, kube::Error> {
-        let (id, project) = (&resolved.policy.id, &resolved.neutron.scope().project);
-        let annotations = [(POOL_ID_ANNOTATION, id.as_str()), (PROJECT_ID_ANNOTATION, project.as_str())];
+        let (id, scope) = (&resolved.policy.id, resolved.neutron.scope());
+        let annotations = [
+            (POOL_ID_ANNOTATION, id.as_str()),
+            (PROJECT_ID_ANNOTATION, scope.project.as_str()),
+            (REGION_ANNOTATION, scope.region.as_str()),
+        ];
         let is_written =
             annotations.iter().all(|(key, value)| pool.annotations().get(*key).is_some_and(|written| written == value));
         let finalizers = patch::with_finalizer(&pool.metadata, POOL_FINALIZER);

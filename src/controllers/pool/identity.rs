@@ -5,7 +5,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use crate::allocation::PoolId;
-use crate::api::names::{POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION};
+use crate::api::names::{POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION, REGION_ANNOTATION};
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::controllers::memory::{Memory, ResolvedPool};
@@ -45,6 +45,12 @@ fn published_id(pool: &OpenStackFloatingIPPool, stores: &Stores) -> Option<PoolI
 pub(super) fn recorded_project(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<ProjectId> {
     let annotated = pool.annotations().get(PROJECT_ID_ANNOTATION).map(ProjectId::new);
     annotated.or_else(|| remembered(pool, memory).map(|resolved| resolved.neutron.scope().project.clone()))
+}
+
+/// The region that the pool's floating IPs are in, once it has served.
+pub(super) fn recorded_region(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<String> {
+    let annotated = pool.annotations().get(REGION_ANNOTATION).cloned();
+    annotated.or_else(|| remembered(pool, memory).map(|resolved| resolved.neutron.scope().region.clone()))
 }
 
 fn remembered(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<Arc<ResolvedPool>> {

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::Error;
 use super::failure::PoolFailure;
-use super::identity::{intended_id, recorded_project};
+use super::identity::{intended_id, recorded_project, recorded_region};
 use super::network::{find_network, find_subnets};
 use super::policy::{NeutronFacts, policy_of};
 use crate::allocation::PoolId;
@@ -18,7 +18,7 @@ use crate::controllers::memory::{Memory, Problem, ResolutionInputs, ResolvedPool
 use crate::controllers::project::Projects;
 use crate::controllers::stores::{Stores, name_of};
 use crate::openstack::session::REQUEST_TIMEOUT;
-use crate::openstack::{Clouds, Credentials, Network, Neutron};
+use crate::openstack::{Clouds, Credentials, Network, Neutron, ProjectScope};
 
 /// How long a resolution is valid. A refusal by Neutron ends it at once.
 const RESOLUTION_VALIDITY: SignedDuration = SignedDuration::from_hours(1);
@@ -113,23 +113,26 @@ impl Resolver {
         Ok(self.assemble(pool, id, None, found, inputs, neutron))
     }
 
-    /// A session in the project of the pool's floating IPs. In another project they would all look deleted.
+    /// A session in the project and region of the pool's floating IPs. Elsewhere they would all look deleted.
     async fn open_session(
         &self,
         pool: &OpenStackFloatingIPPool,
         credentials: &Credentials,
     ) -> Result<Arc<dyn Neutron>, PoolFailure> {
         let neutron = self.clouds.connect(credentials).await.map_err(PoolFailure::Session)?;
-        let project = &neutron.scope().project;
-        match recorded_project(pool, &self.memory).filter(|recorded| recorded != project) {
-            None => Ok(neutron),
-            Some(recorded) => {
-                let message = format!(
-                    "the credentials are for project {project}, but the pool's floating IPs are in project {recorded}: restore the credentials for {recorded}, or create another pool for {project}"
-                );
-                Err(PoolFailure::Credentials(Problem { reason: reasons::PROJECT_CHANGED, message }))
-            }
-        }
+        let ProjectScope { project, region, .. } = neutron.scope();
+        let other_project = recorded_project(pool, &self.memory).filter(|recorded| recorded != project);
+        let other_region = recorded_region(pool, &self.memory).filter(|recorded| recorded != region);
+        let message = match (other_project, other_region) {
+            (None, None) => return Ok(neutron),
+            (Some(recorded), _) => format!(
+                "the credentials are for project {project}, but the pool's floating IPs are in project {recorded}: restore the credentials for {recorded}, or create another pool for {project}"
+            ),
+            (None, Some(recorded)) => format!(
+                "the credentials are for region {region}, but the pool's floating IPs are in region {recorded}: set region {recorded} again, or create another pool for {region}"
+            ),
+        };
+        Err(PoolFailure::Credentials(Problem { reason: reasons::PROJECT_CHANGED, message }))
     }
 
     /// The last resolution, if it is still valid.

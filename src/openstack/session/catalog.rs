@@ -9,10 +9,13 @@ use super::keystone::Token;
 
 const OPERATION: &str = "find Neutron in the catalogue";
 
-/// Neutron's endpoint, ending in `/v2.0/`.
+/// Keystone's limit on a region's id. It becomes an annotation.
+const REGION_LENGTH: usize = 255;
+
+/// Neutron's endpoint, ending in `/v2.0/`, and its region.
 ///
 /// The version is added, not discovered: there is no other, and discovery would cost a call for each session.
-pub(super) fn neutron_endpoint(token: &Token, credentials: &Credentials) -> Result<ServiceEndpoint, Error> {
+pub(super) fn neutron_endpoint(token: &Token, credentials: &Credentials) -> Result<(ServiceEndpoint, String), Error> {
     let fail = |kind, message: String| Error::new(kind, OPERATION, message);
     let interface = credentials.interface;
     let mut offers: Vec<(&str, &str)> = token
@@ -52,8 +55,8 @@ pub(super) fn neutron_endpoint(token: &Token, credentials: &Credentials) -> Resu
         }
     };
     let malformed = || fail(ErrorKind::Malformed, format!("the URL of region {region} cannot be used"));
-    let url = versioned(url).ok_or_else(malformed)?;
-    Ok(ServiceEndpoint::new(url, ApiVersion::new(2, 0)))
+    let url = versioned(url).filter(|_| region.len() <= REGION_LENGTH).ok_or_else(malformed)?;
+    Ok((ServiceEndpoint::new(url, ApiVersion::new(2, 0)), (*region).to_owned()))
 }
 
 fn versioned(url: &str) -> Option<Url> {

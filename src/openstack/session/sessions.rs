@@ -80,8 +80,8 @@ fn endpoint_and_scope(token: &Token, credentials: &Credentials) -> Result<(Servi
         let message = "the token is for no project: set project_id, or project_name, in clouds.yaml";
         Error::new(ErrorKind::Credentials, OPERATION, message)
     })?;
-    let endpoint = catalog::neutron_endpoint(token, credentials)?;
-    let scope = ProjectScope { endpoint: endpoint.url_str().to_owned(), project };
+    let (endpoint, region) = catalog::neutron_endpoint(token, credentials)?;
+    let scope = ProjectScope { endpoint: endpoint.url_str().to_owned(), region, project };
     Ok((endpoint, scope))
 }
 

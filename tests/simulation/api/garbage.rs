@@ -32,8 +32,9 @@ impl ApiServer {
                     key,
                     &Deletion { uid: Some(text(&object["metadata"]["uid"]).into()), ..Deletion::default() },
                 );
-            } else if owners.iter().any(|owner| !existing.contains(uid(owner).as_str())) {
-                let solid: Vec<&Value> = owners.iter().filter(|owner| existing.contains(uid(owner).as_str())).collect();
+            } else if !owners.iter().all(|owner| is_solid(&owner)) {
+                // As `attemptToDeleteItem` does: owners that wait for their dependents lose this one too.
+                let solid: Vec<&Value> = owners.iter().filter(is_solid).collect();
                 let version = &object["metadata"]["resourceVersion"];
                 let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": solid}});
                 let _ = self.patch(key, Part::Main, &patch);

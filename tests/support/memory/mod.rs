@@ -33,7 +33,8 @@ pub struct MemoryCloud {
 
 impl MemoryCloud {
     pub fn new(clock: Clock) -> Self {
-        Self { clock, state: Arc::default() }
+        let state = State { region: "RegionOne".to_owned(), ..State::default() };
+        Self { clock, state: Arc::new(Mutex::new(state)) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -57,10 +58,20 @@ impl MemoryCloud {
         let old = self.credentials(name).fingerprint();
         self.state().passwords.insert(name.to_owned(), password.to_owned());
         let new = self.credentials(name).fingerprint();
-        let mut state = self.state();
-        if let Some(project) = state.logins.remove(&old) {
-            state.logins.insert(new, project);
-        }
+        self.state().replace_login(&old, new);
+    }
+
+    /// Whether the policy of the cloud drops the description of what is created.
+    pub fn drop_descriptions(&self, is_dropped: bool) {
+        self.state().drops_descriptions = is_dropped;
+    }
+
+    /// From now on Secrets are written for another region. Credentials for the first one are no longer accepted.
+    pub fn change_region(&self, name: &str, region: &str) {
+        let old = self.credentials(name).fingerprint();
+        self.state().region = region.to_owned();
+        let new = self.credentials(name).fingerprint();
+        self.state().replace_login(&old, new);
     }
 
     /// Gives a network another name.
@@ -75,9 +86,12 @@ impl MemoryCloud {
 
     /// A Secret's data with which the user of project `name` can log in: cloud `openstack`.
     pub fn secret(&self, name: &str) -> BTreeMap<String, ByteString> {
-        let password = self.state().passwords.get(name).cloned().unwrap_or_default();
+        let (password, region) = {
+            let state = self.state();
+            (state.passwords.get(name).cloned().unwrap_or_default(), state.region.clone())
+        };
         let yaml = format!(
-            "clouds:\n  openstack:\n    region_name: RegionOne\n    auth: {{auth_url: http://keystone.memory/v3/, \
+            "clouds:\n  openstack:\n    region_name: {region}\n    auth: {{auth_url: http://keystone.memory/v3/, \
              username: {name}, password: {password}, project_name: {name}}}\n",
         );
         BTreeMap::from([(CLOUDS_YAML.to_owned(), ByteString(yaml.into_bytes()))])
@@ -148,7 +162,8 @@ impl Clouds for MemoryCloud {
     async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
         let login = credentials.fingerprint();
         let project = self.state().log_in(&login)?;
-        let scope = ProjectScope { endpoint: "http://neutron.memory/v2.0/".to_owned(), project };
+        let region = self.state().region.clone();
+        let scope = ProjectScope { endpoint: format!("http://neutron.{region}.memory/v2.0/"), region, project };
         Ok(Arc::new(MemoryNeutron { cloud: self.clone(), login, scope }))
     }
 }

@@ -22,7 +22,9 @@ pub(super) struct State {
     pub(super) networks: Vec<NetworkRow>,
     pub(super) subnets: Vec<SubnetRow>,
     pub(super) floating_ips: BTreeMap<FloatingIpId, FloatingIp>,
-    ids: u64,
+    pub(super) region: String,
+    pub(super) drops_descriptions: bool,
+    pub(super) ids: u64,
 }
 
 pub(super) struct NetworkRow {
@@ -51,6 +53,12 @@ impl State {
             let message = "Keystone refuses the credentials";
             Error { status: Some(401), ..Error::new(ErrorKind::Unauthorized, "authenticate", message) }
         })
+    }
+
+    pub(super) fn replace_login(&mut self, old: &Fingerprint, new: Fingerprint) {
+        if let Some(project) = self.logins.remove(old) {
+            self.logins.insert(new, project);
+        }
     }
 
     pub(super) fn quota(&self, project: &ProjectId) -> Quota {
@@ -103,7 +111,8 @@ impl State {
             let message = format!("No more IP addresses available on network {}.", new.network);
             refusal(ErrorKind::NoMoreAddresses, 409, "IpAddressGenerationFailure", &message)
         })?;
-        Ok(self.insert(id, project, &new.network, address, &new.description, now))
+        let description = if self.drops_descriptions { "" } else { &new.description };
+        Ok(self.insert(id, project, &new.network, address, description, now))
     }
 
     pub(super) fn insert(

@@ -70,6 +70,9 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
     assert_eq!(published(released), Decision::TakeBack(id(10), tags));
     assert_eq!(published(fip(10).tagged_by_another_pool()), Decision::Lost(LostAddress::Taken(address(10))));
     assert_eq!(published(fip(11)), Decision::Lost(LostAddress::Deleted(address(10))));
+    let named_twice = fixture().fips([fip(10).created_for("db")]).published("web", 10).published("db", 10);
+    assert_eq!(named_twice.decide_published("web", 10), Decision::Lost(LostAddress::NamedTwice(address(10))));
+    assert_eq!(named_twice.decide_published("db", 10), Decision::Keep(id(10)), "the mark says whose it is");
 }
 
 #[test]

@@ -1,0 +1,68 @@
+//! One process ends and another takes over while calls of the first one may still take effect.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::api::Kind;
+use crate::simulate;
+use crate::wire::{Fault, Side};
+use crate::world::{Start, World};
+
+const SOON: Duration = Duration::from_secs(60);
+
+async fn create_pool(world: &World) {
+    let network = json!({"filter": {"name": "public"}});
+    world.sites[0]
+        .create_pool("public", &json!({"floatingIPNetwork": network, "maxIPs": 1, "orphans": {"graceSeconds": 3600}}));
+    world.advance(Duration::from_secs(30)).await;
+}
+
+/// A POST of the leader lands long after the leader was told to end.
+#[test]
+fn a_process_that_is_terminated_with_a_call_in_doubt_does_not_hand_over_at_once() {
+    for lands_after in [45, 55] {
+        let start = Start { seed: 3, sites: 1, replicas: 2, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            create_pool(world).await;
+            let late = Fault::Late(Duration::from_secs(lands_after));
+            for replica in &site.replicas {
+                replica.add_outage(Side::OpenStack, late, 8, Duration::from_secs(3));
+            }
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(32)).await;
+            site.replicas.iter().for_each(|replica| replica.terminate.notify_waiters());
+            let is_bound = world.wait_until(3 * SOON, || site.is_bound("web-0")).await;
+            world.expect(7, "web-0", "bound", is_bound);
+            for _ in 0..60 {
+                world.advance(Duration::from_secs(1)).await;
+                world.expect(6, "public", "within maxIPs", world.cloud.floating_ips().len() <= 1);
+            }
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// The predecessor is killed with a POST under way, and its claim is deleted before the POST lands.
+#[test]
+fn a_claim_without_an_address_is_released_only_when_no_call_of_a_predecessor_can_land() {
+    for lands_after in [5, 20] {
+        let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            create_pool(world).await;
+            let late = Fault::CrashAndLand(Duration::from_secs(lands_after));
+            site.replicas[0].add_outage(Side::OpenStack, late, 8, Duration::from_secs(3));
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(1)).await;
+            site.delete(Kind::Claim, "web-0");
+            let is_gone = world.wait_until(2 * SOON, || site.server.all(Kind::Claim).is_empty()).await;
+            world.expect(9, "web-0", "gone", is_gone);
+            // Sooner than an orphan is released.
+            let is_clean = world.wait_until(SOON, || world.cloud.floating_ips().is_empty()).await;
+            world.expect(4, "the floating IP", "deleted", is_clean);
+        });
+        outcome.assert_lawful();
+    }
+}
