@@ -367,6 +367,16 @@ mod tests {
     }
 
     #[test]
+    fn a_mark_that_is_given_or_given_back_is_not_released() {
+        let mark =
+            CreationMark { claim: Some(key("db")), released: Some(start()), is_retained: true, ..longest_mark() };
+        let given = mark.given_to(&key("web"));
+        assert_eq!((given.claim, given.released, given.is_retained), (Some(key("web")), None, false));
+        let back = mark.given_back();
+        assert_eq!((back.claim, back.released, back.is_retained), (None, None, true));
+    }
+
+    #[test]
     fn ownership_follows_from_the_marks() {
         let held = |claim: &str| Ownership::Held(key(claim));
         let out = |claim: &str, at| Ownership::Released { claim: key(claim), at };

@@ -33,3 +33,14 @@ impl Origin {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_origin_has_a_word_that_never_changes() {
+        let words = ["recovered", "reserved", "list", "owned", "reuse", "created"];
+        assert_eq!(Origin::ALL.map(Origin::as_str), words);
+    }
+}

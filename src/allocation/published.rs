@@ -157,6 +157,14 @@ mod tests {
     }
 
     #[test]
+    fn the_bindings_of_a_pool_are_its_own() {
+        let fixture = fixture().published("web", 10).published_by_others(11);
+        let bound =
+            |pool| fixture.published.bindings_of_pool(&pool).map(|binding| binding.fip.clone()).collect::<Vec<_>>();
+        assert_eq!((bound(pool_id("p")), bound(pool_id("other"))), (vec![id(10)], vec![]));
+    }
+
+    #[test]
     fn a_deleted_ip_address_publishes_nothing() {
         let mut fixture = fixture().published("web", 10).published_by_others(11);
         fixture.published.retain(&BTreeSet::new());

@@ -136,6 +136,21 @@ mod tests {
     }
 
     #[test]
+    fn what_another_claim_has_chosen_is_left_alone() {
+        let others = [fixture().fips([fip(10)]), fixture().fips([fip(10).idle()])];
+        for fixture in others {
+            assert_eq!(fixture.chosen_by(10, "db").release("web"), ReleaseStep::Done);
+        }
+    }
+
+    #[test]
+    fn without_tags_a_chosen_address_is_described_as_released_by_the_claim() {
+        let fixture = fixture().with_policy(|pool| pool.has_tags = false).fips([fip(10).idle()]);
+        let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..idle_mark(10) };
+        assert_eq!(fixture.chosen_by(10, "web").release("web"), ReleaseStep::Describe(id(10), mark));
+    }
+
+    #[test]
     fn an_uncertain_creation_is_settled_before_release() {
         let mut fixture = fixture();
         let nonce = Nonce::parse("nonce12345").expect("a nonce");

@@ -221,6 +221,11 @@ impl Fixture {
         self.cluster.claims.insert(key(claim), ClaimLiveness::Active);
         self
     }
+    /// The claim itself was refused an address.
+    pub fn in_queue(mut self, claim: &str) -> Self {
+        self.queue.insert(request(claim).queue_position());
+        self
+    }
     /// A claim that is older than the others was refused an address.
     pub fn waiting_claim(mut self, claim: &str) -> Self {
         let position = request(claim).queue_position();

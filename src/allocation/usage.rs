@@ -246,6 +246,23 @@ mod tests {
     }
 
     #[test]
+    fn marked_addresses_that_cannot_be_given_have_their_reason() {
+        let fips = [fip(10).idle().attached(), fip(11).created_for("web").tagged_by_another_pool()];
+        let fixture = fixture().fips(fips);
+        let failures = [(address(10), AddressFailure::AttachedSpare), (address(11), AddressFailure::Foreign)];
+        assert_eq!(count_of(&fixture).failures, failures);
+        assert_eq!(counts(&fixture), [2, 0, 0, 0, 2]);
+    }
+
+    #[test]
+    fn an_orphan_is_not_allocated() {
+        let mut fixture = fixture().fips([fip(10).created_for("web")]);
+        assert_eq!(counts(&fixture), [1, 1, 0, 0, 0]);
+        fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], start());
+        assert_eq!(counts(&fixture), [1, 0, 0, 0, 0]);
+    }
+
+    #[test]
     fn a_status_names_a_bounded_number_of_failures() {
         let fixture = fixture().with_policy(|pool| {
             pool.listed = (0..40).map(address).collect();
@@ -267,6 +284,9 @@ mod tests {
         let block = CreationBlock { refusal: Refusal::QuotaReached, until: start() + seconds(20) };
         refused.ledger.block_creation(pool_id("p"), block);
         assert_eq!(exhausted(&refused), Some(Refusal::QuotaReached));
+        assert_eq!(exhausted(&fixture().closed_list([10]).blocked()), Some(Refusal::ListUsedUp), "it creates nothing");
+        let closed = fixture().closed_list([10]).max_ips(3).fips([fip(10).tagged_for("web")]);
+        assert_eq!(exhausted(&closed), Some(Refusal::ListUsedUp), "the limit is not reached");
         let mut unwanted = fixture();
         unwanted.ledger.note_unwanted_offers(&pool_id("p"), start());
         assert_eq!(exhausted(&unwanted), Some(Refusal::OnlyUnwanted));

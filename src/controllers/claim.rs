@@ -36,6 +36,7 @@ pub use triage::{NextStep, SkipReason};
 
 pub(super) use observe::observe as observe_claim;
 pub(super) use publish::remove_address;
+pub(super) use release::release_marks;
 pub(super) use request::build_request;
 pub(super) use triage::triage;
 

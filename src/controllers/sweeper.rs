@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::ResourceExt;
 
-use super::claim::{self, remove_address};
+use super::claim::{self, release_marks, remove_address};
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, ResolvedPool};
 use super::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
@@ -73,7 +73,7 @@ impl Sweeper {
             // Only a listing shows when the port is gone.
             resolved.list_if_older(&self.clock, PORT_RETRY / 2).await.map_err(Error::OpenStack)?;
         }
-        self.remove_strays(&resolved).await?;
+        self.release_strays(&pool, &resolved).await?;
         // A pool that is being deleted has a plan of its own.
         if pool.metadata.deletion_timestamp.is_some() || resolved.project.ledger().is_unlisted() {
             return Ok(Action::await_change());
@@ -182,10 +182,17 @@ impl Sweeper {
         [planned, port, listing].into_iter().flatten().min().map_or_else(Action::await_change, Action::requeue)
     }
 
-    /// Lets IPAddresses go that are being deleted although their claim is gone: its finalizers were removed by force, or it
-    /// is not restored yet. Its floating IP is an orphan then, and a claim that comes back in time has it again.
-    async fn remove_strays(&self, pool: &ResolvedPool) -> Result<(), Error> {
-        for address in sorted(&self.stores.addresses, |address| self.is_stray(&pool.name, address)) {
+    /// Releases IPAddresses that are being deleted although their claim is gone: its finalizers were removed by force.
+    ///
+    /// One that names another object as its pool was restored from a backup, and its claim may follow: its floating IP
+    /// keeps its mark, as an orphan, and the claim has it again if it comes in time.
+    async fn release_strays(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> Result<(), Error> {
+        for address in sorted(&self.stores.addresses, |address| self.is_stray(&resolved.name, address)) {
+            if address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref()) {
+                let claim = ObjectName::new(&resolved.name.namespace, &address.spec.claim_ref.name);
+                let released = release_marks(resolved, &self.memory, &self.clock, &claim).await;
+                released.map_err(|error| Error::Stray(claim::Error::OpenStack(error)))?;
+            }
             remove_address(&self.kube, &address).await.map_err(Error::Stray)?;
         }
         Ok(())

@@ -140,7 +140,8 @@ fn an_ip_address_with_copied_annotations_gives_no_claim_anothers_floating_ip() {
     outcome.assert_lawful();
 }
 
-/// As a backup is restored with its owner references: the garbage collector deletes the IPAddress before the claim is back.
+/// As a backup is restored with its owner references, which name nothing: the garbage collector deletes the IPAddress before
+/// the claim is back.
 #[test]
 fn a_claim_that_is_restored_after_its_ip_address_has_its_address_again() {
     for is_attached in [false, true] {
@@ -155,12 +156,23 @@ fn a_claim_that_is_restored_after_its_ip_address_has_its_address_again() {
                 world.tamper(|world| world.cloud.set_port(&had.1, Some("port-of-web-0")));
             }
             world.users_interfered.set(true);
-            // By force, so that nothing is released.
-            site.change(Kind::Claim, "web-0", &json!({"metadata": {"finalizers": null}}));
-            site.delete(Kind::Claim, "web-0");
-            world.advance(Duration::from_secs(5)).await;
-            site.delete(Kind::Address, "web-0");
-            world.advance(Duration::from_secs(20)).await;
+            let Some(backup) = site.server.get(&key(Kind::Address, "web-0")) else { return };
+            for kind in [Kind::Claim, Kind::Address] {
+                site.change(kind, "web-0", &json!({"metadata": {"finalizers": null}}));
+                site.delete(kind, "web-0");
+                world.advance(Duration::from_secs(5)).await;
+            }
+            let mut restored = json!({"spec": backup["spec"]});
+            restored["metadata"] = json!({"name": "web-0", "namespace": NAMESPACE});
+            for field in ["annotations", "finalizers", "labels", "ownerReferences"] {
+                restored["metadata"][field] = backup["metadata"][field].clone();
+            }
+            for owner in restored["metadata"]["ownerReferences"].as_array_mut().into_iter().flatten() {
+                owner["uid"] = "of-the-lost-cluster".into();
+            }
+            let _ = site.server.create(Kind::Address, restored);
+            world.advance(Duration::from_secs(15)).await;
+            world.expect(5, "the IPAddress", "deleted", site.server.get(&key(Kind::Address, "web-0")).is_none());
             site.create_claim("web-0", "public");
             let is_bound = world.wait_until(SOON, || site.is_bound("web-0")).await;
             world.expect(7, "web-0", "bound", is_bound);

@@ -262,6 +262,18 @@ fn addresses_beyond_a_lowered_limit_are_not_given() {
 }
 
 #[test]
+fn a_claim_that_waits_is_not_older_than_itself() {
+    let one = fixture().closed_list([10]).fips([fip(10)]);
+    assert_eq!(one.in_queue("web").decide("web"), Decision::Mark(id(10), Origin::List, tag()));
+}
+
+#[test]
+fn within_the_limit_a_claim_behind_older_ones_is_told_the_limit() {
+    let room_for_one = fixture().max_ips(2).fips([fip(10).created_for("app")]);
+    assert_eq!(room_for_one.waiting_claim("old").decide("web"), Decision::Refuse(Refusal::LimitReached(2)));
+}
+
+#[test]
 fn a_new_address_and_a_refusal_are_choices() {
     let reason = Refusal::ListUsedUp;
     for decision in [Decision::Mark(id(10), Origin::List, tag()), create(None), Decision::Refuse(reason)] {

@@ -256,6 +256,26 @@ fn only_what_the_pool_created_and_nothing_uses_may_be_deleted() {
 }
 
 #[test]
+fn a_reply_keeps_the_forwarding_that_a_later_listing_saw() {
+    let forwarded = |is_forwarded| Fip(FloatingIp { is_forwarded, ..fip(10).idle().0 });
+    for (listed, replied) in [(true, false), (false, true), (true, true)] {
+        let mut fixture = fixture().fips([fip(10).idle()]);
+        let writing = fixture.ledger.begin(fixture.now);
+        fixture.relist([forwarded(listed)]);
+        fixture.ledger.record_write(forwarded(replied).0, writing);
+        assert!(fixture.entry(10).fip.is_forwarded);
+    }
+}
+
+#[test]
+fn ending_holds_says_whether_there_were_any() {
+    let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
+    assert!(!fixture.ledger.end_holds_of(&pool_id("p"), &key("db")));
+    assert!(fixture.ledger.end_holds_of(&pool_id("p"), &key("web")));
+    assert!(!fixture.ledger.end_holds_of(&pool_id("p"), &key("web")));
+}
+
+#[test]
 fn a_listing_has_a_step_a_beginning_and_an_end() {
     let mut ledger = Ledger::default();
     assert!(ledger.is_unlisted());
@@ -279,4 +299,12 @@ fn an_outcome_is_unknown_from_the_lost_reply_until_it_is_settled() {
     assert!(!fixture.ledger.has_unknown_outcomes(), "its reply is awaited");
     fixture.ledger.note_uncertain_creation(&nonce, fixture.now);
     assert!(fixture.ledger.has_unknown_outcomes());
+}
+
+#[test]
+fn an_entry_is_older_only_than_what_began_later() {
+    let mut fixture = fixture().fips([fip(10)]);
+    assert!(!fixture.entry(10).is_older_than(fixture.entry(10).seen));
+    let later = fixture.ledger.begin(fixture.now);
+    assert!(fixture.entry(10).is_older_than(later));
 }

@@ -121,7 +121,7 @@ impl ClaimController {
 }
 
 /// Marks everything that a claim has as released.
-async fn release_marks(
+pub(in crate::controllers) async fn release_marks(
     pool: &ResolvedPool,
     memory: &Memory,
     clock: &Clock,

@@ -76,6 +76,21 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
 }
 
 #[test]
+fn an_address_that_the_claim_holds_is_preferred_to_one_that_it_released() {
+    let fixture = fixture().fips([fip(10).created_for("web").released_by("web", ago(9)), fip(11).created_for("web")]);
+    assert_eq!(fixture.decide("web"), Decision::Keep(id(11)));
+}
+
+#[test]
+fn the_successor_of_a_deleted_floating_ip_is_not_taken_from_its_user() {
+    let successor = |fip: Fip| fixture().fips([Fip(FloatingIp { address: address(10), ..fip.0 })]);
+    let lost = Decision::Lost(LostAddress::Deleted(address(10)));
+    assert_eq!(successor(fip(11).attached()).published("web", 10).decide_published("web", 10), lost);
+    let without_tags = successor(fip(11)).with_policy(|pool| pool.has_tags = false);
+    assert_eq!(without_tags.published("web", 10).decide_published("web", 10), lost);
+}
+
+#[test]
 fn an_address_published_for_another_claim_is_not_recovered() {
     let fixture = fixture().fips([fip(10).created_for("web").attached()]).published("db", 10);
     assert_eq!(fixture.decide("web"), create(None));
