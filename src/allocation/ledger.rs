@@ -364,12 +364,12 @@ impl Ledger {
         self.creations(pool).filter(|(nonce, _)| self.by_nonce.count(nonce) == 0).count()
     }
 
-    /// Whether a mark of the pool may still land.
     /// Whether the outcome of any call is not known yet.
     pub fn has_unknown_outcomes(&self) -> bool {
         !self.uncertain.is_empty() || self.creations.values().any(|creation| creation.uncertain_since.is_some())
     }
 
+    /// Whether a mark of the pool may still land.
     pub(super) fn has_uncertain_writes(&self, pool: &PoolId) -> bool {
         let uncertain = self.uncertain.iter().filter_map(|id| self.entries.get(id));
         let mut writes = uncertain.flat_map(|entry| &entry.uncertain_writes);

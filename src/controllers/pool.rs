@@ -179,7 +179,11 @@ impl PoolController {
         // The marks with a copied id are another pool's.
         let Some(id) = id.filter(|id| self.resolver.find_elder(pool, id).is_none()) else { return };
         if let Ok(resolved) = self.resolver.resolve_for_cleanup(pool, &id).await {
-            self.memory.pools.update(&name, |state| state.resolved = Some(resolved));
+            self.memory.pools.update(&name, |state| {
+                if state.is_of(pool) {
+                    state.resolved = Some(resolved);
+                }
+            });
             self.wake.unserved_claims_of(&name);
         }
     }
@@ -229,7 +233,7 @@ struct Changes {
 
 impl Changes {
     fn between(before: &PoolState, resolved: &ResolvedPool, pool: &OpenStackFloatingIPPool) -> Self {
-        let is_new = before.resolved.is_none() || before.was_paused;
+        let is_new = before.served_generation.is_none() || before.was_paused;
         let had_problem = before.problem.is_some();
         let has_changed = is_new
             || had_problem

@@ -18,7 +18,7 @@ use super::queue::Action;
 use super::stores::{Stores, name_of, sorted};
 use super::wake::Wake;
 use crate::allocation::ClaimKey;
-use crate::allocation::ledger::Hold;
+use crate::allocation::ledger::{Hold, LedgerEntry};
 use crate::allocation::mark::Ownership;
 use crate::allocation::sweep::{ClaimLiveness, ClusterView, SweepAction, SweepPlan, plan_sweep};
 use crate::api::hands_off::HandsOff;
@@ -73,10 +73,11 @@ impl Sweeper {
             // Only a listing shows when the port is gone.
             resolved.list_if_older(&self.clock, PORT_RETRY / 2).await.map_err(Error::OpenStack)?;
         }
-        self.release_strays(&pool, &resolved).await?;
+        // What keeps one IPAddress from its release does not keep the others from the sweep.
+        let strays = self.release_strays(&pool, &resolved).await;
         // A pool that is being deleted has a plan of its own.
         if pool.metadata.deletion_timestamp.is_some() || resolved.project.ledger().is_unlisted() {
-            return Ok(Action::await_change());
+            return strays.map(|()| Action::await_change());
         }
         let (result, has_changed) = self.sweep(&resolved).await;
         if has_changed {
@@ -86,14 +87,17 @@ impl Sweeper {
         if has_changed || result.as_ref().is_ok_and(|plan| plan.offered > 0) {
             self.wake.waiting_claims_of(&name);
         }
-        Ok(self.next_sweep(&result.map_err(Error::OpenStack)?))
+        let next = self.next_sweep(&result.map_err(Error::OpenStack)?);
+        strays.map(|()| next)
     }
 
     pub(super) fn on_error(&self, pool: &OpenStackFloatingIPPool, error: &Error) -> Action {
         self.metrics.reconcile_failed("sweeper");
         tracing::warn!(pool = %pool.name_any(), namespace = pool.namespace(), "failed to {}", chain(error));
         let after = match error {
-            Error::OpenStack(error) => error.retry_after.unwrap_or(RETRY),
+            Error::OpenStack(error) | Error::Stray(claim::Error::OpenStack(error)) => {
+                error.retry_after.unwrap_or(RETRY)
+            }
             Error::Stray(_) => RETRY,
         };
         Action::requeue(self.clock.jitter(after, 0.5))
@@ -141,7 +145,12 @@ impl Sweeper {
     fn plan(&self, pool: &ResolvedPool) -> SweepPlan {
         let (cluster, now) = (cluster_view(&self.stores, &pool.name), self.clock.now());
         let mut ledger = pool.project.ledger();
-        let plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster));
+        let mut plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster));
+        if pool.is_for_cleanup {
+            // Without its network, spares look as if no claim could have them.
+            let is_unclaimed = |entry: &LedgerEntry| entry.marks.ownership(&pool.policy.id) == Ownership::Unclaimed;
+            plan.actions.retain(|action| !ledger.get(action.id()).is_some_and(is_unclaimed));
+        }
         for action in &plan.actions {
             ledger.set_hold(action.id(), Some(Hold::GivingBack));
         }
@@ -184,7 +193,7 @@ impl Sweeper {
 
     /// Releases IPAddresses that are being deleted although their claim is gone: its finalizers were removed by force.
     ///
-    /// One that names another object as its pool was restored from a backup, and its claim may follow: its floating IP
+    /// One whose owner references do not have this pool's UID was restored from a backup, and its claim may follow: its floating IP
     /// keeps its mark, as an orphan, and the claim has it again if it comes in time.
     async fn release_strays(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> Result<(), Error> {
         for address in sorted(&self.stores.addresses, |address| self.is_stray(&resolved.name, address)) {

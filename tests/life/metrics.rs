@@ -107,9 +107,10 @@ async fn oldest_waiting_claim_keeps_its_timestamp_across_controllers() {
         let since = format!("{}.0", since.as_second());
         let metric = "caip_oldest_waiting_claim_timestamp_seconds{POOL}";
         await_metric(ns, &next.diagnostics().await, metric, &since).await;
-        release_claim(ns, "web-0").await;
+        ns.release(&claim_name("web-0")).await;
         ns.delete(Kind::Pool, "public").await;
-        // No mark is removed while a call of the first controller may still take effect.
+        // Nothing is released or removed while a call of the first controller may still take effect.
+        ns.await_gone(Kind::Claim, &claim_name("web-0"), BURST).await;
         ns.await_gone(Kind::Pool, "public", BURST).await;
     })
     .await;

@@ -88,3 +88,41 @@ fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_r
     });
     outcome.assert_lawful();
 }
+
+#[test]
+fn the_spares_of_a_pool_whose_network_a_new_process_does_not_find_are_kept() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        bind(world, "web-0").await;
+        site.change(Kind::Pool, "public", &json!({"spec": {"preallocate": 2}}));
+        let is_ready = world.wait_until(SOON, || world.cloud.floating_ips().len() == 3).await;
+        world.expect(7, "public", "ready with two spares", is_ready);
+        world.cloud.rename_network(&world.network, "renamed");
+        site.replicas[0].wire().iter().for_each(|wire| wire.kill());
+        world.advance(2 * SOON).await;
+        site.delete(Kind::Claim, "web-0");
+        expect_gone(world, Kind::Claim).await;
+        world.advance(2 * SOON).await;
+        world.expect(4, "the spares", "kept", world.cloud.floating_ips().len() == 2);
+        world.cloud.rename_network(&world.network, "public");
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn a_pool_that_never_served_takes_the_credentials_of_another_project() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.cloud.rename_network(&world.network, "elsewhere");
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "poolID": "fixed"}));
+        world.advance(SOON).await;
+        world.cloud.change_region("ours", "RegionTwo");
+        let data = serde_json::to_value(world.cloud.secret("ours")).unwrap();
+        site.change(Kind::Secret, "cloud", &json!({"data": data}));
+        world.cloud.rename_network(&world.network, "public");
+        site.create_claim("web-0", "public");
+        let is_bound = world.wait_until(2 * SOON, || site.is_bound("web-0")).await;
+        world.expect(7, "web-0", "bound", is_bound);
+    });
+    outcome.assert_lawful();
+}

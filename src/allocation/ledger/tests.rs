@@ -276,6 +276,15 @@ fn ending_holds_says_whether_there_were_any() {
 }
 
 #[test]
+fn the_holds_of_a_pools_claims_end_with_the_pool() {
+    let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
+    fixture.ledger.forget_pool(&pool_id("other"));
+    assert!(fixture.entry(10).hold.is_some());
+    fixture.ledger.forget_pool(&pool_id("p"));
+    assert!(fixture.entry(10).hold.is_none());
+}
+
+#[test]
 fn a_listing_has_a_step_a_beginning_and_an_end() {
     let mut ledger = Ledger::default();
     assert!(ledger.is_unlisted());

@@ -25,6 +25,8 @@ pub(in crate::controllers) struct ResolvedPool {
     pub(in crate::controllers) name: ObjectName,
     pub(in crate::controllers) policy: PoolPolicy,
     pub(in crate::controllers) network: Option<Network>,
+    /// It is resolved for releases alone, without its network: what it owns must not be judged by that.
+    pub(in crate::controllers) is_for_cleanup: bool,
     pub(in crate::controllers) inputs: ResolutionInputs,
     pub(in crate::controllers) neutron: Arc<dyn Neutron>,
     pub(in crate::controllers) project: Arc<Project>,
@@ -71,7 +73,8 @@ pub(in crate::controllers) struct Problem {
 /// What is known of a pool.
 #[derive(Clone, Default)]
 pub(in crate::controllers) struct PoolState {
-    /// The last resolution that worked. Claims that have addresses use it whatever the pool's spec has become.
+    /// The last resolution that worked, or one for cleanup. Claims that have addresses use it whatever the pool's spec has
+    /// become.
     pub(in crate::controllers) resolved: Option<Arc<ResolvedPool>>,
     /// Why nothing new is served.
     pub(in crate::controllers) problem: Option<Problem>,

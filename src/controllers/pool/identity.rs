@@ -44,13 +44,18 @@ fn published_id(pool: &OpenStackFloatingIPPool, stores: &Stores) -> Option<PoolI
 /// The project that the pool's floating IPs are in, once it has served.
 pub(super) fn recorded_project(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<ProjectId> {
     let annotated = pool.annotations().get(PROJECT_ID_ANNOTATION).map(ProjectId::new);
-    annotated.or_else(|| remembered(pool, memory).map(|resolved| resolved.neutron.scope().project.clone()))
+    annotated.or_else(|| served(pool, memory).map(|resolved| resolved.neutron.scope().project.clone()))
 }
 
 /// The region that the pool's floating IPs are in, once it has served.
 pub(super) fn recorded_region(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<String> {
     let annotated = pool.annotations().get(REGION_ANNOTATION).cloned();
-    annotated.or_else(|| remembered(pool, memory).map(|resolved| resolved.neutron.scope().region.clone()))
+    annotated.or_else(|| served(pool, memory).map(|resolved| resolved.neutron.scope().region.clone()))
+}
+
+/// What the pool has served with. A resolution that was only for releases says nothing about its project.
+fn served(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<Arc<ResolvedPool>> {
+    remembered(pool, memory).filter(|_| memory.pools.get(&name_of(pool)).served_generation.is_some())
 }
 
 fn remembered(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<Arc<ResolvedPool>> {

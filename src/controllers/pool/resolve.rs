@@ -86,7 +86,7 @@ impl Resolver {
             let message = "this Neutron has no tags on floating IPs (extension standard-attr-tag), so the addresses of spec.preAllocatedFloatingIPs cannot be marked: name a floatingIPNetwork instead";
             return Err(PoolFailure::Network(Problem { reason: reasons::TAGS_UNSUPPORTED, message: message.into() }));
         }
-        Ok(self.assemble(pool, id, network, found, inputs, neutron))
+        Ok(Arc::new(self.assemble(pool, id, network, found, inputs, neutron)))
     }
 
     /// Resolves a pool whose addresses are only released: it is being deleted, or it cannot serve. That needs credentials
@@ -110,7 +110,8 @@ impl Resolver {
         let inputs = ResolutionInputs { fingerprint, network: None, subnets: Vec::new(), at: self.clock.now() };
         let has_tags = neutron.has_tags().await.map_err(PoolFailure::Neutron)?;
         let found = NeutronFacts { has_tags, ..NeutronFacts::default() };
-        Ok(self.assemble(pool, id, None, found, inputs, neutron))
+        let resolved = self.assemble(pool, id, None, found, inputs, neutron);
+        Ok(Arc::new(ResolvedPool { is_for_cleanup: true, ..resolved }))
     }
 
     /// A session in the project and region of the pool's floating IPs. Elsewhere they would all look deleted.
@@ -156,14 +157,14 @@ impl Resolver {
         found: NeutronFacts,
         inputs: ResolutionInputs,
         neutron: Arc<dyn Neutron>,
-    ) -> Arc<ResolvedPool> {
+    ) -> ResolvedPool {
         let name = name_of(pool);
         let is_new_id = self.memory.pools.get(&name).generated_id.as_ref() == Some(id);
         let timeout = SignedDuration::try_from(REQUEST_TIMEOUT).unwrap_or_default();
         let fenced_until = self.fence_from.filter(|_| !is_new_id).map(|from| from + timeout);
         let policy = policy_of(&pool.spec, id, found, fenced_until);
         let project = self.projects.get_or_create(neutron.scope());
-        Arc::new(ResolvedPool { name, policy, network, inputs, neutron, project })
+        ResolvedPool { name, policy, network, is_for_cleanup: false, inputs, neutron, project }
     }
 }
 
