@@ -110,7 +110,8 @@ async fn serve_diagnostics(
     Ok(diagnostics::serve_secure(listener, metrics, client, &tls)?.await?)
 }
 
-/// Acquires the Lease and reconciles until `stop`. Gives the Lease back only when no work is in progress any more.
+/// Acquires the Lease and reconciles until `stop`. Gives the Lease back only when no work is in progress any more, and no
+/// call may still take effect.
 async fn lead_and_reconcile(
     flags: &Flags,
     clients: Clients,

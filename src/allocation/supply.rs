@@ -110,7 +110,7 @@ impl<'a> Supply<'a> {
         let Situation { ledger, pool, .. } = self.situation;
         let has_network = pool.network.is_some();
         match (pool.max_ips, ledger.creation_refusal(&pool.id)) {
-            // Unusable addresses fill the limit, or are all that is left: a higher limit would not help.
+            // Unwanted addresses fill the limit, or are all that is left: a higher limit would not help.
             _ if has_network && ledger.offers_only_unwanted(&pool.id) => Refusal::OnlyUnwanted,
             (Some(limit), _) if ledger.is_full(&pool.id, limit) => Refusal::LimitReached(limit),
             (_, Some(refusal)) if has_network => refusal.clone(),

@@ -166,7 +166,7 @@ pub(in crate::controllers) async fn release_marks(
     Ok(())
 }
 
-/// Unusable addresses that Neutron offered for the claim, and that are not deleted yet, are released like the rest.
+/// Unwanted addresses that Neutron offered for the claim, and that are not deleted yet, are released like the rest.
 fn end_unwanted_holds(pool: &ResolvedPool, claim: &ClaimKey) {
     let mut ledger = pool.project.ledger();
     let unwanted = ledger.of_claim(&pool.policy.id, claim).filter(|entry| entry.hold == Some(Hold::Unwanted));
