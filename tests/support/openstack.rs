@@ -82,7 +82,19 @@ impl Cloud {
         answer
     }
 
+    /// Repeats what a busy Neutron refuses before it does anything: it could not check the token in time.
     async fn send(&self, method: Method, url: String, body: Option<Value>) -> (StatusCode, Value) {
+        for _ in 1..5 {
+            let answer = self.send_once(method.clone(), url.clone(), body.clone()).await;
+            if answer.0 != StatusCode::SERVICE_UNAVAILABLE {
+                return answer;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(500)).await;
+        }
+        self.send_once(method, url, body).await
+    }
+
+    async fn send_once(&self, method: Method, url: String, body: Option<Value>) -> (StatusCode, Value) {
         let mut request = self.http.request(method.clone(), &url).header("X-Auth-Token", &self.token);
         if let Some(body) = body {
             request = request.json(&body);
