@@ -169,7 +169,7 @@ start_servers() {
   export OS_CLOUD=demo
 }
 
-# On a terminal cargo shows how far it is; elsewhere a line does, every 15 seconds.
+# On a terminal cargo shows how far it is; elsewhere a line does, every 20 seconds.
 compile() {
   local command=(cargo build --locked --bin caip-openstack) log=$ENV_DIR/cargo.log
   if [ -t 2 ]; then

@@ -105,7 +105,7 @@ pub enum LostAddress {
         "floating IP {0} now carries another owner's mark: remove that mark, or delete the machine to get another address"
     )]
     Taken(IpAddr),
-    /// Somebody wrote the floating IP's id into this IPAddress: the mark says whose it is.
+    /// Two IPAddresses name the floating IP, and its mark names the other one's claim.
     #[error(
         "floating IP {0} is another claim's, by its mark and by that claim's IPAddress: delete this claim's IPAddress to get another address"
     )]

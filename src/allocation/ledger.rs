@@ -210,15 +210,21 @@ impl Ledger {
 
     /// Ends all holds of a claim, and returns whether it had any.
     pub fn end_holds_of(&mut self, pool: &PoolId, claim: &ClaimKey) -> bool {
-        let held = self.held().filter(|entry| entry.hold.as_ref().is_some_and(|hold| hold.is_for(pool, claim)));
-        let held: Vec<_> = held.map(|entry| entry.fip.id.clone()).collect();
-        held.iter().for_each(|id| self.set_hold(id, None));
+        let had_any = self.end_holds(|hold| hold.is_for(pool, claim));
         let mark = (pool.clone(), claim.clone());
         for id in self.by_claim.get(&mark) {
             if let Some(entry) = self.entries.get_mut(id) {
                 entry.disowned.remove(&mark);
             }
         }
+        had_any
+    }
+
+    /// Returns whether there were any.
+    fn end_holds(&mut self, is_ended: impl Fn(&Hold) -> bool) -> bool {
+        let held = self.held().filter(|entry| entry.hold.as_ref().is_some_and(&is_ended));
+        let held: Vec<_> = held.map(|entry| entry.fip.id.clone()).collect();
+        held.iter().for_each(|id| self.set_hold(id, None));
         !held.is_empty()
     }
 

@@ -31,7 +31,7 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
     if ledger.is_unlisted() || ledger.is_creating_for(&pool.id, claim) {
         return ReleaseStep::Settle;
     }
-    let held = ledger.held().filter(|entry| is_held_for(situation, claim, entry));
+    let held = ledger.held().filter(|entry| entry.is_held_for(&situation.pool.id, claim));
     let mut found = ledger.of_claim(&pool.id, claim).chain(held).peekable();
     match situation.fence() {
         Some(until) if found.peek().is_none() => {
@@ -45,10 +45,6 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
     }
 }
 
-fn is_held_for(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
-    entry.hold.as_ref().is_some_and(|hold| hold.is_for(&situation.pool.id, claim))
-}
-
 fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> Option<ReleaseStep> {
     let Situation { pool, now, .. } = *situation;
     let id = entry.fip.id.clone();
@@ -57,7 +53,7 @@ fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> 
         return None;
     }
     let is_tagged = entry.marks.claims.contains(&owner);
-    let is_held = is_held_for(situation, claim, entry);
+    let is_held = entry.is_held_for(&situation.pool.id, claim);
     match situation.created_here(entry) {
         _ if situation.is_shared(entry) => {
             (is_tagged || is_held).then(|| ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim)))

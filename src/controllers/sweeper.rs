@@ -193,8 +193,8 @@ impl Sweeper {
 
     /// Releases IPAddresses that are being deleted although their claim is gone: its finalizers were removed by force.
     ///
-    /// One whose owner references do not have this pool's UID was restored from a backup, and its claim may follow: its floating IP
-    /// keeps its mark, as an orphan, and the claim has it again if it comes in time.
+    /// One whose owner references do not have this pool's UID was restored from a backup, and its claim may follow: its
+    /// floating IP keeps its mark, as an orphan, and the claim has it again if it comes in time.
     async fn release_strays(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> Result<(), Error> {
         for address in sorted(&self.stores.addresses, |address| self.is_stray(&resolved.name, address)) {
             if address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref()) {

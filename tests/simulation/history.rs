@@ -73,7 +73,7 @@ pub enum Event {
     /// Faults at a share of the calls to one side, for so many seconds.
     Outage(u8, u8, u8, u8),
     Kill(u8),
-    /// A process is told to end.
+    /// A process gets a SIGTERM.
     Terminate(u8),
     /// The API server forgets its history, so that every watch must list again.
     ExpireWatches(u8),

@@ -1,4 +1,4 @@
-//! Histories that once lost an address which was still needed, or kept an object that nobody needed.
+//! Histories that once lost an address which was still needed, or left an object behind.
 
 use std::time::Duration;
 

@@ -123,10 +123,7 @@ impl<'a> ClaimCase<'a> {
 
     /// The address that the claim holds but whose marks are not, or no longer, the claim's alone.
     pub(super) fn find_held(&self) -> Option<&'a LedgerEntry> {
-        self.situation
-            .ledger
-            .held()
-            .find(|entry| entry.hold.as_ref().is_some_and(|hold| hold.is_for(&self.situation.pool.id, &self.claim.key)))
+        self.situation.ledger.held().find(|entry| entry.is_held_for(&self.situation.pool.id, &self.claim.key))
     }
 
     /// Continues a choice that was not completed.

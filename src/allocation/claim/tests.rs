@@ -302,7 +302,11 @@ fn while_fenced_no_address_changes_its_owner() {
 #[test]
 fn while_fenced_safe_decisions_are_still_made() {
     assert_eq!(fixture().fenced().decide("web"), create(None));
-    assert_eq!(fixture().fenced().fips([fip(10).idle()]).decide("web"), create(None), "nobody else can know a new one");
+    assert_eq!(
+        fixture().fenced().fips([fip(10).idle()]).decide("web"),
+        create(None),
+        "no previous process knows a new one"
+    );
     let fixture = fixture().fenced().fips([fip(10).created_for("web"), fip(11).tagged_for("db")]).published("db", 11);
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
     assert_eq!(fixture.decide_published("db", 11), Decision::Keep(id(11)));

@@ -75,9 +75,7 @@ impl Ledger {
 
     /// The pool is gone: its claims no longer hold anything.
     pub fn forget_pool(&mut self, pool: &PoolId) {
-        let held = self.held().filter(|entry| entry.hold.as_ref().is_some_and(|hold| hold.is_for_pool(pool)));
-        let held: Vec<_> = held.map(|entry| entry.fip.id.clone()).collect();
-        held.iter().for_each(|id| self.set_hold(id, None));
+        self.end_holds(|hold| hold.is_for_pool(pool));
         self.backoff.blocks.remove(pool);
         self.backoff.unwanted.remove(pool);
     }

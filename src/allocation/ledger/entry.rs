@@ -74,6 +74,10 @@ impl LedgerEntry {
         self.hold.is_none() && self.uncertain_writes.is_empty() && !self.fip.is_attached()
     }
 
+    pub(in crate::allocation) fn is_held_for(&self, pool: &PoolId, claim: &ClaimKey) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.is_for(pool, claim))
+    }
+
     /// The holds under which writes to it are under way or uncertain.
     pub(in crate::allocation) fn writers(&self) -> impl Iterator<Item = &Hold> {
         self.hold.iter().chain(self.uncertain_writes.iter().filter_map(|write| write.by.as_ref()))

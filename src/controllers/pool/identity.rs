@@ -55,7 +55,8 @@ pub(super) fn recorded_region(pool: &OpenStackFloatingIPPool, memory: &Memory) -
 
 /// What the pool has served with. A resolution that was only for releases says nothing about its project.
 fn served(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<Arc<ResolvedPool>> {
-    remembered(pool, memory).filter(|_| memory.pools.get(&name_of(pool)).served_generation.is_some())
+    let known = memory.pools.get(&name_of(pool));
+    Some(known).filter(|known| known.is_of(pool) && known.served_generation.is_some())?.resolved
 }
 
 fn remembered(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<Arc<ResolvedPool>> {

@@ -33,8 +33,9 @@ pub struct MemoryCloud {
 
 impl MemoryCloud {
     pub fn new(clock: Clock) -> Self {
-        let state = State { region: "RegionOne".to_owned(), ..State::default() };
-        Self { clock, state: Arc::new(Mutex::new(state)) }
+        let cloud = Self { clock, state: Arc::default() };
+        cloud.state().region = "RegionOne".to_owned();
+        cloud
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

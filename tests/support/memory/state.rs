@@ -24,7 +24,7 @@ pub(super) struct State {
     pub(super) floating_ips: BTreeMap<FloatingIpId, FloatingIp>,
     pub(super) region: String,
     pub(super) drops_descriptions: bool,
-    pub(super) ids: u64,
+    ids: u64,
 }
 
 pub(super) struct NetworkRow {
