@@ -28,12 +28,8 @@ async fn claim_of_an_address_that_another_owner_marked_says_so_until_the_mark_is
         let listed = ns.create_floating_ip("public").await;
         create_served_pool(ns, pool("public").list([&listed.address, MISSING])).await;
         ns.bind(claim("web-0")).await;
-        let ours = cloud.get(&listed.id).await.expect("it is there").tags;
         let theirs = "caip.another.aaaaaaaaaaaaaaaa";
-        for tag in &ours {
-            cloud.untag(&listed.id, tag).await;
-        }
-        cloud.tag(&listed.id, theirs).await;
+        cloud.replace_tags(&listed.id, theirs).await;
         let message =
             ns.await_condition(Kind::Claim, &claim_name("web-0"), "Ready", "False", "AllocationFailed", RESYNC).await;
         assert!(message.contains(&listed.address) && message.contains("another owner's mark"), "{message}");

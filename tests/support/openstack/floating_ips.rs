@@ -104,6 +104,12 @@ impl Cloud {
         self.must(Method::PUT, &format!("floatingips/{id}/tags/{tag}"), None).await;
     }
 
+    /// Gives the floating IP this tag and no other, in one write: nobody sees it without a tag in between.
+    pub async fn replace_tags(&self, id: &str, tag: &str) {
+        self.remember_forgery(id, tag);
+        self.must(Method::PUT, &format!("floatingips/{id}/tags"), Some(json!({"tags": [tag]}))).await;
+    }
+
     /// Removes a tag; `false` when there was none.
     pub async fn untag(&self, id: &str, tag: &str) -> bool {
         let (status, answer) = self.call(Method::DELETE, &format!("floatingips/{id}/tags/{tag}"), None).await;
