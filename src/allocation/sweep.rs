@@ -4,8 +4,6 @@
 mod contested;
 mod teardown;
 
-use std::collections::BTreeMap;
-
 use jiff::{SignedDuration, Timestamp};
 
 pub use teardown::{PoolTeardown, plan_teardown};
@@ -13,26 +11,16 @@ pub use teardown::{PoolTeardown, plan_teardown};
 use super::identity::ClaimKey;
 use super::ledger::LedgerEntry;
 use super::mark::{CreationMark, Ownership, release_tag};
-use super::situation::Situation;
+use super::published::Binding;
+use super::situation::{ClaimLiveness, Situation};
 use super::supply::{Supply, is_owned_and_free, surplus};
 use crate::floating_ip::FloatingIpId;
-
-/// Whether an existing claim is being deleted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ClaimLiveness {
-    /// It needs, or has, an address.
-    Active,
-    /// It is being deleted: its own release is under way.
-    Deleting,
-}
 
 /// What a sweep of one pool needs to know of Kubernetes.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterView {
     /// The namespace of the pool, and so of its claims.
     pub namespace: String,
-    /// Every claim that points at the pool.
-    pub claims: BTreeMap<ClaimKey, ClaimLiveness>,
     /// A Cluster in the pool's namespace is paused. A move or a restore may be under way, so nothing is an orphan.
     pub is_paused: bool,
 }
@@ -51,7 +39,7 @@ pub enum SweepAction {
     },
     /// Tag an orphan for release.
     Release(FloatingIpId, String),
-    /// Write an orphan's release into its description: this Neutron has no tags.
+    /// Write an orphan's release into its description: this Neutron has no tags, or the floating IP has too many.
     Describe(FloatingIpId, CreationMark),
 }
 
@@ -149,7 +137,7 @@ impl<'a> SweepPass<'a> {
             return;
         }
         // An active claim takes the release back itself; one that is being deleted has not finished.
-        if published.is_published(&entry.fip) || self.is_needed_by(claim, entry) {
+        if published.is_published(&entry.fip) || self.situation.is_needed_by(claim, &entry.fip.id) {
             return;
         }
         if !entry.is_confirmed() {
@@ -177,7 +165,7 @@ impl<'a> SweepPass<'a> {
     }
 
     fn visit_held(&mut self, entry: &LedgerEntry, claim: &ClaimKey) {
-        if self.situation.published.is_published(&entry.fip) || self.is_needed_by(claim, entry) {
+        if self.is_published_in_use(entry) || self.situation.is_needed_by(claim, &entry.fip.id) {
             // An interrupted takeover leaves the release tag of an earlier claim behind.
             let stale: Vec<String> = entry.marks.releases.values().flat_map(|(_, tags)| tags.iter().cloned()).collect();
             if !stale.is_empty() {
@@ -189,9 +177,12 @@ impl<'a> SweepPass<'a> {
         let Situation { pool, now, .. } = self.situation;
         if self.report_orphan(entry) && pool.releases_orphans && !entry.fip.is_attached() {
             let id = entry.fip.id.clone();
-            self.plan.actions.push(match entry.marks.created.as_ref().filter(|_| !pool.has_tags) {
+            let may_tag = pool.has_tags && entry.has_room_for_tag();
+            self.plan.actions.push(match entry.marks.created.as_ref() {
+                _ if may_tag => SweepAction::Release(id, release_tag(&pool.id, claim, now)),
                 Some(mark) => SweepAction::Describe(id, CreationMark { released: Some(now), ..mark.clone() }),
-                None => SweepAction::Release(id, release_tag(&pool.id, claim, now)),
+                // Without room for the release, the address is free at once.
+                None => SweepAction::Rewrite { id, description: None, tags: entry.marks.tags_of(&pool.id) },
             });
         }
     }
@@ -202,7 +193,9 @@ impl<'a> SweepPass<'a> {
             true => self.surplus > 0 || self.spares > pool.preallocate && self.waiting == 0,
             false => !self.is_awaited(entry),
         };
-        if !pool.deletes || !is_dispensable || entry.fip.is_attached() || published.is_published(&entry.fip) {
+        // Without the network, a spare looks as if no claim could have it.
+        let may_delete = pool.deletes && !pool.only_releases && is_dispensable;
+        if !may_delete || entry.fip.is_attached() || published.is_published(&entry.fip) {
             return;
         }
         if !entry.is_confirmed() {
@@ -238,15 +231,11 @@ impl<'a> SweepPass<'a> {
         self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Whether the claim exists and has no other address: then it has this one, or decides about it next.
-    fn is_needed_by(&self, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
-        self.cluster.claims.get(claim).is_some_and(|liveness| {
-            *liveness == ClaimLiveness::Deleting || !self.has_other_address(claim, &entry.fip.id)
-        })
-    }
-
-    fn has_other_address(&self, claim: &ClaimKey, fip: &FloatingIpId) -> bool {
-        self.situation.published.bindings_of_claim(&self.situation.pool.id, claim).any(|binding| binding.fip != *fip)
+    /// Whether an IPAddress names it, other than one of this pool whose claim is gone: nobody deletes that one.
+    fn is_published_in_use(&self, entry: &LedgerEntry) -> bool {
+        let Situation { published, pool, claims, .. } = self.situation;
+        let has_claim = |binding: &Binding| binding.pool != pool.id || claims.contains_key(&binding.claim);
+        published.is_published_where(&entry.fip, has_claim)
     }
 
     /// Whether any claim of the pool may get it, once it is free.
@@ -267,8 +256,8 @@ impl<'a> SweepPass<'a> {
             return false;
         };
         let claim = ClaimKey::of(&self.cluster.namespace, name);
-        self.cluster.claims.get(&claim) == Some(&ClaimLiveness::Active)
-            && !self.has_other_address(&claim, &entry.fip.id)
+        self.situation.claims.get(&claim) == Some(&ClaimLiveness::Active)
+            && !self.situation.has_other_address(&claim, &entry.fip.id)
     }
 
     /// Reports an orphan, and returns whether it may be released now: a listing after the grace period must still show it.

@@ -8,19 +8,18 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::ResourceExt;
 
-use super::claim::{self, release_marks, remove_address};
+use super::claim::{self, MarkRelease, release_marks, remove_address};
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, ResolvedPool};
 use super::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
-use super::objects::is_watched;
+use super::objects::{is_abandoned, is_watched, read_published};
 use super::patch;
 use super::queue::Action;
 use super::stores::{Stores, name_of, sorted};
 use super::wake::Wake;
-use crate::allocation::ClaimKey;
-use crate::allocation::ledger::{Hold, LedgerEntry};
+use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Ownership;
-use crate::allocation::sweep::{ClaimLiveness, ClusterView, SweepAction, SweepPlan, plan_sweep};
+use crate::allocation::sweep::{ClusterView, SweepAction, SweepPlan, plan_sweep};
 use crate::api::hands_off::HandsOff;
 use crate::api::names::ADDRESS_FINALIZER;
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
@@ -68,21 +67,27 @@ impl Sweeper {
         if !is_watched(&pool, self.watch_filter.as_deref()) || HandsOff::of(&pool.metadata).is_some() {
             return Ok(Action::await_change());
         }
+        let is_deleted = pool.metadata.deletion_timestamp.is_some();
+        if is_deleted && is_abandoned(pool.as_ref()) {
+            return self.release_strays(&pool, None).await.map(|()| Action::await_change());
+        }
         let Some(resolved) = self.memory.pools.get(&name).resolved else { return Ok(Action::await_change()) };
         if has_port_left(&resolved) {
             // Only a listing shows when the port is gone.
             resolved.list_if_older(&self.clock, PORT_RETRY / 2).await.map_err(Error::OpenStack)?;
         }
         // What keeps one IPAddress from its release does not keep the others from the sweep.
-        let strays = self.release_strays(&pool, &resolved).await;
+        let strays = self.release_strays(&pool, Some(&resolved)).await;
         // A pool that is being deleted has a plan of its own.
-        if pool.metadata.deletion_timestamp.is_some() || resolved.project.ledger().is_unlisted() {
+        if is_deleted || resolved.project.ledger().is_unlisted() {
             return strays.map(|()| Action::await_change());
         }
         let (result, has_changed) = self.sweep(&resolved).await;
         if has_changed {
             resolved.project.ledger().retry_creation(&resolved.policy.id);
             self.wake.report_soon(&name);
+            // An orphan that was released may have an IPAddress, which is a stray from now on.
+            self.wake.sweeper(&name);
         }
         if has_changed || result.as_ref().is_ok_and(|plan| plan.offered > 0) {
             self.wake.waiting_claims_of(&name);
@@ -145,12 +150,7 @@ impl Sweeper {
     fn plan(&self, pool: &ResolvedPool) -> SweepPlan {
         let (cluster, now) = (cluster_view(&self.stores, &pool.name), self.clock.now());
         let mut ledger = pool.project.ledger();
-        let mut plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster));
-        if pool.is_for_cleanup {
-            // Without its network, spares look as if no claim could have them.
-            let is_unclaimed = |entry: &LedgerEntry| entry.marks.ownership(&pool.policy.id) == Ownership::Unclaimed;
-            plan.actions.retain(|action| !ledger.get(action.id()).is_some_and(is_unclaimed));
-        }
+        let plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster));
         for action in &plan.actions {
             ledger.set_hold(action.id(), Some(Hold::GivingBack));
         }
@@ -191,33 +191,58 @@ impl Sweeper {
         [planned, port, listing].into_iter().flatten().min().map_or_else(Action::await_change, Action::requeue)
     }
 
-    /// Releases IPAddresses that are being deleted although their claim is gone: its finalizers were removed by force.
+    /// Removes IPAddresses whose claim is gone without them, since its finalizers were removed by force: those that are
+    /// being deleted, those of a pool that is being deleted, and those whose floating IP was released as an orphan.
+    /// `resolved` is none for an abandoned pool: nothing is released in OpenStack.
     ///
     /// One whose owner references do not have this pool's UID was restored from a backup, and its claim may follow: its
     /// floating IP keeps its mark, as an orphan, and the claim has it again if it comes in time.
-    async fn release_strays(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> Result<(), Error> {
-        for address in sorted(&self.stores.addresses, |address| self.is_stray(&resolved.name, address)) {
-            if address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref()) {
-                let claim = ObjectName::new(&resolved.name.namespace, &address.spec.claim_ref.name);
+    async fn release_strays(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        resolved: Option<&ResolvedPool>,
+    ) -> Result<(), Error> {
+        let name = name_of(pool);
+        for address in sorted(&self.stores.addresses, |address| self.has_lost_its_claim(&name, address)) {
+            let is_ending = pool.metadata.deletion_timestamp.is_some() || address.metadata.deletion_timestamp.is_some();
+            if !is_ending && !resolved.is_some_and(|resolved| is_released(resolved, &address)) {
+                continue;
+            }
+            let is_ours = address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref());
+            if let Some(resolved) = resolved.filter(|_| is_ours) {
+                let claim = ObjectName::new(&name.namespace, &address.spec.claim_ref.name);
                 let released = release_marks(resolved, &self.memory, &self.clock, &claim).await;
-                released.map_err(|error| Error::Stray(claim::Error::OpenStack(error)))?;
+                match released.map_err(|error| Error::Stray(claim::Error::OpenStack(error)))? {
+                    MarkRelease::Done => {}
+                    // The sweep, or the pool's deletion, comes back when the fence ends.
+                    MarkRelease::Fenced(_) => continue,
+                }
             }
             remove_address(&self.kube, &address).await.map_err(Error::Stray)?;
         }
         Ok(())
     }
 
-    /// Whether an IPAddress of the pool is being deleted and nothing else will remove its finalizer: its claim is gone,
-    /// and not because both are being moved.
-    fn is_stray(&self, pool: &ObjectName, address: &IpAddress) -> bool {
+    /// Whether the claim of an IPAddress of the pool is gone, and not because both are being moved.
+    fn has_lost_its_claim(&self, pool: &ObjectName, address: &IpAddress) -> bool {
         let claim = ObjectName::new(&pool.namespace, &address.spec.claim_ref.name);
+        let is_deleted = address.metadata.deletion_timestamp.is_some();
         address.is_of(&pool.namespace, &pool.name)
-            && address.metadata.deletion_timestamp.is_some()
-            && patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER)
+            && (!is_deleted || patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER))
             && self.stores.claim(&claim).is_none()
             && HandsOff::of(&address.metadata) != Some(HandsOff::Moving)
             && !self.stores.has_paused_cluster(&pool.namespace)
     }
+}
+
+/// Whether the floating IP that an IPAddress names was released for its claim.
+fn is_released(pool: &ResolvedPool, address: &IpAddress) -> bool {
+    let Some(binding) = read_published(address).and_then(|published| published.binding) else { return false };
+    let (ledger, id) = (pool.project.ledger(), &pool.policy.id);
+    ledger.get(&binding.fip).is_some_and(|entry| match entry.marks.ownership(id) {
+        Ownership::Released { claim, .. } => binding.pool == *id && claim == binding.claim,
+        _ => false,
+    })
 }
 
 /// Whether something is attached to an address that no claim has.
@@ -230,12 +255,5 @@ fn has_port_left(pool: &ResolvedPool) -> bool {
 }
 
 pub(super) fn cluster_view(stores: &Stores, pool: &ObjectName) -> ClusterView {
-    let claims = stores.claims_of(pool);
-    let claims = claims.iter().map(|claim| {
-        let is_deleted = claim.metadata.deletion_timestamp.is_some();
-        let liveness = if is_deleted { ClaimLiveness::Deleting } else { ClaimLiveness::Active };
-        (ClaimKey::of(&pool.namespace, &claim.name_any()), liveness)
-    });
-    let (claims, is_paused) = (claims.collect(), stores.has_paused_cluster(&pool.namespace));
-    ClusterView { namespace: pool.namespace.clone(), claims, is_paused }
+    ClusterView { namespace: pool.namespace.clone(), is_paused: stores.has_paused_cluster(&pool.namespace) }
 }

@@ -18,6 +18,7 @@
 //! | [`missed`], [`jumps`] | what happens while no controller runs; clocks that jump |
 //! | [`offered`], [`waiting`] | what a pool does with the addresses that Neutron offers, and with those it must wait for |
 //! | [`cleanup`] | releases and deletions need credentials, and nothing else of the spec |
+//! | [`strays`] | IPAddresses that no claim has a right to |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 //! | [`records`] | nothing of deleted pools and claims is remembered |
 
@@ -48,6 +49,7 @@ mod publication;
 mod records;
 mod regressions;
 mod replicas;
+mod strays;
 mod trace;
 mod users;
 mod waiting;

@@ -17,6 +17,7 @@ pub(in crate::allocation) fn is_listable(situation: &Situation<'_>, entry: &Ledg
     situation.pool.has_tags
         && entry.is_free()
         && entry.marks.is_empty()
+        && entry.has_room_for_tag()
         && !situation.pool.is_excluded(entry.fip.address)
         && !situation.published.is_published(&entry.fip)
 }

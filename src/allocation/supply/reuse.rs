@@ -18,14 +18,17 @@ fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let Situation { published, pool, now, .. } = situation;
     entry.is_free()
         && entry.marks.is_empty()
+        && entry.has_room_for_tag()
         && pool.may_reuse(&entry.fip)
         && pool.has_been_idle(&entry.fip, *now)
         && !pool.is_excluded(entry.fip.address)
         && pool.reserved_for(entry.fip.address).is_none()
         && !published.is_listed(entry.fip.address)
         && !published.is_published(&entry.fip)
+        && !published.is_named_by_cluster(entry.fip.address, &pool.namespaces)
 }
 
 pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
-    situation.pool.may_reuse(&without_marks(&entry.fip))
+    let Situation { published, pool, .. } = situation;
+    pool.may_reuse(&without_marks(&entry.fip)) && !published.is_named_by_cluster(entry.fip.address, &pool.namespaces)
 }

@@ -36,7 +36,11 @@ impl PoolController {
     /// Keeps the pool's Secret until the pool releases it.
     pub(super) async fn protect_secret(&self, pool: &OpenStackFloatingIPPool) -> Result<(), PoolFailure> {
         let name = &pool.spec.identity_ref.name;
-        let api = self.kube.secrets(&pool.namespace().unwrap_or_default());
+        let namespace = pool.namespace().unwrap_or_default();
+        if self.memory.secrets.lock().with_finalizer(&namespace, &finalizer(pool)).contains(name) {
+            return Ok(());
+        }
+        let api = self.kube.secrets(&namespace);
         for _ in 0..TRIES {
             let secret = read_secret(&self.kube, pool).await?;
             // An object that is being deleted takes no new finalizer. It is used as long as it exists.
