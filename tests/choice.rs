@@ -355,7 +355,7 @@ impl Situation {
         named.listed = listed;
         if let Some((index, is_in_the_namespace)) = self.spec.named_by_cluster {
             let namespace = if is_in_the_namespace { "team" } else { "elsewhere" };
-            published.set_named_by_clusters([(namespace.to_owned(), [address(index)].into())].into());
+            published.set_named_by_clusters(Some([(namespace.to_owned(), [address(index)].into())].into()));
             named.listed.extend(is_in_the_namespace.then(|| address(index)));
         }
         for (index, row) in self.rows() {

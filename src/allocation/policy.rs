@@ -13,7 +13,7 @@ use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
 pub struct PoolPolicy {
     /// Its identity in marks.
     pub id: PoolId,
-    /// Those whose pools are of the same project, its own among them.
+    /// The namespaces with a pool of the same project, its own included.
     pub namespaces: BTreeSet<String>,
     /// The predefined addresses, in the order in which they are given.
     pub listed: Vec<IpAddr>,

@@ -47,6 +47,7 @@ pub struct PublishedAddresses {
     listed: BTreeMap<ObjectName, BTreeSet<IpAddr>>,
     listed_in_tree: BTreeSet<IpAddr>,
     named_by_clusters: BTreeMap<String, BTreeSet<IpAddr>>,
+    are_clusters_unknown: bool,
 }
 
 impl PublishedAddresses {
@@ -89,15 +90,16 @@ impl PublishedAddresses {
         self.listed_in_tree = addresses;
     }
 
-    /// What CAPO's clusters name for their API servers and bastions, by namespace.
-    pub fn set_named_by_clusters(&mut self, addresses: BTreeMap<String, BTreeSet<IpAddr>>) {
-        self.named_by_clusters = addresses;
+    /// What CAPO's clusters name for their API servers and bastions, by namespace; none where that is not known now.
+    pub fn set_named_by_clusters(&mut self, addresses: Option<BTreeMap<String, BTreeSet<IpAddr>>>) {
+        self.are_clusters_unknown = addresses.is_none();
+        self.named_by_clusters = addresses.unwrap_or_else(|| std::mem::take(&mut self.named_by_clusters));
     }
 
-    /// Whether a cluster of CAPO in one of these namespaces names the address.
-    pub(super) fn is_named_by_cluster(&self, address: IpAddr, namespaces: &BTreeSet<String>) -> bool {
+    /// Whether a cluster of CAPO in one of these namespaces may name the address.
+    pub(super) fn may_be_named_by_cluster(&self, address: IpAddr, namespaces: &BTreeSet<String>) -> bool {
         let of_namespace = |namespace: &String| self.named_by_clusters.get(namespace);
-        namespaces.iter().filter_map(of_namespace).any(|named| named.contains(&address))
+        self.are_clusters_unknown || namespaces.iter().filter_map(of_namespace).any(|named| named.contains(&address))
     }
 
     /// Whether any pool lists or reserves the address.
@@ -119,12 +121,6 @@ impl PublishedAddresses {
     pub(super) fn is_published_where(&self, fip: &FloatingIp, counts: impl Fn(&Binding) -> bool) -> bool {
         let counts = |binding: &Binding| binding.covers(fip) && counts(binding);
         self.at(fip.address).any(|published| published.binding.as_ref().is_none_or(counts))
-    }
-
-    /// Whether an IPAddress of this pool names this floating IP.
-    pub(super) fn is_bound_in(&self, pool: &PoolId, fip: &FloatingIp) -> bool {
-        let mut bindings = self.at(fip.address).filter_map(|published| published.binding.as_ref());
-        bindings.any(|binding| binding.pool == *pool && binding.fip == fip.id)
     }
 
     pub(super) fn is_published_by_another_provider(&self, address: IpAddr) -> bool {

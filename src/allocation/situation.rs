@@ -55,7 +55,8 @@ impl<'a> Situation<'a> {
     }
 
     pub(super) fn has_other_address(&self, claim: &ClaimKey, fip: &FloatingIpId) -> bool {
-        self.published.bindings_of_claim(&self.pool.id, claim).any(|binding| binding.fip != *fip)
+        let mut bound = self.published.bindings_of_claim(&self.pool.id, claim).peekable();
+        bound.peek().is_some() && bound.all(|binding| binding.fip != *fip)
     }
 
     /// Until when late writes of a previous process may land; a past time until a listing has begun after it.
@@ -75,7 +76,7 @@ impl<'a> Situation<'a> {
 pub enum ClaimLiveness {
     /// It needs, or has, an address.
     Active,
-    /// It is being deleted: its own release is under way.
+    /// It is being deleted: its own release is under way, or waits for other finalizers.
     Deleting,
 }
 

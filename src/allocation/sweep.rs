@@ -4,6 +4,8 @@
 mod contested;
 mod teardown;
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 
 pub use teardown::{PoolTeardown, plan_teardown};
@@ -21,6 +23,8 @@ use crate::floating_ip::FloatingIpId;
 pub struct ClusterView {
     /// The namespace of the pool, and so of its claims.
     pub namespace: String,
+    /// The claims that are gone although an IPAddress of the pool is there for them.
+    pub lost_claims: BTreeSet<ClaimKey>,
     /// A Cluster in the pool's namespace is paused. A move or a restore may be under way, so nothing is an orphan.
     pub is_paused: bool,
 }
@@ -180,7 +184,10 @@ impl<'a> SweepPass<'a> {
             let may_tag = pool.has_tags && entry.has_room_for_tag();
             self.plan.actions.push(match entry.marks.created.as_ref() {
                 _ if may_tag => SweepAction::Release(id, release_tag(&pool.id, claim, now)),
-                Some(mark) => SweepAction::Describe(id, CreationMark { released: Some(now), ..mark.clone() }),
+                Some(mark) => {
+                    let (claim, released) = (Some(claim.clone()), Some(now));
+                    SweepAction::Describe(id, CreationMark { claim, released, ..mark.clone() })
+                }
                 // Without room for the release, the address is free at once.
                 None => SweepAction::Rewrite { id, description: None, tags: entry.marks.tags_of(&pool.id) },
             });
@@ -231,11 +238,11 @@ impl<'a> SweepPass<'a> {
         self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Whether an IPAddress names it, other than one of this pool whose claim is gone: nobody deletes that one.
+    /// Whether an IPAddress names it, other than one of this pool whose claim is gone.
     fn is_published_in_use(&self, entry: &LedgerEntry) -> bool {
-        let Situation { published, pool, claims, .. } = self.situation;
-        let has_claim = |binding: &Binding| binding.pool != pool.id || claims.contains_key(&binding.claim);
-        published.is_published_where(&entry.fip, has_claim)
+        let Situation { published, pool, .. } = self.situation;
+        let is_lost = |binding: &Binding| binding.pool == pool.id && self.cluster.lost_claims.contains(&binding.claim);
+        published.is_published_where(&entry.fip, |binding| !is_lost(binding))
     }
 
     /// Whether any claim of the pool may get it, once it is free.

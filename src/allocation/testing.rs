@@ -174,7 +174,7 @@ pub fn fixture() -> Fixture {
         only_releases: false,
     };
     let (ledger, published, queue) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
-    let cluster = ClusterView { namespace: "team".into(), is_paused: false };
+    let cluster = ClusterView { namespace: "team".into(), ..ClusterView::default() };
     Fixture { ledger, published, pool, cluster, claims: BTreeMap::new(), queue, now: start() }.fips([])
 }
 
@@ -224,6 +224,11 @@ impl Fixture {
     }
     pub fn chosen_from(mut self, origin: Origin, last: u8, claim: &str) -> Self {
         self.ledger.set_chosen(&id(last), origin, Hold::Claim { pool: pool_id("p"), claim: key(claim) });
+        self
+    }
+    /// The claim is gone, and its IPAddress is still there.
+    pub fn lost_claim(mut self, claim: &str) -> Self {
+        self.cluster.lost_claims.insert(key(claim));
         self
     }
     pub fn active_claim(mut self, claim: &str) -> Self {

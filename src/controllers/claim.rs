@@ -95,9 +95,10 @@ impl ClaimController {
         if self.memory.claims.is_outdated(&claim) {
             return Ok(Action::await_change());
         }
-        if self.memory.claims.take_new(&claim) {
+        let pool_ref = &claim.spec.pool_ref;
+        if !pool_ref.is_ours() || self.memory.claims.is_first_reconcile(&claim) {
             // An earlier claim with its name may have pointed at another pool.
-            self.end_holds(&name_of(claim.as_ref()), |pool| pool.name != claim.spec.pool_ref.name);
+            self.end_holds(&name_of(claim.as_ref()), |pool| !pool_ref.is_ours_named(&pool.name));
         }
         let observed = observe(claim, &self.stores, &self.memory, self.watch_filter.as_deref());
         if self.is_pool_unseen(&observed).await? {

@@ -17,6 +17,7 @@ use super::queue::Action;
 use super::stores::{Stores, name_of};
 use super::wake::Wake;
 use crate::allocation::mark::Ownership;
+use crate::allocation::policy::ReuseRule;
 use crate::allocation::published::Binding;
 use crate::allocation::{ClaimKey, Ledger, usage};
 use crate::api::OpenStackFloatingIPPool;
@@ -129,6 +130,12 @@ impl PoolController {
         if let Err(failure) = self.protect_secret(pool).await {
             return self.fail(pool, failure).await;
         }
+        if resolved.policy.reuse != ReuseRule::Never
+            && resolved.network.is_some()
+            && let Err(error) = self.resolver.capo.refresh_clusters(false).await
+        {
+            tracing::warn!(pool.name = %resolved.name, "failed to list CAPO's clusters: {error}");
+        }
         let changes = Changes::between(&before, &resolved, pool);
         if let Err(error) = self.refresh(&resolved, &changes).await {
             return self.fail(pool, PoolFailure::Neutron(error)).await;
@@ -208,13 +215,11 @@ impl PoolController {
     fn is_awaiting_changes(&self, resolved: &ResolvedPool) -> bool {
         let now = self.clock.now();
         let is_recent = |since: Timestamp| now.duration_since(since) < BUSY_FOR;
-        let waiting = self.memory.claims.waiting(&resolved.name);
-        if waiting.iter().any(|(_, claim)| claim.reason != ALLOCATION_FAILED || is_recent(claim.since)) {
-            return true;
-        }
         let failures = self.count(&resolved.project.ledger(), resolved).failures;
-        let since = self.memory.pools.update(&resolved.name, |state| state.note_failures(failures, now));
-        since.flatten().is_some_and(is_recent)
+        let failed_since = self.memory.pools.update(&resolved.name, |state| state.note_failures(failures, now));
+        let waiting = self.memory.claims.waiting(&resolved.name);
+        failed_since.flatten().is_some_and(is_recent)
+            || waiting.iter().any(|(_, claim)| claim.reason != ALLOCATION_FAILED || is_recent(claim.since))
     }
 
     fn count(&self, ledger: &Ledger, resolved: &ResolvedPool) -> usage::PoolUsage {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::api::ListParams;
 use tokio_util::sync::CancellationToken;
 
 use super::kubernetes::Kubernetes;
@@ -14,6 +15,7 @@ use super::pool::secret_finalizer;
 use super::queue::FAR;
 use super::stores::Stores;
 use super::wake::Wake;
+use crate::api::hands_off::HandsOff;
 use crate::object_name::ObjectName;
 
 /// How soon a Secret that could not be released is tried again.
@@ -35,7 +37,7 @@ impl SecretReleaser {
                 // In this order always, so that a simulation repeats.
                 biased;
                 () = stop.cancelled() => return,
-                () = self.wake.secrets_changed() => {}
+                () = self.wake.secrets_woken() => {}
                 () = tokio::time::sleep(next) => {}
             }
         }
@@ -43,26 +45,37 @@ impl SecretReleaser {
 
     /// False if something could not be released.
     async fn release_all(&self) -> bool {
-        let needed: BTreeSet<String> = self.stores.pools.state().iter().map(|pool| secret_finalizer(pool)).collect();
-        let stale = self.memory.secrets.lock().without_pools(&needed);
+        let pools = self.stores.pools.state();
+        let needed: BTreeSet<String> = pools.iter().map(|pool| secret_finalizer(pool.as_ref())).collect();
+        let unneeded = self.memory.secrets.lock().unneeded(&needed);
         let mut is_complete = true;
-        for (secret, finalizers) in stale {
-            if let Err(error) = self.release(&secret, &finalizers).await {
-                tracing::warn!(secret.name = %secret, "failed to remove the finalizer of a pool that is gone: {error}");
-                is_complete = false;
+        for (secret, finalizers) in unneeded {
+            match self.release(&secret, finalizers).await {
+                Err(error) if !patch::is_conflict(&error) => {
+                    tracing::warn!(secret.name = %secret, "failed to remove the finalizer of a pool that is gone: {error}");
+                    is_complete = false;
+                }
+                Err(_) => is_complete = false,
+                Ok(()) => {}
             }
         }
         is_complete
     }
 
-    async fn release(&self, name: &ObjectName, finalizers: &BTreeSet<String>) -> Result<(), kube::Error> {
+    async fn release(&self, name: &ObjectName, finalizers: BTreeSet<String>) -> Result<(), kube::Error> {
         let api = self.kube.secrets(&name.namespace);
-        for finalizer in finalizers {
+        // The store may be late, and leaves out a pool that this version cannot read.
+        let pools = self.kube.pools(&name.namespace).list_metadata(&ListParams::default()).await?;
+        let needed: BTreeSet<String> = pools.iter().map(secret_finalizer).collect();
+        for finalizer in finalizers.difference(&needed) {
             let Some(secret) = api.get_opt(&name.name).await? else { return Ok(()) };
-            let Some(change) = patch::without_finalizer(&secret.metadata, finalizer) else { continue };
+            let is_moving = HandsOff::of(&secret.metadata) == Some(HandsOff::Moving);
+            let change = patch::without_finalizer(&secret.metadata, finalizer).filter(|_| !is_moving);
+            let Some(change) = change else { continue };
             match patch::merge(&api, &name.name, change).await {
-                Err(error) if !patch::is_not_found(&error) => return Err(error),
-                _ => tracing::info!(secret.name = %name, "released, since its pool is gone"),
+                Ok(_) => tracing::info!(secret.name = %name, "finalizer removed from the Secret: its pool is gone"),
+                Err(error) if patch::is_not_found(&error) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(())

@@ -58,12 +58,12 @@ impl Wake {
     }
 
     /// A Secret may carry the finalizer of a pool that is gone.
-    pub(super) fn secret_releaser(&self) {
+    pub(super) fn release_secrets(&self) {
         self.secrets.notify_one();
     }
 
-    /// Resolves after [`Self::secret_releaser`] was called.
-    pub(super) async fn secrets_changed(&self) {
+    /// Resolves after [`Self::release_secrets`] was called.
+    pub(super) async fn secrets_woken(&self) {
         self.secrets.notified().await;
     }
 

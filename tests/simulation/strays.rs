@@ -110,3 +110,41 @@ fn a_claim_whose_ip_address_is_deleted_keeps_the_floating_ip_that_a_copy_names()
         outcome.assert_lawful();
     }
 }
+
+#[test]
+fn the_address_of_a_claim_whose_pool_was_renamed_by_force_is_no_orphan_of_the_new_pool() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let spec = json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "poolID": "prod"});
+        site.create_pool("public", &spec);
+        site.create_claim("web-0", "public");
+        let had = world.await_bound("web-0").await;
+        site.change(Kind::Pool, "public", &json!({"metadata": {"finalizers": null}}));
+        site.delete(Kind::Pool, "public");
+        site.create_pool("renamed", &spec);
+        world.advance(10 * SOON).await;
+        let tags = || world.cloud.floating_ips().into_iter().flat_map(|fip| fip.tags).count();
+        world.expect(5, "the floating IP of web-0", "kept and not released", tags() == 0);
+        world.expect(5, "web-0", "bound still", site.address_of("web-0").map(|(address, _)| address) == had);
+        world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn the_ip_address_of_a_claim_that_moved_to_another_pool_can_be_deleted() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.bind_in_new_pool("web-0").await;
+        site.create_pool("other", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        world.users_interfered.set(true);
+        remove_by_force(site, "web-0");
+        site.create_claim("web-0", "other");
+        world.advance(SOON).await;
+        site.delete(Kind::Address, "web-0");
+        world.await_bound("web-0").await;
+        site.delete(Kind::Claim, "web-0");
+        world.expect_gone(Kind::Claim).await;
+    });
+    outcome.assert_lawful();
+}

@@ -19,7 +19,7 @@ pub struct LedgerEntry {
     pub marks: Marks,
     /// When the listing, or the call whose reply showed all of it, began.
     pub seen: Began,
-    /// The last step when it was first recorded.
+    /// The ledger's step when it was first recorded.
     pub known_since: Step,
     /// The step of our last write to it.
     pub written: Step,

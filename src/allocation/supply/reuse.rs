@@ -25,10 +25,11 @@ fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
         && pool.reserved_for(entry.fip.address).is_none()
         && !published.is_listed(entry.fip.address)
         && !published.is_published(&entry.fip)
-        && !published.is_named_by_cluster(entry.fip.address, &pool.namespaces)
+        && !published.may_be_named_by_cluster(entry.fip.address, &pool.namespaces)
 }
 
 pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let Situation { published, pool, .. } = situation;
-    pool.may_reuse(&without_marks(&entry.fip)) && !published.is_named_by_cluster(entry.fip.address, &pool.namespaces)
+    pool.may_reuse(&without_marks(&entry.fip))
+        && !published.may_be_named_by_cluster(entry.fip.address, &pool.namespaces)
 }

@@ -14,7 +14,7 @@ pub struct PoolTeardown {
     pub actions: Vec<SweepAction>,
     /// Addresses that lose our marks although something is still attached.
     pub attached: Vec<FloatingIpId>,
-    /// A write is under way or uncertain, or must be listed, or an IPAddress is about to go.
+    /// A write is under way or uncertain, or must be listed.
     pub must_list: bool,
 }
 
@@ -28,9 +28,7 @@ pub fn plan_teardown(situation: &Situation<'_>) -> PoolTeardown {
     let mut teardown = PoolTeardown { must_list: may_change, ..PoolTeardown::default() };
     for entry in ledger.of_pool(&pool.id) {
         let id = entry.fip.id.clone();
-        // Until the watch delivers that its IPAddress is gone, it looks as if it were in use.
-        let is_bound = situation.published.is_bound_in(&pool.id, &entry.fip);
-        if entry.hold.is_some() || !entry.uncertain_writes.is_empty() || !entry.is_confirmed() || is_bound {
+        if entry.hold.is_some() || !entry.uncertain_writes.is_empty() || !entry.is_confirmed() {
             teardown.must_list = true;
             continue;
         }

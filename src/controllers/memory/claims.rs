@@ -30,7 +30,7 @@ pub(in crate::controllers) struct WaitingClaim {
 #[derive(Default)]
 struct ClaimRecord {
     uid: Option<String>,
-    /// It was not reconciled yet.
+    /// It has not been reconciled yet.
     is_new: bool,
     waiting: Option<WaitingClaim>,
     /// Its position among those that were refused an address.
@@ -94,8 +94,8 @@ impl ClaimRecords {
         claims.liveness.insert(ClaimKey::of(&name.namespace, &name.name), liveness);
     }
 
-    /// Whether the claim was not reconciled before.
-    pub(in crate::controllers) fn take_new(&self, claim: &IpAddressClaim) -> bool {
+    /// Whether this is the claim's first reconcile. Only the first call says so.
+    pub(in crate::controllers) fn is_first_reconcile(&self, claim: &IpAddressClaim) -> bool {
         self.update(claim, |record| std::mem::take(&mut record.is_new)).unwrap_or(false)
     }
 
@@ -105,6 +105,15 @@ impl ClaimRecords {
             claims.remove(&name_of(claim));
         }
         pools.retain(|_, claims| !claims.prune());
+    }
+
+    /// A claim of this name points at no pool of ours. True if one did before.
+    pub(in crate::controllers) fn forget(&self, claim: &ObjectName) -> bool {
+        let mut pools = self.0.lock();
+        let is_known = pools.values().any(|claims| claims.records.contains_key(claim));
+        pools.values_mut().for_each(|claims| claims.remove(claim));
+        pools.retain(|_, claims| !claims.prune());
+        is_known
     }
 
     /// Removes every claim that a complete listing does not contain, and returns the removed ones.

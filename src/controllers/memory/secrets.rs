@@ -28,10 +28,7 @@ impl ProtectedSecrets {
     }
 
     /// The finalizers of ours that are not among those which the existing pools need.
-    pub(in crate::controllers) fn without_pools(
-        &self,
-        needed: &BTreeSet<String>,
-    ) -> Vec<(ObjectName, BTreeSet<String>)> {
+    pub(in crate::controllers) fn unneeded(&self, needed: &BTreeSet<String>) -> Vec<(ObjectName, BTreeSet<String>)> {
         let stale = self.0.iter().map(|(secret, on)| (secret.clone(), on - needed));
         stale.filter(|(_, on)| !on.is_empty()).collect()
     }

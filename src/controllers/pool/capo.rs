@@ -40,15 +40,13 @@ pub(in crate::controllers) struct CapoObjects {
     namespace: Option<String>,
     memory: Arc<Memory>,
     clock: Clock,
-    // tokio's mutex: held for the lists, so that pools that ask meanwhile share them.
-    listed: tokio::sync::Mutex<Option<Listed>>,
+    // tokio's mutexes: held for a list, so that pools that ask meanwhile share it.
+    pools: tokio::sync::Mutex<Option<(Timestamp, PoolNames)>>,
+    clusters: tokio::sync::Mutex<Option<Timestamp>>,
 }
 
-struct Listed {
-    began: Timestamp,
-    /// None where CAPO's pools are not served.
-    pools: Option<Arc<BTreeSet<ObjectName>>>,
-}
+/// The names of CAPO's in-tree pools; none where they are not served.
+type PoolNames = Option<Arc<BTreeSet<ObjectName>>>;
 
 impl CapoObjects {
     pub(in crate::controllers) fn new(
@@ -57,42 +55,51 @@ impl CapoObjects {
         memory: Arc<Memory>,
         clock: Clock,
     ) -> Self {
-        Self { kube, namespace, memory, clock, listed: tokio::sync::Mutex::default() }
+        Self { kube, namespace, memory, clock, pools: Default::default(), clusters: Default::default() }
     }
 
-    /// Makes sure that the lists are recent, and returns the names of CAPO's pools.
-    pub(super) async fn refresh(&self) -> Result<Option<Arc<BTreeSet<ObjectName>>>, kube::Error> {
-        self.list_since(self.clock.now() - VALIDITY).await
-    }
-
-    /// Lists now, or shares lists that begin from now on.
-    pub(in crate::controllers) async fn list_now(&self) -> Result<Option<Arc<BTreeSet<ObjectName>>>, kube::Error> {
-        self.list_since(self.clock.now()).await
-    }
-
-    async fn list_since(&self, since: Timestamp) -> Result<Option<Arc<BTreeSet<ObjectName>>>, kube::Error> {
-        let mut listed = self.listed.lock().await;
-        if let Some(Listed { began, pools }) = listed.as_ref()
-            && *began >= since
-        {
-            return Ok(pools.clone());
+    /// CAPO's in-tree pools. With `is_now`, a list that begins now or later; otherwise it may be a few seconds old.
+    pub(super) async fn pool_names(&self, is_now: bool) -> Result<PoolNames, kube::Error> {
+        let since = self.since(is_now);
+        let mut listed = self.pools.lock().await;
+        if let Some((_, names)) = listed.as_ref().filter(|(began, _)| *began >= since) {
+            return Ok(names.clone());
         }
         let began = self.clock.now();
-        let clusters = match self.list("OpenStackCluster", "openstackclusters", "v1beta1").await? {
-            Some(clusters) => clusters,
-            None => self.list("OpenStackCluster", "openstackclusters", "v1beta2").await?.unwrap_or_default(),
-        };
         let pools = self.list(POOL_KIND, "openstackfloatingippools", "v1alpha1").await?;
-        let mut published = self.memory.published.write();
-        published.set_named_by_clusters(named_by_clusters(&clusters));
-        // While the CRD of CAPO's pools is being replaced, what they listed still counts.
+        // While the CRD is being replaced, what the pools listed still counts.
         if let Some(pools) = &pools {
-            published.set_listed_in_tree(pools.iter().flat_map(listed_addresses).collect());
+            self.memory.published.write().set_listed_in_tree(pools.iter().flat_map(listed_addresses).collect());
         }
-        drop(published);
-        let pools = pools.map(|pools| Arc::new(pools.iter().map(name_of).collect()));
-        *listed = Some(Listed { began, pools: pools.clone() });
-        Ok(pools)
+        let names: PoolNames = pools.map(|pools| Arc::new(pools.iter().map(name_of).collect()));
+        *listed = Some((began, names.clone()));
+        Ok(names)
+    }
+
+    /// Lists the addresses that CAPO's clusters name. Until that succeeds, no pool reuses a floating IP.
+    pub(in crate::controllers) async fn refresh_clusters(&self, is_now: bool) -> Result<(), kube::Error> {
+        let since = self.since(is_now);
+        let mut listed = self.clusters.lock().await;
+        if listed.is_some_and(|began| began >= since) {
+            return Ok(());
+        }
+        let began = self.clock.now();
+        let clusters = self.list_clusters().await;
+        let named = clusters.as_ref().ok().map(|clusters| named_by_clusters(clusters));
+        self.memory.published.write().set_named_by_clusters(named);
+        *listed = Some(began).filter(|_| clusters.is_ok());
+        clusters.map(drop)
+    }
+
+    async fn list_clusters(&self) -> Result<Vec<DynamicObject>, kube::Error> {
+        match self.list("OpenStackCluster", "openstackclusters", "v1beta1").await? {
+            Some(clusters) => Ok(clusters),
+            None => Ok(self.list("OpenStackCluster", "openstackclusters", "v1beta2").await?.unwrap_or_default()),
+        }
+    }
+
+    fn since(&self, is_now: bool) -> Timestamp {
+        if is_now { self.clock.now() } else { self.clock.now() - VALIDITY }
     }
 
     /// None where the kind is not served in this version.

@@ -33,8 +33,8 @@ impl Resolver {
         }
         // Before it serves, a pool must see one of CAPO's that was created a moment ago.
         let is_serving = self.memory.pools.get(&name_of(pool)).served_generation.is_some();
-        let in_tree = if is_serving { self.capo.refresh().await } else { self.capo.list_now().await };
-        let in_tree = in_tree.map_err(|error| Error::Kubernetes("list CAPO's objects", error))?;
+        let in_tree = self.capo.pool_names(!is_serving).await;
+        let in_tree = in_tree.map_err(|error| Error::Kubernetes("list CAPO's pools", error))?;
         let has_same_name = in_tree.is_some_and(|in_tree| in_tree.contains(&name_of(pool)));
         let message = format!(
             "a {POOL_KIND} of {CAPO_GROUP} has the same name, and CAPO would give its addresses to the same claims: delete one of the two pools"

@@ -118,6 +118,6 @@ fn reply(error: &kube::Error) -> String {
 }
 
 /// One pool's finalizer on its Secret. A hash, since a pool's name may be longer than a finalizer's may.
-pub(in crate::controllers) fn finalizer(pool: &OpenStackFloatingIPPool) -> String {
+pub(in crate::controllers) fn finalizer(pool: &impl ResourceExt) -> String {
     format!("{SECRET_FINALIZER_PREFIX}{}", ClaimKey::of(&pool.namespace().unwrap_or_default(), &pool.name_any()))
 }

@@ -5,6 +5,7 @@ use super::super::*;
 use crate::allocation::ledger::Ledger;
 use crate::allocation::mark::release_tag;
 use crate::allocation::policy::{PoolPolicy, ReuseRule};
+use crate::allocation::published::{Binding, PublishedAddress};
 use crate::allocation::testing::{self, *};
 
 #[test]
@@ -81,6 +82,11 @@ fn the_mark_decides_which_claim_of_two_has_an_address_that_two_ip_addresses_name
         assert_eq!(fixture.decide_published("db", 10), Decision::Keep(id(10)));
     }
     assert_eq!(twice().decide("db"), Decision::Keep(id(10)), "its IPAddress was deleted, and is published again");
+    let decoy = Binding { pool: pool_id("p"), claim: key("db"), fip: id(12), network: None };
+    let mut with_decoy = twice().published("db", 10);
+    let published = PublishedAddress { address: address(12), binding: Some(decoy) };
+    with_decoy.published.insert(ObjectName::new("team", "decoy"), published);
+    assert_eq!(with_decoy.decide_published("web", 10), for_another, "an IPAddress more takes nothing from a claim");
     let has_another = twice().published("db", 11);
     assert_eq!(has_another.decide_published("web", 10), Decision::Mark(id(10), Origin::Recovered, describe(10)));
 }
