@@ -105,7 +105,7 @@ pub enum LostAddress {
         "floating IP {0} now carries another owner's mark: remove that mark, or delete the machine to get another address"
     )]
     Taken(IpAddr),
-    /// Its mark names another claim, which exists and needs it: the claim's IPAddress was copied, forged or restored.
+    /// Its mark names another claim of the pool: the claim's IPAddress was copied, forged or restored.
     #[error("floating IP {0} is another claim's, by its mark: delete this claim's IPAddress to get another address")]
     MarkedForAnother(IpAddr),
 }

@@ -54,6 +54,11 @@ impl<'a> Situation<'a> {
         })
     }
 
+    /// Whether a claim's mark on an address counts no longer: the claim exists and has another one.
+    pub(super) fn is_stale_mark(&self, claim: &ClaimKey, fip: &FloatingIpId) -> bool {
+        self.claims.get(claim) == Some(&ClaimLiveness::Active) && self.has_other_address(claim, fip)
+    }
+
     pub(super) fn has_other_address(&self, claim: &ClaimKey, fip: &FloatingIpId) -> bool {
         let mut bound = self.published.bindings_of_claim(&self.pool.id, claim).peekable();
         bound.peek().is_some() && bound.all(|binding| binding.fip != *fip)

@@ -7,15 +7,15 @@ use crate::allocation::situation::Situation;
 use crate::allocation::supply::is_permitted;
 
 impl<'a> ClaimCase<'a> {
-    /// Keeps the address that the claim's IPAddress names, and restores its mark, unless another owner has marked it.
+    /// Keeps the address that the claim's IPAddress names, and restores its mark, unless it is marked for another owner or
+    /// claim. Then the IPAddress is a copy, or it was restored from a backup and its address has been given away since.
     pub(super) fn keep_published(&self, bound: &BoundAddress) -> Decision {
         let ledger = self.situation.ledger;
         if let Some(entry) = ledger.get(&bound.fip) {
             return match self.situation.ownership(entry) {
                 Ownership::Held(key) if key == self.claim.key => Decision::Keep(entry.fip.id.clone()),
                 Ownership::Foreign | Ownership::Contested => Decision::Lost(LostAddress::Taken(bound.address)),
-                // The mark decides. That claim has the address, or recovers it when it is reconciled.
-                Ownership::Held(other) if self.situation.is_needed_by(&other, &entry.fip.id) => {
+                Ownership::Held(other) if !self.situation.is_stale_mark(&other, &entry.fip.id) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
                 _ => self.complete_mark(entry),

@@ -65,7 +65,6 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
     assert_eq!(published(fip(10).created_for("web").attached()), Decision::Keep(id(10)));
     assert_eq!(published(fip(10)), Decision::Mark(id(10), Origin::Recovered, tag()));
     assert_eq!(published(fip(10).idle()), Decision::Mark(id(10), Origin::Recovered, describe(10)));
-    assert_eq!(published(fip(10).created_for("db")), Decision::Mark(id(10), Origin::Recovered, describe(10)));
     let tags = vec![release_tag(&pool_id("p"), &key("web"), ago(9))];
     let released = fip(10).created_for("web").released_by("web", ago(9)).attached();
     assert_eq!(published(released), Decision::TakeBack(id(10), tags));
@@ -81,6 +80,10 @@ fn the_mark_decides_which_claim_of_two_has_an_address_that_two_ip_addresses_name
         assert_eq!(fixture.decide_published("web", 10), for_another);
         assert_eq!(fixture.decide_published("db", 10), Decision::Keep(id(10)));
     }
+    for fip in [fip(10).created_for("db"), fip(10).created_for("db").attached(), fip(10).tagged_for("db")] {
+        let restored = fixture().fips([fip]).published("web", 10);
+        assert_eq!(restored.decide_published("web", 10), for_another, "the other claim was not in the backup");
+    }
     assert_eq!(twice().decide("db"), Decision::Keep(id(10)), "its IPAddress was deleted, and is published again");
     let decoy = Binding { pool: pool_id("p"), claim: key("db"), fip: id(12), network: None };
     let mut with_decoy = twice().published("db", 10);
@@ -89,6 +92,12 @@ fn the_mark_decides_which_claim_of_two_has_an_address_that_two_ip_addresses_name
     assert_eq!(with_decoy.decide_published("web", 10), for_another, "an IPAddress more takes nothing from a claim");
     let has_another = twice().published("db", 11);
     assert_eq!(has_another.decide_published("web", 10), Decision::Mark(id(10), Origin::Recovered, describe(10)));
+}
+
+#[test]
+fn a_published_address_that_another_claim_has_released_is_marked_again() {
+    let released = fixture().fips([fip(10).created_for("db").released_by("db", ago(9))]).published("web", 10);
+    assert_eq!(released.decide_published("web", 10), Decision::Mark(id(10), Origin::Recovered, describe(10)));
 }
 
 #[test]
