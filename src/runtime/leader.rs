@@ -6,7 +6,10 @@
 //! rate (their absolute times do not matter) and the renew deadline is shorter than the lease duration.
 //! **Assumed:** the process exits when it loses the Lease. A request that it has already sent may still arrive later;
 //! [`Leader::was_vacant`] tells the next leader whether to expect one.
-//! **Not detected:** a Lease that was deleted while its holder was running looks like one that never existed.
+//! **Restored from a backup:** the Lease may have an older record, with another holder or none. A leader that finds no
+//! holder in an older one keeps it. A candidate that saw the later record waits as for a holder that does not renew.
+//! **Not detected:** a Lease that was deleted while its holder was running looks like one that never existed, and so does,
+//! to a process that starts later, one that was restored without a holder.
 
 use std::time::Duration;
 
@@ -23,7 +26,7 @@ mod record;
 #[cfg(test)]
 mod tests;
 
-use record::{LeaseAction, ObservedLease, decide, held, holder, vacant};
+use record::{LeaseAction, ObservedLease, decide, held, holder, vacant, went_back};
 
 /// client-go's factor: candidates retry after 1 to 2.2 retry periods, so that they do not collide.
 const JITTER: f64 = 1.2;
@@ -144,8 +147,7 @@ impl Candidate {
     async fn try_acquire(&mut self) -> Result<Option<Lease>, kube::Error> {
         let lease = self.leases.get_opt(&self.settings.name).await?;
         let now = Instant::now();
-        let spec = lease.as_ref().map(|lease| lease.spec.clone().unwrap_or_default());
-        self.observed = spec.map(|spec| ObservedLease::observe(self.observed.take(), &spec, now));
+        self.observed = lease.as_ref().map(|lease| ObservedLease::observe(self.observed.take(), lease, now));
         match decide(self.observed.as_ref(), now, &self.settings.identity, self.settings.duration) {
             LeaseAction::Wait(_) => return Ok(None),
             LeaseAction::Keep => {}
@@ -193,6 +195,7 @@ impl Candidate {
         match found.spec.as_ref().and_then(holder) {
             Some(holder) if holder == self.settings.identity => *lease = self.write_as_holder(&found).await?,
             Some(holder) => return Ok(Some(Lost::TakenBy(holder.to_owned()))),
+            None if went_back(lease, &found) => *lease = self.write_as_holder(&found).await?,
             None => return Ok(Some(Lost::Vacated)),
         }
         Ok(None)

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::LeaseSpec;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use kube::ResourceExt;
 use tokio::time::Instant;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,16 +28,38 @@ pub(super) enum LeaseAction {
 pub(super) struct ObservedLease {
     pub(super) spec: LeaseSpec,
     pub(super) since: Instant,
+    /// Its resource version.
+    version: Option<u64>,
+    /// It is older than one that was seen before: the API server's data were restored from a backup. Whoever held the later
+    /// one may still be at work, even if this one has no holder.
+    is_restored: bool,
 }
 
 impl ObservedLease {
     /// Only a changed record shows that the holder is alive.
-    pub(super) fn observe(before: Option<Self>, spec: &LeaseSpec, now: Instant) -> Self {
+    pub(super) fn observe(before: Option<Self>, lease: &Lease, now: Instant) -> Self {
+        let (spec, version) = (lease.spec.clone().unwrap_or_default(), version(lease));
         match before {
-            Some(before) if before.spec == *spec => before,
-            _ => Self { spec: spec.clone(), since: now },
+            Some(before) if before.spec == spec && before.version <= version => before,
+            before => {
+                let is_restored = before.is_some_and(|before| is_older(lease, before.version));
+                Self { spec, since: now, version, is_restored }
+            }
         }
     }
+}
+
+fn version(lease: &Lease) -> Option<u64> {
+    lease.resource_version()?.parse().ok()
+}
+
+fn is_older(lease: &Lease, than: Option<u64>) -> bool {
+    version(lease).zip(than).is_some_and(|(version, than)| version < than)
+}
+
+/// Whether `found` is an earlier version of the Lease than one that this process has written.
+pub(super) fn went_back(written: &Lease, found: &Lease) -> bool {
+    is_older(found, version(written))
 }
 
 pub(super) fn holder(spec: &LeaseSpec) -> Option<&str> {
@@ -47,10 +70,12 @@ pub(super) fn holder(spec: &LeaseSpec) -> Option<&str> {
 pub(super) fn decide(observed: Option<&ObservedLease>, now: Instant, me: &str, own_duration: Duration) -> LeaseAction {
     let Some(observed) = observed else { return LeaseAction::Acquire { was_vacant: true } };
     match holder(&observed.spec) {
-        None => LeaseAction::Acquire { was_vacant: true },
+        None if !observed.is_restored => LeaseAction::Acquire { was_vacant: true },
         Some(holder) if holder == me => LeaseAction::Keep,
-        Some(_) => {
-            let granted = observed.spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        holder => {
+            // A restored record without a holder does not say for how long the later one was granted the Lease.
+            let granted = holder.and(observed.spec.lease_duration_seconds);
+            let granted = granted.and_then(|seconds| u64::try_from(seconds).ok());
             let end = observed.since + granted.map_or(own_duration, Duration::from_secs);
             match end.saturating_duration_since(now) {
                 Duration::ZERO => LeaseAction::Acquire { was_vacant: false },
@@ -89,6 +114,8 @@ pub(super) fn vacant(before: &LeaseSpec, now: Timestamp) -> LeaseSpec {
 
 #[cfg(test)]
 mod tests {
+    use kube::api::ObjectMeta;
+
     use super::*;
 
     const LEASE: Duration = Duration::from_secs(15);
@@ -97,8 +124,13 @@ mod tests {
         held(&LeaseSpec::default(), holder, LEASE, Timestamp::UNIX_EPOCH)
     }
 
+    fn lease(spec: LeaseSpec, version: u64) -> Lease {
+        let metadata = ObjectMeta { resource_version: Some(version.to_string()), ..ObjectMeta::default() };
+        Lease { metadata, spec: Some(spec) }
+    }
+
     fn seen(spec: LeaseSpec, since: Instant) -> Option<ObservedLease> {
-        Some(ObservedLease { spec, since })
+        Some(ObservedLease::observe(None, &lease(spec, 1), since))
     }
 
     #[test]
@@ -126,10 +158,38 @@ mod tests {
     fn only_a_changed_record_extends_the_lease() {
         let begin = Instant::now();
         let later = begin + Duration::from_secs(10);
-        let first = ObservedLease::observe(None, &by("b"), begin);
-        assert_eq!(ObservedLease::observe(Some(first.clone()), &by("b"), later).since, begin);
+        let first = ObservedLease::observe(None, &lease(by("b"), 1), begin);
+        assert_eq!(ObservedLease::observe(Some(first.clone()), &lease(by("b"), 2), later).since, begin);
         let renewed = held(&by("b"), "b", LEASE, Timestamp::UNIX_EPOCH + jiff::SignedDuration::from_millis(1));
-        assert_eq!(ObservedLease::observe(Some(first), &renewed, later).since, later);
+        assert_eq!(ObservedLease::observe(Some(first), &lease(renewed, 2), later).since, later);
+    }
+
+    #[test]
+    fn a_record_that_was_restored_without_a_holder_is_not_vacant_until_the_later_holder_must_have_stopped() {
+        let begin = Instant::now();
+        let later = begin + Duration::from_secs(10);
+        let before = ObservedLease::observe(None, &lease(by("b"), 9), begin);
+        let given_back = || vacant(&by("b"), Timestamp::UNIX_EPOCH);
+        let restored = Some(ObservedLease::observe(Some(before.clone()), &lease(given_back(), 8), later));
+        assert_eq!(decide(restored.as_ref(), later, "a", LEASE), LeaseAction::Wait(LEASE));
+        let again = restored.clone().map(|it| ObservedLease::observe(Some(it), &lease(given_back(), 8), later + LEASE));
+        for observed in [restored, again] {
+            let expired = LeaseAction::Acquire { was_vacant: false };
+            assert_eq!(decide(observed.as_ref(), later + LEASE, "a", LEASE), expired);
+        }
+        let now = ObservedLease::observe(Some(before), &lease(given_back(), 10), later);
+        assert_eq!(decide(Some(&now), later, "a", LEASE), LeaseAction::Acquire { was_vacant: true });
+    }
+
+    #[test]
+    fn a_restored_record_shows_that_its_later_holder_was_alive() {
+        let begin = Instant::now();
+        let later = begin + Duration::from_secs(10);
+        let before = ObservedLease::observe(None, &lease(by("b"), 9), begin);
+        for holder in ["b", "c"] {
+            let restored = ObservedLease::observe(Some(before.clone()), &lease(by(holder), 8), later);
+            assert_eq!(decide(Some(&restored), later, "a", LEASE), LeaseAction::Wait(LEASE));
+        }
     }
 
     #[test]

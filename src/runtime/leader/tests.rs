@@ -50,7 +50,7 @@ impl Server {
                 Some(lease) => (StatusCode::OK, lease),
                 None => (StatusCode::NOT_FOUND, json!({"kind": "Status", "code": 404, "reason": "NotFound"})),
             },
-            Behavior::Answer => (StatusCode::OK, lease.insert(sent.unwrap_or_default()).clone()),
+            Behavior::Answer => write(&mut lease, sent.unwrap_or_default()),
         };
         Ok(Response::builder().status(status).body(Body::from(serde_json::to_vec(&body)?))?)
     }
@@ -69,6 +69,18 @@ impl Server {
         let clock = Clock::simulated(Timestamp::UNIX_EPOCH, 1);
         Leader::acquire(kube::Client::new(service, "one"), settings, &clock).await
     }
+}
+
+/// Stores the Lease if it is based on the stored version.
+fn write(lease: &mut Option<Value>, mut sent: Value) -> (StatusCode, Value) {
+    let version = |lease: &Value| lease["metadata"]["resourceVersion"].as_str().map(str::to_owned);
+    let stored = lease.as_ref().and_then(version);
+    if version(&sent) != stored {
+        return (StatusCode::CONFLICT, json!({"kind": "Status", "code": 409, "reason": "Conflict"}));
+    }
+    let next = stored.map_or(1, |stored| stored.parse::<u64>().expect("a version is a number") + 1);
+    sent["metadata"]["resourceVersion"] = next.to_string().into();
+    (StatusCode::OK, lease.insert(sent).clone())
 }
 
 #[tokio::test(start_paused = true)]
@@ -115,4 +127,32 @@ async fn a_released_or_dropped_leader_stops_renewing() {
     let before = record();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!((&before["holderIdentity"], &before), (&json!("me"), &record()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_keeps_a_lease_that_is_restored_from_a_backup_unless_that_names_another_holder() {
+    for holder in [json!(null), json!("me"), json!("another")] {
+        let server = Server::new();
+        let leader = server.leader().await;
+        let mut backup = server.lease.lock().clone().expect("there is a lease");
+        backup["spec"]["holderIdentity"] = holder.clone();
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        *server.lease.lock() = Some(backup);
+        let lost = tokio::time::timeout(Duration::from_secs(60), leader.lost()).await.ok();
+        let expected = holder.as_str().filter(|holder| *holder != "me");
+        assert_eq!(lost, expected.map(|holder| Lost::TakenBy(holder.to_owned())));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_loses_a_lease_that_is_emptied() {
+    let server = Server::new();
+    let leader = server.leader().await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    let emptied = server.lease.lock().clone().map(|lease| {
+        let next = lease["metadata"]["resourceVersion"].as_str().and_then(|it| it.parse::<u64>().ok()).map(|it| it + 1);
+        json!({"metadata": {"resourceVersion": next.expect("a version is a number").to_string()}, "spec": {}})
+    });
+    *server.lease.lock() = emptied;
+    assert_eq!(leader.lost().await, Lost::Vacated);
 }
