@@ -16,9 +16,13 @@
 //! | [`explain`] | the message of a failed OpenStack call, with what to do about it |
 //! | [`inspect`] | what the controllers see and would do, for read-only tools |
 
+use std::hash::Hash;
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use kube::Resource;
+use kube::runtime::reflector::{ObjectRef, Store};
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
 use crate::allocation::ledger::SETTLING;
@@ -201,12 +205,9 @@ async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
         (parts.pool_controller(), parts.sweeper(), parts.claim_controller());
     let Options { pool_concurrency, claim_concurrency, .. } = parts.setup.options;
     let Stores { pools, claims, .. } = &parts.stores;
-    let pool_work =
-        Work { store: pools.clone(), requests: woken.pools, concurrency: pool_concurrency, stop: stop.clone() };
-    let sweeps =
-        Work { store: pools.clone(), requests: woken.sweeps, concurrency: pool_concurrency, stop: stop.clone() };
-    let claim_work =
-        Work { store: claims.clone(), requests: woken.claims, concurrency: claim_concurrency, stop: stop.clone() };
+    let pool_work = parts.queue(pools, woken.pools, pool_concurrency, &stop);
+    let sweeps = parts.queue(pools, woken.sweeps, pool_concurrency, &stop);
+    let claim_work = parts.queue(claims, woken.claims, claim_concurrency, &stop);
     let secret_releaser = parts.secret_releaser();
     let pools = pool_work.process(
         async |pool| pool_controller.reconcile(pool).await,
@@ -239,6 +240,21 @@ struct Parts {
 }
 
 impl Parts {
+    fn queue<K>(
+        &self,
+        store: &Store<K>,
+        requests: UnboundedReceiver<ObjectRef<K>>,
+        concurrency: usize,
+        stop: &CancellationToken,
+    ) -> Work<K>
+    where
+        K: Resource + Clone + 'static,
+        K::DynamicType: Eq + Hash + Clone,
+    {
+        let interruptions = self.memory.interruptions.subscribe();
+        Work { store: store.clone(), requests, concurrency, interruptions, stop: stop.clone() }
+    }
+
     fn watches(&self) -> Watches {
         Watches {
             kube: self.kube.clone(),

@@ -2,6 +2,7 @@
 //! addresses that Kubernetes names. Addresses in Neutron are in the ledger.
 
 mod claims;
+mod interruptions;
 mod pools;
 mod secrets;
 
@@ -12,6 +13,7 @@ use crate::allocation::{Ledger, PublishedAddresses, Situation};
 use jiff::Timestamp;
 
 pub(super) use claims::{ADDRESS_APPEARS_WITHIN, ClaimRecords};
+pub(super) use interruptions::Interruptions;
 pub(super) use pools::{PoolRecords, PoolState, Problem, ResolutionInputs, ResolvedPool};
 pub(super) use secrets::ProtectedSecrets;
 
@@ -22,6 +24,7 @@ pub(super) struct Memory {
     pub(super) claims: ClaimRecords,
     pub(super) published: RwLock<PublishedAddresses>,
     pub(super) secrets: Mutex<ProtectedSecrets>,
+    pub(super) interruptions: Interruptions,
 }
 
 impl Memory {
@@ -46,7 +49,7 @@ impl Memory {
 }
 
 /// The version of an object that this process wrote last. Versions are growing numbers: Kubernetes guarantees it since
-/// 1.35, and etcd's always were.
+/// 1.35, and etcd's always were. Only a restored backup makes them smaller; then the watch lists, and that is believed.
 #[derive(Clone, Copy, Default, Debug)]
 struct WrittenVersion(Option<u64>);
 

@@ -15,6 +15,7 @@ use futures::stream::FuturesUnordered;
 use kube::Resource;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
@@ -48,6 +49,8 @@ where
     pub(super) requests: UnboundedReceiver<ObjectRef<K>>,
     /// The most objects that are reconciled at a time; 0 for no limit.
     pub(super) concurrency: usize,
+    /// Nothing is begun while there are any.
+    pub(super) interruptions: watch::Receiver<BTreeSet<&'static str>>,
     pub(super) stop: CancellationToken,
 }
 
@@ -73,7 +76,9 @@ where
             while let Ok(reference) = self.requests.try_recv() {
                 queue.request(name_of(&reference), reference, Instant::now());
             }
+            let is_interrupted = !self.interruptions.borrow_and_update().is_empty();
             while running.len() < limit
+                && !is_interrupted
                 && let Some((name, reference, object)) = self.begin_next(&mut queue, &forget)
             {
                 let span = telemetry::reconcile_span(&reference);
@@ -83,7 +88,8 @@ where
                 };
                 running.push(work.instrument(span));
             }
-            let due = queue.due().filter(|_| running.len() < limit && !self.stop.is_cancelled());
+            let may_begin = running.len() < limit && !is_interrupted && !self.stop.is_cancelled();
+            let due = queue.due().filter(|_| may_begin);
             let due = due.unwrap_or_else(|| Instant::now() + FAR);
             tokio::select! {
                 // In this order always, so that a simulation repeats.
@@ -98,6 +104,7 @@ where
                 Some(reference) = self.requests.recv(), if !self.stop.is_cancelled() => {
                     queue.request(name_of(&reference), reference, Instant::now());
                 }
+                Ok(()) = self.interruptions.changed() => {}
                 () = tokio::time::sleep_until(due) => {}
             }
         }
@@ -219,7 +226,8 @@ mod tests {
             Some("a") => std::future::pending::<Result<Action, ()>>().await,
             _ => Ok(Action::requeue(Duration::from_secs(1))),
         };
-        let mut processing = pin!(Work { store, requests, concurrency: 0, stop: stop.clone() }.process(
+        let interruptions = watch::Sender::default().subscribe();
+        let mut processing = pin!(Work { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
             work,
             |_, ()| Action::await_change(),
             |_| {}
@@ -254,7 +262,8 @@ mod tests {
             reconciles.fetch_add(1, Ordering::Relaxed);
             Ok::<_, ()>(Action::await_change())
         };
-        let processing = Work { store, requests, concurrency: 0, stop: stop.clone() }.process(
+        let interruptions = watch::Sender::default().subscribe();
+        let processing = Work { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
             work,
             |_, ()| Action::await_change(),
             |_| {},
@@ -264,6 +273,39 @@ mod tests {
             stop.cancel();
         });
         assert_eq!(reconciles.into_inner(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_is_begun_while_a_watch_is_interrupted() {
+        let (store, mut writer) = reflector::store::<ConfigMap>();
+        let (request, requests) = tokio::sync::mpsc::unbounded_channel();
+        let mut object = ConfigMap::default();
+        object.metadata.name = Some("a".into());
+        writer.apply_watcher_event(&watcher::Event::Apply(object));
+        request.send(ObjectRef::<ConfigMap>::new("a")).expect("it is received");
+        let (stop, reconciles, kinds) =
+            (CancellationToken::new(), AtomicUsize::new(0), watch::Sender::new(["ConfigMap"].into()));
+        let work = async |_| {
+            reconciles.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, ()>(Action::requeue(Duration::from_secs(1)))
+        };
+        let interruptions = kinds.subscribe();
+        let processing = Work { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
+            work,
+            |_, ()| Action::await_change(),
+            |_| {},
+        );
+        let mut counts = Vec::new();
+        tokio::join!(processing, async {
+            for interrupted in [true, false, true] {
+                kinds.send_modify(|kinds| kinds.clear());
+                kinds.send_modify(|kinds| kinds.extend(interrupted.then_some("ConfigMap")));
+                tokio::time::sleep(Duration::from_millis(1500)).await;
+                counts.push(reconciles.load(Ordering::Relaxed));
+            }
+            stop.cancel();
+        });
+        assert_eq!(counts, [0, 2, 2]);
     }
 
     fn name(name: &str) -> ObjectName {

@@ -83,13 +83,14 @@ impl Watches {
         let claims = within_versioned(client, namespace, *version);
         let addresses = within_versioned(client, namespace, *version);
         let clusters = within_versioned(client, namespace, *version);
+        let interruptions = &self.memory.interruptions;
         tokio::select! {
             // In this order always, so that a simulation repeats.
             biased;
-            () = drive(within(client, namespace), writers.pools, |change| self.pool_changed(&change)) => {}
-            () = drive(claims, writers.claims, |change| self.claim_changed(&change)) => {}
-            () = drive(addresses, writers.addresses, |change| self.address_changed(&change)) => {}
-            () = drive(clusters, writers.clusters, |change| self.cluster_changed(&change)) => {}
+            () = drive(within(client, namespace), writers.pools, interruptions, |change| self.pool_changed(&change)) => {}
+            () = drive(claims, writers.claims, interruptions, |change| self.claim_changed(&change)) => {}
+            () = drive(addresses, writers.addresses, interruptions, |change| self.address_changed(&change)) => {}
+            () = drive(clusters, writers.clusters, interruptions, |change| self.cluster_changed(&change)) => {}
             () = drive_secrets(within(client, namespace), |change| self.secret_changed(&change)) => {}
         }
     }
@@ -197,7 +198,10 @@ fn remember_pool(memory: &Memory, change: &Change<'_, OpenStackFloatingIPPool>) 
             Vec::new()
         }
         Change::Deleted(pool) => vec![name_of(*pool)],
-        Change::Listed(existing) => memory.pools.missing_from(existing),
+        Change::Listed(existing) => {
+            memory.pools.forget_written_versions();
+            memory.pools.missing_from(existing)
+        }
     };
     for pool in &gone {
         memory.published.write().set_listed(pool.clone(), BTreeSet::new());
@@ -223,7 +227,10 @@ fn remember_claim(memory: &Memory, change: &Change<'_, IpAddressClaim>) -> Vec<O
         Change::Applied(claim) | Change::Deleted(claim) => {
             Some(name_of(*claim)).filter(|name| memory.claims.forget(name)).into_iter().collect()
         }
-        Change::Listed(existing) => memory.claims.retain(existing),
+        Change::Listed(existing) => {
+            memory.claims.forget_written_versions();
+            memory.claims.retain(existing)
+        }
     }
 }
 

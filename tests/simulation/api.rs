@@ -59,6 +59,14 @@ pub struct State {
     pub forgotten: u64,
     /// Increases when all watches are cut.
     pub cut: u64,
+    /// How many objects were ever created, for their uids: a restore does not make it smaller.
+    pub created: u64,
+}
+
+/// What a backup of etcd has.
+pub struct Backup {
+    objects: BTreeMap<Key, Arc<Value>>,
+    version: u64,
 }
 
 /// Clones share the server. The controllers reach it over HTTP, everything else calls it directly.
@@ -106,6 +114,23 @@ impl ApiServer {
     /// Forgets the history and cuts every watch: each must list again.
     pub fn expire_watches(&self) {
         let mut state = self.state();
+        state.forgotten = state.version;
+        state.changes.clear();
+        state.cut += 1;
+        drop(state);
+        self.notify();
+    }
+
+    pub fn back_up(&self) -> Backup {
+        let state = self.state();
+        Backup { objects: state.objects.clone(), version: state.version }
+    }
+
+    /// Starts again from a backup, as after `etcdutl snapshot restore --bump-revision` with this number. Objects have the
+    /// versions that they had then. Without a bump, a watch from a version that is not reached yet is silent.
+    pub fn restore(&self, backup: Backup, bump: u64) {
+        let mut state = self.state();
+        (state.objects, state.version) = (backup.objects, backup.version + bump);
         state.forgotten = state.version;
         state.changes.clear();
         state.cut += 1;

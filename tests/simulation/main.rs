@@ -17,6 +17,7 @@
 //! | [`replicas`] | two replicas, and a leader that changes at each call |
 //! | [`missed`], [`jumps`] | what happens while no controller runs; clocks that jump |
 //! | [`offered`], [`waiting`] | what a pool does with the addresses that Neutron offers, and with those it must wait for |
+//! | [`restored`] | the API server's data go back to a backup |
 //! | [`cleanup`] | releases and deletions need credentials, and nothing else of the spec |
 //! | [`strays`] | IPAddresses that no claim has a right to |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
@@ -49,6 +50,7 @@ mod publication;
 mod records;
 mod regressions;
 mod replicas;
+mod restored;
 mod strays;
 mod trace;
 mod users;

@@ -137,6 +137,15 @@ impl ClaimRecords {
         self.update(claim, |record| record.written.is_newer_than(claim) || record.is_released).unwrap_or(false)
     }
 
+    /// The watch has listed all claims. What it shows counts, even if it is older than what this process wrote: the API
+    /// server's data may have been restored from a backup.
+    pub(in crate::controllers) fn forget_written_versions(&self) {
+        let mut pools = self.0.lock();
+        for record in pools.values_mut().flat_map(|claims| claims.records.values_mut()) {
+            (record.written, record.is_released) = (WrittenVersion::default(), false);
+        }
+    }
+
     pub(in crate::controllers) fn note_written(&self, claim: &IpAddressClaim) {
         self.update(claim, |record| record.written.note(claim));
     }

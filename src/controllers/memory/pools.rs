@@ -201,6 +201,12 @@ impl PoolRecords {
         self.update(&name_of(pool), |state| state.written.is_newer_than(pool)).unwrap_or(false)
     }
 
+    /// The watch has listed all pools. What it shows counts, even if it is older than what this process wrote: the API
+    /// server's data may have been restored from a backup.
+    pub(in crate::controllers) fn forget_written_versions(&self) {
+        self.0.lock().values_mut().for_each(|state| state.written = WrittenVersion::default());
+    }
+
     /// Whether the outcome of any call to the projects of the pools is not known.
     pub(in crate::controllers) fn has_unknown_outcomes(&self) -> bool {
         let resolved: Vec<_> = self.0.lock().values().filter_map(|state| state.resolved.clone()).collect();

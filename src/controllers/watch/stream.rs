@@ -1,20 +1,34 @@
 //! One watch: updates a store and reports each change. A malformed object never stops the rest.
 
+use std::any::type_name;
 use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::Hash;
+use std::time::Duration;
 
-use futures::{StreamExt, TryStreamExt};
+use backon::ExponentialBuilder;
+use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::{DeserializeGuard, PartialObjectMeta};
 use kube::runtime::reflector::store::Writer;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::utils::ResetTimerBackoff;
+use kube::runtime::watcher::{self, ExponentialBackoff, watcher};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
+use tokio::time::sleep;
 
+use crate::controllers::memory::Interruptions;
 use crate::controllers::stores::{name_of, sorted};
 use crate::object_name::ObjectName;
 use crate::runtime::client::WATCH_TIMEOUT_SECONDS;
+
+/// The first pause before an interrupted watch begins again, as in client-go.
+const FIRST_PAUSE: Duration = Duration::from_millis(800);
+/// The longest one; a jitter adds up to as much. client-go's 30 s would be noticed by every claim that was created since
+/// the API server came back.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// After this time without an interruption the pauses are short again: longer than any pause.
+const PAUSES_RESET_AFTER: Duration = Duration::from_secs(30);
 
 /// What happened to the objects of a kind.
 pub(super) enum Change<'a, K> {
@@ -45,23 +59,58 @@ where
 }
 
 /// Watches a kind until the process ends.
-pub(super) async fn drive<K>(api: Api<DeserializeGuard<K>>, mut writer: Writer<K>, report: impl Fn(Change<'_, K>))
-where
+pub(super) async fn drive<K>(
+    api: Api<DeserializeGuard<K>>,
+    mut writer: Writer<K>,
+    interruptions: &Interruptions,
+    report: impl Fn(Change<'_, K>),
+) where
     K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
-    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS)).default_backoff().boxed();
-    let mut listed = BTreeSet::new();
+    let (kind, mut listed) = (type_name::<K>(), BTreeSet::new());
+    let watch = || watcher(api.clone(), config()).boxed();
+    let handle = |event| {
+        let is_listed = matches!(event, watcher::Event::InitDone);
+        apply(event, &mut writer, &mut listed, &report);
+        if is_listed {
+            interruptions.end(kind);
+        }
+    };
+    repeat(kind, watch, || interruptions.begin(kind), handle).await;
+}
+
+fn config() -> watcher::Config {
+    // Not `any_semantic`: its lists may be older than what was seen before.
+    watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS)
+}
+
+/// Handles the events of a watch until the process ends. One that is interrupted begins again with a list, after a pause,
+/// instead of where it was: if the API server's data were restored from a backup meanwhile, versions are lower than before,
+/// and a watch that continues from a higher one is silent and never says why.
+async fn repeat<K, S>(
+    kind: &'static str,
+    watch: impl Fn() -> S,
+    interrupt: impl Fn(),
+    mut handle: impl FnMut(watcher::Event<K>),
+) where
+    S: Stream<Item = watcher::Result<watcher::Event<K>>> + Unpin,
+{
+    let growing = ExponentialBuilder::new().with_min_delay(FIRST_PAUSE).with_max_delay(LONGEST_PAUSE);
+    let growing = growing.with_factor(2.0).with_jitter().without_max_times();
+    let mut pauses = ResetTimerBackoff::new(ExponentialBackoff::from(growing), PAUSES_RESET_AFTER);
     loop {
-        let event = match events.try_next().await {
-            Ok(Some(event)) => event,
-            Ok(None) => return,
-            Err(error) => {
-                tracing::warn!(kind = std::any::type_name::<K>(), "watch interrupted: {error}");
-                continue;
+        let mut events = watch();
+        let error = loop {
+            match events.next().await {
+                Some(Ok(event)) => handle(event),
+                Some(Err(error)) => break error,
+                None => return,
             }
         };
-        apply(event, &mut writer, &mut listed, &report);
+        interrupt();
+        tracing::warn!(kind, "watch interrupted: {error}");
+        sleep(pauses.next().unwrap_or_default()).await;
     }
 }
 
@@ -108,23 +157,20 @@ fn apply<K>(
 
 /// Watches only the metadata of Secrets: their changes and our finalizers. Their data is read when it is needed.
 pub(super) async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, report: impl Fn(SecretChange<'_>)) {
-    let mut events = watcher(api, watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS)).default_backoff().boxed();
     let mut listed = BTreeSet::new();
-    loop {
-        match events.try_next().await {
-            Ok(Some(watcher::Event::Init)) => listed.clear(),
-            // A watch that begins again may have missed a change, so what it lists counts as changed.
-            Ok(Some(watcher::Event::InitApply(secret))) => {
-                listed.insert(name_of(&secret));
-                report(Change::Applied(&secret));
-            }
-            Ok(Some(watcher::Event::InitDone)) => report(Change::Listed(&listed)),
-            Ok(Some(watcher::Event::Apply(secret))) => report(Change::Applied(&secret)),
-            Ok(Some(watcher::Event::Delete(secret))) => report(Change::Deleted(&secret)),
-            Ok(None) => return,
-            Err(error) => tracing::warn!(kind = "Secret", "watch interrupted: {error}"),
+    let watch = || watcher(api.clone(), config()).boxed();
+    let handle = |event| match event {
+        watcher::Event::Init => listed.clear(),
+        // A watch that begins again may have missed a change, so what it lists counts as changed.
+        watcher::Event::InitApply(secret) => {
+            listed.insert(name_of(&secret));
+            report(Change::Applied(&secret));
         }
-    }
+        watcher::Event::InitDone => report(Change::Listed(&listed)),
+        watcher::Event::Apply(secret) => report(Change::Applied(&secret)),
+        watcher::Event::Delete(secret) => report(Change::Deleted(&secret)),
+    };
+    repeat("Secret", watch, || {}, handle).await;
 }
 
 pub(super) type SecretChange<'a> = Change<'a, PartialObjectMeta<Secret>>;

@@ -169,7 +169,7 @@ impl Watcher {
                 return if is_cut { None } else { Some(self.take()) };
             }
             // Nothing of what happened was meant: it need not be looked through again.
-            self.from = self.server.version();
+            self.from = self.server.version().max(self.from);
             let ends = self.ends;
             tokio::select! {
                 biased;

@@ -36,9 +36,10 @@ impl ApiServer {
             object.as_object_mut().expect("an object").remove("status");
         }
         state.version += 1;
-        let version = state.version;
+        state.created += 1;
+        let (version, created) = (state.version, state.created);
         let meta = &mut object["metadata"];
-        meta["uid"] = format!("00000000-0000-4000-8000-{version:012x}").into();
+        meta["uid"] = format!("00000000-0000-4000-8000-{created:012x}").into();
         meta["resourceVersion"] = version.to_string().into();
         meta["generation"] = 1.into();
         meta["creationTimestamp"] = self.now().into();

@@ -1,0 +1,24 @@
+//! Which watches are interrupted: what the stores show of their kinds may no longer be so.
+
+use std::collections::BTreeSet;
+
+use tokio::sync::watch;
+
+/// The kinds whose watch was interrupted and has not listed again. Until then nothing is reconciled: the stores are not of
+/// one time, and the API server may even have come back with data from a backup.
+#[derive(Default)]
+pub(in crate::controllers) struct Interruptions(watch::Sender<BTreeSet<&'static str>>);
+
+impl Interruptions {
+    pub(in crate::controllers) fn begin(&self, kind: &'static str) {
+        self.0.send_if_modified(|kinds| kinds.insert(kind));
+    }
+
+    pub(in crate::controllers) fn end(&self, kind: &'static str) {
+        self.0.send_if_modified(|kinds| kinds.remove(kind));
+    }
+
+    pub(in crate::controllers) fn subscribe(&self) -> watch::Receiver<BTreeSet<&'static str>> {
+        self.0.subscribe()
+    }
+}
