@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds programs from the Go modules that programs/go.mod pins, into $CAIP_CACHE/bin.
-#   build-programs.sh NAME...      of: etcd kube-apiserver kube-controller-manager kubectl capi-core clusterctl helm
+#   build-programs.sh NAME...      of: etcd kube-apiserver kube-controller-manager kubectl capi-core clusterctl helm,
+#                                  and etcdutl, from etcdutl/go.mod, since it needs other modules than the rest,
 #                                  and capi-core-v1beta1 and clusterctl-v1beta1, from the older Cluster API of
 #                                  cluster-api-v1beta1/go.mod
 # Safe to interrupt: a program is moved into place when it is whole, and Go keeps what it had compiled.
@@ -22,6 +23,7 @@ export GOFLAGS=-mod=readonly CGO_ENABLED=0
 package() {
   case $1 in
     etcd) echo go.etcd.io/etcd/server/v3 ;;
+    etcdutl) echo go.etcd.io/etcd/etcdutl/v3 ;;
     kube-apiserver | kube-controller-manager | kubectl) echo "k8s.io/kubernetes/cmd/$1" ;;
     capi-core) echo sigs.k8s.io/cluster-api/core ;;
     capi-core-v1beta1) echo sigs.k8s.io/cluster-api ;;
@@ -34,6 +36,7 @@ package() {
 # The folder with the go.mod that pins a program.
 pins() { # NAME
   case $1 in
+    etcdutl) echo "$HERE/etcdutl" ;;
     *-v1beta1) echo "$HERE/cluster-api-v1beta1" ;;
     *) echo "$HERE/programs" ;;
   esac
@@ -68,7 +71,7 @@ capi_source() { # NAME
 # to another branch meanwhile.
 build_folder() { # NAME
   local folder=$CAIP_CACHE/src/programs source
-  [[ $1 != capi-core* && $1 != *-v1beta1 ]] || folder=$CAIP_CACHE/src/$1
+  [[ $1 != capi-core* && $1 != *-v1beta1 && $1 != etcdutl ]] || folder=$CAIP_CACHE/src/$1
   mkdir -p "$folder"
   cp "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" "$folder"
   if [[ $1 == capi-core* ]]; then
@@ -77,6 +80,10 @@ build_folder() { # NAME
   fi
   echo "$folder"
 }
+
+etcd_version() { grep -o 'go.etcd.io/etcd/server/v3 v[^ ]*' "$1/go.mod"; } # FOLDER
+[ "$(etcd_version "$HERE/etcdutl")" = "$(etcd_version "$HERE/programs")" ] ||
+  die "etcdutl/go.mod and programs/go.mod name different versions of etcd"
 
 build() { # NAME LABEL
   local name=$1 log=$CAIP_CACHE/log/build-$1.log folder

@@ -5,7 +5,7 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 older_cluster_api() {
-  hack/env/build-programs.sh capi-core-v1beta1 &&
+  hack/env/build-programs.sh capi-core-v1beta1 etcdutl &&
     with_older_cluster_api hack/env/down.sh --purge &&
     CAIP_CLUSTER_API=v1beta1 with_older_cluster_api hack/env/management.sh
 }
