@@ -142,7 +142,8 @@ impl Watches {
         {
             let namespace = address.namespace().unwrap_or_default();
             self.wake.claim(&ObjectName::new(&namespace, &address.spec.claim_ref.name));
-            if address.metadata.deletion_timestamp.is_some() {
+            // Until it is gone, the sweep keeps its floating IP.
+            if address.metadata.deletion_timestamp.is_some() || matches!(change, Change::Deleted(_)) {
                 self.wake.sweeper(&ObjectName::new(&namespace, &address.spec.pool_ref.name));
             }
         }

@@ -38,6 +38,22 @@ fn the_ip_address_of_a_claim_removed_by_force_is_an_orphan_and_released_as_one()
 }
 
 #[test]
+fn the_floating_ip_of_a_claim_removed_by_force_is_deleted_although_its_pool_has_a_problem() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.bind_in_new_pool("web-0").await;
+        world.cloud.rename_network(&world.network, "renamed");
+        site.replicas[0].wire().iter().for_each(|wire| wire.kill());
+        world.advance(2 * SOON).await;
+        remove_by_force(site, "web-0");
+        let is_deleted = world.wait_until(10 * SOON, || world.cloud.floating_ips().is_empty()).await;
+        world.expect(4, "the floating IP", "deleted", is_deleted);
+        world.cloud.rename_network(&world.network, "public");
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
 fn a_pool_goes_although_the_claim_of_an_ip_address_was_removed_by_force() {
     for is_abandoned in [false, true] {
         let outcome = simulate(&START, async |world: &World| {
