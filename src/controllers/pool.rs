@@ -182,19 +182,21 @@ impl PoolController {
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 
-    /// A pool that this process never saw serving gets what a release needs. If that fails too, the claims wait.
+    /// A pool that this process never saw serving, or whose credentials have changed since, gets what a release needs. If
+    /// that fails too, the claims wait.
     async fn resolve_for_releases(&self, pool: &OpenStackFloatingIPPool) {
         let name = name_of(pool);
-        if self.memory.pools.get(&name).resolved.is_some() {
-            return;
-        }
+        let known = self.memory.pools.get(&name).resolved;
         let id = known_id(pool, &self.stores, &self.memory);
         // The marks with a copied id are another pool's.
         let Some(id) = id.filter(|id| self.resolver.find_elder(pool, id).is_none()) else { return };
-        if let Ok(resolved) = self.resolver.resolve_for_cleanup(pool, &id).await {
+        if let Ok(resolved) = self.resolver.resolve_for_cleanup(pool, &id).await
+            && known.is_none_or(|known| !Arc::ptr_eq(&known, &resolved))
+        {
             self.memory.pools.update(&name, |state| {
                 if state.is_of(pool) {
                     state.resolved = Some(resolved);
+                    state.is_stale = false;
                 }
             });
             self.wake.unserved_claims_of(&name);

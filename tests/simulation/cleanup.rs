@@ -56,6 +56,24 @@ fn a_claim_is_released_although_its_pool_has_a_problem_that_a_new_process_finds(
 }
 
 #[test]
+fn a_claim_is_released_with_new_credentials_although_its_pool_has_a_problem() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.bind_in_new_pool("web-0").await;
+        world.cloud.change_password("ours", "renewed");
+        site.delete(Kind::Claim, "web-0");
+        world.cloud.rename_network(&world.network, "renamed");
+        world.advance(SOON).await;
+        world.renew_secret(&site.server);
+        world.expect_gone(Kind::Claim).await;
+        let is_deleted = world.wait_until(2 * SOON, || world.cloud.floating_ips().is_empty()).await;
+        world.expect(4, "the floating IP", "deleted", is_deleted);
+        world.cloud.rename_network(&world.network, "public");
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
 fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_restored() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
