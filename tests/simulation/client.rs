@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use axum::body::Body;
-use futures::FutureExt;
+use axum::body::{Body, Bytes};
 use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use http::{Method, Request, Response};
 use kube::client::Body as KubeBody;
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::Service;
 
 use crate::api::http::{answer, query, target};
@@ -67,16 +67,29 @@ async fn send(server: ApiServer, wire: Wire, request: Arc<Request<Vec<u8>>>) -> 
     let is_event = meant.as_ref().is_some_and(|target| target.kind == Kind::Event);
     // The names of events have the real time in them.
     let path = if is_event { "an event" } else { request.uri().path() };
+    let plural = meant.as_ref().map_or("discovery", |target| target.kind.names().2);
     let call = Call {
         side: Side::Kubernetes,
+        kind: format!("{}{} {plural}", request.method(), if is_watch { " watch" } else { "" }),
         what: format!("{} {path}{}", request.method(), if is_watch { " watch" } else { "" }),
         is_write: !is_watch && *request.method() != Method::GET,
     };
     let lags = wire.clone();
     let make = move || {
         let (server, request, lags) = (server.clone(), request.clone(), lags.clone());
-        async move { Ok(if is_watch { server.watch(&request, move || lags.lag()) } else { server.serve(&request) }) }
-            .boxed()
+        async move {
+            Ok(match is_watch {
+                true => skipping(
+                    server.watch(&request, {
+                        let lags = lags.clone();
+                        move || lags.lag()
+                    }),
+                    lags,
+                ),
+                false => server.serve(&request),
+            })
+        }
+        .boxed()
     };
     wire.send(
         call,
@@ -88,6 +101,29 @@ async fn send(server: ApiServer, wire: Wire, request: Arc<Request<Vec<u8>>>) -> 
         },
     )
     .await
+}
+
+/// A watch that leaves out states while its connection [skips](Wire::skip_states) them.
+fn skipping(watch: Response<Body>, wire: Wire) -> Response<Body> {
+    watch.map(|body| {
+        Body::from_stream(body.into_data_stream().map(move |lines| match wire.skips_states() {
+            true => lines.map(|lines| latest_states(&lines)),
+            false => lines,
+        }))
+    })
+}
+
+/// Of the events that arrive at once, the last one of each object.
+fn latest_states(lines: &[u8]) -> Bytes {
+    let lines: Vec<&[u8]> = lines.split_inclusive(|byte| *byte == b'\n').collect();
+    let name = |line: &[u8]| {
+        let event: Value = serde_json::from_slice(line).unwrap_or_default();
+        let meta = &event["object"]["metadata"];
+        (meta["namespace"].to_string(), meta["name"].to_string())
+    };
+    let names: Vec<_> = lines.iter().map(|line| name(line)).collect();
+    let is_last = |index: &usize| !names[index + 1..].contains(&names[*index]);
+    (0..lines.len()).filter(is_last).flat_map(|index| lines[index].iter().copied()).collect()
 }
 
 fn failed(failure: &CallFailure) -> Answered {

@@ -9,14 +9,19 @@ use caip_openstack::openstack::{
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
+use crate::api::ApiServer;
 use crate::memory::MemoryCloud;
+use crate::reserved::check_deletion;
 use crate::wire::{Call, CallFailure, Rejection, Side, Wire};
 use crate::witness::Witness;
 
 /// The clouds as one process reaches them.
 pub struct WiredClouds {
     pub cloud: MemoryCloud,
+    /// Of the process' management cluster, to judge what it does.
+    pub server: ApiServer,
     pub wire: Wire,
     pub witness: Witness,
 }
@@ -29,14 +34,20 @@ impl Clouds for WiredClouds {
             let (cloud, credentials) = (cloud.clone(), credentials.clone());
             async move { cloud.connect(&credentials).await }.boxed()
         };
-        let call = Call { side: Side::OpenStack, what: "connect".into(), is_write: false };
+        let call = Call { side: Side::OpenStack, kind: "connect".into(), what: "connect".into(), is_write: false };
         let session = self.wire.send(call, make, |failure| Err(error("connect", failure)), describe).await?;
-        Ok(Arc::new(WiredNeutron { inner: session, wire: self.wire.clone(), witness: self.witness.clone() }))
+        Ok(Arc::new(WiredNeutron {
+            inner: session,
+            server: self.server.clone(),
+            wire: self.wire.clone(),
+            witness: self.witness.clone(),
+        }))
     }
 }
 
 struct WiredNeutron {
     inner: Arc<dyn Neutron>,
+    server: ApiServer,
     wire: Wire,
     witness: Witness,
 }
@@ -66,7 +77,7 @@ impl WiredNeutron {
         make: impl Fn(Arc<dyn Neutron>) -> BoxFuture<'static, Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
         let inner = self.inner.clone();
-        let call = Call { side: Side::OpenStack, what: operation.into(), is_write: false };
+        let call = Call { side: Side::OpenStack, kind: operation.into(), what: operation.into(), is_write: false };
         self.wire.send(call, move || make(inner.clone()), |failure| Err(error(operation, failure)), describe).await
     }
 
@@ -78,17 +89,18 @@ impl WiredNeutron {
         make: impl Fn(Arc<dyn Neutron>) -> BoxFuture<'static, Result<T, Error>> + Send + Sync + 'static,
     ) -> Result<T, Error> {
         let (inner, witness, wire) = (self.inner.clone(), self.witness.clone(), self.wire.clone());
-        let make = Arc::new(make);
+        let (make, sent) = (Arc::new(make), Instant::now());
         let landing = move || {
             let (inner, witness, wire, make) = (inner.clone(), witness.clone(), wire.clone(), make.clone());
             async move {
                 let answer = make(inner).await;
-                witness.record_write(operation, &wire);
+                witness.record_write(operation, &wire, sent);
                 answer
             }
             .boxed()
         };
-        let call = Call { side: Side::OpenStack, what: format!("{operation} {about}"), is_write: true };
+        let what = format!("{operation} {about}");
+        let call = Call { side: Side::OpenStack, kind: operation.into(), what, is_write: true };
         self.wire.send(call, landing, |failure| Err(error(operation, failure)), describe).await
     }
 }
@@ -131,10 +143,16 @@ impl Neutron for WiredNeutron {
     }
 
     async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
-        let id = id.clone();
+        let (id, server, witness, sent) = (id.clone(), self.server.clone(), self.witness.clone(), Instant::now());
         self.write("delete floating IP", id.to_string(), move |inner| {
-            let id = id.clone();
-            async move { inner.delete_floating_ip(&id).await }.boxed()
+            let (id, server, witness) = (id.clone(), server.clone(), witness.clone());
+            async move {
+                let deleted = witness.floating_ip(&id);
+                inner.delete_floating_ip(&id).await?;
+                deleted.iter().for_each(|fip| check_deletion(&server, &witness, fip, sent));
+                Ok(())
+            }
+            .boxed()
         })
         .await
     }

@@ -1,9 +1,5 @@
-//! Histories from a seed: what users do, which faults occur, and how much time passes in between. A history that breaks a
-//! law is shrunk.
+//! What a history consists of, how it is run, and how one that breaks a law is shrunk.
 
-use std::time::Duration;
-
-use crate::wire::{Fault, Rejection, Side};
 use crate::world::{Start, World};
 use crate::{Outcome, simulate};
 
@@ -20,6 +16,18 @@ pub enum Tampering {
     Wipe,
     /// Adds the mark of another owner.
     Mark,
+    /// Adds tags until Neutron takes no more.
+    Fill,
+    /// Removes those again.
+    Empty,
+    /// Adds the mark of a pool of ours, for a claim that does not exist.
+    MarkForNobody,
+    /// Adds a release tag of the claim that has it, with a time of long ago or of the far future.
+    MarkReleased(bool),
+    /// Copies its description to another floating IP.
+    CopyDescription,
+    /// Adds a tag that looks like a mark and cannot be read.
+    Garble,
 }
 
 /// What a user changes in a pool's spec.
@@ -35,7 +43,41 @@ pub enum Edit {
     Grace(u8),
     Network,
     Subnets,
+    /// Names a subnet that does not exist, or no longer.
+    MissingSubnet,
     OrphanGrace(u8),
+    /// Orphans are only reported, or are released again.
+    OrphanPolicy,
+    /// Reserves the address that another claim of the pool has.
+    ReserveHeld(u8, u8),
+    Unreserve(u8),
+    ExcludeRange(u8),
+    /// Names another region for the credentials, or no longer.
+    Region,
+    /// Names a cloud that the Secret does not have, or no longer.
+    CloudName,
+}
+
+/// How the objects of a namespace are restored after they were lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Restoration {
+    /// One of the six orders of pools, claims and IPAddresses.
+    pub order: u8,
+    /// Seconds between kinds.
+    pub gap: u8,
+    pub owners: Owners,
+    /// Whether the controllers were stopped when everything was lost.
+    pub is_stopped: bool,
+}
+
+/// What becomes of the owner references of what is restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owners {
+    /// They name the UIDs of objects that no longer exist, as in a backup.
+    Kept,
+    Dropped,
+    /// They name the new objects, and the Cluster is paused until all are there, as `clusterctl move` does.
+    Moved,
 }
 
 /// One thing that happens. Numbers choose among what is there.
@@ -80,6 +122,32 @@ pub enum Event {
     CutWatches(u8),
     /// The clock of a process is off by so many seconds from now on.
     JumpClock(u8, i8),
+    /// A process stands still for so many seconds, and then goes on.
+    Freeze(u8, u8),
+    /// Writes of one kind of object take long and then fail or succeed, for so many seconds.
+    Hang(u8, u8, u8),
+    /// The watches of a process deliver nothing for so many seconds, and then begin again or not.
+    Stall(u8, u8, bool),
+    /// The watches of a process deliver only latest states from now on, or all again.
+    ToggleSkipping(u8),
+    /// The cloud drops, keeps, rewrites or hides what is written to it from now on.
+    Alter(u8),
+    /// The password changes in the cloud.
+    Revoke,
+    /// The Secret gets the credentials that are good now.
+    RenewSecret(u8),
+    /// The Secret gets credentials for another region or another project.
+    MisdirectSecret(u8, bool),
+    /// The network gets another name, or its own again.
+    RenameNetwork,
+    /// A pool is deleted and its finalizers are removed by hand.
+    ForceDeletePool(u8),
+    /// A claim's IPAddress is copied to the name of another claim.
+    CopyAddress(u8, u8),
+    /// A user changes annotations of an IPAddress.
+    EditAnnotation(u8, u8),
+    /// Everything of a namespace is lost, and restored.
+    Restore(u8, Restoration),
 }
 
 /// Which events a history is made of.
@@ -91,136 +159,10 @@ pub enum Scenario {
     Interference,
     /// Every pool of every management cluster lists the same addresses and reuses the same floating IPs.
     SharedAddresses,
-}
-
-pub fn call_fault(index: u8) -> Fault {
-    let seconds = Duration::from_secs;
-    match index % 20 {
-        0 | 1 => Fault::CrashBefore,
-        2 | 3 => Fault::CrashAfter,
-        4 => Fault::CrashAndLand(seconds(1)),
-        5 => Fault::CrashAndLand(seconds(8)),
-        6 => Fault::CrashAndLand(seconds(29)),
-        7 | 8 => Fault::ReplyLost,
-        9 => Fault::RequestLost,
-        10 => Fault::Refused(Rejection::Server),
-        11 => Fault::Refused(Rejection::TooMany),
-        12 => Fault::Refused(Rejection::Conflict),
-        13 => Fault::Twice,
-        14 | 15 => Fault::Late(seconds(7)),
-        16 | 17 => Fault::Late(seconds(45)),
-        18 => Fault::CutOff(seconds(14)),
-        _ => Fault::CutOff(seconds(28)),
-    }
-}
-
-/// An outage kills no process: one that dies at each call would do nothing at all.
-pub fn outage_fault(index: u8) -> Fault {
-    match index % 6 {
-        0 => Fault::Refused(Rejection::Server),
-        1 => Fault::Refused(Rejection::TooMany),
-        2 => Fault::Refused(Rejection::Unreachable),
-        3 => Fault::ReplyLost,
-        4 => Fault::RequestLost,
-        _ => Fault::Late(Duration::from_secs(3)),
-    }
-}
-
-pub fn side(index: u8) -> Side {
-    if index.is_multiple_of(3) { Side::Kubernetes } else { Side::OpenStack }
-}
-
-pub fn generate(seed: u64, scenario: Scenario) -> Vec<Event> {
-    let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed);
-    let mut events: Vec<Event> = (0..4).map(Event::CreatePool).collect();
-    if scenario == Scenario::SharedAddresses {
-        (0..6).for_each(|index| events.push(Event::CreateFloatingIp(index)));
-        for pool in 0..4 {
-            let mut share = || random.u8(0..4) > 0;
-            events.extend((0..4).filter(|_| share()).map(|index| Event::Edit(pool, Edit::List(index))));
-            events.push(Event::Edit(pool, Edit::Reuse(random.u8(0..2))));
-        }
-        events.push(Event::Pass(6100));
-    }
-    let edits = if scenario == Scenario::SharedAddresses { 3 } else { 8 };
-    for _ in 0..random.u8(0..edits) {
-        events.push(Event::Edit(random.u8(..), edit(&mut random)));
-    }
-    if scenario == Scenario::Interference {
-        (0..random.u8(0..5)).for_each(|_| events.push(Event::CreateFloatingIp(random.u8(..))));
-    }
-    for _ in 0..random.usize(4..40) {
-        if random.u8(0..3) > 0 {
-            let time = [3, 30, 120, 600, 3500, 7000, 20000];
-            events.push(Event::Pass(time[random.usize(..time.len())]));
-        }
-        events.push(if scenario == Scenario::Interference && random.u8(0..4) == 0 {
-            interference(&mut random)
-        } else {
-            operation(&mut random)
-        });
-    }
-    events
-}
-
-fn operation(random: &mut fastrand::Rng) -> Event {
-    let dice = random.u8(0..40);
-    let mut any = || random.u8(..);
-    match dice {
-        0..=11 => Event::CreateClaim(any()),
-        12..=18 => Event::DeleteClaim(any()),
-        19 | 20 => Event::DeleteAddress(any()),
-        21 | 22 => Event::StartMachine(any()),
-        23 => Event::StopMachine(any()),
-        24..=31 => Event::Fault(any(), any() % 48, any()),
-        32..=34 => Event::Outage(any(), any(), any(), any() % 60),
-        35 => Event::Kill(any()),
-        36 => Event::Terminate(any()),
-        37 => Event::ExpireWatches(any()),
-        38 => Event::CutWatches(any()),
-        _ => Event::JumpClock(any(), random.i8(..)),
-    }
-}
-
-fn interference(random: &mut fastrand::Rng) -> Event {
-    let dice = random.u8(0..24);
-    match dice {
-        0..=5 => Event::Tamper(random.u8(..), tampering(random)),
-        6..=10 => Event::Edit(random.u8(..), edit(random)),
-        11 | 12 => Event::CreateFloatingIp(random.u8(..)),
-        13 => Event::ToggleForeignAddress(random.u8(..), random.u8(..)),
-        14 | 15 => Event::TogglePause(random.u8(..), random.u8(..)),
-        16 | 17 => Event::DeletePool(random.u8(..), random.bool()),
-        18 => Event::CreatePool(random.u8(..)),
-        19 | 20 => Event::ToggleFinalizer(random.u8(..)),
-        21 => Event::ForceDeleteClaim(random.u8(..)),
-        22 => Event::WipeId(random.u8(..)),
-        _ => Event::ToggleSecret(random.u8(..)),
-    }
-}
-
-fn tampering(random: &mut fastrand::Rng) -> Tampering {
-    use Tampering::{Attach, Delete, Describe, Detach, Mark, Tag, Wipe};
-    let all = [Attach, Attach, Detach, Detach, Delete, Tag, Describe, Wipe, Mark];
-    all[random.usize(..all.len())]
-}
-
-fn edit(random: &mut fastrand::Rng) -> Edit {
-    let dice = random.u8(0..11);
-    let mut any = || random.u8(..);
-    match dice {
-        0 => Edit::Limit(any()),
-        1 => Edit::List(any()),
-        2 => Edit::Exclude(any()),
-        3 => Edit::Reserve(any(), any()),
-        4 => Edit::Preallocate(any()),
-        5 => Edit::Retain,
-        6 => Edit::Reuse(any()),
-        7 => Edit::Grace(any()),
-        8 => Edit::Subnets,
-        9 => Edit::OrphanGrace(any()),
-        _ => Edit::Network,
-    }
+    /// Claims come and go with every kind of fault, and everything is lost and restored now and then.
+    Restores,
+    /// The cloud alters what is written to it, for a time or for ever.
+    AlteredCloud,
 }
 
 /// Runs a history until it ends or breaks a law.
@@ -228,10 +170,12 @@ pub fn replay(start: &Start, events: &[Event]) -> Outcome {
     simulate(start, async |world: &World| {
         for event in events {
             world.apply(*event).await;
+            world.judge(false);
             if world.has_violations() {
                 return;
             }
         }
+        world.end(start.seed).await;
     })
 }
 

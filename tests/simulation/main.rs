@@ -6,11 +6,15 @@
 //! |---|---|
 //! | [`api`] | the API server |
 //! | [`wire`], [`client`], [`clouds`] | a process' connections to both servers; faults are injected here |
+//! | [`fault`] | what can go wrong with a call |
 //! | [`process`] | one replica of the controllers, restarted whenever it ends |
 //! | [`world`] | the whole system, and what must hold when it comes to rest |
-//! | [`witness`], [`publication`] | record the order of changes in Neutron; check each address as it is published |
+//! | [`witness`], [`claims`] | record the order of changes in Neutron, and what claims were told and given |
+//! | [`publication`], [`reserved`], [`rates`] | laws that are judged while things happen |
 //! | [`users`] | what users do |
-//! | [`history`], [`events`] | histories from a seed, and what each event does |
+//! | [`history`], [`generator`] | what a history consists of; histories from a seed |
+//! | [`events`], [`edits`], [`tampering`], [`operators`], [`restores`] | what each event does |
+//! | [`ending`] | what must hold when a history ends |
 //! | [`generated`] | the laws hold in generated histories |
 //! | [`crash`] | one claim's lifecycle, with each fault at each call |
 //! | [`handover`] | a process that ends or dies with calls under way, and its successor |
@@ -33,31 +37,43 @@ mod support {
 }
 
 mod api;
+mod claims;
 mod cleanup;
 mod client;
 mod clouds;
 mod crash;
 mod deletion;
+mod edits;
+mod ending;
 mod events;
+mod fault;
 mod generated;
+mod generator;
 mod handover;
 mod history;
 mod jumps;
 mod missed;
 mod offered;
+mod operators;
 mod process;
 mod publication;
+mod rates;
 mod records;
 mod regressions;
 mod replicas;
+mod reserved;
 mod restored;
+mod restores;
 mod strays;
+mod tampering;
 mod trace;
 mod users;
 mod waiting;
 mod wire;
 mod witness;
 mod world;
+
+use std::collections::BTreeMap;
 
 use support::{laws, memory};
 use world::{Start, World};
@@ -72,6 +88,8 @@ pub struct Outcome {
     pub log: String,
     /// How many calls each life of each process made.
     pub calls: Vec<Vec<usize>>,
+    /// The most calls of each kind that any process made within a minute.
+    pub peaks: BTreeMap<String, usize>,
 }
 
 impl Outcome {
@@ -104,6 +122,7 @@ pub fn simulate(start: &Start, act: impl AsyncFnOnce(&World)) -> Outcome {
             hash: world.trace.hash(),
             log: world.trace.text(),
             calls: world.sites.iter().flat_map(|site| &site.replicas).map(calls).collect(),
+            peaks: world.witness.rates().peaks(),
         }
     })
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::memory::Alteration;
 use crate::simulate;
 use crate::world::{ADDRESSES, Start, World, address};
 
@@ -36,7 +37,7 @@ fn a_pool_whose_spares_cannot_be_created_asks_neutron_only_now_and_then() {
         let outcome = simulate(&start, async |world: &World| {
             let site = &world.sites[0];
             match drops_descriptions {
-                true => world.cloud.drop_descriptions(true),
+                true => world.cloud.alter(Alteration::DropsWhenCreated),
                 false => world.cloud.set_quota(&world.project, Some(0)),
             }
             site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "preallocate": 2}));

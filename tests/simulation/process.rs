@@ -3,10 +3,12 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::pending;
+use std::future::{pending, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::task::Poll;
 use std::time::Duration;
 
 use caip_openstack::clock::Clock;
@@ -15,6 +17,7 @@ use caip_openstack::metrics::Metrics;
 use caip_openstack::runtime::health::Readiness;
 use caip_openstack::runtime::leader::{Leader, LeaseSettings};
 use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
 
 use crate::api::ApiServer;
 use crate::client::client;
@@ -65,7 +68,7 @@ impl Process {
             tokio::select! {
                 biased;
                 () = wire.died() => {}
-                () = self.run_once(&wire) => {}
+                () = unless_frozen(&wire, self.run_once(&wire)) => {}
             }
             // Tasks that are left of it send nothing more.
             wire.kill();
@@ -77,7 +80,7 @@ impl Process {
 
     fn connect(&self) -> Wire {
         let seed = self.random.borrow_mut().u64(..);
-        let wire = Wire::new(self.name.clone(), seed, self.slowest.get(), self.trace.clone());
+        let wire = Wire::new(self.name.clone(), seed, self.slowest.get(), self.trace.clone(), self.witness.rates());
         for (number, trouble) in self.plans.borrow_mut().pop_front().unwrap_or_default() {
             wire.plan(number, trouble);
         }
@@ -111,6 +114,7 @@ impl Process {
             client,
             clouds: Arc::new(WiredClouds {
                 cloud: self.cloud.clone(),
+                server: self.server.clone(),
                 wire: wire.clone(),
                 witness: self.witness.clone(),
             }),
@@ -142,6 +146,22 @@ impl Process {
             let _ = leader.release().await;
         }
     }
+}
+
+/// Runs a process' work while it is not [frozen](Wire::freeze). When it goes on, everything that it waited for is there at
+/// once.
+async fn unless_frozen(wire: &Wire, work: impl Future<Output = ()>) {
+    let (mut work, mut thaw) = (pin!(work), Box::pin(sleep_until(Instant::now())));
+    poll_fn(|context| {
+        if let Some(until) = wire.frozen_until() {
+            thaw.as_mut().reset(until);
+            if thaw.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+        }
+        work.as_mut().poll(context)
+    })
+    .await;
 }
 
 fn lease(identity: String) -> LeaseSettings {

@@ -1,13 +1,15 @@
-//! Laws 2 and 5 at the moment of publication: nothing is attached to an address that is handed out, and a claim that had
-//! an address gets the same one.
+//! Laws 2, 4 and 5 at the moment at which a claim's objects change: nothing is attached to an address that is handed out, a
+//! claim that had an address gets the same one, and a claim that goes leaves its release in Neutron.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
+use caip_openstack::api::names::{ABANDON_ANNOTATION, ORIGIN_ANNOTATION};
 use serde_json::Value;
 
-use crate::api::{ApiServer, Key, Kind};
+use crate::api::{ApiServer, Change, Key, Kind};
+use crate::claims::Uid;
 use crate::laws::{self, Violation};
 use crate::witness::Witness;
 
@@ -18,36 +20,43 @@ pub struct PublicationWatcher {
 }
 
 impl PublicationWatcher {
-    /// Checks each IPAddress as it is created, until the server is gone.
+    /// Checks each change as it is made, until the server is gone.
     pub async fn watch(self, site: usize, server: ApiServer) {
         let mut news = server.news();
-        // By the claim's uid.
-        let mut given: BTreeMap<String, String> = BTreeMap::new();
         let mut seen = server.version();
         while news.changed().await.is_ok() {
-            let state = server.state();
-            let begin = state.changes.partition_point(|change| change.version <= seen);
-            let changes: Vec<_> = state.changes[begin..].to_vec();
-            seen = state.version;
-            let claims = |key: &Key| state.objects.get(&Key { kind: Kind::Claim, ..key.clone() }).cloned();
-            for change in changes.iter().filter(|change| change.key.kind == Kind::Address && change.how == "ADDED") {
-                let claim = claims(&change.key);
-                let uid = claim.map(|claim| laws::text(&claim, "/metadata/uid").to_owned()).unwrap_or_default();
-                self.check(site, &uid, &change.object, &mut given);
+            let changes: Vec<Change> = {
+                let state = server.state();
+                let begin = state.changes.partition_point(|change| change.version <= seen);
+                seen = state.version;
+                state.changes[begin..].to_vec()
+            };
+            for change in &changes {
+                match (change.key.kind, change.how) {
+                    (Kind::Address, "ADDED") => self.check_published(site, &server, change),
+                    (Kind::Claim, "MODIFIED") => self.note_waiting(&server, &change.object),
+                    (Kind::Claim, "DELETED") => self.check_released(&server, change),
+                    _ => {}
+                }
             }
         }
     }
 
-    fn check(&self, site: usize, claim: &str, object: &Value, given: &mut BTreeMap<String, String>) {
-        let Some(binding) = laws::binding(&[], object, site) else { return };
-        let address = binding.address.to_string();
+    fn check_published(&self, site: usize, server: &ApiServer, change: &Change) {
+        let Some(binding) = laws::binding(&[], &change.object, site) else { return };
+        let claim = server.get(&Key { kind: Kind::Claim, ..change.key.clone() });
         // Without its claim, which a user deleted by force, there is nothing to compare with.
-        let before = given.insert(claim.to_owned(), address.clone()).filter(|_| !claim.is_empty());
+        let before = claim.and_then(|claim| {
+            let uid = Uid::of(server, &claim);
+            self.witness.claims().bind(&uid, binding.clone());
+            self.witness.claims().give(&uid, binding.address)
+        });
         let mut violations = self.violations.borrow_mut();
         match before {
-            Some(before) if before == address => return,
+            Some(before) if before == binding.address => return,
             Some(before) if !self.users_interfered.get() => {
-                violations.push(Violation::new(5, &binding.object, format!("had {before}, and now has {address}")));
+                let how = format!("had {before}, and now has {}", binding.address);
+                violations.push(Violation::new(5, &binding.object, how));
             }
             _ => {}
         }
@@ -55,5 +64,49 @@ impl PublicationWatcher {
             let how = format!("given to {}, although something is attached to it", binding.object);
             violations.push(Violation::new(2, binding.address, how));
         }
+        let takes_only_unmarked = origin(&change.object) == "reuse" && reuses_unmarked(server, &change.object);
+        if takes_only_unmarked && self.witness.was_described_before(&binding.fip, &binding.pool, &binding.claim) {
+            let how = format!("given to {}, although somebody has described it", binding.object);
+            violations.push(Violation::new(2, binding.address, how));
+        }
     }
+
+    fn note_waiting(&self, server: &ApiServer, claim: &Value) {
+        let conditions = claim["status"]["conditions"].as_array().into_iter().flatten();
+        let mut messages = conditions.map(|condition| laws::text(condition, "/message"));
+        let address = messages.find_map(|message| {
+            message.split_once(", reserved for this claim in spec.reservations, is in use").map(|(address, _)| address)
+        });
+        self.witness.claims().wait_for(&Uid::of(server, claim), address.and_then(|address| address.parse().ok()));
+    }
+
+    /// A claim whose finalizer is gone has been released in Neutron, unless nobody could.
+    fn check_released(&self, server: &ApiServer, change: &Change) {
+        let (claims, uid) = (self.witness.claims(), Uid::of(server, &change.object));
+        let Some(binding) = claims.binding(&uid).filter(|_| !claims.is_forced(&uid)) else { return };
+        let pool = Key::new(Kind::Pool, &change.key.namespace, laws::text(&change.object, "/spec/poolRef/name"));
+        let Some(pool) = server.get(&pool) else { return };
+        let is_abandoned = |object: &Value| object["metadata"]["annotations"].get(ABANDON_ANNOTATION).is_some();
+        if is_abandoned(&change.object) || is_abandoned(&pool) || laws::pool_id(&pool) != Some(binding.pool.clone()) {
+            return;
+        }
+        if self.witness.is_held(&binding.fip, &binding.pool, &binding.claim) {
+            let how = format!("gone, and {} is still marked for it", binding.address);
+            self.violations.borrow_mut().push(Violation::new(4, &binding.object, how));
+        }
+    }
+}
+
+fn origin(address: &Arc<Value>) -> &str {
+    address["metadata"]["annotations"][ORIGIN_ANNOTATION].as_str().unwrap_or_default()
+}
+
+/// Whether the IPAddress' pool takes only floating IPs that nobody has marked, and the controllers know that.
+fn reuses_unmarked(server: &ApiServer, address: &Value) -> bool {
+    let namespace = laws::text(address, "/metadata/namespace");
+    let pool = server.get(&Key::new(Kind::Pool, namespace, laws::text(address, "/spec/poolRef/name")));
+    pool.is_some_and(|pool| {
+        laws::text(&pool, "/spec/reuse/policy") == "Unmarked"
+            && pool["status"]["observedGeneration"] == pool["metadata"]["generation"]
+    })
 }

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::api::Kind;
 use crate::api::objects::Deletion;
+use crate::memory::Alteration;
 use crate::simulate;
 use crate::users::key;
 use crate::wire::{Fault, Side};
@@ -184,7 +185,7 @@ fn a_pool_that_is_deleted_in_the_foreground_waits_for_its_claims_quietly() {
 fn a_cloud_that_drops_descriptions_gets_no_unmarked_floating_ips() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        world.cloud.drop_descriptions(true);
+        world.cloud.alter(Alteration::DropsWhenCreated);
         site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
         site.create_claim("web-0", "public");
         world.advance(2 * SOON).await;
@@ -192,7 +193,7 @@ fn a_cloud_that_drops_descriptions_gets_no_unmarked_floating_ips() {
         let message = site.server.get(&key(Kind::Claim, "web-0")).map(|claim| claim["status"].to_string());
         let says_so = message.is_some_and(|message| message.contains("did not store the description"));
         world.expect(7, "web-0", "told why", says_so);
-        world.cloud.drop_descriptions(false);
+        world.cloud.alter(Alteration::None);
         let is_bound = world.wait_until(10 * SOON, || site.is_bound("web-0")).await;
         world.expect(7, "web-0", "bound", is_bound);
     });

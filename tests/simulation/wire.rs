@@ -10,70 +10,12 @@ use futures::future::BoxFuture;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
+pub use crate::fault::{Call, CallFailure, Fault, Rejection, Side};
+use crate::rates::Rates;
 use crate::trace::Trace;
 
 /// The timeout of a session with OpenStack.
 const TIMEOUT: Duration = caip_openstack::openstack::session::REQUEST_TIMEOUT;
-
-/// The two servers that are called.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Side {
-    Kubernetes,
-    OpenStack,
-}
-
-/// How a call is refused: not done, and the caller gets an error.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rejection {
-    /// 500 of a server that did nothing.
-    Server,
-    /// 429.
-    TooMany,
-    /// 409.
-    Conflict,
-    /// The connection is refused.
-    Unreachable,
-}
-
-/// What goes wrong with one call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fault {
-    /// The process dies before it sends.
-    CrashBefore,
-    /// The process dies when the call is done, before it reads the answer.
-    CrashAfter,
-    /// The process dies as it sends; the call is done this much later.
-    CrashAndLand(Duration),
-    /// Done, and the caller sees a timeout.
-    ReplyLost,
-    /// Not done, and the caller sees a timeout.
-    RequestLost,
-    /// Not done, and the caller gets an error.
-    Refused(Rejection),
-    /// Done twice; the caller gets the second answer. A POST to OpenStack is done once all the same: two floating IPs with
-    /// one nonce cannot be told from a copied mark.
-    Twice,
-    /// From this call on the API server cannot be reached for this long, and the call itself is late by as much: the lease
-    /// of a leader expires while it waits.
-    CutOff(Duration),
-    /// Done only after this long; the caller may time out before.
-    Late(Duration),
-}
-
-/// What the caller gets in place of an answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum CallFailure {
-    /// It may have been done or not.
-    NoAnswer,
-    Refused(Rejection),
-}
-
-#[derive(Clone, Debug)]
-pub struct Call {
-    pub side: Side,
-    pub what: String,
-    pub is_write: bool,
-}
 
 /// Clones share the connection.
 #[derive(Clone)]
@@ -84,6 +26,7 @@ struct Inner {
     state: Mutex<State>,
     death: Notify,
     trace: Trace,
+    rates: Rates,
 }
 
 struct State {
@@ -92,16 +35,38 @@ struct State {
     calls: usize,
     plan: BTreeMap<usize, Fault>,
     outages: BTreeMap<Side, (Instant, Fault, u8)>,
+    hang: Option<Hang>,
+    /// Until when no watch delivers anything.
+    stalled: Option<Instant>,
+    /// Whether watches leave out all but the latest state of an object.
+    skips: bool,
+    frozen: Option<Instant>,
     slowest: u64,
+}
+
+/// Writes of Kubernetes' objects of one kind that take long, as behind a webhook that does not answer.
+struct Hang {
+    plural: &'static str,
+    until: Instant,
+    fault: Fault,
 }
 
 impl Wire {
     /// A connection. `slowest` is the most milliseconds that a call takes each way.
-    pub fn new(name: String, seed: u64, slowest: u64, trace: Trace) -> Self {
-        let chance = fastrand::Rng::with_seed(seed);
-        let (plan, outages) = (BTreeMap::new(), BTreeMap::new());
-        let state = Mutex::new(State { chance, is_dead: false, calls: 0, plan, outages, slowest });
-        Self(Arc::new(Inner { name, state, death: Notify::new(), trace }))
+    pub fn new(name: String, seed: u64, slowest: u64, trace: Trace, rates: Rates) -> Self {
+        let state = State {
+            chance: fastrand::Rng::with_seed(seed),
+            is_dead: false,
+            calls: 0,
+            plan: BTreeMap::new(),
+            outages: BTreeMap::new(),
+            hang: None,
+            stalled: None,
+            skips: false,
+            frozen: None,
+            slowest,
+        };
+        Self(Arc::new(Inner { name, state: Mutex::new(state), death: Notify::new(), trace, rates }))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -123,14 +88,46 @@ impl Wire {
         self.state().outages.insert(side, (Instant::now() + lasts, fault, share));
     }
 
+    /// For a while the writes of one kind of object take long.
+    pub fn hang(&self, plural: &'static str, fault: Fault, lasts: Duration) {
+        self.state().hang = Some(Hang { plural, until: Instant::now() + lasts, fault });
+    }
+
+    /// For a while watches deliver nothing, although they do not break.
+    pub fn stall_watches(&self, lasts: Duration) {
+        self.state().stalled = Some(Instant::now() + lasts);
+    }
+
+    /// Watches deliver only the latest state of an object when several changes arrive at once, as if they had begun again
+    /// in between.
+    pub fn skip_states(&self, skips: bool) {
+        self.state().skips = skips;
+    }
+
+    pub fn skips_states(&self) -> bool {
+        self.state().skips
+    }
+
+    /// The process stands still for a while, and sends nothing: a SIGSTOP, or a virtual machine that is paused.
+    pub fn freeze(&self, lasts: Duration) {
+        self.state().frozen = Some(Instant::now() + lasts);
+    }
+
+    /// Until when the process stands still, if it does.
+    pub fn frozen_until(&self) -> Option<Instant> {
+        self.state().frozen.filter(|until| Instant::now() < *until)
+    }
+
     /// Removes every fault that is still to come.
     pub fn clear_faults(&self) {
         let mut state = self.state();
         state.plan.clear();
         state.outages.clear();
+        (state.hang, state.stalled, state.frozen, state.skips) = (None, None, None, false);
     }
 
     pub fn kill(&self) {
+        self.0.rates.count_interruption();
         self.state().is_dead = true;
         self.0.death.notify_one();
     }
@@ -149,7 +146,9 @@ impl Wire {
     pub fn lag(&self) -> Duration {
         let mut state = self.state();
         let most = 3 * state.slowest.max(1);
-        Duration::from_millis(state.chance.u64(1..=most))
+        let lag = Duration::from_millis(state.chance.u64(1..=most));
+        let stall = state.stalled.map(|until| until.saturating_duration_since(Instant::now()));
+        lag + stall.unwrap_or_default()
     }
 
     /// Sends one call. `make` does it, once for each delivery; `failed` is what the caller sees of a failure.
@@ -191,6 +190,10 @@ impl Wire {
                 sleep(there).await;
                 failed(CallFailure::Refused(no))
             }
+            Some(Fault::RefusedLate(after)) => {
+                sleep(after).await;
+                failed(CallFailure::Refused(Rejection::Server))
+            }
             Some(Fault::Twice) => {
                 if !call.what.starts_with("create floating IP") {
                     make().await;
@@ -229,27 +232,36 @@ impl Wire {
     }
 
     async fn begin(&self, call: &Call) -> (usize, Option<Fault>, Duration, Duration) {
-        let planned = {
-            let mut state = self.state();
-            if state.is_dead {
-                None
-            } else {
-                let number = state.calls;
-                state.calls += 1;
-                let (now, dice) = (Instant::now(), state.chance.u8(0..8));
-                let add_outage =
-                    state.outages.get(&call.side).filter(|(until, _, share)| now < *until && dice < *share);
-                let add_outage = add_outage.map(|(_, fault, _)| *fault);
-                let fault = state.plan.remove(&number).or(add_outage);
-                let slowest = state.slowest;
-                let mut time = || Duration::from_millis(state.chance.u64(0..=slowest));
-                Some((number, fault, time(), time()))
-            }
-        };
-        match planned {
+        while let Some(until) = self.frozen_until() {
+            tokio::time::sleep_until(until).await;
+        }
+        match self.number(call) {
             Some(planned) => planned,
             None => pending().await,
         }
+    }
+
+    /// The call's number, what goes wrong with it, and how long it takes there and back; none for a dead process.
+    fn number(&self, call: &Call) -> Option<(usize, Option<Fault>, Duration, Duration)> {
+        let mut state = self.state();
+        if state.is_dead {
+            return None;
+        }
+        self.0.rates.count(&self.0.name, &call.kind);
+        let number = state.calls;
+        state.calls += 1;
+        let (now, dice) = (Instant::now(), state.chance.u8(0..8));
+        let is_hanging = |hang: &&Hang| now < hang.until && call.is_write && call.kind.ends_with(hang.plural);
+        let hang = state.hang.as_ref().filter(is_hanging).map(|hang| hang.fault);
+        let outage = state.outages.get(&call.side).filter(|(until, _, share)| now < *until && dice < *share);
+        let outage = outage.map(|(_, fault, _)| *fault);
+        let fault = state.plan.remove(&number).or(hang).or(outage);
+        if fault.is_some() && call.side == Side::OpenStack {
+            self.0.rates.count_interruption();
+        }
+        let slowest = state.slowest;
+        let mut time = || Duration::from_millis(state.chance.u64(0..=slowest));
+        Some((number, fault, time(), time()))
     }
 
     async fn die<T>(&self) -> T {

@@ -3,13 +3,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
-use caip_openstack::allocation::mark::Marks;
+use caip_openstack::allocation::mark::{Marks, Ownership};
 use caip_openstack::allocation::{ClaimKey, PoolId};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
+use caip_openstack::openstack::session::REQUEST_TIMEOUT;
+use tokio::time::Instant;
 
+use crate::claims::ClaimRecord;
 use crate::laws::Violation;
-use crate::memory::MemoryCloud;
+use crate::memory::{Alteration, MemoryCloud};
+use crate::rates::Rates;
 use crate::wire::Wire;
 
 /// The record of one history. Clones share it.
@@ -25,7 +30,11 @@ struct Inner {
     offers: usize,
     others: BTreeSet<FloatingIpId>,
     forged: BTreeSet<FloatingIpId>,
+    /// What a call created that took effect later than any caller waits, and whose sender was dead then.
+    late: BTreeSet<FloatingIpId>,
     violations: Vec<Violation>,
+    rates: Rates,
+    claims: ClaimRecord,
 }
 
 struct Known {
@@ -35,6 +44,9 @@ struct Known {
     is_new: bool,
     /// When its port last changed.
     attached: u64,
+    attached_at: Instant,
+    /// When a user last changed its description, tags or name.
+    described: u64,
     /// When each mark of a claim was written, and by whom.
     marked: BTreeMap<(PoolId, ClaimKey), Marked>,
 }
@@ -58,21 +70,49 @@ impl Witness {
             offers: 0,
             others,
             forged,
+            late: BTreeSet::new(),
             violations: Vec::new(),
+            rates: Rates::default(),
+            claims: ClaimRecord::default(),
         })))
+    }
+
+    pub fn rates(&self) -> Rates {
+        self.inner().rates.clone()
+    }
+
+    pub fn claims(&self) -> ClaimRecord {
+        self.inner().claims.clone()
+    }
+
+    /// A floating IP as it was last seen.
+    pub fn floating_ip(&self, id: &FloatingIpId) -> Option<FloatingIp> {
+        self.inner().known.get(id).map(|known| known.fip.clone())
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().expect("no code panics while it holds the record")
     }
 
-    /// Records what a write of ours changed.
-    pub fn record_write(&self, operation: &str, by: &Wire) {
+    /// Records what a write of ours changed, which was sent then.
+    pub fn record_write(&self, operation: &str, by: &Wire, sent: Instant) {
         let mut inner = self.inner();
+        let before: BTreeSet<FloatingIpId> = inner.known.keys().cloned().collect();
         for (id, known) in inner.refresh(Some(by)) {
-            if operation == "delete floating IP" && !known.is_ours {
-                inner.violations.push(Violation::new(3, id, "deleted, and we did not create it"));
+            if operation != "delete floating IP" {
+                continue;
             }
+            if !known.is_ours {
+                inner.violations.push(Violation::new(3, &id, "deleted, and we did not create it"));
+            }
+            if known.fip.is_attached() && known.attached_at + FRESH_VIEW < sent {
+                let how = "deleted, although something had been attached to it before the DELETE was sent";
+                inner.violations.push(Violation::new(2, &id, how));
+            }
+        }
+        if operation == "create floating IP" && by.is_dead() && sent + REQUEST_TIMEOUT < Instant::now() {
+            let new: Vec<_> = inner.known.keys().filter(|id| !before.contains(id)).cloned().collect();
+            inner.late.extend(new);
         }
     }
 
@@ -92,12 +132,34 @@ impl Witness {
 
     /// What users wrote a mark on, or wiped one from, by hand.
     pub fn forged(&self) -> BTreeSet<FloatingIpId> {
-        self.inner().forged.clone()
+        let inner = self.inner();
+        // What landed later than the product expects of a call whose sender is dead (docs/guarantees.md, Limits).
+        &inner.forged | &inner.late
+    }
+
+    /// What we created, what no user has changed, and what has no mark all the same.
+    pub fn unmarked(&self) -> BTreeSet<FloatingIpId> {
+        let inner = self.inner();
+        let is_unmarked = |known: &Known| known.is_ours && known.is_new && Marks::read(&known.fip).is_empty();
+        inner.known.iter().filter(|(_, known)| is_unmarked(known)).map(|(id, _)| id.clone()).collect()
+    }
+
+    /// Whether the mark says that the claim holds the floating IP, and no user had a hand in it.
+    pub fn is_held(&self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) -> bool {
+        let inner = self.inner();
+        let ownership = inner.known.get(id).map(|known| Marks::read(&known.fip).ownership(pool));
+        ownership == Some(Ownership::Held(claim.clone())) && !inner.forged.contains(id)
+    }
+
+    pub fn report(&self, violation: Violation) {
+        self.inner().violations.push(violation);
     }
 
     /// The violations since the last call.
     pub fn take_violations(&self) -> Vec<Violation> {
-        std::mem::take(&mut self.inner().violations)
+        let mut inner = self.inner();
+        let rates = inner.rates.violations();
+        std::mem::take(&mut inner.violations).into_iter().chain(rates).collect()
     }
 
     /// How many changes there were. A refused POST is none, and neither is an [offer](Self::offers).
@@ -121,7 +183,19 @@ impl Witness {
         };
         known.fip.is_attached() && marked.is_none_or(is_late)
     }
+
+    /// Law 2: whether a user wrote something on a floating IP of the project before the claim's mark came.
+    pub fn was_described_before(&self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) -> bool {
+        let inner = self.inner();
+        let Some(known) = inner.known.get(id).filter(|known| !known.is_ours) else { return false };
+        let is_described = !known.fip.description.is_empty() || !known.fip.dns_name.is_empty();
+        let marked = known.marked.get(&(pool.clone(), claim.clone()));
+        is_described && marked.is_some_and(|marked| known.described < marked.moment)
+    }
 }
+
+/// How old the view may be on which a DELETE is sent.
+const FRESH_VIEW: Duration = Duration::from_secs(6);
 
 impl Inner {
     /// Reads Neutron again, and returns what is gone.
@@ -149,29 +223,44 @@ impl Inner {
                     self.others.insert(id.clone());
                 }
                 let marked = marked(&marks, &BTreeMap::new(), moment, by);
-                self.known.insert(id, Known { fip, is_ours, is_new: true, attached: moment, marked });
+                let attached_at = Instant::now();
+                let new =
+                    Known { fip, is_ours, is_new: true, attached: moment, attached_at, described: moment, marked };
+                self.known.insert(id, new);
                 continue;
             };
             if known.fip == fip {
                 continue;
             }
             self.changes += 1;
-            known.is_new = false;
-            if known.fip.port != fip.port {
-                known.attached = moment;
-            }
-            if !is_ours && Marks::read(&known.fip) != marks {
+            let is_altered = self.cloud.alteration() != Alteration::None;
+            if known.change(fip, &marks, moment, by) && (!is_ours || is_altered) {
                 self.forged.insert(id);
             }
-            let before = std::mem::take(&mut known.marked);
-            known.marked = marked(&marks, &before, moment, by);
-            if !is_ours {
-                // What a user wiped had been there all the same.
-                known.marked.extend(before);
-            }
-            known.fip = fip;
         }
         gone
+    }
+}
+
+impl Known {
+    /// Records a change, and returns whether marks changed.
+    fn change(&mut self, fip: FloatingIp, marks: &Marks, moment: u64, by: Option<&Wire>) -> bool {
+        self.is_new = false;
+        if self.fip.port != fip.port {
+            (self.attached, self.attached_at) = (moment, Instant::now());
+        }
+        if by.is_none() && (&self.fip.description, &self.fip.tags) != (&fip.description, &fip.tags) {
+            self.described = moment;
+        }
+        let has_changed = Marks::read(&self.fip) != *marks;
+        let before = std::mem::take(&mut self.marked);
+        self.marked = marked(marks, &before, moment, by);
+        if by.is_none() {
+            // What a user wiped had been there all the same.
+            self.marked.extend(before);
+        }
+        self.fip = fip;
+        has_changed
     }
 }
 

@@ -65,8 +65,10 @@ impl<'a> View<'a> {
         let mut violations = Vec::new();
         for (index, one) in self.bindings.iter().enumerate() {
             for other in &self.bindings[index + 1..] {
-                let is_excused = one.site != other.site
-                    && (self.is_forged(&one.fip) || self.is_forged(&other.fip) || one.fip != other.fip);
+                let is_forged = one.is_forged || other.is_forged;
+                let is_excused = is_forged
+                    || one.site != other.site
+                        && (self.is_forged(&one.fip) || self.is_forged(&other.fip) || one.fip != other.fip);
                 if one.address == other.address && !is_excused {
                     let how = format!("named by {} and {}", name(one), name(other));
                     violations.push(Violation::new(1, one.address, how));
@@ -97,7 +99,7 @@ impl<'a> View<'a> {
     /// Law 5: the floating IP that an IPAddress names has that address.
     fn addresses_are_of_their_floating_ips(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
-        for binding in &self.bindings {
+        for binding in self.bindings.iter().filter(|binding| !binding.is_forged) {
             if let Some(fip) = self.fip(&binding.fip).filter(|fip| fip.address != binding.address) {
                 let how = format!("names {}, and its floating IP has {}", binding.address, fip.address);
                 violations.push(Violation::new(5, &binding.object, how));
@@ -144,7 +146,7 @@ impl<'a> View<'a> {
     /// Laws 2 and 5: the mark on a published address is its claim's.
     fn marks_name_the_holder(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
-        for binding in &self.bindings {
+        for binding in self.bindings.iter().filter(|binding| !binding.is_forged) {
             let Some(fip) = self.fip(&binding.fip) else { continue };
             let ownership = Marks::read(fip).ownership(&binding.pool);
             let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);

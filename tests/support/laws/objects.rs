@@ -12,6 +12,9 @@ use caip_openstack::floating_ip::FloatingIpId;
 use caip_openstack::object_name::ObjectName;
 use serde_json::Value;
 
+/// A test's label on an IPAddress that it wrote or changed as a user would, by hand.
+pub const FORGED_LABEL: &str = "tests.caip-openstack/forged";
+
 /// An IPAddress of one of our pools.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Binding {
@@ -25,6 +28,8 @@ pub struct Binding {
     pub fip: FloatingIpId,
     /// Whether its claim exists and is not being deleted.
     pub has_claim: bool,
+    /// Whether a user wrote it by hand, and its claim was not told that it has the address.
+    pub is_forged: bool,
 }
 
 /// The binding that an IPAddress stands for; none when another provider published it.
@@ -32,6 +37,8 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
     let pool = PoolId::parse(annotation(address, POOL_ID_ANNOTATION)?)?;
     let fip = FloatingIpId::new(annotation(address, FLOATING_IP_ID_ANNOTATION)?);
     let (namespace, claim) = (text(address, "/metadata/namespace"), text(address, "/spec/claimRef/name"));
+    let is_ready = |claim: &Value| condition(claim, "Ready").is_some_and(|ready| ready["status"] == "True");
+    let is_forged = address["metadata"]["labels"].get(FORGED_LABEL).is_some();
     Some(Binding {
         site,
         object: ObjectName::new(namespace, claim),
@@ -40,6 +47,7 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
         address: text(address, "/spec/address").parse().ok()?,
         fip,
         has_claim: claim_of(objects, address).is_some_and(|claim| !is_deleting(claim)),
+        is_forged: is_forged && !claim_of(objects, address).is_some_and(is_ready),
     })
 }
 

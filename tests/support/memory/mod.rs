@@ -21,7 +21,8 @@ use k8s_openapi::ByteString;
 use parking_lot::{Mutex, MutexGuard};
 
 use neutron::MemoryNeutron;
-use state::{NetworkRow, State, SubnetRow};
+pub use state::{Alteration, Elsewhere};
+use state::{Login, NetworkRow, State, SubnetRow};
 
 /// A cloud, and the handle to it. Clones are the same cloud.
 #[derive(Clone)]
@@ -50,7 +51,7 @@ impl MemoryCloud {
         state.passwords.insert(name.to_owned(), format!("password-of-{name}"));
         drop(state);
         let login = self.credentials(name).fingerprint();
-        self.state().logins.insert(login, id.clone());
+        self.state().logins.insert(login, Login { project: id.clone(), elsewhere: None });
         id
     }
 
@@ -62,9 +63,48 @@ impl MemoryCloud {
         self.state().replace_login(&old, new);
     }
 
-    /// Whether the policy of the cloud drops the description of what is created.
-    pub fn drop_descriptions(&self, is_dropped: bool) {
-        self.state().drops_descriptions = is_dropped;
+    /// From now on the cloud does this to what is written to it.
+    pub fn alter(&self, alteration: Alteration) {
+        self.state().alteration = alteration;
+    }
+
+    pub fn alteration(&self) -> Alteration {
+        self.state().alteration
+    }
+
+    /// A Secret's data whose credentials are accepted, and lead elsewhere.
+    pub fn secret_elsewhere(&self, name: &str, place: Elsewhere) -> BTreeMap<String, ByteString> {
+        let (secret, login) = match place {
+            Elsewhere::Region => {
+                let region = Some(Elsewhere::REGION);
+                (self.secret_of(name, Elsewhere::REGION), self.credentials_in(name, region))
+            }
+            Elsewhere::Project => {
+                let nobodys = format!("not-{name}");
+                self.state().passwords.entry(nobodys.clone()).or_insert_with(|| "secret".to_owned());
+                (self.secret(&nobodys), self.credentials(&nobodys))
+            }
+        };
+        self.accept_elsewhere(name, &login, place);
+        secret
+    }
+
+    /// Accepts the credentials of [`Self::secret`] where `spec.identityRef.region` is [`Elsewhere::REGION`].
+    pub fn accept_other_region(&self, name: &str) {
+        let login = self.credentials_in(name, Some(Elsewhere::REGION));
+        self.accept_elsewhere(name, &login, Elsewhere::Region);
+    }
+
+    fn accept_elsewhere(&self, name: &str, credentials: &Credentials, place: Elsewhere) {
+        let usual = self.credentials(name).fingerprint();
+        let mut state = self.state();
+        let Some(usual) = state.logins.get(&usual).cloned() else { return };
+        let project = match place {
+            // The project is the same, and it has nothing there.
+            Elsewhere::Region => ProjectId::new(format!("{}{NOTHING}", usual.project)),
+            Elsewhere::Project => ProjectId::new("f".repeat(32)),
+        };
+        state.logins.insert(credentials.fingerprint(), Login { project, elsewhere: Some(place) });
     }
 
     /// From now on Secrets are written for another region. Credentials for the first one are no longer accepted.
@@ -73,6 +113,12 @@ impl MemoryCloud {
         self.state().region = region.to_owned();
         let new = self.credentials(name).fingerprint();
         self.state().replace_login(&old, new);
+    }
+
+    pub fn network_name(&self, id: &NetworkId) -> String {
+        let state = self.state();
+        let row = state.networks.iter().find(|row| row.network.id == *id);
+        row.map(|row| row.network.name.clone()).unwrap_or_default()
     }
 
     /// Gives a network another name.
@@ -87,10 +133,12 @@ impl MemoryCloud {
 
     /// A Secret's data with which the user of project `name` can log in: cloud `openstack`.
     pub fn secret(&self, name: &str) -> BTreeMap<String, ByteString> {
-        let (password, region) = {
-            let state = self.state();
-            (state.passwords.get(name).cloned().unwrap_or_default(), state.region.clone())
-        };
+        let region = self.state().region.clone();
+        self.secret_of(name, &region)
+    }
+
+    fn secret_of(&self, name: &str, region: &str) -> BTreeMap<String, ByteString> {
+        let password = self.state().passwords.get(name).cloned().unwrap_or_default();
         let yaml = format!(
             "clouds:\n  openstack:\n    region_name: {region}\n    auth: {{auth_url: http://keystone.memory/v3/, \
              username: {name}, password: {password}, project_name: {name}}}\n",
@@ -100,7 +148,11 @@ impl MemoryCloud {
 
     /// The credentials of [`Self::secret`].
     pub fn credentials(&self, name: &str) -> Credentials {
-        Credentials::from_secret(&self.secret(name), "openstack", None).expect("the cloud writes a valid clouds.yaml")
+        self.credentials_in(name, None)
+    }
+
+    fn credentials_in(&self, name: &str, region: Option<&str>) -> Credentials {
+        Credentials::from_secret(&self.secret(name), "openstack", region).expect("the cloud writes a valid clouds.yaml")
     }
 
     /// Adds a network without subnets.
@@ -162,9 +214,16 @@ impl MemoryCloud {
 impl Clouds for MemoryCloud {
     async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
         let login = credentials.fingerprint();
-        let project = self.state().log_in(&login)?;
-        let region = self.state().region.clone();
+        let Login { project, elsewhere } = self.state().log_in(&login)?;
+        let region = match elsewhere {
+            Some(Elsewhere::Region) => Elsewhere::REGION.to_owned(),
+            _ => self.state().region.clone(),
+        };
+        let project = ProjectId::new(project.as_str().trim_end_matches(NOTHING));
         let scope = ProjectScope { endpoint: format!("http://neutron.{region}.memory/v2.0/"), region, project };
-        Ok(Arc::new(MemoryNeutron { cloud: self.clone(), login, scope }))
+        Ok(Arc::new(MemoryNeutron { cloud: self.clone(), login, scope, is_elsewhere: elsewhere.is_some() }))
     }
 }
+
+/// Follows a project's id where it has nothing.
+const NOTHING: &str = "-elsewhere";

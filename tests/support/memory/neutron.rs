@@ -14,6 +14,8 @@ pub(super) struct MemoryNeutron {
     pub(super) cloud: MemoryCloud,
     pub(super) login: Fingerprint,
     pub(super) scope: ProjectScope,
+    /// Whether nothing is where it leads.
+    pub(super) is_elsewhere: bool,
 }
 
 impl MemoryNeutron {
@@ -26,7 +28,7 @@ impl MemoryNeutron {
         // Other tasks get a turn at each call, as they would on a network.
         tokio::task::yield_now().await;
         let mut state = self.cloud.state();
-        let result = state.log_in(&self.login).and_then(|project| step(&mut state, &project));
+        let result = state.log_in(&self.login).and_then(|login| step(&mut state, &login.project));
         result.map_err(|error| Error { operation, ..error })
     }
 }
@@ -39,18 +41,22 @@ impl Neutron for MemoryNeutron {
 
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
         self.call("list floating IPs", |state, project| {
-            Ok(state.floating_ips.values().filter(|ip| &ip.project == project).cloned().collect())
+            Ok(state.floating_ips.values().filter(|ip| &ip.project == project).map(|ip| state.show(ip)).collect())
         })
         .await
     }
 
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
-        self.call("read floating IP", |state, project| state.own(project, id).cloned()).await
+        self.call("read floating IP", |state, project| {
+            let ip = state.own(project, id)?.clone();
+            Ok(state.show(&ip))
+        })
+        .await
     }
 
     async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
         let operation = "create floating IP";
-        let checked = self.cloud.state().check_new(&self.scope.project, new);
+        let checked = self.cloud.state().check_new(&self.scope.project, new, self.is_elsewhere);
         // Other requests may come between the check of the quota and the choice of an address, as in Neutron.
         self.call(operation, |state, project| checked.and_then(|()| state.create(project, new, self.cloud.clock.now())))
             .await
@@ -59,12 +65,15 @@ impl Neutron for MemoryNeutron {
     async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
         self.call("describe floating IP", |state, project| {
             state::check_description(description)?;
+            let old = state.own(project, id)?.description.clone();
+            let stored = state.stored(description, &old);
             let ip = state.own(project, id)?;
-            if ip.description != description {
-                ip.description = description.to_owned();
+            if ip.description != stored {
+                ip.description = stored;
                 state::touch(ip, self.cloud.clock.now());
             }
-            Ok(ip.clone())
+            let ip = ip.clone();
+            Ok(state.show(&ip))
         })
         .await
     }
@@ -99,10 +108,12 @@ impl Neutron for MemoryNeutron {
     }
 
     async fn find_networks(&self, filter: &Filter) -> Result<Vec<Network>, Error> {
+        let is_elsewhere = self.is_elsewhere;
         self.call("find networks", |state, project| {
             let is_match = |NetworkRow { network, project: owner }: &&NetworkRow| {
                 // A project sees its own networks and the external ones.
-                (network.is_external || owner == project)
+                !is_elsewhere
+                    && (network.is_external || owner == project)
                     && matches(filter, network.id.as_str(), &network.name)
                     && is(&filter.project_id, owner.as_str())
                     && filter.is_external.is_none_or(|wanted| wanted == network.is_external)
@@ -128,7 +139,7 @@ impl Neutron for MemoryNeutron {
     }
 
     async fn has_tags(&self) -> Result<bool, Error> {
-        self.call("list extensions", |_, _| Ok(true)).await
+        self.call("list extensions", |_, _| Ok(!self.is_elsewhere)).await
     }
 
     async fn quota(&self) -> Result<Option<Quota>, Error> {

@@ -17,14 +17,50 @@ const MOST_TAGS: usize = 50;
 #[derive(Default)]
 pub(super) struct State {
     pub(super) quotas: BTreeMap<ProjectId, Option<u32>>,
-    pub(super) logins: BTreeMap<Fingerprint, ProjectId>,
+    pub(super) logins: BTreeMap<Fingerprint, Login>,
     pub(super) passwords: BTreeMap<String, String>,
     pub(super) networks: Vec<NetworkRow>,
     pub(super) subnets: Vec<SubnetRow>,
     pub(super) floating_ips: BTreeMap<FloatingIpId, FloatingIp>,
     pub(super) region: String,
-    pub(super) drops_descriptions: bool,
+    pub(super) alteration: Alteration,
     ids: u64,
+}
+
+/// Where credentials lead.
+#[derive(Clone)]
+pub(super) struct Login {
+    pub(super) project: ProjectId,
+    /// Another region than the cloud's usual one, or a project of nobody's: nothing is there.
+    pub(super) elsewhere: Option<Elsewhere>,
+}
+
+/// A place in which nothing is: no network, no floating IP, no tags.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Elsewhere {
+    Region,
+    Project,
+}
+
+impl Elsewhere {
+    pub const REGION: &'static str = "RegionElsewhere";
+}
+
+/// What the cloud's policy, or a proxy before it, does to the fields in which marks are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Alteration {
+    #[default]
+    None,
+    /// Creates without the description that was asked for.
+    DropsWhenCreated,
+    /// Ignores a new description, and answers with the old one.
+    KeepsOldDescription,
+    /// Stores every description in another form.
+    RewritesDescription,
+    /// Stores descriptions, and shows none.
+    HidesDescriptions,
+    /// Stores tags, and shows none.
+    HidesTags,
 }
 
 pub(super) struct NetworkRow {
@@ -48,7 +84,7 @@ impl State {
     }
 
     /// The project of these credentials, while they are valid.
-    pub(super) fn log_in(&self, login: &Fingerprint) -> Result<ProjectId, Error> {
+    pub(super) fn log_in(&self, login: &Fingerprint) -> Result<Login, Error> {
         self.logins.get(login).cloned().ok_or_else(|| {
             let message = "Keystone refuses the credentials";
             Error { status: Some(401), ..Error::new(ErrorKind::Unauthorized, "authenticate", message) }
@@ -56,8 +92,28 @@ impl State {
     }
 
     pub(super) fn replace_login(&mut self, old: &Fingerprint, new: Fingerprint) {
-        if let Some(project) = self.logins.remove(old) {
-            self.logins.insert(new, project);
+        if let Some(login) = self.logins.remove(old) {
+            self.logins.insert(new, login);
+        }
+    }
+
+    /// A floating IP as the cloud shows it.
+    pub(super) fn show(&self, ip: &FloatingIp) -> FloatingIp {
+        let mut shown = ip.clone();
+        match self.alteration {
+            Alteration::HidesDescriptions => shown.description.clear(),
+            Alteration::HidesTags => shown.tags.clear(),
+            _ => {}
+        }
+        shown
+    }
+
+    /// What the cloud stores where this description is written over another.
+    pub(super) fn stored(&self, description: &str, old: &str) -> String {
+        match self.alteration {
+            Alteration::KeepsOldDescription => old.to_owned(),
+            Alteration::RewritesDescription => format!("Managed by the cloud. {description}"),
+            _ => description.to_owned(),
         }
     }
 
@@ -68,12 +124,12 @@ impl State {
     }
 
     /// The first half of a POST: everything that Neutron checks before it takes an address.
-    pub(super) fn check_new(&self, project: &ProjectId, new: &NewFloatingIp) -> Result<(), Error> {
+    pub(super) fn check_new(&self, project: &ProjectId, new: &NewFloatingIp, is_elsewhere: bool) -> Result<(), Error> {
         check_description(&new.description)?;
         let id = &new.network;
         let bad_network =
             |status, error_type, message: String| Err(refusal(ErrorKind::BadNetwork, status, error_type, &message));
-        match self.networks.iter().find(|row| &row.network.id == id) {
+        match self.networks.iter().find(|row| &row.network.id == id && !is_elsewhere) {
             None => return bad_network(404, "NetworkNotFound", format!("Network {id} could not be found.")),
             Some(row) if !row.network.is_external => {
                 let message = format!("Bad floatingip request: Network {id} is not a valid external network.");
@@ -111,8 +167,13 @@ impl State {
             let message = format!("No more IP addresses available on network {}.", new.network);
             refusal(ErrorKind::NoMoreAddresses, 409, "IpAddressGenerationFailure", &message)
         })?;
-        let description = if self.drops_descriptions { "" } else { &new.description };
-        Ok(self.insert(id, project, &new.network, address, description, now))
+        let description = match self.alteration {
+            Alteration::DropsWhenCreated => String::new(),
+            Alteration::RewritesDescription => self.stored(&new.description, ""),
+            _ => new.description.clone(),
+        };
+        let ip = self.insert(id, project, &new.network, address, &description, now);
+        Ok(self.show(&ip))
     }
 
     pub(super) fn insert(

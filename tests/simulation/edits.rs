@@ -1,0 +1,167 @@
+//! What users change in a pool's spec, and how it is as it should be again at the end.
+
+use std::net::IpAddr;
+
+use caip_openstack::allocation::mark::Marks;
+use caip_openstack::api::names::PAUSED_ANNOTATION;
+use serde_json::{Value, json};
+
+use crate::api::Kind;
+use crate::history::Edit;
+use crate::laws;
+use crate::memory::Elsewhere;
+use crate::users::key;
+use crate::world::{ADDRESSES, Site, World, address};
+
+impl World {
+    pub fn edit(&self, pool: u8, edit: Edit) {
+        let (site, name) = self.pool(pool);
+        if !site.server.all(Kind::Claim).is_empty() {
+            self.users_interfered.set(true);
+        }
+        let Some(object) = site.server.get(&key(Kind::Pool, name)) else { return };
+        let spec = &object["spec"];
+        let change = match edit {
+            Edit::Limit(limit) => self.limit(site, name, limit % 6),
+            Edit::Reserve(claim, index) => toggle_reservation(spec, &self.claim(claim).1, address(index)),
+            Edit::ReserveHeld(holder, claim) => match site.address_of(&self.claim(holder).1) {
+                Some((held, _)) => toggle_reservation(spec, &self.claim(claim).1, held),
+                None => json!({}),
+            },
+            Edit::Region => {
+                self.cloud.accept_other_region("ours");
+                json!({"identityRef": toggle(&spec["identityRef"], "region", Elsewhere::REGION.into())})
+            }
+            edit => change(spec, edit),
+        };
+        site.change(Kind::Pool, name, &json!({"spec": change}));
+    }
+
+    fn limit(&self, site: &Site, pool: &str, limit: u8) -> Value {
+        // Creations that are under way may still land.
+        let floor = self.marked(site, pool) + if site.server.all(Kind::Claim).is_empty() { 0 } else { 4 };
+        self.floors.borrow_mut().insert((site.server.id(), pool.to_owned()), floor);
+        json!({"maxIPs": if limit == 5 { Value::Null } else { limit.into() }})
+    }
+
+    /// How many floating IPs carry a pool's mark.
+    fn marked(&self, site: &Site, pool: &str) -> usize {
+        let id = site.server.get(&key(Kind::Pool, pool)).and_then(|pool| laws::pool_id(&pool));
+        let Some(id) = id else { return 0 };
+        self.cloud.floating_ips().iter().filter(|fip| Marks::read(fip).pools().contains(&id)).count()
+    }
+
+    /// Ends what keeps the controllers from their work, so that everything can come to rest.
+    pub fn unblock(&self) {
+        for site in &self.sites {
+            for kind in [Kind::Cluster, Kind::Pool, Kind::Claim] {
+                for object in site.server.all(kind) {
+                    let name = laws::text(&object, "/metadata/name").to_owned();
+                    if object["metadata"]["annotations"].get(PAUSED_ANNOTATION).is_some() {
+                        site.change(kind, &name, &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}}));
+                    }
+                }
+            }
+            self.renew_secret(&site.server);
+            for pool in site.server.all(Kind::Pool) {
+                self.correct(site, &pool);
+            }
+        }
+        self.empty_marked();
+        if self.needs_network() {
+            self.cloud.rename_network(&self.network, "public");
+        }
+    }
+
+    /// Whether something waits for every pool to be ready: the id that a user removed from one, or the IPAddress of a claim
+    /// that has its address.
+    fn needs_network(&self) -> bool {
+        self.sites.iter().any(|site| {
+            let is_published = |claim: &str| site.server.get(&key(Kind::Address, claim)).is_some();
+            site.server.all(Kind::Pool).iter().any(|pool| laws::pool_id(pool).is_none())
+                || site.server.all(Kind::Claim).iter().any(|claim| {
+                    let name = laws::text(claim, "/metadata/name");
+                    site.is_bound(name) && !is_published(name)
+                })
+        })
+    }
+
+    /// A person does what the pool's conditions ask for.
+    fn correct(&self, site: &Site, pool: &Value) {
+        let name = laws::text(pool, "/metadata/name");
+        let identity = json!({"identityRef": {"region": null, "cloudName": "openstack"}});
+        site.change(Kind::Pool, name, &json!({"spec": identity}));
+        // What users left behind stays where it is only reported.
+        if self.witness.claims().are_orphans_expected() || self.users_interfered.get() {
+            site.change(Kind::Pool, name, &json!({"spec": {"orphans": {"policy": "Release"}}}));
+        }
+    }
+}
+
+/// The change of a spec that depends on nothing else.
+fn change(spec: &Value, edit: Edit) -> Value {
+    match edit {
+        Edit::List(index) => toggle_item(spec, "preAllocatedFloatingIPs", address(index).to_string().into()),
+        Edit::Exclude(index) => toggle_item(spec, "excludedAddresses", address(index).to_string().into()),
+        Edit::ExcludeRange(index) => {
+            let range = format!("203.0.113.{}/31", 10 + index % ADDRESSES / 2 * 2);
+            toggle_item(spec, "excludedAddresses", range.into())
+        }
+        Edit::Unreserve(index) => without_reservation(spec, index),
+        Edit::Preallocate(count) => json!({"preallocate": count % 3}),
+        Edit::Retain => json!({"reclaimPolicy": swap(&spec["reclaimPolicy"], "Retain", "Delete")}),
+        Edit::Reuse(how) => {
+            let (policy, tags) = [("Never", Value::Null), ("Unmarked", Value::Null), ("Tagged", json!(["prod"]))]
+                [usize::from(how % 3)]
+            .clone();
+            json!({"reuse": {"policy": policy, "tags": tags, "minIdleSeconds": 60 * (1 + how / 3 % 2)}})
+        }
+        Edit::Grace(seconds) => json!({"reuseGracePeriodSeconds": seconds % 60}),
+        Edit::OrphanGrace(seconds) => json!({"orphans": {"graceSeconds": 60 + seconds % 60}}),
+        Edit::OrphanPolicy => json!({"orphans": {"policy": swap(&spec["orphans"]["policy"], "Report", "Release")}}),
+        Edit::Subnets => toggle(spec, "subnets", json!([{"filter": {"name": "v4"}}])),
+        Edit::MissingSubnet => toggle(spec, "subnets", json!([{"filter": {"name": "none"}}])),
+        Edit::Network => toggle(spec, "floatingIPNetwork", json!({"filter": {"name": "public"}})),
+        Edit::CloudName => {
+            json!({"identityRef": {"cloudName": swap(&spec["identityRef"]["cloudName"], "other", "openstack")}})
+        }
+        _ => json!({}),
+    }
+}
+
+/// The change that sets a field, or removes it when it is set.
+fn toggle(spec: &Value, field: &str, value: Value) -> Value {
+    json!({field: if spec.get(field).is_some() { Value::Null } else { value }})
+}
+
+/// The change that adds an item to a list, or removes it.
+fn toggle_item(spec: &Value, field: &str, item: Value) -> Value {
+    let mut all: Vec<Value> = spec[field].as_array().cloned().unwrap_or_default();
+    match all.iter().position(|other| *other == item) {
+        Some(at) => drop(all.remove(at)),
+        None => all.push(item),
+    }
+    json!({field: if all.is_empty() { Value::Null } else { Value::Array(all) }})
+}
+
+/// An address is reserved once, and a claim has one reservation: else nothing changes.
+fn toggle_reservation(spec: &Value, claim: &str, address: IpAddr) -> Value {
+    let address = address.to_string();
+    let mut reserved = spec["reservations"].as_array().into_iter().flatten();
+    if reserved.any(|it| it["address"] == address.as_str() || it["claim"] == claim) {
+        return json!({});
+    }
+    toggle_item(spec, "reservations", json!({"claim": claim, "address": address}))
+}
+
+fn without_reservation(spec: &Value, index: u8) -> Value {
+    let mut reserved: Vec<Value> = spec["reservations"].as_array().cloned().unwrap_or_default();
+    if !reserved.is_empty() {
+        reserved.remove(usize::from(index) % reserved.len());
+    }
+    json!({"reservations": if reserved.is_empty() { Value::Null } else { Value::Array(reserved) }})
+}
+
+fn swap(value: &Value, one: &str, other: &str) -> Value {
+    if *value == one { other.into() } else { one.into() }
+}

@@ -1,0 +1,129 @@
+//! How a generated history ends: everything comes to rest, claims that come then are served or refused with reason, and
+//! everything can be deleted. What a process remembers and should not shows only in what it does next.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::api::objects::finalizers;
+use crate::api::{Key, Kind};
+use crate::events::CAPO_FINALIZER;
+use crate::laws::{self, FORGED_LABEL, Violation};
+use crate::memory::Alteration;
+use crate::world::{NAMESPACE, Site, World};
+
+/// Longer than any timer after which a waiting claim is tried again, but the one for a cloud that drops descriptions.
+const SERVED_WITHIN: Duration = Duration::from_secs(120);
+const DELETED_WITHIN: Duration = Duration::from_secs(600);
+/// For how long a cloud that never does as it is told is watched.
+const ALTERED_FOR: Duration = Duration::from_secs(900);
+
+impl World {
+    pub async fn end(&self, seed: u64) {
+        self.skips_rest.set(true);
+        // The other half is altered for ever: no law about marks can hold there.
+        if self.cloud.alteration() != Alteration::None && seed.is_multiple_of(2) {
+            self.advance(ALTERED_FOR).await;
+            self.judge(false);
+            return self.judge_unmarked();
+        }
+        self.cloud.alter(Alteration::None);
+        self.settle().await;
+        self.judge_unmarked();
+        self.judge_counters();
+        if !self.has_violations() {
+            self.probe().await;
+        }
+        if !self.has_violations() {
+            self.tear_down(seed).await;
+        }
+    }
+
+    /// Law 4: what we created has a mark, unless a fault kept us from deleting what the cloud did not mark.
+    fn judge_unmarked(&self) {
+        let (unmarked, faults) = (self.witness.unmarked(), self.witness.rates().interruptions());
+        let is_leak = unmarked.len() > faults;
+        let how = format!("created and never marked, with {faults} faults: {unmarked:?}");
+        self.violations.borrow_mut().extend(is_leak.then(|| Violation::new(4, "floating IPs", how)));
+    }
+
+    /// What a status counts as allocated belongs to claims, or to IPAddresses whose claim was removed by force.
+    fn judge_counters(&self) {
+        for site in &self.sites {
+            let objects = [site.server.all(Kind::Claim), site.server.all(Kind::Address)].concat();
+            // The status of a pool that is being deleted has the counters of before.
+            let is_kept = |pool: &Value| pool["metadata"].get("deletionTimestamp").is_none();
+            for pool in site.server.all(Kind::Pool).into_iter().filter(|pool| is_kept(pool)) {
+                let name = laws::text(&pool, "/metadata/name");
+                let of_pool = objects.iter().filter(|object| laws::text(object, "/spec/poolRef/name") == name);
+                let claims: BTreeSet<&str> = of_pool.map(|object| laws::text(object, "/metadata/name")).collect();
+                let allocated = pool["status"]["addresses"]["allocated"].as_u64().unwrap_or_default();
+                let is_right = usize::try_from(allocated).is_ok_and(|allocated| allocated <= claims.len());
+                self.expect(4, name, &format!("{allocated} addresses allocated, but by {claims:?}"), is_right);
+            }
+        }
+    }
+
+    /// A new claim of each pool.
+    async fn probe(&self) {
+        self.trace.record(|| "--- new claims".to_owned());
+        for site in &self.sites {
+            for pool in site.server.all(Kind::Pool) {
+                let name = laws::text(&pool, "/metadata/name");
+                site.create_claim(&format!("late-{name}"), name);
+            }
+        }
+        self.advance(SERVED_WITHIN).await;
+        self.judge(true);
+    }
+
+    async fn tear_down(&self, seed: u64) {
+        self.trace.record(|| "--- everything is deleted".to_owned());
+        let orders = [
+            [Kind::Claim, Kind::Pool, Kind::Secret],
+            [Kind::Pool, Kind::Claim, Kind::Secret],
+            [Kind::Secret, Kind::Pool, Kind::Claim],
+        ];
+        for site in &self.sites {
+            site.drop_what_users_keep();
+        }
+        for kind in orders[(seed / 2 % 3) as usize] {
+            for site in &self.sites {
+                site.server.all(kind).iter().for_each(|object| site.delete(kind, laws::text(object, "/metadata/name")));
+            }
+            self.advance(Duration::from_secs(seed % 5)).await;
+        }
+        let left = || self.sites.iter().flat_map(Site::ours_left).collect::<Vec<_>>();
+        self.wait_until(DELETED_WITHIN, || left().is_empty()).await;
+        let left = left();
+        self.expect(9, "everything", &format!("deleted: {left:?}"), left.is_empty());
+        self.advance(Duration::from_secs(60)).await;
+        self.judge(true);
+    }
+}
+
+impl Site {
+    /// CAPO's finalizers, and the IPAddresses that users made.
+    fn drop_what_users_keep(&self) {
+        for claim in self.server.all(Kind::Claim) {
+            let rest: Vec<&str> = finalizers(&claim).into_iter().filter(|it| *it != CAPO_FINALIZER).collect();
+            self.change(Kind::Claim, laws::text(&claim, "/metadata/name"), &json!({"metadata": {"finalizers": rest}}));
+        }
+        for address in self.server.all(Kind::Address) {
+            if address["metadata"]["labels"].get(FORGED_LABEL).is_some() {
+                self.delete(Kind::Address, laws::text(&address, "/metadata/name"));
+            }
+        }
+    }
+
+    fn ours_left(&self) -> Vec<Key> {
+        let state = self.server.state();
+        let is_ours = |key: &Key, object: &Value| match key.kind {
+            Kind::Claim | Kind::Pool | Kind::Secret => key.namespace == NAMESPACE,
+            Kind::Address => laws::binding(&[], object, 0).is_some(),
+            _ => false,
+        };
+        state.objects.iter().filter(|(key, object)| is_ours(key, object)).map(|(key, _)| key.clone()).collect()
+    }
+}

@@ -1,0 +1,56 @@
+//! What operators do: credentials that change, a network that is renamed, a cloud that alters what is written to it.
+
+use serde_json::json;
+
+use crate::api::objects::{Deletion, Part};
+use crate::api::{ApiServer, Kind};
+use crate::memory::{Alteration, Elsewhere};
+use crate::users::key;
+use crate::world::World;
+
+impl World {
+    pub fn toggle_secret(&self, server: &ApiServer) {
+        let secret = key(Kind::Secret, "cloud");
+        if server.get(&secret).is_some() {
+            let _ = server.delete(&secret, &Deletion::default());
+        } else {
+            self.create_secret(server);
+        }
+    }
+
+    /// The Secret gets the credentials that are good now.
+    pub fn renew_secret(&self, server: &ApiServer) {
+        self.create_secret(server);
+        self.write_secret(server, self.cloud.secret("ours"));
+    }
+
+    pub fn misdirect_secret(&self, server: &ApiServer, is_project: bool) {
+        let place = if is_project { Elsewhere::Project } else { Elsewhere::Region };
+        self.write_secret(server, self.cloud.secret_elsewhere("ours", place));
+    }
+
+    fn write_secret(&self, server: &ApiServer, data: impl serde::Serialize) {
+        let data = serde_json::to_value(data).expect("a Secret has a form");
+        let _ = server.patch(&key(Kind::Secret, "cloud"), Part::Main, &json!({"data": data}));
+    }
+
+    /// The old password is refused from now on, also in open sessions.
+    pub fn revoke(&self) {
+        let password = format!("password-{}", self.clock.now().as_second());
+        self.cloud.change_password("ours", &password);
+        self.cloud.accept_other_region("ours");
+    }
+
+    pub fn rename_network(&self) {
+        let name = if self.cloud.network_name(&self.network) == "public" { "renamed" } else { "public" };
+        self.cloud.rename_network(&self.network, name);
+    }
+
+    pub fn alter(&self, how: u8) {
+        use Alteration::*;
+        let all =
+            [None, None, DropsWhenCreated, KeepsOldDescription, RewritesDescription, HidesDescriptions, HidesTags];
+        self.users_interfered.set(true);
+        self.cloud.alter(all[usize::from(how) % all.len()]);
+    }
+}

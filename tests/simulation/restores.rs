@@ -1,0 +1,127 @@
+//! Everything of a namespace is lost and restored from a backup, in any order, or moved as `clusterctl move` does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use caip_openstack::api::names::{DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION};
+use serde_json::{Value, json};
+
+use crate::api::Kind;
+use crate::api::objects::Part;
+use crate::claims::Uid;
+use crate::history::{Owners, Restoration};
+use crate::laws;
+use crate::users::key;
+use crate::wire::Wire;
+use crate::world::{NAMESPACE, Site, World};
+
+const ORDERS: [[Kind; 3]; 6] = [
+    [Kind::Pool, Kind::Claim, Kind::Address],
+    [Kind::Pool, Kind::Address, Kind::Claim],
+    [Kind::Claim, Kind::Pool, Kind::Address],
+    [Kind::Claim, Kind::Address, Kind::Pool],
+    [Kind::Address, Kind::Pool, Kind::Claim],
+    [Kind::Address, Kind::Claim, Kind::Pool],
+];
+
+impl World {
+    pub async fn restore(&self, site: &Site, how: Restoration) {
+        let backup = backup(site);
+        self.witness.claims().expect_orphans();
+        if how.is_stopped {
+            site.replicas.iter().filter_map(|replica| replica.wire()).for_each(|wire: Wire| wire.kill());
+        }
+        let is_moved = how.owners == Owners::Moved;
+        if is_moved {
+            self.pause_cluster(site, json!("true"));
+            self.advance(Duration::from_secs(5)).await;
+        }
+        self.lose(site, is_moved);
+        let order = ORDERS[if is_moved { 0 } else { usize::from(how.order) % ORDERS.len() }];
+        for kind in order {
+            self.advance(Duration::from_secs(how.gap.into())).await;
+            backup.iter().filter(|(of, _)| *of == kind).for_each(|(_, object)| {
+                self.recreate(site, kind, object, how.owners);
+            });
+        }
+        if is_moved {
+            self.pause_cluster(site, Value::Null);
+        }
+    }
+
+    fn pause_cluster(&self, site: &Site, value: Value) {
+        site.change(Kind::Cluster, "c", &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}}));
+    }
+
+    /// Everything is gone at once.
+    fn lose(&self, site: &Site, is_moved: bool) {
+        for kind in [Kind::Address, Kind::Claim, Kind::Pool] {
+            for object in site.server.all(kind) {
+                let name = laws::text(&object, "/metadata/name");
+                if is_moved {
+                    let moved = json!({"metadata": {"annotations": {DELETE_FOR_MOVE_ANNOTATION: ""}}});
+                    site.change(kind, name, &moved);
+                }
+                self.force_delete(site, kind, name);
+            }
+        }
+    }
+
+    fn recreate(&self, site: &Site, kind: Kind, old: &Value, owners: Owners) {
+        let name = laws::text(old, "/metadata/name");
+        let mut new = json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": old["spec"]});
+        for field in ["annotations", "finalizers", "labels"] {
+            new["metadata"][field] = old["metadata"][field].clone();
+        }
+        if let Some(references) = old["metadata"]["ownerReferences"].as_array() {
+            let references: Vec<Value> = references.iter().filter_map(|owner| adjust(site, owner, owners)).collect();
+            new["metadata"]["ownerReferences"] = references.into();
+        }
+        let Ok(new) = site.server.create(kind, new) else { return };
+        // clusterctl restores the status too.
+        if owners == Owners::Moved {
+            let _ = site.server.patch(&key(kind, name), Part::Status, &json!({"status": old["status"]}));
+        }
+        // The restored claim is the same claim.
+        let claims = self.witness.claims();
+        let before = claims.binding(&Uid::of(&site.server, old)).filter(|_| kind == Kind::Claim);
+        if let Some(binding) =
+            before.filter(|binding| self.witness.is_held(&binding.fip, &binding.pool, &binding.claim))
+        {
+            claims.give(&Uid::of(&site.server, &new), binding.address);
+        }
+    }
+}
+
+/// The objects that are not being deleted; an IPAddress only with its claim.
+fn backup(site: &Site) -> Vec<(Kind, Arc<Value>)> {
+    let lives = |kind: Kind, name: &str| {
+        let object = site.server.get(&key(kind, name));
+        object.is_some_and(|object| object["metadata"].get("deletionTimestamp").is_none())
+    };
+    let kinds = [Kind::Pool, Kind::Claim, Kind::Address];
+    let objects =
+        kinds.into_iter().flat_map(|kind| site.server.all(kind).into_iter().map(move |object| (kind, object)));
+    objects
+        .filter(|(kind, object)| {
+            let name = laws::text(object, "/metadata/name");
+            let claim = laws::text(object, "/spec/claimRef/name");
+            lives(*kind, name) && (*kind != Kind::Address || lives(Kind::Claim, claim))
+        })
+        .collect()
+}
+
+/// An owner reference as it is restored; none without one.
+fn adjust(site: &Site, owner: &Value, owners: Owners) -> Option<Value> {
+    let mut owner = owner.clone();
+    match owners {
+        Owners::Dropped => return None,
+        Owners::Kept => {}
+        Owners::Moved => {
+            let kind = if laws::text(&owner, "/kind") == "IPAddressClaim" { Kind::Claim } else { Kind::Pool };
+            let now = site.server.get(&key(kind, laws::text(&owner, "/name")))?;
+            owner["uid"] = now["metadata"]["uid"].clone();
+        }
+    }
+    Some(owner)
+}

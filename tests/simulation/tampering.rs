@@ -1,0 +1,137 @@
+//! What users do to floating IPs, and to the IPAddresses that name them.
+
+use caip_openstack::allocation::mark::{Marks, Ownership, claim_tag};
+use caip_openstack::allocation::{ClaimKey, PoolId};
+use caip_openstack::api::names::{FLOATING_IP_ID_ANNOTATION, POOL_ID_ANNOTATION};
+use caip_openstack::floating_ip::FloatingIp;
+use serde_json::json;
+
+use crate::api::Kind;
+use crate::history::Tampering;
+use crate::laws::{self, FORGED_LABEL};
+use crate::users::key;
+use crate::world::{ADDRESSES, NAMESPACE, Site, World, address};
+
+/// What users fill a floating IP's tags with.
+const FILLER: &str = "filler-";
+/// As many as Neutron takes.
+const FILLERS: usize = 50;
+
+impl World {
+    pub fn toggle_foreign_address(&self, site: &Site, index: u8) {
+        let name = format!("other-{}", index % ADDRESSES);
+        if site.server.get(&key(Kind::Address, &name)).is_some() {
+            return site.delete(Kind::Address, &name);
+        }
+        self.users_interfered.set(true);
+        let pool = json!({"apiGroup": "ipam.example.org", "kind": "Pool", "name": "p"});
+        let spec =
+            json!({"address": address(index).to_string(), "prefix": 32, "claimRef": {"name": name}, "poolRef": pool});
+        let object = json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec});
+        let _ = site.server.create(Kind::Address, object);
+    }
+
+    pub fn tamper_with(&self, index: u8, how: Tampering) {
+        let fips = self.cloud.floating_ips();
+        let Some(fip) = fips.get(usize::from(index) % fips.len().max(1)) else { return };
+        let id = fip.id.clone();
+        self.users_interfered.set(true);
+        self.tamper(|world| match how {
+            Tampering::Attach => _ = world.cloud.set_port(&id, Some("port-of-a-user")),
+            Tampering::Detach => _ = world.cloud.set_port(&id, None),
+            Tampering::Delete => _ = world.cloud.delete(&id),
+            Tampering::CopyDescription => {
+                let other = fips.iter().find(|other| other.id != id && other.description.is_empty());
+                let copy = |copy: &mut FloatingIp| copy.description.clone_from(&fip.description);
+                other.iter().for_each(|other| _ = world.cloud.edit(&other.id, copy));
+            }
+            how => _ = world.cloud.edit(&id, |fip| world.write_text(fip, how)),
+        });
+    }
+
+    /// What a user changes in a floating IP's description and tags.
+    fn write_text(&self, fip: &mut FloatingIp, how: Tampering) {
+        match how {
+            Tampering::Tag => _ = fip.tags.insert("prod".into()),
+            // Not over the mark of what a pool created.
+            Tampering::Describe if Marks::read(fip).created.is_none() => fip.description = "mail".into(),
+            Tampering::Wipe => {
+                fip.tags.clear();
+                fip.description.clear();
+            }
+            Tampering::Mark => {
+                let theirs = PoolId::parse("theirs").unwrap();
+                fip.tags.insert(claim_tag(&theirs, &ClaimKey::of("a", "b")));
+            }
+            Tampering::Fill => fill(fip),
+            Tampering::Empty => empty(fip),
+            Tampering::MarkForNobody => {
+                fip.tags.extend(self.any_pool_id().map(|pool| claim_tag(&pool, &ClaimKey::of("a", "b"))));
+            }
+            Tampering::MarkReleased(is_future) => {
+                fip.tags.extend(self.any_pool_id().and_then(|pool| forged_release(fip, &pool, is_future)));
+            }
+            Tampering::Garble => _ = fip.tags.insert("caip.unreadable".into()),
+            _ => {}
+        }
+    }
+
+    /// Tags of users are removed again from what is ours: our own had no room.
+    pub fn empty_marked(&self) {
+        for fip in self.cloud.floating_ips() {
+            if !Marks::read(&fip).is_empty() && fip.tags.iter().any(|tag| tag.starts_with(FILLER)) {
+                self.tamper(|world| world.cloud.edit(&fip.id, empty));
+            }
+        }
+    }
+
+    fn any_pool_id(&self) -> Option<PoolId> {
+        let mut pools = self.sites.iter().flat_map(|site| site.server.all(Kind::Pool));
+        pools.find_map(|pool| laws::pool_id(&pool))
+    }
+
+    /// A user copies a claim's IPAddress to another claim's name.
+    pub fn copy_address(&self, from: u8, to: u8) {
+        self.users_interfered.set(true);
+        let ((site, from, pool), (_, to, _)) = (self.claim(from), self.claim(to));
+        let Some(original) = site.server.get(&key(Kind::Address, &from)).filter(|_| from != to) else { return };
+        let mut copy = json!({"metadata": {"name": to, "namespace": NAMESPACE}, "spec": original["spec"]});
+        copy["metadata"]["annotations"] = original["metadata"]["annotations"].clone();
+        copy["metadata"]["labels"] = json!({FORGED_LABEL: "true"});
+        copy["spec"]["claimRef"]["name"] = to.into();
+        copy["spec"]["poolRef"]["name"] = pool.into();
+        let _ = site.server.create(Kind::Address, copy);
+    }
+
+    /// A user removes or changes what an IPAddress says about its floating IP.
+    pub fn edit_annotation(&self, index: u8, how: u8) {
+        self.users_interfered.set(true);
+        let (site, name, _) = self.claim(index);
+        let fips = self.cloud.floating_ips();
+        let another = fips.get(usize::from(how) % fips.len().max(1)).map(|fip| fip.id.as_str());
+        let annotations = match how % 4 {
+            0 => json!({FLOATING_IP_ID_ANNOTATION: null, POOL_ID_ANNOTATION: null}),
+            1 => json!({FLOATING_IP_ID_ANNOTATION: null}),
+            2 => json!({POOL_ID_ANNOTATION: "theirs"}),
+            _ => json!({FLOATING_IP_ID_ANNOTATION: another}),
+        };
+        let labels = json!({FORGED_LABEL: "true"});
+        site.change(Kind::Address, &name, &json!({"metadata": {"annotations": annotations, "labels": labels}}));
+    }
+}
+
+fn fill(fip: &mut FloatingIp) {
+    let room = FILLERS.saturating_sub(fip.tags.len());
+    fip.tags.extend((0..room).map(|index| format!("{FILLER}{index}")));
+}
+
+fn empty(fip: &mut FloatingIp) {
+    fip.tags.retain(|tag| !tag.starts_with(FILLER));
+}
+
+/// A release of the claim that has the floating IP, long ago or at the end of time.
+fn forged_release(fip: &FloatingIp, pool: &PoolId, is_future: bool) -> Option<String> {
+    let Ownership::Held(claim) = Marks::read(fip).ownership(pool) else { return None };
+    let at = if is_future { jiff::Timestamp::MAX.as_second() } else { 1 };
+    Some(format!("caip-out.{pool}.{claim}.{at:x}"))
+}
