@@ -82,6 +82,10 @@ impl PublicationWatcher {
 
     /// A claim whose finalizer is gone has been released in Neutron, unless nobody could.
     fn check_released(&self, server: &ApiServer, change: &Change) {
+        // One that was removed by force was not being deleted when it lost its finalizer.
+        if change.object["metadata"].get("deletionTimestamp").is_none() {
+            return;
+        }
         let (claims, uid) = (self.witness.claims(), Uid::of(server, &change.object));
         let Some(binding) = claims.binding(&uid).filter(|_| !claims.is_forced(&uid)) else { return };
         let pool = Key::new(Kind::Pool, &change.key.namespace, laws::text(&change.object, "/spec/poolRef/name"));
