@@ -4,7 +4,7 @@
 //!
 //! | file | what is in it |
 //! |---|---|
-//! | [`api`] | the API server |
+//! | [`api`] | the API server, which the tests of contracts use too |
 //! | [`wire`], [`client`], [`clouds`] | a process' connections to both servers; faults are injected here |
 //! | [`fault`] | what can go wrong with a call |
 //! | [`process`] | one replica of the controllers, restarted whenever it ends |
@@ -34,9 +34,9 @@ mod support {
     pub mod laws;
     #[allow(dead_code, reason = "the contract asks more of it")]
     pub mod memory;
+    pub mod memory_api;
 }
 
-mod api;
 mod claims;
 mod cleanup;
 mod client;
@@ -75,7 +75,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
-use support::{laws, memory};
+use support::{laws, memory, memory_api as api};
 use world::{Start, World};
 
 /// What came of a history.
