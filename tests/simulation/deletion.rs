@@ -53,7 +53,7 @@ fn delete(world: &World, what: What) {
         What::Secret => site.delete(Kind::Secret, "cloud"),
         What::Namespace => {
             let namespace = crate::api::Key::new(Kind::Namespace, "", NAMESPACE);
-            let _ = site.server.delete(&namespace, &crate::api::objects::Deletion::default());
+            let _ = site.server.delete(&namespace, &crate::api::deletion::Deletion::default());
         }
     }
 }

@@ -8,7 +8,8 @@ use caip_openstack::api::names::{PAUSED_ANNOTATION, POOL_ID_ANNOTATION};
 use serde_json::{Value, json};
 
 use crate::api::Kind;
-use crate::api::objects::{Deletion, finalizers};
+use crate::api::deletion::{Deletion, Propagation};
+use crate::api::objects::finalizers;
 use crate::claims::Uid;
 use crate::generator::{call_fault, hang, outage_fault, side};
 use crate::history::Event;
@@ -123,7 +124,8 @@ impl World {
     fn delete_pool(&self, pool: u8, is_foreground: bool) {
         self.users_interfered.set(true);
         let (site, name) = self.pool(pool);
-        let _ = site.server.delete(&key(Kind::Pool, name), &Deletion { is_foreground, ..Deletion::default() });
+        let propagation = is_foreground.then_some(Propagation::Foreground);
+        let _ = site.server.delete(&key(Kind::Pool, name), &Deletion { propagation, ..Deletion::default() });
     }
 
     fn force_delete_claim(&self, claim: u8) {

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`api`] | the API server, which the tests of contracts use too |
 //! | [`wire`], [`client`], [`clouds`] | a process' connections to both servers; faults are injected here |
+//! | [`background`] | the garbage collector and the namespace controller |
 //! | [`fault`] | what can go wrong with a call |
 //! | [`process`] | one replica of the controllers, restarted whenever it ends |
 //! | [`world`] | the whole system, and what must hold when it comes to rest |
@@ -37,6 +38,7 @@ mod support {
     pub mod memory_api;
 }
 
+mod background;
 mod claims;
 mod cleanup;
 mod client;

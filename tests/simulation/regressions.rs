@@ -6,7 +6,7 @@ use caip_openstack::api::names::ABANDON_ANNOTATION;
 use serde_json::json;
 
 use crate::api::Kind;
-use crate::api::objects::Deletion;
+use crate::api::deletion::{Deletion, Propagation};
 use crate::memory::Alteration;
 use crate::simulate;
 use crate::users::key;
@@ -167,7 +167,7 @@ fn a_pool_that_is_deleted_in_the_foreground_waits_for_its_claims_quietly() {
         let claims = ["web-0", "web-1", "web-2"];
         claims.iter().for_each(|claim| site.create_claim(claim, "public"));
         world.wait_until(SOON, || claims.iter().all(|claim| site.is_bound(claim))).await;
-        let foreground = Deletion { is_foreground: true, ..Deletion::default() };
+        let foreground = Deletion::with(Propagation::Foreground);
         world.advance(SOON).await;
         let before = site.server.version();
         let _ = site.server.delete(&key(Kind::Pool, "public"), &foreground);

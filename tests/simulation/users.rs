@@ -7,7 +7,8 @@ use caip_openstack::api::names::{CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, 
 use caip_openstack::floating_ip::FloatingIpId;
 use serde_json::{Value, json};
 
-use crate::api::objects::{Deletion, Part};
+use crate::api::deletion::Deletion;
+use crate::api::objects::Part;
 use crate::api::{Key, Kind};
 use crate::laws::text;
 use crate::world::{NAMESPACE, Site, World};

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::api::{ApiServer, Kind};
+use crate::background::{collect_garbage, end_namespaces};
 use crate::laws::{self, Snapshot, Violation};
 use crate::memory::MemoryCloud;
 use crate::process::Process;
@@ -136,7 +137,11 @@ impl World {
             let _ = server.create(Kind::Namespace, json!({"metadata": {"name": namespace}}));
         }
         self.create_secret(server);
-        let cluster = json!({"metadata": {"name": "c", "namespace": NAMESPACE}, "spec": {}});
+        let infrastructure = json!({
+            "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "OpenStackCluster", "name": "c",
+        });
+        let spec = json!({"infrastructureRef": infrastructure});
+        let cluster = json!({"metadata": {"name": "c", "namespace": NAMESPACE}, "spec": spec});
         let _ = server.create(Kind::Cluster, cluster);
     }
 
@@ -153,7 +158,8 @@ impl World {
             for replica in &site.replicas {
                 tokio::task::spawn_local(replica.clone().run_forever());
             }
-            tokio::task::spawn_local(collect(site.server.clone()));
+            tokio::task::spawn_local(collect_garbage(site.server.clone()));
+            tokio::task::spawn_local(end_namespaces(site.server.clone()));
             let watcher = PublicationWatcher {
                 witness: self.witness.clone(),
                 users_interfered: self.users_interfered.clone(),
@@ -298,17 +304,3 @@ const SETTLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
 const SILENCE: Duration = Duration::from_secs(10 * 60);
 /// Longer than a POST and the DELETE after it.
 const OFFER_TIME: Duration = Duration::from_secs(20);
-
-/// The garbage collector and the namespace controller.
-async fn collect(server: ApiServer) {
-    let mut news = server.news();
-    loop {
-        while server.collect() {
-            sleep(Duration::from_millis(40)).await;
-        }
-        if news.changed().await.is_err() {
-            return;
-        }
-        sleep(Duration::from_millis(60)).await;
-    }
-}

@@ -1,105 +1,91 @@
-//! What is refused: by the API server's own rules, by Cluster API's webhooks, by the end of a namespace.
+//! What is refused before an object is stored: namespaces that end, schemas, Cluster API's webhooks.
 
 use std::net::IpAddr;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::objects::{finalizers, text};
-use super::{Key, Kind, State};
+use super::metadata::is_deleting;
+use super::objects::text;
+use super::refusal::Refusal;
+use super::{Key, Kind, State, metadata, schema};
 
-/// A refusal as the API server words it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Refusal {
-    pub code: u16,
-    pub reason: &'static str,
-    pub message: String,
-}
-
-impl Refusal {
-    pub fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Self {
-        Self { code, reason, message: message.into() }
-    }
-
-    pub fn missing(key: &Key) -> Self {
-        Self::new(404, "NotFound", format!("{} \"{}\" not found", key.kind.names().2, key.name))
-    }
-
-    pub fn exists(key: &Key) -> Self {
-        Self::new(409, "AlreadyExists", format!("{} \"{}\" already exists", key.kind.names().2, key.name))
-    }
-
-    pub fn conflict(key: &Key) -> Self {
-        let message = format!("Operation cannot be fulfilled on {} \"{}\": changed", key.kind.names().2, key.name);
-        Self::new(409, "Conflict", message)
-    }
-
-    fn invalid(key: &Key, why: &str) -> Self {
-        Self::new(422, "Invalid", format!("{} \"{}\" is invalid: {why}", key.kind.names().3, key.name))
-    }
-
-    /// The body of the answer.
-    pub fn body(&self) -> Value {
-        json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": self.message,
-            "reason": self.reason, "code": self.code,
-        })
-    }
-}
-
-/// A new object.
-pub fn new_object(state: &State, key: &Key, object: &Value) -> Result<(), Refusal> {
-    if key.name.is_empty() {
-        return Err(Refusal::invalid(key, "metadata.name: Required value"));
-    }
+/// Whether a namespace takes new objects. This is asked before anything else about them.
+pub fn check_namespace(state: &State, key: &Key) -> Result<(), Refusal> {
     if key.kind == Kind::Namespace {
         return Ok(());
     }
     let namespace = Key::new(Kind::Namespace, "", &key.namespace);
     let Some(namespace) = state.objects.get(&namespace) else { return Err(Refusal::missing(&namespace)) };
-    if namespace["metadata"].get("deletionTimestamp").is_some() {
+    if is_deleting(namespace) {
         let why = format!("unable to create new content in namespace {} because it is being terminated", key.namespace);
         return Err(Refusal::new(403, "Forbidden", why));
-    }
-    if key.kind == Kind::Address {
-        address(state, key, object)?;
     }
     Ok(())
 }
 
-/// Cluster API's webhook for addresses: well formed, and from the pool that its claim names, if there is one.
-fn address(state: &State, key: &Key, object: &Value) -> Result<(), Refusal> {
-    let spec = &object["spec"];
-    let address: IpAddr =
-        text(&spec["address"]).parse().map_err(|_| Refusal::invalid(key, "spec.address: not a valid address"))?;
-    let prefix = spec["prefix"].as_i64().unwrap_or(-1);
-    if !(0..=if address.is_ipv4() { 32 } else { 128 }).contains(&prefix) {
-        return Err(Refusal::invalid(key, "spec.prefix: not a valid prefix"));
+/// Whether an object is well formed: its metadata, and the parts of it that are written.
+pub fn check_form(key: &Key, object: &Value, part: Option<&str>) -> Result<(), Refusal> {
+    metadata::check(key, object)?;
+    let Some(schema) = schema::of(key.kind) else { return Ok(()) };
+    let problem = match part {
+        None => schema::problem(schema, object),
+        Some(part) => object.get(part).and_then(|value| schema::problem(&schema["properties"][part], value)),
+    };
+    problem.map_or(Ok(()), |why| Err(Refusal::invalid(key, &why)))
+}
+
+/// Cluster API's webhooks, for a new object.
+pub fn review_new(state: &State, key: &Key, object: &Value) -> Result<(), Refusal> {
+    match key.kind {
+        Kind::Address => review_address(state, key, object),
+        Kind::Cluster => review_cluster(key, None, object),
+        _ => Ok(()),
     }
-    if spec.get("gateway").is_some_and(|gateway| text(gateway).parse::<IpAddr>().is_err()) {
-        return Err(Refusal::invalid(key, "spec.gateway: not a valid address"));
-    }
-    let claim = Key::new(Kind::Claim, &key.namespace, text(&spec["claimRef"]["name"]));
-    match state.objects.get(&claim) {
-        Some(claim) if claim["spec"]["poolRef"] != spec["poolRef"] => {
-            Err(Refusal::invalid(key, "spec.poolRef: not that of the claim"))
+}
+
+/// Cluster API's webhooks and the pool's rule for what cannot be changed, for a changed object.
+pub fn review_change(key: &Key, old: &Value, new: &Value) -> Result<(), Refusal> {
+    match key.kind {
+        Kind::Claim | Kind::Address if old.get("spec") != new.get("spec") => {
+            Err(Refusal::denied(key, "spec is immutable"))
+        }
+        Kind::Cluster => review_cluster(key, Some(old), new),
+        Kind::Pool if old["spec"].get("poolID") != new["spec"].get("poolID") => {
+            Err(Refusal::invalid(key, "spec.poolID cannot be changed"))
         }
         _ => Ok(()),
     }
 }
 
-/// A changed object.
-pub fn changed_object(key: &Key, old: &Value, new: &Value) -> Result<(), Refusal> {
-    if matches!(key.kind, Kind::Claim | Kind::Address) && old.get("spec") != new.get("spec") {
-        return Err(Refusal::invalid(key, "spec: the spec is immutable"));
+/// Well formed, and from the pool that its claim names, if there is one.
+fn review_address(state: &State, key: &Key, object: &Value) -> Result<(), Refusal> {
+    let spec = &object["spec"];
+    let address: IpAddr =
+        text(&spec["address"]).parse().map_err(|_| Refusal::denied(key, "spec.address: not a valid address"))?;
+    if spec["prefix"].as_i64().is_some_and(|prefix| prefix > if address.is_ipv4() { 32 } else { 128 }) {
+        return Err(Refusal::denied(key, "spec.prefix: too large"));
     }
-    if old["metadata"].get("deletionTimestamp").is_some() {
-        let before = finalizers(old);
-        if finalizers(new).iter().any(|finalizer| !before.contains(finalizer)) {
-            return Err(Refusal::invalid(
-                key,
-                "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted",
-            ));
+    if spec.get("gateway").is_some_and(|gateway| text(gateway).parse::<IpAddr>().is_err()) {
+        return Err(Refusal::denied(key, "spec.gateway: not a valid address"));
+    }
+    let claim = Key::new(Kind::Claim, &key.namespace, text(&spec["claimRef"]["name"]));
+    match state.objects.get(&claim) {
+        Some(claim) if claim["spec"]["poolRef"] != spec["poolRef"] => {
+            Err(Refusal::denied(key, "spec.poolRef: not that of the claim"))
         }
+        _ => Ok(()),
+    }
+}
+
+/// A Cluster names what it consists of, and keeps doing so.
+fn review_cluster(key: &Key, old: Option<&Value>, new: &Value) -> Result<(), Refusal> {
+    let has = |object: &Value, field: &str| object["spec"].get(field).is_some();
+    let is_lost = |field: &str| old.is_some_and(|old| has(old, field)) && !has(new, field);
+    if !["controlPlaneRef", "infrastructureRef", "topology"].iter().any(|field| has(new, field)) {
+        return Err(Refusal::invalid(key, "spec: controlPlaneRef, infrastructureRef or topology must be set"));
+    }
+    if ["controlPlaneRef", "infrastructureRef", "topology"].iter().any(|field| is_lost(field)) {
+        return Err(Refusal::invalid(key, "spec: a reference cannot be removed"));
     }
     Ok(())
 }

@@ -1,78 +1,111 @@
-//! What Kubernetes' own controllers do: objects whose owners are gone, foreground deletions, namespaces that end.
+//! Kubernetes' garbage collector, step by step as `pkg/controller/garbagecollector` does it: a graph of owners and
+//! dependents, built from what a watch delivers, and a queue of objects to look at. What is queued is decided by the
+//! graph, what is done by the objects as they are then. So a dependent that gets back its reference to an owner in
+//! foreground deletion is looked at again only when that owner is.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | [`graph`] | keeps the graph, and queues what a change concerns |
+//! | [`attempt`] | deletes, orphans or keeps one queued object |
+//! | [`reference`] | owner references |
 
-use std::collections::BTreeSet;
+mod attempt;
+mod graph;
+mod reference;
 
-use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
-use super::objects::{Deletion, Part, finalizers, text};
+use serde_json::Value;
+
 use super::{ApiServer, Key, Kind};
+use graph::Node;
+use reference::Identity;
+
+/// What the graph is built from.
+#[derive(Clone, Debug)]
+pub enum GraphChange {
+    /// An object was created or changed.
+    Seen {
+        key: Key,
+        old: Option<Arc<Value>>,
+        new: Arc<Value>,
+    },
+    Gone {
+        key: Key,
+        object: Arc<Value>,
+    },
+    /// An owner that a reference names, or an object of the graph, does not exist.
+    Missing(Identity),
+}
+
+/// What the garbage collector knows, and what it will look at.
+#[derive(Clone, Default)]
+pub struct Collector {
+    /// By UID.
+    nodes: BTreeMap<String, Node>,
+    /// Owners that do not exist.
+    absent: BTreeSet<Identity>,
+    to_delete: VecDeque<String>,
+    to_orphan: VecDeque<String>,
+    /// What could not be decided: tried again after the next change.
+    later: Vec<String>,
+}
 
 impl ApiServer {
-    /// One round of the garbage collector and the namespace controller; true when it did something.
+    /// One round of the garbage collector: all that changed, and then all that is queued. True when there is more to do.
     pub fn collect(&self) -> bool {
-        let objects: Vec<(Key, std::sync::Arc<Value>)> =
-            self.state().objects.iter().map(|(key, object)| (key.clone(), object.clone())).collect();
         let before = self.version();
-        let existing: BTreeSet<&str> = objects.iter().map(|(_, object)| text(&object["metadata"]["uid"])).collect();
-        let deleting: BTreeSet<&str> = objects
-            .iter()
-            .filter(|(_, object)| finalizers(object).contains(&"foregroundDeletion"))
-            .map(|(_, object)| text(&object["metadata"]["uid"]))
-            .collect();
-        for (key, object) in &objects {
-            let Some(owners) = object["metadata"]["ownerReferences"].as_array().filter(|owners| !owners.is_empty())
-            else {
-                continue;
-            };
-            let uid = |owner: &Value| owner["uid"].as_str().unwrap_or_default().to_owned();
-            let is_solid =
-                |owner: &&Value| existing.contains(uid(owner).as_str()) && !deleting.contains(uid(owner).as_str());
-            if !owners.iter().any(|owner| is_solid(&owner)) {
-                let _ = self.delete(
-                    key,
-                    &Deletion { uid: Some(text(&object["metadata"]["uid"]).into()), ..Deletion::default() },
-                );
-            } else if !owners.iter().all(|owner| is_solid(&owner)) {
-                // As `attemptToDeleteItem` does: owners that wait for their dependents lose this one too.
-                let solid: Vec<&Value> = owners.iter().filter(is_solid).collect();
-                let version = &object["metadata"]["resourceVersion"];
-                let patch = json!({"metadata": {"resourceVersion": version, "ownerReferences": solid}});
-                let _ = self.patch(key, Part::Main, &patch);
-            }
+        while self.state().unseen.front().is_some() {
+            self.collect_step(&mut |_| 0);
         }
-        for (key, object) in objects.iter().filter(|(_, object)| deleting.contains(text(&object["metadata"]["uid"]))) {
-            let uid = text(&object["metadata"]["uid"]);
-            let blocks = |(_, other): &&(Key, std::sync::Arc<Value>)| {
-                let owners = other["metadata"]["ownerReferences"].as_array().into_iter().flatten();
-                owners.into_iter().any(|owner| text(&owner["uid"]) == uid && owner["blockOwnerDeletion"] == true)
-            };
-            if !objects.iter().any(|other| blocks(&other)) {
-                let rest: Vec<&str> =
-                    finalizers(object).into_iter().filter(|finalizer| *finalizer != "foregroundDeletion").collect();
-                let version = &object["metadata"]["resourceVersion"];
-                let _ =
-                    self.patch(key, Part::Main, &json!({"metadata": {"resourceVersion": version, "finalizers": rest}}));
-            }
+        for _ in 0..self.queued() {
+            // The first choice is a change, if there is one by now.
+            let first = usize::from(!self.state().unseen.is_empty());
+            self.collect_step(&mut |_| first);
         }
-        for (key, object) in &objects {
-            if key.kind == Kind::Namespace && object["metadata"].get("deletionTimestamp").is_some() {
-                self.empty(key, &objects);
-            }
-        }
-        self.version() != before
+        self.version() != before || self.has_garbage_work()
     }
 
-    /// Deletes everything in a namespace that ends, and the namespace once it is empty.
-    fn empty(&self, namespace: &Key, objects: &[(Key, std::sync::Arc<Value>)]) {
-        let mut is_empty = true;
-        for (key, object) in objects.iter().filter(|(key, _)| key.namespace == namespace.name) {
-            if object["metadata"].get("deletionTimestamp").is_none() {
-                let _ = self.delete(key, &Deletion::default());
-            }
-            is_empty = false;
-        }
-        if is_empty {
-            self.end_namespace(namespace);
-        }
+    pub fn has_garbage_work(&self) -> bool {
+        self.queued() > 0 || !self.state().unseen.is_empty()
     }
+
+    fn queued(&self) -> usize {
+        let collector = &self.state().collector;
+        collector.to_delete.len() + collector.to_orphan.len()
+    }
+
+    /// One step: the oldest change, or any queued object. `choose` picks one of so many; false when there is none.
+    pub fn collect_step(&self, choose: &mut dyn FnMut(usize) -> usize) -> bool {
+        let mut state = self.state();
+        let changes = usize::from(!state.unseen.is_empty());
+        let (deletions, orphans) = (state.collector.to_delete.len(), state.collector.to_orphan.len());
+        let all = changes + deletions + orphans;
+        if all == 0 {
+            return false;
+        }
+        let chosen = choose(all).min(all - 1);
+        if chosen < changes {
+            let change = state.unseen.pop_front().expect("there is one");
+            state.collector.observe(change);
+            return true;
+        }
+        let mut collector = std::mem::take(&mut state.collector);
+        drop(state);
+        if chosen < changes + deletions {
+            let uid = collector.to_delete.remove(chosen - changes).expect("it is one of them");
+            self.attempt_to_delete(&mut collector, &uid);
+        } else {
+            let uid = collector.to_orphan.remove(chosen - changes - deletions).expect("it is one of them");
+            self.orphan_dependents(&mut collector, &uid);
+        }
+        self.state().collector = collector;
+        true
+    }
+}
+
+/// Kinds that the garbage collector leaves alone.
+fn is_ignored(kind: Kind) -> bool {
+    matches!(kind, Kind::Event | Kind::Namespace)
 }

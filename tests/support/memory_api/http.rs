@@ -1,20 +1,15 @@
-//! The server over HTTP: requests, answers, and watches as streams.
+//! The server over HTTP: requests and answers.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use axum::body::Body;
-use futures::stream;
 use http::{Method, Request, Response};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
-use super::admission::Refusal;
-use super::objects::{Deletion, Part, text};
-use super::{ApiServer, Change, Key, Kind};
-
-/// How long a watch lasts before the server ends it, where the client does not say.
-const WATCH_LASTS: u64 = 290;
+use super::deletion::{Deleted, Deletion, Propagation};
+use super::objects::{Part, text};
+use super::refusal::Refusal;
+use super::{ApiServer, Key, Kind};
 
 /// What a request is about.
 #[derive(Clone, Debug)]
@@ -43,7 +38,11 @@ pub fn target(path: &str) -> Option<Target> {
     }
     let kind = Kind::find(group, version, plural)?;
     let name = rest.first().copied().unwrap_or_default();
-    let part = if rest.get(1) == Some(&"status") { Part::Status } else { Part::Main };
+    let part = match rest.get(1) {
+        None => Part::Main,
+        Some(&"status") if kind.has_status() => Part::Status,
+        Some(_) => return None,
+    };
     Some(Target { kind, namespace: namespace.into(), name: name.into(), part })
 }
 
@@ -58,10 +57,22 @@ pub fn answer(code: u16, body: &Value) -> Response<Body> {
     Response::builder().status(code).body(Body::from(bytes)).expect("a good answer")
 }
 
+/// Whether only the metadata is asked for.
+pub(super) fn is_for_metadata(request: &Request<Vec<u8>>) -> bool {
+    let accept = request.headers().get(http::header::ACCEPT).and_then(|accept| accept.to_str().ok());
+    accept.is_some_and(|accept| accept.contains("as=PartialObjectMetadata"))
+}
+
+/// An object, without all but its metadata.
+pub(super) fn metadata_of(object: &Value) -> Value {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": object["metadata"]})
+}
+
 impl ApiServer {
     /// Answers a request that is not a watch.
     pub fn serve(&self, request: &Request<Vec<u8>>) -> Response<Body> {
         match self.done(request) {
+            Ok((code, body)) if is_for_metadata(request) => answer(code, &reduced(body)),
             Ok((code, body)) => answer(code, &body),
             Err(refusal) => answer(refusal.code, &refusal.body()),
         }
@@ -74,135 +85,76 @@ impl ApiServer {
         };
         let key = Key::new(kind, &namespace, &name);
         let body = || -> Result<Value, Refusal> {
-            serde_json::from_slice(request.body()).map_err(|error| Refusal::new(400, "BadRequest", error.to_string()))
+            serde_json::from_slice(request.body()).map_err(|error| Refusal::bad_request(error.to_string()))
         };
         match (request.method(), name.is_empty()) {
-            (&Method::GET, true) => Ok((200, self.list(kind, &namespace, &query(request.uri())))),
+            (&Method::GET, true) => Ok((200, self.list(kind, &namespace, &query(request.uri()))?)),
             (&Method::GET, false) => {
                 self.get(&key).map(|object| (200, (*object).clone())).ok_or_else(|| Refusal::missing(&key))
             }
             (&Method::POST, true) => {
-                let mut object = body()?;
-                object["metadata"]["namespace"] = namespace.into();
+                let object = within(&namespace, body()?)?;
                 self.create(kind, object).map(|object| (201, (*object).clone()))
             }
             (&Method::PATCH, false) => self.patch(&key, part, &body()?).map(|object| (200, (*object).clone())),
-            (&Method::PUT, false) => self.update(&key, part, body()?).map(|object| (200, (*object).clone())),
+            (&Method::PUT, false) => self
+                .update(&key, part, within(&namespace, body()?)?)
+                .map(|(object, is_new)| (if is_new { 201 } else { 200 }, (*object).clone())),
             (&Method::DELETE, false) => {
                 let options = if request.body().is_empty() { json!({}) } else { body()? };
-                let wanted = |field: &str| options["preconditions"][field].as_str().map(str::to_owned);
-                let how = Deletion {
-                    uid: wanted("uid"),
-                    version: wanted("resourceVersion"),
-                    is_foreground: text(&options["propagationPolicy"]) == "Foreground",
-                };
-                self.delete(&key, &how).map(|object| (200, (*object).clone()))
+                self.delete(&key, &deletion(&options)).map(|deleted| (200, deleted_body(&key, deleted)))
             }
             (method, _) => Err(Refusal::new(405, "MethodNotAllowed", format!("{method} is not supported"))),
         }
     }
+}
 
-    fn list(&self, kind: Kind, namespace: &str, query: &BTreeMap<String, String>) -> Value {
-        let state = self.state();
-        let limit = query.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX);
-        let from = query.get("continue").cloned().unwrap_or_default();
-        let position = |key: &Key| format!("{}/{}", key.namespace, key.name);
-        let mut meant = state
-            .objects
-            .iter()
-            .filter(|(key, _)| key.kind == kind && (namespace.is_empty() || key.namespace == namespace))
-            .filter(|(key, _)| position(key) > from);
-        let page: Vec<_> = meant.by_ref().take(limit).collect();
-        let mut meta = json!({"resourceVersion": state.version.to_string()});
-        if meant.next().is_some() {
-            meta["continue"] = page.last().map(|(key, _)| position(key)).unwrap_or_default().into();
-        }
-        let items: Vec<&Value> = page.iter().map(|(_, object)| object.as_ref()).collect();
-        json!({"kind": format!("{}List", kind.names().3), "apiVersion": kind.api_version(), "metadata": meta, "items": items})
+/// An object for a namespace; one that names another is refused.
+fn within(namespace: &str, mut object: Value) -> Result<Value, Refusal> {
+    let given = text(&object["metadata"]["namespace"]);
+    if !given.is_empty() && given != namespace {
+        return Err(Refusal::bad_request("the namespace of the object does not match that of the request"));
     }
+    if !namespace.is_empty() {
+        object["metadata"]["namespace"] = namespace.into();
+    }
+    Ok(object)
+}
 
-    /// A watch, as its stream of lines. Each change comes `lag` after it happened; then it ends after its time, or when
-    /// watches are cut off.
-    pub fn watch(&self, request: &Request<Vec<u8>>, lag: impl FnMut() -> Duration + Send + 'static) -> Response<Body> {
-        let Some(Target { kind, namespace, .. }) = target(request.uri().path()) else {
-            return answer(404, &Refusal::new(404, "NotFound", "the server could not find it").body());
-        };
-        let query = query(request.uri());
-        let from: u64 = query.get("resourceVersion").and_then(|version| version.parse().ok()).unwrap_or_default();
-        let lasts = query.get("timeoutSeconds").and_then(|time| time.parse().ok()).unwrap_or(WATCH_LASTS);
-        if from < self.state().forgotten {
-            // As the real one does: the watch begins, and says so in its first event.
-            let gone = Refusal::new(410, "Expired", "too old resource version").body();
-            return answer(200, &json!({"type": "ERROR", "object": gone}));
+fn deletion(options: &Value) -> Deletion {
+    let wanted = |field: &str| options["preconditions"][field].as_str().map(str::to_owned);
+    let propagation = match text(&options["propagationPolicy"]) {
+        "Foreground" => Some(Propagation::Foreground),
+        "Background" => Some(Propagation::Background),
+        "Orphan" => Some(Propagation::Orphan),
+        _ => None,
+    };
+    Deletion { uid: wanted("uid"), version: wanted("resourceVersion"), propagation }
+}
+
+fn deleted_body(key: &Key, deleted: Deleted) -> Value {
+    match deleted {
+        Deleted::Waits(object) => (*object).clone(),
+        Deleted::Gone(object) => {
+            let details = json!({
+                "name": key.name, "group": key.kind.names().0, "kind": key.kind.names().2, "uid": object["metadata"]["uid"],
+            });
+            json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
         }
-        let cut = self.state().cut;
-        let ends = Instant::now() + Duration::from_secs(lasts);
-        let watcher = Watcher { server: self.clone(), kind, namespace, from, cut, ends };
-        let lines = stream::unfold((watcher, lag), |(mut watcher, mut lag)| async move {
-            let lines = watcher.next(&mut lag).await?;
-            Some((Ok::<_, std::convert::Infallible>(lines), (watcher, lag)))
-        });
-        Response::builder().status(200).body(Body::from_stream(lines)).expect("a good answer")
     }
 }
 
-struct Watcher {
-    server: ApiServer,
-    kind: Kind,
-    namespace: String,
-    from: u64,
-    cut: u64,
-    ends: Instant,
-}
-
-impl Watcher {
-    /// The next lines; none when the watch ends.
-    async fn next(&mut self, lag: &mut impl FnMut() -> Duration) -> Option<String> {
-        let mut news = self.server.news.subscribe();
-        loop {
-            if self.server.state().cut != self.cut {
-                return None;
-            }
-            if self.is_news() {
-                tokio::time::sleep(lag()).await;
-                let is_cut = self.server.state().cut != self.cut;
-                return if is_cut { None } else { Some(self.take()) };
-            }
-            // Nothing of what happened was meant: it need not be looked through again.
-            self.from = self.server.version().max(self.from);
-            let ends = self.ends;
-            tokio::select! {
-                biased;
-                _ = news.changed() => {}
-                () = tokio::time::sleep_until(ends) => return None,
-            }
-        }
+/// The metadata of an object, or of each in a list.
+fn reduced(mut body: Value) -> Value {
+    let Some(items) = body["items"].as_array_mut() else { return metadata_of(&body) };
+    items.iter_mut().for_each(|item| *item = metadata_of(item));
+    if items.is_empty() {
+        // So the real one writes no items.
+        body["items"] = Value::Null;
     }
-
-    fn is_meant(&self, change: &Change) -> bool {
-        change.version > self.from
-            && change.key.kind == self.kind
-            && (self.namespace.is_empty() || change.key.namespace == self.namespace)
-    }
-
-    fn is_news(&self) -> bool {
-        self.server
-            .state()
-            .changes
-            .iter()
-            .rev()
-            .take_while(|change| change.version > self.from)
-            .any(|change| self.is_meant(change))
-    }
-
-    fn take(&mut self) -> String {
-        let state = self.server.state();
-        let line = |change: &Change| format!("{}\n", json!({"type": change.how, "object": *change.object}));
-        let begin = state.changes.partition_point(|change| change.version <= self.from);
-        let lines = state.changes[begin..].iter().filter(|change| self.is_meant(change)).map(line).collect();
-        self.from = state.version;
-        lines
-    }
+    body["kind"] = "PartialObjectMetadataList".into();
+    body["apiVersion"] = "meta.k8s.io/v1".into();
+    body
 }
 
 /// What a group's version serves.

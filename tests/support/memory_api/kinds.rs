@@ -55,6 +55,26 @@ impl Kind {
         matches!(self, Self::Claim | Self::Pool | Self::Cluster)
     }
 
+    /// Whether a CustomResourceDefinition defines it. These have a generation.
+    pub fn is_custom(self) -> bool {
+        matches!(self, Self::Cluster | Self::Claim | Self::Address | Self::Pool | Self::InTreePool)
+    }
+
+    /// Whether a PUT without a resource version replaces whatever there is.
+    pub fn is_replaced_unconditionally(self) -> bool {
+        matches!(self, Self::Namespace | Self::Secret | Self::Event)
+    }
+
+    /// Whether a PUT creates what does not exist.
+    pub fn is_created_by_update(self) -> bool {
+        matches!(self, Self::Event | Self::Lease)
+    }
+
+    /// The kind that an owner reference names.
+    pub fn of_reference(api_version: &str, kind: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|known| known.api_version() == api_version && known.names().3 == kind)
+    }
+
     /// The kind of a group, version and plural.
     pub fn find(group: &str, version: &str, plural: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| {

@@ -1,28 +1,43 @@
 //! An API server in memory, with what the controllers depend on: resource versions, conflicts, the status subresource,
-//! finalizers, admission, namespaces that end, watches that lag, break and expire. Deterministic: everything is in
-//! ordered maps, and only a request or [`ApiServer::collect`] changes anything.
+//! finalizers, admission, garbage collection, namespaces that end, watches that lag, break and expire. Deterministic:
+//! everything is in ordered maps, and only a request, [`ApiServer::collect`] or [`ApiServer::empty_namespaces`] changes
+//! anything.
+//!
+//! `tests/contract/kubernetes.rs` sends the same requests to it and to a real kube-apiserver, and names every difference
+//! that is left on purpose.
 //!
 //! | file | what it does |
 //! |---|---|
 //! | [`kinds`] | which resources there are |
-//! | [`objects`] | create, patch, update, delete |
-//! | [`admission`] | what Cluster API's webhooks and the API server itself refuse |
-//! | [`garbage`] | owner references and the end of namespaces |
-//! | [`http`] | the same over HTTP: paths, bodies, errors, watches |
+//! | [`objects`], [`deletion`] | create, patch, update; delete |
+//! | [`metadata`], [`schema`], [`cluster_api`] | what the API server itself normalizes and refuses |
+//! | [`admission`] | namespaces that end, and Cluster API's webhooks |
+//! | [`refusal`] | errors as the API server answers them |
+//! | [`garbage`], [`namespaces`] | the controllers of Kubernetes: garbage collection and the end of namespaces |
+//! | [`http`], [`lists`], [`watches`] | the same over HTTP: paths, bodies, errors, pages, watches |
 
 pub mod admission;
+mod cluster_api;
+pub mod deletion;
 pub mod garbage;
 pub mod http;
 pub mod kinds;
+mod lists;
+mod metadata;
+pub mod namespaces;
 pub mod objects;
+pub mod refusal;
+mod schema;
+mod watches;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use caip_openstack::clock::Clock;
 use serde_json::Value;
 use tokio::sync::watch;
 
+use garbage::{Collector, GraphChange};
 pub use kinds::Kind;
 
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -47,9 +62,11 @@ pub struct Change {
     pub object: Arc<Value>,
 }
 
-#[derive(Default)]
+pub type Objects = BTreeMap<Key, Arc<Value>>;
+
+#[derive(Clone, Default)]
 pub struct State {
-    pub objects: BTreeMap<Key, Arc<Value>>,
+    pub objects: Objects,
     pub version: u64,
     /// How often anything but a Lease was written.
     pub writes: u64,
@@ -59,13 +76,20 @@ pub struct State {
     pub forgotten: u64,
     /// Increases when all watches are cut.
     pub cut: u64,
+    /// Which kinds were listed, by whether a version was asked for: such a list is refused.
+    pub listed: BTreeSet<(Kind, bool)>,
+    /// What was there at the first page of each list that has more, by version.
+    snapshots: BTreeMap<u64, Arc<Objects>>,
+    collector: Collector,
+    /// What the garbage collector has not seen yet.
+    unseen: VecDeque<GraphChange>,
     /// How many objects were ever created, for their uids: a restore does not make it smaller.
     pub created: u64,
 }
 
 /// What a backup of etcd has.
 pub struct Backup {
-    objects: BTreeMap<Key, Arc<Value>>,
+    objects: Objects,
     version: u64,
 }
 
@@ -111,11 +135,12 @@ impl ApiServer {
         self.state().version
     }
 
-    /// Forgets the history and cuts every watch: each must list again.
+    /// Forgets the history and cuts every watch: each must list again. A list that has more pages begins again too.
     pub fn expire_watches(&self) {
         let mut state = self.state();
         state.forgotten = state.version;
         state.changes.clear();
+        state.snapshots.clear();
         state.cut += 1;
         drop(state);
         self.notify();
@@ -133,7 +158,11 @@ impl ApiServer {
         (state.objects, state.version) = (backup.objects, backup.version + bump);
         state.forgotten = state.version;
         state.changes.clear();
+        state.snapshots.clear();
         state.cut += 1;
+        // The garbage collector starts again, and lists.
+        let seen = |(key, new): (&Key, &Arc<Value>)| GraphChange::Seen { key: key.clone(), old: None, new: new.clone() };
+        (state.unseen, state.collector) = (state.objects.iter().map(seen).collect(), Collector::default());
         drop(state);
         self.notify();
     }
