@@ -26,6 +26,7 @@
 //! | [`cleanup`] | releases and deletions need credentials, and nothing else of the spec |
 //! | [`strays`] | IPAddresses that no claim has a right to |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
+//! | [`lists`] | the controllers list nothing that is older than what they know |
 //! | [`records`] | nothing of deleted pools and claims is remembered |
 
 #![expect(clippy::unwrap_used, reason = "a test fails by it")]
@@ -54,6 +55,7 @@ mod generator;
 mod handover;
 mod history;
 mod jumps;
+mod lists;
 mod missed;
 mod offered;
 mod operators;

@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::api::objects::{Deletion, Part};
+use crate::api::deletion::Deletion;
+use crate::api::objects::Part;
 use crate::api::{ApiServer, Kind};
 use crate::memory::{Alteration, Elsewhere};
 use crate::users::key;

@@ -116,6 +116,7 @@ impl CapoObjects {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
         };
+        // A quorum read, as every list: see `controllers/watch/stream.rs`.
         match api.list(&ListParams::default()).await {
             Ok(list) => Ok(Some(list.items)),
             Err(error) if patch::is_not_found(&error) => Ok(None),

@@ -39,7 +39,7 @@ pub(super) enum Change<'a, K> {
     Listed(&'a BTreeSet<ObjectName>),
 }
 
-/// Lists a kind once, like the beginning of a watch.
+/// Lists a kind once, like the beginning of a watch: without a resource version.
 pub(super) async fn list<K>(
     api: Api<DeserializeGuard<K>>,
     writer: &mut Writer<K>,
@@ -59,6 +59,11 @@ where
 }
 
 /// Watches a kind until the process ends.
+///
+/// Both this and [`list`] begin with a list without a resource version: a quorum read, which shows everything that was
+/// written before it, by whichever API server. A list from an API server's cache (`resourceVersion=0`) could be older than
+/// what the stores had, and a claim would look as if it had no IPAddress. A watch from the listed version on never
+/// delivers anything older, so the stores never go back.
 pub(super) async fn drive<K>(
     api: Api<DeserializeGuard<K>>,
     mut writer: Writer<K>,
@@ -155,7 +160,8 @@ fn apply<K>(
     }
 }
 
-/// Watches only the metadata of Secrets: their changes and our finalizers. Their data is read when it is needed.
+/// Watches only the metadata of Secrets: their changes and our finalizers. Their data is read when it is needed. The lists
+/// are quorum reads, as in [`drive`].
 pub(super) async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, report: impl Fn(SecretChange<'_>)) {
     let mut listed = BTreeSet::new();
     let watch = || watcher(api.clone(), config()).boxed();

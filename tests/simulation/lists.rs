@@ -1,0 +1,36 @@
+//! What the controllers list is never older than what they have seen or written.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::api::Kind;
+use crate::simulate;
+use crate::world::{Start, World};
+
+const SOON: Duration = Duration::from_secs(60);
+
+/// A list without a resource version is read from etcd, or from a cache that is as new. With one, an API server may answer
+/// from its cache: after the controllers have connected to another API server, they would see older objects. A watch from
+/// what such a list showed never goes back: `tests/contract/kubernetes/watched.rs`.
+#[test]
+fn every_list_is_a_quorum_read() {
+    let start = Start { seed: 11, sites: 1, replicas: 2, slowest: 20, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        site.create_claim("web-0", "public");
+        world.wait_until(SOON, || site.is_bound("web-0")).await;
+        // The watches begin again.
+        site.server.expire_watches();
+        world.advance(SOON).await;
+        site.delete(Kind::Claim, "web-0");
+        world.advance(SOON).await;
+        let kinds = [Kind::Secret, Kind::Cluster, Kind::Claim, Kind::Address, Kind::Pool, Kind::InTreePool];
+        let expected: BTreeSet<(Kind, bool)> = kinds.into_iter().map(|kind| (kind, false)).collect();
+        let listed = site.server.state().listed.clone();
+        world.expect(1, &format!("{listed:?}"), "the lists of all kinds, without a version", listed == expected);
+    });
+    outcome.assert_lawful();
+}
