@@ -1,10 +1,11 @@
 //! The behaviour of Neutron that the controllers rely on, checked with real servers and with the cloud in memory, so that
-//! the two do not diverge.
+//! the two do not diverge. [`kubernetes`] does the same for the API server in memory.
 //!
 //! Each check is a function over a [`World`] of its own. The real servers need `OS_CLIENT_CONFIG_FILE` with a cloud
 //! `admin`; `make test` sets it.
 
 mod credentials;
+mod kubernetes;
 mod memory;
 mod real;
 

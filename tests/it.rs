@@ -11,6 +11,9 @@ mod life;
 #[allow(dead_code, reason = "the simulation asks more of it")]
 #[path = "support/memory/mod.rs"]
 mod memory;
+#[allow(dead_code, reason = "the simulation asks more of it")]
+#[path = "support/memory_api/mod.rs"]
+mod memory_api;
 mod observe;
 mod plugin;
 mod runtime;
