@@ -39,13 +39,13 @@ use coverage::Coverage;
 use generator::{Generator, OWNERS};
 use history::{Difference, History, Step};
 use real_side::call;
-use request::{NO_UID, Request, collection};
+use request::{Request, collection, no_uid};
 
 use crate::support::{World, unique};
 
 /// How many histories there are, and how many run at once.
-const HISTORIES: u64 = 40;
-const AT_ONCE: usize = 10;
+const HISTORIES: u64 = 36;
+const AT_ONCE: usize = 12;
 /// Requests of a history before its namespace is deleted, and after that, before and after its content is.
 const REQUESTS: usize = 250;
 const LAST_REQUESTS: usize = 12;
@@ -151,8 +151,9 @@ async fn await_garbage_collector(client: &Client) {
                 break body;
             }
         };
+        let uid = no_uid(&crate::memory_api::Key::new(kind, &namespace, "nobody"));
         body["metadata"]["ownerReferences"] =
-            json!([{"apiVersion": kind.api_version(), "kind": kind.names().3, "name": "nobody", "uid": NO_UID}]);
+            json!([{"apiVersion": kind.api_version(), "kind": kind.names().3, "name": "nobody", "uid": uid}]);
         let path = collection(kind, &namespace);
         let created = call(client, http::Request::post(&path), body.to_string().into_bytes()).await;
         assert_eq!(created.code, 201, "{}", created.body);

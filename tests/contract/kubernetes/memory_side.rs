@@ -67,6 +67,14 @@ impl MemorySide {
         panic!("the garbage collector does not come to rest");
     }
 
+    /// Lets the garbage collector look at some objects once more, if there are random numbers to choose them.
+    pub fn look_again(&self, random: Option<&mut fastrand::Rng>) {
+        let Some(random) = random else { return };
+        for _ in 0..random.usize(..3) {
+            self.server.look_again(&mut |choices| random.usize(..choices));
+        }
+    }
+
     /// One look of the namespace controller at the namespace, if it is being deleted; the garbage collector may be
     /// faster with some of the content.
     pub fn empty_namespace(&self, mut random: Option<&mut fastrand::Rng>) {

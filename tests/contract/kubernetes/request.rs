@@ -2,14 +2,20 @@
 //! history, get the same request although theirs differ.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use http::{Method, Request as HttpRequest};
 use serde_json::Value;
 
 use crate::memory_api::{Key, Kind};
 
-/// A UID that no object has.
-pub const NO_UID: &str = "11111111-1111-4111-8111-111111111111";
+/// A UID that no object has. Each namespace and name has its own: the garbage collector knows owners by their UID alone, so
+/// histories with one in common would disturb each other.
+pub fn no_uid(key: &Key) -> String {
+    let mut hasher = DefaultHasher::new();
+    format!("{key:?}").hash(&mut hasher);
+    format!("11111111-1111-4111-8111-{:012x}", hasher.finish() >> 16)
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verb {
@@ -76,10 +82,10 @@ impl Known {
         let kind = Kind::ALL.into_iter().find(|known| format!("{known:?}") == kind)?;
         let key = Key::new(kind, namespace, name);
         let (known, otherwise) =
-            if what == "uid" { (self.uids.get(&key), NO_UID) } else { (self.versions.get(&key), "1") };
+            if what == "uid" { (self.uids.get(&key), no_uid(&key)) } else { (self.versions.get(&key), "1".to_owned()) };
         let age: usize = age.parse().ok()?;
         let value = known.and_then(|all| all.get(all.len().checked_sub(age + 1)?));
-        Some(value.cloned().unwrap_or_else(|| otherwise.to_owned()))
+        Some(value.cloned().unwrap_or(otherwise))
     }
 }
 

@@ -67,6 +67,15 @@ impl ApiServer {
         self.version() != before || self.has_garbage_work()
     }
 
+    /// Looks at an object once more, as the real collector does a while after an attempt that failed.
+    pub fn look_again(&self, choose: &mut dyn FnMut(usize) -> usize) {
+        let collector = &mut self.state().collector;
+        let uids: Vec<String> = collector.nodes.keys().cloned().collect();
+        if !uids.is_empty() {
+            collector.queue(&uids[choose(uids.len()).min(uids.len() - 1)]);
+        }
+    }
+
     pub fn has_garbage_work(&self) -> bool {
         self.queued() > 0 || !self.state().unseen.is_empty()
     }
