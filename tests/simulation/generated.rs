@@ -1,9 +1,11 @@
 //! The laws hold at the end of every generated history, and during it. `SIMULATION_HISTORIES` says how many,
-//! `SIMULATION_SEED` where to begin. A history that breaks a law is shrunk and printed with every call in it.
+//! `SIMULATION_SEED` where to begin. A history that breaks a law is shrunk and printed with every call in it. The longest
+//! time that one took to settle is printed.
 
 use std::time::Instant;
 
 use crate::history::{Event, Scenario, generate, replay, shrink};
+use crate::settling::{LIMIT, Settled};
 use crate::variable;
 use crate::world::Start;
 
@@ -24,6 +26,7 @@ fn check_laws(scenario: Scenario) {
     let (first, count) =
         (variable("SIMULATION_SEED").unwrap_or(0), variable("SIMULATION_HISTORIES").unwrap_or(HISTORIES));
     let (begin, mut calls, mut lives) = (Instant::now(), 0, 0);
+    let mut slowest: Option<(Settled, u64)> = None;
     for seed in first..first + count {
         let (start, events) = (start(seed), generate(seed, scenario));
         let outcome = replay(&start, &events);
@@ -32,11 +35,17 @@ fn check_laws(scenario: Scenario) {
         if !outcome.violations.is_empty() {
             fail(&start, &events);
         }
+        slowest = slowest.max(outcome.settled.map(|settled| (settled, seed)));
     }
     let took = begin.elapsed().as_secs_f64();
     println!(
         "{scenario:?}: {count} histories from seed {first}, {lives} lives of a process, {calls} calls, {took:.1} s"
     );
+    if let Some((Settled { after, last }, seed)) = slowest {
+        println!("{scenario:?}: the longest took {} s to settle: seed {seed}, until {last}", after.as_secs());
+        // Without what World::settle allows for the timers of the pools: those here are short.
+        assert!(after <= LIMIT, "seed {seed} took {after:?} to settle");
+    }
 }
 
 fn fail(start: &Start, events: &[Event]) -> ! {

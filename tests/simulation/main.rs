@@ -7,12 +7,14 @@
 //! | [`api`] | the API server |
 //! | [`wire`], [`client`], [`clouds`] | a process' connections to both servers; faults are injected here |
 //! | [`process`] | one replica of the controllers, restarted whenever it ends |
-//! | [`world`] | the whole system, and what must hold when it comes to rest |
+//! | [`world`] | the whole system |
+//! | [`settling`] | how long it takes to come to rest once trouble stops, and what must hold then |
 //! | [`witness`], [`publication`] | record the order of changes in Neutron; check each address as it is published |
 //! | [`users`] | what users do |
 //! | [`history`], [`events`] | histories from a seed, and what each event does |
 //! | [`generated`] | the laws hold in generated histories |
 //! | [`crash`] | one claim's lifecycle, with each fault at each call |
+//! | [`contention`] | two management clusters that want one address at the same moment |
 //! | [`handover`] | a process that ends or dies with calls under way, and its successor |
 //! | [`replicas`] | two replicas, and a leader that changes at each call |
 //! | [`missed`], [`jumps`] | what happens while no controller runs; clocks that jump |
@@ -34,6 +36,7 @@ mod api;
 mod cleanup;
 mod client;
 mod clouds;
+mod contention;
 mod crash;
 mod deletion;
 mod events;
@@ -48,6 +51,7 @@ mod publication;
 mod records;
 mod regressions;
 mod replicas;
+mod settling;
 mod trace;
 mod users;
 mod waiting;
@@ -55,6 +59,7 @@ mod wire;
 mod witness;
 mod world;
 
+use settling::Settled;
 use support::{laws, memory};
 use world::{Start, World};
 
@@ -68,6 +73,8 @@ pub struct Outcome {
     pub log: String,
     /// How many calls each life of each process made.
     pub calls: Vec<Vec<usize>>,
+    /// How long it took to settle in the end, where it did.
+    pub settled: Option<Settled>,
 }
 
 impl Outcome {
@@ -100,6 +107,7 @@ pub fn simulate(start: &Start, act: impl AsyncFnOnce(&World)) -> Outcome {
             hash: world.trace.hash(),
             log: world.trace.text(),
             calls: world.sites.iter().flat_map(|site| &site.replicas).map(calls).collect(),
+            settled: world.settled.take(),
         }
     })
 }
