@@ -20,6 +20,7 @@
 //! | [`missed`], [`jumps`] | what happens while no controller runs; clocks that jump |
 //! | [`offered`], [`waiting`] | what a pool does with the addresses that Neutron offers, and with those it must wait for |
 //! | [`cleanup`] | releases and deletions need credentials, and nothing else of the spec |
+//! | [`edits`] | every edit of a pool's spec, every pair of them, and back |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 //! | [`records`] | nothing of deleted pools and claims is remembered |
 
@@ -39,6 +40,7 @@ mod clouds;
 mod contention;
 mod crash;
 mod deletion;
+mod edits;
 mod events;
 mod generated;
 mod handover;
