@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # All tests: `make test`. Starts servers, runs everything against them, and stops them however it ends.
-# The scenarios mostly wait, so what only compiles runs beside them. Four tracks:
+# The scenarios mostly wait, so what only compiles runs beside them. Five tracks:
 #   test/servers.sh    starts the servers
 #   test/programs.sh   compiles the tests and runs those that need no server
 #   test/scenarios.sh  what needs servers
-#   test/checks.sh     lints, the image, a sample of mutants and a long simulation, in the time that the scenarios leave
+#   test/checks.sh     lints, a sample of mutants and a long simulation, in the time that the scenarios leave
+#   test/image.sh      builds the image, also in that time
 # The first failure ends all of them.
 #   CAIP_KEEP_ENV=1    leaves the servers running, to look into a failure
 #   CAIP_TEST_THREADS  how many scenarios run at the same time (default 4)
@@ -43,6 +44,8 @@ trap 'exit 130' INT TERM
 start_track hack/test/servers.sh
 start_track hack/test/programs.sh
 start_track hack/test/scenarios.sh
-# In a session of its own, since some kernels share the processor among sessions first.
-setsid hack/test/checks.sh & TRACKS+=($!)
+# In sessions of their own, since some kernels share the processor among sessions first.
+for track in checks image; do
+  setsid hack/test/$track.sh & TRACKS+=($!)
+done
 await_tracks

@@ -21,6 +21,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
+use crate::allocation::ledger::SETTLING;
 use crate::api::IpamVersion;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -39,6 +40,7 @@ mod patch;
 mod pool;
 mod project;
 mod queue;
+mod secrets;
 mod stores;
 mod sweeper;
 mod wake;
@@ -48,9 +50,10 @@ use claim::ClaimController;
 use events::{Events, QueuedEvents};
 use kubernetes::Kubernetes;
 use memory::Memory;
-use pool::{PoolController, Resolver};
+use pool::{CapoObjects, PoolController, Resolver};
 use project::Projects;
 use queue::Work;
+use secrets::SecretReleaser;
 use stores::Stores;
 use sweeper::Sweeper;
 use wake::{Wake, Woken};
@@ -106,7 +109,7 @@ pub enum Error {
 pub struct Ended {
     /// The outcome of a call to OpenStack is not known: it may still take effect. The successor must expect that, so the
     /// Lease must not be given back.
-    pub may_have_calls_under_way: bool,
+    pub has_unknown_outcomes: bool,
 }
 
 /// Runs all controllers until `shutdown` resolves and what was begun is finished.
@@ -115,21 +118,24 @@ pub struct Ended {
 pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<Ended, Error> {
     let ending = CancellationToken::new();
     let working = async {
-        let mut ended = Ended::default();
+        let mut unknown_since = None;
         while !ending.is_cancelled() {
             setup.readiness.set("caches", false);
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
                 version = watch::await_apis(&setup) => {
-                    ended.may_have_calls_under_way |= serve(&setup, version, ending.child_token()).await?;
+                    if serve(&setup, version, ending.child_token()).await? {
+                        unknown_since = Some(setup.clock.now());
+                    }
                 }
                 () = ending.cancelled() => {}
             }
             // An abandoned call may still land, and nothing remembers it.
             setup.options.fence = true;
         }
-        Ok(ended)
+        let may_land = |since: Timestamp| setup.clock.now().duration_since(since) < SETTLING;
+        Ok(Ended { has_unknown_outcomes: unknown_since.is_some_and(may_land) })
     };
     tokio::pin!(working);
     tokio::select! {
@@ -153,20 +159,22 @@ async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> 
     let (wake, woken) = wake::channels(memory.clone(), stores.clone());
     let kube = Kubernetes { client: setup.client.clone(), version };
     let (events, started) = (Arc::new(events), setup.clock.now());
-    let parts = Parts { setup: setup.clone(), kube, stores, memory, wake, events, started };
+    let namespace = setup.options.namespace.clone();
+    let capo = Arc::new(CapoObjects::new(kube.clone(), namespace, memory.clone(), setup.clock.clone()));
+    let parts = Parts { setup: setup.clone(), kube, stores, memory, wake, events, capo, started };
     let watches = parts.watches();
     let working = work(&parts, woken, queued, stop.clone());
     let outdated = async {
         let other = watch::another_version(&setup.client, version).await;
         tracing::info!(ipam.version = other.as_str(), "Cluster API serves another version, controllers start again");
         stop.cancel();
-        std::future::pending().await
+        std::future::pending::<std::convert::Infallible>().await
     };
     tokio::select! {
         biased;
         () = working => Ok(parts.memory.pools.has_unknown_outcomes()),
         () = watches.drive(writers) => Err(Error::WatchEnded),
-        () = outdated => Ok(true),
+        never = outdated => match never {},
     }
 }
 
@@ -187,7 +195,7 @@ async fn work(parts: &Parts, woken: Woken, queued: QueuedEvents, stop: Cancellat
     tokio::join!(reconciling, queued.write(done.cancelled()));
 }
 
-/// Runs the three controllers in parallel until `stop`, and then finishes what was begun.
+/// Runs the controllers in parallel until `stop`, and then finishes what was begun.
 async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
     let (pool_controller, sweeper, claim_controller) =
         (parts.pool_controller(), parts.sweeper(), parts.claim_controller());
@@ -197,7 +205,9 @@ async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
         Work { store: pools.clone(), requests: woken.pools, concurrency: pool_concurrency, stop: stop.clone() };
     let sweeps =
         Work { store: pools.clone(), requests: woken.sweeps, concurrency: pool_concurrency, stop: stop.clone() };
-    let claim_work = Work { store: claims.clone(), requests: woken.claims, concurrency: claim_concurrency, stop };
+    let claim_work =
+        Work { store: claims.clone(), requests: woken.claims, concurrency: claim_concurrency, stop: stop.clone() };
+    let secret_releaser = parts.secret_releaser();
     let pools = pool_work.process(
         async |pool| pool_controller.reconcile(pool).await,
         |pool, error| pool_controller.on_error(&pool, error),
@@ -211,9 +221,9 @@ async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
     let claims = claim_work.process(
         async |claim| claim_controller.reconcile(claim).await,
         |claim, error| claim_controller.on_error(&claim, error),
-        |claim| claim_controller.end_holds(claim),
+        |claim| claim_controller.end_holds(claim, |_| true),
     );
-    tokio::join!(pools, sweeps, claims);
+    tokio::join!(pools, sweeps, claims, secret_releaser.release_until(stop));
 }
 
 /// The parts that the controllers are built from. Each controller gets only those that it needs.
@@ -224,6 +234,7 @@ struct Parts {
     memory: Arc<Memory>,
     wake: Wake,
     events: Arc<Events>,
+    capo: Arc<CapoObjects>,
     started: Timestamp,
 }
 
@@ -248,7 +259,7 @@ impl Parts {
             clouds: clouds.clone(),
             projects: Arc::new(Projects::default()),
             clock: clock.clone(),
-            namespace: options.namespace.clone(),
+            capo: self.capo.clone(),
             fence_from: options.fence.then_some(self.started),
         }
     }
@@ -281,9 +292,15 @@ impl Parts {
         }
     }
 
+    fn secret_releaser(&self) -> SecretReleaser {
+        let Self { stores, memory, kube, wake, .. } = self;
+        SecretReleaser { stores: stores.clone(), memory: memory.clone(), kube: kube.clone(), wake: wake.clone() }
+    }
+
     fn claim_controller(&self) -> ClaimController {
         let Setup { options, metrics, clock, .. } = &self.setup;
         ClaimController {
+            capo: self.capo.clone(),
             stores: self.stores.clone(),
             memory: self.memory.clone(),
             kube: self.kube.clone(),

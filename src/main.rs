@@ -141,7 +141,7 @@ async fn lead_and_reconcile(
         }
         () = grace_exceeded => bail!("finish the work in progress within {:?}; the Lease is left to expire", shutdown::CONTROLLERS_GRACE),
     };
-    if ended.may_have_calls_under_way && leader.is_some() {
+    if ended.has_unknown_outcomes && leader.is_some() {
         tracing::warn!(
             "the outcome of a call to OpenStack is not known: the Lease is left to expire, and the next leader waits"
         );

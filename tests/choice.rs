@@ -73,6 +73,8 @@ struct Spec {
     max_ips: Option<usize>,
     reuse: u8,
     excluded: Option<u8>,
+    /// What a cluster of CAPO names, in the pool's namespace or in another.
+    named_by_cluster: Option<(u8, bool)>,
     reservations: [Option<u8>; 2],
     grace: i64,
     has_tags: bool,
@@ -186,13 +188,28 @@ fn spec() -> impl Strategy<Value = Spec> {
     let reserved = || rarely(0..ADDRESSES);
     (
         (listed, prop::bool::weighted(0.8), 0..3u8, prop::option::of(0..7usize)),
-        (0..3u8, rarely(0..ADDRESSES), reserved(), reserved()),
+        (0..3u8, rarely(0..ADDRESSES), rarely((0..ADDRESSES, any::<bool>())), reserved(), reserved()),
         (prop::sample::select(vec![0, 60]), prop::bool::weighted(0.9)),
     )
         .prop_map(
-            |((listed, has_network, subnets, max_ips), (reuse, excluded, ours, others), (grace, has_tags))| {
+            |(
+                (listed, has_network, subnets, max_ips),
+                (reuse, excluded, named_by_cluster, ours, others),
+                (grace, has_tags),
+            )| {
                 let reservations = [ours, others.filter(|address| ours != Some(*address))];
-                Spec { listed, has_network, subnets, max_ips, reuse, excluded, reservations, grace, has_tags }
+                Spec {
+                    listed,
+                    has_network,
+                    subnets,
+                    max_ips,
+                    reuse,
+                    excluded,
+                    named_by_cluster,
+                    reservations,
+                    grace,
+                    has_tags,
+                }
             },
         )
 }
@@ -282,6 +299,7 @@ impl Situation {
         let idle = seconds(300);
         PoolPolicy {
             id: pool_id(),
+            namespaces: ["team".to_owned()].into(),
             listed: spec.listed.iter().map(|index| address(*index)).collect(),
             network: spec.has_network.then(|| NetworkId::new("public")),
             subnets: (0..spec.subnets).map(|index| SubnetId::new(format!("subnet-{index}"))).collect(),
@@ -300,6 +318,7 @@ impl Situation {
             orphan_grace: seconds(3600),
             has_tags: spec.has_tags,
             fenced_until: None,
+            only_releases: false,
         }
     }
 
@@ -334,6 +353,11 @@ impl Situation {
         let (mut published, mut named) = (PublishedAddresses::default(), NamedAddresses::default());
         published.set_listed(ObjectName::new("team", "p"), listed.clone());
         named.listed = listed;
+        if let Some((index, is_in_the_namespace)) = self.spec.named_by_cluster {
+            let namespace = if is_in_the_namespace { "team" } else { "elsewhere" };
+            published.set_named_by_clusters(Some([(namespace.to_owned(), [address(index)].into())].into()));
+            named.listed.extend(is_in_the_namespace.then(|| address(index)));
+        }
         for (index, row) in self.rows() {
             let Some(is_ours) = row.published else { continue };
             let network = row.fip(index).network;
@@ -362,7 +386,7 @@ proptest! {
         let QueuePosition { since, object } = position("web", 1000);
         let claim = ClaimRequest { key: key("web"), object, since, bound: None };
         let waiting = situation.waiting();
-        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, pool: &pool, queue: &waiting, now: now() };
+        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, pool: &pool, claims: &BTreeMap::new(), queue: &waiting, now: now() };
         let decision = decide(&core, &claim);
         let oracle = Oracle { ledger: &ledger, named: &named, pool: &pool, waiting: &waiting, claim: &claim, now: now() };
         prop_assert_eq!(oracle.judge(&decision), Ok(()));

@@ -105,11 +105,9 @@ pub enum LostAddress {
         "floating IP {0} now carries another owner's mark: remove that mark, or delete the machine to get another address"
     )]
     Taken(IpAddr),
-    /// Two IPAddresses name the floating IP, and its mark names the other one's claim.
-    #[error(
-        "floating IP {0} is another claim's, by its mark and by that claim's IPAddress: delete this claim's IPAddress to get another address"
-    )]
-    NamedTwice(IpAddr),
+    /// Its mark names another claim, which exists and needs it: the claim's IPAddress was copied, forged or restored.
+    #[error("floating IP {0} is another claim's, by its mark: delete this claim's IPAddress to get another address")]
+    MarkedForAnother(IpAddr),
 }
 
 /// Decides the next thing to do for a claim.

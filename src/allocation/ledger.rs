@@ -20,7 +20,7 @@ pub use precedence::YIELDS_FOR;
 
 use super::identity::{ClaimKey, Nonce, PoolId};
 use super::index::Index;
-use super::mark::Marks;
+use super::mark::{Marks, Ownership};
 use super::origin::Origin;
 use super::policy::PoolPolicy;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
@@ -48,6 +48,7 @@ pub struct Ledger {
     by_address: Index<IpAddr, FloatingIpId>,
     by_claim: Index<(PoolId, ClaimKey), FloatingIpId>,
     by_pool: Index<PoolId, FloatingIpId>,
+    unclaimed: Index<PoolId, FloatingIpId>,
     by_nonce: Index<Nonce, FloatingIpId>,
     held: BTreeSet<FloatingIpId>,
     uncertain: BTreeSet<FloatingIpId>,
@@ -319,6 +320,11 @@ impl Ledger {
         self.by_pool.get(pool).filter_map(|id| self.entries.get(id))
     }
 
+    /// Those of them that no claim has, by id: few, even in a pool with thousands of claims.
+    pub(super) fn unclaimed_of_pool(&self, pool: &PoolId) -> impl Iterator<Item = &LedgerEntry> {
+        self.unclaimed.get(pool).filter_map(|id| self.entries.get(id))
+    }
+
     pub(super) fn held(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.held.iter().filter_map(|id| self.entries.get(id))
     }
@@ -392,7 +398,7 @@ impl Ledger {
         let marks = Marks::read(&fip);
         let mut entry = match self.remove(&fip.id) {
             Some(old) => LedgerEntry { fip, marks, seen, ..old },
-            None => LedgerEntry::new(fip, marks, seen),
+            None => LedgerEntry::new(fip, marks, seen, self.step),
         };
         entry.disowned.retain(|mark| entry.marks.claims.contains(mark));
         entry.orphaned_since.retain(|pool, _| entry.marks.names(pool));
@@ -404,6 +410,9 @@ impl Ledger {
         self.by_address.insert(entry.fip.address, id.clone());
         for pool in entry.marks.pools() {
             self.by_pool.insert(pool.clone(), id.clone());
+            if matches!(entry.marks.ownership(pool), Ownership::Unclaimed | Ownership::Released { .. }) {
+                self.unclaimed.insert(pool.clone(), id.clone());
+            }
             for claim in entry.marks.claims_of(pool) {
                 self.by_claim.insert((pool.clone(), claim.clone()), id.clone());
             }
@@ -434,6 +443,7 @@ impl Ledger {
         self.by_address.remove(&entry.fip.address, id);
         for pool in entry.marks.pools() {
             self.by_pool.remove(pool, id);
+            self.unclaimed.remove(pool, id);
             for claim in entry.marks.claims_of(pool) {
                 self.by_claim.remove(&(pool.clone(), claim.clone()), id);
             }

@@ -27,6 +27,8 @@ const CLAIM_TAG: &str = "caip.";
 const RELEASE_TAG: &str = "caip-out.";
 /// Neutron's limit on a description.
 const DESCRIPTION_LENGTH: usize = 255;
+/// As many as Neutron allows on one resource.
+pub(super) const TAG_LIMIT: usize = 50;
 
 /// The mark in the description of a floating IP that we created.
 #[derive(Clone, PartialEq, Eq, Debug)]

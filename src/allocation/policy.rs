@@ -13,6 +13,8 @@ use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
 pub struct PoolPolicy {
     /// Its identity in marks.
     pub id: PoolId,
+    /// The namespaces with a pool of the same project, its own included.
+    pub namespaces: BTreeSet<String>,
     /// The predefined addresses, in the order in which they are given.
     pub listed: Vec<IpAddr>,
     /// The network to reuse and create on; none for a closed list.
@@ -42,6 +44,8 @@ pub struct PoolPolicy {
     /// Until then a predecessor's late writes may still land: nothing is chosen or swept, and with a limit nothing is
     /// created. Absent where the predecessor is known to have finished its calls.
     pub fenced_until: Option<Timestamp>,
+    /// The pool's network is not known: addresses are only released.
+    pub only_releases: bool,
 }
 
 /// Which free floating IPs of the project may be used.

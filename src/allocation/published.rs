@@ -46,6 +46,8 @@ pub struct PublishedAddresses {
     by_claim: Index<(PoolId, ClaimKey), ObjectName>,
     listed: BTreeMap<ObjectName, BTreeSet<IpAddr>>,
     listed_in_tree: BTreeSet<IpAddr>,
+    named_by_clusters: BTreeMap<String, BTreeSet<IpAddr>>,
+    are_clusters_unknown: bool,
 }
 
 impl PublishedAddresses {
@@ -88,6 +90,18 @@ impl PublishedAddresses {
         self.listed_in_tree = addresses;
     }
 
+    /// What CAPO's clusters name for their API servers and bastions, by namespace; none where that is not known now.
+    pub fn set_named_by_clusters(&mut self, addresses: Option<BTreeMap<String, BTreeSet<IpAddr>>>) {
+        self.are_clusters_unknown = addresses.is_none();
+        self.named_by_clusters = addresses.unwrap_or_else(|| std::mem::take(&mut self.named_by_clusters));
+    }
+
+    /// Whether a cluster of CAPO in one of these namespaces may name the address.
+    pub(super) fn may_be_named_by_cluster(&self, address: IpAddr, namespaces: &BTreeSet<String>) -> bool {
+        let of_namespace = |namespace: &String| self.named_by_clusters.get(namespace);
+        self.are_clusters_unknown || namespaces.iter().filter_map(of_namespace).any(|named| named.contains(&address))
+    }
+
     /// Whether any pool lists or reserves the address.
     pub fn is_listed(&self, address: IpAddr) -> bool {
         self.listed_in_tree.contains(&address) || self.listed.values().any(|listed| listed.contains(&address))
@@ -95,14 +109,22 @@ impl PublishedAddresses {
 
     /// Whether an IPAddress names this floating IP: one of ours on the same network, another provider's by the address.
     pub fn is_published(&self, fip: &FloatingIp) -> bool {
-        self.at(fip.address).any(|published| published.binding.as_ref().is_none_or(|binding| binding.covers(fip)))
+        self.is_published_where(fip, |_| true)
     }
 
     /// Whether an IPAddress other than this claim's names this floating IP.
     pub(super) fn is_published_for_another(&self, fip: &FloatingIp, pool: &PoolId, claim: &ClaimKey) -> bool {
-        self.at(fip.address).any(|published| {
-            published.binding.as_ref().is_none_or(|binding| binding.covers(fip) && !binding.is_of(pool, claim))
-        })
+        self.is_published_where(fip, |binding| !binding.is_of(pool, claim))
+    }
+
+    /// Whether an IPAddress names this floating IP: one of ours that counts, or one of another provider.
+    pub(super) fn is_published_where(&self, fip: &FloatingIp, counts: impl Fn(&Binding) -> bool) -> bool {
+        let counts = |binding: &Binding| binding.covers(fip) && counts(binding);
+        self.at(fip.address).any(|published| published.binding.as_ref().is_none_or(counts))
+    }
+
+    pub(super) fn is_published_by_another_provider(&self, address: IpAddr) -> bool {
+        self.at(address).any(|published| published.binding.is_none())
     }
 
     /// The binding of the IPAddress, of one of our pools, that names this floating IP.

@@ -24,6 +24,11 @@ pub enum Refusal {
         "the network offered only addresses that are excluded, reserved, or named by another IPAddress: add an allocation range, or shorten spec.excludedAddresses"
     )]
     OnlyUnwanted,
+    /// The mark of what the pool creates is its description.
+    #[error(
+        "Neutron did not store the description of a new floating IP, in which the pool marks what it creates: allow the project to set descriptions, or use a list"
+    )]
+    DescriptionDropped,
     #[error(
         "{0}, reserved for this claim in spec.reservations, is not a floating IP of the project: create it, or change the reservation"
     )]

@@ -13,13 +13,13 @@ use crate::floating_ip::FloatingIpId;
 pub enum ReleaseStep {
     /// Add the release tag.
     Tag(FloatingIpId, String),
-    /// Write the release into the description: this Neutron has no tags.
+    /// Write the release into the description: this Neutron has no tags, or the floating IP has too many.
     Describe(FloatingIpId, CreationMark),
-    /// Another owner has marked it too: remove our tag, and nothing more.
+    /// Another owner has marked it too, or it has too many tags for a release: remove our tag, and nothing more.
     Withdraw(FloatingIpId, String),
     /// Whether a POST for the claim created anything is not known: list, and ask again.
     Settle,
-    /// Nothing of the claim is found, but until then a call of a previous process may still give it an address.
+    /// Nothing of the claim is found, at most an old release, but until then a call of a previous process may still give it an address.
     Fenced(Timestamp),
     /// No unreleased floating IP is the claim's.
     Done,
@@ -31,17 +31,16 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
     if ledger.is_unlisted() || ledger.is_creating_for(&pool.id, claim) {
         return ReleaseStep::Settle;
     }
-    let held = ledger.held().filter(|entry| entry.is_held_for(&situation.pool.id, claim));
-    let mut found = ledger.of_claim(&pool.id, claim).chain(held).peekable();
+    let held = ledger.held().filter(|entry| entry.is_held_for(&pool.id, claim));
+    let found = ledger.of_claim(&pool.id, claim).chain(held);
+    let owner = (pool.id.clone(), claim.clone());
+    // A release that this process did not write may be of an earlier claim with this name.
+    let is_old_release = |entry: &LedgerEntry| entry.marks.releases.contains_key(&owner) && !entry.is_written();
+    let found: Vec<_> = found.filter(|entry| !is_old_release(entry)).collect();
     match situation.fence() {
-        Some(until) if found.peek().is_none() => {
-            if *now < until {
-                ReleaseStep::Fenced(until)
-            } else {
-                ReleaseStep::Settle
-            }
-        }
-        _ => found.find_map(|entry| release(situation, claim, entry)).unwrap_or(ReleaseStep::Done),
+        Some(until) if found.is_empty() && *now < until => ReleaseStep::Fenced(until),
+        Some(_) if found.is_empty() => ReleaseStep::Settle,
+        _ => found.into_iter().find_map(|entry| release(situation, claim, entry)).unwrap_or(ReleaseStep::Done),
     }
 }
 
@@ -53,17 +52,20 @@ fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> 
         return None;
     }
     let is_tagged = entry.marks.claims.contains(&owner);
-    let is_held = entry.is_held_for(&situation.pool.id, claim);
+    let is_held = entry.is_held_for(&pool.id, claim);
+    let may_tag = pool.has_tags && entry.has_room_for_tag();
     match situation.created_here(entry) {
         _ if situation.is_shared(entry) => {
             (is_tagged || is_held).then(|| ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim)))
         }
         // If a rewrite for this claim lands later, it finds the release there.
-        Some(mark) if mark.claim.as_ref() == Some(claim) || is_held => Some(if pool.has_tags {
+        Some(mark) if mark.claim.as_ref() == Some(claim) || is_held => Some(if may_tag {
             ReleaseStep::Tag(id, release_tag(&pool.id, claim, now))
         } else {
             ReleaseStep::Describe(id, CreationMark { claim: Some(claim.clone()), released: Some(now), ..mark.clone() })
         }),
+        // Without room for the release, the address is free at once.
+        _ if is_tagged && !may_tag => Some(ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim))),
         _ if is_tagged => Some(ReleaseStep::Tag(id, release_tag(&pool.id, claim, now))),
         _ if is_held => Some(ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim))),
         _ => None,
@@ -116,6 +118,14 @@ mod tests {
     }
 
     #[test]
+    fn an_address_with_as_many_tags_as_neutron_allows_is_released_without_another_one() {
+        let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..idle_mark(10) };
+        let created = fixture().fips([fip(10).created_for("web").full_of_tags()]);
+        assert_eq!(created.release("web"), ReleaseStep::Describe(id(10), mark));
+        assert_eq!(fixture().fips([fip(10).tagged_for("web").full_of_tags()]).release("web"), withdraw());
+    }
+
+    #[test]
     fn releasing_a_contested_address_removes_only_the_claims_tag() {
         assert_eq!(fixture().fips([fip(10).tagged_for("web").tagged_by_another_pool()]).release("web"), withdraw());
         assert_eq!(fixture().fips([fip(10).tagged_by_another_pool()]).chosen_by(10, "web").release("web"), withdraw());
@@ -165,7 +175,9 @@ mod tests {
         let until = start() + seconds(60);
         assert_eq!(fenced.release("web"), ReleaseStep::Fenced(until));
         assert_eq!(fixture().fenced().fips([fip(10).created_for("web")]).release("web"), tag());
-        let released = fixture().fenced().fips([fip(10).created_for("web").released_by("web", ago(9))]);
+        let mut released = fixture().fenced().fips([fip(10).created_for("web").released_by("web", ago(9))]);
+        assert_eq!(released.release("web"), ReleaseStep::Fenced(until), "an earlier claim released it");
+        released.ledger.record_tag(&id(10), &release_tag(&pool_id("p"), &key("web"), start()), true);
         assert_eq!(released.release("web"), ReleaseStep::Done);
         fenced.now = until;
         assert_eq!(fenced.release("web"), ReleaseStep::Settle);

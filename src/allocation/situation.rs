@@ -1,13 +1,15 @@
 //! The inputs of a decision, and the checks of a floating IP that several decisions share.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
+use super::identity::ClaimKey;
 use super::ledger::{Ledger, LedgerEntry};
 use super::mark::{CreationMark, Ownership};
 use super::policy::PoolPolicy;
 use super::published::PublishedAddresses;
+use crate::floating_ip::FloatingIpId;
 use crate::object_name::ObjectName;
 
 /// What is known at the moment of a decision about one pool.
@@ -18,7 +20,9 @@ pub struct Situation<'a> {
     /// The addresses that Kubernetes names.
     pub published: &'a PublishedAddresses,
     pub pool: &'a PoolPolicy,
-    /// The pool's claims that were refused an address.
+    /// Every claim that points at the pool.
+    pub claims: &'a BTreeMap<ClaimKey, ClaimLiveness>,
+    /// Those that were refused an address.
     pub queue: &'a BTreeSet<QueuePosition>,
     pub now: Timestamp,
 }
@@ -42,6 +46,19 @@ impl<'a> Situation<'a> {
         self.pool.network.as_ref() == Some(&entry.fip.network)
     }
 
+    /// Whether the claim exists and has no other address: then it has this one, or decides about it next.
+    pub(super) fn is_needed_by(&self, claim: &ClaimKey, fip: &FloatingIpId) -> bool {
+        self.claims.get(claim).is_some_and(|liveness| match liveness {
+            ClaimLiveness::Active => !self.has_other_address(claim, fip),
+            ClaimLiveness::Deleting => true,
+        })
+    }
+
+    pub(super) fn has_other_address(&self, claim: &ClaimKey, fip: &FloatingIpId) -> bool {
+        let mut bound = self.published.bindings_of_claim(&self.pool.id, claim).peekable();
+        bound.peek().is_some() && bound.all(|binding| binding.fip != *fip)
+    }
+
     /// Until when late writes of a previous process may land; a past time until a listing has begun after it.
     pub(super) fn fence(&self) -> Option<Timestamp> {
         self.ledger.fence(self.pool)
@@ -52,6 +69,15 @@ impl<'a> Situation<'a> {
         let reservations = &self.pool.reservations;
         self.queue.iter().filter(|position| !reservations.contains_key(&position.object.name))
     }
+}
+
+/// Whether an existing claim is being deleted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ClaimLiveness {
+    /// It needs, or has, an address.
+    Active,
+    /// It is being deleted: its own release is under way, or waits for other finalizers.
+    Deleting,
 }
 
 /// A claim's position among those that wait for an address: the oldest claim first.

@@ -90,9 +90,10 @@ impl<'a> Supply<'a> {
 
     fn count_ready(&self, is_included: impl Fn(&LedgerEntry) -> bool) -> usize {
         let is_ready = |entry: &&LedgerEntry| self.situation.ownership(entry) == Ownership::Unclaimed;
+        let within_limit = self.owned().filter(is_ready).count().saturating_sub(surplus(&self.situation));
         let owned = self.owned().filter(is_ready).filter(|entry| is_included(entry)).count();
         let others = self.others().filter(|entry| is_included(entry)).count();
-        owned.saturating_sub(surplus(&self.situation)) + others.min(self.room())
+        owned.min(within_limit) + others.min(self.room())
     }
 
     /// Why a claim without a reservation that came now would be refused; `None` while there is something to give.

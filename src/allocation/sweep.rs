@@ -4,7 +4,7 @@
 mod contested;
 mod teardown;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
@@ -13,26 +13,18 @@ pub use teardown::{PoolTeardown, plan_teardown};
 use super::identity::ClaimKey;
 use super::ledger::LedgerEntry;
 use super::mark::{CreationMark, Ownership, release_tag};
-use super::situation::Situation;
+use super::published::Binding;
+use super::situation::{ClaimLiveness, Situation};
 use super::supply::{Supply, is_owned_and_free, surplus};
 use crate::floating_ip::FloatingIpId;
-
-/// Whether an existing claim is being deleted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ClaimLiveness {
-    /// It needs, or has, an address.
-    Active,
-    /// It is being deleted: its own release is under way.
-    Deleting,
-}
 
 /// What a sweep of one pool needs to know of Kubernetes.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterView {
     /// The namespace of the pool, and so of its claims.
     pub namespace: String,
-    /// Every claim that points at the pool.
-    pub claims: BTreeMap<ClaimKey, ClaimLiveness>,
+    /// The claims that are gone although an IPAddress of the pool is there for them.
+    pub lost_claims: BTreeSet<ClaimKey>,
     /// A Cluster in the pool's namespace is paused. A move or a restore may be under way, so nothing is an orphan.
     pub is_paused: bool,
 }
@@ -51,7 +43,7 @@ pub enum SweepAction {
     },
     /// Tag an orphan for release.
     Release(FloatingIpId, String),
-    /// Write an orphan's release into its description: this Neutron has no tags.
+    /// Write an orphan's release into its description: this Neutron has no tags, or the floating IP has too many.
     Describe(FloatingIpId, CreationMark),
 }
 
@@ -149,7 +141,7 @@ impl<'a> SweepPass<'a> {
             return;
         }
         // An active claim takes the release back itself; one that is being deleted has not finished.
-        if published.is_published(&entry.fip) || self.is_needed_by(claim, entry) {
+        if published.is_published(&entry.fip) || self.situation.is_needed_by(claim, &entry.fip.id) {
             return;
         }
         if !entry.is_confirmed() {
@@ -177,7 +169,7 @@ impl<'a> SweepPass<'a> {
     }
 
     fn visit_held(&mut self, entry: &LedgerEntry, claim: &ClaimKey) {
-        if self.situation.published.is_published(&entry.fip) || self.is_needed_by(claim, entry) {
+        if self.is_published_in_use(entry) || self.situation.is_needed_by(claim, &entry.fip.id) {
             // An interrupted takeover leaves the release tag of an earlier claim behind.
             let stale: Vec<String> = entry.marks.releases.values().flat_map(|(_, tags)| tags.iter().cloned()).collect();
             if !stale.is_empty() {
@@ -189,9 +181,15 @@ impl<'a> SweepPass<'a> {
         let Situation { pool, now, .. } = self.situation;
         if self.report_orphan(entry) && pool.releases_orphans && !entry.fip.is_attached() {
             let id = entry.fip.id.clone();
-            self.plan.actions.push(match entry.marks.created.as_ref().filter(|_| !pool.has_tags) {
-                Some(mark) => SweepAction::Describe(id, CreationMark { released: Some(now), ..mark.clone() }),
-                None => SweepAction::Release(id, release_tag(&pool.id, claim, now)),
+            let may_tag = pool.has_tags && entry.has_room_for_tag();
+            self.plan.actions.push(match entry.marks.created.as_ref() {
+                _ if may_tag => SweepAction::Release(id, release_tag(&pool.id, claim, now)),
+                Some(mark) => {
+                    let (claim, released) = (Some(claim.clone()), Some(now));
+                    SweepAction::Describe(id, CreationMark { claim, released, ..mark.clone() })
+                }
+                // Without room for the release, the address is free at once.
+                None => SweepAction::Rewrite { id, description: None, tags: entry.marks.tags_of(&pool.id) },
             });
         }
     }
@@ -202,7 +200,9 @@ impl<'a> SweepPass<'a> {
             true => self.surplus > 0 || self.spares > pool.preallocate && self.waiting == 0,
             false => !self.is_awaited(entry),
         };
-        if !pool.deletes || !is_dispensable || entry.fip.is_attached() || published.is_published(&entry.fip) {
+        // Without the network, a spare looks as if no claim could have it.
+        let may_delete = pool.deletes && !pool.only_releases && is_dispensable;
+        if !may_delete || entry.fip.is_attached() || published.is_published(&entry.fip) {
             return;
         }
         if !entry.is_confirmed() {
@@ -238,15 +238,11 @@ impl<'a> SweepPass<'a> {
         self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Whether the claim exists and has no other address: then it has this one, or decides about it next.
-    fn is_needed_by(&self, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
-        self.cluster.claims.get(claim).is_some_and(|liveness| {
-            *liveness == ClaimLiveness::Deleting || !self.has_other_address(claim, &entry.fip.id)
-        })
-    }
-
-    fn has_other_address(&self, claim: &ClaimKey, fip: &FloatingIpId) -> bool {
-        self.situation.published.bindings_of_claim(&self.situation.pool.id, claim).any(|binding| binding.fip != *fip)
+    /// Whether an IPAddress names it, other than one of this pool whose claim is gone.
+    fn is_published_in_use(&self, entry: &LedgerEntry) -> bool {
+        let Situation { published, pool, .. } = self.situation;
+        let is_lost = |binding: &Binding| binding.pool == pool.id && self.cluster.lost_claims.contains(&binding.claim);
+        published.is_published_where(&entry.fip, |binding| !is_lost(binding))
     }
 
     /// Whether any claim of the pool may get it, once it is free.
@@ -267,8 +263,8 @@ impl<'a> SweepPass<'a> {
             return false;
         };
         let claim = ClaimKey::of(&self.cluster.namespace, name);
-        self.cluster.claims.get(&claim) == Some(&ClaimLiveness::Active)
-            && !self.has_other_address(&claim, &entry.fip.id)
+        self.situation.claims.get(&claim) == Some(&ClaimLiveness::Active)
+            && !self.situation.has_other_address(&claim, &entry.fip.id)
     }
 
     /// Reports an orphan, and returns whether it may be released now: a listing after the grace period must still show it.

@@ -8,14 +8,14 @@ use jiff::{SignedDuration, Timestamp};
 use super::claim::{self, BoundAddress, ClaimRequest, Decision};
 use super::identity::{ClaimKey, Nonce, PoolId};
 use super::ledger::{CreationBlock, Hold, Ledger, LedgerEntry};
-use super::mark::{CreationMark, claim_tag, release_tag};
+use super::mark::{CreationMark, TAG_LIMIT, claim_tag, release_tag};
 use super::origin::Origin;
 use super::policy::{PoolPolicy, ReuseRule};
 use super::published::{Binding, PublishedAddress, PublishedAddresses};
 use super::refusal::Refusal;
 use super::release::{self, ReleaseStep};
-use super::situation::{QueuePosition, Situation};
-use super::sweep::{ClaimLiveness, ClusterView, PoolTeardown, SweepPlan, plan_sweep, plan_teardown};
+use super::situation::{ClaimLiveness, QueuePosition, Situation};
+use super::sweep::{ClusterView, PoolTeardown, SweepPlan, plan_sweep, plan_teardown};
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId};
 use crate::object_name::ObjectName;
 
@@ -85,6 +85,12 @@ impl Fip {
         self.0.tags.insert(tag.into());
         self
     }
+    /// With as many tags of users as Neutron allows.
+    pub fn full_of_tags(mut self) -> Self {
+        let room = TAG_LIMIT - self.0.tags.len();
+        self.0.tags.extend((0..room).map(|number| format!("of-a-user-{number}")));
+        self
+    }
     pub fn described(mut self, text: impl Into<String>) -> Self {
         self.0.description = text.into();
         self
@@ -141,6 +147,7 @@ pub struct Fixture {
     pub published: PublishedAddresses,
     pub pool: PoolPolicy,
     pub cluster: ClusterView,
+    pub claims: BTreeMap<ClaimKey, ClaimLiveness>,
     pub queue: BTreeSet<QueuePosition>,
     pub now: Timestamp,
 }
@@ -149,6 +156,7 @@ pub struct Fixture {
 pub fn fixture() -> Fixture {
     let pool = PoolPolicy {
         id: pool_id("p"),
+        namespaces: ["team".into()].into(),
         listed: vec![],
         network: Some(network()),
         subnets: vec![],
@@ -163,10 +171,11 @@ pub fn fixture() -> Fixture {
         orphan_grace: seconds(3600),
         has_tags: true,
         fenced_until: None,
+        only_releases: false,
     };
     let (ledger, published, queue) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
     let cluster = ClusterView { namespace: "team".into(), ..ClusterView::default() };
-    Fixture { ledger, published, pool, cluster, queue, now: start() }.fips([])
+    Fixture { ledger, published, pool, cluster, claims: BTreeMap::new(), queue, now: start() }.fips([])
 }
 
 impl Fixture {
@@ -217,8 +226,13 @@ impl Fixture {
         self.ledger.set_chosen(&id(last), origin, Hold::Claim { pool: pool_id("p"), claim: key(claim) });
         self
     }
+    /// The claim is gone, and its IPAddress is still there.
+    pub fn lost_claim(mut self, claim: &str) -> Self {
+        self.cluster.lost_claims.insert(key(claim));
+        self
+    }
     pub fn active_claim(mut self, claim: &str) -> Self {
-        self.cluster.claims.insert(key(claim), ClaimLiveness::Active);
+        self.claims.insert(key(claim), ClaimLiveness::Active);
         self
     }
     /// The claim itself was refused an address.
@@ -255,8 +269,8 @@ impl Fixture {
         self.ledger.get(&id(last)).expect("it is in the fixture")
     }
     pub fn situation(&self) -> Situation<'_> {
-        let Self { ledger, published, pool, queue, now, .. } = self;
-        Situation { ledger, published, pool, queue, now: *now }
+        let Self { ledger, published, pool, claims, queue, now, .. } = self;
+        Situation { ledger, published, pool, claims, queue, now: *now }
     }
     /// What to do for a claim without an IPAddress.
     pub fn decide(&self, claim: &str) -> Decision {

@@ -53,6 +53,8 @@ pub enum AddressFailure {
     Published,
     #[error("is both in spec.preAllocatedFloatingIPs and in spec.excludedAddresses: remove it from one of them")]
     Excluded,
+    #[error("has as many tags as Neutron allows, and the pool's tag would be one more: remove one")]
+    TooManyTags,
     #[error("has a description that was copied from another floating IP: clear the copied description")]
     Copied,
 }
@@ -124,6 +126,8 @@ fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<Addres
         Some(AddressFailure::Attached)
     } else if published.is_published(&entry.fip) {
         Some(AddressFailure::Published)
+    } else if !entry.has_room_for_tag() {
+        Some(AddressFailure::TooManyTags)
     } else {
         // Chosen for a claim at this moment: neither free nor failed.
         None
@@ -146,6 +150,7 @@ fn capacity(situation: &Situation<'_>, usable: usize, marked_failed: usize) -> O
 
 #[cfg(test)]
 mod tests {
+    use super::super::claim::Decision;
     use super::super::ledger::{CreationBlock, Hold};
     use super::super::testing::*;
     use super::*;
@@ -205,6 +210,16 @@ mod tests {
     }
 
     #[test]
+    fn a_pool_above_its_lowered_limit_is_not_exhausted_while_an_address_within_it_is_unreserved() {
+        let fixture = fixture().max_ips(2).with_policy(|pool| pool.deletes = false);
+        let fixture = fixture.fips([fip(10).idle(), fip(11).idle(), fip(12).idle()]);
+        let fixture = fixture.reserving("a", 10).reserving("b", 11);
+        assert!(matches!(fixture.decide("web"), Decision::Mark(..)), "a claim gets one");
+        assert_eq!(count_of(&fixture).exhausted, None);
+        assert_eq!(count_of(&fixture.max_ips(0)).exhausted, Some(Refusal::LimitReached(0)));
+    }
+
+    #[test]
     fn each_failed_address_has_its_reason() {
         let listed = || fixture().closed_list([10]);
         let why = |fixture: Fixture| count_of(&fixture).failures.first().map(|(_, failure)| failure.clone());
@@ -214,6 +229,7 @@ mod tests {
         assert_eq!(why(listed().fips([fip(10).tagged_by_another_pool()])), Some(AddressFailure::Foreign));
         assert_eq!(why(listed().fips([fip(10)]).published_by_others(10)), Some(AddressFailure::Published));
         assert_eq!(why(listed().fips([fip(10)]).excluding("203.0.113.10/32")), Some(AddressFailure::Excluded));
+        assert_eq!(why(listed().fips([fip(10).full_of_tags()])), Some(AddressFailure::TooManyTags));
         assert_eq!(why(listed().fips([fip(10)]).held(10, Hold::GivingBack)), None, "neither free nor failed");
         assert_eq!(why(listed().fips([fip(10)])), None);
         let copied = fip(10).idle().0.description;

@@ -10,8 +10,9 @@ use super::explain::explain;
 use super::kubernetes::Kubernetes;
 use super::memory::{ADDRESS_APPEARS_WITHIN, Memory, ResolvedPool};
 use super::patch;
+use super::pool::CapoObjects;
 use super::queue::Action;
-use super::stores::Stores;
+use super::stores::{Stores, name_of};
 use super::wake::Wake;
 use crate::api::IpAddressClaim;
 use crate::api::conditions::claim_reasons::POOL_NOT_READY;
@@ -36,7 +37,7 @@ pub use triage::{NextStep, SkipReason};
 
 pub(super) use observe::observe as observe_claim;
 pub(super) use publish::remove_address;
-pub(super) use release::release_marks;
+pub(super) use release::{MarkRelease, release_marks};
 pub(super) use request::build_request;
 pub(super) use triage::triage;
 
@@ -77,6 +78,7 @@ impl Error {
 }
 
 pub(super) struct ClaimController {
+    pub(super) capo: Arc<CapoObjects>,
     pub(super) stores: Stores,
     pub(super) memory: Arc<Memory>,
     pub(super) kube: Kubernetes,
@@ -92,6 +94,11 @@ impl ClaimController {
     pub(super) async fn reconcile(&self, claim: Arc<IpAddressClaim>) -> Result<Action, Error> {
         if self.memory.claims.is_outdated(&claim) {
             return Ok(Action::await_change());
+        }
+        let pool_ref = &claim.spec.pool_ref;
+        if !pool_ref.is_ours() || self.memory.claims.is_first_reconcile(&claim) {
+            // An earlier claim with its name may have pointed at another pool.
+            self.end_holds(&name_of(claim.as_ref()), |pool| !pool_ref.is_ours_named(&pool.name));
         }
         let observed = observe(claim, &self.stores, &self.memory, self.watch_filter.as_deref());
         if self.is_pool_unseen(&observed).await? {

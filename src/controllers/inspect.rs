@@ -13,7 +13,7 @@ use super::claim::{build_request, observe_claim, triage};
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, Problem, ResolvedPool};
 use super::neutron_writer::NeutronWriter;
-use super::pool::{PoolFailure, Resolver};
+use super::pool::{CapoObjects, PoolFailure, Resolver};
 use super::project::Projects;
 use super::stores::{Stores, name_of, sorted};
 use super::sweeper::cluster_view;
@@ -108,7 +108,7 @@ impl Inspection {
             clouds,
             projects: Arc::new(Projects::default()),
             clock: Clock::system(),
-            namespace: namespace.clone(),
+            capo: Arc::new(CapoObjects::new(kube.clone(), namespace.clone(), memory.clone(), Clock::system())),
             fence_from: None,
         };
         let inspection = Self { kube, namespace, stores, memory, resolver, writers: Mutex::new(writers) };
@@ -165,7 +165,7 @@ impl Inspection {
         match self.resolver.find_rival(pool, &id).await {
             Ok(None) => {}
             Ok(Some(problem)) => return Err(PoolFailure::Rival(problem)),
-            // `check` reports a missing permission to list CAPO's pools.
+            // `check` reports a missing permission to list CAPO's objects.
             Err(error) => tracing::debug!("rivals are not known: {error}"),
         }
         let resolved = match own {
@@ -308,8 +308,12 @@ impl View {
         change(&mut policy);
         let queue = queue(&self.stores, &self.memory, &self.pool.name);
         let (ledger, published) = (self.pool.project.ledger(), self.memory.published.read());
-        let situation = Situation { ledger: &ledger, published: &published, pool: &policy, queue: &queue, now };
-        decide(&situation, claim)
+        self.memory.claims.read(&self.pool.name, |claims, _| {
+            decide(
+                &Situation { ledger: &ledger, published: &published, pool: &policy, claims, queue: &queue, now },
+                claim,
+            )
+        })
     }
 }
 

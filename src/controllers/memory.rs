@@ -34,8 +34,8 @@ impl Memory {
         decide: impl FnOnce(&Situation<'_>) -> T,
     ) -> T {
         let published = self.published.read();
-        self.claims.with_queue(&pool.name, |queue| {
-            decide(&Situation { ledger, published: &published, pool: &pool.policy, queue, now })
+        self.claims.read(&pool.name, |claims, queue| {
+            decide(&Situation { ledger, published: &published, pool: &pool.policy, claims, queue, now })
         })
     }
 

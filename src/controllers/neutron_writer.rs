@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::memory::ResolvedPool;
 use crate::allocation::claim::MarkWrite;
-use crate::allocation::ledger::{CreationBlock, Hold};
+use crate::allocation::ledger::{Began, CreationBlock, Hold};
 use crate::allocation::mark::CreationMark;
 use crate::allocation::supply::CreationPlace;
 use crate::allocation::sweep::SweepAction;
@@ -29,8 +29,8 @@ const BLOCKED_FOR: Duration = Duration::from_secs(10);
 /// address may be lost for good.
 const FRESH_VIEW: SignedDuration = SignedDuration::from_secs(5);
 
-/// How soon a claim asks for another floating IP after one came without its mark. Each costs a POST and a DELETE.
-const UNMARKED_RETRY: Duration = Duration::from_secs(300);
+/// How long a pool creates nothing after a floating IP came without its mark. Each costs a POST and a DELETE.
+const BLOCKED_UNMARKED_FOR: Duration = Duration::from_secs(300);
 
 /// How many actions of one sweep run in parallel. More would only wait for the cloud's rate limiter, while what was read
 /// becomes outdated.
@@ -137,7 +137,7 @@ impl NeutronWriter<'_> {
         if let Ok(fip) = &result
             && fip.description != new.description
         {
-            result = Err(self.discard_unmarked(fip).await);
+            result = Err(self.discard_unmarked(fip, began).await);
         }
         let mut ledger = self.pool.project.ledger();
         match &result {
@@ -153,9 +153,9 @@ impl NeutronWriter<'_> {
     }
 
     /// Deletes a floating IP that was created without the mark in its description: nothing else would ever find it. Only
-    /// one that this project did not have before: the id is what the cloud says.
-    async fn discard_unmarked(&self, fip: &FloatingIp) -> Error {
-        let is_new = self.pool.project.ledger().get(&fip.id).is_none();
+    /// one that this project did not have before the request began: the id is what the cloud says.
+    async fn discard_unmarked(&self, fip: &FloatingIp, began: Began) -> Error {
+        let is_new = self.pool.project.ledger().get(&fip.id).is_none_or(|entry| entry.known_since >= began.step);
         let deleted = match is_new {
             true => self.pool.neutron.delete_floating_ip(&fip.id).await.map_err(|error| error.to_string()),
             false => Err("it existed before".to_owned()),
@@ -163,9 +163,7 @@ impl NeutronWriter<'_> {
         if let Err(why) = deleted {
             tracing::warn!(pool.name = %self.pool.name, fip.id = %fip.id, fip.address = %fip.address, "created without its mark and not deleted: {why}");
         }
-        let message = "Neutron did not store the description of a new floating IP, in which the pool marks what it creates: allow the project to set descriptions, or use a list";
-        let error = Error::new(ErrorKind::Rejected, "create floating IP", message);
-        Error { retry_after: Some(UNMARKED_RETRY), ..error }
+        Error::new(ErrorKind::DescriptionDropped, "create floating IP", "Neutron did not store the description")
     }
 
     /// Records why Neutron created nothing, so that no useless requests follow for a while.
@@ -174,11 +172,13 @@ impl NeutronWriter<'_> {
     ///
     /// The answer itself, unless it means that no address is available.
     pub(super) fn record_refusal(&self, subnet: Option<SubnetId>, answer: Error) -> Result<(), Error> {
-        let until = self.clock.now() + BLOCKED_FOR;
+        let now = self.clock.now();
+        let until = now + BLOCKED_FOR;
         let mut ledger = self.pool.project.ledger();
-        let refusal = match (answer.kind, subnet) {
-            (ErrorKind::OverQuota, _) => Refusal::QuotaReached,
-            (ErrorKind::NoMoreAddresses, None) => Refusal::NetworkExhausted,
+        let (refusal, until) = match (answer.kind, subnet) {
+            (ErrorKind::OverQuota, _) => (Refusal::QuotaReached, until),
+            (ErrorKind::NoMoreAddresses, None) => (Refusal::NetworkExhausted, until),
+            (ErrorKind::DescriptionDropped, _) => (Refusal::DescriptionDropped, now + BLOCKED_UNMARKED_FOR),
             (ErrorKind::NoMoreAddresses, Some(subnet)) => {
                 ledger.note_empty_subnet(subnet, until);
                 return Ok(());

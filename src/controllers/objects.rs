@@ -33,11 +33,13 @@ pub(super) fn read_published(object: &IpAddress) -> Option<PublishedAddress> {
     Some(PublishedAddress { address, binding: read_binding(object) })
 }
 
+/// None for one that is not named like its claim, as ours are: with it, a user could bind a claim to anything.
 fn read_binding(object: &IpAddress) -> Option<Binding> {
+    let is_named_like_its_claim = object.metadata.name.as_ref() == Some(&object.spec.claim_ref.name);
     let annotations = object.annotations();
     let pool = PoolId::parse(annotations.get(POOL_ID_ANNOTATION)?)?;
     let fip = FloatingIpId::new(annotations.get(FLOATING_IP_ID_ANNOTATION)?);
     let claim = ClaimKey::of(&object.namespace()?, &object.spec.claim_ref.name);
     let network = annotations.get(NETWORK_ID_ANNOTATION).map(NetworkId::new);
-    object.spec.pool_ref.is_ours().then_some(Binding { pool, claim, fip, network })
+    (is_named_like_its_claim && object.spec.pool_ref.is_ours()).then_some(Binding { pool, claim, fip, network })
 }

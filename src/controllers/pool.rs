@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::events::Events;
@@ -16,9 +17,11 @@ use super::queue::Action;
 use super::stores::{Stores, name_of};
 use super::wake::Wake;
 use crate::allocation::mark::Ownership;
+use crate::allocation::policy::ReuseRule;
 use crate::allocation::published::Binding;
 use crate::allocation::{ClaimKey, Ledger, usage};
 use crate::api::OpenStackFloatingIPPool;
+use crate::api::conditions::claim_reasons::ALLOCATION_FAILED;
 use crate::api::hands_off::HandsOff;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -26,6 +29,7 @@ use crate::openstack;
 use crate::runtime::telemetry::chain;
 
 mod adopt;
+mod capo;
 mod failure;
 mod identity;
 mod measure;
@@ -39,6 +43,7 @@ mod teardown;
 
 use identity::known_id;
 
+pub(super) use capo::CapoObjects;
 pub(super) use failure::PoolFailure;
 pub(super) use resolve::Resolver;
 pub(super) use secret::finalizer as secret_finalizer;
@@ -53,6 +58,8 @@ const IDLE_RESYNC: Duration = Duration::from_secs(20);
 const AUDIT_AGE: Duration = Duration::from_secs(62);
 /// How old the last listing may be while claims wait or addresses cannot be given: a little less than [`BUSY_RESYNC`].
 const BUSY_AGE: Duration = Duration::from_millis(9600);
+/// How long claims and addresses that need manual action keep the listings frequent.
+const BUSY_FOR: SignedDuration = SignedDuration::from_mins(10);
 /// How soon a pool is reconciled again after a conflict. The change that caused it wakes it too.
 const CONFLICT_RETRY: Duration = Duration::from_millis(100);
 
@@ -123,6 +130,12 @@ impl PoolController {
         if let Err(failure) = self.protect_secret(pool).await {
             return self.fail(pool, failure).await;
         }
+        if resolved.policy.reuse != ReuseRule::Never
+            && resolved.network.is_some()
+            && let Err(error) = self.resolver.capo.refresh_clusters(false).await
+        {
+            tracing::warn!(pool.name = %resolved.name, "failed to list CAPO's clusters: {error}");
+        }
         let changes = Changes::between(&before, &resolved, pool);
         if let Err(error) = self.refresh(&resolved, &changes).await {
             return self.fail(pool, PoolFailure::Neutron(error)).await;
@@ -162,15 +175,15 @@ impl PoolController {
             self.wake.waiting_claims_of(&name);
             self.wake.unserved_claims_of(&name);
         }
-        if matches!(failure, PoolFailure::Network(_) | PoolFailure::Rival(_)) {
-            self.let_claims_be_released(pool).await;
+        if matches!(failure, PoolFailure::Network(_) | PoolFailure::Rival(_) | PoolFailure::Neutron(_)) {
+            self.resolve_for_releases(pool).await;
         }
         self.report_failing(pool, &failure).await?;
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 
     /// A pool that this process never saw serving gets what a release needs. If that fails too, the claims wait.
-    async fn let_claims_be_released(&self, pool: &OpenStackFloatingIPPool) {
+    async fn resolve_for_releases(&self, pool: &OpenStackFloatingIPPool) {
         let name = name_of(pool);
         if self.memory.pools.get(&name).resolved.is_some() {
             return;
@@ -194,10 +207,19 @@ impl PoolController {
         if changes.has_changed && !changes.had_problem {
             return resolved.list_now(&self.clock).await;
         }
-        let is_busy = changes.had_problem
-            || !self.memory.claims.waiting(&resolved.name).is_empty()
-            || self.count(&resolved.project.ledger(), resolved).failed > 0;
+        let is_busy = changes.had_problem || self.is_awaiting_changes(resolved);
         resolved.list_if_older(&self.clock, if is_busy { BUSY_AGE } else { AUDIT_AGE }).await
+    }
+
+    /// Whether a change in Neutron would soon give a claim its address, or make an address available.
+    fn is_awaiting_changes(&self, resolved: &ResolvedPool) -> bool {
+        let now = self.clock.now();
+        let is_recent = |since: Timestamp| now.duration_since(since) < BUSY_FOR;
+        let failures = self.count(&resolved.project.ledger(), resolved).failures;
+        let failed_since = self.memory.pools.update(&resolved.name, |state| state.note_failures(failures, now));
+        let waiting = self.memory.claims.waiting(&resolved.name);
+        failed_since.flatten().is_some_and(is_recent)
+            || waiting.iter().any(|(_, claim)| claim.reason != ALLOCATION_FAILED || is_recent(claim.since))
     }
 
     fn count(&self, ledger: &Ledger, resolved: &ResolvedPool) -> usage::PoolUsage {

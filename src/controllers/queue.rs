@@ -37,7 +37,7 @@ impl Action {
 }
 
 /// Longer than any wait of ours, and short enough for every timer.
-const FAR: Duration = Duration::from_secs(86400 * 30);
+pub(super) const FAR: Duration = Duration::from_secs(86400 * 30);
 
 pub(super) struct Work<K>
 where

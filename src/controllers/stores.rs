@@ -6,7 +6,9 @@ use std::sync::Arc;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 
+use super::patch;
 use crate::api::hands_off::HandsOff;
+use crate::api::names::{ADDRESS_FINALIZER, POOL_ID_ANNOTATION};
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::object_name::ObjectName;
 
@@ -49,6 +51,25 @@ impl Stores {
         sorted(&self.claims, |claim| claim.is_of(&pool.namespace, &pool.name))
     }
 
+    /// The IPAddresses of a pool whose claim is gone, or points at another pool, and not because both are being moved.
+    /// Only those with our finalizer or annotations: what another writer made is left alone.
+    pub(super) fn strays_of(&self, pool: &ObjectName) -> Vec<Arc<IpAddress>> {
+        if self.has_paused_cluster(&pool.namespace) {
+            return Vec::new();
+        }
+        let is_stray = |address: &IpAddress| {
+            address.is_of(&pool.namespace, &pool.name)
+                && is_ours(address)
+                && HandsOff::of(&address.metadata) != Some(HandsOff::Moving)
+        };
+        let mut addresses = sorted(&self.addresses, is_stray);
+        addresses.retain(|address| {
+            let claim = self.claim(&ObjectName::new(&pool.namespace, &address.spec.claim_ref.name));
+            claim.is_none_or(|claim| !claim.is_of(&pool.namespace, &pool.name))
+        });
+        addresses
+    }
+
     /// Whether a Cluster of the namespace is paused: a move or a restore may be under way, and missing objects may follow.
     pub(super) fn has_paused_cluster(&self, namespace: &str) -> bool {
         self.clusters.find(|cluster| cluster.namespace().as_deref() == Some(namespace) && cluster.is_paused()).is_some()
@@ -58,6 +79,13 @@ impl Stores {
     pub(super) fn is_serving(&self, pool: &ObjectName) -> bool {
         self.pool(pool).is_some_and(|pool| may_serve(&pool))
     }
+}
+
+/// Whether an IPAddress was created, or is held, by a controller of ours.
+pub(super) fn is_ours(address: &IpAddress) -> bool {
+    let annotations = address.metadata.annotations.as_ref();
+    patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER)
+        || annotations.is_some_and(|annotations| annotations.contains_key(POOL_ID_ANNOTATION))
 }
 
 /// Whether the pool stays, and is neither paused nor being moved.

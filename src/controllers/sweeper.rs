@@ -8,21 +8,19 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::ResourceExt;
 
-use super::claim::{self, release_marks, remove_address};
+use super::claim::{self, MarkRelease, release_marks, remove_address};
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, ResolvedPool};
 use super::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
-use super::objects::is_watched;
-use super::patch;
+use super::objects::{is_abandoned, is_watched, read_published};
 use super::queue::Action;
-use super::stores::{Stores, name_of, sorted};
+use super::stores::{Stores, name_of};
 use super::wake::Wake;
 use crate::allocation::ClaimKey;
-use crate::allocation::ledger::{Hold, LedgerEntry};
+use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Ownership;
-use crate::allocation::sweep::{ClaimLiveness, ClusterView, SweepAction, SweepPlan, plan_sweep};
+use crate::allocation::sweep::{ClusterView, SweepAction, SweepPlan, plan_sweep};
 use crate::api::hands_off::HandsOff;
-use crate::api::names::ADDRESS_FINALIZER;
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::metrics::{Metrics, ReleasedAs};
@@ -68,18 +66,24 @@ impl Sweeper {
         if !is_watched(&pool, self.watch_filter.as_deref()) || HandsOff::of(&pool.metadata).is_some() {
             return Ok(Action::await_change());
         }
+        let is_deleted = pool.metadata.deletion_timestamp.is_some();
+        if is_deleted && is_abandoned(pool.as_ref()) {
+            return self.release_strays(&pool, None).await.map(|()| Action::await_change());
+        }
         let Some(resolved) = self.memory.pools.get(&name).resolved else { return Ok(Action::await_change()) };
         if has_port_left(&resolved) {
             // Only a listing shows when the port is gone.
             resolved.list_if_older(&self.clock, PORT_RETRY / 2).await.map_err(Error::OpenStack)?;
         }
         // What keeps one IPAddress from its release does not keep the others from the sweep.
-        let strays = self.release_strays(&pool, &resolved).await;
+        let strays = self.release_strays(&pool, Some(&resolved)).await;
         // A pool that is being deleted has a plan of its own.
-        if pool.metadata.deletion_timestamp.is_some() || resolved.project.ledger().is_unlisted() {
+        if is_deleted || resolved.project.ledger().is_unlisted() {
             return strays.map(|()| Action::await_change());
         }
         let (result, has_changed) = self.sweep(&resolved).await;
+        // The IPAddress of an orphan that was released just now goes with it.
+        let strays = if has_changed { strays.and(self.release_strays(&pool, Some(&resolved)).await) } else { strays };
         if has_changed {
             resolved.project.ledger().retry_creation(&resolved.policy.id);
             self.wake.report_soon(&name);
@@ -105,52 +109,43 @@ impl Sweeper {
 
     /// Sweeps until nothing is left to do. Returns the last plan, and whether anything was done.
     async fn sweep(&self, pool: &ResolvedPool) -> (Result<SweepPlan, openstack::Error>, bool) {
-        let (mut result, mut has_changed) = (Ok(SweepPlan::default()), false);
+        let (mut result, mut has_changed, mut has_listed) = (Ok(SweepPlan::default()), false, false);
         for _ in 0..ROUNDS {
             if !self.stores.is_serving(&pool.name) {
                 break;
             }
-            result = self.sweep_once(pool).await;
-            match &result {
-                Ok(plan) if plan.actions.is_empty() && plan.preallocate == 0 && !plan.must_list => break,
-                Ok(plan) => has_changed |= !plan.actions.is_empty() || plan.preallocate > 0,
-                Err(_) => break,
+            let plan = self.plan(pool);
+            let is_listing = plan.must_list && plan.actions.is_empty();
+            let (changes, performed) = match is_listing {
+                true => (0, pool.list_now(&self.clock).await),
+                false => self.perform_all(pool, &plan).await,
+            };
+            has_changed |= changes > 0;
+            // Another listing would show the same, unless something was changed in between.
+            let is_done = if is_listing { has_listed } else { changes == 0 && plan.actions.is_empty() };
+            has_listed = is_listing || has_listed && changes == 0;
+            result = performed.map(|()| plan);
+            if is_done || result.is_err() {
+                break;
             }
         }
         (result, has_changed)
     }
 
-    async fn sweep_once(&self, pool: &ResolvedPool) -> Result<SweepPlan, openstack::Error> {
-        let plan = self.plan(pool);
-        if plan.must_list && plan.actions.is_empty() {
-            pool.list_now(&self.clock).await?;
-            return Ok(plan);
-        }
-        let mut failed = None;
-        let mut performed = futures::stream::iter(&plan.actions)
-            .map(|action| self.perform(pool, action))
-            .buffer_unordered(PARALLEL_ACTIONS);
-        while let Some(result) = performed.next().await {
-            failed = result.err().or(failed);
-        }
-        drop(performed);
-        let spares = (0..plan.preallocate).map(|_| self.create_spare(pool));
-        for result in futures::future::join_all(spares).await {
-            failed = result.err().or(failed);
-        }
-        failed.map_or(Ok(plan), Err)
+    /// Performs a plan; returns how much was changed, and a failure.
+    async fn perform_all(&self, pool: &ResolvedPool, plan: &SweepPlan) -> (usize, Result<(), openstack::Error>) {
+        let actions = futures::stream::iter(&plan.actions).map(|action| self.perform(pool, action));
+        let mut results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
+        results.extend(futures::future::join_all((0..plan.preallocate).map(|_| self.create_spare(pool))).await);
+        let changes = results.iter().filter(|result| matches!(result, Ok(true))).count();
+        (changes, results.into_iter().find_map(Result::err).map_or(Ok(()), Err))
     }
 
     /// Plans under the ledger's lock, and holds what is planned before anything else can choose it.
     fn plan(&self, pool: &ResolvedPool) -> SweepPlan {
         let (cluster, now) = (cluster_view(&self.stores, &pool.name), self.clock.now());
         let mut ledger = pool.project.ledger();
-        let mut plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster));
-        if pool.is_for_cleanup {
-            // Without its network, spares look as if no claim could have them.
-            let is_unclaimed = |entry: &LedgerEntry| entry.marks.ownership(&pool.policy.id) == Ownership::Unclaimed;
-            plan.actions.retain(|action| !ledger.get(action.id()).is_some_and(is_unclaimed));
-        }
+        let plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster));
         for action in &plan.actions {
             ledger.set_hold(action.id(), Some(Hold::GivingBack));
         }
@@ -170,9 +165,10 @@ impl Sweeper {
         plan
     }
 
-    async fn perform(&self, pool: &ResolvedPool, action: &SweepAction) -> Result<(), openstack::Error> {
+    /// False if nothing was done, since the floating IP had changed.
+    async fn perform(&self, pool: &ResolvedPool, action: &SweepAction) -> Result<bool, openstack::Error> {
         if !(NeutronWriter { pool, clock: &self.clock }).perform(action).await? {
-            return Ok(());
+            return Ok(false);
         }
         match action {
             SweepAction::Delete(_) => self.metrics.swept(ReleasedAs::Deleted),
@@ -180,7 +176,7 @@ impl Sweeper {
             SweepAction::Rewrite { description: None, .. } => self.metrics.swept(ReleasedAs::Unmarked),
             SweepAction::Release(..) | SweepAction::Describe(..) => {}
         }
-        Ok(())
+        Ok(true)
     }
 
     fn next_sweep(&self, plan: &SweepPlan) -> Action {
@@ -191,33 +187,64 @@ impl Sweeper {
         [planned, port, listing].into_iter().flatten().min().map_or_else(Action::await_change, Action::requeue)
     }
 
-    /// Releases IPAddresses that are being deleted although their claim is gone: its finalizers were removed by force.
-    ///
-    /// One whose owner references do not have this pool's UID was restored from a backup, and its claim may follow: its
-    /// floating IP keeps its mark, as an orphan, and the claim has it again if it comes in time.
-    async fn release_strays(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> Result<(), Error> {
-        for address in sorted(&self.stores.addresses, |address| self.is_stray(&resolved.name, address)) {
-            if address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref()) {
-                let claim = ObjectName::new(&resolved.name.namespace, &address.spec.claim_ref.name);
-                let released = release_marks(resolved, &self.memory, &self.clock, &claim).await;
-                released.map_err(|error| Error::Stray(claim::Error::OpenStack(error)))?;
+    /// Removes IPAddresses whose claim is gone without them, since its finalizers were removed by force: those that are
+    /// being deleted, those of a pool that is being deleted, and those whose floating IP is no longer marked for the claim.
+    /// `resolved` is none for an abandoned pool: nothing is released in OpenStack. What keeps one IPAddress from its
+    /// release does not keep the others.
+    async fn release_strays(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        resolved: Option<&ResolvedPool>,
+    ) -> Result<(), Error> {
+        let mut result = Ok(());
+        for address in self.stores.strays_of(&name_of(pool)) {
+            let is_ending = pool.metadata.deletion_timestamp.is_some() || address.metadata.deletion_timestamp.is_some();
+            if is_ending || resolved.is_some_and(|resolved| !may_be_needed(resolved, &address)) {
+                result = self.release_stray(pool, resolved, &address).await.and(result);
             }
-            remove_address(&self.kube, &address).await.map_err(Error::Stray)?;
         }
-        Ok(())
+        result
     }
 
-    /// Whether an IPAddress of the pool is being deleted and nothing else will remove its finalizer: its claim is gone,
-    /// and not because both are being moved.
-    fn is_stray(&self, pool: &ObjectName, address: &IpAddress) -> bool {
-        let claim = ObjectName::new(&pool.namespace, &address.spec.claim_ref.name);
-        address.is_of(&pool.namespace, &pool.name)
-            && address.metadata.deletion_timestamp.is_some()
-            && patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER)
-            && self.stores.claim(&claim).is_none()
-            && HandsOff::of(&address.metadata) != Some(HandsOff::Moving)
-            && !self.stores.has_paused_cluster(&pool.namespace)
+    /// One whose owner references do not have this pool's UID was restored from a backup, and its claim may follow: its
+    /// floating IP keeps its mark, as an orphan, and the claim has it again if it comes in time.
+    async fn release_stray(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        resolved: Option<&ResolvedPool>,
+        address: &IpAddress,
+    ) -> Result<(), Error> {
+        let pool_name = name_of(pool);
+        let claim = ObjectName::new(&pool_name.namespace, &address.spec.claim_ref.name);
+        let found = self.kube.claims(&claim.namespace).get_opt(&claim.name).await;
+        let found = found.map_err(|error| Error::Stray(claim::Error::Kubernetes("read the claim", error)))?;
+        // The watch is late.
+        if found.is_some_and(|claim| claim.is_of(&pool_name.namespace, &pool_name.name)) {
+            return Ok(());
+        }
+        let is_ours = address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref());
+        if let Some(resolved) = resolved.filter(|_| is_ours) {
+            let released = release_marks(resolved, &self.memory, &self.clock, &claim).await;
+            match released.map_err(|error| Error::Stray(claim::Error::OpenStack(error)))? {
+                MarkRelease::Done => {}
+                // The sweep, or the pool's deletion, comes back when the fence ends.
+                MarkRelease::Fenced(_) => return Ok(()),
+            }
+        }
+        remove_address(&self.kube, address).await.map_err(Error::Stray)
     }
+}
+
+/// Whether a claim that is gone may still need the floating IP that its IPAddress names, if it comes back.
+fn may_be_needed(pool: &ResolvedPool, address: &IpAddress) -> bool {
+    let Some(binding) = read_published(address).and_then(|published| published.binding) else { return true };
+    let (ledger, id) = (pool.project.ledger(), &pool.policy.id);
+    ledger.is_unlisted()
+        || ledger.get(&binding.fip).is_some_and(|entry| match entry.marks.ownership(id) {
+            Ownership::Held(claim) => claim == binding.claim,
+            Ownership::Contested => true,
+            _ => !entry.is_confirmed(),
+        })
 }
 
 /// Whether something is attached to an address that no claim has.
@@ -230,12 +257,8 @@ fn has_port_left(pool: &ResolvedPool) -> bool {
 }
 
 pub(super) fn cluster_view(stores: &Stores, pool: &ObjectName) -> ClusterView {
-    let claims = stores.claims_of(pool);
-    let claims = claims.iter().map(|claim| {
-        let is_deleted = claim.metadata.deletion_timestamp.is_some();
-        let liveness = if is_deleted { ClaimLiveness::Deleting } else { ClaimLiveness::Active };
-        (ClaimKey::of(&pool.namespace, &claim.name_any()), liveness)
-    });
-    let (claims, is_paused) = (claims.collect(), stores.has_paused_cluster(&pool.namespace));
-    ClusterView { namespace: pool.namespace.clone(), claims, is_paused }
+    let lost = stores.strays_of(pool);
+    let lost_claims = lost.iter().map(|address| ClaimKey::of(&pool.namespace, &address.spec.claim_ref.name)).collect();
+    let is_paused = stores.has_paused_cluster(&pool.namespace);
+    ClusterView { namespace: pool.namespace.clone(), lost_claims, is_paused }
 }

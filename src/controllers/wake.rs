@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::runtime::reflector::ObjectRef;
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::memory::Memory;
@@ -20,6 +21,7 @@ pub(super) struct Wake {
     pools: UnboundedSender<ObjectRef<OpenStackFloatingIPPool>>,
     sweeps: UnboundedSender<ObjectRef<OpenStackFloatingIPPool>>,
     claims: UnboundedSender<ObjectRef<IpAddressClaim>>,
+    secrets: Arc<Notify>,
     version: IpamVersion,
     memory: Arc<Memory>,
     stores: Stores,
@@ -36,7 +38,8 @@ pub(super) fn channels(memory: Arc<Memory>, stores: Stores) -> (Wake, Woken) {
     let (pools, woken_pools) = unbounded_channel();
     let (sweeps, woken_sweeps) = unbounded_channel();
     let (claims, woken_claims) = unbounded_channel();
-    let wake = Wake { pools, sweeps, claims, version: stores.version, memory, stores };
+    let secrets = Arc::default();
+    let wake = Wake { pools, sweeps, claims, secrets, version: stores.version, memory, stores };
     (wake, Woken { pools: woken_pools, sweeps: woken_sweeps, claims: woken_claims })
 }
 
@@ -52,6 +55,16 @@ impl Wake {
 
     pub(super) fn claim(&self, claim: &ObjectName) {
         let _ = self.claims.send(ObjectRef::new_with(&claim.name, self.version).within(&claim.namespace));
+    }
+
+    /// A Secret may carry the finalizer of a pool that is gone.
+    pub(super) fn release_secrets(&self) {
+        self.secrets.notify_one();
+    }
+
+    /// Resolves after [`Self::release_secrets`] was called.
+    pub(super) async fn secrets_woken(&self) {
+        self.secrets.notified().await;
     }
 
     pub(super) fn claims_of(&self, pool: &ObjectName, is_match: impl Fn(&IpAddressClaim) -> bool) {

@@ -110,6 +110,7 @@ impl Watches {
 
     fn pool_is_gone(&self, pool: &ObjectName) {
         self.metrics.pool_gone(&PoolLabels { namespace: pool.namespace.clone(), name: pool.name.clone() });
+        self.wake.release_secrets();
         // All of its claims, since a paused one is in no list of waiting or skipped claims.
         self.wake.claims_of(pool, |_| true);
         // Another pool may have waited for this one's id.
@@ -173,6 +174,9 @@ impl Watches {
             Change::Listed(existing) => return self.memory.secrets.lock().retain(existing),
         };
         self.memory.secrets.lock().observe(secret.clone(), ours.clone());
+        if !ours.is_empty() {
+            self.wake.release_secrets();
+        }
         let is_concerned = |pool: &OpenStackFloatingIPPool| {
             pool.namespace().as_deref() == Some(&secret.namespace)
                 && (pool.spec.identity_ref.name == secret.name
@@ -215,7 +219,10 @@ fn remember_claim(memory: &Memory, change: &Change<'_, IpAddressClaim>) -> Vec<O
             memory.claims.remove(claim);
             vec![name_of(*claim)]
         }
-        Change::Applied(_) | Change::Deleted(_) => Vec::new(),
+        // It may have replaced one of ours while no watch ran.
+        Change::Applied(claim) | Change::Deleted(claim) => {
+            Some(name_of(*claim)).filter(|name| memory.claims.forget(name)).into_iter().collect()
+        }
         Change::Listed(existing) => memory.claims.retain(existing),
     }
 }

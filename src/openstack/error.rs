@@ -36,6 +36,8 @@ pub enum ErrorKind {
     Credentials,
     /// The catalogue has no Neutron in the region and interface asked for.
     NoNetworkService,
+    /// A floating IP was created without the description that was requested.
+    DescriptionDropped,
 }
 
 impl ErrorKind {
@@ -58,6 +60,7 @@ impl ErrorKind {
             Self::Malformed => "malformed",
             Self::Credentials => "credentials",
             Self::NoNetworkService => "no_network_service",
+            Self::DescriptionDropped => "description_dropped",
         }
     }
 }

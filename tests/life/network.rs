@@ -29,6 +29,29 @@ async fn unmarked_addresses_are_reused_before_new_ones_are_created() {
 }
 
 #[tokio::test]
+async fn floating_ips_that_a_cluster_names_for_its_api_server_or_bastion_are_not_reused() {
+    with_external_network(8, async |ns, network| {
+        let cluster = |name: &str, spec: serde_json::Value| {
+            Manifest::new(Kind::InfrastructureCluster, json!({"metadata": {"name": name}, "spec": spec}))
+        };
+        let cloud = ns.cloud().await;
+        let endpoint = ns.create_floating_ip(&network.name).await;
+        ns.create(cluster("one", json!({"apiServerFloatingIP": endpoint.address}))).await;
+        let id = create_served_pool(ns, pool("public").network(&network.name).reuse_unmarked()).await;
+        let created = ns.bind(claim("web-0")).await;
+        assert!(floating_ip_of(cloud, &created).await.description.contains(&id));
+        // A pool that serves notices a cluster that was created a moment ago.
+        let bastion = ns.create_floating_ip(&network.name).await;
+        ns.create(cluster("two", json!({"bastion": {"floatingIP": bastion.address}}))).await;
+        ns.bind(claim("web-1")).await;
+        for named in [endpoint, bastion] {
+            assert_eq!(cloud.get(&named.id).await.map(|fip| fip.tags), Some(named.tags));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn recently_changed_addresses_are_not_reused() {
     with_external_network(4, async |ns, network| {
         let fresh = ns.create_floating_ip(&network.name).await;

@@ -159,3 +159,39 @@ async fn claim_deleted_by_force_is_released() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn ip_address_of_a_claim_removed_by_force_goes_with_its_pool() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        let address = ns.bind(claim("web-0")).await;
+        let name = claim_name("web-0");
+        ns.delete(Kind::Claim, &name).await;
+        ns.patch(Kind::Claim, &name, json!({"metadata": {"finalizers": null}})).await;
+        ns.await_gone(Kind::Claim, &name, SOON).await;
+        assert!(ns.get(Kind::Address, &name).await.is_some(), "the garbage collector keeps what the pool owns");
+        delete_pool(ns, "public").await;
+        ns.await_gone(Kind::Address, &name, SOON).await;
+        await_floating_ip_deleted(ns.cloud().await, &address, RECOVERY).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn floating_ip_that_two_ip_addresses_name_stays_with_the_claim_of_its_mark() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        let address = ns.bind(claim("web-0")).await;
+        let original = ns.get(Kind::Address, &claim_name("web-0")).await.expect("it is published");
+        let mut copy = json!({"metadata": {"name": claim_name("web-1")}, "spec": original.data["spec"]});
+        copy["metadata"]["annotations"] = json!(original.metadata.annotations);
+        copy["spec"]["claimRef"]["name"] = claim_name("web-1").into();
+        ns.create(Manifest::new(Kind::Address, copy)).await;
+        let message = create_waiting_claim(ns, "web-1", "AllocationFailed").await;
+        assert!(message.contains("is another claim's, by its mark"), "{message}");
+        delete_and_await_ip_address(ns, "web-0", &address).await;
+        ns.delete(Kind::Address, &claim_name("web-1")).await;
+        assert_ne!(ns.await_bound(&claim_name("web-1"), RECOVERY).await, address);
+    })
+    .await;
+}

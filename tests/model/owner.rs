@@ -13,8 +13,8 @@ use caip_openstack::allocation::policy::{PoolPolicy, ReuseRule};
 use caip_openstack::allocation::published::{Binding, PublishedAddress, PublishedAddresses};
 use caip_openstack::allocation::refusal::Refusal;
 use caip_openstack::allocation::release::{self, ReleaseStep};
-use caip_openstack::allocation::situation::QueuePosition;
-use caip_openstack::allocation::sweep::{ClaimLiveness, ClusterView, SweepAction, plan_sweep};
+use caip_openstack::allocation::situation::{ClaimLiveness, QueuePosition};
+use caip_openstack::allocation::sweep::{ClusterView, SweepAction, plan_sweep};
 use caip_openstack::allocation::{PoolId, Situation};
 use caip_openstack::floating_ip::FloatingIpId;
 use caip_openstack::object_name::ObjectName;
@@ -108,7 +108,7 @@ impl Owner {
     /// One pass of `controllers/claim/serve.rs`.
     fn serve(&mut self, claim: usize) {
         let request = self.request(claim);
-        let decision = claim::decide(&self.situation(), &request);
+        let decision = self.with_situation(|situation| claim::decide(situation, &request));
         let decision = match (decision, self.spec.flaw) {
             (Decision::Confirm(id), Some(Flaw::NoConfirm)) => Decision::Keep(id),
             (decision, _) => decision,
@@ -160,7 +160,7 @@ impl Owner {
     /// One pass of `controllers/claim/release.rs`.
     fn release(&mut self, claim: usize) {
         let request = self.request(claim);
-        match release::decide(&self.situation(), &request.key) {
+        match self.with_situation(|situation| release::decide(situation, &request.key)) {
             ReleaseStep::Tag(id, tag) => self.send(claim, OperationKind::Release, fip_index(&id), &[tag], true),
             ReleaseStep::Withdraw(id, tag) => {
                 self.begin_withdrawal(&id, &request);
@@ -189,14 +189,8 @@ impl Owner {
         if self.ledger.is_unlisted() || self.operations.keys().any(|slot| *slot >= CLAIMS) {
             return;
         }
-        let existing = |(index, claim): (usize, &Claim)| match claim.lifecycle {
-            Lifecycle::Absent => None,
-            Lifecycle::Active => Some((claim_key(index), ClaimLiveness::Active)),
-            Lifecycle::Deleting => Some((claim_key(index), ClaimLiveness::Deleting)),
-        };
-        let claims = self.claims.iter().enumerate().filter_map(existing).collect();
-        let cluster = ClusterView { namespace: "team".into(), claims, is_paused: false };
-        let plan = plan_sweep(&self.situation(), &cluster);
+        let cluster = ClusterView { namespace: "team".into(), ..ClusterView::default() };
+        let plan = self.with_situation(|situation| plan_sweep(situation, &cluster));
         self.ledger.note_orphans(&self.policy.id, &plan.orphans, self.now);
         self.must_list |= plan.must_list && plan.actions.is_empty();
         for action in plan.actions {
@@ -268,9 +262,15 @@ impl Owner {
         self.operations.insert(slot, operation);
     }
 
-    fn situation(&self) -> Situation<'_> {
+    fn with_situation<T>(&self, decide: impl FnOnce(&Situation<'_>) -> T) -> T {
+        let existing = |(index, claim): (usize, &Claim)| match claim.lifecycle {
+            Lifecycle::Absent => None,
+            Lifecycle::Active => Some((claim_key(index), ClaimLiveness::Active)),
+            Lifecycle::Deleting => Some((claim_key(index), ClaimLiveness::Deleting)),
+        };
+        let claims = self.claims.iter().enumerate().filter_map(existing).collect();
         let Self { ledger, published, policy: pool, queue, now, .. } = self;
-        Situation { ledger, published, pool, queue, now: *now }
+        decide(&Situation { ledger, published, pool, claims: &claims, queue, now: *now })
     }
 
     fn request(&self, claim: usize) -> ClaimRequest {
@@ -300,6 +300,7 @@ fn new_ledger(pool: &PoolId) -> Ledger {
 fn policy(spec: Spec, id: PoolId) -> PoolPolicy {
     PoolPolicy {
         id,
+        namespaces: BTreeSet::new(),
         listed: addresses(spec.listed).into_iter().collect(),
         network: spec.reuses.then(network),
         subnets: vec![],
@@ -314,5 +315,6 @@ fn policy(spec: Spec, id: PoolId) -> PoolPolicy {
         orphan_grace: TIMEOUT,
         has_tags: true,
         fenced_until: None,
+        only_releases: false,
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::api::Kind;
+use crate::api::objects::finalizers;
 use crate::simulate;
 use crate::users::key;
 use crate::world::{Start, World};
@@ -12,25 +13,12 @@ use crate::world::{Start, World};
 const START: Start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
 
-async fn bind(world: &World, claim: &str) {
-    let site = &world.sites[0];
-    site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
-    site.create_claim(claim, "public");
-    let is_bound = world.wait_until(SOON, || site.is_bound(claim)).await;
-    world.expect(7, claim, "bound", is_bound);
-}
-
-async fn expect_gone(world: &World, kind: Kind) {
-    let is_gone = world.wait_until(2 * SOON, || world.sites[0].server.all(kind).is_empty()).await;
-    world.expect(9, &format!("{kind:?}"), "gone", is_gone);
-}
-
 #[test]
 fn a_pool_that_is_being_deleted_takes_the_new_credentials_of_its_secret() {
     for is_restarted in [false, true] {
         let outcome = simulate(&START, async |world: &World| {
             let site = &world.sites[0];
-            bind(world, "web-0").await;
+            world.bind_in_new_pool("web-0").await;
             site.delete(Kind::Pool, "public");
             world.advance(SOON).await;
             world.cloud.change_password("ours", "renewed");
@@ -42,8 +30,8 @@ fn a_pool_that_is_being_deleted_takes_the_new_credentials_of_its_secret() {
             site.change(Kind::Secret, "cloud", &json!({"data": data}));
             world.advance(SOON).await;
             site.delete(Kind::Claim, "web-0");
-            expect_gone(world, Kind::Claim).await;
-            expect_gone(world, Kind::Pool).await;
+            world.expect_gone(Kind::Claim).await;
+            world.expect_gone(Kind::Pool).await;
             world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
         });
         outcome.assert_lawful();
@@ -54,12 +42,12 @@ fn a_pool_that_is_being_deleted_takes_the_new_credentials_of_its_secret() {
 fn a_claim_is_released_although_its_pool_has_a_problem_that_a_new_process_finds() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        bind(world, "web-0").await;
+        world.bind_in_new_pool("web-0").await;
         world.cloud.rename_network(&world.network, "renamed");
         site.replicas[0].wire().iter().for_each(|wire| wire.kill());
         world.advance(2 * SOON).await;
         site.delete(Kind::Claim, "web-0");
-        expect_gone(world, Kind::Claim).await;
+        world.expect_gone(Kind::Claim).await;
         let is_deleted = world.wait_until(2 * SOON, || world.cloud.floating_ips().is_empty()).await;
         world.expect(4, "the floating IP", "deleted", is_deleted);
         world.cloud.rename_network(&world.network, "public");
@@ -71,7 +59,7 @@ fn a_claim_is_released_although_its_pool_has_a_problem_that_a_new_process_finds(
 fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_restored() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        bind(world, "web-0").await;
+        world.bind_in_new_pool("web-0").await;
         let set_region = |region: &str| {
             world.cloud.change_region("ours", region);
             let data = serde_json::to_value(world.cloud.secret("ours")).unwrap();
@@ -93,7 +81,7 @@ fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_r
 fn the_spares_of_a_pool_whose_network_a_new_process_does_not_find_are_kept() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        bind(world, "web-0").await;
+        world.bind_in_new_pool("web-0").await;
         site.change(Kind::Pool, "public", &json!({"spec": {"preallocate": 2}}));
         let is_ready = world.wait_until(SOON, || world.cloud.floating_ips().len() == 3).await;
         world.expect(7, "public", "ready with two spares", is_ready);
@@ -101,7 +89,7 @@ fn the_spares_of_a_pool_whose_network_a_new_process_does_not_find_are_kept() {
         site.replicas[0].wire().iter().for_each(|wire| wire.kill());
         world.advance(2 * SOON).await;
         site.delete(Kind::Claim, "web-0");
-        expect_gone(world, Kind::Claim).await;
+        world.expect_gone(Kind::Claim).await;
         world.advance(2 * SOON).await;
         world.expect(4, "the spares", "kept", world.cloud.floating_ips().len() == 2);
         world.cloud.rename_network(&world.network, "public");
@@ -125,4 +113,31 @@ fn a_pool_that_never_served_takes_the_credentials_of_another_project() {
         world.expect(7, "web-0", "bound", is_bound);
     });
     outcome.assert_lawful();
+}
+
+/// As `clusterctl move` leaves a Secret that it does not move, or an impatient user.
+#[test]
+fn a_secret_can_be_deleted_after_its_pool_was_removed_by_force() {
+    for is_restarted in [false, true] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            site.create_pool("other", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            world.advance(SOON).await;
+            if is_restarted {
+                site.replicas[0].wire().iter().for_each(|wire| wire.kill());
+            }
+            site.change(Kind::Pool, "public", &json!({"metadata": {"finalizers": null}}));
+            site.delete(Kind::Pool, "public");
+            world.advance(SOON).await;
+            let finalizers = || site.server.get(&key(Kind::Secret, "cloud")).map(|it| finalizers(&it).len());
+            world.expect(9, "the Secret", "protected for the other pool alone", finalizers() == Some(1));
+            site.delete(Kind::Pool, "other");
+            world.expect_gone(Kind::Pool).await;
+            site.delete(Kind::Secret, "cloud");
+            world.expect_gone(Kind::Secret).await;
+            world.skips_rest.set(true);
+        });
+        outcome.assert_lawful();
+    }
 }

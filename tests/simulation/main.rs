@@ -21,6 +21,7 @@
 //! | [`offered`], [`waiting`] | what a pool does with the addresses that Neutron offers, and with those it must wait for |
 //! | [`cleanup`] | releases and deletions need credentials, and nothing else of the spec |
 //! | [`edits`] | every edit of a pool's spec, every pair of them, and back |
+//! | [`strays`] | IPAddresses that no claim has a right to |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 //! | [`records`] | nothing of deleted pools and claims is remembered |
 
@@ -54,6 +55,7 @@ mod records;
 mod regressions;
 mod replicas;
 mod settling;
+mod strays;
 mod trace;
 mod users;
 mod waiting;

@@ -27,3 +27,26 @@ fn excluded_addresses_that_fill_the_limit_do_not_keep_a_claim_waiting() {
         outcome.assert_lawful();
     }
 }
+
+/// Each attempt costs a POST and, where descriptions are dropped, a DELETE.
+#[test]
+fn a_pool_whose_spares_cannot_be_created_asks_neutron_only_now_and_then() {
+    for drops_descriptions in [false, true] {
+        let start = Start { seed: 1, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            match drops_descriptions {
+                true => world.cloud.drop_descriptions(true),
+                false => world.cloud.set_quota(&world.project, Some(0)),
+            }
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "preallocate": 2}));
+            world.advance(Duration::from_secs(30)).await;
+            let calls = || site.replicas[0].wire().map_or(0, |wire| wire.calls());
+            let before = calls();
+            world.advance(Duration::from_secs(300)).await;
+            // Each resync costs a few reads, and a refused POST.
+            world.expect(8, "a pool without room", "calm", calls() - before < 400);
+        });
+        outcome.assert_lawful();
+    }
+}

@@ -138,7 +138,7 @@ impl Process {
             how = lost => Err(how),
         };
         self.trace.record(|| format!("{}: {how:?}", self.name));
-        if let (Ok(Ok(Ended { may_have_calls_under_way: false })), Some(leader)) = (how, leader) {
+        if let (Ok(Ok(Ended { has_unknown_outcomes: false })), Some(leader)) = (how, leader) {
             let _ = leader.release().await;
         }
     }

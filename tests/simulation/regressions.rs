@@ -115,31 +115,6 @@ fn the_address_that_a_claim_held_is_given_to_another_when_the_claim_is_abandoned
     }
 }
 
-/// Two IPAddresses name one floating IP: the mark says whose it is.
-#[test]
-fn an_ip_address_with_copied_annotations_gives_no_claim_anothers_floating_ip() {
-    let outcome = simulate(&START, async |world: &World| {
-        let site = &world.sites[0];
-        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
-        world.users_interfered.set(true);
-        site.create_claim("own", "public");
-        world.wait_until(SOON, || site.is_bound("own")).await;
-        let Some(original) = site.server.get(&key(Kind::Address, "own")) else { return };
-        let mut copy = json!({"metadata": {"name": "copy", "namespace": NAMESPACE}, "spec": original["spec"]});
-        copy["metadata"]["annotations"] = original["metadata"]["annotations"].clone();
-        copy["spec"]["claimRef"]["name"] = "copy".into();
-        let _ = site.server.create(Kind::Address, copy);
-        site.create_claim("copy", "public");
-        world.advance(SOON).await;
-        world.expect(1, "copy", "refused", !site.is_bound("copy"));
-        site.delete(Kind::Address, "copy");
-        let is_bound = world.wait_until(SOON, || site.is_bound("copy")).await;
-        world.expect(7, "copy", "given an address of its own", is_bound);
-        world.expect(1, "copy", "not the same", site.address_of("copy") != site.address_of("own"));
-    });
-    outcome.assert_lawful();
-}
-
 /// As a backup is restored with its owner references, which name nothing: the garbage collector deletes the IPAddress before
 /// the claim is back.
 #[test]

@@ -1,6 +1,7 @@
 //! What users do, and what Cluster API does for them: pools, claims, machines.
 
 use std::net::IpAddr;
+use std::time::Duration;
 
 use caip_openstack::api::names::{CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, GROUP, POOL_KIND};
 use caip_openstack::floating_ip::FloatingIpId;
@@ -77,5 +78,25 @@ impl World {
         let result = how(self);
         self.witness.record_user_change();
         result
+    }
+
+    /// Creates the pool `public` in the first site, and a claim that is bound in it.
+    pub async fn bind_in_new_pool(&self, claim: &str) {
+        self.sites[0].create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        self.sites[0].create_claim(claim, "public");
+        self.await_bound(claim).await;
+    }
+
+    pub async fn await_bound(&self, claim: &str) -> Option<IpAddr> {
+        let site = &self.sites[0];
+        let is_bound = self.wait_until(Duration::from_secs(60), || site.is_bound(claim)).await;
+        self.expect(7, claim, "bound", is_bound);
+        site.address_of(claim).map(|(address, _)| address)
+    }
+
+    /// The first site has no object of the kind within two minutes.
+    pub async fn expect_gone(&self, kind: Kind) {
+        let is_gone = self.wait_until(Duration::from_secs(120), || self.sites[0].server.all(kind).is_empty()).await;
+        self.expect(9, &format!("{kind:?}"), "gone", is_gone);
     }
 }

@@ -1,24 +1,17 @@
 //! Claims that wait for a particular address, and addresses that rest before they are given again.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use serde_json::json;
 
 use crate::api::Kind;
 use crate::simulate;
 use crate::users::key;
-use crate::world::{Start, World};
+use crate::world::{Start, World, address};
 
 fn start(seed: u64) -> Start {
     Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true }
-}
-
-async fn bind(world: &World, claim: &str) -> Option<IpAddr> {
-    let site = &world.sites[0];
-    let is_bound = world.wait_until(Duration::from_secs(60), || site.is_bound(claim)).await;
-    world.expect(7, claim, "bound", is_bound);
-    site.address_of(claim).map(|(address, _)| address)
 }
 
 #[test]
@@ -28,7 +21,7 @@ fn a_reserved_address_that_another_claim_holds_is_given_once_it_is_released() {
             let site = &world.sites[0];
             site.create_pool("public", &json!({"reuseGracePeriodSeconds": 30}));
             site.create_claim("web-0", "public");
-            let Some(held) = bind(world, "web-0").await else { return };
+            let Some(held) = world.await_bound("web-0").await else { return };
             let reservations = json!([{"claim": "web-1", "address": held.to_string()}]);
             site.change(Kind::Pool, "public", &json!({"spec": {"reservations": reservations}}));
             world.advance(Duration::from_secs(5)).await;
@@ -36,7 +29,7 @@ fn a_reserved_address_that_another_claim_holds_is_given_once_it_is_released() {
             world.advance(Duration::from_secs(20)).await;
             world.expect(7, "web-1", "waiting", !site.is_bound("web-1"));
             site.delete(Kind::Claim, "web-0");
-            let given = bind(world, "web-1").await;
+            let given = world.await_bound("web-1").await;
             world.expect(7, "web-1", "given its reservation", given == Some(held));
         });
         outcome.assert_lawful();
@@ -50,7 +43,7 @@ fn a_cooling_address_that_a_user_attaches_is_not_deleted_before_it_is_detached()
             let site = &world.sites[0];
             site.create_pool("public", &json!({"reuseGracePeriodSeconds": 60}));
             site.create_claim("web-0", "public");
-            bind(world, "web-0").await;
+            world.await_bound("web-0").await;
             let Some((_, id)) = site.address_of("web-0") else { return };
             site.delete(Kind::Claim, "web-0");
             let is_gone = || site.server.get(&key(Kind::Claim, "web-0")).is_none();
@@ -66,4 +59,34 @@ fn a_cooling_address_that_a_user_attaches_is_not_deleted_before_it_is_detached()
         });
         outcome.assert_lawful();
     }
+}
+
+/// Neutron refuses a tag beyond the fiftieth.
+#[test]
+fn a_listed_address_that_is_full_of_tags_is_passed_over_and_can_be_released() {
+    let outcome = simulate(&start(3), async |world: &World| {
+        let site = &world.sites[0];
+        let fips = [0, 1].map(|index| {
+            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(index))).id
+        });
+        let fill = |id: &FloatingIpId| {
+            let tags = |fip: &mut FloatingIp| {
+                let room = 50 - fip.tags.len();
+                fip.tags.extend((0..room).map(|number| format!("of-a-user-{number}")));
+            };
+            world.tamper(|world| world.cloud.edit(id, tags));
+        };
+        fill(&fips[0]);
+        site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0), address(1)]}));
+        site.create_claim("web-0", "public");
+        let given = world.await_bound("web-0").await;
+        world.expect(7, "web-0", "given the second address", given == Some(address(1)));
+        fill(&fips[1]);
+        site.delete(Kind::Claim, "web-0");
+        world.expect_gone(Kind::Claim).await;
+        let marked =
+            world.cloud.floating_ips().into_iter().any(|fip| fip.tags.iter().any(|tag| tag.starts_with("caip")));
+        world.expect(4, "the address", "unmarked", !marked);
+    });
+    outcome.assert_lawful();
 }

@@ -1,7 +1,6 @@
 //! Recovers the address that a claim already has: by its IPAddress, by its mark, or by an unfinished choice.
 
 use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
-use crate::allocation::identity::ClaimKey;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
 use crate::allocation::situation::Situation;
@@ -15,8 +14,9 @@ impl<'a> ClaimCase<'a> {
             return match self.situation.ownership(entry) {
                 Ownership::Held(key) if key == self.claim.key => Decision::Keep(entry.fip.id.clone()),
                 Ownership::Foreign | Ownership::Contested => Decision::Lost(LostAddress::Taken(bound.address)),
-                Ownership::Held(other) if self.is_published_for(&other, entry) => {
-                    Decision::Lost(LostAddress::NamedTwice(bound.address))
+                // The mark decides. That claim has the address, or recovers it when it is reconciled.
+                Ownership::Held(other) if self.situation.is_needed_by(&other, &entry.fip.id) => {
+                    Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
                 _ => self.complete_mark(entry),
             };
@@ -42,14 +42,15 @@ impl<'a> ClaimCase<'a> {
     fn is_recoverable(&self, entry: &LedgerEntry) -> bool {
         let is_its_own = match self.situation.ownership(entry) {
             Ownership::Held(key) => key == self.claim.key,
-            Ownership::Released { claim: key, .. } => key == self.claim.key && !entry.fip.is_attached(),
+            Ownership::Released { claim: key, .. } => {
+                key == self.claim.key && !entry.fip.is_attached() && !self.is_bound_to_another(entry)
+            }
             _ => false,
         };
         is_its_own
             && self.has_no_other_writer(entry)
             && self.may_stay(entry)
             && !self.has_foreign_port(entry)
-            && !self.is_bound_to_another(entry)
             && (entry.hold.is_some() || !self.situation.ledger.has_copied_mark(entry))
     }
 
@@ -59,9 +60,18 @@ impl<'a> ClaimCase<'a> {
     }
 
     /// An address in use stays the claim's even if the spec has changed since; an unused one is given back. A choice that
-    /// is not published yet must still be eligible when it is read back.
+    /// is not published yet must still be eligible when it is read back. Where the choice is complete, the mark decides,
+    /// whatever another claim's IPAddress names: every user of the namespace can write one.
     fn may_stay(&self, entry: &LedgerEntry) -> bool {
-        entry.fip.is_attached() || may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry)
+        let Situation { pool, published, .. } = self.situation;
+        let may_have = match entry.hold.is_some() || entry.marks.releases.contains_key(&self.owner()) {
+            true => may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry),
+            false => {
+                let address = entry.fip.address;
+                pool.allows(address, &self.claim.object.name) && !published.is_published_by_another_provider(address)
+            }
+        };
+        entry.fip.is_attached() || may_have
     }
 
     /// A port that was attached before the claim's mark was confirmed is not the claim's.
@@ -72,11 +82,6 @@ impl<'a> ClaimCase<'a> {
     fn is_bound_to_another(&self, entry: &LedgerEntry) -> bool {
         let binding = self.situation.published.binding_of(&entry.fip);
         binding.is_some_and(|binding| !binding.is_of(&self.situation.pool.id, &self.claim.key))
-    }
-
-    fn is_published_for(&self, other: &ClaimKey, entry: &LedgerEntry) -> bool {
-        let Situation { published, pool, .. } = self.situation;
-        published.bindings_of_claim(&pool.id, other).any(|binding| binding.fip == entry.fip.id)
     }
 
     fn is_disowned(&self, entry: &LedgerEntry) -> bool {

@@ -59,9 +59,11 @@ impl Ledger {
         was_blocked
     }
 
-    /// An address was released: a blocked pool may ask again at once, for one claim.
+    /// An address was released: a blocked pool may ask again at once, for one claim, where that may help.
     pub fn retry_creation(&mut self, pool: &PoolId) {
-        if let Some(block) = self.backoff.blocks.get_mut(pool) {
+        if let Some(block) = self.backoff.blocks.get_mut(pool)
+            && block.refusal != Refusal::DescriptionDropped
+        {
             block.until = Timestamp::UNIX_EPOCH;
         }
         self.backoff.empty_subnets.clear();

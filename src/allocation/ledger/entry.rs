@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::{Began, Step};
 use crate::allocation::Refusal;
 use crate::allocation::identity::{ClaimKey, PoolId};
-use crate::allocation::mark::Marks;
+use crate::allocation::mark::{Marks, TAG_LIMIT};
 use crate::allocation::origin::Origin;
 use crate::floating_ip::FloatingIp;
 
@@ -19,6 +19,8 @@ pub struct LedgerEntry {
     pub marks: Marks,
     /// When the listing, or the call whose reply showed all of it, began.
     pub seen: Began,
+    /// The ledger's step when it was first recorded.
+    pub known_since: Step,
     /// The step of our last write to it.
     pub written: Step,
     /// Who may write to it now.
@@ -46,12 +48,13 @@ pub struct UncertainWrite {
 }
 
 impl LedgerEntry {
-    pub(super) fn new(fip: FloatingIp, marks: Marks, seen: Began) -> Self {
+    pub(super) fn new(fip: FloatingIp, marks: Marks, seen: Began, known_since: Step) -> Self {
         let (disowned, orphaned_since) = (BTreeSet::new(), BTreeMap::new());
         Self {
             fip,
             marks,
             seen,
+            known_since,
             written: 0,
             hold: None,
             chosen_from: None,
@@ -67,6 +70,11 @@ impl LedgerEntry {
         self.seen.step > self.written
     }
 
+    /// Whether this process has written to it.
+    pub(in crate::allocation) fn is_written(&self) -> bool {
+        self.written > 0
+    }
+
     /// Whether a read that began then is newer.
     pub fn is_older_than(&self, began: Began) -> bool {
         self.seen.step.max(self.written) < began.step
@@ -75,6 +83,11 @@ impl LedgerEntry {
     /// Whether nothing is attached to it and no write of ours to it is under way or uncertain.
     pub(in crate::allocation) fn is_free(&self) -> bool {
         self.hold.is_none() && self.uncertain_writes.is_empty() && !self.fip.is_attached()
+    }
+
+    /// Whether Neutron would take another tag.
+    pub(in crate::allocation) fn has_room_for_tag(&self) -> bool {
+        self.fip.tags.len() < TAG_LIMIT
     }
 
     pub(in crate::allocation) fn is_held_for(&self, pool: &PoolId, claim: &ClaimKey) -> bool {

@@ -18,6 +18,7 @@ pub(in crate::allocation) fn is_listable(situation: &Situation<'_>, entry: &Ledg
         && entry.is_free()
         && !entry.is_yielded(situation.now)
         && entry.marks.is_empty()
+        && entry.has_room_for_tag()
         && !situation.pool.is_excluded(entry.fip.address)
         && !situation.published.is_published(&entry.fip)
 }

@@ -5,7 +5,7 @@ use crate::allocation::mark::Ownership;
 use crate::allocation::situation::Situation;
 
 pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> {
-    situation.ledger.of_pool(&situation.pool.id).filter(|entry| is_owned_and_free(situation, entry)).collect()
+    situation.ledger.unclaimed_of_pool(&situation.pool.id).filter(|entry| is_owned_and_free(situation, entry)).collect()
 }
 
 pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {

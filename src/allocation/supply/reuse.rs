@@ -19,14 +19,18 @@ fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     entry.is_free()
         && !entry.is_yielded(*now)
         && entry.marks.is_empty()
+        && entry.has_room_for_tag()
         && pool.may_reuse(&entry.fip)
         && pool.has_been_idle(&entry.fip, *now)
         && !pool.is_excluded(entry.fip.address)
         && pool.reserved_for(entry.fip.address).is_none()
         && !published.is_listed(entry.fip.address)
         && !published.is_published(&entry.fip)
+        && !published.may_be_named_by_cluster(entry.fip.address, &pool.namespaces)
 }
 
 pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
-    situation.pool.may_reuse(&without_marks(&entry.fip))
+    let Situation { published, pool, .. } = situation;
+    pool.may_reuse(&without_marks(&entry.fip))
+        && !published.may_be_named_by_cluster(entry.fip.address, &pool.namespaces)
 }

@@ -203,11 +203,36 @@ fn an_orphan_is_kept_where_the_pool_or_its_use_requires_it() {
     assert!(plan_when_due(|fixture| fixture.cluster.is_paused = true).actions.is_empty());
     assert!(plan_when_due(|fixture| fixture.relist([fip(10).tagged_for("web").attached()])).actions.is_empty());
     assert_eq!(plan_when_due(|fixture| fixture.cluster.is_paused = true).orphans, vec![id(10)]);
+    assert!(plan_when_due(|fixture| fixture.claims.extend([(key("web"), ClaimLiveness::Active)])).orphans.is_empty());
+}
+
+#[test]
+fn an_address_whose_claim_is_gone_is_an_orphan_although_its_ip_address_is_still_there() {
+    let published = || fixture().fips([fip(10).created_for("web")]).published("web", 10);
+    assert_eq!(published().lost_claim("web").plan().orphans, vec![id(10)]);
+    assert!(published().plan().orphans.is_empty(), "its claim may point at another pool with this id");
     assert!(
-        plan_when_due(|fixture| fixture.cluster.claims.extend([(key("web"), ClaimLiveness::Active)]))
-            .orphans
-            .is_empty()
+        published().lost_claim("web").published_by_others(10).plan().orphans.is_empty(),
+        "another provider's claim may have it"
     );
+}
+
+#[test]
+fn an_orphan_with_as_many_tags_as_neutron_allows_is_released_without_another_one() {
+    let planned = |fip: Fip| {
+        let mut fixture = fixture().fips([fip.full_of_tags()]);
+        fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
+        fixture.plan().actions
+    };
+    assert!(matches!(planned(fip(10).created_for("web"))[..], [SweepAction::Describe(..)]));
+    assert_eq!(planned(fip(10).tagged_for("web")), remove_tags(10, &[claim_tag(&pool_id("p"), &key("web"))]));
+}
+
+#[test]
+fn a_pool_that_only_releases_deletes_no_spare() {
+    let fixture = fixture().fips([fip(11).idle(), released()]);
+    assert_eq!(fixture.plan().actions.len(), 2);
+    assert_eq!(fixture.with_policy(|pool| pool.only_releases = true).plan().actions.len(), 1);
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl<'a> Attempt<'a> {
         match decision {
             Decision::Create(place) => self.create(place, creation).await?,
             Decision::Mark(..) | Decision::TakeBack(..) | Decision::Withdraw(..) => return self.write(decision).await,
-            Decision::Confirm(_) => self.pool.list_now(&self.controller.clock).await?,
+            Decision::Confirm(id) => return self.confirm(&id).await,
             // Unwanted addresses fill the limit. Neutron chooses at random, so it may offer another one next.
             Decision::Refuse(Refusal::OnlyUnwanted)
                 if !self.unwanted.is_empty() && self.unwanted_count < UNWANTED_LIMIT =>
@@ -179,6 +179,20 @@ impl<'a> Attempt<'a> {
             }
             _ => {}
         }
+        Ok(None)
+    }
+
+    /// Lists the project, and CAPO's clusters where one may name the floating IP: what was chosen is read back.
+    async fn confirm(&self, id: &FloatingIpId) -> Result<Option<AttemptOutcome>, openstack::Error> {
+        let chosen_from = self.pool.project.ledger().get(id).and_then(|entry| entry.chosen_from);
+        if chosen_from == Some(Origin::Reuse)
+            && let Err(error) = self.controller.capo.refresh_clusters(true).await
+        {
+            tracing::warn!(claim.name = %self.request.object, "failed to list CAPO's clusters: {error}");
+            let message = "CAPO's clusters cannot be listed, and one of them may name the floating IP; trying again";
+            return Ok(Some(AttemptOutcome::Wait(SETTLE, message.into())));
+        }
+        self.pool.list_now(&self.controller.clock).await?;
         Ok(None)
     }
 

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
 use kube::runtime::events::EventType;
@@ -13,6 +14,7 @@ use super::publish::remove_address;
 use super::{CHANGED_RETRY, ClaimController, Error};
 use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
+use crate::allocation::mark::Ownership;
 use crate::allocation::release::{ReleaseStep, decide};
 use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
 use crate::api::names::CLAIM_FINALIZER;
@@ -31,7 +33,11 @@ impl ClaimController {
         if self.is_address_unseen(observed).await? {
             return Ok(Action::requeue(CHANGED_RETRY));
         }
-        self.release_in_neutron(observed).await?;
+        if let MarkRelease::Fenced(until) = self.release_in_neutron(observed).await? {
+            tracing::info!(claim.name = %observed.name, "waits for calls of a previous process before its release");
+            let left = Duration::try_from(until.duration_since(self.clock.now())).unwrap_or_default();
+            return Ok(Action::requeue(left + AFTER_FENCE));
+        }
         if let Some(address) = &observed.address
             && address.spec.claim_ref.name == observed.name.name
             && address.spec.pool_ref == observed.claim.spec.pool_ref
@@ -53,31 +59,35 @@ impl ClaimController {
         Ok(found.map_err(|error| Error::Kubernetes("read the IPAddress", error))?.is_some())
     }
 
-    async fn release_in_neutron(&self, observed: &Observed) -> Result<(), Error> {
+    async fn release_in_neutron(&self, observed: &Observed) -> Result<MarkRelease, Error> {
         let is_abandoned = is_abandoned(observed.claim.as_ref())
             || observed.pool.as_ref().is_some_and(|pool| is_abandoned(pool.as_ref()));
         match &observed.pool_state.resolved {
             Some(pool) if !is_abandoned => {
-                release_marks(pool, &self.memory, &self.clock, &observed.name)
+                let released = release_marks(pool, &self.memory, &self.clock, &observed.name)
                     .await
                     .inspect_err(|_| self.metrics.released(OperationResult::Failure))
                     .map_err(Error::OpenStack)?;
                 self.wake.sweeper(&pool.name);
+                Ok(released)
             }
-            _ if is_abandoned || observed.pool.is_none() => self.leave_behind(observed).await,
+            _ if is_abandoned || observed.pool.is_none() => {
+                self.leave_behind(observed).await;
+                Ok(MarkRelease::Done)
+            }
             _ => {
                 let problem = observed.pool_state.problem.as_ref();
                 let problem = problem.map_or("it has not been reconciled yet", |problem| &problem.message);
-                return Err(Error::PoolNotReady(problem.to_owned()));
+                Err(Error::PoolNotReady(problem.to_owned()))
             }
         }
-        Ok(())
     }
 
     /// Ends the holds of a claim that is gone, however it went: abandoned, or by force.
-    pub(in crate::controllers) fn end_holds(&self, claim: &ObjectName) {
+    pub(in crate::controllers) fn end_holds(&self, claim: &ObjectName, is_ended_in: impl Fn(&ObjectName) -> bool) {
         let key = ClaimKey::of(&claim.namespace, &claim.name);
-        for name in self.memory.pools.names().into_iter().filter(|pool| pool.namespace == claim.namespace) {
+        let pools = self.memory.pools.names().into_iter().filter(|pool| pool.namespace == claim.namespace);
+        for name in pools.filter(is_ended_in) {
             let Some(pool) = self.memory.pools.get(&name).resolved else { continue };
             end_unwanted_holds(&pool, &key);
             if pool.project.ledger().end_holds_of(&pool.policy.id, &key) {
@@ -110,14 +120,30 @@ impl ClaimController {
 
     /// Records a floating IP that stays in OpenStack because its pool is gone or was abandoned.
     async fn leave_behind(&self, observed: &Observed) {
-        let Some(address) = &observed.address else { return };
+        let published = observed.address.as_ref().map(|address| address.spec.address.clone());
+        let Some(address) = published.or_else(|| marked_address(observed)) else { return };
         let why = if observed.pool.is_none() { "its pool is gone" } else { "the abandon annotation says so" };
-        let address = &address.spec.address;
         tracing::warn!(claim.name = %observed.name, fip.address = %address, "floating IP left behind in OpenStack: {why}");
         let on: ObjectReference = observed.claim.object_ref(&self.kube.version);
         let note = format!("floating IP {address} was left as it is in OpenStack, since {why}: release it there");
         self.events.record(on, EventType::Warning, FLOATING_IP_LEFT_BEHIND, "Release", note).await;
     }
+}
+
+/// An address that carries the claim's mark and was not published, as far as that is known.
+fn marked_address(observed: &Observed) -> Option<String> {
+    let resolved = observed.pool_state.resolved.as_ref()?;
+    let (ledger, id) = (resolved.project.ledger(), &resolved.policy.id);
+    let mut held = ledger.of_claim(id, &observed.key);
+    let held = held.find(|entry| entry.marks.ownership(id) == Ownership::Held(observed.key.clone()))?;
+    Some(held.fip.address.to_string())
+}
+
+/// What came of releasing the marks of a claim.
+pub(in crate::controllers) enum MarkRelease {
+    Done,
+    /// Nothing of the claim was found, but until then a call of a previous process may still give it an address.
+    Fenced(Timestamp),
 }
 
 /// Marks everything that a claim has as released.
@@ -126,7 +152,7 @@ pub(in crate::controllers) async fn release_marks(
     memory: &Memory,
     clock: &Clock,
     claim: &ObjectName,
-) -> Result<(), openstack::Error> {
+) -> Result<MarkRelease, openstack::Error> {
     let key = ClaimKey::of(&claim.namespace, &claim.name);
     let id = &pool.policy.id;
     if pool.project.ledger().is_unlisted() {
@@ -146,12 +172,7 @@ pub(in crate::controllers) async fn release_marks(
                 let hold = Hold::Claim { pool: id.clone(), claim: key.clone() };
                 writer.withdraw(&fip, &tag, hold).await?;
             }
-            ReleaseStep::Fenced(until) => {
-                let message = "a call of a previous controller may still give the claim an address";
-                let error = openstack::Error::new(openstack::ErrorKind::NoAnswer, "create floating IP", message);
-                let left = Duration::try_from(until.duration_since(clock.now())).unwrap_or_default();
-                return Err(openstack::Error { retry_after: Some(left + AFTER_FENCE), ..error });
-            }
+            ReleaseStep::Fenced(until) => return Ok(MarkRelease::Fenced(until)),
             ReleaseStep::Settle => {
                 pool.list_now(clock).await?;
                 if pool.project.ledger().is_creating_for(id, &key) {
@@ -163,7 +184,7 @@ pub(in crate::controllers) async fn release_marks(
         }
     }
     pool.project.ledger().end_holds_of(id, &key);
-    Ok(())
+    Ok(MarkRelease::Done)
 }
 
 /// Unwanted addresses that Neutron offered for the claim, and that are not deleted yet, are released like the rest.

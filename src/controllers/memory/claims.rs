@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::WrittenVersion;
-use crate::allocation::situation::QueuePosition;
+use crate::allocation::ClaimKey;
+use crate::allocation::situation::{ClaimLiveness, QueuePosition};
 use crate::api::{IpAddress, IpAddressClaim};
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
@@ -29,6 +30,8 @@ pub(in crate::controllers) struct WaitingClaim {
 #[derive(Default)]
 struct ClaimRecord {
     uid: Option<String>,
+    /// It has not been reconciled yet.
+    is_new: bool,
     waiting: Option<WaitingClaim>,
     /// Its position among those that were refused an address.
     queued: Option<QueuePosition>,
@@ -42,6 +45,8 @@ struct ClaimRecord {
 #[derive(Default)]
 struct PoolClaims {
     records: BTreeMap<ObjectName, ClaimRecord>,
+    /// The same claims, as decisions name them.
+    liveness: BTreeMap<ClaimKey, ClaimLiveness>,
     queue: BTreeSet<QueuePosition>,
     /// When each IPAddress was created that the watch has not delivered yet. They outlive their claims, since a pool that
     /// is being deleted waits for them too.
@@ -50,7 +55,9 @@ struct PoolClaims {
 
 impl PoolClaims {
     fn remove(&mut self, claim: &ObjectName) {
-        if let Some(position) = self.records.remove(claim).and_then(|record| record.queued) {
+        let Some(record) = self.records.remove(claim) else { return };
+        self.liveness.remove(&ClaimKey::of(&claim.namespace, &claim.name));
+        if let Some(position) = record.queued {
             self.queue.remove(&position);
         }
     }
@@ -80,8 +87,16 @@ impl ClaimRecords {
         let claims = pools.entry(pool).or_default();
         if claims.records.get(&name).is_none_or(|record| record.uid != claim.uid()) {
             claims.remove(&name);
-            claims.records.insert(name, ClaimRecord { uid: claim.uid(), ..ClaimRecord::default() });
+            claims.records.insert(name.clone(), ClaimRecord { uid: claim.uid(), is_new: true, ..Default::default() });
         }
+        let is_deleted = claim.metadata.deletion_timestamp.is_some();
+        let liveness = if is_deleted { ClaimLiveness::Deleting } else { ClaimLiveness::Active };
+        claims.liveness.insert(ClaimKey::of(&name.namespace, &name.name), liveness);
+    }
+
+    /// Whether this is the claim's first reconcile. Only the first call says so.
+    pub(in crate::controllers) fn is_first_reconcile(&self, claim: &IpAddressClaim) -> bool {
+        self.update(claim, |record| std::mem::take(&mut record.is_new)).unwrap_or(false)
     }
 
     pub(in crate::controllers) fn remove(&self, claim: &IpAddressClaim) {
@@ -90,6 +105,15 @@ impl ClaimRecords {
             claims.remove(&name_of(claim));
         }
         pools.retain(|_, claims| !claims.prune());
+    }
+
+    /// A claim of this name points at no pool of ours. True if one did before.
+    pub(in crate::controllers) fn forget(&self, claim: &ObjectName) -> bool {
+        let mut pools = self.0.lock();
+        let is_known = pools.values().any(|claims| claims.records.contains_key(claim));
+        pools.values_mut().for_each(|claims| claims.remove(claim));
+        pools.retain(|_, claims| !claims.prune());
+        is_known
     }
 
     /// Removes every claim that a complete listing does not contain, and returns the removed ones.
@@ -155,16 +179,16 @@ impl ClaimRecords {
         record.queued = position;
     }
 
-    /// Reads the positions of a pool's claims that were refused an address.
-    pub(in crate::controllers) fn with_queue<T>(
+    /// Reads a pool's claims, and the positions of those that were refused an address.
+    pub(in crate::controllers) fn read<T>(
         &self,
         pool: &ObjectName,
-        read: impl FnOnce(&BTreeSet<QueuePosition>) -> T,
+        read: impl FnOnce(&BTreeMap<ClaimKey, ClaimLiveness>, &BTreeSet<QueuePosition>) -> T,
     ) -> T {
         let pools = self.0.lock();
         match pools.get(pool) {
-            Some(claims) => read(&claims.queue),
-            None => read(&BTreeSet::new()),
+            Some(claims) => read(&claims.liveness, &claims.queue),
+            None => read(&BTreeMap::new(), &BTreeSet::new()),
         }
     }
 

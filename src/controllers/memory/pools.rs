@@ -9,6 +9,7 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 
 use super::WrittenVersion;
+use crate::allocation::usage::AddressFailure;
 use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::pool_network::{NetworkParam, SubnetParam};
@@ -25,8 +26,6 @@ pub(in crate::controllers) struct ResolvedPool {
     pub(in crate::controllers) name: ObjectName,
     pub(in crate::controllers) policy: PoolPolicy,
     pub(in crate::controllers) network: Option<Network>,
-    /// It is resolved for releases alone, without its network: what it owns must not be judged by that.
-    pub(in crate::controllers) is_for_cleanup: bool,
     pub(in crate::controllers) inputs: ResolutionInputs,
     pub(in crate::controllers) neutron: Arc<dyn Neutron>,
     pub(in crate::controllers) project: Arc<Project>,
@@ -88,6 +87,8 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) generated_id: Option<PoolId>,
     /// The addresses that the last sweep found to be orphans.
     pub(in crate::controllers) orphans: Vec<IpAddr>,
+    /// The addresses that cannot be given, and since when these.
+    failures: Option<(Vec<(IpAddr, AddressFailure)>, Timestamp)>,
     uid: Option<String>,
     became_stale_at: Option<Timestamp>,
     is_report_due: bool,
@@ -120,6 +121,18 @@ impl PoolState {
             (self.is_stale, self.became_stale_at) = (true, Some(now));
         }
         is_new
+    }
+
+    /// These addresses cannot be given. Returns since when; none if there are none.
+    pub(in crate::controllers) fn note_failures(
+        &mut self,
+        failures: Vec<(IpAddr, AddressFailure)>,
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        if self.failures.as_ref().is_none_or(|(known, _)| *known != failures) {
+            self.failures = (!failures.is_empty()).then_some((failures, now));
+        }
+        self.failures.as_ref().map(|(_, since)| *since)
     }
 
     /// The figures have changed. False if a report is due already.
@@ -161,6 +174,13 @@ impl PoolRecords {
 
     pub(in crate::controllers) fn names(&self) -> Vec<ObjectName> {
         self.0.lock().keys().cloned().collect()
+    }
+
+    /// The namespaces with a pool of the project.
+    pub(in crate::controllers) fn namespaces_of(&self, project: &Arc<Project>) -> BTreeSet<String> {
+        let pools = self.0.lock();
+        let is_in_it = |state: &PoolState| state.resolved.as_ref().is_some_and(|it| Arc::ptr_eq(&it.project, project));
+        pools.iter().filter(|(_, state)| is_in_it(state)).map(|(name, _)| name.namespace.clone()).collect()
     }
 
     pub(in crate::controllers) fn get(&self, pool: &ObjectName) -> PoolState {

@@ -27,6 +27,12 @@ impl ProtectedSecrets {
         of_namespace.filter(|(_, on)| on.contains(finalizer)).map(|(secret, _)| secret.name.clone()).collect()
     }
 
+    /// The finalizers of ours that are not among those which the existing pools need.
+    pub(in crate::controllers) fn unneeded(&self, needed: &BTreeSet<String>) -> Vec<(ObjectName, BTreeSet<String>)> {
+        let stale = self.0.iter().map(|(secret, on)| (secret.clone(), on - needed));
+        stale.filter(|(_, on)| !on.is_empty()).collect()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -1,5 +1,6 @@
 //! Builds a pool's policy from its spec and what was found in Neutron.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -22,6 +23,7 @@ pub(super) struct NeutronFacts {
 pub(super) fn policy_of(
     spec: &OpenStackFloatingIPPoolSpec,
     id: &PoolId,
+    namespaces: BTreeSet<String>,
     found: NeutronFacts,
     fenced_until: Option<Timestamp>,
 ) -> PoolPolicy {
@@ -29,6 +31,7 @@ pub(super) fn policy_of(
     let reservations = spec.reservations.iter();
     PoolPolicy {
         id: id.clone(),
+        namespaces,
         listed: spec.listed(),
         network: found.network,
         subnets: found.subnets,
@@ -45,6 +48,7 @@ pub(super) fn policy_of(
         orphan_grace: seconds(orphans.grace_seconds),
         has_tags: found.has_tags,
         fenced_until,
+        only_releases: false,
     }
 }
 

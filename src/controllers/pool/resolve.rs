@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Error;
+use super::capo::CapoObjects;
 use super::failure::PoolFailure;
 use super::identity::{intended_id, recorded_project, recorded_region};
 use super::network::{find_network, find_subnets};
@@ -31,8 +32,7 @@ pub(in crate::controllers) struct Resolver {
     pub(in crate::controllers) clouds: Arc<dyn Clouds>,
     pub(in crate::controllers) projects: Arc<Projects>,
     pub(in crate::controllers) clock: Clock,
-    /// The namespace that is watched; all of them when there is none.
-    pub(in crate::controllers) namespace: Option<String>,
+    pub(in crate::controllers) capo: Arc<CapoObjects>,
     /// When this process started, where a previous one may still have calls under way.
     pub(in crate::controllers) fence_from: Option<Timestamp>,
 }
@@ -110,8 +110,9 @@ impl Resolver {
         let inputs = ResolutionInputs { fingerprint, network: None, subnets: Vec::new(), at: self.clock.now() };
         let has_tags = neutron.has_tags().await.map_err(PoolFailure::Neutron)?;
         let found = NeutronFacts { has_tags, ..NeutronFacts::default() };
-        let resolved = self.assemble(pool, id, None, found, inputs, neutron);
-        Ok(Arc::new(ResolvedPool { is_for_cleanup: true, ..resolved }))
+        let mut resolved = self.assemble(pool, id, None, found, inputs, neutron);
+        resolved.policy.only_releases = true;
+        Ok(Arc::new(resolved))
     }
 
     /// A session in the project and region of the pool's floating IPs. Elsewhere they would all look deleted.
@@ -162,9 +163,11 @@ impl Resolver {
         let is_new_id = self.memory.pools.get(&name).generated_id.as_ref() == Some(id);
         let timeout = SignedDuration::try_from(REQUEST_TIMEOUT).unwrap_or_default();
         let fenced_until = self.fence_from.filter(|_| !is_new_id).map(|from| from + timeout);
-        let policy = policy_of(&pool.spec, id, found, fenced_until);
         let project = self.projects.get_or_create(neutron.scope());
-        ResolvedPool { name, policy, network, is_for_cleanup: false, inputs, neutron, project }
+        let mut namespaces = self.memory.pools.namespaces_of(&project);
+        namespaces.insert(name.namespace.clone());
+        let policy = policy_of(&pool.spec, id, namespaces, found, fenced_until);
+        ResolvedPool { name, policy, network, inputs, neutron, project }
     }
 }
 

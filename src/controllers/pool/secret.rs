@@ -36,7 +36,11 @@ impl PoolController {
     /// Keeps the pool's Secret until the pool releases it.
     pub(super) async fn protect_secret(&self, pool: &OpenStackFloatingIPPool) -> Result<(), PoolFailure> {
         let name = &pool.spec.identity_ref.name;
-        let api = self.kube.secrets(&pool.namespace().unwrap_or_default());
+        let namespace = pool.namespace().unwrap_or_default();
+        if self.memory.secrets.lock().with_finalizer(&namespace, &finalizer(pool)).contains(name) {
+            return Ok(());
+        }
+        let api = self.kube.secrets(&namespace);
         for _ in 0..TRIES {
             let secret = read_secret(&self.kube, pool).await?;
             // An object that is being deleted takes no new finalizer. It is used as long as it exists.
@@ -114,6 +118,6 @@ fn reply(error: &kube::Error) -> String {
 }
 
 /// One pool's finalizer on its Secret. A hash, since a pool's name may be longer than a finalizer's may.
-pub(in crate::controllers) fn finalizer(pool: &OpenStackFloatingIPPool) -> String {
+pub(in crate::controllers) fn finalizer(pool: &impl ResourceExt) -> String {
     format!("{SECRET_FINALIZER_PREFIX}{}", ClaimKey::of(&pool.namespace().unwrap_or_default(), &pool.name_any()))
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::Resource;
 use kube::runtime::events::EventType;
+use kube::{Resource, ResourceExt};
 
 use super::failure::PoolFailure;
 use super::identity::known_id;
@@ -15,14 +15,14 @@ use crate::allocation::ledger::Hold;
 use crate::allocation::sweep::{PoolTeardown, plan_teardown};
 use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT};
 use crate::api::conditions::pool_reasons as reasons;
-use crate::api::names::{ABANDON_ANNOTATION, ADDRESS_FINALIZER, CLAIM_FINALIZER, POOL_FINALIZER};
+use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER, POOL_FINALIZER};
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::controllers::memory::{Problem, ResolvedPool};
 use crate::controllers::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
 use crate::controllers::objects::is_abandoned;
 use crate::controllers::patch;
 use crate::controllers::queue::Action;
-use crate::controllers::stores::name_of;
+use crate::controllers::stores::{is_ours, name_of};
 use crate::object_name::ObjectName;
 use crate::openstack;
 
@@ -30,6 +30,8 @@ use crate::openstack;
 const ROUNDS: usize = 8;
 /// How soon the cleanup is continued.
 const CLEANUP_RETRY: Duration = Duration::from_secs(5);
+/// How many IPAddresses a condition names.
+const NAMED_ADDRESSES: usize = 5;
 /// How often a pool checks for claims that hold its addresses. The deletion of the last claim wakes it too.
 const HELD_RETRY: Duration = Duration::from_secs(30);
 
@@ -96,14 +98,18 @@ impl PoolController {
         Ok(resolved)
     }
 
-    /// Whether any claim or IPAddress of the pool still needs it.
-    fn is_held(&self, pool: &ObjectName) -> bool {
+    fn has_claims(&self, pool: &ObjectName) -> bool {
         let holds = |claim: &IpAddressClaim| {
             claim.is_of(&pool.namespace, &pool.name) && patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER)
         };
+        self.stores.claims.find(holds).is_some()
+    }
+
+    /// Whether any claim or IPAddress of the pool still needs it.
+    fn is_held(&self, pool: &ObjectName) -> bool {
         // An IPAddress that was created a moment ago, for any pool, may be one of these.
         self.memory.claims.is_any_address_awaited(&pool.namespace)
-            || self.stores.claims.find(holds).is_some()
+            || self.has_claims(pool)
             || self.stores.addresses.find(|address| is_of(pool, address)).is_some()
     }
 
@@ -120,9 +126,7 @@ impl PoolController {
             }
             self.wake_claims_with_wrong_marks(resolved);
         }
-        let message =
-            "the pool is being deleted; it waits until no claim holds an address of it: delete the machines that do";
-        let problem = Problem { reason: reasons::DELETING, message: message.into() };
+        let problem = Problem { reason: reasons::DELETING, message: self.explain_wait(&name) };
         self.memory.pools.update(&name, |state| state.problem = Some(problem.clone()));
         // Including those that were about to be served when the deletion began: they have no condition yet.
         self.wake.unserved_claims_of(&name);
@@ -130,6 +134,22 @@ impl PoolController {
         self.wake.sweeper(&name);
         self.report_deleting(pool, problem, None).await?;
         Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
+    }
+
+    fn explain_wait(&self, pool: &ObjectName) -> String {
+        let addresses = self.stores.addresses.state_filter(|address| is_of(pool, address));
+        let mut names: Vec<_> = addresses.iter().map(|address| address.name_any()).collect();
+        names.sort();
+        match self.has_claims(pool) || names.is_empty() {
+            true => {
+                "the pool is being deleted; it waits until no claim holds an address of it: delete the machines that do"
+                    .into()
+            }
+            false => format!(
+                "the pool is being deleted; it waits until its IPAddresses without a claim are gone, which are kept while a Cluster of the namespace is paused: {}",
+                names[..names.len().min(NAMED_ADDRESSES)].join(", ")
+            ),
+        }
     }
 
     /// Removes the pool's floating IPs and marks from Neutron: true when nothing is left and no claim needs the pool.
@@ -219,6 +239,7 @@ impl PoolController {
     }
 }
 
+/// One whose finalizer is removed already still counts: until its end is delivered, its floating IP looks published.
 fn is_of(pool: &ObjectName, address: &IpAddress) -> bool {
-    address.is_of(&pool.namespace, &pool.name) && patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER)
+    address.is_of(&pool.namespace, &pool.name) && is_ours(address)
 }

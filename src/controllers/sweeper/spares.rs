@@ -9,15 +9,15 @@ use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::openstack;
 
 impl Sweeper {
-    /// Creates one. An unwanted address is held while another is requested, and then deleted.
-    pub(super) async fn create_spare(&self, pool: &ResolvedPool) -> Result<(), openstack::Error> {
+    /// Creates one, unless Neutron refuses. An unwanted address is held while another is requested, and then deleted.
+    pub(super) async fn create_spare(&self, pool: &ResolvedPool) -> Result<bool, openstack::Error> {
         let mut unwanted = Vec::new();
         let result = self.create_usable(pool, &mut unwanted).await;
         if matches!(result, Ok(false)) && !unwanted.is_empty() {
             pool.project.ledger().note_unwanted_offers(&pool.policy.id, self.clock.now());
         }
         let discarded = NeutronWriter { pool, clock: &self.clock }.discard(unwanted).await;
-        result.map(drop).and(discarded)
+        discarded.and(result)
     }
 
     async fn create_usable(

@@ -20,7 +20,7 @@ use jiff::Timestamp;
 pub struct NamedAddresses {
     /// What IPAddresses name, with the network when the IPAddress is one of ours.
     pub published: Vec<(IpAddr, Option<NetworkId>)>,
-    /// What pools list or reserve.
+    /// What pools list or reserve, and what clusters name for their API servers: never reused.
     pub listed: BTreeSet<IpAddr>,
 }
 

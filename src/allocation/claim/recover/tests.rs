@@ -5,6 +5,7 @@ use super::super::*;
 use crate::allocation::ledger::Ledger;
 use crate::allocation::mark::release_tag;
 use crate::allocation::policy::{PoolPolicy, ReuseRule};
+use crate::allocation::published::{Binding, PublishedAddress};
 use crate::allocation::testing::{self, *};
 
 #[test]
@@ -70,9 +71,24 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
     assert_eq!(published(released), Decision::TakeBack(id(10), tags));
     assert_eq!(published(fip(10).tagged_by_another_pool()), Decision::Lost(LostAddress::Taken(address(10))));
     assert_eq!(published(fip(11)), Decision::Lost(LostAddress::Deleted(address(10))));
-    let named_twice = fixture().fips([fip(10).created_for("db")]).published("web", 10).published("db", 10);
-    assert_eq!(named_twice.decide_published("web", 10), Decision::Lost(LostAddress::NamedTwice(address(10))));
-    assert_eq!(named_twice.decide_published("db", 10), Decision::Keep(id(10)), "the mark says whose it is");
+}
+
+#[test]
+fn the_mark_decides_which_claim_of_two_has_an_address_that_two_ip_addresses_name() {
+    let twice = || fixture().fips([fip(10).created_for("db")]).active_claim("db").published("web", 10);
+    let for_another = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
+    for fixture in [twice().published("db", 10), twice()] {
+        assert_eq!(fixture.decide_published("web", 10), for_another);
+        assert_eq!(fixture.decide_published("db", 10), Decision::Keep(id(10)));
+    }
+    assert_eq!(twice().decide("db"), Decision::Keep(id(10)), "its IPAddress was deleted, and is published again");
+    let decoy = Binding { pool: pool_id("p"), claim: key("db"), fip: id(12), network: None };
+    let mut with_decoy = twice().published("db", 10);
+    let published = PublishedAddress { address: address(12), binding: Some(decoy) };
+    with_decoy.published.insert(ObjectName::new("team", "decoy"), published);
+    assert_eq!(with_decoy.decide_published("web", 10), for_another, "an IPAddress more takes nothing from a claim");
+    let has_another = twice().published("db", 11);
+    assert_eq!(has_another.decide_published("web", 10), Decision::Mark(id(10), Origin::Recovered, describe(10)));
 }
 
 #[test]
@@ -91,9 +107,11 @@ fn the_successor_of_a_deleted_floating_ip_is_not_taken_from_its_user() {
 }
 
 #[test]
-fn an_address_published_for_another_claim_is_not_recovered() {
-    let fixture = fixture().fips([fip(10).created_for("web").attached()]).published("db", 10);
-    assert_eq!(fixture.decide("web"), create(None));
+fn an_address_published_for_another_claim_is_not_taken_back() {
+    let released = || fip(10).created_for("web").released_by("web", ago(9));
+    assert_eq!(fixture().fips([released()]).published("db", 10).decide("web"), create(None));
+    let chosen = fixture().fips([fip(10).created_for("web")]).published("db", 10).held(10, hold_of("web"));
+    assert!(matches!(chosen.decide("web"), Decision::Withdraw(..)), "a choice that is not complete");
 }
 
 #[test]

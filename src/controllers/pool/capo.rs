@@ -1,0 +1,165 @@
+//! What CAPO's objects say about floating IPs: its in-tree pools, and the addresses that its clusters name. One list
+//! serves all pools.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{DynamicObject, ListParams};
+use kube::core::ApiResource;
+use kube::{Api, ResourceExt};
+
+use crate::api::names::POOL_KIND;
+use crate::clock::Clock;
+use crate::controllers::kubernetes::Kubernetes;
+use crate::controllers::memory::Memory;
+use crate::controllers::patch;
+use crate::controllers::stores::name_of;
+use crate::object_name::ObjectName;
+
+/// The group of CAPO's kinds.
+pub(super) const CAPO_GROUP: &str = "infrastructure.cluster.x-k8s.io";
+
+/// How old the lists may be where nothing depends on what was created a moment ago.
+const VALIDITY: SignedDuration = SignedDuration::from_secs(5);
+
+/// Where an OpenStackCluster names floating IPs that CAPO attaches, or has attached: for the API server and the bastion.
+const NAMED_BY_CLUSTER: [&str; 5] = [
+    "/spec/apiServerFloatingIP",
+    "/spec/apiServer/floatingIP",
+    "/spec/controlPlaneEndpoint/host",
+    "/spec/bastion/floatingIP",
+    "/status/bastion/floatingIP",
+];
+
+/// Lists CAPO's objects in the watched namespaces, for all pools.
+pub(in crate::controllers) struct CapoObjects {
+    kube: Kubernetes,
+    /// The namespace that is watched; all of them when there is none.
+    namespace: Option<String>,
+    memory: Arc<Memory>,
+    clock: Clock,
+    // tokio's mutexes: held for a list, so that pools that ask meanwhile share it.
+    pools: tokio::sync::Mutex<Option<(Timestamp, PoolNames)>>,
+    clusters: tokio::sync::Mutex<Option<Timestamp>>,
+}
+
+/// The names of CAPO's in-tree pools; none where they are not served.
+type PoolNames = Option<Arc<BTreeSet<ObjectName>>>;
+
+impl CapoObjects {
+    pub(in crate::controllers) fn new(
+        kube: Kubernetes,
+        namespace: Option<String>,
+        memory: Arc<Memory>,
+        clock: Clock,
+    ) -> Self {
+        Self { kube, namespace, memory, clock, pools: Default::default(), clusters: Default::default() }
+    }
+
+    /// CAPO's in-tree pools. With `is_now`, a list that begins now or later; otherwise it may be a few seconds old.
+    pub(super) async fn pool_names(&self, is_now: bool) -> Result<PoolNames, kube::Error> {
+        let since = self.since(is_now);
+        let mut listed = self.pools.lock().await;
+        if let Some((_, names)) = listed.as_ref().filter(|(began, _)| *began >= since) {
+            return Ok(names.clone());
+        }
+        let began = self.clock.now();
+        let pools = self.list(POOL_KIND, "openstackfloatingippools", "v1alpha1").await?;
+        // While the CRD is being replaced, what the pools listed still counts.
+        if let Some(pools) = &pools {
+            self.memory.published.write().set_listed_in_tree(pools.iter().flat_map(listed_addresses).collect());
+        }
+        let names: PoolNames = pools.map(|pools| Arc::new(pools.iter().map(name_of).collect()));
+        *listed = Some((began, names.clone()));
+        Ok(names)
+    }
+
+    /// Lists the addresses that CAPO's clusters name. Until that succeeds, no pool reuses a floating IP.
+    pub(in crate::controllers) async fn refresh_clusters(&self, is_now: bool) -> Result<(), kube::Error> {
+        let since = self.since(is_now);
+        let mut listed = self.clusters.lock().await;
+        if listed.is_some_and(|began| began >= since) {
+            return Ok(());
+        }
+        let began = self.clock.now();
+        let clusters = self.list_clusters().await;
+        let named = clusters.as_ref().ok().map(|clusters| named_by_clusters(clusters));
+        self.memory.published.write().set_named_by_clusters(named);
+        *listed = Some(began).filter(|_| clusters.is_ok());
+        clusters.map(drop)
+    }
+
+    async fn list_clusters(&self) -> Result<Vec<DynamicObject>, kube::Error> {
+        match self.list("OpenStackCluster", "openstackclusters", "v1beta1").await? {
+            Some(clusters) => Ok(clusters),
+            None => Ok(self.list("OpenStackCluster", "openstackclusters", "v1beta2").await?.unwrap_or_default()),
+        }
+    }
+
+    fn since(&self, is_now: bool) -> Timestamp {
+        if is_now { self.clock.now() } else { self.clock.now() - VALIDITY }
+    }
+
+    /// None where the kind is not served in this version.
+    async fn list(&self, kind: &str, plural: &str, version: &str) -> Result<Option<Vec<DynamicObject>>, kube::Error> {
+        let resource = ApiResource {
+            group: CAPO_GROUP.into(),
+            version: version.into(),
+            api_version: format!("{CAPO_GROUP}/{version}"),
+            kind: kind.into(),
+            plural: plural.into(),
+        };
+        let client = self.kube.client.clone();
+        let api: Api<DynamicObject> = match &self.namespace {
+            Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+            None => Api::all_with(client, &resource),
+        };
+        match api.list(&ListParams::default()).await {
+            Ok(list) => Ok(Some(list.items)),
+            Err(error) if patch::is_not_found(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn listed_addresses(pool: &DynamicObject) -> Vec<IpAddr> {
+    let listed = pool.data.pointer("/spec/preAllocatedFloatingIPs").and_then(|list| list.as_array());
+    listed.into_iter().flatten().filter_map(|address| address.as_str()?.parse().ok()).collect()
+}
+
+/// By namespace.
+fn named_by_clusters(clusters: &[DynamicObject]) -> BTreeMap<String, BTreeSet<IpAddr>> {
+    let mut named: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
+    for cluster in clusters {
+        let address = |field: &&str| -> Option<IpAddr> { cluster.data.pointer(field)?.as_str()?.parse().ok() };
+        let addresses = NAMED_BY_CLUSTER.iter().filter_map(address);
+        named.entry(cluster.namespace().unwrap_or_default()).or_default().extend(addresses);
+    }
+    named
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_floating_ips_of_a_clusters_api_server_and_bastion_are_named_in_its_namespace() {
+        let cluster = |namespace: &str, data| {
+            let mut cluster = DynamicObject::new("c", &ApiResource::erase::<crate::api::OpenStackFloatingIPPool>(&()));
+            cluster.metadata.namespace = Some(namespace.into());
+            DynamicObject { data, ..cluster }
+        };
+        let clusters = [
+            cluster("a", json!({"spec": {"apiServerFloatingIP": "192.0.2.1", "bastion": {"floatingIP": "192.0.2.2"}}})),
+            cluster("a", json!({"spec": {"controlPlaneEndpoint": {"host": "api.example.org", "port": 6443}}})),
+            cluster("b", json!({"spec": {"apiServer": {"floatingIP": "192.0.2.3"}, "bastion": {"floatingIP": 7}}})),
+        ];
+        let addresses = |last: &[u8]| last.iter().map(|last| IpAddr::from([192, 0, 2, *last])).collect();
+        let expected = BTreeMap::from([("a".to_owned(), addresses(&[1, 2])), ("b".to_owned(), addresses(&[3]))]);
+        assert_eq!(named_by_clusters(&clusters), expected);
+    }
+}

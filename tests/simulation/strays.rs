@@ -1,0 +1,150 @@
+//! IPAddresses that no claim has a right to: the claim was removed by force, or another claim's floating IP is named.
+
+use std::time::Duration;
+
+use caip_openstack::api::names::ABANDON_ANNOTATION;
+use serde_json::json;
+
+use crate::api::Kind;
+use crate::simulate;
+use crate::users::key;
+use crate::world::{NAMESPACE, Site, Start, World};
+
+const START: Start = Start { seed: 11, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+const SOON: Duration = Duration::from_secs(60);
+
+/// Removes a claim as an impatient user does: without its finalizers, nothing waits for its release.
+fn remove_by_force(site: &Site, claim: &str) {
+    site.change(Kind::Claim, claim, &json!({"metadata": {"finalizers": null}}));
+    site.delete(Kind::Claim, claim);
+}
+
+#[test]
+fn the_ip_address_of_a_claim_removed_by_force_is_an_orphan_and_released_as_one() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.bind_in_new_pool("web-0").await;
+        site.change(Kind::Pool, "public", &json!({"spec": {"orphans": {"graceSeconds": 600}}}));
+        remove_by_force(site, "web-0");
+        world.advance(2 * SOON).await;
+        let pool = site.server.get(&key(Kind::Pool, "public")).map(|pool| pool["status"].to_string());
+        world.expect(4, "public", "told", pool.is_some_and(|status| status.contains("OrphansDetected")));
+        world.expect(4, "the floating IP", "kept for now", world.cloud.floating_ips().len() == 1);
+        world.advance(12 * SOON).await;
+        world.expect_gone(Kind::Address).await;
+        world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn a_pool_goes_although_the_claim_of_an_ip_address_was_removed_by_force() {
+    for is_abandoned in [false, true] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            world.bind_in_new_pool("web-0").await;
+            remove_by_force(site, "web-0");
+            world.advance(SOON).await;
+            if is_abandoned {
+                site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {ABANDON_ANNOTATION: "true"}}}));
+            }
+            site.delete(Kind::Pool, "public");
+            world.expect_gone(Kind::Pool).await;
+            world.expect_gone(Kind::Address).await;
+            world.expect(4, "the floating IP", "left", world.cloud.floating_ips().is_empty() != is_abandoned);
+            world.skips_rest.set(is_abandoned);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Creates a claim with an IPAddress whose annotations are copied from another claim's.
+fn copy_address(site: &Site, from: &str, to: &str) {
+    let Some(original) = site.server.get(&key(Kind::Address, from)) else { return };
+    let mut copy = json!({"metadata": {"name": to, "namespace": NAMESPACE}, "spec": original["spec"]});
+    copy["metadata"]["annotations"] = original["metadata"]["annotations"].clone();
+    copy["spec"]["claimRef"]["name"] = to.into();
+    let _ = site.server.create(Kind::Address, copy);
+    site.create_claim(to, "public");
+}
+
+#[test]
+fn an_ip_address_with_copied_annotations_gives_no_claim_anothers_floating_ip() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.bind_in_new_pool("own").await;
+        world.users_interfered.set(true);
+        copy_address(site, "own", "copy");
+        world.advance(SOON).await;
+        world.expect(1, "copy", "refused", !site.is_bound("copy"));
+        site.delete(Kind::Address, "copy");
+        let is_bound = world.wait_until(SOON, || site.is_bound("copy")).await;
+        world.expect(7, "copy", "given an address of its own", is_bound);
+        world.expect(1, "copy", "not the same", site.address_of("copy") != site.address_of("own"));
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn a_claim_whose_ip_address_is_deleted_keeps_the_floating_ip_that_a_copy_names() {
+    for is_attached in [false, true] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            world.bind_in_new_pool("own").await;
+            let Some(had) = site.address_of("own") else { return };
+            world.users_interfered.set(true);
+            copy_address(site, "own", "copy");
+            world.advance(SOON).await;
+            if is_attached {
+                world.tamper(|world| world.cloud.set_port(&had.1, Some("port-of-own")));
+            }
+            site.change(Kind::Address, "own", &json!({"metadata": {"finalizers": null}}));
+            site.delete(Kind::Address, "own");
+            world.advance(SOON).await;
+            world.expect(5, "own", "given its floating IP again", site.address_of("own") == Some(had));
+            world.expect(1, "copy", "refused", !site.is_bound("copy"));
+            site.delete(Kind::Address, "copy");
+            let is_bound = world.wait_until(SOON, || site.is_bound("copy")).await;
+            world.expect(7, "copy", "given an address of its own", is_bound);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
+fn the_address_of_a_claim_whose_pool_was_renamed_by_force_is_no_orphan_of_the_new_pool() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let spec = json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "poolID": "prod"});
+        site.create_pool("public", &spec);
+        site.create_claim("web-0", "public");
+        let had = world.await_bound("web-0").await;
+        site.change(Kind::Pool, "public", &json!({"metadata": {"finalizers": null}}));
+        site.delete(Kind::Pool, "public");
+        site.create_pool("renamed", &spec);
+        world.advance(10 * SOON).await;
+        let tags = || world.cloud.floating_ips().into_iter().flat_map(|fip| fip.tags).count();
+        world.expect(5, "the floating IP of web-0", "kept and not released", tags() == 0);
+        world.expect(5, "web-0", "bound still", site.address_of("web-0").map(|(address, _)| address) == had);
+        world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn the_ip_address_of_a_claim_that_moved_to_another_pool_can_be_deleted() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.bind_in_new_pool("web-0").await;
+        site.create_pool("other", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        world.users_interfered.set(true);
+        remove_by_force(site, "web-0");
+        site.create_claim("web-0", "other");
+        world.advance(SOON).await;
+        site.delete(Kind::Address, "web-0");
+        world.await_bound("web-0").await;
+        site.delete(Kind::Claim, "web-0");
+        world.expect_gone(Kind::Claim).await;
+    });
+    outcome.assert_lawful();
+}
