@@ -7,6 +7,7 @@
 
 mod backoff;
 mod entry;
+mod precedence;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -15,6 +16,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use backoff::CreationBackoff;
 pub use entry::{Creation, CreationBlock, Hold, LedgerEntry, UncertainWrite};
+pub use precedence::YIELDS_FOR;
 
 use super::identity::{ClaimKey, Nonce, PoolId};
 use super::index::Index;

@@ -307,4 +307,16 @@ mod tests {
         unwanted.ledger.note_unwanted_offers(&pool_id("p"), start());
         assert_eq!(exhausted(&unwanted), Some(Refusal::OnlyUnwanted));
     }
+
+    #[test]
+    fn a_refusal_of_neutron_exhausts_a_pool_until_its_spec_changes_or_a_claim_is_refused_again() {
+        let mut fixture = fixture().blocked();
+        assert_eq!(count_of(&fixture).exhausted, Some(Refusal::QuotaReached));
+        fixture.ledger.reset_backoff(&pool_id("p"));
+        assert_eq!(count_of(&fixture).exhausted, None);
+        let waiting = fixture.waiting_claim("web");
+        assert_eq!(count_of(&waiting).exhausted, Some(Refusal::QuotaReached), "the claim asks again soon");
+        let again = Fixture { queue: BTreeSet::new(), ..waiting }.blocked();
+        assert_eq!(count_of(&again).exhausted, Some(Refusal::QuotaReached));
+    }
 }

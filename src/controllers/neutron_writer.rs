@@ -97,6 +97,7 @@ impl NeutronWriter<'_> {
         let created = {
             let mut ledger = self.pool.project.ledger();
             if let Hold::Claim { pool, claim } = &by {
+                ledger.yield_to_earlier_pool(id, pool, self.clock.now());
                 ledger.begin_withdrawal(id, pool, claim);
             }
             ledger.get(id).and_then(|entry| entry.marks.created.clone())

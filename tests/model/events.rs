@@ -18,6 +18,8 @@ pub enum Flaw {
     TrustsLastAttempt,
     /// A refused call gives up the address, although an earlier one may still arrive.
     GivesUpWhileUncertain,
+    /// After two pools have backed off from an address, both try again at once.
+    NoPrecedence,
 }
 
 /// A pool's spec: the first `listed` floating IPs are its list, and it may reuse the others.

@@ -21,7 +21,8 @@
 //! Not modelled: descriptions (addresses that a pool created) and POSTs, limits, grace periods, deletions and forgeries.
 //!
 //! `MODEL_FAULTS=2` gives every variant two faults. `MODEL_BUDGET=1,1,0,0` adds a variant with these numbers of faults,
-//! ports, deleted claims and recreated claims; `MODEL_SLOW_LISTINGS=1` lets time pass during its listings.
+//! ports, deleted claims and recreated claims; `MODEL_SLOW_LISTINGS=1` lets time pass during its listings, and with
+//! `MODEL_ORDER=1` its pools know which of them yields.
 
 mod actions;
 mod events;
@@ -93,7 +94,9 @@ fn assert_laws_hold(name: &str, world: World, depth: Option<usize>) {
 /// Asserts that the model finds a violation in a product with this flaw.
 #[track_caller]
 fn assert_detected(flaw: Flaw, spec: Spec, budget: Budget) {
+    // Only where the pools' ids have an order can one of them yield.
     let world = World::new(1, 2, Spec { flaw: Some(flaw), ..spec }, budget);
+    let world = if flaw == Flaw::NoPrecedence { world.ordered() } else { world };
     let history = find_violation(&format!("{flaw:?}"), world, None);
     println!("{}", history.expect("the model does not detect the flaw"));
 }
@@ -128,13 +131,24 @@ mod laws_hold {
     }
 
     #[test]
+    fn when_pools_know_which_of_them_yields() {
+        assert_laws_hold("an order", variant(1, 2, LIST, UNDISTURBED).ordered(), None);
+    }
+
+    #[test]
+    fn when_pools_know_which_of_them_yields_and_a_call_or_a_process_is_lost() {
+        assert_laws_hold("an order, a fault", variant(1, 2, LIST, Budget { faults: 1, ..UNDISTURBED }).ordered(), None);
+    }
+
+    #[test]
     fn within_a_requested_budget() {
         let Ok(budget) = std::env::var("MODEL_BUDGET") else { return };
         let budget: Vec<u8> = budget.split(',').map(|number| number.parse().expect("a number")).collect();
         let [faults, ports, deletions, recreations] = budget[..] else { panic!("four numbers") };
         let world = World::new(1, 2, LIST, Budget { faults, ports, deletions, recreations });
-        let is_slow = std::env::var("MODEL_SLOW_LISTINGS").is_ok();
-        assert_laws_hold("requested", if is_slow { world.with_slow_listings() } else { world }, None);
+        let is_set = |name| std::env::var(name).is_ok();
+        let world = if is_set("MODEL_SLOW_LISTINGS") { world.with_slow_listings() } else { world };
+        assert_laws_hold("requested", if is_set("MODEL_ORDER") { world.ordered() } else { world }, None);
     }
 
     #[test]
@@ -175,6 +189,11 @@ mod flaw_is_detected {
     #[test]
     fn treating_a_missing_reply_as_a_refusal() {
         assert_detected(Flaw::MissingReplyIsRefusal, LIST, Budget { faults: 1, ..UNDISTURBED });
+    }
+
+    #[test]
+    fn trying_again_at_once_after_both_have_backed_off() {
+        assert_detected(Flaw::NoPrecedence, LIST, UNDISTURBED);
     }
 
     #[test]

@@ -14,6 +14,23 @@ use jiff::Timestamp;
 pub const CLAIMS: usize = 2;
 const TAGS_OF_OWNER: usize = CLAIMS * 2;
 
+/// Where an owner stands among the others: it sees itself as owner 0, and they are numbered from itself on. The product
+/// sees pools whose ids have an order.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Seat {
+    /// 0 for every owner where their ids do not matter: then each has the first id, to itself.
+    pub at: u8,
+    pub owners: u8,
+}
+
+impl Seat {
+    /// The id of the pool of an owner, as numbered from this one on.
+    pub fn pool_id(self, owner: usize) -> PoolId {
+        let seat = (owner + usize::from(self.at)) % usize::from(self.owners);
+        PoolId::parse(&format!("pool-{seat}")).expect("of the form of an id")
+    }
+}
+
 /// A claim tag or release tag, numbered by owner and claim.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Tag(pub u8);
@@ -36,15 +53,15 @@ impl Tag {
         Self::new((self.owner() + by) % owners, self.claim(), self.is_release())
     }
     /// As the product writes it. The grace period is zero, so the time of a release does not matter.
-    pub fn format(self) -> String {
-        let (pool, claim) = (pool_id(self.owner()), claim_key(self.claim()));
+    pub fn format(self, seat: Seat) -> String {
+        let (pool, claim) = (seat.pool_id(self.owner()), claim_key(self.claim()));
         if self.is_release() { release_tag(&pool, &claim, noon()) } else { claim_tag(&pool, &claim) }
     }
     /// Ignores the time of a release.
-    pub fn parse(text: &str) -> Self {
-        let all = (0..(3 * TAGS_OF_OWNER) as u8).map(Self);
-        let begins = |tag: &Self| text.starts_with(tag.format().rsplit_once('.').expect("a tag has parts").0);
-        let is_same = |tag: &Self| if tag.is_release() { begins(tag) } else { tag.format() == text };
+    pub fn parse(text: &str, seat: Seat) -> Self {
+        let all = (0..seat.owners * TAGS_OF_OWNER as u8).map(Self);
+        let begins = |tag: &Self| text.starts_with(tag.format(seat).rsplit_once('.').expect("a tag has parts").0);
+        let is_same = |tag: &Self| if tag.is_release() { begins(tag) } else { tag.format(seat) == text };
         all.into_iter().find(is_same).unwrap_or_else(|| panic!("the product wrote {text}"))
     }
 }
@@ -116,7 +133,7 @@ pub struct ListedFip {
 
 impl ListedFip {
     /// It last changed long ago, so that `minIdleSeconds` never prevents its reuse.
-    pub fn to_product(self, index: usize) -> FloatingIp {
+    pub fn to_product(self, index: usize, seat: Seat) -> FloatingIp {
         FloatingIp {
             id: fip_id(index),
             address: address(index),
@@ -125,14 +142,14 @@ impl ListedFip {
             port: self.has_port.then(|| PortId::new("port")),
             is_forwarded: false,
             description: String::new(),
-            tags: self.tags.iter().map(Tag::format).collect(),
+            tags: self.tags.iter().map(|tag| tag.format(seat)).collect(),
             dns_name: String::new(),
             changed_at: Some(Timestamp::UNIX_EPOCH),
         }
     }
-    pub fn from_product(fip: &FloatingIp) -> Self {
+    pub fn from_product(fip: &FloatingIp, seat: Seat) -> Self {
         let mut tags = Tags::default();
-        fip.tags.iter().for_each(|text| tags.set(Tag::parse(text), true));
+        fip.tags.iter().for_each(|text| tags.set(Tag::parse(text, seat), true));
         Self { tags, has_port: fip.is_attached() }
     }
     pub fn rotated(self, by: usize, owners: usize) -> Self {
@@ -160,10 +177,6 @@ pub fn noon() -> Timestamp {
 
 pub fn owner_name(owner: usize) -> char {
     char::from(b'A' + owner as u8)
-}
-
-pub fn pool_id(owner: usize) -> PoolId {
-    PoolId::parse(&format!("pool-{owner}")).expect("of the form of an id")
 }
 
 /// The same names in every management cluster.

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use caip_openstack::allocation::Situation;
 use caip_openstack::allocation::claim::{self, BoundAddress, ClaimRequest, Decision, MarkWrite};
 use caip_openstack::allocation::ledger::{Began, CreationBlock, Hold, Ledger};
 use caip_openstack::allocation::mark::Ownership;
@@ -16,11 +15,13 @@ use caip_openstack::allocation::refusal::Refusal;
 use caip_openstack::allocation::release::{self, ReleaseStep};
 use caip_openstack::allocation::situation::{ClaimLiveness, QueuePosition};
 use caip_openstack::allocation::sweep::{ClusterView, SweepAction, plan_sweep};
+use caip_openstack::allocation::{PoolId, Situation};
+use caip_openstack::floating_ip::FloatingIpId;
 use caip_openstack::object_name::ObjectName;
 use jiff::{SignedDuration, Timestamp};
 
 use crate::events::{Claim, Event, Flaw, Lifecycle, Operation, OperationKind, Reply, Spec};
-use crate::neutron::{CLAIMS, Call, Tag, address, addresses, claim_key, fip_id, fip_index, network, noon, pool_id};
+use crate::neutron::{CLAIMS, Call, Seat, Tag, address, addresses, claim_key, fip_id, fip_index, network, noon};
 
 /// `REQUEST_TIMEOUT`: a request that its sender has given up reaches Neutron within this time or never. Time passes in
 /// units of it.
@@ -29,6 +30,7 @@ pub const TIMEOUT: SignedDuration = SignedDuration::from_secs(30);
 #[derive(Clone, Debug)]
 pub struct Owner {
     pub spec: Spec,
+    pub seat: Seat,
     pub now: Timestamp,
     pub ledger: Ledger,
     pub published: PublishedAddresses,
@@ -44,16 +46,18 @@ pub struct Owner {
 }
 
 impl Owner {
-    pub fn new(spec: Spec) -> Self {
+    pub fn new(spec: Spec, seat: Seat) -> Self {
         let claim = |index| Claim::new(if index < spec.claims { Lifecycle::Active } else { Lifecycle::Absent });
         let mut published = PublishedAddresses::default();
         published.set_listed(ObjectName::new("team", "pool"), addresses(spec.listed));
+        let policy = policy(spec, seat.pool_id(0));
         Self {
             spec,
+            seat,
             now: noon(),
-            ledger: new_ledger(),
+            ledger: new_ledger(&policy.id),
             published,
-            policy: policy(spec),
+            policy,
             queue: BTreeSet::new(),
             claims: std::array::from_fn(claim),
             operations: BTreeMap::new(),
@@ -76,7 +80,7 @@ impl Owner {
             Event::StartListing => self.listing_began = Some(self.ledger.begin(self.now)),
             Event::Listed(fips) => {
                 let began = self.listing_began.take().expect("a listing is in progress");
-                let fips = fips.iter().enumerate().map(|(index, fip)| fip.to_product(index)).collect();
+                let fips = fips.iter().enumerate().map(|(index, fip)| fip.to_product(index, self.seat)).collect();
                 self.ledger.record_listing(began, fips, self.now);
                 self.must_list = false;
                 for claim in (0..CLAIMS).filter(|claim| self.claims[*claim].is_being_served).collect::<Vec<_>>() {
@@ -142,7 +146,7 @@ impl Owner {
                 self.claims[claim].is_being_served = false;
             }
             Decision::Withdraw(id, tag) => {
-                self.ledger.begin_withdrawal(&id, &self.policy.id, &request.key);
+                self.begin_withdrawal(&id, &request);
                 self.send(claim, OperationKind::Withdraw, fip_index(&id), &[tag], false);
             }
             Decision::Confirm(_) | Decision::Settle => self.must_list = true,
@@ -159,7 +163,7 @@ impl Owner {
         match self.with_situation(|situation| release::decide(situation, &request.key)) {
             ReleaseStep::Tag(id, tag) => self.send(claim, OperationKind::Release, fip_index(&id), &[tag], true),
             ReleaseStep::Withdraw(id, tag) => {
-                self.ledger.begin_withdrawal(&id, &self.policy.id, &request.key);
+                self.begin_withdrawal(&id, &request);
                 self.send(claim, OperationKind::Withdraw, fip_index(&id), &[tag], false);
             }
             ReleaseStep::Settle | ReleaseStep::Fenced(_) => self.must_list = true,
@@ -171,6 +175,13 @@ impl Owner {
                 self.claims[claim] = Claim::new(Lifecycle::Absent);
             }
         }
+    }
+
+    fn begin_withdrawal(&mut self, id: &FloatingIpId, request: &ClaimRequest) {
+        if self.spec.flaw != Some(Flaw::NoPrecedence) {
+            self.ledger.yield_to_earlier_pool(id, &self.policy.id, self.now);
+        }
+        self.ledger.begin_withdrawal(id, &self.policy.id, &request.key);
     }
 
     /// One pass of `controllers/sweeper.rs`.
@@ -208,7 +219,7 @@ impl Owner {
             (reply, _) => reply,
         };
         match reply {
-            Reply::Done => self.ledger.record_tag(&id, &call.tag.format(), call.adds),
+            Reply::Done => self.ledger.record_tag(&id, &call.tag.format(self.seat), call.adds),
             Reply::Unknown => self.ledger.note_uncertain_write(&id, self.now),
             Reply::Refused if self.spec.flaw == Some(Flaw::GivesUpWhileUncertain) => self.ledger.set_hold(&id, None),
             Reply::Refused => self.ledger.end_hold_unless_uncertain(&id),
@@ -234,7 +245,7 @@ impl Owner {
 
     /// The new process knows only what Kubernetes stores, and waits until the old one's calls have settled.
     fn crash(&mut self) {
-        (self.ledger, self.listing_began, self.must_list) = (new_ledger(), None, true);
+        (self.ledger, self.listing_began, self.must_list) = (new_ledger(&self.policy.id), None, true);
         self.operations.clear();
         let is_fenced = self.spec.flaw != Some(Flaw::NoFence);
         self.policy.fenced_until = is_fenced.then(|| self.now + TIMEOUT);
@@ -244,7 +255,7 @@ impl Owner {
     }
 
     fn send(&mut self, slot: usize, kind: OperationKind, fip: usize, tags: &[String], adds: bool) {
-        let call = |text: &String| Call { fip: fip as u8, tag: Tag::parse(text), adds };
+        let call = |text: &String| Call { fip: fip as u8, tag: Tag::parse(text, self.seat), adds };
         let operation = Operation { kind, calls: tags.iter().map(call).collect() };
         assert!(!operation.calls.is_empty(), "a decision without an effect");
         assert!(operation.calls.iter().all(|call| call.tag.owner() == 0), "another owner's tag: {operation:?}");
@@ -280,15 +291,15 @@ impl Owner {
 }
 
 /// An empty ledger, except that the project's quota is used up: the model has no POSTs.
-fn new_ledger() -> Ledger {
+fn new_ledger(pool: &PoolId) -> Ledger {
     let mut ledger = Ledger::default();
-    ledger.block_creation(pool_id(0), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
+    ledger.block_creation(pool.clone(), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
     ledger
 }
 
-fn policy(spec: Spec) -> PoolPolicy {
+fn policy(spec: Spec, id: PoolId) -> PoolPolicy {
     PoolPolicy {
-        id: pool_id(0),
+        id,
         namespaces: BTreeSet::new(),
         listed: addresses(spec.listed).into_iter().collect(),
         network: spec.reuses.then(network),

@@ -8,11 +8,11 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use caip_openstack::allocation::ClaimKey;
-use caip_openstack::allocation::ledger::{Hold, LedgerEntry, SETTLING};
+use caip_openstack::allocation::ledger::{Hold, LedgerEntry, SETTLING, YIELDS_FOR};
 use jiff::Timestamp;
 
 use crate::events::{Claim, Event, Lifecycle, Operation, OperationKind, Spec};
-use crate::neutron::{CLAIMS, Call, ListedFip, claim_key, fip_index};
+use crate::neutron::{CLAIMS, Call, ListedFip, Seat, claim_key, fip_index};
 use crate::owner::{Owner, TIMEOUT};
 
 pub type Id = u32;
@@ -34,11 +34,13 @@ struct EntryKey {
     uncertain_writes: BTreeSet<(Option<Holder>, i64)>,
     disowned: usize,
     orphaned: Option<(i64, bool)>,
+    yielded: Option<i64>,
 }
 
 /// All that an owner's future depends on: owners with equal keys are one.
 #[derive(PartialEq, Eq, Hash)]
 struct OwnerKey {
+    seat: Seat,
     entries: Vec<Option<EntryKey>>,
     has_listed: bool,
     fence: Option<i64>,
@@ -76,10 +78,10 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// A registry, and the initial owner.
-    pub fn new(fips: usize, spec: Spec) -> (Self, Id) {
+    /// A registry, and the initial owner of each seat.
+    pub fn new(fips: usize, spec: Spec, seats: &[Seat]) -> (Self, Vec<Id>) {
         let mut registry = Self { fips, records: vec![], ids: HashMap::new() };
-        let first = registry.intern(Owner::new(spec));
+        let first = seats.iter().map(|seat| registry.intern(Owner::new(spec, *seat))).collect();
         (registry, first)
     }
 
@@ -132,6 +134,7 @@ fn owner_key(owner: &Owner, fips: usize) -> OwnerKey {
         entries[fip_index(&entry.fip.id)] = Some(entry_key(owner, entry));
     }
     OwnerKey {
+        seat: owner.seat,
         entries,
         has_listed: !owner.ledger.is_unlisted(),
         fence: fence.map(|until| age(owner.now, until - TIMEOUT, lag + 1)),
@@ -154,7 +157,7 @@ fn entry_key(owner: &Owner, entry: &LedgerEntry) -> EntryKey {
         (age(owner.now, since, if is_seen_again { 0 } else { lag + 1 }), is_seen_again)
     });
     EntryKey {
-        fip: ListedFip::from_product(&entry.fip),
+        fip: ListedFip::from_product(&entry.fip, owner.seat),
         is_confirmed: entry.is_confirmed(),
         may_change: owner.listing_began.is_some_and(|began| entry.is_older_than(began)),
         hold: entry.hold.as_ref().map(holder),
@@ -170,6 +173,10 @@ fn entry_key(owner: &Owner, entry: &LedgerEntry) -> EntryKey {
             .map(|(_, claim)| 1 << claim_index(claim))
             .sum(),
         orphaned,
+        yielded: entry
+            .yielded_until
+            .filter(|until| owner.now < *until)
+            .map(|until| age(owner.now, until - YIELDS_FOR, i64::MAX)),
     }
 }
 
@@ -188,7 +195,7 @@ fn holder(hold: &Hold) -> Holder {
 fn build_view(owner: &Owner, fips: usize) -> View {
     let mut known_fips = vec![None; fips];
     for entry in owner.ledger.entries() {
-        known_fips[fip_index(&entry.fip.id)] = Some(ListedFip::from_product(&entry.fip));
+        known_fips[fip_index(&entry.fip.id)] = Some(ListedFip::from_product(&entry.fip, owner.seat));
     }
     View {
         claims: owner.claims,

@@ -10,7 +10,7 @@ use stateright::{Model, Property};
 
 use crate::actions::{Action, LostCall};
 use crate::events::{Event, Flaw, Lifecycle, OperationKind, Reply, Spec};
-use crate::neutron::{Call, Fip, ListedFip, Tag};
+use crate::neutron::{Call, Fip, ListedFip, Seat, Tag};
 use crate::quiescence;
 use crate::registry::{Id, Registry, View};
 use crate::state::{Budget, PendingCall, State};
@@ -22,24 +22,35 @@ pub struct World {
     pub spec: Spec,
     pub budget: Budget,
     has_slow_listings: bool,
+    /// Whether the owners' pools have different ids, in the order of the owners.
+    pub is_ordered: bool,
     registry: Mutex<Registry>,
-    first: Id,
+    first: Vec<Id>,
     pub verdicts: Mutex<HashMap<u64, Option<&'static str>>>,
 }
 
 impl World {
     pub fn new(fips: usize, owners: usize, spec: Spec, budget: Budget) -> Self {
-        let (registry, first) = Registry::new(fips, spec);
+        let seats = vec![Seat { at: 0, owners: owners as u8 }; owners];
+        let (registry, first) = Registry::new(fips, spec, &seats);
         Self {
             fips,
             owners,
             spec,
             budget,
             has_slow_listings: false,
+            is_ordered: false,
             registry: Mutex::new(registry),
             first,
             verdicts: Mutex::default(),
         }
+    }
+
+    /// The owners' pools have different ids, so that each knows which of them yields. No two owners are interchangeable.
+    pub fn ordered(self) -> Self {
+        let seats: Vec<Seat> = (0..self.owners as u8).map(|at| Seat { at, owners: self.owners as u8 }).collect();
+        let (registry, first) = Registry::new(self.fips, self.spec, &seats);
+        Self { is_ordered: true, registry: Mutex::new(registry), first, ..self }
     }
 
     /// Time may pass while a listing is in progress.
@@ -134,7 +145,7 @@ impl Model for World {
     fn init_states(&self) -> Vec<State> {
         vec![State {
             fips: vec![Fip::default(); self.fips],
-            owners: vec![self.first; self.owners],
+            owners: self.first.clone(),
             pending: vec![],
             late_calls: vec![],
             listings: vec![vec![]; self.owners],

@@ -1,12 +1,13 @@
 //! The laws hold at the end of every generated history, and during it. `SIMULATION_HISTORIES` says how many,
 //! `SIMULATION_SEED` where to begin; with `SIMULATION_RATES=1` the output has the most calls of each kind. A history that
-//! breaks a law is shrunk and printed with every call in it.
+//! breaks a law is shrunk and printed with every call in it. The longest time that one took to settle is printed.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
 
 use crate::generator::generate;
 use crate::history::{Event, Scenario, replay, shrink};
+use crate::settling::{LIMIT, Settled};
 use crate::variable;
 use crate::world::Start;
 
@@ -28,6 +29,7 @@ fn check_laws(scenario: Scenario) {
         (variable("SIMULATION_SEED").unwrap_or(0), variable("SIMULATION_HISTORIES").unwrap_or(HISTORIES));
     let (begin, mut calls, mut lives) = (Instant::now(), 0, 0);
     let mut peaks = BTreeMap::new();
+    let mut slowest: Option<(Settled, u64)> = None;
     for seed in first..first + count {
         let (start, events) = (start(seed), generate(seed, scenario));
         let outcome = replay(&start, &events);
@@ -40,6 +42,7 @@ fn check_laws(scenario: Scenario) {
         if !outcome.violations.is_empty() {
             fail(&start, &events);
         }
+        slowest = slowest.max(outcome.settled.map(|settled| (settled, seed)));
     }
     let took = begin.elapsed().as_secs_f64();
     println!(
@@ -47,6 +50,11 @@ fn check_laws(scenario: Scenario) {
     );
     if variable("SIMULATION_RATES").is_some() {
         println!("{scenario:?}: the most calls of each kind within a minute: {peaks:?}");
+    }
+    if let Some((Settled { after, last }, seed)) = slowest {
+        println!("{scenario:?}: the longest took {} s to settle: seed {seed}, until {last}", after.as_secs());
+        // Without what World::settle allows for the timers of the pools: those here are short.
+        assert!(after <= LIMIT, "seed {seed} took {after:?} to settle");
     }
 }
 

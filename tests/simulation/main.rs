@@ -9,7 +9,8 @@
 //! | [`background`] | the garbage collector and the namespace controller |
 //! | [`fault`] | what can go wrong with a call |
 //! | [`process`] | one replica of the controllers, restarted whenever it ends |
-//! | [`world`] | the whole system, and what must hold when it comes to rest |
+//! | [`world`] | the whole system |
+//! | [`settling`] | how long it takes to come to rest once trouble stops, and what must hold then |
 //! | [`witness`], [`claims`] | record the order of changes in Neutron, and what claims were told and given |
 //! | [`publication`], [`reserved`], [`rates`] | laws that are judged while things happen |
 //! | [`users`] | what users do |
@@ -18,12 +19,14 @@
 //! | [`ending`] | what must hold when a history ends |
 //! | [`generated`] | the laws hold in generated histories |
 //! | [`crash`] | one claim's lifecycle, with each fault at each call |
+//! | [`contention`] | two management clusters that want one address at the same moment |
 //! | [`handover`] | a process that ends or dies with calls under way, and its successor |
 //! | [`replicas`] | two replicas, and a leader that changes at each call |
 //! | [`missed`], [`jumps`] | what happens while no controller runs; clocks that jump |
 //! | [`offered`], [`waiting`] | what a pool does with the addresses that Neutron offers, and with those it must wait for |
 //! | [`restored`] | the API server's data go back to a backup |
 //! | [`cleanup`] | releases and deletions need credentials, and nothing else of the spec |
+//! | [`spec_edits`] | every edit of a pool's spec, every pair of them, and back |
 //! | [`strays`] | IPAddresses that no claim has a right to |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 //! | [`lists`] | the controllers list nothing that is older than what they know |
@@ -44,6 +47,7 @@ mod claims;
 mod cleanup;
 mod client;
 mod clouds;
+mod contention;
 mod crash;
 mod deletion;
 mod edits;
@@ -68,6 +72,8 @@ mod replicas;
 mod reserved;
 mod restored;
 mod restores;
+mod settling;
+mod spec_edits;
 mod strays;
 mod tampering;
 mod trace;
@@ -79,6 +85,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
+use settling::Settled;
 use support::{laws, memory, memory_api as api};
 use world::{Start, World};
 
@@ -94,6 +101,8 @@ pub struct Outcome {
     pub calls: Vec<Vec<usize>>,
     /// The most calls of each kind that any process made within a minute.
     pub peaks: BTreeMap<String, usize>,
+    /// How long it took to settle in the end, where it did.
+    pub settled: Option<Settled>,
 }
 
 impl Outcome {
@@ -127,6 +136,7 @@ pub fn simulate(start: &Start, act: impl AsyncFnOnce(&World)) -> Outcome {
             log: world.trace.text(),
             calls: world.sites.iter().flat_map(|site| &site.replicas).map(calls).collect(),
             peaks: world.witness.rates().peaks(),
+            settled: world.settled.take(),
         }
     })
 }

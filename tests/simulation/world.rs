@@ -5,12 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use caip_openstack::allocation::PoolId;
 use caip_openstack::allocation::mark::Marks;
-use caip_openstack::allocation::supply::UNWANTED_LIMIT;
 use caip_openstack::clock::Clock;
 use caip_openstack::controllers::RecordCount;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, ProjectId};
@@ -24,6 +22,7 @@ use crate::laws::{self, Snapshot, Violation};
 use crate::memory::MemoryCloud;
 use crate::process::Process;
 use crate::publication::PublicationWatcher;
+use crate::settling::Settled;
 use crate::trace::Trace;
 use crate::witness::Witness;
 
@@ -70,6 +69,8 @@ pub struct World {
     pub users_interfered: Rc<Cell<bool>>,
     /// The first one ends a history.
     pub violations: Rc<RefCell<Vec<Violation>>>,
+    /// How long everything took to settle in the end.
+    pub settled: RefCell<Option<Settled>>,
 }
 
 /// One of the network's addresses.
@@ -103,6 +104,7 @@ impl World {
             skips_rest: Cell::new(false),
             users_interfered: Rc::default(),
             violations: Rc::default(),
+            settled: RefCell::default(),
         };
         for site in 0..start.sites {
             let server = ApiServer::new(site, world.clock.clone());
@@ -240,67 +242,4 @@ impl World {
     pub fn has_violations(&self) -> bool {
         !self.violations.borrow().is_empty()
     }
-
-    /// Changes with every write that changes anything.
-    fn fingerprint(&self) -> (Vec<u64>, usize) {
-        let versions = self.sites.iter().map(|site| site.server.writes()).collect();
-        (versions, self.witness.changes())
-    }
-
-    /// Without further faults and users, everything comes to rest and stays so, and the laws hold.
-    pub async fn settle(&self) {
-        self.trace.record(|| "--- rest".to_owned());
-        self.unblock();
-        for replica in self.sites.iter().flat_map(|site| &site.replicas) {
-            replica.plans.borrow_mut().clear();
-            replica.skew.store(0, Relaxed);
-            if let Some(wire) = replica.wire() {
-                wire.clear_faults();
-            }
-        }
-        let (mut still, minute, begin) = (0, Duration::from_secs(60), Instant::now());
-        while still < QUIET_MINUTES {
-            let before = self.fingerprint();
-            self.advance(minute).await;
-            still = if self.fingerprint() == before { still + 1 } else { 0 };
-            if self.has_violations() {
-                return;
-            }
-            if begin.elapsed() > SETTLE_TIMEOUT {
-                self.violations.borrow_mut().push(Violation::new(8, "everything", "still at work"));
-                return;
-            }
-        }
-        self.judge(true);
-        let (before, offers) = (self.fingerprint(), self.witness.offers());
-        self.advance(SILENCE).await;
-        if self.fingerprint() != before {
-            // The last offer may not be deleted yet.
-            self.advance(OFFER_TIME).await;
-        }
-        if self.fingerprint() != before {
-            self.violations.borrow_mut().push(Violation::new(
-                8,
-                "everything",
-                "at work again although nothing changed",
-            ));
-        }
-        let pools: usize = self.sites.iter().map(|site| site.server.all(Kind::Pool).len()).sum();
-        if self.witness.offers() - offers > pools * 2 * UNWANTED_LIMIT {
-            self.violations.borrow_mut().push(Violation::new(
-                8,
-                "a network",
-                "asked again and again for what may not be given",
-            ));
-        }
-    }
 }
-
-/// Minutes without a write after which everything has come to rest: longer than any grace of a pool here.
-const QUIET_MINUTES: u32 = 6;
-/// Everything must come to rest within this time.
-const SETTLE_TIMEOUT: Duration = Duration::from_secs(60 * 60);
-/// For how long nothing may be written then.
-const SILENCE: Duration = Duration::from_secs(10 * 60);
-/// Longer than a POST and the DELETE after it.
-const OFFER_TIME: Duration = Duration::from_secs(20);

@@ -19,6 +19,8 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 #[derive(Clone, Default, Debug)]
 pub(super) struct CreationBackoff {
     blocks: BTreeMap<PoolId, CreationBlock>,
+    /// The blocked pools whose spec has changed since: what Neutron would say now is not known.
+    outdated: BTreeSet<PoolId>,
     unwanted: BTreeMap<PoolId, UnwantedOffers>,
     held_unwanted: BTreeSet<FloatingIpId>,
     empty_subnets: BTreeMap<SubnetId, Timestamp>,
@@ -47,6 +49,7 @@ impl Ledger {
         if self.count_unwanted(&pool) == 0 {
             self.backoff.unwanted.remove(&pool);
         }
+        self.backoff.outdated.remove(&pool);
         self.backoff.blocks.insert(pool, block);
     }
 
@@ -73,11 +76,15 @@ impl Ledger {
     pub fn reset_backoff(&mut self, pool: &PoolId) {
         self.backoff.unwanted.remove(pool);
         self.retry_creation(pool);
+        if self.backoff.blocks.get(pool).is_some_and(|block| block.until == Timestamp::UNIX_EPOCH) {
+            self.backoff.outdated.insert(pool.clone());
+        }
     }
 
     /// The pool is gone: its claims no longer hold anything.
     pub fn forget_pool(&mut self, pool: &PoolId) {
         self.end_holds(|hold| hold.is_for_pool(pool));
+        self.backoff.outdated.remove(pool);
         self.backoff.blocks.remove(pool);
         self.backoff.unwanted.remove(pool);
     }
@@ -112,6 +119,11 @@ impl Ledger {
     /// Why Neutron last refused a creation, if it has created nothing since.
     pub(in crate::allocation) fn creation_refusal(&self, pool: &PoolId) -> Option<&Refusal> {
         self.backoff.blocks.get(pool).map(|block| &block.refusal)
+    }
+
+    /// Whether Neutron last refused a creation under the present spec, and has created nothing since.
+    pub(in crate::allocation) fn is_refusing(&self, pool: &PoolId) -> bool {
+        self.backoff.blocks.contains_key(pool) && !self.backoff.outdated.contains(pool)
     }
 
     /// Whether the pool has reached the limit. A creation counts, unless it only probes whether Neutron still refuses:

@@ -34,6 +34,8 @@ pub struct LedgerEntry {
     pub disowned: BTreeSet<(PoolId, ClaimKey)>,
     /// Since when it is an orphan of each pool: the pool's mark names a claim that does not have it.
     pub orphaned_since: BTreeMap<PoolId, Timestamp>,
+    /// A claim backed off from it: until then it is left to another pool.
+    pub yielded_until: Option<Timestamp>,
 }
 
 /// A write whose outcome is not known. A read does not settle it, since the write may still land afterwards; only time
@@ -59,6 +61,7 @@ impl LedgerEntry {
             uncertain_writes: Vec::new(),
             disowned,
             orphaned_since,
+            yielded_until: None,
         }
     }
 

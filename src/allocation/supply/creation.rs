@@ -30,8 +30,13 @@ impl Supply<'_> {
 
     /// Whether a creation is expected to succeed.
     pub(super) fn may_create_without_probing(&self) -> bool {
-        let Situation { ledger, pool, .. } = self.situation;
-        pool.network.is_some() && ledger.creation_refusal(&pool.id).is_none() && !ledger.offers_only_unwanted(&pool.id)
+        let Situation { ledger, pool, queue, .. } = self.situation;
+        // While claims wait, one of them asks again soon.
+        let is_refusing = match queue.is_empty() {
+            true => ledger.is_refusing(&pool.id),
+            false => ledger.creation_refusal(&pool.id).is_some(),
+        };
+        pool.network.is_some() && !is_refusing && !ledger.offers_only_unwanted(&pool.id)
     }
 
     pub(super) fn creation_place(&self) -> Result<CreationPlace, Unavailable> {

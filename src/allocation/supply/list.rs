@@ -16,6 +16,7 @@ pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
 pub(in crate::allocation) fn is_listable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     situation.pool.has_tags
         && entry.is_free()
+        && !entry.is_yielded(situation.now)
         && entry.marks.is_empty()
         && entry.has_room_for_tag()
         && !situation.pool.is_excluded(entry.fip.address)

@@ -47,6 +47,7 @@ impl<'a> Supply<'a> {
     fn is_takeable(&self, entry: &LedgerEntry) -> bool {
         let ledger = self.situation.ledger;
         entry.is_free()
+            && !entry.is_yielded(self.situation.now)
             && !ledger.is_being_created(entry)
             && !self.situation.published.is_published(&entry.fip)
             && (entry.marks.is_empty() || self.situation.ownership(entry) == Ownership::Unclaimed)

@@ -17,6 +17,7 @@ pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> 
 fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let Situation { published, pool, now, .. } = situation;
     entry.is_free()
+        && !entry.is_yielded(*now)
         && entry.marks.is_empty()
         && entry.has_room_for_tag()
         && pool.may_reuse(&entry.fip)

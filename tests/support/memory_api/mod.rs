@@ -161,7 +161,8 @@ impl ApiServer {
         state.snapshots.clear();
         state.cut += 1;
         // The garbage collector starts again, and lists.
-        let seen = |(key, new): (&Key, &Arc<Value>)| GraphChange::Seen { key: key.clone(), old: None, new: new.clone() };
+        let seen =
+            |(key, new): (&Key, &Arc<Value>)| GraphChange::Seen { key: key.clone(), old: None, new: new.clone() };
         (state.unseen, state.collector) = (state.objects.iter().map(seen).collect(), Collector::default());
         drop(state);
         self.notify();

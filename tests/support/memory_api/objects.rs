@@ -238,7 +238,7 @@ pub fn text(value: &Value) -> &str {
 }
 
 /// RFC 7386.
-fn merge(target: &mut Value, patch: &Value) {
+pub fn merge(target: &mut Value, patch: &Value) {
     let Some(fields) = patch.as_object() else {
         *target = patch.clone();
         return;

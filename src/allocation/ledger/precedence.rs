@@ -1,0 +1,87 @@
+//! Which of several pools tries again, when all of them have marked one address and back off from it.
+//!
+//! A claim removes its mark when it sees another pool's: nobody can tell which was first. If all tried again at the same
+//! moment, they could all back off again, and again. So a pool that has seen a mark with an id before its own leaves the
+//! address alone for [`YIELDS_FOR`]. Whenever nobody got the address, the pool with the last id has seen an earlier one, so
+//! each round has one competitor less.
+//!
+//! This only delays choices: as before, an address is given only if its tags, read back, show no other mark.
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::{Ledger, LedgerEntry};
+use crate::allocation::identity::PoolId;
+use crate::floating_ip::FloatingIpId;
+
+/// Longer than the pool with the first id needs, if nothing fails: its claim tries again within 15 s, with three calls. If
+/// it takes longer, all compete again.
+pub const YIELDS_FOR: SignedDuration = SignedDuration::from_secs(60);
+
+impl Ledger {
+    /// A claim of the pool backs off from an address that others have marked too.
+    pub fn yield_to_earlier_pool(&mut self, id: &FloatingIpId, pool: &PoolId, now: Timestamp) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        if entry.marks.claims.iter().any(|(other, _)| other < pool) {
+            entry.yielded_until = Some(now + YIELDS_FOR);
+        }
+    }
+}
+
+impl LedgerEntry {
+    /// Whether it is left to a pool with an earlier id.
+    pub(in crate::allocation) fn is_yielded(&self, now: Timestamp) -> bool {
+        self.yielded_until.is_some_and(|until| now < until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::allocation::mark::claim_tag;
+    use crate::allocation::testing::*;
+
+    /// The claim `web` of the pool `p` backs off from an address that a claim of another pool has marked too, and then
+    /// that pool does so as well.
+    fn backed_off_from(other: &str, fixture: Fixture) -> Fixture {
+        let theirs = claim_tag(&pool_id(other), &key("theirs"));
+        let mut fixture = fixture.fips([fip(10).tagged_for("web").tag(theirs)]);
+        fixture.ledger.yield_to_earlier_pool(&id(10), &pool_id("p"), fixture.now);
+        fixture.relist([fip(10)]);
+        fixture
+    }
+
+    fn is_given(fixture: &Fixture) -> bool {
+        marked(&fixture.decide("web")) == Some(&id(10))
+    }
+
+    #[test]
+    fn of_two_pools_that_back_off_only_the_one_with_the_first_id_tries_again_at_once() {
+        for fixture in [|| fixture().closed_list([10]), || fixture().reserving("web", 10), fixture] {
+            assert!(is_given(&backed_off_from("q", fixture())));
+            assert!(!is_given(&backed_off_from("o", fixture())));
+        }
+    }
+
+    #[test]
+    fn the_other_pool_tries_again_after_a_minute() {
+        let mut fixture = backed_off_from("o", fixture().closed_list([10]));
+        fixture.now = start() + seconds(59);
+        assert!(!is_given(&fixture));
+        fixture.now = start() + seconds(60);
+        assert!(is_given(&fixture));
+    }
+
+    #[test]
+    fn claims_of_one_pool_do_not_yield_to_each_other() {
+        let mut fixture = backed_off_from("p", fixture().closed_list([10]));
+        assert!(is_given(&fixture));
+        fixture.ledger.yield_to_earlier_pool(&id(10), &pool_id("p"), fixture.now);
+        assert!(is_given(&fixture), "no other mark is there any more");
+    }
+
+    #[test]
+    fn a_yielded_address_is_neither_free_nor_failed() {
+        let fixture = backed_off_from("o", fixture().closed_list([10]));
+        let usage = crate::allocation::usage::count(&fixture.situation());
+        assert_eq!([usage.total, usage.free, usage.failed], [1, 0, 0]);
+    }
+}
