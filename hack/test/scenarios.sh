@@ -19,7 +19,8 @@ older_kubeconfig() { with_older_cluster_api bash -c '. hack/env/lib.sh; echo "$K
 await programs
 await servers
 eval "$(hack/env/env.sh)"
-stage "scenarios" scenarios
+# Of 36; by hand all of them run: docs/laws.md.
+CONTRACT_HISTORIES=${CONTRACT_HISTORIES:-12} stage "scenarios" scenarios
 # The controller may do what the scenarios needed, and nothing else.
 CAIP_AUDIT_LOGS=$(audit_log 1):$(audit_log 2) stage "permissions" test_program permissions
 await older-cluster-api

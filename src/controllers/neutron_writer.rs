@@ -32,6 +32,8 @@ const FRESH_VIEW: SignedDuration = SignedDuration::from_secs(5);
 /// How long a pool creates nothing after a floating IP came without its mark. Each costs a POST and a DELETE.
 const BLOCKED_UNMARKED_FOR: Duration = Duration::from_secs(300);
 
+const NOT_STORED: &str = "Neutron did not store the description: allow the project to set descriptions";
+
 /// How many actions of one sweep run in parallel. More would only wait for the cloud's rate limiter, while what was read
 /// becomes outdated.
 pub(super) const PARALLEL_ACTIONS: usize = 16;
@@ -54,6 +56,12 @@ impl NeutronWriter<'_> {
     pub(super) async fn describe(&self, id: &FloatingIpId, description: &str) -> Result<(), Error> {
         let began = self.pool.project.ledger().begin(self.clock.now());
         match self.pool.neutron.describe_floating_ip(id, description).await {
+            Ok(fip) if fip.description != description => {
+                let mut ledger = self.pool.project.ledger();
+                ledger.record_write(fip, began);
+                ledger.end_hold_unless_uncertain(id);
+                Err(Error::new(ErrorKind::DescriptionDropped, "describe floating IP", NOT_STORED))
+            }
             Ok(fip) => {
                 info!(pool.name = %self.pool.name, fip.id = %id, fip.address = %fip.address, fip.description = description, "described");
                 self.pool.project.ledger().record_write(fip, began);
@@ -163,7 +171,7 @@ impl NeutronWriter<'_> {
         if let Err(why) = deleted {
             tracing::warn!(pool.name = %self.pool.name, fip.id = %fip.id, fip.address = %fip.address, "created without its mark and not deleted: {why}");
         }
-        Error::new(ErrorKind::DescriptionDropped, "create floating IP", "Neutron did not store the description")
+        Error::new(ErrorKind::DescriptionDropped, "create floating IP", NOT_STORED)
     }
 
     /// Records why Neutron created nothing, so that no useless requests follow for a while.

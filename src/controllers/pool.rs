@@ -167,6 +167,11 @@ impl PoolController {
     async fn fail(&self, pool: &OpenStackFloatingIPPool, failure: PoolFailure) -> Result<Action, Error> {
         let name = name_of(pool);
         let problem = failure.problem();
+        self.memory.pools.update(&name, |state| {
+            if let Some(known) = state.resolved.take() {
+                state.resolved = Some(Arc::new(self.resolver.with_present_spec(pool, &known)));
+            }
+        });
         let is_new = self.memory.pools.update(&name, |state| {
             let old = state.problem.replace(problem.clone());
             old.as_ref() != Some(&problem)
@@ -177,6 +182,13 @@ impl PoolController {
         }
         if matches!(failure, PoolFailure::Network(_) | PoolFailure::Rival(_) | PoolFailure::Neutron(_)) {
             self.resolve_for_releases(pool).await;
+        }
+        if matches!(failure, PoolFailure::Network(_))
+            && let Some(resolved) = self.memory.pools.get(&name).resolved
+            && resolved.list_if_older(&self.clock, AUDIT_AGE).await.is_ok()
+        {
+            // What was released, or is an orphan, needs no network.
+            self.wake.sweeper(&name);
         }
         self.report_failing(pool, &failure).await?;
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))

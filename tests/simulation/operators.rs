@@ -49,9 +49,8 @@ impl World {
 
     pub fn alter(&self, how: u8) {
         use Alteration::*;
-        // Not the two that ignore or rewrite what is written to an existing floating IP: the controllers write it again and
-        // again, more often than `rates` allows.
-        let all = [None, None, DropsWhenCreated, DropsWhenCreated, DropsWhenCreated, HidesDescriptions, HidesTags];
+        let all =
+            [None, None, DropsWhenCreated, KeepsOldDescription, RewritesDescription, HidesDescriptions, HidesTags];
         self.users_interfered.set(true);
         self.cloud.alter(all[usize::from(how) % all.len()]);
     }

@@ -58,6 +58,7 @@ async fn create_and_delete(world: &World, round: usize) {
 fn nothing_is_remembered_of_pools_and_claims_that_are_gone() {
     let start = Start { seed: 1, sites: 1, replicas: 1, slowest: 5, is_logged: false };
     let outcome = simulate(&start, async |world: &World| {
+        world.witness.rates().lift_limit();
         let large = |last: u8| IpAddr::from([198, 51, 100, last]);
         world.cloud.add_subnet(&world.network, "large", large(1)..=large(254));
         for round in (0..ROUNDS).filter(|round| is_due(*round, 20)) {

@@ -56,6 +56,8 @@ enum LastStep {
 fn play(specs: &[Value], last_step: LastStep) -> Facts {
     let facts = RefCell::new(Facts::new());
     let outcome = simulate(&START, async |world| {
+        // Up to 1,024 spares are created at once.
+        world.witness.rates().lift_limit();
         let Some(setting) = Setting::prepare(world).await else { return };
         let (last, before) = specs.split_last().unwrap();
         for spec in before {
@@ -93,6 +95,7 @@ impl Catalogue {
     fn new() -> Self {
         let ids: RefCell<Option<Ids>> = RefCell::default();
         simulate(&START, async |world| {
+            world.witness.rates().lift_limit();
             ids.replace(Setting::prepare(world).await.map(|setting| setting.ids));
         })
         .assert_lawful();

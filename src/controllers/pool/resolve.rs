@@ -10,7 +10,7 @@ use super::failure::PoolFailure;
 use super::identity::{intended_id, recorded_project, recorded_region};
 use super::network::{find_network, find_subnets};
 use super::policy::{NeutronFacts, policy_of};
-use crate::allocation::PoolId;
+use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::clock::Clock;
@@ -113,6 +113,14 @@ impl Resolver {
         let mut resolved = self.assemble(pool, id, None, found, inputs, neutron);
         resolved.policy.only_releases = true;
         Ok(Arc::new(resolved))
+    }
+
+    /// What is known of a pool, with the rules of its present spec: a pool that cannot be resolved anew still releases.
+    pub(super) fn with_present_spec(&self, pool: &OpenStackFloatingIPPool, old: &ResolvedPool) -> ResolvedPool {
+        let PoolPolicy { id, namespaces, network, subnets, has_tags, fenced_until, only_releases, .. } = &old.policy;
+        let found = NeutronFacts { network: network.clone(), subnets: subnets.clone(), has_tags: *has_tags };
+        let policy = policy_of(&pool.spec, id, namespaces.clone(), found, *fenced_until);
+        ResolvedPool { policy: PoolPolicy { only_releases: *only_releases, ..policy }, ..old.clone() }
     }
 
     /// A session in the project and region of the pool's floating IPs. Elsewhere they would all look deleted.
