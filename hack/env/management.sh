@@ -58,14 +58,15 @@ start_kubernetes() {
   start "$ETCD" "$LOG/etcd.log" "$BIN/etcd" --data-dir "$MANAGEMENT_DIR/etcd" --unsafe-no-fsync --log-level warn \
     --listen-client-urls "http://127.0.0.1:$ETCD_PORT" --advertise-client-urls "http://127.0.0.1:$ETCD_PORT" \
     --listen-peer-urls http://127.0.0.1:0
-  # Where owners' deletion may be blocked only by those who may, as on some platforms. And the issuer is a name, not this server's address: the ports may be moved, tokens stay good.
+  # Where owners' deletion may be blocked only by those who may, as on some platforms. Old versions are forgotten after a
+  # minute or two instead of five or ten, so that watches and pages meet that. And the issuer is a name, not this server's address: the ports may be moved, tokens stay good.
   start "$APISERVER" "$LOG/kube-apiserver.log" "$BIN/kube-apiserver" --etcd-servers "http://127.0.0.1:$ETCD_PORT" \
     --bind-address 127.0.0.1 --advertise-address 127.0.0.1 --secure-port "$APISERVER_PORT" \
     --tls-cert-file "$PKI/tls.crt" --tls-private-key-file "$PKI/tls.key" --client-ca-file "$PKI/ca.crt" \
     --token-auth-file "$PKI/tokens.csv" --authorization-mode RBAC --service-cluster-ip-range 10.0.0.0/24 \
     --service-account-issuer https://kubernetes.default.svc --service-account-key-file "$PKI/service-accounts.key" \
     --service-account-signing-key-file "$PKI/service-accounts.key" --endpoint-reconciler-type none \
-    --enable-admission-plugins OwnerReferencesPermissionEnforcement \
+    --enable-admission-plugins OwnerReferencesPermissionEnforcement --etcd-compaction-interval 1m \
     --audit-policy-file "$HERE/audit-policy.yaml" --audit-log-path "$AUDIT_LOG" --audit-log-maxsize 2000
   wait_for 60 kube-apiserver "$LOG/kube-apiserver.log" "$APISERVER" kubectl get --raw /readyz
   # By default it sends 20 requests in a second, so that a burst of deleted objects is collected in minutes.

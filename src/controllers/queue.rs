@@ -94,12 +94,7 @@ where
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
-                Some((name, reference, Action(again))) = running.next() => {
-                    queue.end(&name);
-                    if let Some(after) = again {
-                        queue.request(name, reference, Instant::now() + after.min(FAR));
-                    }
-                }
+                Some((name, reference, action)) = running.next() => queue.conclude(name, reference, action),
                 () = self.stop.cancelled(), if running.is_empty() => return,
                 Some(reference) = self.requests.recv(), if !self.stop.is_cancelled() => {
                     queue.request(name_of(&reference), reference, Instant::now());
@@ -182,6 +177,13 @@ impl<R> Queue<R> {
         self.running.remove(name);
         if let Some((when, reference)) = self.again.remove(name) {
             self.request(name.clone(), reference, when);
+        }
+    }
+
+    fn conclude(&mut self, name: ObjectName, reference: R, Action(again): Action) {
+        self.end(&name);
+        if let Some(after) = again {
+            self.request(name, reference, Instant::now() + after.min(FAR));
         }
     }
 

@@ -1,5 +1,6 @@
 //! Keystone: its address, credentials that it refuses, and its catalogue.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -48,6 +49,17 @@ fn refused_credentials() -> Vec<Case> {
     ]
 }
 
+/// A port above those that the kernel gives to clients: one of them would be taken by the time it is opened.
+async fn closed_port() -> SocketAddr {
+    for port in 61_000..u16::MAX {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if TcpListener::bind(address).await.is_ok() {
+            return address;
+        }
+    }
+    panic!("every port is taken");
+}
+
 async fn unreachable_keystones() -> Vec<Case> {
     let neutron = Cloud::named("demo").await.endpoint().to_owned();
     let slow = OpenStackProxy::to_cloud("demo").await;
@@ -56,7 +68,7 @@ async fn unreachable_keystones() -> Vec<Case> {
         slow.remove_faults();
         std::future::ready(()).boxed()
     });
-    let closed = TcpListener::bind("127.0.0.1:0").await.expect("a port").local_addr().expect("an address");
+    let closed = closed_port().await;
     let open_port = move || {
         async move {
             OpenStackProxy::listen(TcpListener::bind(closed).await.expect("the port is still free"), "demo").await;

@@ -159,3 +159,23 @@ fn a_secret_can_be_deleted_after_its_pool_was_removed_by_force() {
         outcome.assert_lawful();
     }
 }
+
+#[test]
+fn a_pool_whose_subnet_is_not_found_releases_as_its_present_spec_says() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.bind_in_new_pool("web-0").await;
+        site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 86400}}));
+        world.advance(SOON).await;
+        site.delete(Kind::Claim, "web-0");
+        world.expect_gone(Kind::Claim).await;
+        site.change(Kind::Pool, "public", &json!({"spec": {"subnets": [{"filter": {"name": "missing"}}]}}));
+        world.advance(SOON).await;
+        world.expect(4, "the floating IP", "kept in its grace period", world.cloud.floating_ips().len() == 1);
+        site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": null}}));
+        let is_deleted = world.wait_until(2 * SOON, || world.cloud.floating_ips().is_empty()).await;
+        world.expect(4, "the floating IP", "deleted", is_deleted);
+        site.change(Kind::Pool, "public", &json!({"spec": {"subnets": null}}));
+    });
+    outcome.assert_lawful();
+}
