@@ -28,7 +28,7 @@ kubeconfig=$KUBECONFIG
 KUBECONFIG=$(older_kubeconfig)
 stage "scenarios with v1beta1 alone" scenarios_for_v1beta1
 stage "an upgrade of Cluster API" with_older_cluster_api test_program upgrade
-# That cluster is nobody else's, and serves v1beta2 by now.
+# No other test uses that cluster, and it serves v1beta2 by now.
 stage "restores of etcd" with_older_cluster_api test_program restore
 KUBECONFIG=$kubeconfig
 await image

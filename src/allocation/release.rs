@@ -19,7 +19,8 @@ pub enum ReleaseStep {
     Withdraw(FloatingIpId, String),
     /// Whether a POST for the claim created anything is not known: list, and ask again.
     Settle,
-    /// Nothing of the claim is found, at most an old release, but until then a call of a previous process may still give it an address.
+    /// Nothing of the claim is found, or only an old release, but until then a call of a previous process may still give
+    /// it an address.
     Fenced(Timestamp),
     /// No unreleased floating IP is the claim's.
     Done,

@@ -115,7 +115,7 @@ impl Resolver {
         Ok(Arc::new(resolved))
     }
 
-    /// What is known of a pool, with the rules of its present spec: a pool that cannot be resolved anew still releases.
+    /// What is known of a pool, with the rules of its present spec: a pool that cannot be resolved again still releases.
     pub(super) fn with_present_spec(&self, pool: &OpenStackFloatingIPPool, old: &ResolvedPool) -> ResolvedPool {
         let PoolPolicy { id, namespaces, network, subnets, has_tags, fenced_until, only_releases, .. } = &old.policy;
         let found = NeutronFacts { network: network.clone(), subnets: subnets.clone(), has_tags: *has_tags };
