@@ -16,7 +16,8 @@ async fn neutron_without_tags_is_used_by_descriptions_and_reports_what_is_left_o
         let idle = ns.create_floating_ip("public-large").await;
         ns.apply_secret("cloud", &cloud.clouds_yaml()).await;
         let only = pool("public").network("public-large").list([idle.address.as_str()]);
-        ns.create(only.with("reuse", json!({"policy": "Unmarked"}))).await;
+        let only = only.with("reuse", json!({"policy": "Unmarked"})).with("reuseGracePeriodSeconds", 3600);
+        ns.create(only).await;
         let said = ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", SOON).await;
         for part in ["standard-attr-tag", "spec.preAllocatedFloatingIPs", "spec.reuse"] {
             assert!(said.contains(part), "{part:?} is not in {said:?}");
@@ -29,12 +30,12 @@ async fn neutron_without_tags_is_used_by_descriptions_and_reports_what_is_left_o
         let id = pool.data["status"]["poolID"].as_str().expect("it has an id").to_owned();
         assert!(bound.description.contains(&id) && bound.tags.is_empty(), "{bound:?}");
 
-        ns.patch(Kind::Pool, "public", json!({"spec": {"reuseGracePeriodSeconds": 5}})).await;
         ns.release(&claim("web").name()).await;
         ns.await_gone(Kind::Claim, &claim("web").name(), SOON).await;
         let released = demo.get(&bound.id).await.expect("it is kept for its grace period");
         assert_ne!(released.description, bound.description, "the release is in the description");
         assert!(released.tags.is_empty());
+        ns.patch(Kind::Pool, "public", json!({"spec": {"reuseGracePeriodSeconds": 0}})).await;
         eventually(RECOVERY, async || match demo.get(&bound.id).await {
             None => Ok(()),
             Some(left) => Err(format!("released and still there: {left:?}")),
