@@ -23,7 +23,7 @@ use crate::openstack::{self, ErrorKind};
 use crate::runtime::telemetry::chain;
 use attempt::{AllocationScope, Attempt, AttemptOutcome};
 use observe::{Observed, observe};
-use triage::pool_is_deleted;
+use triage::{pool_has_problem, pool_is_deleted};
 
 mod attempt;
 mod observe;
@@ -188,7 +188,7 @@ impl ClaimController {
                 Ok(Action::requeue(how_long))
             }
             AttemptOutcome::Changed => Ok(Action::requeue(CHANGED_RETRY)),
-            AttemptOutcome::NothingLeft => self.release_waiting(observed, pool_is_deleted(observed)).await,
+            AttemptOutcome::NothingLeft => self.report_unrecovered(observed).await,
             AttemptOutcome::Lost(message) => {
                 self.report_failed(observed, message).await?;
                 self.give_up_deleted_address(observed).await?;
@@ -207,6 +207,17 @@ impl ClaimController {
         }
         self.report_failed(observed, explain(&error)).await?;
         Err(Error::OpenStack(error))
+    }
+
+    /// The address that the claim had cannot be found, and its pool gives it no other now.
+    async fn report_unrecovered(&self, observed: &Observed) -> Result<Action, Error> {
+        match &observed.pool_state.problem {
+            Some(problem) if !observed.is_pool_deleted() => {
+                self.report_waiting(observed, POOL_NOT_READY, pool_has_problem(observed, problem)).await?;
+                Ok(Action::await_change())
+            }
+            _ => self.release_waiting(observed, pool_is_deleted(observed)).await,
+        }
     }
 
     async fn release_deleted(&self, observed: &Observed) -> Result<Action, Error> {

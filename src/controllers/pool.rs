@@ -23,6 +23,7 @@ use crate::allocation::{ClaimKey, Ledger, usage};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::claim_reasons::ALLOCATION_FAILED;
 use crate::api::hands_off::HandsOff;
+use crate::api::names::POOL_FINALIZER;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::openstack;
@@ -164,8 +165,8 @@ impl PoolController {
         self.wake_claims_with_wrong_marks(resolved);
     }
 
-    async fn fail(&self, pool: &OpenStackFloatingIPPool, failure: PoolFailure) -> Result<Action, Error> {
-        let name = name_of(pool);
+    async fn fail(&self, pool: &Arc<OpenStackFloatingIPPool>, failure: PoolFailure) -> Result<Action, Error> {
+        let name = name_of(pool.as_ref());
         let problem = failure.problem();
         self.memory.pools.update(&name, |state| {
             if let Some(known) = state.resolved.take() {
@@ -183,6 +184,7 @@ impl PoolController {
         if matches!(failure, PoolFailure::Network(_) | PoolFailure::Rival(_) | PoolFailure::Neutron(_)) {
             self.resolve_for_releases(pool).await;
         }
+        self.restore_identity(pool).await?;
         if matches!(failure, PoolFailure::Network(_))
             && let Some(resolved) = self.memory.pools.get(&name).resolved
             && resolved.list_if_older(&self.clock, AUDIT_AGE).await.is_ok()
@@ -192,6 +194,17 @@ impl PoolController {
         }
         self.report_failing(pool, &failure).await?;
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
+    }
+
+    /// Writes an id that a user removed again, although the pool has a problem. The pool's marks carry that id.
+    async fn restore_identity(&self, pool: &Arc<OpenStackFloatingIPPool>) -> Result<(), Error> {
+        let known = self.memory.pools.get(&name_of(pool.as_ref()));
+        let was_adopted = known.served_generation.is_some() || patch::has_finalizer(&pool.metadata, POOL_FINALIZER);
+        let resolved = known.resolved.filter(|_| was_adopted);
+        match resolved.filter(|it| self.resolver.find_elder(pool, &it.policy.id).is_none()) {
+            Some(resolved) => self.adopt(pool, &resolved).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// A pool that this process never saw serving, or whose credentials have changed since, gets what a release needs. If

@@ -68,22 +68,6 @@ impl World {
             }
         }
         self.empty_marked();
-        if self.needs_network() {
-            self.cloud.rename_network(&self.network, "public");
-        }
-    }
-
-    /// Whether something waits for every pool to be ready: the id that a user removed from one, or the IPAddress of a claim
-    /// that has its address.
-    fn needs_network(&self) -> bool {
-        self.sites.iter().any(|site| {
-            let is_published = |claim: &str| site.server.get(&key(Kind::Address, claim)).is_some();
-            site.server.all(Kind::Pool).iter().any(|pool| laws::pool_id(pool).is_none())
-                || site.server.all(Kind::Claim).iter().any(|claim| {
-                    let name = laws::text(claim, "/metadata/name");
-                    site.is_bound(name) && !is_published(name)
-                })
-        })
     }
 
     /// A person does what the pool's conditions ask for.

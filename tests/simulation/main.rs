@@ -26,6 +26,7 @@
 //! | [`offered`], [`waiting`] | what a pool does with the addresses that Neutron offers, and with those it must wait for |
 //! | [`restored`] | the API server's data go back to a backup |
 //! | [`cleanup`] | releases and deletions need credentials, and nothing else of the spec |
+//! | [`problems`] | what a pool with a problem still does for the claims that have addresses |
 //! | [`spec_edits`] | every edit of a pool's spec, every pair of them, and back |
 //! | [`strays`] | IPAddresses that no claim has a right to |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
@@ -63,6 +64,7 @@ mod lists;
 mod missed;
 mod offered;
 mod operators;
+mod problems;
 mod process;
 mod publication;
 mod rates;

@@ -91,7 +91,10 @@ impl PublicationWatcher {
         let pool = Key::new(Kind::Pool, &change.key.namespace, laws::text(&change.object, "/spec/poolRef/name"));
         let Some(pool) = server.get(&pool) else { return };
         let is_abandoned = |object: &Value| object["metadata"]["annotations"].get(ABANDON_ANNOTATION).is_some();
-        if is_abandoned(&change.object) || is_abandoned(&pool) || laws::pool_id(&pool) != Some(binding.pool.clone()) {
+        if claims.are_marks_hidden() || is_abandoned(&change.object) || is_abandoned(&pool) {
+            return;
+        }
+        if laws::pool_id(&pool) != Some(binding.pool.clone()) {
             return;
         }
         if self.witness.is_held(&binding.fip, &binding.pool, &binding.claim) {

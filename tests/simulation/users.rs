@@ -66,6 +66,11 @@ impl Site {
         claim.is_some_and(|claim| claim["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty()))
     }
 
+    /// Whether a claim's status has this in it.
+    pub fn is_told(&self, claim: &str, part: &str) -> bool {
+        self.server.get(&key(Kind::Claim, claim)).is_some_and(|claim| claim["status"].to_string().contains(part))
+    }
+
     /// Whether a claim's status names its address.
     pub fn is_bound(&self, claim: &str) -> bool {
         let claim = self.server.get(&key(Kind::Claim, claim));

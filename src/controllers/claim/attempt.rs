@@ -39,7 +39,7 @@ pub(super) enum AttemptOutcome {
     Wait(Duration, String),
     /// The pool was paused or deleted during the attempt, or the claim has an IPAddress that was not seen.
     Changed,
-    /// The pool is being deleted, and the address that the claim had cannot be found.
+    /// The address that the claim had cannot be found, and its pool may give it no other now.
     NothingLeft,
     /// The published address needs manual action.
     Lost(String),

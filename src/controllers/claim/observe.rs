@@ -80,6 +80,10 @@ impl Observed {
         self.claim.metadata.deletion_timestamp.is_some()
     }
 
+    pub(super) fn is_pool_deleted(&self) -> bool {
+        self.pool.as_ref().is_some_and(|pool| pool.metadata.deletion_timestamp.is_some())
+    }
+
     pub(in crate::controllers) fn has_no_address(&self) -> bool {
         self.address.is_none()
     }

@@ -16,7 +16,7 @@ pub enum NextStep {
     Skip(SkipReason),
     /// Give it an address, or keep the one that it has.
     Serve,
-    /// Publish only the address that it had: its pool is being deleted, and waits for the claim.
+    /// Publish only the address that it had: its pool has a problem, or is being deleted and waits for the claim.
     Recover,
     /// Report why nothing is done yet: the condition's reason and message.
     Report(&'static str, String),
@@ -75,22 +75,25 @@ pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
         );
         return report(observed, ALLOCATION_FAILED, message);
     }
-    let pool_name = format!("OpenStackFloatingIPPool {}", observed.pool_name.name);
-    let Some(pool) = &observed.pool else {
-        return report(observed, POOL_NOT_READY, format!("{pool_name} does not exist in this namespace: create it"));
-    };
+    if observed.pool.is_none() {
+        let name = &observed.pool_name.name;
+        let message = format!("OpenStackFloatingIPPool {name} does not exist in this namespace: create it");
+        return report(observed, POOL_NOT_READY, message);
+    }
     if observed.address.is_none() && observed.is_address_awaited {
         return NextStep::Skip(SkipReason::AddressAwaited);
     }
-    if observed.address.is_none() && pool.metadata.deletion_timestamp.is_some() {
+    if observed.address.is_none() && observed.is_pool_deleted() {
         return triage_in_deleted_pool(observed);
     }
     match &observed.pool_state {
         PoolState { resolved: Some(_), problem: None, .. } => NextStep::Serve,
         // An address that is published is kept whatever the pool's spec has become.
         PoolState { resolved: Some(_), .. } if observed.address.is_some() => NextStep::Serve,
-        PoolState { problem: Some(Problem { reason, message }), .. } => {
-            report(observed, POOL_NOT_READY, format!("{pool_name} is not ready ({reason}): {message}"))
+        // Its IPAddress was deleted: the address is still the claim's.
+        PoolState { resolved: Some(_), .. } if observed.is_bound() => NextStep::Recover,
+        PoolState { problem: Some(problem), .. } => {
+            report(observed, POOL_NOT_READY, pool_has_problem(observed, problem))
         }
         // The pool wakes its claims after its first reconcile.
         PoolState { problem: None, resolved: None, .. } => NextStep::Skip(SkipReason::UnknownPool),
@@ -137,10 +140,16 @@ fn triage_in_deleted_pool(observed: &Observed) -> NextStep {
 
 /// Reports why nothing is done, unless the claim has its address.
 fn report(observed: &Observed, reason: &'static str, message: String) -> NextStep {
-    match observed.is_bound() {
+    let has_address = observed.address.as_ref().is_some_and(|address| address.metadata.deletion_timestamp.is_none());
+    match observed.is_bound() && has_address {
         true => NextStep::Skip(SkipReason::Bound(message)),
         false => NextStep::Report(reason, message),
     }
+}
+
+/// The message for a claim that gets nothing from a pool with a problem.
+pub(super) fn pool_has_problem(observed: &Observed, Problem { reason, message }: &Problem) -> String {
+    format!("OpenStackFloatingIPPool {} is not ready ({reason}): {message}", observed.pool_name.name)
 }
 
 /// The message for a claim that gets nothing from a pool that is being deleted.

@@ -33,13 +33,18 @@ fn has_our_finalizer(object: &Value) -> bool {
 fn is_needed(objects: &[Arc<Value>], object: &Value) -> bool {
     match text(object, "/kind") {
         "IPAddressClaim" => is_kept_by_others(object),
-        "IPAddress" => {
-            claim_of(objects, object).is_some_and(|claim| is_kept_by_others(claim) || is_left_alone(objects, claim))
-        }
+        "IPAddress" => claim_of(objects, object).is_some_and(|claim| {
+            is_kept_by_others(claim) || is_left_alone(objects, claim) || !has_pool(objects, claim)
+        }),
         POOL_KIND => objects.iter().any(|other| counts_on(other, object)),
         "Secret" => of_kind(objects, POOL_KIND).any(|pool| names_secret(pool, object)),
         _ => true,
     }
+}
+
+/// Whether the claim's pool exists. One that is created again finds its id in the IPAddresses of the one before.
+fn has_pool(objects: &[Arc<Value>], claim: &Value) -> bool {
+    of_kind(objects, POOL_KIND).any(|pool| counts_on(claim, pool))
 }
 
 fn is_kept_by_others(claim: &Value) -> bool {

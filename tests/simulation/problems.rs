@@ -1,0 +1,112 @@
+//! What a pool with a problem still does for the claims that have addresses.
+
+use std::time::Duration;
+
+use caip_openstack::api::names::POOL_ID_ANNOTATION;
+use serde_json::{Value, json};
+
+use crate::api::Kind;
+use crate::laws::pool_id;
+use crate::simulate;
+use crate::users::key;
+use crate::world::{Site, Start, World};
+
+const START: Start = Start { seed: 13, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+const SOON: Duration = Duration::from_secs(60);
+
+/// Runs a history with a claim that has an address of a pool whose subnet is not found; once in the process that gave the
+/// address, once in its successor.
+fn with_missing_subnet(history: impl AsyncFn(&World, &Site)) {
+    for is_restarted in [false, true] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            world.bind_in_new_pool("web-0").await;
+            set_subnets(site, json!([{"filter": {"name": "missing"}}]));
+            if is_restarted {
+                site.replicas[0].wire().iter().for_each(|wire| wire.kill());
+            }
+            world.advance(SOON).await;
+            history(world, site).await;
+            set_subnets(site, Value::Null);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+fn set_subnets(site: &Site, subnets: Value) {
+    site.change(Kind::Pool, "public", &json!({"spec": {"subnets": subnets}}));
+}
+
+#[test]
+fn a_claim_whose_ip_address_is_deleted_gets_it_again() {
+    with_missing_subnet(async |world, site| {
+        let had = site.address_of("web-0");
+        for is_forced in [false, true] {
+            let uid = || site.server.get(&key(Kind::Address, "web-0")).map(|it| it["metadata"]["uid"].clone());
+            let deleted = uid();
+            if is_forced {
+                site.change(Kind::Address, "web-0", &json!({"metadata": {"finalizers": null}}));
+            }
+            site.delete(Kind::Address, "web-0");
+            let is_there = world.wait_until(SOON, || uid().is_some_and(|it| Some(it) != deleted)).await;
+            world.expect(7, "web-0", "given an IPAddress again", is_there);
+            world.expect(5, "web-0", "given the same floating IP", site.address_of("web-0") == had);
+        }
+    });
+}
+
+#[test]
+fn a_claim_whose_floating_ip_is_gone_too_is_told_the_problem_of_its_pool() {
+    with_missing_subnet(async |world, site| {
+        let (_, id) = site.address_of("web-0").unwrap();
+        world.users_interfered.set(true);
+        world.tamper(|world| world.cloud.delete(&id));
+        world.advance(2 * SOON).await;
+        site.delete(Kind::Address, "web-0");
+        let is_told = world.wait_until(SOON, || site.is_told("web-0", "SubnetNotFound")).await;
+        world.expect(7, "web-0", "told why it has no address", is_told);
+        set_subnets(site, Value::Null);
+        let is_there = world.wait_until(3 * SOON, || site.address_of("web-0").is_some()).await;
+        world.expect(7, "web-0", "given another address once the subnet is not named", is_there);
+    });
+}
+
+#[test]
+fn a_pool_id_that_a_user_removes_is_written_again() {
+    with_missing_subnet(async |world, site| {
+        let id = || site.server.get(&key(Kind::Pool, "public")).and_then(|pool| pool_id(&pool));
+        let had = id();
+        site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: null}}}));
+        let is_written = world.wait_until(SOON, || id().is_some()).await;
+        world.expect(5, "public", "given its id again", is_written && id() == had);
+    });
+}
+
+#[test]
+fn a_claim_without_a_pool_whose_ip_address_is_deleted_is_told_so_and_has_it_again_with_a_new_pool() {
+    for is_forced in [false, true] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            world.bind_in_new_pool("web-0").await;
+            let had = site.address_of("web-0");
+            let pool = site.server.get(&key(Kind::Pool, "public")).unwrap();
+            world.users_interfered.set(true);
+            let delete = |kind, name, is_forced| {
+                if is_forced {
+                    site.change(kind, name, &json!({"metadata": {"finalizers": null}}));
+                }
+                site.delete(kind, name);
+            };
+            delete(Kind::Pool, "public", true);
+            delete(Kind::Address, "web-0", is_forced);
+            let is_told = world.wait_until(SOON, || site.is_told("web-0", "does not exist in this namespace")).await;
+            world.expect(7, "web-0", "told that its pool is gone", is_told);
+            let id = if is_forced { json!(pool_id(&pool).unwrap().as_str()) } else { Value::Null };
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "poolID": id}));
+            let has_it_again = || site.address_of("web-0") == had && site.is_told("web-0", "AddressAllocated");
+            let is_recovered = world.wait_until(2 * SOON, has_it_again).await;
+            world.expect(5, "web-0", "given its address again", is_recovered);
+        });
+        outcome.assert_lawful();
+    }
+}
