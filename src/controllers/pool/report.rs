@@ -70,12 +70,10 @@ impl PoolController {
             not_paused(),
             self.orphans_condition(pool),
         ];
-        let mut status = pool.status.clone().unwrap_or_default();
-        status.addresses = Some(AddressCounts::from(&usage));
+        let mut status = with_counts(pool, &usage);
         status.network =
             network.map(|network| ResolvedNetwork { id: network.id.to_string(), name: network.name.clone() });
         status.pool_id = Some(resolved.policy.id.to_string());
-        status.failed = failed_addresses(&usage);
         let status = self.with_conditions(pool, status, &conditions);
         self.measure(pool, &status, None, Some((resolved, &usage)));
         self.write_status(pool, status).await?;
@@ -92,6 +90,20 @@ impl PoolController {
         conditions.extend(causes(failure));
         conditions.push(not_paused());
         self.report_conditions(pool, &conditions, Some(problem.reason)).await
+    }
+
+    /// The pool is being deleted, and claims hold addresses of it.
+    pub(super) async fn report_held(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        problem: Problem,
+        resolved: &ResolvedPool,
+    ) -> Result<(), Error> {
+        let usage = self.count(&resolved.project.ledger(), resolved);
+        let ready = condition(READY, "False", problem.reason, problem.message);
+        let status = self.with_conditions(pool, with_counts(pool, &usage), &[ready]);
+        self.measure(pool, &status, Some(problem.reason), Some((resolved, &usage)));
+        self.write_status(pool, status).await
     }
 
     /// The pool is being deleted; `failure` is what blocks that.
@@ -178,6 +190,16 @@ impl PoolController {
             self.events.announce(pool.object_ref(&()), type_, &reason, "Reconcile", message);
         }
         Ok(())
+    }
+}
+
+/// The pool's status with these figures.
+fn with_counts(pool: &OpenStackFloatingIPPool, usage: &PoolUsage) -> OpenStackFloatingIPPoolStatus {
+    let status = pool.status.clone().unwrap_or_default();
+    OpenStackFloatingIPPoolStatus {
+        addresses: Some(AddressCounts::from(usage)),
+        failed: failed_addresses(usage),
+        ..status
     }
 }
 

@@ -132,7 +132,10 @@ impl PoolController {
         self.wake.unserved_claims_of(&name);
         // It releases IPAddresses whose claim was removed by force.
         self.wake.sweeper(&name);
-        self.report_deleting(pool, problem, None).await?;
+        match resolved {
+            Some(resolved) => self.report_held(pool, problem, resolved).await?,
+            None => self.report_deleting(pool, problem, None).await?,
+        }
         Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
     }
 
