@@ -59,7 +59,8 @@ async fn claims_are_served_and_released_under_constant_writes_by_others() {
             () = write_forever(ns, &written) => {}
         }
         let written = written.into_inner();
-        assert!(written > 20 * CLAIMS, "there were only {written} writes");
+        // Each object of a claim in each of its states; how many more depends on how fast the servers are.
+        assert!(written > 8 * CLAIMS, "there were only {written} writes");
     })
     .await;
 }
