@@ -36,6 +36,10 @@ pub enum Refusal {
     #[error("{0}, reserved for this claim in spec.reservations, is in use: free it, or change the reservation")]
     ReservationInUse(IpAddr),
     #[error(
+        "{0}, reserved for this claim in spec.reservations, has as many tags as Neutron allows, and the pool's tag would be one more: remove one"
+    )]
+    ReservationFullOfTags(IpAddr),
+    #[error(
         "{0}, reserved for this claim in spec.reservations, is also in spec.excludedAddresses: remove it from one of them"
     )]
     ReservationExcluded(IpAddr),
@@ -43,4 +47,11 @@ pub enum Refusal {
         "this Neutron has no tags on floating IPs (extension standard-attr-tag), so listed addresses cannot be marked: name a floatingIPNetwork instead of a list"
     )]
     NoTags,
+}
+
+impl Refusal {
+    /// Whether a released address or another spec may change what Neutron answers.
+    pub(super) fn may_end_early(&self) -> bool {
+        *self != Self::DescriptionDropped
+    }
 }

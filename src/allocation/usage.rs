@@ -309,9 +309,12 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_neutron_exhausts_a_pool_until_its_spec_changes_or_a_claim_is_refused_again() {
+    fn a_refusal_of_neutron_exhausts_a_pool_until_its_spec_or_the_quota_changes_or_a_claim_is_refused_again() {
         let mut fixture = fixture().blocked();
         assert_eq!(count_of(&fixture).exhausted, Some(Refusal::QuotaReached));
+        let mut raised = self::fixture().blocked();
+        raised.ledger.note_room_in_quota();
+        assert_eq!(count_of(&raised).exhausted, None);
         fixture.ledger.reset_backoff(&pool_id("p"));
         assert_eq!(count_of(&fixture).exhausted, None);
         let waiting = fixture.waiting_claim("web");

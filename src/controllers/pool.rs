@@ -143,7 +143,9 @@ impl PoolController {
         }
         self.begin_serving(pool, &resolved, &changes);
         // After the claims were woken, which do not wait for a metric.
-        resolved.project.quota.refresh(resolved.neutron.quota(), &self.clock).await;
+        if resolved.project.quota.refresh(resolved.neutron.quota(), &self.clock).await {
+            resolved.project.ledger().note_room_in_quota();
+        }
         let is_idle = self.report_serving(pool, &resolved).await?;
         self.wake.sweeper(&resolved.name);
         if !is_idle {

@@ -118,6 +118,8 @@ fn a_claim_waits_for_its_reserved_address() {
     assert_eq!(reserved().fips([fip(10).attached()]).decide("web"), in_use);
     assert_eq!(reserved().fips([fip(10).tagged_for("db")]).decide("web"), in_use);
     assert_eq!(reserved().fips([fip(10)]).published("db", 10).decide("web"), in_use);
+    let full = Decision::Refuse(Refusal::ReservationFullOfTags(address(10)));
+    assert_eq!(reserved().fips([fip(10).full_of_tags()]).decide("web"), full);
     assert_eq!(marked(&reserved().fips([fip(10).idle()]).decide("web")), Some(&id(10)));
 }
 

@@ -18,12 +18,19 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
 #[derive(Clone, Default, Debug)]
 pub(super) struct CreationBackoff {
-    blocks: BTreeMap<PoolId, CreationBlock>,
-    /// The blocked pools whose spec has changed since: what Neutron would say now is not known.
-    outdated: BTreeSet<PoolId>,
+    blocks: BTreeMap<PoolId, BlockState>,
     unwanted: BTreeMap<PoolId, UnwantedOffers>,
     held_unwanted: BTreeSet<FloatingIpId>,
     empty_subnets: BTreeMap<SubnetId, Timestamp>,
+}
+
+#[derive(Clone, Debug)]
+struct BlockState {
+    block: CreationBlock,
+    /// Something has changed, so that one claim may ask before the block ends.
+    may_retry: bool,
+    /// The pool's spec or the quota has changed: what Neutron would say now is not known.
+    is_outdated: bool,
 }
 
 /// All that Neutron offered a pool was excluded, reserved, or published by others.
@@ -49,8 +56,7 @@ impl Ledger {
         if self.count_unwanted(&pool) == 0 {
             self.backoff.unwanted.remove(&pool);
         }
-        self.backoff.outdated.remove(&pool);
-        self.backoff.blocks.insert(pool, block);
+        self.backoff.blocks.insert(pool, BlockState { block, may_retry: false, is_outdated: false });
     }
 
     /// Neutron offered a usable address. True if creations were blocked until now.
@@ -64,10 +70,8 @@ impl Ledger {
 
     /// An address was released: a blocked pool may ask again at once, for one claim, where that may help.
     pub fn retry_creation(&mut self, pool: &PoolId) {
-        if let Some(block) = self.backoff.blocks.get_mut(pool)
-            && block.refusal != Refusal::DescriptionDropped
-        {
-            block.until = Timestamp::UNIX_EPOCH;
+        if let Some(state) = self.backoff.blocks.get_mut(pool) {
+            state.may_retry = state.block.refusal.may_end_early();
         }
         self.backoff.empty_subnets.clear();
     }
@@ -76,15 +80,20 @@ impl Ledger {
     pub fn reset_backoff(&mut self, pool: &PoolId) {
         self.backoff.unwanted.remove(pool);
         self.retry_creation(pool);
-        if self.backoff.blocks.get(pool).is_some_and(|block| block.until == Timestamp::UNIX_EPOCH) {
-            self.backoff.outdated.insert(pool.clone());
+        if let Some(state) = self.backoff.blocks.get_mut(pool) {
+            state.is_outdated = state.may_retry;
         }
+    }
+
+    /// The project's quota has room, whatever Neutron said when a pool last created something.
+    pub fn note_room_in_quota(&mut self) {
+        let blocked = self.backoff.blocks.values_mut();
+        blocked.filter(|state| state.block.refusal == Refusal::QuotaReached).for_each(|state| state.is_outdated = true);
     }
 
     /// The pool is gone: its claims no longer hold anything.
     pub fn forget_pool(&mut self, pool: &PoolId) {
         self.end_holds(|hold| hold.is_for_pool(pool));
-        self.backoff.outdated.remove(pool);
         self.backoff.blocks.remove(pool);
         self.backoff.unwanted.remove(pool);
     }
@@ -118,12 +127,12 @@ impl Ledger {
 
     /// Why Neutron last refused a creation, if it has created nothing since.
     pub(in crate::allocation) fn creation_refusal(&self, pool: &PoolId) -> Option<&Refusal> {
-        self.backoff.blocks.get(pool).map(|block| &block.refusal)
+        self.backoff.blocks.get(pool).map(|state| &state.block.refusal)
     }
 
-    /// Whether Neutron last refused a creation under the present spec, and has created nothing since.
+    /// Whether Neutron last refused a creation under the present spec and quota, and has created nothing since.
     pub(in crate::allocation) fn is_refusing(&self, pool: &PoolId) -> bool {
-        self.backoff.blocks.contains_key(pool) && !self.backoff.outdated.contains(pool)
+        self.backoff.blocks.get(pool).is_some_and(|state| !state.is_outdated)
     }
 
     /// Whether the pool has reached the limit. A creation counts, unless it only probes whether Neutron still refuses:
@@ -134,7 +143,7 @@ impl Ledger {
     }
 
     pub fn may_create(&self, pool: &PoolId, now: Timestamp) -> bool {
-        self.backoff.blocks.get(pool).is_none_or(|block| now >= block.until)
+        self.backoff.blocks.get(pool).is_none_or(|state| state.may_retry || now >= state.block.until)
             && self.backoff.unwanted.get(pool).is_none_or(|offers| now >= offers.until)
     }
 

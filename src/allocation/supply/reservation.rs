@@ -32,6 +32,9 @@ impl<'a> Supply<'a> {
         if !is_counted && !pool.has_tags {
             return Err(Refusal::NoTags);
         }
+        if !is_counted && !entry.has_room_for_tag() {
+            return Err(Refusal::ReservationFullOfTags(address));
+        }
         // One that the pool owns is given even where no claim could have it, unless the limit was lowered below it.
         let is_within_limit = if is_counted { self.owned_within_limit(1) > 0 } else { self.room() > 0 };
         match pool.max_ips {

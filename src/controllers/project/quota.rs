@@ -1,5 +1,5 @@
-//! The project's quota of floating IPs, only for its metric: read rarely, shared by all pools of the project, and never a
-//! reason to fail or to wait long.
+//! The project's quota of floating IPs, for its metric and the condition `Exhausted`: read rarely, shared by all pools of
+//! the project, and never a reason to fail or to wait long.
 
 use std::time::Duration;
 
@@ -30,25 +30,29 @@ impl QuotaCache {
         self.0.lock().last
     }
 
-    /// Awaits `read` at most once in [`INTERVAL`], whether it succeeds or fails.
+    /// Awaits `read` at most once in [`INTERVAL`], whether it succeeds or fails. True when it shows room for one more.
     pub(in crate::controllers) async fn refresh(
         &self,
         read: impl Future<Output = Result<Option<Quota>, Error>>,
         clock: &Clock,
-    ) {
+    ) -> bool {
         {
             let (mut state, now) = (self.0.lock(), clock.now());
             if state.next.is_some_and(|next| now < next) {
-                return;
+                return false;
             }
             state.next = Some(now + clock.jitter(INTERVAL, 0.2));
         }
         match tokio::time::timeout(TIMEOUT, read).await {
-            Ok(Ok(quota)) => self.0.lock().last = quota,
+            Ok(Ok(quota)) => {
+                self.0.lock().last = quota;
+                return quota.is_some_and(|quota| quota.limit.is_none_or(|limit| quota.used < limit));
+            }
             // The last value stays.
             Ok(Err(error)) => tracing::debug!(%error, "the quota cannot be read now"),
             Err(_) => tracing::debug!("the quota cannot be read within {TIMEOUT:?}"),
         }
+        false
     }
 }
 
@@ -83,6 +87,21 @@ mod tests {
             advance(Duration::from_secs(60)).await;
         }
         assert!((5..=6).contains(&reads.get()), "{} reads in an hour", reads.get());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_quota_that_is_read_now_shows_room() {
+        let (quota, clock) = (QuotaCache::default(), clock());
+        let shows_room = async |read: Option<Quota>| {
+            let shown = quota.refresh(ready(Ok(read)), &clock).await;
+            assert!(!quota.refresh(ready(Ok(read)), &clock).await, "it is not read again so soon");
+            advance(INTERVAL * 2).await;
+            shown
+        };
+        assert!(shows_room(SEVEN).await);
+        assert!(!shows_room(Some(Quota { limit: Some(7), used: 7 })).await);
+        assert!(shows_room(Some(Quota { limit: None, used: 7 })).await);
+        assert!(!shows_room(None).await);
     }
 
     #[tokio::test(start_paused = true)]
