@@ -187,14 +187,16 @@ impl PoolController {
             self.resolve_for_releases(pool).await;
         }
         self.restore_identity(pool).await?;
-        if matches!(failure, PoolFailure::Network(_))
-            && let Some(resolved) = self.memory.pools.get(&name).resolved
-            && resolved.list_if_older(&self.clock, AUDIT_AGE).await.is_ok()
-        {
-            // What was released, or is an orphan, needs no network.
+        let known = self.memory.pools.get(&name).resolved;
+        // What was released, or is an orphan, needs no network.
+        let listed = match known.filter(|_| matches!(failure, PoolFailure::Network(_))) {
+            Some(resolved) => resolved.list_if_older(&self.clock, AUDIT_AGE).await.is_ok().then_some(resolved),
+            None => None,
+        };
+        if listed.is_some() {
             self.wake.sweeper(&name);
         }
-        self.report_failing(pool, &failure).await?;
+        self.report_failing(pool, &failure, listed.as_deref()).await?;
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 

@@ -83,6 +83,21 @@ fn a_pool_id_that_a_user_removes_is_written_again() {
 }
 
 #[test]
+fn the_figures_of_the_pool_follow_its_claims() {
+    with_missing_subnet(async |world, site| {
+        let allocated = || {
+            let pool = site.server.get(&key(Kind::Pool, "public"));
+            pool.and_then(|pool| pool["status"]["addresses"]["allocated"].as_u64())
+        };
+        world.expect(4, "public", "showing one address allocated", allocated() == Some(1));
+        site.delete(Kind::Claim, "web-0");
+        world.expect_gone(Kind::Claim).await;
+        let is_shown = world.wait_until(2 * SOON, || allocated() == Some(0)).await;
+        world.expect(4, "public", "showing that none is allocated", is_shown);
+    });
+}
+
+#[test]
 fn a_claim_without_a_pool_whose_ip_address_is_deleted_is_told_so_and_has_it_again_with_a_new_pool() {
     for is_forced in [false, true] {
         let outcome = simulate(&START, async |world: &World| {

@@ -80,59 +80,54 @@ impl PoolController {
         Ok(self.memory.claims.waiting(&resolved.name).is_empty() && usage.failed == 0)
     }
 
+    /// `listed` is the pool's project where it was listed all the same.
     pub(super) async fn report_failing(
         &self,
         pool: &OpenStackFloatingIPPool,
         failure: &PoolFailure,
+        listed: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
         let problem = failure.problem();
         let mut conditions = vec![condition(READY, "False", problem.reason, problem.message)];
         conditions.extend(causes(failure));
         conditions.push(not_paused());
-        self.report_conditions(pool, &conditions, Some(problem.reason)).await
+        self.report_conditions(pool, &conditions, Some(problem.reason), listed).await
     }
 
-    /// The pool is being deleted, and claims hold addresses of it.
-    pub(super) async fn report_held(
-        &self,
-        pool: &OpenStackFloatingIPPool,
-        problem: Problem,
-        resolved: &ResolvedPool,
-    ) -> Result<(), Error> {
-        let usage = self.count(&resolved.project.ledger(), resolved);
-        let ready = condition(READY, "False", problem.reason, problem.message);
-        let status = self.with_conditions(pool, with_counts(pool, &usage), &[ready]);
-        self.measure(pool, &status, Some(problem.reason), Some((resolved, &usage)));
-        self.write_status(pool, status).await
-    }
-
-    /// The pool is being deleted; `failure` is what blocks that.
+    /// The pool is being deleted; `failure` is what blocks that. `listed` is the pool's project where it was listed.
     pub(super) async fn report_deleting(
         &self,
         pool: &OpenStackFloatingIPPool,
         problem: Problem,
         failure: Option<&PoolFailure>,
+        listed: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
         let mut conditions = vec![condition(READY, "False", problem.reason, problem.message)];
         conditions.extend(failure.into_iter().flat_map(causes));
         let blocker = failure.map_or(problem.reason, |failure| failure.problem().reason);
-        self.report_conditions(pool, &conditions, Some(blocker)).await
+        self.report_conditions(pool, &conditions, Some(blocker), listed).await
     }
 
     pub(super) async fn report_paused(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
         let message = "nothing is done while the annotation cluster.x-k8s.io/paused is on the pool: remove it";
-        self.report_conditions(pool, &[condition(PAUSED, "True", reasons::PAUSED, message)], None).await
+        self.report_conditions(pool, &[condition(PAUSED, "True", reasons::PAUSED, message)], None, None).await
     }
 
-    /// Writes these conditions without changing the figures.
+    /// Writes these conditions, and figures where there are new ones.
     async fn report_conditions(
         &self,
         pool: &OpenStackFloatingIPPool,
         conditions: &[DesiredCondition],
         problem: Option<&'static str>,
+        listed: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
-        let status = self.with_conditions(pool, pool.status.clone().unwrap_or_default(), conditions);
-        self.measure(pool, &status, problem, None);
+        let counted = listed.map(|resolved| (resolved, self.count(&resolved.project.ledger(), resolved)));
+        let status = match &counted {
+            Some((_, usage)) => with_counts(pool, usage),
+            None => pool.status.clone().unwrap_or_default(),
+        };
+        let status = self.with_conditions(pool, status, conditions);
+        self.measure(pool, &status, problem, counted.as_ref().map(|(resolved, usage)| (*resolved, usage)));
         self.write_status(pool, status).await
     }
 

@@ -132,10 +132,7 @@ impl PoolController {
         self.wake.unserved_claims_of(&name);
         // It releases IPAddresses whose claim was removed by force.
         self.wake.sweeper(&name);
-        match resolved {
-            Some(resolved) => self.report_held(pool, problem, resolved).await?,
-            None => self.report_deleting(pool, problem, None).await?,
-        }
+        self.report_deleting(pool, problem, None, resolved).await?;
         Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
     }
 
@@ -217,7 +214,7 @@ impl PoolController {
         );
         let problem = Problem { reason: reasons::DELETING, message };
         self.memory.pools.update(&name_of(pool), |state| state.problem = Some(problem.clone()));
-        self.report_deleting(pool, problem, Some(failure)).await?;
+        self.report_deleting(pool, problem, Some(failure), None).await?;
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 
