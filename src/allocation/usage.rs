@@ -137,13 +137,14 @@ fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<Addres
 fn is_out_of_range(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let address = entry.fip.address;
     let is_in_reach = situation.is_on_network(entry) || situation.pool.listed.contains(&address);
-    situation.pool.is_excluded(address) || !is_in_reach
+    // The network of a pool that only releases is not known.
+    situation.pool.is_excluded(address) || !is_in_reach && !situation.pool.only_releases
 }
 
 /// The usable addresses of a closed list, and what `maxIPs` leaves beside the marked ones that cannot be given.
 fn capacity(situation: &Situation<'_>, usable: usize, marked_failed: usize) -> Option<usize> {
     let pool = situation.pool;
-    let by_list = pool.network.is_none().then_some(usable);
+    let by_list = (pool.network.is_none() && !pool.only_releases).then_some(usable);
     let by_limit = pool.max_ips.map(|limit| limit.saturating_sub(marked_failed));
     by_list.into_iter().chain(by_limit).min()
 }
@@ -246,6 +247,11 @@ mod tests {
         assert_eq!(capacity(list().max_ips(9)), Some(2), "a limit adds no addresses");
         assert_eq!(capacity(fixture()), None, "neither a list nor maxIPs limits it");
         assert_eq!(capacity(fixture().max_ips(4)), Some(4));
+        let releases = fixture().fips([fip(10).created_for("web")]).with_policy(|pool| {
+            pool.network = None;
+            pool.only_releases = true;
+        });
+        assert_eq!((count_of(&releases).out_of_range, capacity(releases)), (0, None), "its network is not known");
         let copied = fip(10).idle().0.description;
         assert_eq!(capacity(fixture().max_ips(4).fips([fip(10).idle(), fip(11).described(copied)])), Some(2));
     }
@@ -313,8 +319,10 @@ mod tests {
         let mut fixture = fixture().blocked();
         assert_eq!(count_of(&fixture).exhausted, Some(Refusal::QuotaReached));
         let mut raised = self::fixture().blocked();
-        raised.ledger.note_room_in_quota();
+        raised.ledger.note_quota(true);
         assert_eq!(count_of(&raised).exhausted, None);
+        raised.ledger.note_quota(false);
+        assert_eq!(count_of(&raised).exhausted, Some(Refusal::QuotaReached));
         fixture.ledger.reset_backoff(&pool_id("p"));
         assert_eq!(count_of(&fixture).exhausted, None);
         let waiting = fixture.waiting_claim("web");

@@ -10,7 +10,7 @@ use super::explain::explain;
 use super::kubernetes::Kubernetes;
 use super::memory::{ADDRESS_APPEARS_WITHIN, Memory, ResolvedPool};
 use super::patch;
-use super::pool::CapoObjects;
+use super::pool::{BUSY_AGE, CapoObjects};
 use super::queue::Action;
 use super::stores::{Stores, name_of};
 use super::wake::Wake;
@@ -23,7 +23,7 @@ use crate::openstack::{self, ErrorKind};
 use crate::runtime::telemetry::chain;
 use attempt::{AllocationScope, Attempt, AttemptOutcome};
 use observe::{Observed, observe};
-use triage::{pool_has_problem, pool_is_deleted};
+use triage::{pool_is_deleted, why_nothing_new};
 
 mod attempt;
 mod observe;
@@ -51,6 +51,8 @@ const CHANGED_RETRY: Duration = Duration::from_millis(500);
 const MANUAL_RETRY: Duration = Duration::from_secs(15);
 /// How soon a claim is reconciled again whose IPAddress was created by another writer.
 const FOREIGN_ADDRESS_RETRY: Duration = Duration::from_secs(10);
+/// How soon a claim is reconciled again whose address is not found while its pool has a problem.
+const UNRECOVERED_RETRY: Duration = Duration::from_secs(45);
 /// How soon a claim is reconciled again after a conflict. The change that caused it wakes it too.
 const CONFLICT_RETRY: Duration = Duration::from_millis(100);
 
@@ -111,7 +113,7 @@ impl ClaimController {
                 Ok(Action::await_change())
             }
             NextStep::Serve => self.serve(&observed, AllocationScope::AnyAddress).await,
-            NextStep::Recover => self.serve(&observed, AllocationScope::OwnAddress).await,
+            NextStep::Recover => self.recover(&observed).await,
             NextStep::Release => self.release_deleted(&observed).await,
             NextStep::ReleaseAndWait(message) => self.release_waiting(&observed, message).await,
         }
@@ -138,6 +140,10 @@ impl ClaimController {
             self.memory.claims.skip(&observed.claim);
         }
         match reason {
+            SkipReason::Bound(_) => {
+                self.memory.claims.end_waiting(&observed.claim);
+                Action::await_change()
+            }
             SkipReason::AddressAwaited => Action::requeue(ADDRESS_APPEARS_WITHIN),
             _ => Action::await_change(),
         }
@@ -160,6 +166,16 @@ impl ClaimController {
         let position = attempt.request.queue_position();
         self.memory.claims.set_queued(&observed.claim, is_refused.then_some(position));
         self.conclude(observed, &pool, outcome).await
+    }
+
+    /// Publishes again the address that the claim had, if Neutron still shows it: while its pool had a problem, nobody may
+    /// have looked.
+    async fn recover(&self, observed: &Observed) -> Result<Action, Error> {
+        let Some(pool) = observed.pool_state.resolved.clone() else { return Ok(Action::await_change()) };
+        match pool.list_if_older(&self.clock, BUSY_AGE).await {
+            Ok(()) => self.serve(observed, AllocationScope::OwnAddress).await,
+            Err(_) => self.report_unrecovered(observed).await,
+        }
     }
 
     async fn conclude(
@@ -188,6 +204,9 @@ impl ClaimController {
                 Ok(Action::requeue(how_long))
             }
             AttemptOutcome::Changed => Ok(Action::requeue(CHANGED_RETRY)),
+            AttemptOutcome::NothingLeft if observed.is_pool_deleted() => {
+                self.release_waiting(observed, pool_is_deleted(observed)).await
+            }
             AttemptOutcome::NothingLeft => self.report_unrecovered(observed).await,
             AttemptOutcome::Lost(message) => {
                 self.report_failed(observed, message).await?;
@@ -209,15 +228,11 @@ impl ClaimController {
         Err(Error::OpenStack(error))
     }
 
-    /// The address that the claim had cannot be found, and its pool gives it no other now.
+    /// The address that the claim had is not found, and its pool gives it no other now. A change of the pool that does not
+    /// end its problem wakes no claim, so it is tried again.
     async fn report_unrecovered(&self, observed: &Observed) -> Result<Action, Error> {
-        match &observed.pool_state.problem {
-            Some(problem) if !observed.is_pool_deleted() => {
-                self.report_waiting(observed, POOL_NOT_READY, pool_has_problem(observed, problem)).await?;
-                Ok(Action::await_change())
-            }
-            _ => self.release_waiting(observed, pool_is_deleted(observed)).await,
-        }
+        self.report_waiting(observed, POOL_NOT_READY, why_nothing_new(observed)).await?;
+        Ok(Action::requeue(self.clock.jitter(UNRECOVERED_RETRY, 0.5)))
     }
 
     async fn release_deleted(&self, observed: &Observed) -> Result<Action, Error> {

@@ -23,9 +23,9 @@ use crate::allocation::{ClaimKey, Ledger, usage};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::claim_reasons::ALLOCATION_FAILED;
 use crate::api::hands_off::HandsOff;
-use crate::api::names::POOL_FINALIZER;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::object_name::ObjectName;
 use crate::openstack;
 use crate::runtime::telemetry::chain;
 
@@ -58,7 +58,7 @@ const IDLE_RESYNC: Duration = Duration::from_secs(20);
 /// How old the last listing may be without problems. With the jitter, at most one listing a minute.
 const AUDIT_AGE: Duration = Duration::from_secs(62);
 /// How old the last listing may be while claims wait or addresses cannot be given: a little less than [`BUSY_RESYNC`].
-const BUSY_AGE: Duration = Duration::from_millis(9600);
+pub(super) const BUSY_AGE: Duration = Duration::from_millis(9600);
 /// How long claims and addresses that need manual action keep the listings frequent.
 const BUSY_FOR: SignedDuration = SignedDuration::from_mins(10);
 /// How soon a pool is reconciled again after a conflict. The change that caused it wakes it too.
@@ -143,8 +143,8 @@ impl PoolController {
         }
         self.begin_serving(pool, &resolved, &changes);
         // After the claims were woken, which do not wait for a metric.
-        if resolved.project.quota.refresh(resolved.neutron.quota(), &self.clock).await {
-            resolved.project.ledger().note_room_in_quota();
+        if let Some(has_room) = resolved.project.quota.refresh(resolved.neutron.quota(), &self.clock).await {
+            resolved.project.ledger().note_quota(has_room);
         }
         let is_idle = self.report_serving(pool, &resolved).await?;
         self.wake.sweeper(&resolved.name);
@@ -186,29 +186,24 @@ impl PoolController {
         if matches!(failure, PoolFailure::Network(_) | PoolFailure::Rival(_) | PoolFailure::Neutron(_)) {
             self.resolve_for_releases(pool).await;
         }
-        self.restore_identity(pool).await?;
-        let known = self.memory.pools.get(&name).resolved;
-        // What was released, or is an orphan, needs no network.
-        let listed = match known.filter(|_| matches!(failure, PoolFailure::Network(_))) {
-            Some(resolved) => resolved.list_if_older(&self.clock, AUDIT_AGE).await.is_ok().then_some(resolved),
-            None => None,
-        };
-        if listed.is_some() {
+        let listed = self.list_despite(&failure, &name).await;
+        if let Some(resolved) = &listed {
+            self.wake_claims_with_wrong_marks(resolved);
             self.wake.sweeper(&name);
         }
         self.report_failing(pool, &failure, listed.as_deref()).await?;
+        self.restore_id(pool).await?;
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 
-    /// Writes an id that a user removed again, although the pool has a problem. The pool's marks carry that id.
-    async fn restore_identity(&self, pool: &Arc<OpenStackFloatingIPPool>) -> Result<(), Error> {
-        let known = self.memory.pools.get(&name_of(pool.as_ref()));
-        let was_adopted = known.served_generation.is_some() || patch::has_finalizer(&pool.metadata, POOL_FINALIZER);
-        let resolved = known.resolved.filter(|_| was_adopted);
-        match resolved.filter(|it| self.resolver.find_elder(pool, &it.policy.id).is_none()) {
-            Some(resolved) => self.adopt(pool, &resolved).await.map(drop),
-            None => Ok(()),
+    /// Lists the project of a pool whose network is not found. What was released, is an orphan, or has lost its mark needs
+    /// no network.
+    async fn list_despite(&self, failure: &PoolFailure, name: &ObjectName) -> Option<Arc<ResolvedPool>> {
+        if !matches!(failure, PoolFailure::Network(_)) {
+            return None;
         }
+        let resolved = self.memory.pools.get(name).resolved?;
+        resolved.list_if_older(&self.clock, AUDIT_AGE).await.is_ok().then_some(resolved)
     }
 
     /// A pool that this process never saw serving, or whose credentials have changed since, gets what a release needs. If

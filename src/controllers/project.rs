@@ -28,7 +28,7 @@ pub(super) struct Project {
     listing: tokio::sync::Mutex<()>,
     failed: Mutex<Option<(Step, Error)>>,
     tagging: Mutex<usize>,
-    /// The quota of floating IPs, for the metric.
+    /// The quota of floating IPs.
     pub(super) quota: QuotaCache,
 }
 

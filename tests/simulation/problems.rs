@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use caip_openstack::allocation::mark::Marks;
 use caip_openstack::api::names::POOL_ID_ANNOTATION;
 use serde_json::{Value, json};
 
@@ -79,6 +80,20 @@ fn a_pool_id_that_a_user_removes_is_written_again() {
         site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: null}}}));
         let is_written = world.wait_until(SOON, || id().is_some()).await;
         world.expect(5, "public", "given its id again", is_written && id() == had);
+    });
+}
+
+#[test]
+fn a_mark_that_a_user_removes_is_written_again() {
+    with_missing_subnet(async |world, site| {
+        let (_, id) = site.address_of("web-0").unwrap();
+        let is_marked = || {
+            let fips = world.cloud.floating_ips();
+            fips.iter().any(|fip| fip.id == id && !Marks::read(fip).pools().is_empty())
+        };
+        world.tamper(|world| world.cloud.edit(&id, |fip| fip.description.clear()));
+        let is_written = world.wait_until(2 * SOON, is_marked).await;
+        world.expect(5, "web-0", "marked again", is_written);
     });
 }
 

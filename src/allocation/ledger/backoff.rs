@@ -85,10 +85,10 @@ impl Ledger {
         }
     }
 
-    /// The project's quota has room, whatever Neutron said when a pool last created something.
-    pub fn note_room_in_quota(&mut self) {
-        let blocked = self.backoff.blocks.values_mut();
-        blocked.filter(|state| state.block.refusal == Refusal::QuotaReached).for_each(|state| state.is_outdated = true);
+    /// The project's quota was read: with room, a refusal for its sake is outdated.
+    pub fn note_quota(&mut self, has_room: bool) {
+        let blocked = self.backoff.blocks.values_mut().filter(|state| state.block.refusal == Refusal::QuotaReached);
+        blocked.for_each(|state| state.is_outdated = has_room);
     }
 
     /// The pool is gone: its claims no longer hold anything.

@@ -12,6 +12,8 @@ use crate::allocation::ledger::Hold;
 use crate::allocation::mark::CreationMark;
 use crate::allocation::origin::Origin;
 use crate::allocation::supply::{CreationPlace, UNWANTED_LIMIT};
+use crate::api::OpenStackFloatingIPPool;
+use crate::api::hands_off::HandsOff;
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::neutron_writer::NeutronWriter;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
@@ -100,9 +102,7 @@ impl<'a> Attempt<'a> {
 
     /// Makes one decision and acts on it. `None` when there is more to decide.
     async fn step(&mut self) -> Result<Option<AttemptOutcome>, openstack::Error> {
-        // A pool that is being deleted waits for what was begun, so nothing more may be begun.
-        let is_new = self.request.bound.is_none() && self.scope == AllocationScope::AnyAddress;
-        if is_new && !self.controller.stores.is_serving(&self.pool.name) {
+        if self.request.bound.is_none() && !self.may_begin() {
             return Ok(Some(AttemptOutcome::Changed));
         }
         let Some((decision, creation)) = self.decide() else { return Ok(Some(AttemptOutcome::NothingLeft)) };
@@ -131,6 +131,18 @@ impl<'a> Attempt<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether an IPAddress may be created. A pool that is being deleted waits for what was begun, so nothing more may be
+    /// begun but the recovery of what claims had.
+    fn may_begin(&self) -> bool {
+        let stores = &self.controller.stores;
+        let is_deleted = |pool: &OpenStackFloatingIPPool| {
+            pool.metadata.deletion_timestamp.is_some() && HandsOff::of(&pool.metadata).is_none()
+        };
+        stores.is_serving(&self.pool.name)
+            || self.scope == AllocationScope::OwnAddress
+                && stores.pool(&self.pool.name).is_some_and(|pool| is_deleted(&pool))
     }
 
     /// Decides and takes the hold under one lock of the ledger, so that nothing else can choose the address in between.

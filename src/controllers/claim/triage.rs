@@ -69,6 +69,9 @@ pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
     if observed.is_deleted() {
         return triage_deleted(&observed.claim.metadata);
     }
+    if observed.address.is_none() && observed.is_address_awaited {
+        return NextStep::Skip(SkipReason::AddressAwaited);
+    }
     if let ClaimCluster::Missing(cluster) = &observed.cluster {
         let message = format!(
             "the Cluster {cluster} that the claim belongs to does not exist in this namespace: create or restore it, or delete the claim"
@@ -79,9 +82,6 @@ pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
         let name = &observed.pool_name.name;
         let message = format!("OpenStackFloatingIPPool {name} does not exist in this namespace: create it");
         return report(observed, POOL_NOT_READY, message);
-    }
-    if observed.address.is_none() && observed.is_address_awaited {
-        return NextStep::Skip(SkipReason::AddressAwaited);
     }
     if observed.address.is_none() && observed.is_pool_deleted() {
         return triage_in_deleted_pool(observed);
@@ -147,8 +147,15 @@ fn report(observed: &Observed, reason: &'static str, message: String) -> NextSte
     }
 }
 
-/// The message for a claim that gets nothing from a pool with a problem.
-pub(super) fn pool_has_problem(observed: &Observed, Problem { reason, message }: &Problem) -> String {
+/// Why a pool with a problem, or one that is being deleted, gives nothing new.
+pub(super) fn why_nothing_new(observed: &Observed) -> String {
+    match &observed.pool_state.problem {
+        Some(problem) if !observed.is_pool_deleted() => pool_has_problem(observed, problem),
+        _ => pool_is_deleted(observed),
+    }
+}
+
+fn pool_has_problem(observed: &Observed, Problem { reason, message }: &Problem) -> String {
     format!("OpenStackFloatingIPPool {} is not ready ({reason}): {message}", observed.pool_name.name)
 }
 

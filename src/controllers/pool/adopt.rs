@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 use serde_json::json;
 
+use super::identity::known_id;
 use super::{Error, PoolController};
 use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
@@ -45,6 +46,25 @@ impl PoolController {
             }
         }
         self.write_identity(&latest, resolved).await.map_err(|error| Error::Kubernetes(ADOPT, error))
+    }
+
+    /// Writes the id again that a user removed from a pool with a problem: the marks of its floating IPs have it.
+    pub(super) async fn restore_id(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
+        let name = name_of(pool);
+        let is_written = pool.annotations().contains_key(POOL_ID_ANNOTATION);
+        if is_written || !patch::has_finalizer(&pool.metadata, POOL_FINALIZER) {
+            return Ok(());
+        }
+        let id = known_id(pool, &self.stores, &self.memory);
+        let Some(id) = id.filter(|id| self.resolver.find_elder(pool, id).is_none()) else { return Ok(()) };
+        let annotations = json!({POOL_ID_ANNOTATION: id.as_str()});
+        // With the version that was read, so that two writers cannot both set an id.
+        let change =
+            json!({"metadata": {"resourceVersion": pool.metadata.resource_version, "annotations": annotations}});
+        let written = patch::merge(&self.kube.pools(&name.namespace), &name.name, change).await;
+        let written = written.map_err(|error| Error::Kubernetes("write the pool's id again", error))?;
+        self.memory.pools.update(&name, |state| state.note_written(&written));
+        Ok(())
     }
 
     async fn write_identity(

@@ -80,32 +80,32 @@ impl PoolController {
         Ok(self.memory.claims.waiting(&resolved.name).is_empty() && usage.failed == 0)
     }
 
-    /// `listed` is the pool's project where it was listed all the same.
+    /// With `counted`, the figures are new: its project was listed all the same.
     pub(super) async fn report_failing(
         &self,
         pool: &OpenStackFloatingIPPool,
         failure: &PoolFailure,
-        listed: Option<&ResolvedPool>,
+        counted: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
         let problem = failure.problem();
         let mut conditions = vec![condition(READY, "False", problem.reason, problem.message)];
         conditions.extend(causes(failure));
         conditions.push(not_paused());
-        self.report_conditions(pool, &conditions, Some(problem.reason), listed).await
+        self.report_conditions(pool, &conditions, Some(problem.reason), counted).await
     }
 
-    /// The pool is being deleted; `failure` is what blocks that. `listed` is the pool's project where it was listed.
+    /// The pool is being deleted; `failure` is what blocks that. With `counted`, the figures are new.
     pub(super) async fn report_deleting(
         &self,
         pool: &OpenStackFloatingIPPool,
         problem: Problem,
         failure: Option<&PoolFailure>,
-        listed: Option<&ResolvedPool>,
+        counted: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
         let mut conditions = vec![condition(READY, "False", problem.reason, problem.message)];
         conditions.extend(failure.into_iter().flat_map(causes));
         let blocker = failure.map_or(problem.reason, |failure| failure.problem().reason);
-        self.report_conditions(pool, &conditions, Some(blocker), listed).await
+        self.report_conditions(pool, &conditions, Some(blocker), counted).await
     }
 
     pub(super) async fn report_paused(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
@@ -119,9 +119,9 @@ impl PoolController {
         pool: &OpenStackFloatingIPPool,
         conditions: &[DesiredCondition],
         problem: Option<&'static str>,
-        listed: Option<&ResolvedPool>,
+        counted: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
-        let counted = listed.map(|resolved| (resolved, self.count(&resolved.project.ledger(), resolved)));
+        let counted = counted.map(|resolved| (resolved, self.count(&resolved.project.ledger(), resolved)));
         let status = match &counted {
             Some((_, usage)) => with_counts(pool, usage),
             None => pool.status.clone().unwrap_or_default(),

@@ -1,5 +1,5 @@
-//! Other pools that would serve the same claims or write the same marks. Until one of them is deleted, ours serves no
-//! claim.
+//! Other pools that would serve the same claims or write the same marks. Until one of them is deleted, ours gives no new
+//! address.
 
 use std::sync::Arc;
 

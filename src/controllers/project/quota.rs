@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::clock::Clock;
 use crate::openstack::{Error, Quota};
 
-/// How often it is read: a quota rarely changes, and its use only matters for an alert. With jitter, so that projects are
+/// How often it is read: a quota rarely changes, and claims do not wait for it. With jitter, so that projects are
 /// not read all at once.
 const INTERVAL: Duration = Duration::from_secs(600);
 /// How long a pool waits for it.
@@ -30,29 +30,30 @@ impl QuotaCache {
         self.0.lock().last
     }
 
-    /// Awaits `read` at most once in [`INTERVAL`], whether it succeeds or fails. True when it shows room for one more.
+    /// Awaits `read` at most once in [`INTERVAL`], whether it succeeds or fails. Returns whether it
+    /// shows room for one more, if it was read.
     pub(in crate::controllers) async fn refresh(
         &self,
         read: impl Future<Output = Result<Option<Quota>, Error>>,
         clock: &Clock,
-    ) -> bool {
+    ) -> Option<bool> {
         {
             let (mut state, now) = (self.0.lock(), clock.now());
             if state.next.is_some_and(|next| now < next) {
-                return false;
+                return None;
             }
             state.next = Some(now + clock.jitter(INTERVAL, 0.2));
         }
         match tokio::time::timeout(TIMEOUT, read).await {
             Ok(Ok(quota)) => {
                 self.0.lock().last = quota;
-                return quota.is_some_and(|quota| quota.limit.is_none_or(|limit| quota.used < limit));
+                return quota.map(|quota| quota.limit.is_none_or(|limit| quota.used < limit));
             }
             // The last value stays.
             Ok(Err(error)) => tracing::debug!(%error, "the quota cannot be read now"),
             Err(_) => tracing::debug!("the quota cannot be read within {TIMEOUT:?}"),
         }
-        false
+        None
     }
 }
 
@@ -94,14 +95,14 @@ mod tests {
         let (quota, clock) = (QuotaCache::default(), clock());
         let shows_room = async |read: Option<Quota>| {
             let shown = quota.refresh(ready(Ok(read)), &clock).await;
-            assert!(!quota.refresh(ready(Ok(read)), &clock).await, "it is not read again so soon");
+            assert_eq!(quota.refresh(ready(Ok(read)), &clock).await, None, "it is not read again so soon");
             advance(INTERVAL * 2).await;
             shown
         };
-        assert!(shows_room(SEVEN).await);
-        assert!(!shows_room(Some(Quota { limit: Some(7), used: 7 })).await);
-        assert!(shows_room(Some(Quota { limit: None, used: 7 })).await);
-        assert!(!shows_room(None).await);
+        assert_eq!(shows_room(SEVEN).await, Some(true));
+        assert_eq!(shows_room(Some(Quota { limit: Some(7), used: 7 })).await, Some(false));
+        assert_eq!(shows_room(Some(Quota { limit: None, used: 7 })).await, Some(true));
+        assert_eq!(shows_room(None).await, None);
     }
 
     #[tokio::test(start_paused = true)]

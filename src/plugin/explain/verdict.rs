@@ -85,7 +85,7 @@ fn describe_step(step: &NextStep) -> VerdictText {
             VerdictText::new(message, Some("the controller releases what was marked for it"))
         }
         NextStep::Recover => VerdictText::new(
-            "its IPAddress was deleted, and its pool gives no new addresses now",
+            "its IPAddress was deleted, and its pool is being deleted",
             Some("the controller recreates the IPAddress with the same address"),
         ),
         NextStep::Serve => {
