@@ -269,3 +269,6 @@ impl Wire {
         pending().await
     }
 }
+        if call.is_write {
+            self.0.rates.count_write(&self.0.name, &call.what);
+        }
