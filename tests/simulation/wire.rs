@@ -32,6 +32,7 @@ struct Inner {
 struct State {
     chance: fastrand::Rng,
     is_dead: bool,
+    has_ended: bool,
     calls: usize,
     plan: BTreeMap<usize, Fault>,
     outages: BTreeMap<Side, (Instant, Fault, u8)>,
@@ -58,6 +59,7 @@ impl Wire {
             chance: fastrand::Rng::with_seed(seed),
             is_dead: false,
             calls: 0,
+            has_ended: false,
             plan: BTreeMap::new(),
             outages: BTreeMap::new(),
             hang: None,
@@ -144,6 +146,17 @@ impl Wire {
 
     /// How long a change takes to arrive through a watch.
     pub fn lag(&self) -> Duration {
+    /// The process has finished what it began. It may still give its Lease back.
+    pub fn end(&self) {
+        self.state().has_ended = true;
+    }
+
+    /// Whether it died before it had finished what it began.
+    pub fn has_crashed(&self) -> bool {
+        let state = self.state();
+        state.is_dead && !state.has_ended
+    }
+
         let mut state = self.state();
         let most = 3 * state.slowest.max(1);
         let lag = Duration::from_millis(state.chance.u64(1..=most));

@@ -30,7 +30,7 @@ struct Inner {
     offers: usize,
     others: BTreeSet<FloatingIpId>,
     forged: BTreeSet<FloatingIpId>,
-    /// What a call created that took effect later than any caller waits, and whose sender was dead then.
+    /// What a call created that took effect later than any caller waits, and whose sender had crashed.
     late: BTreeSet<FloatingIpId>,
     violations: Vec<Violation>,
     rates: Rates,
@@ -110,7 +110,7 @@ impl Witness {
                 inner.violations.push(Violation::new(2, &id, how));
             }
         }
-        if operation == "create floating IP" && by.is_dead() && sent + REQUEST_TIMEOUT < Instant::now() {
+        if operation == "create floating IP" && by.has_crashed() && sent + REQUEST_TIMEOUT < Instant::now() {
             let new: Vec<_> = inner.known.keys().filter(|id| !before.contains(id)).cloned().collect();
             inner.late.extend(new);
         }
@@ -133,7 +133,7 @@ impl Witness {
     /// What users wrote a mark on, or wiped one from, by hand.
     pub fn forged(&self) -> BTreeSet<FloatingIpId> {
         let inner = self.inner();
-        // What landed later than the product expects of a call whose sender is dead (docs/guarantees.md, Limits).
+        // What landed later than the product expects of a call whose sender has crashed (docs/guarantees.md, Limits).
         &inner.forged | &inner.late
     }
 
