@@ -32,6 +32,7 @@ struct Inner {
     forged: BTreeSet<FloatingIpId>,
     /// What a call created that took effect later than any caller waits, and whose sender had crashed.
     late: BTreeSet<FloatingIpId>,
+    was_altered: bool,
     violations: Vec<Violation>,
     rates: Rates,
     claims: ClaimRecord,
@@ -71,6 +72,7 @@ impl Witness {
             others,
             forged,
             late: BTreeSet::new(),
+            was_altered: false,
             violations: Vec::new(),
             rates: Rates::default(),
             claims: ClaimRecord::default(),
@@ -149,6 +151,26 @@ impl Witness {
         let inner = self.inner();
         let ownership = inner.known.get(id).map(|known| Marks::read(&known.fip).ownership(pool));
         ownership == Some(Ownership::Held(claim.clone())) && !inner.forged.contains(id)
+    }
+
+    /// How many floating IPs have marks that name the claim, those of a release included.
+    pub fn count_marked_for(&self, pool: &PoolId, claim: &ClaimKey) -> usize {
+        let inner = self.inner();
+        inner.known.values().filter(|known| Marks::read(&known.fip).claims_of(pool).contains(claim)).count()
+    }
+
+    pub fn note_alteration(&self) {
+        self.inner().was_altered = true;
+    }
+
+    /// Whether the cloud has ever altered or hidden what is written.
+    pub fn was_altered(&self) -> bool {
+        self.inner().was_altered
+    }
+
+    /// How many floating IPs there are.
+    pub fn count(&self) -> usize {
+        self.inner().known.len()
     }
 
     pub fn report(&self, violation: Violation) {
