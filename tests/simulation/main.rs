@@ -12,7 +12,7 @@
 //! | [`world`] | the whole system |
 //! | [`settling`] | how long it takes to come to rest once trouble stops, and what must hold then |
 //! | [`witness`], [`claims`] | record the order of changes in Neutron, and what claims were told and given |
-//! | [`publication`], [`reserved`], [`rates`] | laws that are judged while things happen |
+//! | [`publication`], [`told`], [`reserved`], [`rates`] | laws that are judged while things happen |
 //! | [`users`] | what users do |
 //! | [`history`], [`generator`] | what a history consists of; histories from a seed |
 //! | [`events`], [`edits`], [`tampering`], [`operators`], [`restores`] | what each event does |
@@ -77,6 +77,7 @@ mod spec_edits;
 mod strays;
 mod tampering;
 mod trace;
+mod told;
 mod users;
 mod waiting;
 mod wire;

@@ -52,6 +52,7 @@ impl World {
         let all =
             [None, None, DropsWhenCreated, KeepsOldDescription, RewritesDescription, HidesDescriptions, HidesTags];
         self.users_interfered.set(true);
+        self.witness.note_alteration();
         self.cloud.alter(all[usize::from(how) % all.len()]);
     }
 }
