@@ -67,7 +67,6 @@ impl World {
                 self.correct(site, &pool);
             }
         }
-        self.empty_marked();
         if self.needs_network() {
             self.cloud.rename_network(&self.network, "public");
         }

@@ -35,6 +35,7 @@ struct State {
     has_ended: bool,
     calls: usize,
     plan: BTreeMap<usize, Fault>,
+    next_write: Option<Fault>,
     outages: BTreeMap<Side, (Instant, Fault, u8)>,
     hang: Option<Hang>,
     /// Until when no watch delivers anything.
@@ -58,9 +59,10 @@ impl Wire {
         let state = State {
             chance: fastrand::Rng::with_seed(seed),
             is_dead: false,
-            calls: 0,
             has_ended: false,
+            calls: 0,
             plan: BTreeMap::new(),
+            next_write: None,
             outages: BTreeMap::new(),
             hang: None,
             stalled: None,
@@ -83,6 +85,11 @@ impl Wire {
     /// Injects a fault at the call of this number, counted from 0.
     pub fn plan(&self, number: usize, fault: Fault) {
         self.state().plan.insert(number, fault);
+    }
+
+    /// Injects a fault at the next write to OpenStack.
+    pub fn plan_write(&self, fault: Fault) {
+        self.state().next_write = Some(fault);
     }
 
     /// Injects a fault into a share (of 8) of the calls to one side for a while.
@@ -125,6 +132,7 @@ impl Wire {
         let mut state = self.state();
         state.plan.clear();
         state.outages.clear();
+        state.next_write = None;
         (state.hang, state.stalled, state.frozen, state.skips) = (None, None, None, false);
     }
 
@@ -138,14 +146,6 @@ impl Wire {
         self.state().is_dead
     }
 
-    pub async fn died(&self) {
-        while !self.is_dead() {
-            self.0.death.notified().await;
-        }
-    }
-
-    /// How long a change takes to arrive through a watch.
-    pub fn lag(&self) -> Duration {
     /// The process has finished what it began. It may still give its Lease back.
     pub fn end(&self) {
         self.state().has_ended = true;
@@ -157,6 +157,14 @@ impl Wire {
         state.is_dead && !state.has_ended
     }
 
+    pub async fn died(&self) {
+        while !self.is_dead() {
+            self.0.death.notified().await;
+        }
+    }
+
+    /// How long a change takes to arrive through a watch.
+    pub fn lag(&self) -> Duration {
         let mut state = self.state();
         let most = 3 * state.slowest.max(1);
         let lag = Duration::from_millis(state.chance.u64(1..=most));
@@ -261,6 +269,9 @@ impl Wire {
             return None;
         }
         self.0.rates.count(&self.0.name, &call.kind);
+        if call.is_write {
+            self.0.rates.count_write(&self.0.name, &call.what);
+        }
         let number = state.calls;
         state.calls += 1;
         let (now, dice) = (Instant::now(), state.chance.u8(0..8));
@@ -268,7 +279,9 @@ impl Wire {
         let hang = state.hang.as_ref().filter(is_hanging).map(|hang| hang.fault);
         let outage = state.outages.get(&call.side).filter(|(until, _, share)| now < *until && dice < *share);
         let outage = outage.map(|(_, fault, _)| *fault);
-        let fault = state.plan.remove(&number).or(hang).or(outage);
+        let is_openstacks = call.is_write && call.side == Side::OpenStack;
+        let next_write = state.next_write.take_if(|_| is_openstacks);
+        let fault = state.plan.remove(&number).or(next_write).or(hang).or(outage);
         if fault.is_some() && call.side == Side::OpenStack {
             self.0.rates.count_interruption();
         }
@@ -282,6 +295,3 @@ impl Wire {
         pending().await
     }
 }
-        if call.is_write {
-            self.0.rates.count_write(&self.0.name, &call.what);
-        }
