@@ -400,6 +400,7 @@ impl Ledger {
             Some(old) => LedgerEntry { fip, marks, seen, ..old },
             None => LedgerEntry::new(fip, marks, seen, self.step),
         };
+        entry.is_created_by_us |= self.is_being_created(&entry);
         entry.disowned.retain(|mark| entry.marks.claims.contains(mark));
         entry.orphaned_since.retain(|pool, _| entry.marks.names(pool));
         self.insert(entry);

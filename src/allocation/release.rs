@@ -19,8 +19,8 @@ pub enum ReleaseStep {
     Withdraw(FloatingIpId, String),
     /// Whether a POST for the claim created anything is not known: list, and ask again.
     Settle,
-    /// Nothing of the claim is found, or only an old release, but until then a call of a previous process may still give
-    /// it an address.
+    /// Nothing of the claim is found that a previous process could have left: no address, an old release, or an address
+    /// that this process created. Until then a call of a previous process may still give it an address.
     Fenced(Timestamp),
     /// No unreleased floating IP is the claim's.
     Done,
@@ -38,10 +38,14 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
     // A release that this process did not write may be of an earlier claim with this name.
     let is_old_release = |entry: &LedgerEntry| entry.marks.releases.contains_key(&owner) && !entry.is_written();
     let found: Vec<_> = found.filter(|entry| !is_old_release(entry)).collect();
-    match situation.fence() {
-        Some(until) if found.is_empty() && *now < until => ReleaseStep::Fenced(until),
-        Some(_) if found.is_empty() => ReleaseStep::Settle,
-        _ => found.into_iter().find_map(|entry| release(situation, claim, entry)).unwrap_or(ReleaseStep::Done),
+    if let Some(step) = found.iter().find_map(|entry| release(situation, claim, entry)) {
+        return step;
+    }
+    // A previous process created no second address for a claim that had one.
+    match situation.fence().filter(|_| found.iter().all(|entry| entry.is_created_by_us)) {
+        Some(until) if *now < until => ReleaseStep::Fenced(until),
+        Some(_) => ReleaseStep::Settle,
+        None => ReleaseStep::Done,
     }
 }
 
@@ -184,6 +188,23 @@ mod tests {
         assert_eq!(fenced.release("web"), ReleaseStep::Settle);
         fenced.relist([]);
         assert_eq!(fenced.release("web"), ReleaseStep::Done);
+    }
+
+    #[test]
+    fn an_address_that_this_process_created_does_not_show_that_no_call_of_a_previous_one_can_land() {
+        let mut fixture = fixture().fenced();
+        let nonce = Nonce::parse("nonce00010").expect("a nonce");
+        fixture.ledger.begin_creation(nonce.clone(), pool_id("p"), Some(key("web")));
+        let began = fixture.ledger.begin(start());
+        fixture.ledger.record_write(fip(10).created_for("web").0, began);
+        fixture.ledger.end_creation(&nonce);
+        assert_eq!(fixture.release("web"), tag());
+        fixture.ledger.record_tag(&id(10), &release_tag(&pool_id("p"), &key("web"), start()), true);
+        let until = start() + seconds(60);
+        assert_eq!(fixture.release("web"), ReleaseStep::Fenced(until));
+        fixture.now = until;
+        fixture.relist([fip(10).created_for("web").released_by("web", start()), fip(11).created_for("web")]);
+        assert!(matches!(fixture.release("web"), ReleaseStep::Tag(late, _) if late == id(11)));
     }
 
     #[test]

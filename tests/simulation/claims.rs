@@ -31,7 +31,6 @@ struct Inner {
     waiting: BTreeMap<Uid, (IpAddr, Instant)>,
     forced: BTreeSet<Uid>,
     are_orphans_expected: bool,
-    are_marks_hidden: bool,
 }
 
 impl ClaimRecord {
@@ -82,17 +81,6 @@ impl ClaimRecord {
     /// Whether a user left something behind, or may have.
     pub fn expect_orphans(&self) {
         self.inner().are_orphans_expected = true;
-    }
-
-    /// The cloud has hidden marks from the controllers: what they cannot see is an orphan once it shows again.
-    pub fn hide_marks(&self) {
-        let mut inner = self.inner();
-        inner.are_marks_hidden = true;
-        inner.are_orphans_expected = true;
-    }
-
-    pub fn are_marks_hidden(&self) -> bool {
-        self.inner().are_marks_hidden
     }
 
     pub fn are_orphans_expected(&self) -> bool {

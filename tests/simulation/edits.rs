@@ -67,7 +67,6 @@ impl World {
                 self.correct(site, &pool);
             }
         }
-        self.empty_marked();
     }
 
     /// A person does what the pool's conditions ask for.

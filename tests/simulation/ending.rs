@@ -52,9 +52,7 @@ impl World {
     fn judge_counters(&self) {
         for site in &self.sites {
             let objects = [site.server.all(Kind::Claim), site.server.all(Kind::Address)].concat();
-            // The status of a pool that is being deleted has the counters of before.
-            let is_kept = |pool: &Value| pool["metadata"].get("deletionTimestamp").is_none();
-            for pool in site.server.all(Kind::Pool).into_iter().filter(|pool| is_kept(pool)) {
+            for pool in site.server.all(Kind::Pool).into_iter().filter(|pool| is_counted(pool)) {
                 let name = laws::text(&pool, "/metadata/name");
                 let of_pool = objects.iter().filter(|object| laws::text(object, "/spec/poolRef/name") == name);
                 let claims: BTreeSet<&str> = of_pool.map(|object| laws::text(object, "/metadata/name")).collect();
@@ -101,6 +99,13 @@ impl World {
         self.advance(Duration::from_secs(60)).await;
         self.judge(true);
     }
+}
+
+/// Whether the counters in a pool's status are those of now: not while it is being deleted, or has a problem.
+fn is_counted(pool: &Value) -> bool {
+    let mut conditions = pool["status"]["conditions"].as_array().into_iter().flatten();
+    let is_ready = conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
+    is_ready && pool["metadata"].get("deletionTimestamp").is_none()
 }
 
 impl Site {

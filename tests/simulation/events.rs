@@ -11,7 +11,7 @@ use crate::api::Kind;
 use crate::api::deletion::{Deletion, Propagation};
 use crate::api::objects::finalizers;
 use crate::claims::Uid;
-use crate::generator::{call_fault, hang, outage_fault, side};
+use crate::generator::{call_fault, hang, outage_fault, outage_share, side};
 use crate::history::Event;
 use crate::laws;
 use crate::users::key;
@@ -42,7 +42,9 @@ impl World {
 
     fn process(&self, index: u8) -> &crate::process::Process {
         let site = self.site(index);
-        &site.replicas[usize::from(index) / self.sites.len() % site.replicas.len()]
+        let leader = || site.replicas.iter().find(|replica| site.is_leader(replica));
+        let leader = if index < Event::LEADER { None } else { leader() };
+        leader.unwrap_or(&site.replicas[usize::from(index) / self.sites.len() % site.replicas.len()])
     }
 
     pub async fn apply(&self, event: Event) {
@@ -90,9 +92,10 @@ impl World {
             Event::Fault(process, after, kind) => {
                 self.with_wire(process, |wire| wire.plan(wire.calls() + usize::from(after), call_fault(kind)));
             }
+            Event::FaultInWrite(process, kind) => self.with_wire(process, |wire| wire.plan_write(call_fault(kind))),
             Event::Outage(process, to, kind, seconds) => {
                 let lasts = Duration::from_secs(seconds.into());
-                self.process(process).add_outage(side(to), outage_fault(kind), 1 + kind % 8, lasts);
+                self.process(process).add_outage(side(to), outage_fault(kind), outage_share(kind), lasts);
             }
             Event::Kill(process) => self.with_wire(process, Wire::kill),
             Event::Terminate(process) => self.process(process).terminate.notify_waiters(),
@@ -167,12 +170,18 @@ impl World {
     }
 
     fn create_floating_ip(&self, address: IpAddr) {
-        self.users_interfered.set(true);
+        if self.has_claims() {
+            self.users_interfered.set(true);
+        }
         self.tamper(|world| {
             if world.cloud.floating_ips().iter().all(|fip| fip.address != address) {
                 world.cloud.create_at(&world.project, &world.network, address);
             }
         });
+    }
+
+    fn has_claims(&self) -> bool {
+        self.sites.iter().any(|site| !site.server.all(Kind::Claim).is_empty())
     }
 
     fn wipe_id(&self, pool: u8) {

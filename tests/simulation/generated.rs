@@ -59,6 +59,7 @@ fn check_laws(scenario: Scenario) {
 }
 
 fn fail(start: &Start, events: &[Event]) -> ! {
+    println!("seed {} breaks a law, and is shrunk", start.seed);
     let core = shrink(start, events);
     let logged = replay(&Start { is_logged: true, ..*start }, &core);
     let violations: Vec<String> = logged.violations.iter().map(ToString::to_string).collect();

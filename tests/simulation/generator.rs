@@ -1,11 +1,12 @@
 //! Histories from a seed: what users do, which faults occur, and how much time passes in between.
 //!
-//! Single events rarely meet at the moment that matters, so a history also has [situations](situation): a few events in an
-//! order in which they have something to do with each other.
+//! Single events rarely meet at the moment that matters, so a history also has [situations](crate::situations). Every other
+//! one has only these, each with a pool of its own that was made for it, and little else.
 
 use std::time::Duration;
 
 use crate::history::{Edit, Event, Owners, Restoration, Scenario, Tampering};
+use crate::situations::situation;
 use crate::wire::{Fault, Rejection, Side};
 
 pub fn call_fault(index: u8) -> Fault {
@@ -31,14 +32,32 @@ pub fn call_fault(index: u8) -> Fault {
 
 /// An outage kills no process: one that dies at each call would do nothing at all.
 pub fn outage_fault(index: u8) -> Fault {
-    match index % 6 {
+    match index % OUTAGES {
         0 => Fault::Refused(Rejection::Server),
         1 => Fault::Refused(Rejection::TooMany),
         2 => Fault::Refused(Rejection::Unreachable),
-        3 => Fault::ReplyLost,
-        4 => Fault::RequestLost,
-        _ => Fault::Late(Duration::from_secs(3)),
+        REPLY_LOST => Fault::ReplyLost,
+        REQUEST_LOST => Fault::RequestLost,
+        5 => Fault::Late(Duration::from_secs(3)),
+        _ => Fault::Late(Duration::from_secs(45)),
     }
+}
+
+const OUTAGES: u8 = 7;
+pub const REPLY_LOST: u8 = 3;
+pub const REQUEST_LOST: u8 = 4;
+/// Later than a caller waits.
+pub const LATE: u8 = 6;
+
+/// In how many of eight calls an outage of this number has its fault.
+pub fn outage_share(index: u8) -> u8 {
+    1 + index % 8
+}
+
+/// The number of an outage that has the fault in every call.
+pub fn complete_outage(fault: u8) -> u8 {
+    let is_it = |index: &u8| index % OUTAGES == fault && outage_share(*index) == 8;
+    (0..).find(is_it).expect("the two numbers have no common divisor")
 }
 
 /// The writes that hang, and what becomes of them: the API server waits 10 s for a webhook by default, and at most 30 s.
@@ -59,6 +78,11 @@ pub fn side(index: u8) -> Side {
 pub fn generate(seed: u64, scenario: Scenario) -> Vec<Event> {
     let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed);
     let mut events: Vec<Event> = (0..4).map(Event::CreatePool).collect();
+    let has_one_cause = matches!(scenario, Scenario::Faults | Scenario::Interference | Scenario::Restores);
+    if has_one_cause && random.bool() {
+        events.extend(situations_alone(&mut random, scenario));
+        return events;
+    }
     if scenario == Scenario::SharedAddresses {
         share_addresses(&mut random, &mut events);
     }
@@ -77,12 +101,33 @@ pub fn generate(seed: u64, scenario: Scenario) -> Vec<Event> {
             events.push(pass(&mut random));
         }
         match (scenario, random.u8(0..24)) {
-            (_, 0 | 1) => events.extend(situation(&mut random, scenario)),
+            (_, 0 | 1) => {
+                let one = random.u8(0..12);
+                events.extend(situation(&mut random, scenario, one).events);
+            }
             (Scenario::Interference, 2..=7) => events.push(interference(&mut random)),
             (Scenario::Restores, 2 | 3) => events.push(Event::Restore(random.u8(..), restoration(&mut random))),
             (Scenario::AlteredCloud, 2 | 3) => events.push(Event::Alter(random.u8(..))),
             _ => events.push(operation(&mut random)),
         }
+    }
+    events
+}
+
+/// Two situations, of two pools.
+fn situations_alone(random: &mut fastrand::Rng, scenario: Scenario) -> Vec<Event> {
+    let situations = [0, 1].map(|odd| {
+        let one = 2 * random.u8(0..6) + odd;
+        situation(random, scenario, one)
+    });
+    let mut events: Vec<Event> = situations.iter().flat_map(|situation| situation.setup.clone()).collect();
+    events.push(Event::Pass(1000));
+    for situation in situations {
+        events.extend(situation.events);
+        if scenario == Scenario::Restores && random.bool() {
+            events.push(Event::Restore(random.u8(..), restoration(random)));
+        }
+        (0..random.u8(0..3)).for_each(|_| events.extend([operation(random), pass(random)]));
     }
     events
 }
@@ -156,12 +201,13 @@ fn tampering(random: &mut fastrand::Rng) -> Tampering {
     let all = [
         Attach,
         Attach,
-        Attach,
+        AttachReleased,
         Detach,
         Detach,
         Delete,
         Tag,
         Describe,
+        DescribeUnmarked,
         Wipe,
         Mark,
         Fill,
@@ -216,121 +262,5 @@ fn restoration(random: &mut fastrand::Rng) -> Restoration {
         gap: random.u8(0..12),
         owners: owners[random.usize(..owners.len())],
         is_stopped: random.bool(),
-    }
-}
-
-/// Who takes part in a situation, and when.
-struct Cast {
-    /// A claim; as a number of a pool, its pool.
-    one: u8,
-    /// Another claim of its pool.
-    other: u8,
-    /// A process of its management cluster.
-    process: u8,
-    /// Up to three seconds.
-    moment: Event,
-    /// Up to a minute.
-    minute: Event,
-}
-
-/// A few events that have something to do with each other.
-fn situation(random: &mut fastrand::Rng, scenario: Scenario) -> Vec<Event> {
-    // Claims of one pool and one management cluster differ by a multiple of 4, whether there are one or two of these.
-    let one = random.u8(0..12);
-    let cast = Cast {
-        one,
-        other: one + 4 + 4 * random.u8(0..2),
-        process: one % 2 + 2 * random.u8(0..2),
-        moment: Event::Pass(random.u16(0..300)),
-        minute: Event::Pass(random.u16(0..6000)),
-    };
-    match random.u8(0..11) {
-        dice @ 7.. if scenario == Scenario::Interference => situation_of_users(random, dice, cast),
-        dice => situation_of_processes(random, dice % 6, cast),
-    }
-}
-
-fn situation_of_processes(random: &mut fastrand::Rng, dice: u8, cast: Cast) -> Vec<Event> {
-    let Cast { one, other, process, moment, minute } = cast;
-    match dice {
-        // It ends with a call in doubt.
-        0 => {
-            let fault = [3, 4, 5][random.usize(..3)];
-            vec![Event::Outage(process, 1, fault, 12), Event::CreateClaim(one), moment, Event::Terminate(process)]
-        }
-        // It stands still and goes on.
-        1 => {
-            vec![Event::CreateClaim(one), moment, Event::Freeze(process, random.u8(16..90)), Event::DeleteClaim(other)]
-        }
-        // It dies with a call under way, and its claim goes.
-        2 => {
-            let fault = Event::Fault(process, random.u8(0..8), 4 + random.u8(0..3));
-            vec![Event::CreateClaim(one), fault, moment, Event::DeleteClaim(one)]
-        }
-        // Its watches show an old state of a claim that is created again.
-        3 => {
-            let stall = Event::Stall(process, random.u8(5..50), random.bool());
-            let skipping = Event::ToggleSkipping(process);
-            vec![stall, skipping, Event::DeleteClaim(one), moment, Event::CreateClaim(one), minute]
-        }
-        // It waits for a webhook.
-        4 => {
-            let hang = Event::Hang(process, random.u8(..), random.u8(20..90));
-            vec![hang, Event::CreateClaim(one), Event::DeleteClaim(other), minute]
-        }
-        // An address that another claim waits for is released.
-        _ => vec![
-            Event::CreateClaim(one),
-            Event::Pass(1500),
-            Event::Edit(one, Edit::ReserveHeld(one, other)),
-            moment,
-            Event::CreateClaim(other),
-            Event::Pass(2500),
-            Event::DeleteClaim(one),
-            minute,
-        ],
-    }
-}
-
-fn situation_of_users(random: &mut fastrand::Rng, dice: u8, cast: Cast) -> Vec<Event> {
-    let Cast { one, process, moment, minute, .. } = cast;
-    match dice {
-        // A released address is attached before it is deleted.
-        7 => {
-            let grace = Event::Edit(one, Edit::Grace(random.u8(20..60)));
-            vec![grace, Event::DeleteClaim(one), minute, Event::Tamper(random.u8(..), Tampering::Attach)]
-        }
-        // The credentials of a pool that is being deleted change.
-        8 => {
-            let change = match random.u8(0..4) {
-                0 => Event::MisdirectSecret(one, true),
-                1 => Event::MisdirectSecret(one, false),
-                _ => Event::Revoke,
-            };
-            let (deletion, renewal) = (Event::DeletePool(one, random.bool()), Event::RenewSecret(one));
-            vec![
-                Event::CreateClaim(one),
-                Event::Pass(1500),
-                deletion,
-                moment,
-                change,
-                minute,
-                Event::DeleteClaim(one),
-                renewal,
-            ]
-        }
-        // A claim that could not be marked is given up.
-        9 => {
-            let outage = Event::Outage(process, 1, 3 + random.u8(0..2), 40);
-            vec![outage, Event::CreateClaim(one), minute, Event::ForceDeleteClaim(one)]
-        }
-        // A user takes an address that is about to be reused.
-        _ => vec![
-            Event::CreateFloatingIp(random.u8(..)),
-            Event::Edit(one, Edit::Reuse(1)),
-            Event::Pass(7500),
-            Event::Tamper(random.u8(..), Tampering::Describe),
-            Event::CreateClaim(one),
-        ],
     }
 }

@@ -7,17 +7,23 @@ use crate::{Outcome, simulate};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Tampering {
     Attach,
+    /// Attaches one that is released.
+    AttachReleased,
     Detach,
     Delete,
     /// Adds a tag that is no mark.
     Tag,
     Describe,
+    /// Describes one that nothing is written on.
+    DescribeUnmarked,
     /// Removes the tags and the description, marks included.
     Wipe,
     /// Adds the mark of another owner.
     Mark,
     /// Adds tags until Neutron takes no more.
     Fill,
+    /// The same, to one that is marked.
+    FillMarked,
     /// Removes those again.
     Empty,
     /// Adds the mark of a pool of ours, for a claim that does not exist.
@@ -80,7 +86,7 @@ pub enum Owners {
     Moved,
 }
 
-/// One thing that happens. Numbers choose among what is there.
+/// One thing that happens. Numbers choose among what is there; of the processes, [`Event::LEADER`] and more the leader.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     /// So many hundredths of a second pass.
@@ -112,6 +118,8 @@ pub enum Event {
     ToggleSecret(u8),
     /// A fault at one of the calls to come.
     Fault(u8, u8, u8),
+    /// A fault at the next write to OpenStack.
+    FaultInWrite(u8, u8),
     /// Faults at a share of the calls to one side, for so many seconds.
     Outage(u8, u8, u8, u8),
     Kill(u8),
@@ -148,6 +156,11 @@ pub enum Event {
     EditAnnotation(u8, u8),
     /// Everything of a namespace is lost, and restored.
     Restore(u8, Restoration),
+}
+
+impl Event {
+    /// The number of a process from which on it is the leader.
+    pub const LEADER: u8 = 128;
 }
 
 /// Which events a history is made of.

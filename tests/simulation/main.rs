@@ -12,9 +12,9 @@
 //! | [`world`] | the whole system |
 //! | [`settling`] | how long it takes to come to rest once trouble stops, and what must hold then |
 //! | [`witness`], [`claims`] | record the order of changes in Neutron, and what claims were told and given |
-//! | [`publication`], [`reserved`], [`rates`] | laws that are judged while things happen |
+//! | [`publication`], [`told`], [`reserved`], [`rates`] | laws that are judged while things happen |
 //! | [`users`] | what users do |
-//! | [`history`], [`generator`] | what a history consists of; histories from a seed |
+//! | [`history`], [`generator`], [`situations`] | what a history consists of; histories from a seed |
 //! | [`events`], [`edits`], [`tampering`], [`operators`], [`restores`] | what each event does |
 //! | [`ending`] | what must hold when a history ends |
 //! | [`generated`] | the laws hold in generated histories |
@@ -75,9 +75,11 @@ mod reserved;
 mod restored;
 mod restores;
 mod settling;
+mod situations;
 mod spec_edits;
 mod strays;
 mod tampering;
+mod told;
 mod trace;
 mod users;
 mod waiting;

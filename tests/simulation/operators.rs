@@ -51,11 +51,8 @@ impl World {
         use Alteration::*;
         let all =
             [None, None, DropsWhenCreated, KeepsOldDescription, RewritesDescription, HidesDescriptions, HidesTags];
-        let alteration = all[usize::from(how) % all.len()];
         self.users_interfered.set(true);
-        if matches!(alteration, HidesDescriptions | HidesTags) {
-            self.witness.claims().hide_marks();
-        }
-        self.cloud.alter(alteration);
+        self.witness.note_alteration();
+        self.cloud.alter(all[usize::from(how) % all.len()]);
     }
 }

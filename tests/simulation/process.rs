@@ -30,6 +30,9 @@ use crate::witness::Witness;
 /// How long a restart takes.
 const RESTART: Duration = Duration::from_secs(2);
 
+pub const LEASE_NAMESPACE: &str = "caip-system";
+pub const LEASE_NAME: &str = "caip-openstack";
+
 /// The faults of one life of a process, by the number of the call.
 pub type Plan = Vec<(usize, Fault)>;
 
@@ -118,13 +121,7 @@ impl Process {
                 wire: wire.clone(),
                 witness: self.witness.clone(),
             }),
-            options: Options {
-                namespace: None,
-                watch_filter: None,
-                claim_concurrency: 0,
-                pool_concurrency: 0,
-                fence: leader.as_ref().is_none_or(|leader| !leader.was_vacant()),
-            },
+            options: options(leader.as_ref()),
             metrics: Metrics::new(),
             readiness: Readiness::new(),
             clock,
@@ -142,9 +139,27 @@ impl Process {
             how = lost => Err(how),
         };
         self.trace.record(|| format!("{}: {how:?}", self.name));
-        if let (Ok(Ok(Ended { has_unknown_outcomes: false })), Some(leader)) = (how, leader) {
-            let _ = leader.release().await;
+        if let Ok(Ok(ended)) = how {
+            end(wire, leader, ended).await;
         }
+    }
+}
+
+fn options(leader: Option<&Leader>) -> Options {
+    Options {
+        namespace: None,
+        watch_filter: None,
+        claim_concurrency: 0,
+        pool_concurrency: 0,
+        fence: leader.is_none_or(|leader| !leader.was_vacant()),
+    }
+}
+
+/// Gives the Lease back, unless a call may still take effect.
+async fn end(wire: &Wire, leader: Option<Leader>, ended: Ended) {
+    wire.end();
+    if let Some(leader) = leader.filter(|_| !ended.has_unknown_outcomes) {
+        let _ = leader.release().await;
     }
 }
 
@@ -166,8 +181,8 @@ async fn unless_frozen(wire: &Wire, work: impl Future<Output = ()>) {
 
 fn lease(identity: String) -> LeaseSettings {
     LeaseSettings {
-        namespace: "caip-system".into(),
-        name: "caip-openstack".into(),
+        namespace: LEASE_NAMESPACE.into(),
+        name: LEASE_NAME.into(),
         identity,
         duration: Duration::from_secs(15),
         renew_deadline: Duration::from_secs(10),

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::api::{ApiServer, Change, Key, Kind};
 use crate::claims::Uid;
 use crate::laws::{self, Violation};
+use crate::told;
 use crate::witness::Witness;
 
 pub struct PublicationWatcher {
@@ -34,7 +35,9 @@ impl PublicationWatcher {
             for change in &changes {
                 match (change.key.kind, change.how) {
                     (Kind::Address, "ADDED") => self.check_published(site, &server, change),
-                    (Kind::Claim, "MODIFIED") => self.note_waiting(&server, &change.object),
+                    (Kind::Claim, "MODIFIED") => {
+                        self.violations.borrow_mut().extend(told::check(&server, &self.witness, &change.object));
+                    }
                     (Kind::Claim, "DELETED") => self.check_released(&server, change),
                     _ => {}
                 }
@@ -71,19 +74,10 @@ impl PublicationWatcher {
         }
     }
 
-    fn note_waiting(&self, server: &ApiServer, claim: &Value) {
-        let conditions = claim["status"]["conditions"].as_array().into_iter().flatten();
-        let mut messages = conditions.map(|condition| laws::text(condition, "/message"));
-        let address = messages.find_map(|message| {
-            message.split_once(", reserved for this claim in spec.reservations, is in use").map(|(address, _)| address)
-        });
-        self.witness.claims().wait_for(&Uid::of(server, claim), address.and_then(|address| address.parse().ok()));
-    }
-
     /// A claim whose finalizer is gone has been released in Neutron, unless nobody could.
     fn check_released(&self, server: &ApiServer, change: &Change) {
-        // One that was removed by force was not being deleted when it lost its finalizer.
-        if change.object["metadata"].get("deletionTimestamp").is_none() {
+        // One that was removed by force was not being deleted when it lost its finalizer. A cloud may hide its mark.
+        if change.object["metadata"].get("deletionTimestamp").is_none() || self.witness.was_altered() {
             return;
         }
         let (claims, uid) = (self.witness.claims(), Uid::of(server, &change.object));
@@ -91,10 +85,7 @@ impl PublicationWatcher {
         let pool = Key::new(Kind::Pool, &change.key.namespace, laws::text(&change.object, "/spec/poolRef/name"));
         let Some(pool) = server.get(&pool) else { return };
         let is_abandoned = |object: &Value| object["metadata"]["annotations"].get(ABANDON_ANNOTATION).is_some();
-        if claims.are_marks_hidden() || is_abandoned(&change.object) || is_abandoned(&pool) {
-            return;
-        }
-        if laws::pool_id(&pool) != Some(binding.pool.clone()) {
+        if is_abandoned(&change.object) || is_abandoned(&pool) || laws::pool_id(&pool) != Some(binding.pool.clone()) {
             return;
         }
         if self.witness.is_held(&binding.fip, &binding.pool, &binding.claim) {

@@ -1,5 +1,7 @@
 //! Everything of a namespace is lost and restored from a backup, in any order, or moved as `clusterctl move` does.
 
+use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -27,6 +29,7 @@ const ORDERS: [[Kind; 3]; 6] = [
 impl World {
     pub async fn restore(&self, site: &Site, how: Restoration) {
         let backup = backup(site);
+        let held = self.held_addresses(site, &backup);
         self.witness.claims().expect_orphans();
         if how.is_stopped {
             site.replicas.iter().filter_map(|replica| replica.wire()).for_each(|wire: Wire| wire.kill());
@@ -42,6 +45,7 @@ impl World {
             self.advance(Duration::from_secs(how.gap.into())).await;
             backup.iter().filter(|(of, _)| *of == kind).for_each(|(_, object)| {
                 self.recreate(site, kind, object, how.owners);
+                self.expect_address(site, kind, object, &held);
             });
         }
         if is_moved {
@@ -77,19 +81,34 @@ impl World {
             let references: Vec<Value> = references.iter().filter_map(|owner| adjust(site, owner, owners)).collect();
             new["metadata"]["ownerReferences"] = references.into();
         }
-        let Ok(new) = site.server.create(kind, new) else { return };
+        let is_created = site.server.create(kind, new).is_ok();
         // clusterctl restores the status too.
-        if owners == Owners::Moved {
+        if is_created && owners == Owners::Moved {
             let _ = site.server.patch(&key(kind, name), Part::Status, &json!({"status": old["status"]}));
         }
-        // The restored claim is the same claim.
-        let claims = self.witness.claims();
-        let before = claims.binding(&Uid::of(&site.server, old)).filter(|_| kind == Kind::Claim);
-        if let Some(binding) =
-            before.filter(|binding| self.witness.is_held(&binding.fip, &binding.pool, &binding.claim))
-        {
-            claims.give(&Uid::of(&site.server, &new), binding.address);
+    }
+
+    /// The restored claim is the same claim: what it had, it has again. What was lost with it may have been released since,
+    /// but must not have been.
+    fn expect_address(&self, site: &Site, kind: Kind, old: &Value, held: &BTreeMap<Uid, IpAddr>) {
+        let name = laws::text(old, "/metadata/name");
+        let new = site.server.get(&key(kind, name)).filter(|_| kind == Kind::Claim);
+        if let Some((new, address)) = new.zip(held.get(&Uid::of(&site.server, old))) {
+            self.witness.claims().give(&Uid::of(&site.server, &new), *address);
         }
+    }
+
+    /// What each claim of a backup has, where the marks in Neutron show it.
+    fn held_addresses(&self, site: &Site, backup: &[(Kind, Arc<Value>)]) -> BTreeMap<Uid, IpAddr> {
+        let claims = backup.iter().filter(|(kind, _)| *kind == Kind::Claim);
+        let held = claims.filter_map(|(_, claim)| {
+            let uid = Uid::of(&site.server, claim);
+            let binding = self.witness.claims().binding(&uid)?;
+            let is_held = self.witness.is_held(&binding.fip, &binding.pool, &binding.claim);
+            let is_alone = self.witness.count_marked_for(&binding.pool, &binding.claim) == 1;
+            (is_held && is_alone).then_some((uid, binding.address))
+        });
+        held.collect()
     }
 }
 

@@ -33,11 +33,12 @@ impl World {
 
     pub fn tamper_with(&self, index: u8, how: Tampering) {
         let fips = self.cloud.floating_ips();
-        let Some(fip) = fips.get(usize::from(index) % fips.len().max(1)) else { return };
+        let meant: Vec<_> = fips.iter().filter(|fip| is_meant(fip, how)).collect();
+        let Some(fip) = meant.get(usize::from(index) % meant.len().max(1)) else { return };
         let id = fip.id.clone();
         self.users_interfered.set(true);
         self.tamper(|world| match how {
-            Tampering::Attach => _ = world.cloud.set_port(&id, Some("port-of-a-user")),
+            Tampering::Attach | Tampering::AttachReleased => _ = world.cloud.set_port(&id, Some("port-of-a-user")),
             Tampering::Detach => _ = world.cloud.set_port(&id, None),
             Tampering::Delete => _ = world.cloud.delete(&id),
             Tampering::CopyDescription => {
@@ -53,6 +54,7 @@ impl World {
     fn write_text(&self, fip: &mut FloatingIp, how: Tampering) {
         match how {
             Tampering::Tag => _ = fip.tags.insert("prod".into()),
+            Tampering::DescribeUnmarked => fip.description = "mail".into(),
             // Not over the mark of what a pool created.
             Tampering::Describe if Marks::read(fip).created.is_none() => fip.description = "mail".into(),
             Tampering::Wipe => {
@@ -63,25 +65,16 @@ impl World {
                 let theirs = PoolId::parse("theirs").unwrap();
                 fip.tags.insert(claim_tag(&theirs, &ClaimKey::of("a", "b")));
             }
-            Tampering::Fill => fill(fip),
+            Tampering::Fill | Tampering::FillMarked => fill(fip),
             Tampering::Empty => empty(fip),
             Tampering::MarkForNobody => {
                 fip.tags.extend(self.any_pool_id().map(|pool| claim_tag(&pool, &ClaimKey::of("a", "b"))));
             }
             Tampering::MarkReleased(is_future) => {
-                fip.tags.extend(self.any_pool_id().and_then(|pool| forged_release(fip, &pool, is_future)));
+                fip.tags.extend(forged_release(fip, is_future));
             }
             Tampering::Garble => _ = fip.tags.insert("caip.unreadable".into()),
             _ => {}
-        }
-    }
-
-    /// Tags of users are removed again from what is ours: our own had no room.
-    pub fn empty_marked(&self) {
-        for fip in self.cloud.floating_ips() {
-            if !Marks::read(&fip).is_empty() && fip.tags.iter().any(|tag| tag.starts_with(FILLER)) {
-                self.tamper(|world| world.cloud.edit(&fip.id, empty));
-            }
         }
     }
 
@@ -120,6 +113,28 @@ impl World {
     }
 }
 
+/// Whether a user who does this means such a floating IP.
+fn is_meant(fip: &FloatingIp, how: Tampering) -> bool {
+    let marks = Marks::read(fip);
+    match how {
+        Tampering::AttachReleased => !marks.releases.is_empty(),
+        Tampering::DescribeUnmarked => marks.is_empty() && fip.description.is_empty(),
+        Tampering::FillMarked => !marks.is_empty(),
+        Tampering::MarkReleased(_) => holder(fip).is_some(),
+        _ => true,
+    }
+}
+
+/// The claim that has it, and its pool.
+fn holder(fip: &FloatingIp) -> Option<(PoolId, ClaimKey)> {
+    let marks = Marks::read(fip);
+    let claim = |pool: &PoolId| match marks.ownership(pool) {
+        Ownership::Held(claim) => Some((pool.clone(), claim)),
+        _ => None,
+    };
+    marks.pools().into_iter().find_map(claim)
+}
+
 fn fill(fip: &mut FloatingIp) {
     let room = FILLERS.saturating_sub(fip.tags.len());
     fip.tags.extend((0..room).map(|index| format!("{FILLER}{index}")));
@@ -130,8 +145,8 @@ fn empty(fip: &mut FloatingIp) {
 }
 
 /// A release of the claim that has the floating IP, long ago or at the end of time.
-fn forged_release(fip: &FloatingIp, pool: &PoolId, is_future: bool) -> Option<String> {
-    let Ownership::Held(claim) = Marks::read(fip).ownership(pool) else { return None };
+fn forged_release(fip: &FloatingIp, is_future: bool) -> Option<String> {
+    let (pool, claim) = holder(fip)?;
     let at = if is_future { jiff::Timestamp::MAX.as_second() } else { 1 };
     Some(format!("caip-out.{pool}.{claim}.{at:x}"))
 }

@@ -11,6 +11,7 @@ use crate::api::deletion::Deletion;
 use crate::api::objects::Part;
 use crate::api::{Key, Kind};
 use crate::laws::text;
+use crate::process::{LEASE_NAME, LEASE_NAMESPACE, Process};
 use crate::world::{NAMESPACE, Site, World};
 
 /// The key of an object in the one namespace of a site.
@@ -51,6 +52,12 @@ impl Site {
 
     pub fn change(&self, kind: Kind, name: &str, change: &Value) {
         let _ = self.server.patch(&key(kind, name), Part::Main, change);
+    }
+
+    /// Whether the process has the Lease.
+    pub fn is_leader(&self, process: &Process) -> bool {
+        let lease = self.server.get(&Key::new(Kind::Lease, LEASE_NAMESPACE, LEASE_NAME));
+        lease.is_some_and(|lease| text(&lease, "/spec/holderIdentity") == process.name)
     }
 
     /// The address of a claim, as Cluster API reads it.

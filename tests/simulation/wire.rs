@@ -32,8 +32,10 @@ struct Inner {
 struct State {
     chance: fastrand::Rng,
     is_dead: bool,
+    has_ended: bool,
     calls: usize,
     plan: BTreeMap<usize, Fault>,
+    next_write: Option<Fault>,
     outages: BTreeMap<Side, (Instant, Fault, u8)>,
     hang: Option<Hang>,
     /// Until when no watch delivers anything.
@@ -57,8 +59,10 @@ impl Wire {
         let state = State {
             chance: fastrand::Rng::with_seed(seed),
             is_dead: false,
+            has_ended: false,
             calls: 0,
             plan: BTreeMap::new(),
+            next_write: None,
             outages: BTreeMap::new(),
             hang: None,
             stalled: None,
@@ -81,6 +85,11 @@ impl Wire {
     /// Injects a fault at the call of this number, counted from 0.
     pub fn plan(&self, number: usize, fault: Fault) {
         self.state().plan.insert(number, fault);
+    }
+
+    /// Injects a fault at the next write to OpenStack.
+    pub fn plan_write(&self, fault: Fault) {
+        self.state().next_write = Some(fault);
     }
 
     /// Injects a fault into a share (of 8) of the calls to one side for a while.
@@ -123,6 +132,7 @@ impl Wire {
         let mut state = self.state();
         state.plan.clear();
         state.outages.clear();
+        state.next_write = None;
         (state.hang, state.stalled, state.frozen, state.skips) = (None, None, None, false);
     }
 
@@ -134,6 +144,17 @@ impl Wire {
 
     pub fn is_dead(&self) -> bool {
         self.state().is_dead
+    }
+
+    /// The process has finished what it began. It may still give its Lease back.
+    pub fn end(&self) {
+        self.state().has_ended = true;
+    }
+
+    /// Whether it died before it had finished what it began.
+    pub fn has_crashed(&self) -> bool {
+        let state = self.state();
+        state.is_dead && !state.has_ended
     }
 
     pub async fn died(&self) {
@@ -248,6 +269,9 @@ impl Wire {
             return None;
         }
         self.0.rates.count(&self.0.name, &call.kind);
+        if call.is_write {
+            self.0.rates.count_write(&self.0.name, &call.what);
+        }
         let number = state.calls;
         state.calls += 1;
         let (now, dice) = (Instant::now(), state.chance.u8(0..8));
@@ -255,7 +279,9 @@ impl Wire {
         let hang = state.hang.as_ref().filter(is_hanging).map(|hang| hang.fault);
         let outage = state.outages.get(&call.side).filter(|(until, _, share)| now < *until && dice < *share);
         let outage = outage.map(|(_, fault, _)| *fault);
-        let fault = state.plan.remove(&number).or(hang).or(outage);
+        let is_openstacks = call.is_write && call.side == Side::OpenStack;
+        let next_write = state.next_write.take_if(|_| is_openstacks);
+        let fault = state.plan.remove(&number).or(next_write).or(hang).or(outage);
         if fault.is_some() && call.side == Side::OpenStack {
             self.0.rates.count_interruption();
         }

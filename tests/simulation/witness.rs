@@ -30,8 +30,9 @@ struct Inner {
     offers: usize,
     others: BTreeSet<FloatingIpId>,
     forged: BTreeSet<FloatingIpId>,
-    /// What a call created that took effect later than any caller waits, and whose sender was dead then.
+    /// What a call created that took effect later than any caller waits, and whose sender had crashed.
     late: BTreeSet<FloatingIpId>,
+    was_altered: bool,
     violations: Vec<Violation>,
     rates: Rates,
     claims: ClaimRecord,
@@ -71,6 +72,7 @@ impl Witness {
             others,
             forged,
             late: BTreeSet::new(),
+            was_altered: false,
             violations: Vec::new(),
             rates: Rates::default(),
             claims: ClaimRecord::default(),
@@ -110,7 +112,7 @@ impl Witness {
                 inner.violations.push(Violation::new(2, &id, how));
             }
         }
-        if operation == "create floating IP" && by.is_dead() && sent + REQUEST_TIMEOUT < Instant::now() {
+        if operation == "create floating IP" && by.has_crashed() && sent + REQUEST_TIMEOUT < Instant::now() {
             let new: Vec<_> = inner.known.keys().filter(|id| !before.contains(id)).cloned().collect();
             inner.late.extend(new);
         }
@@ -133,7 +135,7 @@ impl Witness {
     /// What users wrote a mark on, or wiped one from, by hand.
     pub fn forged(&self) -> BTreeSet<FloatingIpId> {
         let inner = self.inner();
-        // What landed later than the product expects of a call whose sender is dead (docs/guarantees.md, Limits).
+        // What landed later than the product expects of a call whose sender has crashed (docs/guarantees.md, Limits).
         &inner.forged | &inner.late
     }
 
@@ -149,6 +151,26 @@ impl Witness {
         let inner = self.inner();
         let ownership = inner.known.get(id).map(|known| Marks::read(&known.fip).ownership(pool));
         ownership == Some(Ownership::Held(claim.clone())) && !inner.forged.contains(id)
+    }
+
+    /// How many floating IPs have marks that name the claim, those of a release included.
+    pub fn count_marked_for(&self, pool: &PoolId, claim: &ClaimKey) -> usize {
+        let inner = self.inner();
+        inner.known.values().filter(|known| Marks::read(&known.fip).claims_of(pool).contains(claim)).count()
+    }
+
+    pub fn note_alteration(&self) {
+        self.inner().was_altered = true;
+    }
+
+    /// Whether the cloud has ever altered or hidden what is written.
+    pub fn was_altered(&self) -> bool {
+        self.inner().was_altered
+    }
+
+    /// How many floating IPs there are.
+    pub fn count(&self) -> usize {
+        self.inner().known.len()
     }
 
     pub fn report(&self, violation: Violation) {

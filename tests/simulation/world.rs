@@ -14,6 +14,7 @@ use caip_openstack::controllers::RecordCount;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, ProjectId};
 use jiff::Timestamp;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
 use crate::api::{ApiServer, Kind};
@@ -71,6 +72,8 @@ pub struct World {
     pub violations: Rc<RefCell<Vec<Violation>>>,
     /// How long everything took to settle in the end.
     pub settled: RefCell<Option<Settled>>,
+    /// The processes. None ever ends, except by a panic.
+    tasks: RefCell<Vec<JoinHandle<()>>>,
 }
 
 /// One of the network's addresses.
@@ -105,6 +108,7 @@ impl World {
             users_interfered: Rc::default(),
             violations: Rc::default(),
             settled: RefCell::default(),
+            tasks: RefCell::default(),
         };
         for site in 0..start.sites {
             let server = ApiServer::new(site, world.clock.clone());
@@ -158,7 +162,7 @@ impl World {
     pub fn begin(&self) {
         for (index, site) in self.sites.iter().enumerate() {
             for replica in &site.replicas {
-                tokio::task::spawn_local(replica.clone().run_forever());
+                self.tasks.borrow_mut().push(tokio::task::spawn_local(replica.clone().run_forever()));
             }
             tokio::task::spawn_local(collect_garbage(site.server.clone()));
             tokio::task::spawn_local(end_namespaces(site.server.clone()));
@@ -230,6 +234,8 @@ impl World {
         let mut violations = self.violations.borrow_mut();
         violations.extend(self.witness.take_violations());
         violations.extend(laws::judge(&self.snapshot(is_quiet)));
+        let has_panicked = self.tasks.borrow().iter().any(JoinHandle::is_finished);
+        violations.extend(has_panicked.then(|| Violation::new(7, "a process", "panicked")));
     }
 
     /// Records a violation unless the condition holds.

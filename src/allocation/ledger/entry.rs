@@ -21,6 +21,8 @@ pub struct LedgerEntry {
     pub seen: Began,
     /// The ledger's step when it was first recorded.
     pub known_since: Step,
+    /// Whether this process sent the POST that created it.
+    pub is_created_by_us: bool,
     /// The step of our last write to it.
     pub written: Step,
     /// Who may write to it now.
@@ -55,6 +57,7 @@ impl LedgerEntry {
             marks,
             seen,
             known_since,
+            is_created_by_us: false,
             written: 0,
             hold: None,
             chosen_from: None,

@@ -133,7 +133,9 @@ impl<'a> View<'a> {
             Ownership::Foreign | Ownership::Contested => (!is_used).then(|| "marked by two owners".to_owned()),
             Ownership::Held(claim) => {
                 let exists = self.claims.contains(&(id.clone(), claim.clone()));
-                (!is_used && !exists).then(|| format!("marked for claim {claim}, which does not exist"))
+                // A pool that is being deleted removes it in the end.
+                (!is_used && !exists && !self.deleting_pools.contains(id))
+                    .then(|| format!("marked for claim {claim}, which does not exist"))
             }
             Ownership::Released { claim, at } => {
                 let is_cooling = self.snapshot.now.duration_since(at) < pool.grace;

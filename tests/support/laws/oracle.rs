@@ -15,6 +15,9 @@ use caip_openstack::allocation::{Nonce, PoolPolicy, Refusal};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
 use jiff::Timestamp;
 
+/// How many tags Neutron takes.
+const MOST_TAGS: usize = 50;
+
 /// What Kubernetes names, in plain values.
 #[derive(Clone, Default, Debug)]
 pub struct NamedAddresses {
@@ -130,6 +133,7 @@ impl Oracle<'_> {
     fn add(&self, supply: &mut Supply, entry: &LedgerEntry, marks: &MarkText) {
         let (fip, id) = (&entry.fip, entry.fip.id.clone());
         let is_new = marks.is_empty() && self.pool.has_tags;
+        let has_room = fip.tags.len() < MOST_TAGS;
         let is_on_network = self.pool.network.as_ref().is_some_and(|network| *network == fip.network);
         let is_idle = self.is_idle(marks);
         if let (Some(reserved), Some(own)) = (&mut supply.reserved, self.reservation()) {
@@ -143,11 +147,11 @@ impl Oracle<'_> {
         if self.is_reserved_for_another(fip.address) {
             return;
         }
-        if is_new && self.pool.listed.contains(&fip.address) {
+        if is_new && has_room && self.pool.listed.contains(&fip.address) {
             supply.list.insert(id);
         } else if is_ready {
             supply.owned.insert(id);
-        } else if is_on_network && marks.is_empty() && self.is_reusable(fip) {
+        } else if is_on_network && is_new && has_room && self.is_reusable(fip) {
             supply.reuse.insert(id);
         }
     }
@@ -221,7 +225,7 @@ impl Oracle<'_> {
             ReuseRule::Tagged { tags, idle } => tags.iter().all(|tag| fip.tags.contains(tag)) && is_old(idle.as_secs()),
         };
         let is_reserved = self.pool.reservations.values().any(|address| *address == fip.address);
-        is_wanted && self.pool.has_tags && !is_reserved && !self.named.listed.contains(&fip.address)
+        is_wanted && !is_reserved && !self.named.listed.contains(&fip.address)
     }
 
     fn creatable(&self) -> usize {

@@ -107,6 +107,13 @@ fn an_address_that_the_claim_holds_is_preferred_to_one_that_it_released() {
 }
 
 #[test]
+fn an_address_that_was_created_late_is_not_taken_for_the_one_that_the_claim_had() {
+    let mut fixture = fixture().fips([fip(11).created_for("web")]);
+    fixture.relist([fip(10).created_for("web"), fip(11).created_for("web")]);
+    assert_eq!(fixture.decide("web"), Decision::Keep(id(11)));
+}
+
+#[test]
 fn the_successor_of_a_deleted_floating_ip_is_not_taken_from_its_user() {
     let successor = |fip: Fip| fixture().fips([Fip(FloatingIp { address: address(10), ..fip.0 })]);
     let lost = Decision::Lost(LostAddress::Deleted(address(10)));
