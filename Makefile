@@ -29,7 +29,7 @@ dist: ## build everything that a release publishes in dist/ (IMAGE_SOURCE, IMAGE
 	@hack/dist.sh
 
 ##@ Checks
-.PHONY: test unit soak mutants fmt lint verify-generated
+.PHONY: test unit soak perturb mutants fmt lint verify-generated
 test: ## run all tests on servers of their own; installs what is missing, leaves nothing running
 	@hack/test.sh
 unit: ## run the tests that need no server
@@ -38,6 +38,8 @@ mutants: ## mutate the allocation core with cargo-mutants; its tests must notice
 	@hack/mutants.sh
 soak: ## run 100,000 generated histories of the controllers in simulated time (SOAK_HISTORIES)
 	@hack/soak.sh
+perturb: ## run the controllers with a crash after each write, with withheld events and with older views (about an hour)
+	@hack/perturb.sh
 fmt: ## format the Rust sources
 	$(CARGO) fmt
 lint: ## check format and lints; shell scripts too where shellcheck is installed

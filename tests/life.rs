@@ -47,7 +47,7 @@ use serde_json::{Value, json};
 use floating_ips::*;
 
 use crate::support::{
-    Cloud, FloatingIp, Kind, Manifest, Namespace, OpenStackProxy, PoolBuilder, RECOVERY, claim, condition_of,
+    Cloud, FloatingIp, Kind, Manifest, Namespace, OpenStackProxy, PoolBuilder, RECOVERY, claim, cluster, condition_of,
     controller, eventually,
 };
 
@@ -181,14 +181,6 @@ async fn await_address_count(ns: &Namespace, which: &str, wanted: u64) {
         pool.is_some_and(|pool| pool.data["status"]["addresses"][which].as_u64().unwrap_or_default() == wanted)
     };
     ns.await_object(Kind::Pool, "public", RESYNC, &format!("{which} {wanted}"), is_so).await;
-}
-
-/// A Cluster as users have it, without infrastructure.
-fn cluster(name: &str, spec: Value) -> Manifest {
-    let reference = json!({"apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "OpenStackCluster", "name": name});
-    let mut body = json!({"metadata": {"name": name}, "spec": spec});
-    body["spec"]["infrastructureRef"] = reference;
-    Manifest::new(Kind::Cluster, body)
 }
 
 /// The addresses of all IPAddresses, by claim.

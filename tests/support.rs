@@ -17,6 +17,7 @@
 
 mod api_server_proxy;
 mod clouds;
+mod cluster;
 mod clusterctl;
 mod controller;
 mod fault;
@@ -36,6 +37,7 @@ mod world;
 
 pub use api_server_proxy::ApiServerProxy;
 pub use clouds::{cloud_entry, clouds_yaml};
+pub use cluster::cluster;
 pub use clusterctl::Move;
 pub use controller::{Controller, controller};
 pub use fault::{EVERYTHING, Fault, NEUTRON, TOKEN};
@@ -43,7 +45,7 @@ pub use laws_hold::await_laws_hold;
 pub use manifest::{ClaimBuilder, Kind, Manifest, PoolBuilder, claim, owner_reference, pool};
 pub use namespace::{Namespace, condition_of};
 pub use openstack::{Cloud, ExternalNetwork, FloatingIp};
-pub use openstack_proxy::{OpenStackProxy, call_name};
+pub use openstack_proxy::{NeutronWrite, OpenStackProxy, call_name};
 pub use project::Project;
 pub use prometheus::Prometheus;
 pub use scenario::{with_external_network, with_namespace, with_two_clusters};

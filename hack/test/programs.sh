@@ -7,7 +7,7 @@ set -euo pipefail
 compile_tests() {
   local programs=$RUN/programs.json name
   cargo test --locked --no-run --message-format=json-render-diagnostics >"$programs" || return
-  for name in it permissions restore simulation upgrade; do
+  for name in it permissions perturb restore simulation upgrade; do
     sed -n "s/.*\"kind\":\[\"test\"\].*\"name\":\"$name\".*\"executable\":\"\([^\"]*\)\".*/\1/p" "$programs" >"$RUN/program-$name"
     [ -s "$RUN/program-$name" ] || die "cargo did not say where it put the test '$name'"
   done

@@ -152,6 +152,9 @@ impl ClaimController {
     /// Gives the claim its address: request → protect → attempt → publish → report.
     async fn serve(&self, observed: &Observed, scope: AllocationScope) -> Result<Action, Error> {
         let Some(pool) = observed.pool_state.resolved.clone() else { return Ok(Action::await_change()) };
+        if self.is_deletion_unseen(observed).await? {
+            return Ok(Action::await_change());
+        }
         let request = match build_request(observed, &pool) {
             Ok(request) => request,
             Err(message) => {
@@ -256,6 +259,20 @@ impl ClaimController {
         let claim = claim.map_err(|error| Error::Kubernetes("add the finalizer to the claim", error))?;
         self.memory.claims.note_written(&claim);
         Ok(())
+    }
+
+    /// Whether a claim whose IPAddress is gone was deleted, and the watch has not delivered that. Without this check, its
+    /// released address would be taken back, or another one created, and nothing would be written to the claim that
+    /// shows that it is gone: its finalizer and its status are as they should be.
+    async fn is_deletion_unseen(&self, observed: &Observed) -> Result<bool, Error> {
+        if !observed.is_bound() || !observed.has_no_address() {
+            return Ok(false);
+        }
+        let found = self.kube.claims(&observed.name.namespace).get_opt(&observed.name.name).await;
+        let found = found.map_err(|error| Error::Kubernetes("read the claim", error))?;
+        let is_active =
+            |found: &IpAddressClaim| found.uid() == observed.claim.uid() && found.metadata.deletion_timestamp.is_none();
+        Ok(!found.is_some_and(|found| is_active(&found)))
     }
 
     /// Whether the pool exists but the watch has not delivered it. Claims and pools are watched separately; without this

@@ -34,7 +34,7 @@ impl Workload {
         let proxy = OpenStackProxy::to_cloud("demo").await;
         ns.apply_secret("cloud", &proxy.clouds_yaml()).await;
         ns.patch(Kind::Secret, "cloud", json!({"metadata": {"labels": {MOVE_LABEL: "true"}}})).await;
-        let infrastructure = create_provisioned_cluster(ns).await;
+        let infrastructure = ns.create_provisioned_cluster().await;
         let listed = ns.create_floating_ip("public").await.address;
         let public = pool("public").list([&listed]).network("public").preallocate(1);
         let other = pool("other").network("public").max_ips(1);
@@ -97,40 +97,6 @@ impl Workload {
         ns.await_gone(Kind::Claim, claim, RECOVERY).await;
         await_unmarked(cloud, &self.listed).await;
     }
-}
-
-/// Creates a Cluster that clusterctl moves: its infrastructure is provisioned, its control plane initialized.
-async fn create_provisioned_cluster(ns: &Namespace) -> DynamicObject {
-    let body =
-        json!({"metadata": {"name": "prod"}, "status": {"ready": true, "initialization": {"provisioned": true}}});
-    let infrastructure = ns.create(Manifest::new(Kind::InfrastructureCluster, body)).await;
-    let endpoint = json!({"host": "192.0.2.1", "port": 6443});
-    ns.create(cluster("prod", json!({"controlPlaneEndpoint": endpoint}))).await;
-    let initialized = json!({
-        "type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z"
-    });
-    // Cluster API writes the whole status as well, at the same time.
-    let is_provisioned = |cluster: &DynamicObject| {
-        cluster.data["status"]["initialization"]["infrastructureProvisioned"] == true
-            && condition_of(cluster, "ControlPlaneInitialized").is_some_and(|found| found["status"] == "True")
-            && !cluster.finalizers().is_empty()
-    };
-    eventually(RECOVERY, async || {
-        let found = ns.get(Kind::Cluster, "prod").await.expect("the Cluster is there");
-        if is_provisioned(&found) {
-            return Ok(());
-        }
-        let status = json!({"initialization": {"infrastructureProvisioned": true}, "conditions": [initialized]});
-        ns.patch_status(Kind::Cluster, "prod", json!({"status": status})).await;
-        Err(format!("the Cluster is not provisioned: {}", found.data["status"]))
-    })
-    .await;
-    ns.await_object(Kind::InfrastructureCluster, "prod", RECOVERY, "owned by its Cluster", |found| {
-        found.is_some_and(|found| !found.owner_references().is_empty())
-    })
-    .await;
-    infrastructure
 }
 
 /// Creates a server of the Cluster `prod`; returns its claim.

@@ -66,6 +66,32 @@ fn a_claim_that_is_force_deleted_while_it_is_refused_waits_no_longer() {
 }
 
 #[test]
+fn a_claim_that_is_force_deleted_with_its_ip_address_is_not_served_again() {
+    // Each kind has a watch of its own: in some of these, the end of the IPAddress is delivered first.
+    for seed in 0..24 {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 1_000, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            site.create_claim("web-0", "public");
+            let is_bound = world.wait_until(Duration::from_secs(60), || site.is_bound("web-0")).await;
+            world.expect(7, "the claim", "bound in time", is_bound);
+            world.advance(Duration::from_secs(10)).await;
+            for kind in [Kind::Claim, Kind::Address] {
+                site.change(kind, "web-0", &json!({"metadata": {"finalizers": null}}));
+                site.delete(kind, "web-0");
+            }
+            world.advance(Duration::from_secs(60)).await;
+            let is_gone = site.server.get(&key(Kind::Address, "web-0")).is_none();
+            world.expect(4, "the IPAddress of the claim that was deleted", "gone", is_gone);
+            // Its floating IP is an orphan, and is reported.
+            world.skips_rest.set(true);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
 fn an_ip_address_that_is_deleted_while_the_watch_restarts_comes_back() {
     for moment in (0..40).map(|step| Duration::from_millis(20 * step)) {
         let start = Start { seed: 11, sites: 1, replicas: 1, slowest: 150, is_logged: true };

@@ -2,7 +2,7 @@
 //! calls fail as a scenario says.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -22,6 +22,18 @@ use super::wait::eventually;
 /// What is passed on with a request, and with an answer.
 const HEADERS: [&str; 5] = ["x-auth-token", "x-subject-token", "content-type", "retry-after", "x-openstack-request-id"];
 
+/// A write that Neutron has answered.
+pub struct NeutronWrite<'a> {
+    pub method: &'a http::Method,
+    pub path: &'a str,
+    pub status: u16,
+    pub body: &'a [u8],
+    pub answer: &'a str,
+}
+
+/// Whether the caller gets the answer.
+type WriteObserver = Box<dyn Fn(&NeutronWrite<'_>) -> bool + Send + Sync>;
+
 /// Ends with the test. It records only the calls of pools whose credentials lead through it.
 #[derive(Clone)]
 pub struct OpenStackProxy(Arc<Ends>);
@@ -39,6 +51,7 @@ struct Ends {
     delayed_calls_done: AtomicUsize,
     /// The most rows of a page.
     page: AtomicUsize,
+    write_observer: OnceLock<WriteObserver>,
 }
 
 impl OpenStackProxy {
@@ -73,8 +86,20 @@ impl OpenStackProxy {
         let (calls, faults) = (Mutex::default(), Mutex::default());
         let (authentications, delayed_calls_done) = (AtomicUsize::default(), AtomicUsize::default());
         let page = AtomicUsize::new(usize::MAX);
-        let ends =
-            Ends { url, keystone, neutron, entry, http, calls, faults, authentications, delayed_calls_done, page };
+        let write_observer = OnceLock::new();
+        let ends = Ends {
+            url,
+            keystone,
+            neutron,
+            entry,
+            http,
+            calls,
+            faults,
+            authentications,
+            delayed_calls_done,
+            page,
+            write_observer,
+        };
         let proxy = Self(Arc::new(ends));
         let ends = proxy.0.clone();
         let app = Router::new().fallback(move |request: Request| {
@@ -137,6 +162,12 @@ impl OpenStackProxy {
     /// Limits Neutron's pages, as a lower `pagination_max_limit` does.
     pub fn page_at_most(&self, rows: usize) {
         self.0.page.store(rows, Ordering::Relaxed);
+    }
+
+    /// Calls `observer` after each write that Neutron has done, before the answer goes back: it is lost where `observer`
+    /// says `false`. To be called once.
+    pub fn observe_writes(&self, observer: impl Fn(&NeutronWrite<'_>) -> bool + Send + Sync + 'static) {
+        assert!(self.0.write_observer.set(Box::new(observer)).is_ok(), "the writes are observed already");
     }
 
     /// OpenStack works normally again.
@@ -235,7 +266,8 @@ impl Ends {
         let path = call.parts.uri.path_and_query().map_or("/", |path| path.as_str());
         let path = shorter_page(path, self.page.load(Ordering::Relaxed));
         let base = if call.is_keystone { &self.keystone } else { &self.neutron };
-        let mut out = self.http.request(call.parts.method.clone(), format!("{base}{path}")).body(call.body);
+        let method = &call.parts.method;
+        let mut out = self.http.request(method.clone(), format!("{base}{path}")).body(call.body.clone());
         for (name, value) in call.parts.headers.iter().filter(|(name, _)| HEADERS.contains(&name.as_str())) {
             out = out.header(name, value);
         }
@@ -244,6 +276,13 @@ impl Ends {
         let headers = headers.map(|(name, value)| (name.clone(), value.clone())).collect();
         let status = answer.status().as_u16();
         let Ok(body) = answer.text().await else { return response(502, Vec::new(), Vec::new()) };
+        if let Some(observer) = self.write_observer.get().filter(|_| !call.is_keystone && *method != http::Method::GET)
+        {
+            let write = NeutronWrite { method, path: call.parts.uri.path(), status, body: &call.body, answer: &body };
+            if !observer(&write) {
+                return std::future::pending().await;
+            }
+        }
         // The catalogue must lead through the proxy too.
         let body = if call.is_keystone { body.replace(&self.neutron, &self.url) } else { body };
         response(status, headers, change(body).into_bytes())
