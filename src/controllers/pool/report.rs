@@ -121,7 +121,9 @@ impl PoolController {
         problem: Option<&'static str>,
         counted: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
-        let counted = counted.map(|resolved| (resolved, self.count(&resolved.project.ledger(), resolved)));
+        // A pool that is not ready gives nothing away.
+        let count = |resolved: &ResolvedPool| PoolUsage { free: 0, ..self.count(&resolved.project.ledger(), resolved) };
+        let counted = counted.map(|resolved| (resolved, count(resolved)));
         let status = match &counted {
             Some((_, usage)) => with_counts(pool, usage),
             None => pool.status.clone().unwrap_or_default(),
