@@ -25,6 +25,7 @@ stage "format" cargo fmt --check
 # program where the scenarios look for theirs.
 stage "traces (feature otel)" cargo test --locked --features otel --test traces
 stage "compile the tests" compile_tests
+reached programs
 stage "the list of scenarios for v1beta1" check_v1beta1_list
 stage "unit and property tests" cargo test --locked --lib --bins --test docs --test choice --test model --test simulation
-reached programs
+reached unit-tests

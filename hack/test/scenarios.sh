@@ -16,13 +16,13 @@ audit_log() { (management_cluster "$1" && echo "$AUDIT_LOG"); }
 # shellcheck disable=SC2016 # a variable of the other shell
 older_kubeconfig() { with_older_cluster_api bash -c '. hack/env/lib.sh; echo "$KUBECONFIG_FILE"'; }
 
-await programs
+await unit-tests
 await servers
 eval "$(hack/env/env.sh)"
 # Of 36; by hand all of them run: docs/laws.md.
 CONTRACT_HISTORIES=${CONTRACT_HISTORIES:-12} stage "scenarios" scenarios
 # Others each day; `make perturb` runs all of them.
-PERTURB_SAMPLE=${PERTURB_SAMPLE:-12} stage "a sample of the perturbed runs" test_program perturb --nocapture
+PERTURB_SAMPLE=${PERTURB_SAMPLE:-8} stage "a sample of the perturbed runs" test_program perturb --nocapture
 # The controller may do what the scenarios needed, and nothing else.
 CAIP_AUDIT_LOGS=$(audit_log 1):$(audit_log 2) stage "permissions" test_program permissions
 await older-cluster-api
