@@ -5,6 +5,7 @@
 #   IMAGE_PLATFORMS      default this machine's; "linux/amd64 linux/arm64"
 #   IMAGE_SOURCE         the URL of the sources, for the label of that name (default: no label)
 #   CAIP_OPENSTACK_COMMIT, SOURCE_DATE_EPOCH       the commit and its time, where there is no git
+#   IMAGE_BUILD_DIR      cargo's folder (default target/); clones that share one compile the dependencies once
 #   CA_CERTIFICATES      the version of Debian's package (default: the newest), to rebuild an old image
 set -euo pipefail
 # shellcheck source=lib.sh

@@ -7,6 +7,7 @@ ROOM=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 PROJECT=$(cd "$ROOM/../.." && pwd)
 IMAGE_CACHE=$CAIP_CACHE/image
 TARGET_DIR=$(realpath -m "${CARGO_TARGET_DIR:-$PROJECT/target}")
+BUILD_DIR=$(realpath -m "${IMAGE_BUILD_DIR:-$TARGET_DIR}") # cargo's, which other clones may share
 VERSION=$(sed -n 's/^version = "\(.*\)"/\1/p;T;q' "$PROJECT/Cargo.toml")
 TAG=v$VERSION # what the chart, the manifests and the documents pull
 ARCHIVE=caip-openstack-$VERSION.oci.tar

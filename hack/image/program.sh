@@ -34,13 +34,14 @@ debian_rust() { # ARCHITECTURE
   export LD_LIBRARY_PATH
 }
 
-# The program must not contain paths of this machine. Cargo's folder has one folder for each registry.
+# The program must not contain paths of this machine. Cargo compiles the project's own files by relative paths, and its
+# folder has one folder for each registry. Without the project's path, clones that share IMAGE_BUILD_DIR share the
+# compiled dependencies.
 remapped() {
   local home=${CARGO_HOME:-$HOME/.cargo} sysroot folder commit
   sysroot=$("$RUSTC" --print sysroot)
   commit=$("$RUSTC" -vV | sed -n 's/^commit-hash: //p')
-  # The last match wins: the target folder may be inside the project's.
-  printf '%s\n' "$PROJECT=/caip-openstack" "$TARGET_DIR=/target"
+  echo "$BUILD_DIR=/target"
   # The standard library's own name for its sources.
   echo "$sysroot/lib/rustlib/src/rust=/rustc/$commit"
   for folder in "$(realpath "$home")"/registry/src/*/; do printf '%s\n' "${folder%/}=/cargo"; done
@@ -72,9 +73,9 @@ variable=${TARGET//-/_}
 # The user's flags would change the program.
 unset RUSTFLAGS
 env CARGO_ENCODED_RUSTFLAGS="$(IFS=$'\x1f'; echo "${flags[*]}")" RUSTC="$RUSTC" CAIP_OPENSTACK_COMMIT="$SHORT_COMMIT" \
-  CARGO_TARGET_DIR="$TARGET_DIR" "CC_$variable=$GCC" "CFLAGS_$variable=$c_flags" "CARGO_TARGET_${variable^^}_LINKER=$GCC" \
+  CARGO_TARGET_DIR="$BUILD_DIR" "CC_$variable=$GCC" "CFLAGS_$variable=$c_flags" "CARGO_TARGET_${variable^^}_LINKER=$GCC" \
   cargo build --locked --release --bin "$NAME" --target "$TARGET" >&2
-install -D -m 755 "$TARGET_DIR/$TARGET/release/$NAME" "$FILE"
+install -D -m 755 "$BUILD_DIR/$TARGET/release/$NAME" "$FILE"
 
 echo "generic rust $("$RUSTC" -V | cut -d' ' -f2) $1"
 library libc.a

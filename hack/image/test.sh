@@ -61,7 +61,7 @@ check_program() {
   headers=$(readelf -ld "$ROOT/caip-openstack")
   ! grep -E 'INTERP|NEEDED' <<<"$headers" || die "the program is not static"
   local folder
-  for folder in "$PROJECT" "$TARGET_DIR" "${CARGO_HOME:-$HOME/.cargo}" "$HOME/.rustup"; do
+  for folder in "$PROJECT" "$TARGET_DIR" "$BUILD_DIR" "${CARGO_HOME:-$HOME/.cargo}" "$HOME/.rustup"; do
     ! grep -aqF "$folder" "$ROOT/caip-openstack" || die "the program contains the path $folder of this machine"
   done
 }
