@@ -8,22 +8,9 @@ export CAIP_ENV
 . "$(dirname "$0")/env/lib.sh"
 cd "$HERE/../.."
 
-finish() {
-  local status=$?
-  trap '' INT TERM
-  [ "${CAIP_KEEP_ENV:-}" = 1 ] || hack/env/down.sh || status=1
-  exit "$status"
-}
-
-require_cargo
-hack/env/packages.sh
-lock 7 "$CAIP_CACHE/env/.$CAIP_ENV-run" "measures on '$CAIP_ENV'"
-trap finish EXIT
-trap 'exit 130' INT TERM
+prepare_run measures
 # Nothing is compiled while it measures.
 cargo bench --locked --bench bench --no-run
-hack/env/down.sh --purge
-hack/env/up.sh
+start_new_servers
 [ -z "${CAIP_BALLAST:-}" ] || hack/env/ballast.sh "$CAIP_BALLAST"
-eval "$(hack/env/env.sh)"
 cargo bench --locked --bench bench -- "$@"

@@ -14,20 +14,7 @@ export CAIP_ENV
 . "$(dirname "$0")/env/lib.sh"
 cd "$HERE/../.."
 
-finish() {
-  local status=$?
-  trap '' INT TERM
-  [ "${CAIP_KEEP_ENV:-}" = 1 ] || hack/env/down.sh || status=1
-  exit "$status"
-}
-
-require_cargo
-hack/env/packages.sh
-lock 7 "$CAIP_CACHE/env/.$CAIP_ENV-run" "perturbs on '$CAIP_ENV'"
-trap finish EXIT
-trap 'exit 130' INT TERM
+prepare_run perturbs
 cargo test --locked --test perturb --no-run
-hack/env/down.sh --purge
-hack/env/up.sh --second
-eval "$(hack/env/env.sh)"
+start_new_servers --second
 RUST_BACKTRACE=0 cargo test --locked -q --test perturb -- --nocapture

@@ -195,6 +195,29 @@ await_compiler() { # PID NAME COMMAND...: says at times how much is compiled, wh
   say "$name: compiled in $((SECONDS - began)) s"
 }
 
+# --- a run on servers of its own ------------------------------------------------
+# The caller is in the project's folder.
+prepare_run() { # WHAT IT DOES: also has the servers stopped when the script ends, unless CAIP_KEEP_ENV=1
+  require_cargo
+  hack/env/packages.sh
+  lock 7 "$CAIP_CACHE/env/.$CAIP_ENV-run" "$1 on '$CAIP_ENV'"
+  trap end_run EXIT
+  trap 'exit 130' INT TERM
+}
+
+end_run() {
+  local status=$?
+  trap '' INT TERM
+  [ "${CAIP_KEEP_ENV:-}" = 1 ] || hack/env/down.sh || status=1
+  exit "$status"
+}
+
+start_new_servers() { # [--second]
+  hack/env/down.sh --purge
+  hack/env/up.sh "$@"
+  eval "$(hack/env/env.sh)"
+}
+
 # --- one at a time ------------------------------------------------------------
 # Descriptor 7 holds the lock of a whole test run, 8 that of a set of servers, 9 that of a build. The kernel releases a
 # lock when the process and its children have ended.
