@@ -171,8 +171,8 @@ impl ClaimController {
         self.conclude(observed, &pool, outcome).await
     }
 
-    /// Publishes again the address that the claim had, if Neutron still shows it: while its pool had a problem, nobody may
-    /// have looked.
+    /// Publishes again the address that the claim had, if a recent listing has it: the pool of the claim has a problem, and
+    /// may not have been listed since.
     async fn recover(&self, observed: &Observed) -> Result<Action, Error> {
         let Some(pool) = observed.pool_state.resolved.clone() else { return Ok(Action::await_change()) };
         match pool.list_if_older(&self.clock, BUSY_AGE).await {

@@ -170,12 +170,10 @@ impl PoolController {
     async fn fail(&self, pool: &Arc<OpenStackFloatingIPPool>, failure: PoolFailure) -> Result<Action, Error> {
         let name = name_of(pool.as_ref());
         let problem = failure.problem();
-        self.memory.pools.update(&name, |state| {
+        let is_new = self.memory.pools.update(&name, |state| {
             if let Some(known) = state.resolved.take() {
                 state.resolved = Some(Arc::new(self.resolver.with_present_spec(pool, &known)));
             }
-        });
-        let is_new = self.memory.pools.update(&name, |state| {
             let old = state.problem.replace(problem.clone());
             old.as_ref() != Some(&problem)
         });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::identity::known_id;
 use super::{Error, PoolController};
@@ -50,21 +50,15 @@ impl PoolController {
 
     /// Writes the id again that a user removed from a pool with a problem: the marks of its floating IPs have it.
     pub(super) async fn restore_id(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
-        let name = name_of(pool);
         let is_written = pool.annotations().contains_key(POOL_ID_ANNOTATION);
         if is_written || !patch::has_finalizer(&pool.metadata, POOL_FINALIZER) {
             return Ok(());
         }
         let id = known_id(pool, &self.stores, &self.memory);
         let Some(id) = id.filter(|id| self.resolver.find_elder(pool, id).is_none()) else { return Ok(()) };
-        let annotations = json!({POOL_ID_ANNOTATION: id.as_str()});
-        // With the version that was read, so that two writers cannot both set an id.
-        let change =
-            json!({"metadata": {"resourceVersion": pool.metadata.resource_version, "annotations": annotations}});
-        let written = patch::merge(&self.kube.pools(&name.namespace), &name.name, change).await;
-        let written = written.map_err(|error| Error::Kubernetes("write the pool's id again", error))?;
-        self.memory.pools.update(&name, |state| state.note_written(&written));
-        Ok(())
+        let change = json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: id.as_str()}}});
+        let written = self.write_metadata(pool, change).await;
+        written.map(drop).map_err(|error| Error::Kubernetes("write the pool's id again", error))
     }
 
     async fn write_identity(
@@ -84,15 +78,24 @@ impl PoolController {
         if is_written && finalizers.is_none() {
             return Ok(pool.clone());
         }
-        // With the version that was read, so that two writers cannot both set an id.
-        let mut change =
-            finalizers.unwrap_or_else(|| json!({"metadata": {"resourceVersion": pool.metadata.resource_version}}));
+        let mut change = finalizers.unwrap_or_else(|| json!({}));
         change["metadata"]["annotations"] = annotations.into_iter().collect();
-        let name = name_of(pool.as_ref());
-        let pool = patch::merge(&self.kube.pools(&name.namespace), &name.name, change).await?;
-        self.memory.pools.update(&name, |state| state.note_written(&pool));
-        tracing::info!(pool.name = %name, pool.id = %id, "pool adopted");
-        Ok(Arc::new(pool))
+        let adopted = self.write_metadata(pool, change).await?;
+        tracing::info!(pool.name = %name_of(&adopted), pool.id = %id, "pool adopted");
+        Ok(Arc::new(adopted))
+    }
+
+    /// Fails when the pool is no longer as it was read, so that two writers cannot both set an id.
+    async fn write_metadata(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        mut change: Value,
+    ) -> Result<OpenStackFloatingIPPool, kube::Error> {
+        let name = name_of(pool);
+        change["metadata"]["resourceVersion"] = json!(pool.metadata.resource_version);
+        let written = patch::merge(&self.kube.pools(&name.namespace), &name.name, change).await?;
+        self.memory.pools.update(&name, |state| state.note_written(&written));
+        Ok(written)
     }
 
     /// Whether the resolution is still valid: the same pool with the same spec, to be served, without another id.

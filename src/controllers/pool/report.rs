@@ -121,7 +121,7 @@ impl PoolController {
         problem: Option<&'static str>,
         counted: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
-        // A pool that is not ready gives nothing away.
+        // A pool that is not ready gives no address.
         let count = |resolved: &ResolvedPool| PoolUsage { free: 0, ..self.count(&resolved.project.ledger(), resolved) };
         let counted = counted.map(|resolved| (resolved, count(resolved)));
         let status = match &counted {
