@@ -44,7 +44,7 @@ fn is_needed(objects: &[Arc<Value>], object: &Value) -> bool {
 
 /// Whether the claim's pool exists. One that is created again finds its id in the IPAddresses of the one before.
 fn has_pool(objects: &[Arc<Value>], claim: &Value) -> bool {
-    of_kind(objects, POOL_KIND).any(|pool| counts_on(claim, pool))
+    of_kind(objects, POOL_KIND).any(|pool| points_at(claim, pool))
 }
 
 fn is_kept_by_others(claim: &Value) -> bool {
@@ -55,10 +55,14 @@ fn is_kept_by_others(claim: &Value) -> bool {
 
 /// Whether a claim or an address still has our finalizer and points at the pool.
 fn counts_on(object: &Value, pool: &Value) -> bool {
+    points_at(object, pool)
+        && finalizers(object).iter().any(|finalizer| [CLAIM_FINALIZER, ADDRESS_FINALIZER].contains(finalizer))
+}
+
+fn points_at(object: &Value, pool: &Value) -> bool {
     text(object, "/spec/poolRef/name") == text(pool, "/metadata/name")
         && text(object, "/spec/poolRef/apiGroup") == GROUP
         && text(object, "/metadata/namespace") == text(pool, "/metadata/namespace")
-        && finalizers(object).iter().any(|finalizer| [CLAIM_FINALIZER, ADDRESS_FINALIZER].contains(finalizer))
 }
 
 fn names_secret(pool: &Value, secret: &Value) -> bool {
