@@ -13,19 +13,18 @@ use http::request::Parts;
 use http::{HeaderName, StatusCode, header};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::recorder::{Recorder, Reply};
 use super::request::{Target, Verb, short_name};
 use super::trace::Version;
 use super::watch_stream::WatchStream;
-use crate::support::{Namespace, Tls, unique};
+use crate::support::laws::pool_id;
+use crate::support::{Namespace, Tls, kubeconfig, unique};
 
 /// What is passed on with a request.
 const HEADERS: [HeaderName; 4] = [header::AUTHORIZATION, header::ACCEPT, header::CONTENT_TYPE, header::USER_AGENT];
-/// The pool's id in marks.
-const POOL_ID: &str = "/metadata/annotations/openstackfloatingippool.ipam.cluster.x-k8s.io~1pool-id";
 
 /// Ends when it is dropped.
 pub struct KubernetesProxy {
@@ -80,16 +79,11 @@ impl Drop for KubernetesProxy {
 
 /// The same kubeconfig for another server; returns its path.
 fn write_kubeconfig(original: &str, url: &str, certificate: &str) -> String {
-    let text = std::fs::read_to_string(original).expect("the kubeconfig can be read");
-    let mut kubeconfig: Value = serde_saphyr::from_str(&text).expect("the kubeconfig is YAML");
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.kubeconfig", unique("perturb")));
-    let authority = path.with_extension("crt");
+    let name = unique("perturb");
+    let authority = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.crt"));
     std::fs::write(&authority, certificate).expect("a file can be written");
-    let cluster = kubeconfig.pointer_mut("/clusters/0/cluster").expect("the kubeconfig names a server");
-    *cluster = serde_json::json!({"server": url, "certificate-authority": authority});
-    // JSON is YAML.
-    std::fs::write(&path, kubeconfig.to_string()).expect("a file can be written");
-    path.into_os_string().into_string().expect("a directory of the tests has a name in UTF-8")
+    let cluster = json!({"server": url, "certificate-authority": authority});
+    kubeconfig::write_changed(original, &name, "/clusters/0/cluster", cluster)
 }
 
 impl Ends {
@@ -183,10 +177,8 @@ impl Ends {
     }
 
     fn note_pool_id(&self, resource: &str, object: &Value) {
-        let id = object.pointer(POOL_ID).and_then(Value::as_str);
-        if let Some(id) = id.filter(|_| resource.ends_with("openstackfloatingippools")) {
-            self.recorder.note_pool_id(id);
-        }
+        let id = pool_id(object).filter(|_| resource.ends_with("openstackfloatingippools"));
+        id.iter().for_each(|id| self.recorder.note_pool_id(id.as_str()));
     }
 }
 

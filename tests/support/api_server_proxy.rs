@@ -1,14 +1,17 @@
 //! A TCP proxy between a controller and its API server, which can disconnect, hold back data and work again.
 
 use std::net::SocketAddr;
-use std::path::Path;
 
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::watch::{Receiver, Sender, channel};
 
+use super::kubeconfig;
 use super::namespace::Namespace;
+
+/// Where a kubeconfig has the URL.
+const SERVER: &str = "/clusters/0/cluster/server";
 
 /// Ends with the test.
 pub struct ApiServerProxy {
@@ -38,18 +41,14 @@ enum Flow {
 impl ApiServerProxy {
     /// A proxy to the API server of a namespace.
     pub async fn start(ns: &Namespace) -> Self {
-        let kubeconfig = std::fs::read_to_string(&ns.world.account).expect("the kubeconfig can be read");
-        let mut kubeconfig: Value = serde_saphyr::from_str(&kubeconfig).expect("the kubeconfig is YAML");
-        let url = kubeconfig.pointer_mut("/clusters/0/cluster/server").expect("the kubeconfig names a server");
-        let server = url.as_str().and_then(|url| url.strip_prefix("https://")).expect("it is reached by TLS");
+        let original = kubeconfig::read(&ns.world.account);
+        let url = original.pointer(SERVER).and_then(Value::as_str).expect("the kubeconfig names a server");
+        let server = url.strip_prefix("https://").expect("it is reached by TLS");
         let server: SocketAddr = server.parse().expect("it has an address and a port");
         let port = bind(SocketAddr::new(server.ip(), 0));
         let here = port.local_addr().expect("it is bound");
-        *url = format!("https://{here}").into();
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.kubeconfig", super::unique("proxy")));
-        // JSON is YAML.
-        std::fs::write(&path, kubeconfig.to_string()).expect("a file can be written");
-        let kubeconfig = path.to_str().expect("a directory of the tests has a name in UTF-8").to_owned();
+        let (account, name, url) = (&ns.world.account, super::unique("proxy"), format!("https://{here}"));
+        let kubeconfig = kubeconfig::write_changed(account, &name, SERVER, url.into());
         let (state, _) = channel(State::default());
         tokio::spawn(listen(here, server, state.clone()));
         Self { kubeconfig, state, _port: port }

@@ -1,8 +1,7 @@
 //! The ServiceAccount of `config/rbac` under another name, since scenarios also install and uninstall the program. The
 //! controllers of all scenarios run as it, so that a missing permission fails a scenario.
 
-use std::collections::BTreeSet;
-use std::path::Path;
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
@@ -10,8 +9,9 @@ use k8s_openapi::api::core::v1::{Namespace, ServiceAccount};
 use kube::ResourceExt;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use kube::discovery::ApiResource;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use super::kubeconfig;
 use super::world::{client, required, run_id};
 
 /// The namespace of the ServiceAccount and of its Leases.
@@ -26,15 +26,14 @@ const TOKEN_SECONDS: i64 = 6 * 3600;
 /// The kubeconfig of the ServiceAccount in the cluster of the kubeconfig in `variable`. The first call of a run creates the
 /// account with its permissions.
 pub fn kubeconfig(variable: &'static str) -> String {
-    static MADE: Mutex<BTreeSet<&str>> = Mutex::new(BTreeSet::new());
+    static MADE: Mutex<BTreeMap<&str, String>> = Mutex::new(BTreeMap::new());
     // A test that panics here must not fail the others.
     let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{variable}.kubeconfig", run_id()));
-    if !made.contains(variable) {
-        write(&required(variable), &token(variable), &path);
-        made.insert(variable);
-    }
-    path.into_os_string().into_string().expect("a directory of the tests has a name in UTF-8")
+    let write = || {
+        let (name, user) = (format!("{}-{variable}", run_id()), json!({"token": token(variable)}));
+        kubeconfig::write_changed(&required(variable), &name, "/users/0/user", user)
+    };
+    made.entry(variable).or_insert_with(write).clone()
 }
 
 /// A token of the account. In a runtime of its own, since the caller may or may not be in one.
@@ -74,12 +73,4 @@ async fn create(variable: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), SYSTEM_NAMESPACE);
     let answer = accounts.create_token_request(NAME, &PostParams::default(), &request).await;
     answer.expect("a token can be made").status.expect("the answer has the token").token
-}
-
-fn write(admin: &str, token: &str, path: &Path) {
-    let admin = std::fs::read_to_string(admin).expect("the kubeconfig can be read");
-    let mut config: Value = serde_saphyr::from_str(&admin).expect("the kubeconfig is YAML");
-    *config.pointer_mut("/users/0/user").expect("the kubeconfig names a user") = json!({ "token": token });
-    // JSON is YAML.
-    std::fs::write(path, config.to_string()).expect("a file can be written");
 }
