@@ -3,7 +3,7 @@
 use http::Method;
 use serde_json::Value;
 
-/// The kinds whose names are made up by whoever writes them.
+/// The kinds whose objects have generated names, so that two runs cannot be compared by them.
 const UNNAMED: [&str; 1] = ["events"];
 
 pub struct Target {

@@ -1,4 +1,4 @@
-//! Laws 5 and 7 at the moment at which a claim is told why it has no address: what it is told must be so.
+//! Laws 5 and 7 at the moment in which a claim is told why it has no address: the reason must be true.
 
 use serde_json::Value;
 
