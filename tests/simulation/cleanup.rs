@@ -6,9 +6,9 @@ use serde_json::json;
 
 use crate::api::Kind;
 use crate::api::objects::finalizers;
-use crate::simulate;
 use crate::users::key;
 use crate::world::{Start, World};
+use crate::{simulate, simulate_bound};
 
 const START: Start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
@@ -16,14 +16,12 @@ const SOON: Duration = Duration::from_secs(60);
 #[test]
 fn a_pool_that_is_being_deleted_takes_the_new_credentials_of_its_secret() {
     for is_restarted in [false, true] {
-        let outcome = simulate(&START, async |world: &World| {
-            let site = &world.sites[0];
-            world.bind_in_new_pool("web-0").await;
+        simulate_bound(&START, async |world, site| {
             site.delete(Kind::Pool, "public");
             world.advance(SOON).await;
             world.cloud.change_password("ours", "renewed");
             if is_restarted {
-                site.replicas[0].wire().iter().for_each(|wire| wire.kill());
+                site.kill_controller();
             }
             world.advance(SOON).await;
             let data = serde_json::to_value(world.cloud.secret("ours")).unwrap();
@@ -34,17 +32,14 @@ fn a_pool_that_is_being_deleted_takes_the_new_credentials_of_its_secret() {
             world.expect_gone(Kind::Pool).await;
             world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
         });
-        outcome.assert_lawful();
     }
 }
 
 #[test]
 fn a_claim_is_released_although_its_pool_has_a_problem_that_a_new_process_finds() {
-    let outcome = simulate(&START, async |world: &World| {
-        let site = &world.sites[0];
-        world.bind_in_new_pool("web-0").await;
+    simulate_bound(&START, async |world, site| {
         world.cloud.rename_network(&world.network, "renamed");
-        site.replicas[0].wire().iter().for_each(|wire| wire.kill());
+        site.kill_controller();
         world.advance(2 * SOON).await;
         site.delete(Kind::Claim, "web-0");
         world.expect_gone(Kind::Claim).await;
@@ -52,14 +47,11 @@ fn a_claim_is_released_although_its_pool_has_a_problem_that_a_new_process_finds(
         world.expect(4, "the floating IP", "deleted", is_deleted);
         world.cloud.rename_network(&world.network, "public");
     });
-    outcome.assert_lawful();
 }
 
 #[test]
 fn a_claim_is_released_with_new_credentials_although_its_pool_has_a_problem() {
-    let outcome = simulate(&START, async |world: &World| {
-        let site = &world.sites[0];
-        world.bind_in_new_pool("web-0").await;
+    simulate_bound(&START, async |world, site| {
         world.cloud.change_password("ours", "renewed");
         site.delete(Kind::Claim, "web-0");
         world.cloud.rename_network(&world.network, "renamed");
@@ -70,14 +62,11 @@ fn a_claim_is_released_with_new_credentials_although_its_pool_has_a_problem() {
         world.expect(4, "the floating IP", "deleted", is_deleted);
         world.cloud.rename_network(&world.network, "public");
     });
-    outcome.assert_lawful();
 }
 
 #[test]
 fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_restored() {
-    let outcome = simulate(&START, async |world: &World| {
-        let site = &world.sites[0];
-        world.bind_in_new_pool("web-0").await;
+    simulate_bound(&START, async |world, site| {
         let set_region = |region: &str| {
             world.cloud.change_region("ours", region);
             let data = serde_json::to_value(world.cloud.secret("ours")).unwrap();
@@ -92,19 +81,16 @@ fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_r
         set_region("RegionOne");
         world.advance(SOON).await;
     });
-    outcome.assert_lawful();
 }
 
 #[test]
 fn the_spares_of_a_pool_whose_network_a_new_process_does_not_find_are_kept() {
-    let outcome = simulate(&START, async |world: &World| {
-        let site = &world.sites[0];
-        world.bind_in_new_pool("web-0").await;
+    simulate_bound(&START, async |world, site| {
         site.change(Kind::Pool, "public", &json!({"spec": {"preallocate": 2}}));
         let is_ready = world.wait_until(SOON, || world.cloud.floating_ips().len() == 3).await;
         world.expect(7, "public", "ready with two spares", is_ready);
         world.cloud.rename_network(&world.network, "renamed");
-        site.replicas[0].wire().iter().for_each(|wire| wire.kill());
+        site.kill_controller();
         world.advance(2 * SOON).await;
         site.delete(Kind::Claim, "web-0");
         world.expect_gone(Kind::Claim).await;
@@ -112,7 +98,6 @@ fn the_spares_of_a_pool_whose_network_a_new_process_does_not_find_are_kept() {
         world.expect(4, "the spares", "kept", world.cloud.floating_ips().len() == 2);
         world.cloud.rename_network(&world.network, "public");
     });
-    outcome.assert_lawful();
 }
 
 #[test]
@@ -143,10 +128,9 @@ fn a_secret_can_be_deleted_after_its_pool_was_removed_by_force() {
             site.create_pool("other", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
             world.advance(SOON).await;
             if is_restarted {
-                site.replicas[0].wire().iter().for_each(|wire| wire.kill());
+                site.kill_controller();
             }
-            site.change(Kind::Pool, "public", &json!({"metadata": {"finalizers": null}}));
-            site.delete(Kind::Pool, "public");
+            site.delete_by_force(Kind::Pool, "public");
             world.advance(SOON).await;
             let finalizers = || site.server.get(&key(Kind::Secret, "cloud")).map(|it| finalizers(&it).len());
             world.expect(9, "the Secret", "protected for the other pool alone", finalizers() == Some(1));
@@ -162,9 +146,7 @@ fn a_secret_can_be_deleted_after_its_pool_was_removed_by_force() {
 
 #[test]
 fn a_pool_whose_subnet_is_not_found_releases_as_its_present_spec_says() {
-    let outcome = simulate(&START, async |world: &World| {
-        let site = &world.sites[0];
-        world.bind_in_new_pool("web-0").await;
+    simulate_bound(&START, async |world, site| {
         site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 86400}}));
         world.advance(SOON).await;
         site.delete(Kind::Claim, "web-0");
@@ -177,5 +159,4 @@ fn a_pool_whose_subnet_is_not_found_releases_as_its_present_spec_says() {
         world.expect(4, "the floating IP", "deleted", is_deleted);
         site.change(Kind::Pool, "public", &json!({"spec": {"subnets": null}}));
     });
-    outcome.assert_lawful();
 }

@@ -142,8 +142,7 @@ impl World {
         if let Some(object) = site.server.get(&key(kind, name)) {
             self.witness.claims().note_forced(&Uid::of(&site.server, &object));
         }
-        site.change(kind, name, &json!({"metadata": {"finalizers": null}}));
-        site.delete(kind, name);
+        site.delete_by_force(kind, name);
     }
 
     fn force_delete_pool(&self, pool: u8) {

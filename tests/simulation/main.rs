@@ -91,7 +91,7 @@ use std::collections::BTreeMap;
 
 use settling::Settled;
 use support::{laws, memory, memory_api as api};
-use world::{Start, World};
+use world::{Site, Start, World};
 
 /// What came of a history.
 pub struct Outcome {
@@ -143,6 +143,16 @@ pub fn simulate(start: &Start, act: impl AsyncFnOnce(&World)) -> Outcome {
             settled: world.settled.take(),
         }
     })
+}
+
+/// Runs a history that begins with the claim `web-0`, which has an address of the new pool `public`. The laws must hold.
+#[track_caller]
+pub fn simulate_bound(start: &Start, act: impl AsyncFnOnce(&World, &Site)) {
+    let outcome = simulate(start, async |world: &World| {
+        world.bind_in_new_pool("web-0").await;
+        act(world, &world.sites[0]).await;
+    });
+    outcome.assert_lawful();
 }
 
 /// A number from the environment.

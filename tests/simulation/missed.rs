@@ -54,8 +54,7 @@ fn a_claim_that_is_force_deleted_while_it_is_refused_waits_no_longer() {
             world.expect(7, "the claim", "bound in time", is_bound);
             site.create_claim("web-1", "public");
             world.advance(moment).await;
-            site.change(Kind::Claim, "web-1", &json!({"metadata": {"finalizers": null}}));
-            site.delete(Kind::Claim, "web-1");
+            site.delete_by_force(Kind::Claim, "web-1");
             world.advance(Duration::from_secs(1)).await;
             site.delete(Kind::Claim, "web-0");
             let is_empty = world.wait_until(Duration::from_secs(60), || world.cloud.floating_ips().is_empty()).await;
@@ -78,8 +77,7 @@ fn a_claim_that_is_force_deleted_with_its_ip_address_is_not_served_again() {
             world.expect(7, "the claim", "bound in time", is_bound);
             world.advance(Duration::from_secs(10)).await;
             for kind in [Kind::Claim, Kind::Address] {
-                site.change(kind, "web-0", &json!({"metadata": {"finalizers": null}}));
-                site.delete(kind, "web-0");
+                site.delete_by_force(kind, "web-0");
             }
             world.advance(Duration::from_secs(60)).await;
             let is_gone = site.server.get(&key(Kind::Address, "web-0")).is_none();

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::api::Kind;
 use crate::laws::pool_id;
-use crate::simulate;
+use crate::simulate_bound;
 use crate::users::key;
 use crate::world::{Site, Start, World};
 
@@ -19,18 +19,25 @@ const SOON: Duration = Duration::from_secs(60);
 /// address, once in its successor.
 fn with_missing_subnet(history: impl AsyncFn(&World, &Site)) {
     for is_restarted in [false, true] {
-        let outcome = simulate(&START, async |world: &World| {
-            let site = &world.sites[0];
-            world.bind_in_new_pool("web-0").await;
+        simulate_bound(&START, async |world, site| {
             set_subnets(site, json!([{"filter": {"name": "missing"}}]));
             if is_restarted {
-                site.replicas[0].wire().iter().for_each(|wire| wire.kill());
+                site.kill_controller();
             }
             world.advance(SOON).await;
             history(world, site).await;
             set_subnets(site, Value::Null);
         });
-        outcome.assert_lawful();
+    }
+}
+
+impl Site {
+    fn delete_address(&self, name: &str, is_forced: bool) {
+        if is_forced {
+            self.delete_by_force(Kind::Address, name);
+        } else {
+            self.delete(Kind::Address, name);
+        }
     }
 }
 
@@ -45,10 +52,7 @@ fn a_claim_whose_ip_address_is_deleted_gets_it_again() {
         for is_forced in [false, true] {
             let uid = || site.server.get(&key(Kind::Address, "web-0")).map(|it| it["metadata"]["uid"].clone());
             let deleted = uid();
-            if is_forced {
-                site.change(Kind::Address, "web-0", &json!({"metadata": {"finalizers": null}}));
-            }
-            site.delete(Kind::Address, "web-0");
+            site.delete_address("web-0", is_forced);
             let is_there = world.wait_until(SOON, || uid().is_some_and(|it| Some(it) != deleted)).await;
             world.expect(7, "web-0", "given an IPAddress again", is_there);
             world.expect(5, "web-0", "given the same floating IP", site.address_of("web-0") == had);
@@ -115,20 +119,12 @@ fn the_figures_of_the_pool_follow_its_claims() {
 #[test]
 fn a_claim_without_a_pool_whose_ip_address_is_deleted_is_told_so_and_has_it_again_with_a_new_pool() {
     for is_forced in [false, true] {
-        let outcome = simulate(&START, async |world: &World| {
-            let site = &world.sites[0];
-            world.bind_in_new_pool("web-0").await;
+        simulate_bound(&START, async |world, site| {
             let had = site.address_of("web-0");
             let pool = site.server.get(&key(Kind::Pool, "public")).unwrap();
             world.users_interfered.set(true);
-            let delete = |kind, name, is_forced| {
-                if is_forced {
-                    site.change(kind, name, &json!({"metadata": {"finalizers": null}}));
-                }
-                site.delete(kind, name);
-            };
-            delete(Kind::Pool, "public", true);
-            delete(Kind::Address, "web-0", is_forced);
+            site.delete_by_force(Kind::Pool, "public");
+            site.delete_address("web-0", is_forced);
             let is_told = world.wait_until(SOON, || site.is_told("web-0", "does not exist in this namespace")).await;
             world.expect(7, "web-0", "told that its pool is gone", is_told);
             let id = if is_forced { json!(pool_id(&pool).unwrap().as_str()) } else { Value::Null };
@@ -137,6 +133,5 @@ fn a_claim_without_a_pool_whose_ip_address_is_deleted_is_told_so_and_has_it_agai
             let is_recovered = world.wait_until(2 * SOON, has_it_again).await;
             world.expect(5, "web-0", "given its address again", is_recovered);
         });
-        outcome.assert_lawful();
     }
 }

@@ -134,8 +134,7 @@ fn a_claim_that_is_restored_after_its_ip_address_has_its_address_again() {
             world.users_interfered.set(true);
             let Some(backup) = site.server.get(&key(Kind::Address, "web-0")) else { return };
             for kind in [Kind::Claim, Kind::Address] {
-                site.change(kind, "web-0", &json!({"metadata": {"finalizers": null}}));
-                site.delete(kind, "web-0");
+                site.delete_by_force(kind, "web-0");
                 world.advance(Duration::from_secs(5)).await;
             }
             let mut restored = json!({"spec": backup["spec"]});

@@ -6,26 +6,18 @@ use caip_openstack::api::names::ABANDON_ANNOTATION;
 use serde_json::json;
 
 use crate::api::Kind;
-use crate::simulate;
 use crate::users::key;
 use crate::world::{NAMESPACE, Site, Start, World};
+use crate::{simulate, simulate_bound};
 
 const START: Start = Start { seed: 11, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
 
-/// Removes a claim as an impatient user does: without its finalizers, nothing waits for its release.
-fn remove_by_force(site: &Site, claim: &str) {
-    site.change(Kind::Claim, claim, &json!({"metadata": {"finalizers": null}}));
-    site.delete(Kind::Claim, claim);
-}
-
 #[test]
 fn the_ip_address_of_a_claim_removed_by_force_is_an_orphan_and_released_as_one() {
-    let outcome = simulate(&START, async |world: &World| {
-        let site = &world.sites[0];
-        world.bind_in_new_pool("web-0").await;
+    simulate_bound(&START, async |world, site| {
         site.change(Kind::Pool, "public", &json!({"spec": {"orphans": {"graceSeconds": 600}}}));
-        remove_by_force(site, "web-0");
+        site.delete_by_force(Kind::Claim, "web-0");
         world.advance(2 * SOON).await;
         let pool = site.server.get(&key(Kind::Pool, "public")).map(|pool| pool["status"].to_string());
         world.expect(4, "public", "told", pool.is_some_and(|status| status.contains("OrphansDetected")));
@@ -34,32 +26,26 @@ fn the_ip_address_of_a_claim_removed_by_force_is_an_orphan_and_released_as_one()
         world.expect_gone(Kind::Address).await;
         world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
     });
-    outcome.assert_lawful();
 }
 
 #[test]
 fn the_floating_ip_of_a_claim_removed_by_force_is_deleted_although_its_pool_has_a_problem() {
-    let outcome = simulate(&START, async |world: &World| {
-        let site = &world.sites[0];
-        world.bind_in_new_pool("web-0").await;
+    simulate_bound(&START, async |world, site| {
         world.cloud.rename_network(&world.network, "renamed");
-        site.replicas[0].wire().iter().for_each(|wire| wire.kill());
+        site.kill_controller();
         world.advance(2 * SOON).await;
-        remove_by_force(site, "web-0");
+        site.delete_by_force(Kind::Claim, "web-0");
         let is_deleted = world.wait_until(10 * SOON, || world.cloud.floating_ips().is_empty()).await;
         world.expect(4, "the floating IP", "deleted", is_deleted);
         world.cloud.rename_network(&world.network, "public");
     });
-    outcome.assert_lawful();
 }
 
 #[test]
 fn a_pool_goes_although_the_claim_of_an_ip_address_was_removed_by_force() {
     for is_abandoned in [false, true] {
-        let outcome = simulate(&START, async |world: &World| {
-            let site = &world.sites[0];
-            world.bind_in_new_pool("web-0").await;
-            remove_by_force(site, "web-0");
+        simulate_bound(&START, async |world, site| {
+            site.delete_by_force(Kind::Claim, "web-0");
             world.advance(SOON).await;
             if is_abandoned {
                 site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {ABANDON_ANNOTATION: "true"}}}));
@@ -70,7 +56,6 @@ fn a_pool_goes_although_the_claim_of_an_ip_address_was_removed_by_force() {
             world.expect(4, "the floating IP", "left", world.cloud.floating_ips().is_empty() != is_abandoned);
             world.skips_rest.set(is_abandoned);
         });
-        outcome.assert_lawful();
     }
 }
 
@@ -114,8 +99,7 @@ fn a_claim_whose_ip_address_is_deleted_keeps_the_floating_ip_that_a_copy_names()
             if is_attached {
                 world.tamper(|world| world.cloud.set_port(&had.1, Some("port-of-own")));
             }
-            site.change(Kind::Address, "own", &json!({"metadata": {"finalizers": null}}));
-            site.delete(Kind::Address, "own");
+            site.delete_by_force(Kind::Address, "own");
             world.advance(SOON).await;
             world.expect(5, "own", "given its floating IP again", site.address_of("own") == Some(had));
             world.expect(1, "copy", "refused", !site.is_bound("copy"));
@@ -135,8 +119,7 @@ fn the_address_of_a_claim_whose_pool_was_renamed_by_force_is_no_orphan_of_the_ne
         site.create_pool("public", &spec);
         site.create_claim("web-0", "public");
         let had = world.await_bound("web-0").await;
-        site.change(Kind::Pool, "public", &json!({"metadata": {"finalizers": null}}));
-        site.delete(Kind::Pool, "public");
+        site.delete_by_force(Kind::Pool, "public");
         site.create_pool("renamed", &spec);
         world.advance(10 * SOON).await;
         let tags = || world.cloud.floating_ips().into_iter().flat_map(|fip| fip.tags).count();
@@ -149,12 +132,10 @@ fn the_address_of_a_claim_whose_pool_was_renamed_by_force_is_no_orphan_of_the_ne
 
 #[test]
 fn the_ip_address_of_a_claim_that_moved_to_another_pool_can_be_deleted() {
-    let outcome = simulate(&START, async |world: &World| {
-        let site = &world.sites[0];
-        world.bind_in_new_pool("web-0").await;
+    simulate_bound(&START, async |world, site| {
         site.create_pool("other", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
         world.users_interfered.set(true);
-        remove_by_force(site, "web-0");
+        site.delete_by_force(Kind::Claim, "web-0");
         site.create_claim("web-0", "other");
         world.advance(SOON).await;
         site.delete(Kind::Address, "web-0");
@@ -162,5 +143,4 @@ fn the_ip_address_of_a_claim_that_moved_to_another_pool_can_be_deleted() {
         site.delete(Kind::Claim, "web-0");
         world.expect_gone(Kind::Claim).await;
     });
-    outcome.assert_lawful();
 }

@@ -50,6 +50,17 @@ impl Site {
         let _ = self.server.delete(&key(kind, name), &Deletion::default());
     }
 
+    /// Deletes an object as an impatient user does: without its finalizers, nothing waits for what they stand for.
+    pub fn delete_by_force(&self, kind: Kind, name: &str) {
+        self.change(kind, name, &json!({"metadata": {"finalizers": null}}));
+        self.delete(kind, name);
+    }
+
+    /// The first controller dies, and another one is started.
+    pub fn kill_controller(&self) {
+        self.replicas[0].wire().iter().for_each(|wire| wire.kill());
+    }
+
     pub fn change(&self, kind: Kind, name: &str, change: &Value) {
         let _ = self.server.patch(&key(kind, name), Part::Main, change);
     }

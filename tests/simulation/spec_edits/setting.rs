@@ -96,8 +96,7 @@ impl<'a> Setting<'a> {
         setting.bind("cooling").await?;
         site.delete(Kind::Claim, "cooling");
         for kind in [Kind::Claim, Kind::Address] {
-            site.change(kind, "orphan", &json!({"metadata": {"finalizers": null}}));
-            site.delete(kind, "orphan");
+            site.delete_by_force(kind, "orphan");
         }
         create_long_ago(world, FREE);
         let is_reported = || setting.condition("OrphansDetected") == "True";
@@ -149,8 +148,7 @@ impl<'a> Setting<'a> {
         self.allow_what_it_has();
         let (site, old) = (self.site(), self.pool());
         site.replicas.iter().filter_map(|replica| replica.wire()).for_each(|wire| wire.kill());
-        site.change(Kind::Pool, POOL, &json!({"metadata": {"finalizers": null}}));
-        site.delete(Kind::Pool, POOL);
+        site.delete_by_force(Kind::Pool, POOL);
         let metadata = json!({
             "name": POOL, "namespace": NAMESPACE, "annotations": old["metadata"]["annotations"],
             "finalizers": finalizers(&old),
