@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # All tests: `make test`. Starts servers, runs everything against them, and stops them however it ends.
-# The scenarios mostly wait, so what only compiles runs beside them. Five tracks:
+# The scenarios mostly wait, so what only compiles runs beside them. Six tracks:
 #   test/servers.sh    starts the servers
-#   test/programs.sh   compiles the tests and runs those that need no server
+#   test/programs.sh   compiles the tests
 #   test/scenarios.sh  what needs servers
-#   test/checks.sh     lints, a sample of mutants and a long simulation, in the time that the scenarios leave
+#   test/unit.sh       what needs no server, in the time that the scenarios leave
+#   test/checks.sh     lints, a sample of mutants and a long simulation, also in that time
 #   test/image.sh      builds the image, also in that time
 # The first failure ends all of them.
 #   CAIP_KEEP_ENV=1    leaves the servers running, to look into a failure
@@ -45,7 +46,7 @@ start_track hack/test/servers.sh
 start_track hack/test/programs.sh
 start_track hack/test/scenarios.sh
 # In sessions of their own, since some kernels share the processor among sessions first.
-for track in checks image; do
+for track in unit checks image; do
   setsid hack/test/$track.sh & TRACKS+=($!)
 done
 await_tracks

@@ -16,7 +16,7 @@ audit_log() { (management_cluster "$1" && echo "$AUDIT_LOG"); }
 # shellcheck disable=SC2016 # a variable of the other shell
 older_kubeconfig() { with_older_cluster_api bash -c '. hack/env/lib.sh; echo "$KUBECONFIG_FILE"'; }
 
-await unit-tests
+await programs
 await servers
 eval "$(hack/env/env.sh)"
 # Of 36; by hand all of them run: docs/laws.md.
