@@ -17,6 +17,13 @@ pub struct PublishedAddress {
     pub binding: Option<Binding>,
 }
 
+impl PublishedAddress {
+    /// Whether it names this floating IP; another provider's names every one with its address.
+    pub(super) fn names(&self, fip: &FloatingIp) -> bool {
+        self.address == fip.address && self.binding.as_ref().is_none_or(|binding| binding.covers(fip))
+    }
+}
+
 /// What an IPAddress of one of our pools says beyond the address.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Binding {
@@ -137,9 +144,9 @@ impl PublishedAddresses {
         bindings.filter(move |binding| binding.pool == *pool)
     }
 
-    pub(super) fn bindings_of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &Binding> {
+    pub(super) fn of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &PublishedAddress> {
         let objects = self.by_claim.get(&(pool.clone(), claim.clone()));
-        objects.filter_map(|object| self.addresses.get(object)?.binding.as_ref())
+        objects.filter_map(|object| self.addresses.get(object))
     }
 
     fn at(&self, address: IpAddr) -> impl Iterator<Item = &PublishedAddress> {

@@ -9,7 +9,7 @@ use super::ledger::{Ledger, LedgerEntry};
 use super::mark::{CreationMark, Ownership};
 use super::policy::PoolPolicy;
 use super::published::PublishedAddresses;
-use crate::floating_ip::FloatingIpId;
+use crate::floating_ip::FloatingIp;
 use crate::object_name::ObjectName;
 
 /// What is known at the moment of a decision about one pool.
@@ -47,7 +47,7 @@ impl<'a> Situation<'a> {
     }
 
     /// Whether the claim exists and has no other address: then it has this one, or decides about it next.
-    pub(super) fn is_needed_by(&self, claim: &ClaimKey, fip: &FloatingIpId) -> bool {
+    pub(super) fn is_needed_by(&self, claim: &ClaimKey, fip: &FloatingIp) -> bool {
         self.claims.get(claim).is_some_and(|liveness| match liveness {
             ClaimLiveness::Active => !self.has_other_address(claim, fip),
             ClaimLiveness::Deleting => true,
@@ -55,13 +55,14 @@ impl<'a> Situation<'a> {
     }
 
     /// Whether a claim's mark on an address counts no longer: the claim exists and has another one.
-    pub(super) fn is_stale_mark(&self, claim: &ClaimKey, fip: &FloatingIpId) -> bool {
+    pub(super) fn is_stale_mark(&self, claim: &ClaimKey, fip: &FloatingIp) -> bool {
         self.claims.get(claim) == Some(&ClaimLiveness::Active) && self.has_other_address(claim, fip)
     }
 
-    pub(super) fn has_other_address(&self, claim: &ClaimKey, fip: &FloatingIpId) -> bool {
-        let mut bound = self.published.bindings_of_claim(&self.pool.id, claim).peekable();
-        bound.peek().is_some() && bound.all(|binding| binding.fip != *fip)
+    /// Whether an IPAddress of the claim is published, and none with this floating IP's address.
+    pub(super) fn has_other_address(&self, claim: &ClaimKey, fip: &FloatingIp) -> bool {
+        let mut published = self.published.of_claim(&self.pool.id, claim).peekable();
+        published.peek().is_some() && published.all(|published| !published.names(fip))
     }
 
     /// Until when late writes of a previous process may land; a past time until a listing has begun after it.

@@ -141,7 +141,7 @@ impl<'a> SweepPass<'a> {
             return;
         }
         // An active claim takes the release back itself; one that is being deleted has not finished.
-        if published.is_published(&entry.fip) || self.situation.is_needed_by(claim, &entry.fip.id) {
+        if published.is_published(&entry.fip) || self.situation.is_needed_by(claim, &entry.fip) {
             return;
         }
         if !entry.is_confirmed() {
@@ -169,7 +169,7 @@ impl<'a> SweepPass<'a> {
     }
 
     fn visit_held(&mut self, entry: &LedgerEntry, claim: &ClaimKey) {
-        if self.is_published_in_use(entry) || self.situation.is_needed_by(claim, &entry.fip.id) {
+        if self.is_published_in_use(entry) || self.situation.is_needed_by(claim, &entry.fip) {
             // An interrupted takeover leaves the release tag of an earlier claim behind.
             let stale: Vec<String> = entry.marks.releases.values().flat_map(|(_, tags)| tags.iter().cloned()).collect();
             if !stale.is_empty() {
@@ -264,7 +264,7 @@ impl<'a> SweepPass<'a> {
         };
         let claim = ClaimKey::of(&self.cluster.namespace, name);
         self.situation.claims.get(&claim) == Some(&ClaimLiveness::Active)
-            && !self.situation.has_other_address(&claim, &entry.fip.id)
+            && !self.situation.has_other_address(&claim, &entry.fip)
     }
 
     /// Reports an orphan, and returns whether it may be released now: a listing after the grace period must still show it.

@@ -253,9 +253,13 @@ impl Fixture {
         self.ledger.block_creation(pool_id("p"), block);
         self
     }
-    pub fn published(mut self, claim: &str, last: u8) -> Self {
+    pub fn published(self, claim: &str, last: u8) -> Self {
+        self.published_as(claim, last, id(last))
+    }
+    /// An IPAddress names this floating IP.
+    pub fn published_as(mut self, claim: &str, last: u8, fip: FloatingIpId) -> Self {
         let (pool, claim_key) = (pool_id("p"), key(claim));
-        let binding = Some(Binding { pool, claim: claim_key, fip: id(last), network: Some(network()) });
+        let binding = Some(Binding { pool, claim: claim_key, fip, network: Some(network()) });
         self.published.insert(ObjectName::new("team", claim), PublishedAddress { address: address(last), binding });
         self
     }
@@ -278,8 +282,10 @@ impl Fixture {
     }
     /// What to do for a claim whose IPAddress names this floating IP.
     pub fn decide_published(&self, claim: &str, last: u8) -> Decision {
-        let bound = Some(BoundAddress { address: address(last), fip: id(last) });
-        claim::decide(&self.situation(), &ClaimRequest { bound, ..request(claim) })
+        self.decide_bound(claim, BoundAddress { address: address(last), fip: id(last) })
+    }
+    pub fn decide_bound(&self, claim: &str, bound: BoundAddress) -> Decision {
+        claim::decide(&self.situation(), &ClaimRequest { bound: Some(bound), ..request(claim) })
     }
     pub fn release(&self, claim: &str) -> ReleaseStep {
         release::decide(&self.situation(), &key(claim))

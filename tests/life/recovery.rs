@@ -91,6 +91,26 @@ async fn ip_address_regains_its_finalizer_owners_and_annotations() {
 }
 
 #[tokio::test]
+async fn id_that_a_user_changed_in_an_ip_address_takes_no_other_floating_ip_and_is_written_again() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        let cloud = ns.cloud().await;
+        ns.bind(claim("web-0")).await;
+        let (name, key) = (claim_name("web-0"), "openstackfloatingippool.ipam.cluster.x-k8s.io/floating-ip-id");
+        let before = ns.get(Kind::Address, &name).await.expect("it is there");
+        let other = cloud.create("public", "").await;
+        ns.patch(Kind::Address, &name, json!({"metadata": {"annotations": {key: other.id}}})).await;
+        let is_whole =
+            |object: Option<&DynamicObject>| object.is_some_and(|object| object.annotations() == before.annotations());
+        ns.await_object(Kind::Address, &name, SOON, "with its floating IP's id", is_whole).await;
+        let other = floating_ip_of(cloud, &other.address).await;
+        assert!(other.tags.is_empty() && !is_marked(&other), "{other:?}");
+        cloud.delete(&other.id).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn wiped_status_is_written_again() {
     with_namespace(async |ns| {
         create_served_pool(ns, pool("public").network("public")).await;

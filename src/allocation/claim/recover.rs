@@ -9,19 +9,23 @@ use crate::allocation::supply::is_permitted;
 impl<'a> ClaimCase<'a> {
     /// Keeps the address that the claim's IPAddress names, and restores its mark, unless it is marked for another owner or
     /// claim. Then the IPAddress is a copy, or it was restored from a backup and its address has been given away since.
+    ///
+    /// The address decides: nobody can change it in an IPAddress or in Neutron, but every user of the namespace can change
+    /// the annotation with the floating IP's id.
     pub(super) fn keep_published(&self, bound: &BoundAddress) -> Decision {
         let ledger = self.situation.ledger;
-        if let Some(entry) = ledger.get(&bound.fip) {
+        if let Some(entry) = ledger.get(&bound.fip).filter(|entry| entry.fip.address == bound.address) {
             return match self.situation.ownership(entry) {
                 Ownership::Held(key) if key == self.claim.key => Decision::Keep(entry.fip.id.clone()),
                 Ownership::Foreign | Ownership::Contested => Decision::Lost(LostAddress::Taken(bound.address)),
-                Ownership::Held(other) if !self.situation.is_stale_mark(&other, &entry.fip.id) => {
+                Ownership::Held(other) if !self.situation.is_stale_mark(&other, &entry.fip) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
                 _ => self.complete_mark(entry),
             };
         }
-        // The floating IP was deleted and another created with the same address: it is taken like any free one.
+        // The id was changed, or the floating IP was deleted and another one created with its address. What is marked for
+        // the claim is its own; anything else is taken like any free one.
         let successor = ledger.at(bound.address).find(|entry| match self.situation.ownership(entry) {
             Ownership::Unmarked => entry.is_free() && self.situation.pool.has_tags,
             ownership => ownership == Ownership::Held(self.claim.key.clone()),

@@ -38,7 +38,7 @@ impl SweepPass<'_> {
             Some(binding) => binding.is_of(pool, claim),
             // Released beside another owner, it is not taken back by a new claim of that name.
             None => {
-                self.situation.is_needed_by(claim, &entry.fip.id)
+                self.situation.is_needed_by(claim, &entry.fip)
                     && !entry.marks.releases.contains_key(&(pool.clone(), claim.clone()))
             }
         }

@@ -1,6 +1,8 @@
 //! Creates and repairs the IPAddress as the Cluster API IPAM provider contract demands. An IPAddress of another writer is
 //! never taken over.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::core::TypeMeta;
@@ -212,9 +214,8 @@ fn repair_patch(address: &IpAddress, desired: &IpAddress) -> Option<Value> {
     let wanted = desired.owner_references();
     let has_owners = wanted.iter().all(|owner| address.owner_references().iter().any(|other| other.uid == owner.uid));
     let is_protected = patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER);
-    // Present annotations were checked when the request was built; they are written only where all are missing.
-    let has_annotations = address.annotations().contains_key(POOL_ID_ANNOTATION);
-    if has_owners && is_protected && has_annotations {
+    let annotations = missing_annotations(address, desired);
+    if has_owners && is_protected && annotations.is_empty() {
         return None;
     }
     let mut finalizers = address.metadata.finalizers.clone().unwrap_or_default();
@@ -227,8 +228,19 @@ fn repair_patch(address: &IpAddress, desired: &IpAddress) -> Option<Value> {
     let mut change = json!({"metadata": {
         "resourceVersion": address.metadata.resource_version, "finalizers": finalizers, "ownerReferences": owners,
     }});
-    if !has_annotations {
-        change["metadata"]["annotations"] = json!(desired.annotations());
+    if !annotations.is_empty() {
+        change["metadata"]["annotations"] = json!(annotations);
     }
     Some(change)
+}
+
+/// All of them where the pool's id is missing, since an interrupted move loses all. Otherwise the pool's id was checked when
+/// the request was built, and what names the floating IP is written where a user changed it.
+fn missing_annotations<'a>(address: &IpAddress, desired: &'a IpAddress) -> BTreeMap<&'a String, &'a String> {
+    let is_lost = !address.annotations().contains_key(POOL_ID_ANNOTATION);
+    let names_it = |key: &str| [FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION].contains(&key);
+    let is_missing = |(key, value): &(&String, &String)| {
+        is_lost || names_it(key) && address.annotations().get(*key).is_some_and(|written| written != *value)
+    };
+    desired.annotations().iter().filter(is_missing).collect()
 }

@@ -73,6 +73,15 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
 }
 
 #[test]
+fn the_address_of_an_ip_address_counts_and_not_an_id_that_a_user_changed() {
+    let fixture = |own: Fip| fixture().fips([own, fip(11)]).published_as("web", 10, id(11));
+    let decide = |fixture: Fixture| fixture.decide_bound("web", BoundAddress { address: address(10), fip: id(11) });
+    assert_eq!(decide(fixture(fip(10).created_for("web"))), Decision::Keep(id(10)));
+    assert_eq!(decide(fixture(fip(10).tagged_for("web").attached())), Decision::Keep(id(10)));
+    assert_eq!(decide(fixture(fip(12))), Decision::Lost(LostAddress::Deleted(address(10))));
+}
+
+#[test]
 fn the_mark_decides_which_claim_of_two_has_an_address_that_two_ip_addresses_name() {
     let twice = || fixture().fips([fip(10).created_for("db")]).active_claim("db").published("web", 10);
     let for_another = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
