@@ -37,6 +37,7 @@ mod events;
 mod explain;
 pub mod inspect;
 mod kubernetes;
+mod leftovers;
 mod memory;
 mod neutron_writer;
 mod objects;
@@ -44,7 +45,6 @@ mod patch;
 mod pool;
 mod project;
 mod queue;
-mod secrets;
 mod stores;
 mod sweeper;
 mod wake;
@@ -53,11 +53,11 @@ mod watch;
 use claim::ClaimController;
 use events::{Events, QueuedEvents};
 use kubernetes::Kubernetes;
+use leftovers::LeftoverReleaser;
 use memory::Memory;
 use pool::{CapoObjects, PoolController, Resolver};
 use project::Projects;
 use queue::Work;
-use secrets::SecretReleaser;
 use stores::Stores;
 use sweeper::Sweeper;
 use wake::{Wake, Woken};
@@ -208,7 +208,7 @@ async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
     let pool_work = parts.queue(pools, woken.pools, pool_concurrency, &stop);
     let sweeps = parts.queue(pools, woken.sweeps, pool_concurrency, &stop);
     let claim_work = parts.queue(claims, woken.claims, claim_concurrency, &stop);
-    let secret_releaser = parts.secret_releaser();
+    let leftover_releaser = parts.leftover_releaser();
     let pools = pool_work.process(
         async |pool| pool_controller.reconcile(pool).await,
         |pool, error| pool_controller.on_error(&pool, error),
@@ -224,7 +224,7 @@ async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
         |claim, error| claim_controller.on_error(&claim, error),
         |claim| claim_controller.end_holds(claim, |_| true),
     );
-    tokio::join!(pools, sweeps, claims, secret_releaser.release_until(stop));
+    tokio::join!(pools, sweeps, claims, leftover_releaser.release_until(stop));
 }
 
 /// The parts that the controllers are built from. Each controller gets only those that it needs.
@@ -308,9 +308,14 @@ impl Parts {
         }
     }
 
-    fn secret_releaser(&self) -> SecretReleaser {
-        let Self { stores, memory, kube, wake, .. } = self;
-        SecretReleaser { stores: stores.clone(), memory: memory.clone(), kube: kube.clone(), wake: wake.clone() }
+    fn leftover_releaser(&self) -> LeftoverReleaser {
+        LeftoverReleaser {
+            stores: self.stores.clone(),
+            memory: self.memory.clone(),
+            kube: self.kube.clone(),
+            wake: self.wake.clone(),
+            clock: self.setup.clock.clone(),
+        }
     }
 
     fn claim_controller(&self) -> ClaimController {

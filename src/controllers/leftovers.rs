@@ -1,68 +1,73 @@
-//! Releases Secrets from the finalizers of pools that are gone without having done it: moved to another management
-//! cluster, or removed by force. Otherwise the Secret, and its namespace, could never be deleted.
+//! Removes the finalizers of pools that are gone without having done it: moved to another management cluster, or removed by
+//! force. Otherwise the Secret or the IPAddress that has one, and its namespace, could never be deleted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::SignedDuration;
 use kube::api::ListParams;
 use tokio_util::sync::CancellationToken;
 
+use super::claim::{self, remove_address};
 use super::kubernetes::Kubernetes;
 use super::memory::Memory;
 use super::patch;
 use super::pool::secret_finalizer;
 use super::queue::FAR;
-use super::stores::Stores;
+use super::stores::{Stores, name_of};
 use super::wake::Wake;
+use crate::api::IpAddress;
 use crate::api::hands_off::HandsOff;
+use crate::clock::Clock;
 use crate::object_name::ObjectName;
 
-/// How soon a Secret that could not be released is tried again.
+/// How soon something that could not be released is tried again.
 const RETRY: Duration = Duration::from_secs(10);
+/// How long an IPAddress that is being deleted stays although its claim and its pool do not exist. Where a backup is being
+/// restored, they come back within this time, and find in it which floating IP they had.
+const KEPT_FOR: SignedDuration = SignedDuration::from_mins(5);
 
-pub(super) struct SecretReleaser {
+pub(super) struct LeftoverReleaser {
     pub(super) stores: Stores,
     pub(super) memory: Arc<Memory>,
     pub(super) kube: Kubernetes,
     pub(super) wake: Wake,
+    pub(super) clock: Clock,
 }
 
-impl SecretReleaser {
-    /// Works whenever a pool is gone or a Secret with a finalizer of ours changes, until `stop`.
+impl LeftoverReleaser {
+    /// Works whenever a pool is gone, or a Secret or an IPAddress with a finalizer of ours changes, until `stop`.
     pub(super) async fn release_until(&self, stop: CancellationToken) {
         loop {
-            let next = if self.release_all().await { FAR } else { RETRY };
+            let next = self.release_secrets().await.min(self.release_addresses().await);
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
                 () = stop.cancelled() => return,
-                () = self.wake.secrets_woken() => {}
+                () = self.wake.leftovers_woken() => {}
                 () = tokio::time::sleep(next) => {}
             }
         }
     }
 
-    /// False if something could not be released.
-    async fn release_all(&self) -> bool {
+    /// Returns when to come back.
+    async fn release_secrets(&self) -> Duration {
         let pools = self.stores.pools.state();
         let needed: BTreeSet<String> = pools.iter().map(|pool| secret_finalizer(pool.as_ref())).collect();
         let unneeded = self.memory.secrets.lock().unneeded(&needed);
-        let mut is_complete = true;
+        let mut next = FAR;
         for (secret, finalizers) in unneeded {
-            match self.release(&secret, finalizers).await {
-                Err(error) if !patch::is_conflict(&error) => {
-                    tracing::warn!(secret.name = %secret, "failed to remove the finalizer of a pool that is gone: {error}");
-                    is_complete = false;
-                }
-                Err(_) => is_complete = false,
-                Ok(()) => {}
+            let Err(error) = self.release_secret(&secret, finalizers).await else { continue };
+            if !patch::is_conflict(&error) {
+                tracing::warn!(secret.name = %secret, "failed to remove the finalizer of a pool that is gone: {error}");
             }
+            next = RETRY;
         }
-        is_complete
+        next
     }
 
-    async fn release(&self, name: &ObjectName, finalizers: BTreeSet<String>) -> Result<(), kube::Error> {
+    async fn release_secret(&self, name: &ObjectName, finalizers: BTreeSet<String>) -> Result<(), kube::Error> {
         let api = self.kube.secrets(&name.namespace);
         // The store may be late, and leaves out a pool that this version cannot read.
         let pools = self.kube.pools(&name.namespace).list_metadata(&ListParams::default()).await?;
@@ -78,6 +83,40 @@ impl SecretReleaser {
                 Err(error) => return Err(error),
             }
         }
+        Ok(())
+    }
+
+    /// Returns when to come back.
+    async fn release_addresses(&self) -> Duration {
+        let mut next = FAR;
+        for address in self.stores.addresses_without_pool() {
+            let Some(deleted) = &address.metadata.deletion_timestamp else { continue };
+            let left = Duration::try_from(KEPT_FOR - self.clock.now().duration_since(deleted.0)).unwrap_or_default();
+            if !left.is_zero() {
+                next = next.min(left);
+            } else if let Err(error) = self.release_address(&address).await {
+                let name = name_of(address.as_ref());
+                tracing::warn!(address.name = %name, "failed to release the IPAddress of a pool that is gone: {error}");
+                next = next.min(RETRY);
+            }
+        }
+        next
+    }
+
+    async fn release_address(&self, address: &IpAddress) -> Result<(), claim::Error> {
+        let name = name_of(address);
+        let (pool, claim) = (&address.spec.pool_ref.name, &address.spec.claim_ref.name);
+        // The store may be late, and leaves out a pool that this version cannot read.
+        let found = self.kube.pools(&name.namespace).get_metadata_opt(pool).await;
+        let has_pool = found.map_err(|error| claim::Error::Kubernetes("read the pool", error))?.is_some();
+        let found = self.kube.claims(&name.namespace).get_opt(claim).await;
+        let found = found.map_err(|error| claim::Error::Kubernetes("read the claim", error))?;
+        if has_pool || found.is_some_and(|claim| claim.is_of(&name.namespace, pool)) {
+            return Ok(());
+        }
+        remove_address(&self.kube, address).await?;
+        let fip = &address.spec.address;
+        tracing::warn!(address.name = %name, fip.address = %fip, "floating IP left behind in OpenStack: its pool is gone");
         Ok(())
     }
 }

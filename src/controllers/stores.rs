@@ -1,5 +1,6 @@
 //! The objects of Kubernetes, as the watches last delivered them.
 
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -68,6 +69,18 @@ impl Stores {
             claim.is_none_or(|claim| !claim.is_of(&pool.namespace, &pool.name))
         });
         addresses
+    }
+
+    /// Our IPAddresses whose claim and pool do not exist, and not because all of them are being moved.
+    pub(super) fn addresses_without_pool(&self) -> Vec<Arc<IpAddress>> {
+        let pool_of =
+            |address: &IpAddress| ObjectName::new(address.namespace().unwrap_or_default(), &address.spec.pool_ref.name);
+        let is_left = |address: &IpAddress| {
+            address.spec.pool_ref.is_ours() && is_ours(address) && self.pool(&pool_of(address)).is_none()
+        };
+        let pools: BTreeSet<ObjectName> =
+            sorted(&self.addresses, is_left).iter().map(|address| pool_of(address)).collect();
+        pools.iter().flat_map(|pool| self.strays_of(pool)).collect()
     }
 
     /// Whether a Cluster of the namespace is paused: a move or a restore may be under way, and missing objects may follow.

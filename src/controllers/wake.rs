@@ -21,7 +21,7 @@ pub(super) struct Wake {
     pools: UnboundedSender<ObjectRef<OpenStackFloatingIPPool>>,
     sweeps: UnboundedSender<ObjectRef<OpenStackFloatingIPPool>>,
     claims: UnboundedSender<ObjectRef<IpAddressClaim>>,
-    secrets: Arc<Notify>,
+    leftovers: Arc<Notify>,
     version: IpamVersion,
     memory: Arc<Memory>,
     stores: Stores,
@@ -38,8 +38,8 @@ pub(super) fn channels(memory: Arc<Memory>, stores: Stores) -> (Wake, Woken) {
     let (pools, woken_pools) = unbounded_channel();
     let (sweeps, woken_sweeps) = unbounded_channel();
     let (claims, woken_claims) = unbounded_channel();
-    let secrets = Arc::default();
-    let wake = Wake { pools, sweeps, claims, secrets, version: stores.version, memory, stores };
+    let leftovers = Arc::default();
+    let wake = Wake { pools, sweeps, claims, leftovers, version: stores.version, memory, stores };
     (wake, Woken { pools: woken_pools, sweeps: woken_sweeps, claims: woken_claims })
 }
 
@@ -57,14 +57,14 @@ impl Wake {
         let _ = self.claims.send(ObjectRef::new_with(&claim.name, self.version).within(&claim.namespace));
     }
 
-    /// A Secret may carry the finalizer of a pool that is gone.
-    pub(super) fn release_secrets(&self) {
-        self.secrets.notify_one();
+    /// A Secret or an IPAddress may carry the finalizer of a pool that is gone.
+    pub(super) fn release_leftovers(&self) {
+        self.leftovers.notify_one();
     }
 
-    /// Resolves after [`Self::release_secrets`] was called.
-    pub(super) async fn secrets_woken(&self) {
-        self.secrets.notified().await;
+    /// Resolves after [`Self::release_leftovers`] was called.
+    pub(super) async fn leftovers_woken(&self) {
+        self.leftovers.notified().await;
     }
 
     pub(super) fn claims_of(&self, pool: &ObjectName, is_match: impl Fn(&IpAddressClaim) -> bool) {

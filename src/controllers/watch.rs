@@ -111,7 +111,7 @@ impl Watches {
 
     fn pool_is_gone(&self, pool: &ObjectName) {
         self.metrics.pool_gone(&PoolLabels { namespace: pool.namespace.clone(), name: pool.name.clone() });
-        self.wake.release_secrets();
+        self.wake.release_leftovers();
         // All of its claims, since a paused one is in no list of waiting or skipped claims.
         self.wake.claims_of(pool, |_| true);
         // Another pool may have waited for this one's id.
@@ -125,6 +125,7 @@ impl Watches {
             Change::Applied(claim) if claim.spec.pool_ref.is_ours() => self.wake.claim(&name_of(*claim)),
             Change::Deleted(claim) if claim.spec.pool_ref.is_ours() => {
                 let pool = ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name);
+                self.wake.release_leftovers();
                 self.wake.sweeper(&pool);
                 // A pool that is being deleted waits for its last claim.
                 self.wake.pool(&pool);
@@ -145,6 +146,7 @@ impl Watches {
             // Until it is gone, the sweep keeps its floating IP.
             if address.metadata.deletion_timestamp.is_some() || matches!(change, Change::Deleted(_)) {
                 self.wake.sweeper(&ObjectName::new(&namespace, &address.spec.pool_ref.name));
+                self.wake.release_leftovers();
             }
         }
         // An IPAddress has the name of its claim.
@@ -177,7 +179,7 @@ impl Watches {
         };
         self.memory.secrets.lock().observe(secret.clone(), ours.clone());
         if !ours.is_empty() {
-            self.wake.release_secrets();
+            self.wake.release_leftovers();
         }
         let is_concerned = |pool: &OpenStackFloatingIPPool| {
             pool.namespace().as_deref() == Some(&secret.namespace)
