@@ -70,6 +70,7 @@ impl World {
             Event::Tamper(fip, how) => self.tamper_with(fip, how),
             Event::CreateFloatingIp(index) => self.create_floating_ip(address(index)),
             Event::ToggleForeignAddress(site, index) => self.toggle_foreign_address(self.site(site), index),
+            Event::ToggleCluster(site, index) => self.toggle_cluster(site, index),
             Event::TogglePause(what, index) => self.toggle_pause(what, index),
             Event::WipeId(pool) => self.wipe_id(pool),
             Event::ToggleSecret(site) => self.toggle_secret(&self.site(site).server),

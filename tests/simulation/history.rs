@@ -110,6 +110,8 @@ pub enum Event {
     CreateFloatingIp(u8),
     /// Another provider's IPAddress names an address, or no longer does.
     ToggleForeignAddress(u8, u8),
+    /// An OpenStackCluster names an address for its API server, or no longer does.
+    ToggleCluster(u8, u8),
     /// A Cluster, pool or claim is paused, or no longer.
     TogglePause(u8, u8),
     /// The annotation with the pool's id is removed.

@@ -46,7 +46,8 @@ impl PublicationWatcher {
     }
 
     fn check_published(&self, site: usize, server: &ApiServer, change: &Change) {
-        let Some(binding) = laws::binding(&[], &change.object, site) else { return };
+        // A user's own is nothing that was given.
+        let Some(binding) = laws::binding(&[], &change.object, site).filter(|it| !it.is_edited) else { return };
         let claim = server.get(&Key { kind: Kind::Claim, ..change.key.clone() });
         // Without its claim, which a user deleted by force, there is nothing to compare with.
         let before = claim.and_then(|claim| {
@@ -67,7 +68,12 @@ impl PublicationWatcher {
             let how = format!("given to {}, although something is attached to it", binding.object);
             violations.push(Violation::new(2, binding.address, how));
         }
-        let takes_only_unmarked = origin(&change.object) == "reuse" && reuses_unmarked(server, &change.object);
+        let is_reused = origin(&change.object) == "reuse";
+        if is_reused && self.witness.was_named_before(site, &binding.fip, &binding.pool, &binding.claim) {
+            let how = format!("given to {}, although a cluster names it", binding.object);
+            violations.push(Violation::new(2, binding.address, how));
+        }
+        let takes_only_unmarked = is_reused && reuses_unmarked(server, &change.object);
         if takes_only_unmarked && self.witness.was_described_before(&binding.fip, &binding.pool, &binding.claim) {
             let how = format!("given to {}, although somebody has described it", binding.object);
             violations.push(Violation::new(2, binding.address, how));

@@ -54,7 +54,7 @@ pub fn situation(random: &mut fastrand::Rng, scenario: Scenario, one: u8) -> Sit
             dice => of_processes(random, dice, cast),
         };
     }
-    match random.u8(0..12) {
+    match random.u8(0..13) {
         dice @ 0..4 => of_operators(random, dice, cast),
         dice @ 4..7 => of_claims(random, dice, cast),
         dice => of_floating_ips(random, dice, cast),
@@ -254,6 +254,11 @@ fn of_floating_ips(random: &mut fastrand::Rng, dice: u8, cast: Cast) -> Situatio
         10 => Situation {
             setup: vec![Event::CreateFloatingIp(address)],
             events: vec![tamper(Tampering::Attach), tamper(Tampering::MarkForNobody), LISTED],
+        },
+        // A cluster names an address that is about to be reused.
+        11 => Situation {
+            setup: vec![Event::CreateFloatingIp(address), Event::Edit(one, Edit::Reuse(1))],
+            events: [LISTED, LISTED, Event::ToggleCluster(one, address)].into_iter().chain(served).collect(),
         },
         // Addresses have as many tags as they can have: before they are chosen, and before they are released.
         _ => {

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use caip_openstack::api::names::ABANDON_ANNOTATION;
+use caip_openstack::api::names::{ABANDON_ANNOTATION, FLOATING_IP_ID_ANNOTATION};
+use caip_openstack::floating_ip::FloatingIp;
 use serde_json::json;
 
 use crate::api::Kind;
 use crate::users::key;
-use crate::world::{NAMESPACE, Site, Start, World};
+use crate::world::{NAMESPACE, Site, Start, World, address};
 use crate::{simulate, simulate_bound};
 
 const START: Start = Start { seed: 11, sites: 1, replicas: 1, slowest: 20, is_logged: true };
@@ -143,4 +144,47 @@ fn the_ip_address_of_a_claim_that_moved_to_another_pool_can_be_deleted() {
         site.delete(Kind::Claim, "web-0");
         world.expect_gone(Kind::Claim).await;
     });
+}
+
+/// The address in an IPAddress cannot be changed, but everybody in the namespace can change its annotations.
+#[test]
+fn a_claim_keeps_its_floating_ip_when_a_user_changes_the_id_in_its_ip_address() {
+    for is_restarted in [false, true] {
+        simulate_bound(&START, async |world, site| {
+            let had = site.address_of("web-0").unwrap();
+            let project = world.project.clone();
+            let other = world.tamper(|world| world.cloud.create_at(&project, &world.network, address(5)).id);
+            let annotations = json!({FLOATING_IP_ID_ANNOTATION: other.as_str()});
+            site.change(Kind::Address, "web-0", &json!({"metadata": {"annotations": annotations}}));
+            if is_restarted {
+                site.kill_controller();
+            }
+            world.advance(2 * SOON).await;
+            world.expect(5, "web-0", "named with its own floating IP again", site.address_of("web-0") == Some(had));
+            let is_marked = |fip: &FloatingIp| fip.id == other && !fip.tags.is_empty();
+            world.expect(2, "the other floating IP", "left alone", !world.cloud.floating_ips().iter().any(is_marked));
+        });
+    }
+}
+
+#[test]
+fn an_ip_address_whose_claim_and_pool_were_removed_by_force_goes_unless_the_pool_comes_back() {
+    for comes_back in [false, true] {
+        simulate_bound(&START, async |world, site| {
+            site.delete_by_force(Kind::Pool, "public");
+            world.advance(SOON).await;
+            site.delete_by_force(Kind::Claim, "web-0");
+            site.delete(Kind::Address, "web-0");
+            world.advance(3 * SOON).await;
+            let is_there = site.server.get(&key(Kind::Address, "web-0")).is_some();
+            world.expect(5, "web-0", "kept for a pool that comes back", is_there);
+            if comes_back {
+                site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            }
+            world.advance(3 * SOON).await;
+            world.expect_gone(Kind::Address).await;
+            world.expect(4, "the floating IP", "left", world.cloud.floating_ips().is_empty() == comes_back);
+            world.skips_rest.set(true);
+        });
+    }
 }

@@ -31,6 +31,21 @@ impl World {
         let _ = site.server.create(Kind::Address, object);
     }
 
+    pub fn toggle_cluster(&self, index: u8, named: u8) {
+        let (site, number) = (self.site(index), usize::from(index) % self.sites.len());
+        let (name, named) = (format!("cluster-{}", named % ADDRESSES), address(named));
+        let is_there = site.server.get(&key(Kind::OpenStackCluster, &name)).is_some();
+        self.witness.note_cluster(number, named, !is_there);
+        if is_there {
+            return site.delete(Kind::OpenStackCluster, &name);
+        }
+        self.users_interfered.set(true);
+        let object = json!({
+            "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"apiServerFloatingIP": named.to_string()},
+        });
+        let _ = site.server.create(Kind::OpenStackCluster, object);
+    }
+
     pub fn tamper_with(&self, index: u8, how: Tampering) {
         let fips = self.cloud.floating_ips();
         let meant: Vec<_> = fips.iter().filter(|fip| is_meant(fip, how)).collect();

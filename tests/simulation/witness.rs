@@ -2,6 +2,7 @@
 //! came first, a port or a mark.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -29,6 +30,8 @@ struct Inner {
     changes: usize,
     offers: usize,
     others: BTreeSet<FloatingIpId>,
+    /// When an OpenStackCluster of a site began to name an address.
+    named: BTreeMap<(usize, IpAddr), u64>,
     forged: BTreeSet<FloatingIpId>,
     /// What a call created that took effect later than any caller waits, and whose sender had crashed.
     late: BTreeSet<FloatingIpId>,
@@ -70,6 +73,7 @@ impl Witness {
             changes: 0,
             offers: 0,
             others,
+            named: BTreeMap::new(),
             forged,
             late: BTreeSet::new(),
             was_altered: false,
@@ -213,6 +217,26 @@ impl Witness {
         let is_described = !known.fip.description.is_empty() || !known.fip.dns_name.is_empty();
         let marked = known.marked.get(&(pool.clone(), claim.clone()));
         is_described && marked.is_some_and(|marked| known.described < marked.moment)
+    }
+
+    /// An OpenStackCluster of a site names the address from now on, or no longer.
+    pub fn note_cluster(&self, site: usize, address: IpAddr, is_named: bool) {
+        let mut inner = self.inner();
+        inner.moment += 1;
+        let moment = inner.moment;
+        match is_named {
+            true => inner.named.insert((site, address), moment),
+            false => inner.named.remove(&(site, address)),
+        };
+    }
+
+    /// Law 2: whether a cluster of the site named a floating IP of the project before the claim's mark came.
+    pub fn was_named_before(&self, site: usize, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) -> bool {
+        let inner = self.inner();
+        let Some(known) = inner.known.get(id).filter(|known| !known.is_ours) else { return false };
+        let marked = known.marked.get(&(pool.clone(), claim.clone()));
+        let named = inner.named.get(&(site, known.fip.address));
+        named.zip(marked).is_some_and(|(named, marked)| *named < marked.moment)
     }
 }
 

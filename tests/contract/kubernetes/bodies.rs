@@ -15,7 +15,7 @@ pub fn new_object(by: &mut Generator<'_>, kind: Kind, name: &str) -> Value {
         Kind::Secret => json!({"data": {"clouds.yaml": "e30="}}),
         Kind::Lease => json!({"spec": lease_spec(by)}),
         Kind::Event => event(by),
-        Kind::Namespace | Kind::Cluster => json!({}),
+        Kind::Namespace | Kind::Cluster | Kind::OpenStackCluster => json!({}),
     };
     body["apiVersion"] = kind.api_version().into();
     body["kind"] = kind.names().3.into();
@@ -179,7 +179,7 @@ pub fn change(by: &mut Generator<'_>, kind: Kind) -> Value {
         Kind::Event => json!({
             "series": {"count": by.random.u32(2..9), "lastObservedTime": "2026-11-21T09:01:00.123456Z"},
         }),
-        Kind::Namespace | Kind::Cluster => json!({}),
+        Kind::Namespace | Kind::Cluster | Kind::OpenStackCluster => json!({}),
     }
 }
 

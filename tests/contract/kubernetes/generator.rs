@@ -73,7 +73,7 @@ impl Generator<'_> {
             Kind::Pool | Kind::InTreePool => ("p", 2),
             Kind::Secret => ("s", 2),
             Kind::Event => ("e", 3),
-            Kind::Lease | Kind::Namespace | Kind::Cluster => ("l", 1),
+            Kind::Lease | Kind::Namespace | Kind::Cluster | Kind::OpenStackCluster => ("l", 1),
         };
         format!("{letter}{}", self.random.u32(..count))
     }

@@ -8,7 +8,7 @@ use caip_openstack::allocation::{ClaimKey, PoolId, PoolPolicy};
 use caip_openstack::api::names::POOL_KIND;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 
-use super::objects::{Binding, binding, claim_key, is_deleting, of_kind, pool_id, pool_of, text};
+use super::objects::{Binding, binding, claim_key, condition, is_deleting, of_kind, pool_id, pool_of, text};
 use super::spec::policy;
 use super::{Snapshot, Violation};
 
@@ -34,20 +34,25 @@ struct View<'a> {
     pools: Vec<PoolPolicy>,
     deleting_pools: BTreeSet<PoolId>,
     claims: BTreeSet<(PoolId, ClaimKey)>,
+    /// The pools with a problem for which claims wait: these get what is released first, once the problem is solved.
+    waited_for: BTreeSet<PoolId>,
 }
 
 impl<'a> View<'a> {
     fn read(snapshot: &'a Snapshot) -> Self {
         let (bindings, named_by_others, pools) = (Vec::new(), BTreeSet::new(), Vec::new());
-        let (deleting_pools, claims) = (BTreeSet::new(), BTreeSet::new());
-        let mut view = Self { snapshot, bindings, named_by_others, pools, deleting_pools, claims };
+        let (deleting_pools, claims, waited_for) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        let mut view = Self { snapshot, bindings, named_by_others, pools, deleting_pools, claims, waited_for };
         for (site, objects) in snapshot.clusters.iter().enumerate() {
             for pool in of_kind(objects, POOL_KIND) {
                 view.deleting_pools.extend(pool_id(pool).filter(|_| is_deleting(pool)));
                 view.pools.extend(policy(pool, snapshot.network.as_ref()));
             }
             for claim in of_kind(objects, "IPAddressClaim") {
-                view.claims.extend(pool_of(objects, claim).and_then(pool_id).map(|id| (id, claim_key(claim))));
+                let id = pool_of(objects, claim).and_then(pool_id);
+                view.claims.extend(id.clone().map(|id| (id, claim_key(claim))));
+                let is_told = condition(claim, "Ready").is_some_and(|ready| text(ready, "/reason") == "PoolNotReady");
+                view.waited_for.extend(id.filter(|_| is_told && !is_deleting(claim)));
             }
             for address in of_kind(objects, "IPAddress") {
                 match binding(objects, address, site) {
@@ -99,7 +104,9 @@ impl<'a> View<'a> {
     /// Law 5: the floating IP that an IPAddress names has that address.
     fn addresses_are_of_their_floating_ips(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
-        for binding in self.bindings.iter().filter(|binding| !binding.is_forged) {
+        // The controllers need a moment to write again what a user changed.
+        let is_excused = |binding: &Binding| binding.is_forged || binding.is_edited && !self.snapshot.is_quiet;
+        for binding in self.bindings.iter().filter(|binding| !is_excused(binding)) {
             if let Some(fip) = self.fip(&binding.fip).filter(|fip| fip.address != binding.address) {
                 let how = format!("names {}, and its floating IP has {}", binding.address, fip.address);
                 violations.push(Violation::new(5, &binding.object, how));
@@ -139,7 +146,8 @@ impl<'a> View<'a> {
             }
             Ownership::Released { claim, at } => {
                 let is_cooling = self.snapshot.now.duration_since(at) < pool.grace;
-                let is_due = !is_cooling && !is_used && !self.deleting_pools.contains(id);
+                let is_kept = self.deleting_pools.contains(id) || self.waited_for.contains(id);
+                let is_due = !is_cooling && !is_used && !is_kept;
                 is_due.then(|| format!("released by {claim}, and still there"))
             }
         }
@@ -152,7 +160,8 @@ impl<'a> View<'a> {
             let Some(fip) = self.fip(&binding.fip) else { continue };
             let ownership = Marks::read(fip).ownership(&binding.pool);
             let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);
-            if binding.has_claim && ownership != Ownership::Held(binding.claim.clone()) && !is_disputed {
+            let has_pool = self.pools.iter().any(|pool| pool.id == binding.pool);
+            if binding.has_claim && has_pool && ownership != Ownership::Held(binding.claim.clone()) && !is_disputed {
                 let how = format!("its address {} is marked {ownership:?}", fip.address);
                 violations.push(Violation::new(5, name(binding), how));
             }

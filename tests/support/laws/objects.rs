@@ -30,6 +30,8 @@ pub struct Binding {
     pub has_claim: bool,
     /// Whether a user wrote it by hand, and its claim was not told that it has the address.
     pub is_forged: bool,
+    /// Whether a user wrote something of it by hand, perhaps just now.
+    pub is_edited: bool,
 }
 
 /// The binding that an IPAddress stands for; none when another provider published it.
@@ -38,7 +40,7 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
     let fip = FloatingIpId::new(annotation(address, FLOATING_IP_ID_ANNOTATION)?);
     let (namespace, claim) = (text(address, "/metadata/namespace"), text(address, "/spec/claimRef/name"));
     let is_ready = |claim: &Value| condition(claim, "Ready").is_some_and(|ready| ready["status"] == "True");
-    let is_forged = address["metadata"]["labels"].get(FORGED_LABEL).is_some();
+    let is_edited = address["metadata"]["labels"].get(FORGED_LABEL).is_some();
     Some(Binding {
         site,
         object: ObjectName::new(namespace, claim),
@@ -47,7 +49,8 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
         address: text(address, "/spec/address").parse().ok()?,
         fip,
         has_claim: claim_of(objects, address).is_some_and(|claim| !is_deleting(claim)),
-        is_forged: is_forged && !claim_of(objects, address).is_some_and(is_ready),
+        is_forged: is_edited && !claim_of(objects, address).is_some_and(is_ready),
+        is_edited,
     })
 }
 

@@ -118,5 +118,9 @@ fn named_addresses(objects: &[Arc<Value>]) -> NamedAddresses {
         let reserved = pool.pointer("/spec/reservations").and_then(Value::as_array).into_iter().flatten();
         named.listed.extend(reserved.filter_map(|it| text(it, "/address").parse::<IpAddr>().ok()));
     }
+    let clusters = of_kind(objects, "OpenStackCluster");
+    named
+        .listed
+        .extend(clusters.filter_map(|cluster| text(cluster, "/spec/apiServerFloatingIP").parse::<IpAddr>().ok()));
     named
 }

@@ -11,12 +11,14 @@ pub enum Kind {
     Pool,
     /// CAPO's in-tree pool.
     InTreePool,
+    /// CAPO's cluster, which may name floating IPs.
+    OpenStackCluster,
     Event,
     Lease,
 }
 
 impl Kind {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Namespace,
         Self::Secret,
         Self::Cluster,
@@ -24,6 +26,7 @@ impl Kind {
         Self::Address,
         Self::Pool,
         Self::InTreePool,
+        Self::OpenStackCluster,
         Self::Event,
         Self::Lease,
     ];
@@ -39,6 +42,9 @@ impl Kind {
             Self::Pool => ("ipam.cluster.x-k8s.io", "v1alpha1", "openstackfloatingippools", "OpenStackFloatingIPPool"),
             Self::InTreePool => {
                 ("infrastructure.cluster.x-k8s.io", "v1alpha1", "openstackfloatingippools", "OpenStackFloatingIPPool")
+            }
+            Self::OpenStackCluster => {
+                ("infrastructure.cluster.x-k8s.io", "v1beta1", "openstackclusters", "OpenStackCluster")
             }
             Self::Event => ("events.k8s.io", "v1", "events", "Event"),
             Self::Lease => ("coordination.k8s.io", "v1", "leases", "Lease"),
@@ -57,7 +63,10 @@ impl Kind {
 
     /// Whether a CustomResourceDefinition defines it. These have a generation.
     pub fn is_custom(self) -> bool {
-        matches!(self, Self::Cluster | Self::Claim | Self::Address | Self::Pool | Self::InTreePool)
+        matches!(
+            self,
+            Self::Cluster | Self::Claim | Self::Address | Self::Pool | Self::InTreePool | Self::OpenStackCluster
+        )
     }
 
     /// Whether a PUT without a resource version replaces whatever there is.

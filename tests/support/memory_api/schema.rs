@@ -37,7 +37,7 @@ pub fn of(kind: Kind) -> Option<&'static Value> {
         Kind::Claim => Some(&CLAIM),
         Kind::Address => Some(&ADDRESS),
         Kind::Cluster => Some(&CLUSTER),
-        Kind::Namespace | Kind::Secret | Kind::InTreePool | Kind::Event | Kind::Lease => None,
+        Kind::Namespace | Kind::Secret | Kind::InTreePool | Kind::OpenStackCluster | Kind::Event | Kind::Lease => None,
     }
 }
 
