@@ -21,6 +21,10 @@ impl<'a> ClaimCase<'a> {
                 Ownership::Held(other) if !self.situation.is_stale_mark(&other, &entry.fip) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
+                // The port is the other claim's.
+                Ownership::Released { claim, .. } if claim != self.claim.key && entry.fip.is_attached() => {
+                    Decision::Lost(LostAddress::MarkedForAnother(bound.address))
+                }
                 _ => self.complete_mark(entry),
             };
         }

@@ -104,9 +104,11 @@ fn the_mark_decides_which_claim_of_two_has_an_address_that_two_ip_addresses_name
 }
 
 #[test]
-fn a_published_address_that_another_claim_has_released_is_marked_again() {
-    let released = fixture().fips([fip(10).created_for("db").released_by("db", ago(9))]).published("web", 10);
-    assert_eq!(released.decide_published("web", 10), Decision::Mark(id(10), Origin::Recovered, describe(10)));
+fn a_published_address_that_another_claim_has_released_is_marked_again_once_it_is_detached() {
+    let released = fip(10).created_for("db").released_by("db", ago(9));
+    let decide = |fip| fixture().fips([fip]).published("web", 10).decide_published("web", 10);
+    assert_eq!(decide(released.clone()), Decision::Mark(id(10), Origin::Recovered, describe(10)));
+    assert_eq!(decide(released.attached()), Decision::Lost(LostAddress::MarkedForAnother(address(10))));
 }
 
 #[test]
