@@ -361,8 +361,8 @@ impl Situation {
         for (index, row) in self.rows() {
             let Some(is_ours) = row.published else { continue };
             let network = row.fip(index).network;
-            let binding =
-                Binding { pool: pool_id(), claim: key("db"), fip: fip_id(index), network: Some(network.clone()) };
+            let (pool, claim, since) = (pool_id(), key("db"), Timestamp::UNIX_EPOCH);
+            let binding = Binding { pool, claim, fip: fip_id(index), network: Some(network.clone()), since };
             let ours = is_ours.then_some(binding);
             let object = ObjectName::new("team", format!("address-{index}"));
             published.insert(object, PublishedAddress { address: address(index), binding: ours });

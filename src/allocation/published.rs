@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use jiff::Timestamp;
+
 use super::identity::{ClaimKey, PoolId};
 use super::index::Index;
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
@@ -32,6 +34,8 @@ pub struct Binding {
     pub fip: FloatingIpId,
     /// The floating IP's network, where the IPAddress says it: the same address may exist on another network or cloud.
     pub network: Option<NetworkId>,
+    /// When the IPAddress was created.
+    pub since: Timestamp,
 }
 
 impl Binding {
@@ -142,6 +146,20 @@ impl PublishedAddresses {
     pub fn bindings_of_pool<'a>(&'a self, pool: &'a PoolId) -> impl Iterator<Item = &'a Binding> {
         let bindings = self.addresses.values().filter_map(|published| published.binding.as_ref());
         bindings.filter(move |binding| binding.pool == *pool)
+    }
+
+    /// The claims of the pool for which an older IPAddress than this claim's names the floating IP.
+    pub(super) fn older_claims<'a>(
+        &'a self,
+        fip: &'a FloatingIp,
+        pool: &'a PoolId,
+        claim: &'a ClaimKey,
+    ) -> impl Iterator<Item = &'a ClaimKey> {
+        let bindings =
+            move || self.at(fip.address).filter_map(|it| it.binding.as_ref()).filter(move |it| it.covers(fip));
+        let since = bindings().filter(move |it| it.is_of(pool, claim)).map(|it| it.since).min();
+        let is_older = move |it: &&Binding| since.is_some_and(|since| (it.since, &it.claim) < (since, claim));
+        bindings().filter(move |it| it.pool == *pool && it.claim != *claim).filter(is_older).map(|it| &it.claim)
     }
 
     pub(super) fn of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &PublishedAddress> {

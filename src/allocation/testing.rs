@@ -259,7 +259,14 @@ impl Fixture {
     /// An IPAddress names this floating IP.
     pub fn published_as(mut self, claim: &str, last: u8, fip: FloatingIpId) -> Self {
         let (pool, claim_key) = (pool_id("p"), key(claim));
-        let binding = Some(Binding { pool, claim: claim_key, fip, network: Some(network()) });
+        let binding = Some(Binding { pool, claim: claim_key, fip, network: Some(network()), since: start() });
+        self.published.insert(ObjectName::new("team", claim), PublishedAddress { address: address(last), binding });
+        self
+    }
+    /// An IPAddress that was created then names the floating IP.
+    pub fn published_since(mut self, claim: &str, last: u8, since: Timestamp) -> Self {
+        let (pool, claim_key) = (pool_id("p"), key(claim));
+        let binding = Some(Binding { pool, claim: claim_key, fip: id(last), network: Some(network()), since });
         self.published.insert(ObjectName::new("team", claim), PublishedAddress { address: address(last), binding });
         self
     }

@@ -1,5 +1,6 @@
 //! What the controllers read from the labels, annotations and specs of claims, pools and IPAddresses.
 
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::allocation::published::{Binding, PublishedAddress};
@@ -41,5 +42,6 @@ fn read_binding(object: &IpAddress) -> Option<Binding> {
     let fip = FloatingIpId::new(annotations.get(FLOATING_IP_ID_ANNOTATION)?);
     let claim = ClaimKey::of(&object.namespace()?, &object.spec.claim_ref.name);
     let network = annotations.get(NETWORK_ID_ANNOTATION).map(NetworkId::new);
-    (is_named_like_its_claim && object.spec.pool_ref.is_ours()).then_some(Binding { pool, claim, fip, network })
+    let since = object.metadata.creation_timestamp.as_ref().map_or(Timestamp::MAX, |created| created.0);
+    (is_named_like_its_claim && object.spec.pool_ref.is_ours()).then_some(Binding { pool, claim, fip, network, since })
 }

@@ -284,8 +284,8 @@ impl Owner {
     }
 
     fn published_address(&self, claim: usize, fip: usize) -> PublishedAddress {
-        let pool = self.policy.id.clone();
-        let binding = Some(Binding { pool, claim: claim_key(claim), fip: fip_id(fip), network: Some(network()) });
+        let (pool, claim, since) = (self.policy.id.clone(), claim_key(claim), Timestamp::UNIX_EPOCH);
+        let binding = Some(Binding { pool, claim, fip: fip_id(fip), network: Some(network()), since });
         PublishedAddress { address: address(fip), binding }
     }
 }

@@ -25,6 +25,9 @@ impl<'a> ClaimCase<'a> {
                 Ownership::Released { claim, .. } if claim != self.claim.key && entry.fip.is_attached() => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
+                Ownership::Unmarked | Ownership::Unclaimed if self.is_of_older_claim(entry) => {
+                    Decision::Lost(LostAddress::MarkedForAnother(bound.address))
+                }
                 _ => self.complete_mark(entry),
             };
         }
@@ -38,6 +41,12 @@ impl<'a> ClaimCase<'a> {
             Some(entry) => self.complete_mark(entry),
             None => Decision::Lost(LostAddress::Deleted(bound.address)),
         }
+    }
+
+    /// Whether an older IPAddress of another claim names it: that claim restores the mark that was removed.
+    fn is_of_older_claim(&self, entry: &LedgerEntry) -> bool {
+        let Situation { published, pool, claims, .. } = self.situation;
+        published.older_claims(&entry.fip, &pool.id, &self.claim.key).any(|claim| claims.contains_key(claim))
     }
 
     /// The address with the claim's mark: one that it holds, otherwise one that was released under its name. Of several

@@ -73,6 +73,19 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
 }
 
 #[test]
+fn of_two_claims_whose_ip_addresses_name_an_address_without_a_mark_the_older_one_marks_it() {
+    for fip in [fip(10), fip(10).attached(), fip(10).idle()] {
+        let fixture = || fixture().fips([fip.clone()]).active_claim("db").published("db", 10);
+        let both = || fixture().published_since("web", 10, start() + seconds(1));
+        let for_another = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
+        assert_eq!(both().decide_published("web", 10), for_another);
+        assert!(matches!(both().decide_published("db", 10), Decision::Mark(..)));
+        let older = fixture().published_since("web", 10, ago(1));
+        assert!(matches!(older.decide_published("web", 10), Decision::Mark(..)));
+    }
+}
+
+#[test]
 fn the_address_of_an_ip_address_counts_and_not_an_id_that_a_user_changed() {
     let fixture = |own: Fip| fixture().fips([own, fip(11)]).published_as("web", 10, id(11));
     let decide = |fixture: Fixture| fixture.decide_bound("web", BoundAddress { address: address(10), fip: id(11) });
@@ -94,7 +107,7 @@ fn the_mark_decides_which_claim_of_two_has_an_address_that_two_ip_addresses_name
         assert_eq!(restored.decide_published("web", 10), for_another, "the other claim was not in the backup");
     }
     assert_eq!(twice().decide("db"), Decision::Keep(id(10)), "its IPAddress was deleted, and is published again");
-    let decoy = Binding { pool: pool_id("p"), claim: key("db"), fip: id(12), network: None };
+    let decoy = Binding { pool: pool_id("p"), claim: key("db"), fip: id(12), network: None, since: start() };
     let mut with_decoy = twice().published("db", 10);
     let published = PublishedAddress { address: address(12), binding: Some(decoy) };
     with_decoy.published.insert(ObjectName::new("team", "decoy"), published);
