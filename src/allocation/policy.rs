@@ -44,7 +44,7 @@ pub struct PoolPolicy {
     /// Until then a predecessor's late writes may still land: nothing is chosen or swept, and with a limit nothing is
     /// created. Absent where the predecessor is known to have finished its calls.
     pub fenced_until: Option<Timestamp>,
-    /// The pool's network is not known: addresses are only released.
+    /// The pool has a problem, or is being deleted and its network is not known: addresses are only released.
     pub only_releases: bool,
 }
 

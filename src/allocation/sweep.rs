@@ -216,7 +216,7 @@ impl<'a> SweepPass<'a> {
     /// None while a claim waits: then nothing is free, and the claim asks Neutron itself.
     fn missing_spares(&self) -> usize {
         let Situation { ledger, pool, .. } = self.situation;
-        if self.waiting > 0 {
+        if self.waiting > 0 || pool.only_releases {
             return 0;
         }
         let coming = ledger.creations(&pool.id).filter(|(_, creation)| creation.claim.is_none()).count();

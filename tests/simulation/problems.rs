@@ -135,3 +135,15 @@ fn a_claim_without_a_pool_whose_ip_address_is_deleted_is_told_so_and_has_it_agai
         });
     }
 }
+
+#[test]
+fn nothing_is_created_on_the_network_of_before() {
+    simulate_bound(&START, async |world, site| {
+        let missing = json!({"floatingIPNetwork": {"filter": {"name": "missing"}}});
+        site.change(Kind::Pool, "public", &json!({"spec": missing}));
+        world.advance(SOON).await;
+        site.change(Kind::Pool, "public", &json!({"spec": {"preallocate": 2}}));
+        world.advance(2 * SOON).await;
+        world.expect(4, "the project", "with the claim's address alone", world.cloud.floating_ips().len() == 1);
+    });
+}

@@ -4,6 +4,7 @@ use super::*;
 use crate::allocation::identity::Nonce;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::claim_tag;
+use crate::allocation::policy::PoolPolicy;
 use crate::allocation::testing::*;
 
 fn delete(last: u8) -> Vec<SweepAction> {
@@ -233,6 +234,15 @@ fn a_pool_that_only_releases_deletes_no_spare() {
     let fixture = fixture().fips([fip(11).idle(), released()]);
     assert_eq!(fixture.plan().actions.len(), 2);
     assert_eq!(fixture.with_policy(|pool| pool.only_releases = true).plan().actions.len(), 1);
+}
+
+#[test]
+fn a_pool_that_only_releases_creates_no_spare() {
+    let missing = |only_releases| {
+        let policy = |pool: &mut PoolPolicy| (pool.preallocate, pool.only_releases) = (1, only_releases);
+        fixture().with_policy(policy).fips([]).plan().preallocate
+    };
+    assert_eq!((missing(false), missing(true)), (1, 0));
 }
 
 #[test]

@@ -115,12 +115,12 @@ impl Resolver {
         Ok(Arc::new(resolved))
     }
 
-    /// What is known of a pool, with the rules of its present spec: a pool that cannot be resolved again still releases.
+    /// What is known of a pool, with the rules of its present spec: a pool that cannot be resolved again only releases.
     pub(super) fn with_present_spec(&self, pool: &OpenStackFloatingIPPool, old: &ResolvedPool) -> ResolvedPool {
-        let PoolPolicy { id, namespaces, network, subnets, has_tags, fenced_until, only_releases, .. } = &old.policy;
+        let PoolPolicy { id, namespaces, network, subnets, has_tags, fenced_until, .. } = &old.policy;
         let found = NeutronFacts { network: network.clone(), subnets: subnets.clone(), has_tags: *has_tags };
         let policy = policy_of(&pool.spec, id, namespaces.clone(), found, *fenced_until);
-        ResolvedPool { policy: PoolPolicy { only_releases: *only_releases, ..policy }, ..old.clone() }
+        ResolvedPool { policy: PoolPolicy { only_releases: true, ..policy }, ..old.clone() }
     }
 
     /// A session in the project and region of the pool's floating IPs. Elsewhere they would all look deleted.
