@@ -53,8 +53,9 @@ const MANUAL_RETRY: Duration = Duration::from_secs(15);
 const FOREIGN_ADDRESS_RETRY: Duration = Duration::from_secs(10);
 /// How soon a claim is reconciled again whose address is not found while its pool has a problem.
 const UNRECOVERED_RETRY: Duration = Duration::from_secs(45);
-/// How soon a claim is reconciled again after a conflict. The change that caused it wakes it too.
-const CONFLICT_RETRY: Duration = Duration::from_millis(100);
+/// How soon a claim is reconciled again after a conflict. The change that caused it wakes it sooner, unless the watch is
+/// late.
+const CONFLICT_RETRY: Duration = Duration::from_secs(1);
 
 /// Why a claim's reconcile failed. It is tried again.
 #[derive(Debug, thiserror::Error)]

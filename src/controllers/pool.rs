@@ -61,8 +61,8 @@ const AUDIT_AGE: Duration = Duration::from_secs(62);
 pub(super) const BUSY_AGE: Duration = Duration::from_millis(9600);
 /// How long claims and addresses that need manual action keep the listings frequent.
 const BUSY_FOR: SignedDuration = SignedDuration::from_mins(10);
-/// How soon a pool is reconciled again after a conflict. The change that caused it wakes it too.
-const CONFLICT_RETRY: Duration = Duration::from_millis(100);
+/// How soon a pool is reconciled again after a conflict. The change that caused it wakes it sooner, unless the watch is late.
+const CONFLICT_RETRY: Duration = Duration::from_secs(1);
 
 /// Why a pool's reconcile failed. It is tried again.
 #[derive(Debug, thiserror::Error)]

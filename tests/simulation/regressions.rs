@@ -198,3 +198,25 @@ fn a_cloud_that_drops_descriptions_gets_no_unmarked_floating_ips() {
     });
     outcome.assert_lawful();
 }
+
+#[test]
+fn a_conflict_is_not_repeated_at_once_while_the_watch_is_late() {
+    for moment in (0..100).step_by(10) {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            world.advance(Duration::from_secs(5)).await;
+            // The garbage collector removes its finalizer, and the watch does not show it.
+            let deletion = Deletion { propagation: Some(Propagation::Foreground), ..Deletion::default() };
+            let _ = site.server.delete(&key(Kind::Pool, "public"), &deletion);
+            world.advance(Duration::from_millis(moment)).await;
+            let wire = site.replicas[0].wire().unwrap();
+            wire.stall_watches(Duration::from_secs(50));
+            let before = wire.calls();
+            world.expect_gone(Kind::Pool).await;
+            let calls = wire.calls() - before;
+            world.expect(8, "the pool", &format!("deleted with few calls, but with {calls}"), calls < 600);
+        });
+        outcome.assert_lawful();
+    }
+}

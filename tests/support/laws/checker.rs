@@ -12,6 +12,9 @@ use super::objects::{Binding, binding, claim_key, condition, is_deleting, of_kin
 use super::spec::policy;
 use super::{Snapshot, Violation};
 
+/// As many tags as Neutron takes for one floating IP.
+const TAG_LIMIT: usize = 50;
+
 pub fn check(snapshot: &Snapshot) -> Vec<Violation> {
     let view = View::read(snapshot);
     let mut violations = view.no_address_is_given_twice();
@@ -160,8 +163,10 @@ impl<'a> View<'a> {
             let Some(fip) = self.fip(&binding.fip) else { continue };
             let ownership = Marks::read(fip).ownership(&binding.pool);
             let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);
-            let has_pool = self.pools.iter().any(|pool| pool.id == binding.pool);
-            if binding.has_claim && has_pool && ownership != Ownership::Held(binding.claim.clone()) && !is_disputed {
+            // Only then can a mark be restored that a user removed.
+            let can_be_marked = self.pools.iter().any(|pool| pool.id == binding.pool) && fip.tags.len() < TAG_LIMIT;
+            if binding.has_claim && can_be_marked && ownership != Ownership::Held(binding.claim.clone()) && !is_disputed
+            {
                 let how = format!("its address {} is marked {ownership:?}", fip.address);
                 violations.push(Violation::new(5, name(binding), how));
             }

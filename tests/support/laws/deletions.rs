@@ -8,7 +8,7 @@ use caip_openstack::api::names::{
 };
 use serde_json::Value;
 
-use super::objects::{claim_of, describe, finalizers, is_deleting, is_left_alone, of_kind, text};
+use super::objects::{claim_of, condition, describe, finalizers, is_deleting, is_left_alone, of_kind, text};
 use super::{Snapshot, Violation};
 
 pub fn check(snapshot: &Snapshot, site: usize) -> Vec<Violation> {
@@ -34,7 +34,9 @@ fn is_needed(objects: &[Arc<Value>], object: &Value) -> bool {
     match text(object, "/kind") {
         "IPAddressClaim" => is_kept_by_others(object),
         "IPAddress" => claim_of(objects, object).is_some_and(|claim| {
-            is_kept_by_others(claim) || is_left_alone(objects, claim) || !has_pool(objects, claim)
+            // What the claim is told to do comes first; law 7 judges whether it is right.
+            let is_told = condition(claim, "Ready").is_some_and(|ready| text(ready, "/reason") == "AllocationFailed");
+            is_kept_by_others(claim) || is_left_alone(objects, claim) || !has_pool(objects, claim) || is_told
         }),
         POOL_KIND => objects.iter().any(|other| counts_on(other, object)),
         "Secret" => of_kind(objects, POOL_KIND).any(|pool| names_secret(pool, object)),

@@ -138,7 +138,7 @@ impl Oracle<'_> {
         let is_idle = self.is_idle(marks);
         if let (Some(reserved), Some(own)) = (&mut supply.reserved, self.reservation()) {
             let is_in_reach = self.pool.network.is_none() || is_on_network;
-            if fip.address == own && is_in_reach && (is_new && supply.room > 0 || is_idle) {
+            if fip.address == own && is_in_reach && (is_new && has_room && supply.room > 0 || is_idle) {
                 reserved.insert(id.clone());
             }
         }
