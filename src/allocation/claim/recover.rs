@@ -21,13 +21,12 @@ impl<'a> ClaimCase<'a> {
                 Ownership::Held(other) if !self.situation.is_stale_mark(&other, &entry.fip) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
+                Ownership::Released { claim, .. } if claim == self.claim.key => self.complete_mark(entry),
                 // The port is the other claim's.
-                Ownership::Released { claim, .. } if claim != self.claim.key && entry.fip.is_attached() => {
+                Ownership::Released { .. } if entry.fip.is_attached() => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
-                Ownership::Unmarked | Ownership::Unclaimed if self.is_of_older_claim(entry) => {
-                    Decision::Lost(LostAddress::MarkedForAnother(bound.address))
-                }
+                _ if self.is_of_older_claim(entry) => Decision::Lost(LostAddress::MarkedForAnother(bound.address)),
                 _ => self.complete_mark(entry),
             };
         }
