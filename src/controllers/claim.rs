@@ -36,7 +36,7 @@ mod triage;
 pub use triage::{NextStep, SkipReason};
 
 pub(super) use observe::observe as observe_claim;
-pub(super) use publish::remove_address;
+pub(super) use publish::{is_claimed, remove_address};
 pub(super) use release::{MarkRelease, release_marks};
 pub(super) use request::build_request;
 pub(super) use triage::triage;

@@ -9,7 +9,7 @@ use jiff::SignedDuration;
 use kube::api::ListParams;
 use tokio_util::sync::CancellationToken;
 
-use super::claim::{self, remove_address};
+use super::claim::{self, is_claimed, remove_address};
 use super::kubernetes::Kubernetes;
 use super::memory::Memory;
 use super::patch;
@@ -105,13 +105,10 @@ impl LeftoverReleaser {
 
     async fn release_address(&self, address: &IpAddress) -> Result<(), claim::Error> {
         let name = name_of(address);
-        let (pool, claim) = (&address.spec.pool_ref.name, &address.spec.claim_ref.name);
         // The store may be late, and leaves out a pool that this version cannot read.
-        let found = self.kube.pools(&name.namespace).get_metadata_opt(pool).await;
-        let has_pool = found.map_err(|error| claim::Error::Kubernetes("read the pool", error))?.is_some();
-        let found = self.kube.claims(&name.namespace).get_opt(claim).await;
-        let found = found.map_err(|error| claim::Error::Kubernetes("read the claim", error))?;
-        if has_pool || found.is_some_and(|claim| claim.is_of(&name.namespace, pool)) {
+        let pool = self.kube.pools(&name.namespace).get_metadata_opt(&address.spec.pool_ref.name).await;
+        let pool = pool.map_err(|error| claim::Error::Kubernetes("read the pool", error))?;
+        if pool.is_some() || is_claimed(&self.kube, address).await? {
             return Ok(());
         }
         remove_address(&self.kube, address).await?;

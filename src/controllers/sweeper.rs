@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::ResourceExt;
 
-use super::claim::{self, MarkRelease, release_marks, remove_address};
+use super::claim::{self, MarkRelease, is_claimed, release_marks, remove_address};
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, ResolvedPool};
 use super::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
@@ -214,12 +214,8 @@ impl Sweeper {
         resolved: Option<&ResolvedPool>,
         address: &IpAddress,
     ) -> Result<(), Error> {
-        let pool_name = name_of(pool);
-        let claim = ObjectName::new(&pool_name.namespace, &address.spec.claim_ref.name);
-        let found = self.kube.claims(&claim.namespace).get_opt(&claim.name).await;
-        let found = found.map_err(|error| Error::Stray(claim::Error::Kubernetes("read the claim", error)))?;
-        // The watch is late.
-        if found.is_some_and(|claim| claim.is_of(&pool_name.namespace, &pool_name.name)) {
+        let claim = ObjectName::new(&name_of(pool).namespace, &address.spec.claim_ref.name);
+        if is_claimed(&self.kube, address).await.map_err(Error::Stray)? {
             return Ok(());
         }
         let is_ours = address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref());

@@ -57,6 +57,15 @@ impl Wake {
         let _ = self.claims.send(ObjectRef::new_with(&claim.name, self.version).within(&claim.namespace));
     }
 
+    /// An IPAddress of the pool may have no claim any more: the pool's sweeper releases it or, where the pool is gone, the
+    /// [`LeftoverReleaser`](super::leftovers::LeftoverReleaser).
+    pub(super) fn sweeper_or_leftovers(&self, pool: &ObjectName) {
+        self.sweeper(pool);
+        if self.stores.pool(pool).is_none() {
+            self.release_leftovers();
+        }
+    }
+
     /// A Secret or an IPAddress may carry the finalizer of a pool that is gone.
     pub(super) fn release_leftovers(&self) {
         self.leftovers.notify_one();

@@ -125,8 +125,7 @@ impl Watches {
             Change::Applied(claim) if claim.spec.pool_ref.is_ours() => self.wake.claim(&name_of(*claim)),
             Change::Deleted(claim) if claim.spec.pool_ref.is_ours() => {
                 let pool = ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name);
-                self.wake.release_leftovers();
-                self.wake.sweeper(&pool);
+                self.wake.sweeper_or_leftovers(&pool);
                 // A pool that is being deleted waits for its last claim.
                 self.wake.pool(&pool);
             }
@@ -145,8 +144,7 @@ impl Watches {
             self.wake.claim(&ObjectName::new(&namespace, &address.spec.claim_ref.name));
             // Until it is gone, the sweep keeps its floating IP.
             if address.metadata.deletion_timestamp.is_some() || matches!(change, Change::Deleted(_)) {
-                self.wake.sweeper(&ObjectName::new(&namespace, &address.spec.pool_ref.name));
-                self.wake.release_leftovers();
+                self.wake.sweeper_or_leftovers(&ObjectName::new(&namespace, &address.spec.pool_ref.name));
             }
         }
         // An IPAddress has the name of its claim.

@@ -118,6 +118,14 @@ impl ClaimController {
     }
 }
 
+/// Whether the claim of an IPAddress exists and points at its pool, even if the watch has not delivered it.
+pub(in crate::controllers) async fn is_claimed(kube: &Kubernetes, address: &IpAddress) -> Result<bool, Error> {
+    let namespace = address.namespace().unwrap_or_default();
+    let claim = kube.claims(&namespace).get_opt(&address.spec.claim_ref.name).await;
+    let claim = claim.map_err(|error| Error::Kubernetes("read the claim", error))?;
+    Ok(claim.is_some_and(|claim| claim.is_of(&namespace, &address.spec.pool_ref.name)))
+}
+
 /// Whether the claim may have an IPAddress that the watch has not delivered. Without an answer, it may.
 pub(super) async fn may_have_address(kube: &Kubernetes, claim: &ObjectName) -> bool {
     !matches!(kube.addresses(&claim.namespace).get_opt(&claim.name).await, Ok(None))
