@@ -130,8 +130,7 @@ impl PublishedAddresses {
 
     /// Whether an IPAddress names this floating IP: one of ours that counts, or one of another provider.
     pub(super) fn is_published_where(&self, fip: &FloatingIp, counts: impl Fn(&Binding) -> bool) -> bool {
-        let counts = |binding: &Binding| binding.covers(fip) && counts(binding);
-        self.at(fip.address).any(|published| published.binding.as_ref().is_none_or(counts))
+        self.naming(fip).any(|published| published.binding.as_ref().is_none_or(&counts))
     }
 
     pub(super) fn is_published_by_another_provider(&self, address: IpAddr) -> bool {
@@ -155,8 +154,7 @@ impl PublishedAddresses {
         pool: &'a PoolId,
         claim: &'a ClaimKey,
     ) -> impl Iterator<Item = &'a ClaimKey> {
-        let bindings =
-            move || self.at(fip.address).filter_map(|it| it.binding.as_ref()).filter(move |it| it.covers(fip));
+        let bindings = move || self.naming(fip).filter_map(|it| it.binding.as_ref());
         let since = bindings().filter(move |it| it.is_of(pool, claim)).map(|it| it.since).min();
         let is_older = move |it: &&Binding| since.is_some_and(|since| (it.since, &it.claim) < (since, claim));
         bindings().filter(move |it| it.pool == *pool && it.claim != *claim).filter(is_older).map(|it| &it.claim)
@@ -165,6 +163,11 @@ impl PublishedAddresses {
     pub(super) fn of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &PublishedAddress> {
         let objects = self.by_claim.get(&(pool.clone(), claim.clone()));
         objects.filter_map(|object| self.addresses.get(object))
+    }
+
+    /// What names this floating IP.
+    fn naming<'a>(&'a self, fip: &'a FloatingIp) -> impl Iterator<Item = &'a PublishedAddress> {
+        self.at(fip.address).filter(|published| published.names(fip))
     }
 
     fn at(&self, address: IpAddr) -> impl Iterator<Item = &PublishedAddress> {

@@ -246,27 +246,27 @@ impl Fixture {
         self.queue.insert(QueuePosition { since: ago(50_000), ..position });
         self
     }
-    /// An IPAddress of this claim of the pool `p` names the floating IP.
     /// Neutron refuses creations for now.
     pub fn blocked(mut self) -> Self {
         let block = CreationBlock { refusal: Refusal::QuotaReached, until: start() + seconds(20) };
         self.ledger.block_creation(pool_id("p"), block);
         self
     }
+    /// An IPAddress of this claim of the pool `p` names the floating IP.
     pub fn published(self, claim: &str, last: u8) -> Self {
-        self.published_as(claim, last, id(last))
+        self.publish(claim, last, id(last), start())
     }
-    /// An IPAddress names this floating IP.
-    pub fn published_as(mut self, claim: &str, last: u8, fip: FloatingIpId) -> Self {
-        let (pool, claim_key) = (pool_id("p"), key(claim));
-        let binding = Some(Binding { pool, claim: claim_key, fip, network: Some(network()), since: start() });
-        self.published.insert(ObjectName::new("team", claim), PublishedAddress { address: address(last), binding });
-        self
+    /// The same, with the id of this floating IP.
+    pub fn published_as(self, claim: &str, last: u8, fip: FloatingIpId) -> Self {
+        self.publish(claim, last, fip, start())
     }
-    /// An IPAddress that was created then names the floating IP.
-    pub fn published_since(mut self, claim: &str, last: u8, since: Timestamp) -> Self {
+    /// The same, by an IPAddress that was created at `since`.
+    pub fn published_since(self, claim: &str, last: u8, since: Timestamp) -> Self {
+        self.publish(claim, last, id(last), since)
+    }
+    fn publish(mut self, claim: &str, last: u8, fip: FloatingIpId, since: Timestamp) -> Self {
         let (pool, claim_key) = (pool_id("p"), key(claim));
-        let binding = Some(Binding { pool, claim: claim_key, fip: id(last), network: Some(network()), since });
+        let binding = Some(Binding { pool, claim: claim_key, fip, network: Some(network()), since });
         self.published.insert(ObjectName::new("team", claim), PublishedAddress { address: address(last), binding });
         self
     }

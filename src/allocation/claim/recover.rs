@@ -10,8 +10,8 @@ impl<'a> ClaimCase<'a> {
     /// Keeps the address that the claim's IPAddress names, and restores its mark, unless it is marked for another owner or
     /// claim. Then the IPAddress is a copy, or it was restored from a backup and its address has been given away since.
     ///
-    /// The address decides: nobody can change it in an IPAddress or in Neutron, but every user of the namespace can change
-    /// the annotation with the floating IP's id.
+    /// The address decides: it is immutable in an IPAddress and in Neutron, while any user of the namespace can edit the
+    /// annotation with the floating IP's id.
     pub(super) fn keep_published(&self, bound: &BoundAddress) -> Decision {
         let ledger = self.situation.ledger;
         if let Some(entry) = ledger.get(&bound.fip).filter(|entry| entry.fip.address == bound.address) {
