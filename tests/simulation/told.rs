@@ -1,4 +1,4 @@
-//! Laws 5 and 7 at the moment in which a claim is told why it has no address: the reason must be true.
+//! Laws 5 and 7 when a claim is told why it has no address: the reason must be true.
 
 use serde_json::Value;
 

@@ -9,11 +9,9 @@ use caip_openstack::api::names::POOL_KIND;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 
 use super::objects::{Binding, binding, claim_key, condition, is_deleting, of_kind, pool_id, pool_of, text};
+use super::oracle::MOST_TAGS;
 use super::spec::policy;
 use super::{Snapshot, Violation};
-
-/// As many tags as Neutron takes for one floating IP.
-const TAG_LIMIT: usize = 50;
 
 pub fn check(snapshot: &Snapshot) -> Vec<Violation> {
     let view = View::read(snapshot);
@@ -164,7 +162,7 @@ impl<'a> View<'a> {
             let ownership = Marks::read(fip).ownership(&binding.pool);
             let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);
             // Only then can a mark be restored that a user removed.
-            let can_be_marked = self.pools.iter().any(|pool| pool.id == binding.pool) && fip.tags.len() < TAG_LIMIT;
+            let can_be_marked = self.pools.iter().any(|pool| pool.id == binding.pool) && fip.tags.len() < MOST_TAGS;
             if binding.has_claim && can_be_marked && ownership != Ownership::Held(binding.claim.clone()) && !is_disputed
             {
                 let how = format!("its address {} is marked {ownership:?}", fip.address);

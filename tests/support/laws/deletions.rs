@@ -34,7 +34,7 @@ fn is_needed(objects: &[Arc<Value>], object: &Value) -> bool {
     match text(object, "/kind") {
         "IPAddressClaim" => is_kept_by_others(object),
         "IPAddress" => claim_of(objects, object).is_some_and(|claim| {
-            // What the claim is told to do comes first; law 7 judges whether it is right.
+            // Its condition asks a user to act first; law 7 checks that this is justified.
             let is_told = condition(claim, "Ready").is_some_and(|ready| text(ready, "/reason") == "AllocationFailed");
             is_kept_by_others(claim) || is_left_alone(objects, claim) || !has_pool(objects, claim) || is_told
         }),

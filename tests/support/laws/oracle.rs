@@ -16,7 +16,7 @@ use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
 use jiff::Timestamp;
 
 /// How many tags Neutron takes.
-const MOST_TAGS: usize = 50;
+pub const MOST_TAGS: usize = 50;
 
 /// What Kubernetes names, in plain values.
 #[derive(Clone, Default, Debug)]
