@@ -150,7 +150,11 @@ impl World {
         self.users_interfered.set(true);
         let (site, name) = self.pool(pool);
         let pool = site.server.get(&key(Kind::Pool, name));
-        self.lost_ids.borrow_mut().extend(pool.as_deref().and_then(laws::pool_id));
+        // A user may have wiped its id, which its IPAddresses then still show.
+        let addresses = site.server.all(Kind::Address).into_iter();
+        let addresses = addresses.filter(|address| address["spec"]["poolRef"]["name"] == name);
+        let ids = pool.into_iter().chain(addresses).filter_map(|object| laws::pool_id(&object));
+        self.lost_ids.borrow_mut().extend(ids);
         self.force_delete(site, Kind::Pool, name);
     }
 
