@@ -127,7 +127,9 @@ mod tests {
         let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..idle_mark(10) };
         let created = fixture().fips([fip(10).created_for("web").full_of_tags()]);
         assert_eq!(created.release("web"), ReleaseStep::Describe(id(10), mark));
-        assert_eq!(fixture().fips([fip(10).tagged_for("web").full_of_tags()]).release("web"), withdraw());
+        for tagged in [fip(10).tagged_for("web"), fip(10).idle().tagged_for("web")] {
+            assert_eq!(fixture().fips([tagged.full_of_tags()]).release("web"), withdraw());
+        }
     }
 
     #[test]

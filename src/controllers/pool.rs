@@ -127,10 +127,11 @@ impl PoolController {
             Ok(resolved) => resolved,
             Err(failure) => return self.fail(pool, failure).await,
         };
-        let pool = &self.adopt(pool, &resolved).await?;
+        // First, so that a pool that has something to clean up has the credentials for it.
         if let Err(failure) = self.protect_secret(pool).await {
             return self.fail(pool, failure).await;
         }
+        let pool = &self.adopt(pool, &resolved).await?;
         if resolved.policy.reuse != ReuseRule::Never
             && resolved.network.is_some()
             && let Err(error) = self.resolver.capo.refresh_clusters(false).await

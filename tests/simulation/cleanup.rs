@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use caip_openstack::api::names::POOL_ID_ANNOTATION;
 use serde_json::json;
 
 use crate::api::Kind;
@@ -114,6 +115,50 @@ fn a_pool_that_never_served_takes_the_credentials_of_another_project() {
         site.create_claim("web-0", "public");
         let is_bound = world.wait_until(2 * SOON, || site.is_bound("web-0")).await;
         world.expect(7, "web-0", "bound", is_bound);
+    });
+    outcome.assert_lawful();
+}
+
+/// Otherwise it could never be deleted: its Secret is kept only until the older pool is gone.
+#[test]
+fn a_pool_that_is_created_while_its_secret_is_being_deleted_begins_nothing() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let network = json!({"floatingIPNetwork": {"filter": {"name": "public"}}});
+        site.create_pool("public", &network);
+        site.create_claim("web-0", "public");
+        world.wait_until(SOON, || site.is_bound("web-0")).await;
+        site.delete(Kind::Secret, "cloud");
+        site.create_pool("second", &network);
+        site.create_claim("web-1", "second");
+        world.advance(SOON).await;
+        world.expect(9, "web-1", "not served", !site.is_bound("web-1"));
+        for (kind, name) in [(Kind::Claim, "web-0"), (Kind::Claim, "web-1"), (Kind::Pool, "public")] {
+            site.delete(kind, name);
+        }
+        world.expect_gone(Kind::Secret).await;
+        site.delete(Kind::Pool, "second");
+        world.expect_gone(Kind::Pool).await;
+        world.expect_gone(Kind::Claim).await;
+        world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn an_id_that_a_user_removes_while_no_controller_runs_is_read_from_the_status() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "preallocate": 1}));
+        world.wait_until(SOON, || !world.cloud.floating_ips().is_empty()).await;
+        world.advance(SOON).await;
+        site.kill_controller();
+        site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: null}}}));
+        world.advance(SOON).await;
+        site.delete(Kind::Pool, "public");
+        world.expect_gone(Kind::Pool).await;
+        world.expect(4, "the spare", "deleted", world.cloud.floating_ips().is_empty());
     });
     outcome.assert_lawful();
 }

@@ -191,13 +191,15 @@ impl World {
     fn wipe_id(&self, pool: u8) {
         self.users_interfered.set(true);
         let (site, name) = self.pool(pool);
-        // A process that dies before it has written the id again can only read it from an IPAddress that stays.
+        // A process that dies before it has written the id again can only read it from the status or from an IPAddress
+        // that stays.
         let shows_id = |address: &Value| {
             let claim = laws::text(address, "/spec/claimRef/name");
             address["spec"]["poolRef"]["name"] == name && !self.is_deleting(site, claim)
         };
-        if !site.server.all(Kind::Address).iter().any(|address| shows_id(address)) {
-            let pool = site.server.get(&key(Kind::Pool, name));
+        let pool = site.server.get(&key(Kind::Pool, name));
+        let is_reported = pool.as_ref().is_some_and(|pool| pool["status"]["poolID"].is_string());
+        if !is_reported && !site.server.all(Kind::Address).iter().any(|address| shows_id(address)) {
             self.lost_ids.borrow_mut().extend(pool.as_deref().and_then(laws::pool_id));
         }
         site.change(Kind::Pool, name, &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: null}}}));

@@ -26,6 +26,7 @@ impl World {
     }
 
     pub fn misdirect_secret(&self, server: &ApiServer, is_project: bool) {
+        self.witness.note_misdirection();
         let place = if is_project { Elsewhere::Project } else { Elsewhere::Region };
         self.write_secret(server, self.cloud.secret_elsewhere("ours", place));
     }

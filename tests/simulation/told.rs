@@ -1,5 +1,7 @@
 //! Laws 5 and 7 when a claim is told why it has no address: the reason must be true.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use crate::api::{ApiServer, Key, Kind};
@@ -33,23 +35,43 @@ pub fn check(server: &ApiServer, witness: &Witness, claim: &Value) -> Option<Vio
 
 /// Whether the claim's floating IP is there and has its mark, and no user changed the IPAddress.
 fn is_there(server: &ApiServer, witness: &Witness, claim: &Value) -> bool {
-    let name = laws::text(claim, "/metadata/name");
-    let address = server.get(&Key::new(Kind::Address, laws::text(claim, "/metadata/namespace"), name));
-    let is_forged = address.is_some_and(|address| address["metadata"]["labels"].get(FORGED_LABEL).is_some());
+    let address = address_of(server, claim);
+    let is_forged = address.as_ref().is_some_and(|address| address["metadata"]["labels"].get(FORGED_LABEL).is_some());
+    // A pool that was made again knows only the project that the Secret names now.
+    let is_older = |pool: Arc<Value>| address.is_none_or(|address| created(&address) < created(&pool));
+    let may_be_elsewhere = witness.was_misdirected() && pool_of(server, claim).is_some_and(is_older);
     let binding = witness.claims().binding(&Uid::of(server, claim));
-    !is_forged && !witness.was_altered() && binding.is_some_and(|it| witness.is_held(&it.fip, &it.pool, &it.claim))
+    !is_forged
+        && !may_be_elsewhere
+        && !witness.was_altered()
+        && binding.is_some_and(|it| witness.is_held(&it.fip, &it.pool, &it.claim))
+}
+
+fn created(object: &Value) -> &str {
+    laws::text(object, "/metadata/creationTimestamp")
+}
+
+fn pool_of(server: &ApiServer, claim: &Value) -> Option<Arc<Value>> {
+    let (namespace, name) = (laws::text(claim, "/metadata/namespace"), laws::text(claim, "/spec/poolRef/name"));
+    server.get(&Key::new(Kind::Pool, namespace, name))
+}
+
+/// The IPAddress of the claim's name.
+fn address_of(server: &ApiServer, claim: &Value) -> Option<Arc<Value>> {
+    let (namespace, name) = (laws::text(claim, "/metadata/namespace"), laws::text(claim, "/metadata/name"));
+    server.get(&Key::new(Kind::Address, namespace, name))
 }
 
 /// Whether nothing keeps the pool from creating an address for the claim: no limit, no choice, and no earlier address.
 fn may_have_a_new_address(server: &ApiServer, witness: &Witness, claim: &Value) -> bool {
-    let pool = Key::new(Kind::Pool, laws::text(claim, "/metadata/namespace"), laws::text(claim, "/spec/poolRef/name"));
-    let Some(pool) = server.get(&pool) else { return false };
+    let Some(pool) = pool_of(server, claim) else { return false };
     let spec = &pool["spec"];
     let has_choice =
         ["maxIPs", "excludedAddresses", "reservations", "subnets"].iter().any(|field| spec.get(*field).is_some());
     let is_known = pool["status"]["observedGeneration"] == pool["metadata"]["generation"];
     let is_marked = laws::pool_id(&pool).is_none_or(|id| witness.count_marked_for(&id, &laws::claim_key(claim)) > 0);
     spec.get("floatingIPNetwork").is_some()
+        && address_of(server, claim).is_none()
         && !has_choice
         && is_known
         && !is_marked

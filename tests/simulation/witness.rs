@@ -36,6 +36,7 @@ struct Inner {
     /// What a call created that took effect later than any caller waits, and whose sender had crashed.
     late: BTreeSet<FloatingIpId>,
     was_altered: bool,
+    was_misdirected: bool,
     violations: Vec<Violation>,
     rates: Rates,
     claims: ClaimRecord,
@@ -77,6 +78,7 @@ impl Witness {
             forged,
             late: BTreeSet::new(),
             was_altered: false,
+            was_misdirected: false,
             violations: Vec::new(),
             rates: Rates::default(),
             claims: ClaimRecord::default(),
@@ -108,7 +110,11 @@ impl Witness {
             if operation != "delete floating IP" {
                 continue;
             }
-            if !known.is_ours {
+            // A user copied the mark of one that we created, and removed that.
+            let is_passed_off = inner.forged.contains(&id) && inner.has_only_mark(&known.fip);
+            if is_passed_off {
+                inner.others.remove(&id);
+            } else if !known.is_ours {
                 inner.violations.push(Violation::new(3, &id, "deleted, and we did not create it"));
             }
             if known.fip.is_attached() && known.attached_at + FRESH_VIEW < sent {
@@ -170,6 +176,15 @@ impl Witness {
     /// Whether the cloud has ever altered or hidden what is written.
     pub fn was_altered(&self) -> bool {
         self.inner().was_altered
+    }
+
+    pub fn note_misdirection(&self) {
+        self.inner().was_misdirected = true;
+    }
+
+    /// Whether the Secret has ever named another project or region.
+    pub fn was_misdirected(&self) -> bool {
+        self.inner().was_misdirected
     }
 
     /// How many floating IPs there are.
@@ -244,6 +259,13 @@ impl Witness {
 const FRESH_VIEW: Duration = Duration::from_secs(6);
 
 impl Inner {
+    /// Whether it has a creation mark that no other floating IP has.
+    fn has_only_mark(&self, fip: &FloatingIp) -> bool {
+        let nonce = |fip: &FloatingIp| Marks::read(fip).created.map(|mark| mark.nonce);
+        let own = nonce(fip);
+        own.is_some() && self.known.values().all(|known| nonce(&known.fip) != own)
+    }
+
     /// Reads Neutron again, and returns what is gone.
     fn refresh(&mut self, by: Option<&Wire>) -> Vec<(FloatingIpId, Known)> {
         let is_ours = by.is_some();

@@ -62,9 +62,7 @@ impl<'a> ClaimCase<'a> {
     fn is_recoverable(&self, entry: &LedgerEntry) -> bool {
         let is_its_own = match self.situation.ownership(entry) {
             Ownership::Held(key) => key == self.claim.key,
-            Ownership::Released { claim: key, .. } => {
-                key == self.claim.key && !entry.fip.is_attached() && !self.is_bound_to_another(entry)
-            }
+            Ownership::Released { claim: key, .. } => key == self.claim.key && !entry.fip.is_attached(),
             _ => false,
         };
         is_its_own
@@ -97,11 +95,6 @@ impl<'a> ClaimCase<'a> {
     /// A port that was attached before the claim's mark was confirmed is not the claim's.
     fn has_foreign_port(&self, entry: &LedgerEntry) -> bool {
         entry.fip.is_attached() && (entry.hold.is_some() || self.is_disowned(entry))
-    }
-
-    fn is_bound_to_another(&self, entry: &LedgerEntry) -> bool {
-        let binding = self.situation.published.binding_of(&entry.fip);
-        binding.is_some_and(|binding| !binding.is_of(&self.situation.pool.id, &self.claim.key))
     }
 
     fn is_disowned(&self, entry: &LedgerEntry) -> bool {

@@ -4,6 +4,7 @@ use super::*;
 use crate::allocation::Nonce;
 use crate::allocation::ledger::{CreationBlock, Ledger};
 use crate::allocation::mark::release_tag;
+use crate::allocation::policy::ReuseRule;
 use crate::allocation::testing::{self, *};
 use crate::floating_ip::SubnetId;
 
@@ -80,6 +81,28 @@ fn listed_and_reserved_addresses_are_not_reused() {
     fixture.published.set_listed(ObjectName::new("team", "another"), [address(10)].into());
     assert_eq!(fixture.decide("web"), create);
     assert_eq!(testing::fixture().fips([fip(10)]).reserving("db", 10).decide("web"), create);
+}
+
+#[test]
+fn a_pool_without_a_network_or_that_never_reuses_takes_no_floating_ip_of_the_project() {
+    let refused = Decision::Refuse(Refusal::ListUsedUp);
+    assert_eq!(fixture().with_policy(|pool| pool.network = None).fips([fip(10)]).decide("web"), refused);
+    let never = fixture().with_policy(|pool| pool.reuse = ReuseRule::Never).fips([fip(10)]);
+    assert_eq!(never.decide("web"), create(None));
+}
+
+#[test]
+fn an_address_that_a_cluster_may_name_is_not_reused() {
+    let decide = |named: Option<(&str, u8)>| {
+        let mut fixture = fixture().fips([fip(10)]);
+        let named = named.map(|(namespace, last)| [(namespace.into(), [address(last)].into())].into());
+        fixture.published.set_named_by_clusters(named);
+        marked(&fixture.decide("web")).cloned()
+    };
+    assert_eq!(decide(Some(("team", 10))), None);
+    assert_eq!(decide(Some(("team", 11))), Some(id(10)));
+    assert_eq!(decide(Some(("strangers", 10))), Some(id(10)), "no pool of the project is in that namespace");
+    assert_eq!(decide(None), None, "what the clusters name is not known");
 }
 
 #[test]

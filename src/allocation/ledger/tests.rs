@@ -246,6 +246,48 @@ fn a_refusal_replaces_unwanted_offers_as_the_reason() {
 }
 
 #[test]
+fn a_refusal_that_a_released_address_may_end_is_tested_early() {
+    let decide = |refusal: Refusal| {
+        let mut fixture = fixture();
+        let block = CreationBlock { refusal, until: start() + seconds(10) };
+        fixture.ledger.block_creation(pool_id("p"), block);
+        fixture.ledger.retry_creation(&pool_id("p"));
+        fixture.decide("web")
+    };
+    assert!(matches!(decide(Refusal::NetworkExhausted), Decision::Create(..)));
+    assert_eq!(decide(Refusal::DescriptionDropped), Decision::Refuse(Refusal::DescriptionDropped));
+}
+
+#[test]
+fn a_refusal_and_a_pause_both_have_to_end() {
+    let may_create = |seconds_later: i64| {
+        let mut fixture = fixture();
+        let block = CreationBlock { refusal: Refusal::NetworkExhausted, until: start() + seconds(20) };
+        fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+        fixture.ledger.block_creation(pool_id("p"), block);
+        fixture.ledger.hold_unwanted(&id(10));
+        fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+        fixture.ledger.may_create(&pool_id("p"), start() + seconds(seconds_later))
+    };
+    assert_eq!([10, 20, 30].map(may_create), [false, false, true]);
+}
+
+#[test]
+fn a_usable_offer_ends_a_refusal_and_a_pause() {
+    let unblock = |change: &dyn Fn(&mut Ledger)| {
+        let mut fixture = fixture();
+        change(&mut fixture.ledger);
+        let unblocked = fixture.ledger.unblock_creation(&pool_id("p"));
+        assert!(matches!(fixture.decide("web"), Decision::Create(..)));
+        unblocked
+    };
+    let block = CreationBlock { refusal: Refusal::NetworkExhausted, until: start() + seconds(10) };
+    assert!(unblock(&|ledger| ledger.block_creation(pool_id("p"), block.clone())));
+    assert!(unblock(&|ledger| ledger.note_unwanted_offers(&pool_id("p"), start())));
+    assert!(!unblock(&|_| ()));
+}
+
+#[test]
 fn only_what_the_pool_created_and_nothing_uses_may_be_deleted() {
     let may_delete = |fip: Fip| fixture().fips([fip]).ledger.may_delete(&id(10), &pool_id("p"));
     assert!(may_delete(fip(10).idle()) && may_delete(fip(10).created_for("web").released_by("web", ago(5))));

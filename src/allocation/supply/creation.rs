@@ -79,3 +79,28 @@ impl Supply<'_> {
 pub fn is_usable_spare(situation: &Situation<'_>, fip: &FloatingIp) -> bool {
     situation.pool.is_for_any_claim(fip.address) && !situation.published.is_published(fip)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocation::testing::*;
+
+    #[test]
+    fn a_spare_is_created_within_the_limit_and_unless_neutron_refuses() {
+        let place = |fixture: Fixture| Supply::new(fixture.situation()).spare_place();
+        let somewhere = Some(CreationPlace { network: network(), subnet: None });
+        assert_eq!(place(fixture()), somewhere);
+        assert_eq!(place(fixture().max_ips(1)), somewhere);
+        assert_eq!(place(fixture().max_ips(1).fips([fip(10).idle()])), None);
+        assert_eq!(place(fixture().blocked()), None);
+        assert_eq!(place(fixture().with_policy(|pool| pool.network = None)), None);
+    }
+
+    #[test]
+    fn a_spare_is_usable_unless_it_is_excluded_or_published() {
+        let is_usable = |fixture: Fixture| is_usable_spare(&fixture.situation(), &fip(10).0);
+        assert!(is_usable(fixture()));
+        assert!(!is_usable(fixture().excluding("203.0.113.10/32")));
+        assert!(!is_usable(fixture().published_by_others(10)));
+    }
+}

@@ -80,6 +80,11 @@ fn a_released_address_is_offered_to_a_waiting_claim() {
     assert_eq!((plan.actions, plan.offered), (delete(10), 0), "db waits for its own reservation");
     let plan = fixture().fips([released()]).excluding("203.0.113.10/32").waiting_claim("db").plan();
     assert_eq!((plan.actions, plan.offered), (delete(10), 0), "no claim may have it");
+    let two = || fixture().fips([released(), fip(11).created_for("api").released_by("api", ago(9))]);
+    let plan = two().waiting_claim("db").plan();
+    assert_eq!((plan.actions, plan.offered), (delete(11), 1), "one claim takes one address");
+    let plan = two().waiting_claim("db").waiting_claim("queue").plan();
+    assert_eq!((plan.actions, plan.offered), (vec![], 2));
 }
 
 #[test]
@@ -106,6 +111,9 @@ fn a_released_address_becomes_a_missing_spare() {
         |count| fixture().with_policy(|pool| pool.preallocate = count).fips([released(), fip(11).idle()]).plan();
     assert_eq!(spares(1).actions, delete(10));
     assert_eq!(spares(2).actions, make_idle(10, false, &[old_release_tag("web")]));
+    let two = fixture().fips([released(), fip(11).created_for("api").released_by("api", ago(9))]);
+    let plan = two.with_policy(|pool| pool.preallocate = 1).plan();
+    assert_eq!(plan.actions, [make_idle(10, false, &[old_release_tag("web")]), delete(11)].concat(), "one is missing");
 }
 
 #[test]
@@ -121,6 +129,15 @@ fn held_and_uncertain_addresses_are_not_swept() {
 fn while_fenced_nothing_is_swept() {
     let plan = fixture().fenced().with_policy(|pool| pool.preallocate = 1).fips([released()]).plan();
     assert_eq!((plan.actions, plan.preallocate, plan.wake_at), (vec![], 0, Some(start() + seconds(60))));
+    assert!(!plan.must_list);
+    let mut fenced = fixture().fenced().fips([fip(10).created_for("web")]);
+    fenced.ledger.record_tag(&id(10), &old_release_tag("web"), true);
+    assert!(fenced.plan().must_list, "the release has to be listed");
+    let mut ended = fixture().fenced().fips([released()]);
+    ended.now = start() + seconds(60);
+    assert_eq!((ended.plan().actions, ended.plan().must_list), (vec![], true), "a listing ends it");
+    ended.relist([released()]);
+    assert_eq!((ended.plan().actions, ended.plan().must_list), (delete(10), false));
 }
 
 #[test]
@@ -131,6 +148,7 @@ fn missing_spares_are_created_and_surplus_ones_deleted() {
     assert_eq!(spares(1).plan().actions, delete(10));
     assert!(spares(1).waiting_claim("db").plan().actions.is_empty(), "a waiting claim takes it");
     assert_eq!(spares(4).max_ips(3).plan().preallocate, 1, "never more than maxIPs");
+    assert_eq!(spares(2).max_ips(1).plan().actions, delete(10), "maxIPs was lowered");
     assert_eq!(spares(3).waiting_claim("db").plan().preallocate, 0, "a waiting claim asks Neutron itself");
     assert!(spares(0).with_policy(|pool| pool.deletes = false).plan().actions.is_empty(), "retained ones stay");
 }
@@ -156,8 +174,11 @@ fn a_spare_that_no_claim_may_have_is_deleted() {
 
 #[test]
 fn an_attached_or_published_spare_is_kept() {
-    assert!(fixture().fips([fip(10).idle().attached()]).plan().actions.is_empty());
-    assert!(fixture().fips([fip(10).idle()]).published_by_others(10).plan().actions.is_empty());
+    for kept in [fixture().fips([fip(10).idle().attached()]), fixture().fips([fip(10).idle()]).published_by_others(10)]
+    {
+        let plan = kept.plan();
+        assert_eq!((plan.actions, plan.must_list), (vec![], false));
+    }
 }
 
 #[test]
@@ -165,6 +186,7 @@ fn an_orphan_is_reported_first_and_released_after_the_grace_and_a_new_listing() 
     let mut fixture = fixture().fips([fip(10).created_for("web")]);
     let plan = fixture.plan();
     assert_eq!((plan.orphans, plan.actions), (vec![id(10)], vec![]));
+    assert_eq!((plan.wake_at, plan.must_list), (Some(start() + seconds(3600)), false));
     fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], start());
     fixture.now = start() + seconds(3599);
     assert!(fixture.plan().actions.is_empty());
@@ -227,6 +249,8 @@ fn an_orphan_with_as_many_tags_as_neutron_allows_is_released_without_another_one
     };
     assert!(matches!(planned(fip(10).created_for("web"))[..], [SweepAction::Describe(..)]));
     assert_eq!(planned(fip(10).tagged_for("web")), remove_tags(10, &[claim_tag(&pool_id("p"), &key("web"))]));
+    let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..idle_mark(10) };
+    assert_eq!(planned(fip(10).idle().tagged_for("web")), vec![SweepAction::Describe(id(10), mark)]);
 }
 
 #[test]
@@ -287,6 +311,50 @@ fn only_our_own_tags_are_removed_from_a_contested_address() {
     let fixture = fixture.active_claim("web");
     assert!(fixture.plan().actions.is_empty(), "its claim withdraws the tag itself");
     assert_eq!(fixture.published("web", 12).plan().actions, remove_tags(10, &[tag]));
+}
+
+#[test]
+fn a_contested_address_keeps_its_tags_where_the_pool_releases_no_orphans() {
+    let contested = || fip(10).tagged_for("web").tagged_by_another_pool();
+    let due = |fixture: Fixture| {
+        let mut fixture = fixture.with_policy(|pool| pool.releases_orphans = false);
+        fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
+        fixture.plan()
+    };
+    let kept = due(fixture().fips([contested()]));
+    assert_eq!((kept.orphans, kept.actions), (vec![id(10)], vec![]));
+    // Another claim of the pool has it: what is left of the first one is no orphan that somebody may want.
+    let tags = [claim_tag(&pool_id("p"), &key("web"))];
+    for other in [
+        due(fixture().fips([contested().tagged_for("db")]).published("db", 10)),
+        due(fixture().fips([contested().tagged_for("db")]).active_claim("db")),
+    ] {
+        assert_eq!(other.actions, remove_tags(10, &tags));
+    }
+}
+
+#[test]
+fn a_contested_address_whose_claim_has_it_is_left_alone() {
+    let contested = || fixture().fips([fip(10).tagged_for("web").tagged_by_another_pool()]);
+    for fixture in [contested().published("web", 10), contested().active_claim("web")] {
+        let plan = fixture.plan();
+        assert_eq!((plan.orphans, plan.actions, plan.wake_at), (vec![], vec![], None));
+    }
+    let created = fixture().fips([fip(10).idle().tagged_by_another_pool()]);
+    assert_eq!(created.plan().orphans, vec![id(10)], "no claim has it, and only people can remove the other mark");
+}
+
+#[test]
+fn a_contested_address_that_the_pool_created_is_its_own_again_without_the_orphaned_claim() {
+    let mut fixture = fixture().fips([fip(10).created_for("web").tagged_by_another_pool()]);
+    fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
+    assert_eq!(fixture.plan().actions, make_idle(10, false, &[]));
+    fixture.relist([fip(10).created_for("web").tagged_by_another_pool().attached()]);
+    assert_eq!(fixture.plan().actions, vec![], "the port may be the claim's");
+    fixture.relist([fip(10).created_for("web").tagged_for("db").tagged_by_another_pool()]);
+    let fixture = fixture.active_claim("web");
+    let tags = [claim_tag(&pool_id("p"), &key("db"))];
+    assert_eq!(fixture.plan().actions, remove_tags(10, &tags), "what is written for its claim stays");
 }
 
 #[test]
@@ -352,6 +420,13 @@ fn a_deleted_pool_waits_for_holds_and_uncertain_writes() {
     uncertain.ledger.note_uncertain_write(&id(10), start());
     uncertain.ledger.set_hold(&id(10), None);
     assert!(uncertain.teardown().must_list, "a tag that may still land");
+    let mut written = fixture().fips([fip(10).idle()]);
+    written.ledger.record_tag(&id(10), "prod", true);
+    let teardown = written.teardown();
+    assert!(teardown.actions.is_empty() && teardown.must_list, "what was just written is listed first");
+    let mut withdrawn = fixture().fips([fip(10).tagged_for("web")]);
+    withdrawn.ledger.note_uncertain_write(&id(10), start());
+    assert!(withdrawn.teardown().actions.is_empty(), "a write of nobody's hold may still land");
     assert!(!fixture().teardown().must_list);
 }
 

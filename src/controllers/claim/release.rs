@@ -71,7 +71,7 @@ impl ClaimController {
                 self.wake.sweeper(&pool.name);
                 Ok(released)
             }
-            _ if is_abandoned || observed.pool.is_none() => {
+            _ if is_abandoned || observed.pool.is_none() || observed.pool_state.has_no_marks => {
                 self.leave_behind(observed).await;
                 Ok(MarkRelease::Done)
             }
@@ -122,7 +122,11 @@ impl ClaimController {
     async fn leave_behind(&self, observed: &Observed) {
         let published = observed.address.as_ref().map(|address| address.spec.address.clone());
         let Some(address) = published.or_else(|| marked_address(observed)) else { return };
-        let why = if observed.pool.is_none() { "its pool is gone" } else { "the abandon annotation says so" };
+        let why = match &observed.pool {
+            None => "its pool is gone",
+            Some(_) if observed.pool_state.has_no_marks => "its pool has no id, or another pool's",
+            Some(_) => "the abandon annotation says so",
+        };
         tracing::warn!(claim.name = %observed.name, fip.address = %address, "floating IP left behind in OpenStack: {why}");
         let on: ObjectReference = observed.claim.object_ref(&self.kube.version);
         let note = format!("floating IP {address} was left as it is in OpenStack, since {why}: release it there");

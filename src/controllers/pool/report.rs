@@ -124,10 +124,14 @@ impl PoolController {
         // A pool that is not ready gives no address.
         let count = |resolved: &ResolvedPool| PoolUsage { free: 0, ..self.count(&resolved.project.ledger(), resolved) };
         let counted = counted.map(|resolved| (resolved, count(resolved)));
-        let status = match &counted {
+        let mut status = match &counted {
             Some((_, usage)) => with_counts(pool, usage),
             None => pool.status.clone().unwrap_or_default(),
         };
+        if status.pool_id.is_none() {
+            let known = self.memory.pools.get(&name_of(pool)).resolved;
+            status.pool_id = known.map(|resolved| resolved.policy.id.to_string());
+        }
         let status = self.with_conditions(pool, status, conditions);
         self.measure(pool, &status, problem, counted.as_ref().map(|(resolved, usage)| (*resolved, usage)));
         self.write_status(pool, status).await

@@ -9,7 +9,7 @@ use super::{Error, PoolController};
 use crate::allocation::ClaimKey;
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::pool_reasons as reasons;
-use crate::api::names::SECRET_FINALIZER_PREFIX;
+use crate::api::names::{POOL_FINALIZER, SECRET_FINALIZER_PREFIX};
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::Problem;
 use crate::controllers::patch;
@@ -43,10 +43,11 @@ impl PoolController {
         let api = self.kube.secrets(&namespace);
         for _ in 0..TRIES {
             let secret = read_secret(&self.kube, pool).await?;
-            // An object that is being deleted takes no new finalizer. It is used as long as it exists.
+            // An object that is being deleted takes no new finalizer. A pool that began before uses it as long as it exists.
             let change = match secret.metadata.deletion_timestamp {
                 None => patch::with_finalizer(&secret.metadata, &finalizer(pool)),
-                Some(_) => None,
+                Some(_) if patch::has_finalizer(&pool.metadata, POOL_FINALIZER) => None,
+                Some(_) => return Err(unprotected(name, "it is being deleted")),
             };
             let Some(change) = change else { return Ok(()) };
             match patch::merge(&api, name, change).await {

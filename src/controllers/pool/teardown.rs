@@ -78,7 +78,9 @@ impl PoolController {
             return Ok(None);
         }
         let id = known_id(pool, &self.stores, &self.memory);
-        let Some(id) = id.filter(|id| self.resolver.find_elder(pool, id).is_none()) else { return Ok(None) };
+        let id = id.filter(|id| self.resolver.find_elder(pool, id).is_none());
+        self.memory.pools.update(&name, |state| state.has_no_marks = id.is_none());
+        let Some(id) = id else { return Ok(None) };
         self.last_resolution(pool, &id).await.map(Some)
     }
 

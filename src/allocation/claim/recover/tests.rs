@@ -46,8 +46,10 @@ fn a_claims_own_address_is_preferred_to_every_other() {
 
 #[test]
 fn a_released_address_with_a_port_is_not_taken_back() {
-    let fixture = fixture().fips([fip(10).created_for("web").released_by("web", ago(9)).attached()]);
-    assert_eq!(fixture.decide("web"), create(None));
+    for held in [fip(10).created_for("web"), fip(10).tagged_for("web")] {
+        let fixture = fixture().fips([held.released_by("web", ago(9)).attached()]);
+        assert_eq!(fixture.decide("web"), create(None));
+    }
 }
 
 #[test]
@@ -70,6 +72,8 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
     assert_eq!(published(released), Decision::TakeBack(id(10), tags));
     assert_eq!(published(fip(10).tagged_by_another_pool()), Decision::Lost(LostAddress::Taken(address(10))));
     assert_eq!(published(fip(11)), Decision::Lost(LostAddress::Deleted(address(10))));
+    let fenced = fixture().fenced().fips([fip(10).idle()]).published("web", 10).decide_published("web", 10);
+    assert_eq!(fenced, Decision::Fenced(start() + seconds(60)), "a late write may replace the mark");
 }
 
 #[test]
@@ -85,6 +89,19 @@ fn of_two_claims_whose_ip_addresses_name_an_address_without_a_mark_the_older_one
         let older = fixture().published_since("web", 10, ago(1));
         assert!(matches!(older.decide_published("web", 10), Decision::Mark(..)));
     }
+}
+
+#[test]
+fn the_ip_address_of_another_pools_claim_is_not_an_older_one() {
+    let binding = |pool| Binding { pool, claim: key("db"), fip: id(10), network: Some(network()), since: ago(1) };
+    let decide = |pool: &str| {
+        let mut fixture = fixture().fips([fip(10)]).active_claim("db").published("web", 10);
+        let theirs = PublishedAddress { address: address(10), binding: Some(binding(pool_id(pool))) };
+        fixture.published.insert(ObjectName::new("team", "db"), theirs);
+        fixture.decide_published("web", 10)
+    };
+    assert_eq!(decide("p"), Decision::Lost(LostAddress::MarkedForAnother(address(10))));
+    assert_eq!(decide("other"), Decision::Mark(id(10), Origin::Recovered, tag()));
 }
 
 #[test]
