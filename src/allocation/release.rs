@@ -72,8 +72,8 @@ fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> 
         // Without room for the release, the address is free at once.
         _ if is_tagged && !may_tag => Some(ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim))),
         _ if is_tagged => Some(ReleaseStep::Tag(id, release_tag(&pool.id, claim, now))),
-        _ if is_held => Some(ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim))),
-        _ => None,
+        // Held, and not marked yet.
+        _ => Some(ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim))),
     }
 }
 

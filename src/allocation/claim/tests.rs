@@ -129,6 +129,8 @@ fn at_the_limit_only_the_pools_own_addresses_are_given() {
     );
     let reserved = full().fips([fip(10).created_for("db"), fip(11)]).reserving("web", 11);
     assert_eq!(reserved.decide("web"), reached);
+    let lowered = full().fips([fip(10).created_for("db"), fip(11).idle()]).reserving("web", 11);
+    assert_eq!(lowered.decide("web"), reached, "one of the two has to go");
 }
 
 #[test]
