@@ -122,7 +122,8 @@ pub struct Ended {
 pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<Ended, Error> {
     let ending = CancellationToken::new();
     let working = async {
-        let mut unknown_since = None;
+        // What a previous process left is handed on, since its calls may take effect after this process has ended.
+        let mut unknown_since = setup.options.fence.then(|| setup.clock.now());
         while !ending.is_cancelled() {
             setup.readiness.set("caches", false);
             tokio::select! {

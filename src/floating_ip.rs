@@ -58,6 +58,8 @@ pub struct FloatingIp {
     pub dns_name: String,
     /// `updated_at`, else `created_at`; none where Neutron reports neither.
     pub changed_at: Option<Timestamp>,
+    /// None where Neutron does not report it.
+    pub created_at: Option<Timestamp>,
 }
 
 impl FloatingIp {

@@ -268,6 +268,7 @@ impl Row {
             tags: tags.into_iter().collect(),
             dns_name: String::new(),
             changed_at: Some(now() - seconds(if self.is_changed_lately { 10 } else { 100_000 })),
+            created_at: Some(now() - seconds(100_000)),
         }
     }
 

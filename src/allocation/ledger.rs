@@ -385,10 +385,17 @@ impl Ledger {
 
     /// Whether a mark of the pool may still land.
     pub(super) fn has_uncertain_writes(&self, pool: &PoolId) -> bool {
-        let uncertain = self.uncertain.iter().filter_map(|id| self.entries.get(id));
-        let mut writes = uncertain.flat_map(|entry| &entry.uncertain_writes);
-        self.creations(pool).next().is_some()
-            || writes.any(|write| write.by.as_ref().is_some_and(|hold| hold.is_for_pool(pool)))
+        self.creations(pool).next().is_some() || self.uncertain_writes(|hold| hold.is_for_pool(pool)).next().is_some()
+    }
+
+    /// Since when a mark of the claim may still land; the last time, if there are several.
+    pub(super) fn uncertain_since(&self, pool: &PoolId, claim: &ClaimKey) -> Option<Timestamp> {
+        self.uncertain_writes(|hold| hold.is_for(pool, claim)).map(|write| write.since).max()
+    }
+
+    fn uncertain_writes(&self, is_by: impl Fn(&Hold) -> bool) -> impl Iterator<Item = &UncertainWrite> {
+        let entries = self.uncertain.iter().filter_map(|id| self.entries.get(id));
+        entries.flat_map(|entry| &entry.uncertain_writes).filter(move |write| write.by.as_ref().is_some_and(&is_by))
     }
 }
 
@@ -400,7 +407,6 @@ impl Ledger {
             Some(old) => LedgerEntry { fip, marks, seen, ..old },
             None => LedgerEntry::new(fip, marks, seen, self.step),
         };
-        entry.is_created_by_us |= self.is_being_created(&entry);
         entry.disowned.retain(|mark| entry.marks.claims.contains(mark));
         entry.orphaned_since.retain(|pool, _| entry.marks.names(pool));
         self.insert(entry);

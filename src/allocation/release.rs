@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 
 use super::identity::ClaimKey;
-use super::ledger::LedgerEntry;
+use super::ledger::{LedgerEntry, SETTLING};
 use super::mark::{CreationMark, claim_tag, release_tag};
 use super::situation::Situation;
 use crate::floating_ip::FloatingIpId;
@@ -19,8 +19,8 @@ pub enum ReleaseStep {
     Withdraw(FloatingIpId, String),
     /// Whether a POST for the claim created anything is not known: list, and ask again.
     Settle,
-    /// Nothing of the claim is found that a previous process could have left: no address, an old release, or an address
-    /// that this process created. Until then a call of a previous process may still give it an address.
+    /// What is found is released, but until then a call whose outcome is not known, or one of a previous process, may still
+    /// give the claim an address.
     Fenced(Timestamp),
     /// No unreleased floating IP is the claim's.
     Done,
@@ -33,20 +33,32 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
         return ReleaseStep::Settle;
     }
     let held = ledger.held().filter(|entry| entry.is_held_for(&pool.id, claim));
-    let found = ledger.of_claim(&pool.id, claim).chain(held);
-    let owner = (pool.id.clone(), claim.clone());
-    // A release that this process did not write may be of an earlier claim with this name.
-    let is_old_release = |entry: &LedgerEntry| entry.marks.releases.contains_key(&owner) && !entry.is_written();
-    let found: Vec<_> = found.filter(|entry| !is_old_release(entry)).collect();
-    if let Some(step) = found.iter().find_map(|entry| release(situation, claim, entry)) {
+    let mut found = ledger.of_claim(&pool.id, claim).chain(held);
+    if let Some(step) = found.find_map(|entry| release(situation, claim, entry)) {
         return step;
     }
-    // A previous process created no second address for a claim that had one.
-    match situation.fence().filter(|_| found.iter().all(|entry| entry.is_created_by_us)) {
-        Some(until) if *now < until => ReleaseStep::Fenced(until),
-        Some(_) => ReleaseStep::Settle,
-        None => ReleaseStep::Done,
+    // A mark that the claim was given may still land.
+    if let Some(since) = ledger.uncertain_since(&pool.id, claim) {
+        let until = since + SETTLING;
+        return if *now < until { ReleaseStep::Fenced(until) } else { ReleaseStep::Settle };
     }
+    match (situation.fence(), published_since(situation, claim)) {
+        (None, _) => ReleaseStep::Done,
+        (Some(_), Some(since)) if ledger.listing_began().is_some_and(|from| from >= since + SETTLING) => {
+            ReleaseStep::Done
+        }
+        (Some(until), since) => match since.map_or(until, |since| until.min(since + SETTLING)) {
+            until if *now < until => ReleaseStep::Fenced(until),
+            _ => ReleaseStep::Settle,
+        },
+    }
+}
+
+/// When the claim's IPAddress was created. No process asks for another address after that, so that calls of an earlier one
+/// may still land for a while, and no longer.
+fn published_since(situation: &Situation<'_>, claim: &ClaimKey) -> Option<Timestamp> {
+    let published = situation.published.of_claim(&situation.pool.id, claim);
+    published.filter_map(|it| it.binding.as_ref().map(|binding| binding.since)).min()
 }
 
 fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> Option<ReleaseStep> {
@@ -177,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_found_counts_only_when_no_call_of_a_previous_process_can_land() {
+    fn a_release_ends_only_when_no_call_of_a_previous_process_can_land() {
         let mut fenced = fixture().fenced();
         let until = start() + seconds(60);
         assert_eq!(fenced.release("web"), ReleaseStep::Fenced(until));
@@ -185,7 +197,7 @@ mod tests {
         let mut released = fixture().fenced().fips([fip(10).created_for("web").released_by("web", ago(9))]);
         assert_eq!(released.release("web"), ReleaseStep::Fenced(until), "an earlier claim released it");
         released.ledger.record_tag(&id(10), &release_tag(&pool_id("p"), &key("web"), start()), true);
-        assert_eq!(released.release("web"), ReleaseStep::Done);
+        assert_eq!(released.release("web"), ReleaseStep::Fenced(until), "there may be another one");
         fenced.now = until;
         assert_eq!(fenced.release("web"), ReleaseStep::Settle);
         fenced.relist([]);
@@ -193,20 +205,35 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_this_process_created_does_not_show_that_no_call_of_a_previous_one_can_land() {
-        let mut fixture = fixture().fenced();
-        let nonce = Nonce::parse("nonce00010").expect("a nonce");
-        fixture.ledger.begin_creation(nonce.clone(), pool_id("p"), Some(key("web")));
-        let began = fixture.ledger.begin(start());
-        fixture.ledger.record_write(fip(10).created_for("web").0, began);
-        fixture.ledger.end_creation(&nonce);
-        assert_eq!(fixture.release("web"), tag());
-        fixture.ledger.record_tag(&id(10), &release_tag(&pool_id("p"), &key("web"), start()), true);
-        let until = start() + seconds(60);
-        assert_eq!(fixture.release("web"), ReleaseStep::Fenced(until));
-        fixture.now = until;
-        fixture.relist([fip(10).created_for("web").released_by("web", start()), fip(11).created_for("web")]);
-        assert!(matches!(fixture.release("web"), ReleaseStep::Tag(late, _) if late == id(11)));
+    fn a_claim_whose_ip_address_is_older_than_any_call_that_can_land_is_released_at_once() {
+        let released = fip(10).created_for("web").released_by("web", ago(1));
+        let release =
+            |since| fixture().fips([released.clone()]).fenced().published_since("web", 10, since).release("web");
+        assert_eq!(release(ago(60)), ReleaseStep::Done);
+        assert_eq!(release(ago(59)), ReleaseStep::Fenced(start() + seconds(1)));
+        assert_eq!(release(start()), ReleaseStep::Fenced(start() + seconds(60)));
+        let mut listed_before = fixture().fips([released.clone()]).fenced().published_since("web", 10, ago(59));
+        listed_before.now = start() + seconds(1);
+        assert_eq!(listed_before.release("web"), ReleaseStep::Settle);
+        listed_before.relist([released, fip(11).created_for("web")]);
+        assert!(matches!(listed_before.release("web"), ReleaseStep::Tag(late, _) if late == id(11)));
+    }
+
+    #[test]
+    fn a_mark_that_may_still_land_is_awaited() {
+        let mut fixture = fixture().listed([10]).fips([fip(10)]).chosen_by(10, "web");
+        fixture.ledger.note_uncertain_write(&id(10), start());
+        assert_eq!(fixture.release("web"), withdraw());
+        fixture.ledger.set_hold(&id(10), None);
+        assert_eq!(fixture.release("db"), ReleaseStep::Done);
+        assert_eq!(fixture.release("web"), ReleaseStep::Fenced(start() + seconds(60)));
+        fixture.now = start() + seconds(60);
+        assert_eq!(fixture.release("web"), ReleaseStep::Settle);
+        fixture.relist([fip(10).tagged_for("web")]);
+        assert_eq!(
+            fixture.release("web"),
+            ReleaseStep::Tag(id(10), release_tag(&pool_id("p"), &key("web"), fixture.now))
+        );
     }
 
     #[test]

@@ -77,6 +77,7 @@ pub fn fip(last: u8) -> Fip {
         tags: BTreeSet::new(),
         dns_name: String::new(),
         changed_at: Some(ago(100_000)),
+        created_at: Some(ago(100_000)),
     })
 }
 
@@ -105,6 +106,10 @@ impl Fip {
     }
     pub fn on_network(mut self, network: &str) -> Self {
         self.0.network = NetworkId::new(network);
+        self
+    }
+    pub fn created_at(mut self, at: Timestamp) -> Self {
+        self.0.created_at = Some(at);
         self
     }
     pub fn changed_at(mut self, at: Timestamp) -> Self {

@@ -145,6 +145,7 @@ impl ListedFip {
             tags: self.tags.iter().map(|tag| tag.format(seat)).collect(),
             dns_name: String::new(),
             changed_at: Some(Timestamp::UNIX_EPOCH),
+            created_at: None,
         }
     }
     pub fn from_product(fip: &FloatingIp, seat: Seat) -> Self {

@@ -1,6 +1,7 @@
 //! What users change in a pool's spec, and how it is as it should be again at the end.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use caip_openstack::allocation::mark::Marks;
 use caip_openstack::api::names::PAUSED_ANNOTATION;
@@ -42,6 +43,16 @@ impl World {
         let floor = self.marked(site, pool) + if site.server.all(Kind::Claim).is_empty() { 0 } else { 4 };
         self.floors.borrow_mut().insert((site.server.id(), pool.to_owned()), floor);
         json!({"maxIPs": if limit == 5 { Value::Null } else { limit.into() }})
+    }
+
+    /// A new claim may be served before the controller has seen the pool's last edit.
+    pub fn raise_floor(&self, site: &Site, pool: &str) {
+        let is_seen = |pool: Arc<Value>| pool["status"]["observedGeneration"] == pool["metadata"]["generation"];
+        if !site.server.get(&key(Kind::Pool, pool)).is_some_and(is_seen)
+            && let Some(floor) = self.floors.borrow_mut().get_mut(&(site.server.id(), pool.to_owned()))
+        {
+            *floor += 1;
+        }
     }
 
     /// How many floating IPs carry a pool's mark.

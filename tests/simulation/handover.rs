@@ -66,3 +66,35 @@ fn a_claim_without_an_address_is_released_only_when_no_call_of_a_predecessor_can
         outcome.assert_lawful();
     }
 }
+
+/// A process is killed with a POST under way. The next one gives the claim another address and ends cleanly, and the third
+/// releases the claim before the POST lands.
+#[test]
+fn a_clean_end_hands_on_what_the_predecessor_left() {
+    for (replicas, is_terminated) in [(2, true), (2, false), (1, true), (1, false)] {
+        let start = Start { seed: 3, sites: 1, replicas, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "orphans": {"graceSeconds": 3600}}));
+            world.advance(Duration::from_secs(30)).await;
+            let late = Fault::CrashAndLand(Duration::from_secs(25));
+            for replica in &site.replicas {
+                replica.add_outage(Side::OpenStack, late, 8, Duration::from_secs(1));
+            }
+            site.create_claim("web-0", "public");
+            let is_bound = world.wait_until(SOON, || site.is_bound("web-0")).await;
+            world.expect(7, "web-0", "bound while the POST is under way", is_bound);
+            match is_terminated {
+                true => site.replicas.iter().for_each(|replica| replica.terminate.notify_waiters()),
+                false => site.kill_controller(),
+            }
+            site.delete(Kind::Claim, "web-0");
+            let is_gone = world.wait_until(2 * SOON, || site.server.all(Kind::Claim).is_empty()).await;
+            world.expect(9, "web-0", "gone", is_gone);
+            world.advance(SOON).await;
+            world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        });
+        outcome.assert_lawful();
+    }
+}

@@ -28,17 +28,18 @@ const ORDERS: [[Kind; 3]; 6] = [
 
 impl World {
     pub async fn restore(&self, site: &Site, how: Restoration) {
-        let backup = backup(site);
-        let held = self.held_addresses(site, &backup);
         self.witness.claims().expect_orphans();
         if how.is_stopped {
             site.replicas.iter().filter_map(|replica| replica.wire()).for_each(|wire: Wire| wire.kill());
         }
         let is_moved = how.owners == Owners::Moved;
+        // clusterctl reads what it moves once the cluster is paused.
         if is_moved {
             self.pause_cluster(site, json!("true"));
             self.advance(Duration::from_secs(5)).await;
         }
+        let backup = backup(site);
+        let held = self.held_addresses(site, &backup);
         self.lose(site, is_moved);
         let order = ORDERS[if is_moved { 0 } else { usize::from(how.order) % ORDERS.len() }];
         for kind in order {

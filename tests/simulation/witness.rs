@@ -33,7 +33,7 @@ struct Inner {
     /// When an OpenStackCluster of a site began to name an address.
     named: BTreeMap<(usize, IpAddr), u64>,
     forged: BTreeSet<FloatingIpId>,
-    /// What a call created that took effect later than any caller waits, and whose sender had crashed.
+    /// What a call created that took effect later than any caller waits, and whose sender had ended.
     late: BTreeSet<FloatingIpId>,
     was_altered: bool,
     was_misdirected: bool,
@@ -122,7 +122,7 @@ impl Witness {
                 inner.violations.push(Violation::new(2, &id, how));
             }
         }
-        if operation == "create floating IP" && by.has_crashed() && sent + REQUEST_TIMEOUT < Instant::now() {
+        if operation == "create floating IP" && by.is_dead() && sent + REQUEST_TIMEOUT < Instant::now() {
             let new: Vec<_> = inner.known.keys().filter(|id| !before.contains(id)).cloned().collect();
             inner.late.extend(new);
         }
@@ -145,7 +145,7 @@ impl Witness {
     /// What users wrote a mark on, or wiped one from, by hand.
     pub fn forged(&self) -> BTreeSet<FloatingIpId> {
         let inner = self.inner();
-        // What landed later than the product expects of a call whose sender has crashed (docs/guarantees.md, Limits).
+        // What landed later than the product expects of a call whose sender has ended (docs/guarantees.md, Limits).
         &inner.forged | &inner.late
     }
 

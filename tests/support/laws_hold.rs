@@ -134,5 +134,6 @@ fn floating_ip(body: &Value) -> FloatingIp {
         tags: tags.filter_map(Value::as_str).map(str::to_owned).collect(),
         dns_name: text("dns_name"),
         changed_at: text("updated_at").parse().ok(),
+        created_at: text("created_at").parse().ok(),
     }
 }

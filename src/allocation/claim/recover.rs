@@ -49,11 +49,13 @@ impl<'a> ClaimCase<'a> {
     }
 
     /// The address with the claim's mark: one that it holds, otherwise one that was released under its name. Of several
-    /// that were created for it, the one that was known first: the claim has that, and the others came late.
+    /// that were created for it, the one that was known first, or created first: the claim has that, and the others came
+    /// late.
     pub(super) fn find_marked(&self) -> Option<&'a LedgerEntry> {
         let marked = self.situation.ledger.of_claim(&self.situation.pool.id, &self.claim.key);
         let is_released = |entry: &LedgerEntry| !matches!(self.situation.ownership(entry), Ownership::Held(_));
-        let known_since = |entry: &LedgerEntry| entry.marks.created.is_some().then_some(entry.known_since);
+        let known_since =
+            |entry: &LedgerEntry| entry.marks.created.is_some().then_some((entry.known_since, entry.fip.created_at));
         marked
             .filter(|entry| self.is_recoverable(entry))
             .min_by_key(|entry| (is_released(entry), known_since(entry), entry.fip.id.clone()))

@@ -21,8 +21,6 @@ pub struct LedgerEntry {
     pub seen: Began,
     /// The ledger's step when it was first recorded.
     pub known_since: Step,
-    /// Whether this process sent the POST that created it.
-    pub is_created_by_us: bool,
     /// The step of our last write to it.
     pub written: Step,
     /// Who may write to it now.
@@ -57,7 +55,6 @@ impl LedgerEntry {
             marks,
             seen,
             known_since,
-            is_created_by_us: false,
             written: 0,
             hold: None,
             chosen_from: None,
@@ -71,11 +68,6 @@ impl LedgerEntry {
     /// Whether it was read after our last write to it.
     pub fn is_confirmed(&self) -> bool {
         self.seen.step > self.written
-    }
-
-    /// Whether this process has written to it.
-    pub(in crate::allocation) fn is_written(&self) -> bool {
-        self.written > 0
     }
 
     /// Whether a read that began then is newer.

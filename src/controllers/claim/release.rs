@@ -34,7 +34,7 @@ impl ClaimController {
             return Ok(Action::requeue(CHANGED_RETRY));
         }
         if let MarkRelease::Fenced(until) = self.release_in_neutron(observed).await? {
-            tracing::info!(claim.name = %observed.name, "waits for calls of a previous process before its release");
+            tracing::info!(claim.name = %observed.name, "waits for calls whose outcome is not known before its release");
             let left = Duration::try_from(until.duration_since(self.clock.now())).unwrap_or_default();
             return Ok(Action::requeue(left + AFTER_FENCE));
         }

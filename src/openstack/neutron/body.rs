@@ -113,6 +113,7 @@ pub(super) fn listed_floating_ip(row: Value) -> Option<FloatingIp> {
 impl From<FloatingIpRow> for FloatingIp {
     fn from(row: FloatingIpRow) -> Self {
         let parse = |time: Option<String>| time.and_then(|time| time.parse::<Timestamp>().ok());
+        let created_at = parse(row.created_at);
         Self {
             id: FloatingIpId::new(row.id),
             address: row.floating_ip_address,
@@ -123,7 +124,8 @@ impl From<FloatingIpRow> for FloatingIp {
             description: row.description.unwrap_or_default(),
             tags: row.tags.unwrap_or_default().into_iter().collect(),
             dns_name: row.dns_name.unwrap_or_default(),
-            changed_at: parse(row.updated_at).or_else(|| parse(row.created_at)),
+            changed_at: parse(row.updated_at).or(created_at),
+            created_at,
         }
     }
 }

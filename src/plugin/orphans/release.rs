@@ -224,6 +224,7 @@ mod tests {
             tags: [].into(),
             dns_name: String::new(),
             changed_at: None,
+            created_at: None,
         }
     }
 

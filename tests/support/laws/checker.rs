@@ -163,8 +163,10 @@ impl<'a> View<'a> {
             let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);
             // Only then can a mark be restored that a user removed.
             let can_be_marked = self.pools.iter().any(|pool| pool.id == binding.pool) && fip.tags.len() < MOST_TAGS;
-            if binding.has_claim && can_be_marked && ownership != Ownership::Held(binding.claim.clone()) && !is_disputed
-            {
+            // A pool that is being deleted releases no orphan: a claim that a user forged keeps its mark until then.
+            let is_left = self.is_forged(&fip.id) && self.deleting_pools.contains(&binding.pool);
+            let is_right = ownership == Ownership::Held(binding.claim.clone());
+            if binding.has_claim && can_be_marked && !is_right && !is_disputed && !is_left {
                 let how = format!("its address {} is marked {ownership:?}", fip.address);
                 violations.push(Violation::new(5, name(binding), how));
             }

@@ -196,6 +196,7 @@ impl State {
             tags: BTreeSet::new(),
             dns_name: String::new(),
             changed_at: Some(whole_seconds(now)),
+            created_at: Some(whole_seconds(now)),
         };
         self.floating_ips.insert(id, ip.clone());
         ip

@@ -154,6 +154,9 @@ fn an_address_that_was_created_late_is_not_taken_for_the_one_that_the_claim_had(
     let mut fixture = fixture().fips([fip(11).created_for("web")]);
     fixture.relist([fip(10).created_for("web"), fip(11).created_for("web")]);
     assert_eq!(fixture.decide("web"), Decision::Keep(id(11)));
+    // A process that began later sees both at once.
+    let both = [fip(10).created_for("web").created_at(ago(8)), fip(11).created_for("web").created_at(ago(9))];
+    assert_eq!(testing::fixture().fips(both).decide("web"), Decision::Keep(id(11)));
 }
 
 #[test]
