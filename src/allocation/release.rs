@@ -42,23 +42,12 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
         let until = since + SETTLING;
         return if *now < until { ReleaseStep::Fenced(until) } else { ReleaseStep::Settle };
     }
-    match (situation.fence(), published_since(situation, claim)) {
-        (None, _) => ReleaseStep::Done,
-        (Some(_), Some(since)) if ledger.listing_began().is_some_and(|from| from >= since + SETTLING) => {
-            ReleaseStep::Done
-        }
-        (Some(until), since) => match since.map_or(until, |since| until.min(since + SETTLING)) {
-            until if *now < until => ReleaseStep::Fenced(until),
-            _ => ReleaseStep::Settle,
-        },
+    // A previous process may have asked for an address before another one gave the claim what it has.
+    match situation.fence() {
+        Some(until) if *now < until => ReleaseStep::Fenced(until),
+        Some(_) => ReleaseStep::Settle,
+        None => ReleaseStep::Done,
     }
-}
-
-/// When the claim's IPAddress was created. No process asks for another address after that, so that calls of an earlier one
-/// may still land for a while, and no longer.
-fn published_since(situation: &Situation<'_>, claim: &ClaimKey) -> Option<Timestamp> {
-    let published = situation.published.of_claim(&situation.pool.id, claim);
-    published.filter_map(|it| it.binding.as_ref().map(|binding| binding.since)).min()
 }
 
 fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> Option<ReleaseStep> {
@@ -202,21 +191,6 @@ mod tests {
         assert_eq!(fenced.release("web"), ReleaseStep::Settle);
         fenced.relist([]);
         assert_eq!(fenced.release("web"), ReleaseStep::Done);
-    }
-
-    #[test]
-    fn a_claim_whose_ip_address_is_older_than_any_call_that_can_land_is_released_at_once() {
-        let released = fip(10).created_for("web").released_by("web", ago(1));
-        let release =
-            |since| fixture().fips([released.clone()]).fenced().published_since("web", 10, since).release("web");
-        assert_eq!(release(ago(60)), ReleaseStep::Done);
-        assert_eq!(release(ago(59)), ReleaseStep::Fenced(start() + seconds(1)));
-        assert_eq!(release(start()), ReleaseStep::Fenced(start() + seconds(60)));
-        let mut listed_before = fixture().fips([released.clone()]).fenced().published_since("web", 10, ago(59));
-        listed_before.now = start() + seconds(1);
-        assert_eq!(listed_before.release("web"), ReleaseStep::Settle);
-        listed_before.relist([released, fip(11).created_for("web")]);
-        assert!(matches!(listed_before.release("web"), ReleaseStep::Tag(late, _) if late == id(11)));
     }
 
     #[test]
