@@ -218,6 +218,10 @@ impl Sweeper {
         if is_claimed(&self.kube, address).await.map_err(Error::Stray)? {
             return Ok(());
         }
+        // Where all was lost and is being restored, the watch may still show the pool of before.
+        if !self.is_current(pool).await? {
+            return Ok(());
+        }
         let is_ours = address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref());
         if let Some(resolved) = resolved.filter(|_| is_ours) {
             let released = release_marks(resolved, &self.memory, &self.clock, &claim).await;
@@ -228,6 +232,13 @@ impl Sweeper {
             }
         }
         remove_address(&self.kube, address).await.map_err(Error::Stray)
+    }
+
+    async fn is_current(&self, pool: &OpenStackFloatingIPPool) -> Result<bool, Error> {
+        let name = name_of(pool);
+        let current = self.kube.pools(&name.namespace).get_metadata_opt(&name.name).await;
+        let current = current.map_err(|error| Error::Stray(claim::Error::Kubernetes("read the pool", error)))?;
+        Ok(current.is_some_and(|current| current.metadata.uid == pool.metadata.uid))
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::api::Kind;
 use crate::api::deletion::{Deletion, Propagation};
+use crate::history::{Owners, Restoration};
 use crate::memory::Alteration;
 use crate::simulate;
 use crate::users::key;
@@ -219,4 +220,31 @@ fn a_conflict_is_not_repeated_at_once_while_the_watch_is_late() {
         });
         outcome.assert_lawful();
     }
+}
+
+/// The controller is frozen while all is lost, and restored with the owner references of before: the watch still shows the
+/// pool that they name.
+#[test]
+fn a_claim_that_is_restored_after_its_pool_has_its_address_again_although_the_watch_was_late() {
+    let start = Start { slowest: 120, ..START };
+    let outcome = simulate(&start, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        for claim in ["web-0", "web-1"] {
+            site.create_claim(claim, "public");
+        }
+        world.wait_until(SOON, || site.is_bound("web-0") && site.is_bound("web-1")).await;
+        world.advance(SOON).await;
+        let had = ["web-0", "web-1"].map(|claim| site.address_of(claim));
+        site.replicas[0].wire().expect("it runs").freeze(Duration::from_secs(17));
+        world.restore(site, Restoration { order: 4, gap: 9, owners: Owners::Kept, is_stopped: false }).await;
+        world.wait_until(2 * SOON, || site.is_bound("web-0") && site.is_bound("web-1")).await;
+        world.expect(
+            5,
+            "the claims",
+            "bound to what they had",
+            ["web-0", "web-1"].map(|it| site.address_of(it)) == had,
+        );
+    });
+    outcome.assert_lawful();
 }

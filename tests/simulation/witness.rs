@@ -33,7 +33,7 @@ struct Inner {
     /// When an OpenStackCluster of a site began to name an address.
     named: BTreeMap<(usize, IpAddr), u64>,
     forged: BTreeSet<FloatingIpId>,
-    /// What a call created that took effect later than any caller waits, and whose sender had ended.
+    /// What a call changed that took effect later than any caller waits, and whose sender had ended.
     late: BTreeSet<FloatingIpId>,
     was_altered: bool,
     was_misdirected: bool,
@@ -42,6 +42,7 @@ struct Inner {
     claims: ClaimRecord,
 }
 
+#[derive(Clone)]
 struct Known {
     fip: FloatingIp,
     is_ours: bool,
@@ -105,7 +106,7 @@ impl Witness {
     /// Records what a write of ours changed, which was sent then.
     pub fn record_write(&self, operation: &str, by: &Wire, sent: Instant) {
         let mut inner = self.inner();
-        let before: BTreeSet<FloatingIpId> = inner.known.keys().cloned().collect();
+        let before = inner.known.clone();
         for (id, known) in inner.refresh(Some(by)) {
             if operation != "delete floating IP" {
                 continue;
@@ -122,9 +123,10 @@ impl Witness {
                 inner.violations.push(Violation::new(2, &id, how));
             }
         }
-        if operation == "create floating IP" && by.is_dead() && sent + REQUEST_TIMEOUT < Instant::now() {
-            let new: Vec<_> = inner.known.keys().filter(|id| !before.contains(id)).cloned().collect();
-            inner.late.extend(new);
+        if by.is_dead() && sent + REQUEST_TIMEOUT < Instant::now() {
+            let is_new = |(id, known): &(&FloatingIpId, &Known)| before.get(id).is_none_or(|old| old.fip != known.fip);
+            let changed: Vec<_> = inner.known.iter().filter(is_new).map(|(id, _)| id.clone()).collect();
+            inner.late.extend(changed);
         }
     }
 
@@ -147,6 +149,11 @@ impl Witness {
         let inner = self.inner();
         // What landed later than the product expects of a call whose sender has ended (docs/guarantees.md, Limits).
         &inner.forged | &inner.late
+    }
+
+    /// How many floating IPs a call changed later than any caller waits, after its sender had ended.
+    pub fn late_changes(&self) -> usize {
+        self.inner().late.len()
     }
 
     /// What we created, what no user has changed, and what has no mark all the same.
