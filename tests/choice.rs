@@ -300,7 +300,6 @@ impl Situation {
         let idle = seconds(300);
         PoolPolicy {
             id: pool_id(),
-            namespaces: ["team".to_owned()].into(),
             listed: spec.listed.iter().map(|index| address(*index)).collect(),
             network: spec.has_network.then(|| NetworkId::new("public")),
             subnets: (0..spec.subnets).map(|index| SubnetId::new(format!("subnet-{index}"))).collect(),
@@ -387,7 +386,8 @@ proptest! {
         let QueuePosition { since, object } = position("web", 1000);
         let claim = ClaimRequest { key: key("web"), object, since, bound: None };
         let waiting = situation.waiting();
-        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, pool: &pool, claims: &BTreeMap::new(), queue: &waiting, now: now() };
+        let namespaces = ["team".to_owned()].into();
+        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, namespaces: &namespaces, pool: &pool, claims: &BTreeMap::new(), queue: &waiting, now: now() };
         let decision = decide(&core, &claim);
         let oracle = Oracle { ledger: &ledger, named: &named, pool: &pool, waiting: &waiting, claim: &claim, now: now() };
         prop_assert_eq!(oracle.judge(&decision), Ok(()));

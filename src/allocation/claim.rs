@@ -118,8 +118,9 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimRequest) -> Decision {
 /// Whether the pool's spec and the published addresses let the claim have a floating IP. A new floating IP that the claim
 /// may not keep is [unwanted](Hold::Unwanted).
 pub fn may_keep(situation: &Situation<'_>, claim: &ClaimRequest, fip: &FloatingIp) -> bool {
-    let Situation { pool, published, .. } = situation;
-    pool.allows(fip.address, &claim.object.name) && !published.is_published_for_another(fip, &pool.id, &claim.key)
+    let pool = situation.pool;
+    pool.allows(fip.address, &claim.object.name)
+        && !situation.published().is_published_for_another(fip, &pool.id, &claim.key)
 }
 
 /// One claim in its situation.

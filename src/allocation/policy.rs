@@ -13,8 +13,6 @@ use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
 pub struct PoolPolicy {
     /// Its identity in marks.
     pub id: PoolId,
-    /// The namespaces with a pool of the same project, its own included.
-    pub namespaces: BTreeSet<String>,
     /// The predefined addresses, in the order in which they are given.
     pub listed: Vec<IpAddr>,
     /// The network to reuse and create on; none for a closed list.

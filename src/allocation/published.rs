@@ -56,7 +56,7 @@ pub struct PublishedAddresses {
     by_address: Index<IpAddr, ObjectName>,
     by_claim: Index<(PoolId, ClaimKey), ObjectName>,
     listed: BTreeMap<ObjectName, BTreeSet<IpAddr>>,
-    listed_in_tree: BTreeSet<IpAddr>,
+    listed_in_tree: BTreeMap<String, BTreeSet<IpAddr>>,
     named_by_clusters: BTreeMap<String, BTreeSet<IpAddr>>,
     are_clusters_unknown: bool,
 }
@@ -96,8 +96,8 @@ impl PublishedAddresses {
         };
     }
 
-    /// What all of CAPO's in-tree pools list.
-    pub fn set_listed_in_tree(&mut self, addresses: BTreeSet<IpAddr>) {
+    /// What all of CAPO's in-tree pools list, by namespace.
+    pub fn set_listed_in_tree(&mut self, addresses: BTreeMap<String, BTreeSet<IpAddr>>) {
         self.listed_in_tree = addresses;
     }
 
@@ -107,49 +107,68 @@ impl PublishedAddresses {
         self.named_by_clusters = addresses.unwrap_or_else(|| std::mem::take(&mut self.named_by_clusters));
     }
 
-    /// Whether a cluster of CAPO in one of these namespaces may name the address.
-    pub(super) fn may_be_named_by_cluster(&self, address: IpAddr, namespaces: &BTreeSet<String>) -> bool {
-        let of_namespace = |namespace: &String| self.named_by_clusters.get(namespace);
-        self.are_clusters_unknown || namespaces.iter().filter_map(of_namespace).any(|named| named.contains(&address))
-    }
-
-    /// Whether any pool lists or reserves the address.
-    pub fn is_listed(&self, address: IpAddr) -> bool {
-        self.listed_in_tree.contains(&address) || self.listed.values().any(|listed| listed.contains(&address))
-    }
-
-    /// Whether an IPAddress names this floating IP: one of ours on the same network, another provider's by the address.
-    pub fn is_published(&self, fip: &FloatingIp) -> bool {
-        self.is_published_where(fip, |_| true)
-    }
-
-    /// Whether an IPAddress other than this claim's names this floating IP.
-    pub(super) fn is_published_for_another(&self, fip: &FloatingIp, pool: &PoolId, claim: &ClaimKey) -> bool {
-        self.is_published_where(fip, |binding| !binding.is_of(pool, claim))
-    }
-
-    /// Whether an IPAddress names this floating IP: one of ours that counts, or one of another provider.
-    pub(super) fn is_published_where(&self, fip: &FloatingIp, counts: impl Fn(&Binding) -> bool) -> bool {
-        self.naming(fip).any(|published| published.binding.as_ref().is_none_or(&counts))
-    }
-
-    pub(super) fn is_published_by_another_provider(&self, address: IpAddr) -> bool {
-        self.at(address).any(|published| published.binding.is_none())
-    }
-
-    /// The binding of the IPAddress, of one of our pools, that names this floating IP.
-    pub(super) fn binding_of(&self, fip: &FloatingIp) -> Option<&Binding> {
-        self.at(fip.address).filter_map(|published| published.binding.as_ref()).find(|binding| binding.fip == fip.id)
-    }
-
     pub fn bindings_of_pool<'a>(&'a self, pool: &'a PoolId) -> impl Iterator<Item = &'a Binding> {
         let bindings = self.addresses.values().filter_map(|published| published.binding.as_ref());
         bindings.filter(move |binding| binding.pool == *pool)
     }
+}
+
+/// What counts of it for one pool: what is in the pool's namespace, or in one with a pool of the same project. What others
+/// write, who need not have access to the project, changes nothing for the pool.
+#[derive(Clone, Copy)]
+pub(super) struct RelevantAddresses<'a> {
+    all: &'a PublishedAddresses,
+    namespaces: &'a BTreeSet<String>,
+}
+
+impl<'a> RelevantAddresses<'a> {
+    pub(super) fn new(all: &'a PublishedAddresses, namespaces: &'a BTreeSet<String>) -> Self {
+        Self { all, namespaces }
+    }
+
+    /// Whether a cluster of CAPO may name the address.
+    pub(super) fn may_be_named_by_cluster(self, address: IpAddr) -> bool {
+        self.all.are_clusters_unknown || self.names_in(&self.all.named_by_clusters, address)
+    }
+
+    /// Whether a pool, ours or one of CAPO's, lists or reserves the address.
+    pub(super) fn is_listed(self, address: IpAddr) -> bool {
+        let mut listed = self.all.listed.iter().filter(|(pool, _)| self.namespaces.contains(&pool.namespace));
+        listed.any(|(_, listed)| listed.contains(&address)) || self.names_in(&self.all.listed_in_tree, address)
+    }
+
+    fn names_in(self, by_namespace: &BTreeMap<String, BTreeSet<IpAddr>>, address: IpAddr) -> bool {
+        let mut named = self.namespaces.iter().filter_map(|namespace| by_namespace.get(namespace));
+        named.any(|named| named.contains(&address))
+    }
+
+    /// Whether an IPAddress names this floating IP: one of ours on the same network, another provider's by the address.
+    pub(super) fn is_published(self, fip: &FloatingIp) -> bool {
+        self.is_published_where(fip, |_| true)
+    }
+
+    /// Whether an IPAddress other than this claim's names this floating IP.
+    pub(super) fn is_published_for_another(self, fip: &FloatingIp, pool: &PoolId, claim: &ClaimKey) -> bool {
+        self.is_published_where(fip, |binding| !binding.is_of(pool, claim))
+    }
+
+    /// Whether an IPAddress names this floating IP: one of ours that counts, or one of another provider.
+    pub(super) fn is_published_where(self, fip: &FloatingIp, counts: impl Fn(&Binding) -> bool) -> bool {
+        self.naming(fip).any(|published| published.binding.as_ref().is_none_or(&counts))
+    }
+
+    pub(super) fn is_published_by_another_provider(self, address: IpAddr) -> bool {
+        self.at(address).any(|published| published.binding.is_none())
+    }
+
+    /// The binding of the IPAddress, of one of our pools, that names this floating IP.
+    pub(super) fn binding_of(self, fip: &FloatingIp) -> Option<&'a Binding> {
+        self.at(fip.address).filter_map(|published| published.binding.as_ref()).find(|binding| binding.fip == fip.id)
+    }
 
     /// The claims of the pool for which an older IPAddress than this claim's names the floating IP.
-    pub(super) fn older_claims<'a>(
-        &'a self,
+    pub(super) fn older_claims(
+        self,
         fip: &'a FloatingIp,
         pool: &'a PoolId,
         claim: &'a ClaimKey,
@@ -160,18 +179,22 @@ impl PublishedAddresses {
         bindings().filter(move |it| it.pool == *pool && it.claim != *claim).filter(is_older).map(|it| &it.claim)
     }
 
-    pub(super) fn of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &PublishedAddress> {
-        let objects = self.by_claim.get(&(pool.clone(), claim.clone()));
-        objects.filter_map(|object| self.addresses.get(object))
+    pub(super) fn of_claim(self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &'a PublishedAddress> {
+        self.get(self.all.by_claim.get(&(pool.clone(), claim.clone())))
     }
 
     /// What names this floating IP.
-    fn naming<'a>(&'a self, fip: &'a FloatingIp) -> impl Iterator<Item = &'a PublishedAddress> {
-        self.at(fip.address).filter(|published| published.names(fip))
+    fn naming(self, fip: &FloatingIp) -> impl Iterator<Item = &'a PublishedAddress> {
+        self.at(fip.address).filter(move |published| published.names(fip))
     }
 
-    fn at(&self, address: IpAddr) -> impl Iterator<Item = &PublishedAddress> {
-        self.by_address.get(&address).filter_map(|object| self.addresses.get(object))
+    fn at(self, address: IpAddr) -> impl Iterator<Item = &'a PublishedAddress> {
+        self.get(self.all.by_address.get(&address))
+    }
+
+    fn get(self, objects: impl Iterator<Item = &'a ObjectName>) -> impl Iterator<Item = &'a PublishedAddress> {
+        let relevant = objects.filter(move |object| self.namespaces.contains(&object.namespace));
+        relevant.filter_map(move |object| self.all.addresses.get(object))
     }
 }
 
@@ -183,27 +206,30 @@ mod tests {
     #[test]
     fn an_address_of_ours_counts_under_any_id_on_its_network() {
         let fixture = fixture().published("web", 10);
-        assert!(fixture.published.is_published(&fip(10).0));
+        assert!(fixture.situation().published().is_published(&fip(10).0));
         let again = FloatingIp { id: id(99), ..fip(10).0 };
-        assert!(fixture.published.is_published(&again));
+        assert!(fixture.situation().published().is_published(&again));
         let elsewhere = FloatingIp { id: id(99), ..fip(10).on_network("another").0 };
-        assert!(!fixture.published.is_published(&elsewhere));
-        assert!(!fixture.published.is_published(&fip(11).0));
+        assert!(!fixture.situation().published().is_published(&elsewhere));
+        assert!(!fixture.situation().published().is_published(&fip(11).0));
     }
 
     #[test]
     fn an_address_of_another_provider_counts_on_every_network() {
         let fixture = fixture().published_by_others(10);
-        assert!(fixture.published.is_published(&fip(10).on_network("another").0));
-        assert_eq!(fixture.published.binding_of(&fip(10).0), None);
+        assert!(fixture.situation().published().is_published(&fip(10).on_network("another").0));
+        assert_eq!(fixture.situation().published().binding_of(&fip(10).0), None);
     }
 
     #[test]
     fn a_floating_ip_is_bound_to_the_claim_whose_ip_address_names_its_id() {
         let fixture = fixture().published("web", 10);
-        assert_eq!(fixture.published.binding_of(&fip(10).0).map(|binding| binding.claim.clone()), Some(key("web")));
-        assert!(fixture.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("db")));
-        assert!(!fixture.published.is_published_for_another(&fip(10).0, &pool_id("p"), &key("web")));
+        assert_eq!(
+            fixture.situation().published().binding_of(&fip(10).0).map(|binding| binding.claim.clone()),
+            Some(key("web"))
+        );
+        assert!(fixture.situation().published().is_published_for_another(&fip(10).0, &pool_id("p"), &key("db")));
+        assert!(!fixture.situation().published().is_published_for_another(&fip(10).0, &pool_id("p"), &key("web")));
     }
 
     #[test]
@@ -218,7 +244,10 @@ mod tests {
     fn a_deleted_ip_address_publishes_nothing() {
         let mut fixture = fixture().published("web", 10).published_by_others(11);
         fixture.published.retain(&BTreeSet::new());
-        assert!(!fixture.published.is_published(&fip(10).0) && !fixture.published.is_published(&fip(11).0));
+        assert!(
+            !fixture.situation().published().is_published(&fip(10).0)
+                && !fixture.situation().published().is_published(&fip(11).0)
+        );
     }
 
     #[test]
@@ -226,21 +255,58 @@ mod tests {
         let mut fixture = fixture().published("web", 10);
         let object = ObjectName::new("team", "web");
         fixture.published.insert(object, PublishedAddress { address: address(11), binding: None });
-        assert!(!fixture.published.is_published(&fip(10).0) && fixture.published.is_published(&fip(11).0));
+        assert!(
+            !fixture.situation().published().is_published(&fip(10).0)
+                && fixture.situation().published().is_published(&fip(11).0)
+        );
     }
 
     #[test]
     fn a_list_is_replaced_and_removed() {
         let mut fixture = fixture().listed([10, 11]);
-        assert!(fixture.published.is_listed(address(11)));
+        assert!(fixture.situation().published().is_listed(address(11)));
         let pool = || ObjectName::new("team", "p");
         fixture.published.set_listed(pool(), [address(10)].into());
-        assert!(!fixture.published.is_listed(address(11)));
+        assert!(!fixture.situation().published().is_listed(address(11)));
         fixture.published.set_listed(pool(), [].into());
-        assert!(!fixture.published.is_listed(address(10)));
-        fixture.published.set_listed_in_tree([address(12)].into());
-        assert!(fixture.published.is_listed(address(12)));
+        assert!(!fixture.situation().published().is_listed(address(10)));
+        fixture.published.set_listed_in_tree([("team".into(), [address(12)].into())].into());
+        assert!(fixture.situation().published().is_listed(address(12)));
         fixture.published.set_listed_in_tree([].into());
-        assert!(!fixture.published.is_listed(address(12)));
+        assert!(!fixture.situation().published().is_listed(address(12)));
+    }
+
+    #[test]
+    fn what_is_named_where_no_pool_of_the_project_is_counts_for_nothing() {
+        let naming_in = |namespace: &str| {
+            let mut fixture = fixture();
+            let binding = Binding {
+                pool: pool_id("theirs"),
+                claim: ClaimKey::of(namespace, "web"),
+                fip: id(10),
+                network: Some(network()),
+                since: ago(1),
+            };
+            let object = |name: &str| ObjectName::new(namespace, name);
+            let ours = PublishedAddress { address: address(10), binding: Some(binding) };
+            fixture.published.insert(object("web"), ours);
+            fixture.published.insert(object("other"), PublishedAddress { address: address(11), binding: None });
+            fixture.published.set_listed(object("pool"), [address(12)].into());
+            fixture.published.set_listed_in_tree([(namespace.to_owned(), [address(13)].into())].into());
+            fixture
+        };
+        let counts = |fixture: &Fixture| {
+            let relevant = fixture.situation().published();
+            [10, 11]
+                .map(|last| relevant.is_published(&fip(last).0))
+                .into_iter()
+                .chain([12, 13].map(|last| relevant.is_listed(address(last))))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(counts(&naming_in("team")), [true; 4]);
+        assert_eq!(counts(&naming_in("strangers")), [false; 4]);
+        let mut shared = naming_in("strangers");
+        shared.namespaces.insert("strangers".into());
+        assert_eq!(counts(&shared), [true; 4], "a pool there is of the same project");
     }
 }

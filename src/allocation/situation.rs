@@ -8,7 +8,7 @@ use super::identity::ClaimKey;
 use super::ledger::{Ledger, LedgerEntry};
 use super::mark::{CreationMark, Ownership};
 use super::policy::PoolPolicy;
-use super::published::PublishedAddresses;
+use super::published::{PublishedAddresses, RelevantAddresses};
 use crate::floating_ip::FloatingIp;
 use crate::object_name::ObjectName;
 
@@ -19,6 +19,8 @@ pub struct Situation<'a> {
     pub ledger: &'a Ledger,
     /// The addresses that Kubernetes names.
     pub published: &'a PublishedAddresses,
+    /// The namespaces with a pool of the same project, the pool's own included.
+    pub namespaces: &'a BTreeSet<String>,
     pub pool: &'a PoolPolicy,
     /// Every claim that points at the pool.
     pub claims: &'a BTreeMap<ClaimKey, ClaimLiveness>,
@@ -28,6 +30,11 @@ pub struct Situation<'a> {
 }
 
 impl<'a> Situation<'a> {
+    /// What Kubernetes names, as far as it counts for the pool.
+    pub(super) fn published(&self) -> RelevantAddresses<'a> {
+        RelevantAddresses::new(self.published, self.namespaces)
+    }
+
     pub(super) fn ownership(&self, entry: &LedgerEntry) -> Ownership {
         entry.marks.ownership(&self.pool.id)
     }
@@ -61,7 +68,7 @@ impl<'a> Situation<'a> {
 
     /// Whether an IPAddress of the claim is published, and none with this floating IP's address.
     pub(super) fn has_other_address(&self, claim: &ClaimKey, fip: &FloatingIp) -> bool {
-        let mut published = self.published.of_claim(&self.pool.id, claim).peekable();
+        let mut published = self.published().of_claim(&self.pool.id, claim).peekable();
         published.peek().is_some() && published.all(|published| !published.names(fip))
     }
 

@@ -135,13 +135,13 @@ impl<'a> SweepPass<'a> {
     }
 
     fn visit_released(&mut self, entry: &LedgerEntry, claim: &ClaimKey, at: Timestamp) {
-        let Situation { pool, published, now, .. } = self.situation;
+        let Situation { pool, now, .. } = self.situation;
         if entry.fip.is_attached() {
             self.plan.has_ports = true;
             return;
         }
         // An active claim takes the release back itself; one that is being deleted has not finished.
-        if published.is_published(&entry.fip) || self.situation.is_needed_by(claim, &entry.fip) {
+        if self.situation.published().is_published(&entry.fip) || self.situation.is_needed_by(claim, &entry.fip) {
             return;
         }
         if !entry.is_confirmed() {
@@ -195,14 +195,14 @@ impl<'a> SweepPass<'a> {
     }
 
     fn visit_idle(&mut self, entry: &LedgerEntry) {
-        let Situation { pool, published, .. } = self.situation;
+        let pool = self.situation.pool;
         let is_dispensable = match self.is_givable(entry) {
             true => self.surplus > 0 || self.spares > pool.preallocate && self.waiting == 0,
             false => !self.is_awaited(entry),
         };
         // Without the network, a spare looks as if no claim could have it.
         let may_delete = pool.deletes && !pool.only_releases && is_dispensable;
-        if !may_delete || entry.fip.is_attached() || published.is_published(&entry.fip) {
+        if !may_delete || entry.fip.is_attached() || self.situation.published().is_published(&entry.fip) {
             return;
         }
         if !entry.is_confirmed() {
@@ -240,9 +240,9 @@ impl<'a> SweepPass<'a> {
 
     /// Whether an IPAddress names it, other than one of this pool whose claim is gone.
     fn is_published_in_use(&self, entry: &LedgerEntry) -> bool {
-        let Situation { published, pool, .. } = self.situation;
+        let pool = self.situation.pool;
         let is_lost = |binding: &Binding| binding.pool == pool.id && self.cluster.lost_claims.contains(&binding.claim);
-        published.is_published_where(&entry.fip, |binding| !is_lost(binding))
+        self.situation.published().is_published_where(&entry.fip, |binding| !is_lost(binding))
     }
 
     /// Whether any claim of the pool may get it, once it is free.

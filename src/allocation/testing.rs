@@ -150,6 +150,7 @@ impl Fip {
 pub struct Fixture {
     pub ledger: Ledger,
     pub published: PublishedAddresses,
+    pub namespaces: BTreeSet<String>,
     pub pool: PoolPolicy,
     pub cluster: ClusterView,
     pub claims: BTreeMap<ClaimKey, ClaimLiveness>,
@@ -161,7 +162,6 @@ pub struct Fixture {
 pub fn fixture() -> Fixture {
     let pool = PoolPolicy {
         id: pool_id("p"),
-        namespaces: ["team".into()].into(),
         listed: vec![],
         network: Some(network()),
         subnets: vec![],
@@ -180,7 +180,8 @@ pub fn fixture() -> Fixture {
     };
     let (ledger, published, queue) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
     let cluster = ClusterView { namespace: "team".into(), ..ClusterView::default() };
-    Fixture { ledger, published, pool, cluster, claims: BTreeMap::new(), queue, now: start() }.fips([])
+    let namespaces = ["team".into()].into();
+    Fixture { ledger, published, namespaces, pool, cluster, claims: BTreeMap::new(), queue, now: start() }.fips([])
 }
 
 impl Fixture {
@@ -277,7 +278,7 @@ impl Fixture {
     }
     /// An IPAddress of another provider names the address.
     pub fn published_by_others(mut self, last: u8) -> Self {
-        let object = ObjectName::new("others", format!("address-{last}"));
+        let object = ObjectName::new("team", format!("address-{last}"));
         self.published.insert(object, PublishedAddress { address: address(last), binding: None });
         self
     }
@@ -285,8 +286,8 @@ impl Fixture {
         self.ledger.get(&id(last)).expect("it is in the fixture")
     }
     pub fn situation(&self) -> Situation<'_> {
-        let Self { ledger, published, pool, claims, queue, now, .. } = self;
-        Situation { ledger, published, pool, claims, queue, now: *now }
+        let Self { ledger, published, namespaces, pool, claims, queue, now, .. } = self;
+        Situation { ledger, published, namespaces, pool, claims, queue, now: *now }
     }
     /// What to do for a claim without an IPAddress.
     pub fn decide(&self, claim: &str) -> Decision {

@@ -115,7 +115,7 @@ fn count_unmarked_listed(situation: &Situation<'_>, usage: &mut PoolUsage) -> Fa
 }
 
 fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<AddressFailure> {
-    let Situation { ledger, pool, published, .. } = situation;
+    let Situation { ledger, pool, .. } = situation;
     if pool.is_excluded(address) {
         return Some(AddressFailure::Excluded);
     }
@@ -124,7 +124,7 @@ fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<Addres
         Some(AddressFailure::Foreign)
     } else if entry.fip.is_attached() {
         Some(AddressFailure::Attached)
-    } else if published.is_published(&entry.fip) {
+    } else if situation.published().is_published(&entry.fip) {
         Some(AddressFailure::Published)
     } else if !entry.has_room_for_tag() {
         Some(AddressFailure::TooManyTags)

@@ -307,12 +307,11 @@ impl View {
         let mut policy = self.pool.policy.clone();
         change(&mut policy);
         let queue = queue(&self.stores, &self.memory, &self.pool.name);
-        let (ledger, published) = (self.pool.project.ledger(), self.memory.published.read());
+        let project = &self.pool.project;
+        let (ledger, published, namespaces) = (project.ledger(), self.memory.published.read(), project.namespaces());
         self.memory.claims.read(&self.pool.name, |claims, _| {
-            decide(
-                &Situation { ledger: &ledger, published: &published, pool: &policy, claims, queue: &queue, now },
-                claim,
-            )
+            let (ledger, published, namespaces, pool, queue) = (&ledger, &published, &namespaces, &policy, &queue);
+            decide(&Situation { ledger, published, namespaces, pool, claims, queue, now }, claim)
         })
     }
 }

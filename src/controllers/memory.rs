@@ -17,7 +17,7 @@ pub(super) use interruptions::Interruptions;
 pub(super) use pools::{PoolRecords, PoolState, Problem, ResolutionInputs, ResolvedPool};
 pub(super) use secrets::ProtectedSecrets;
 
-/// Locks are taken in this order: a project's ledger, `published`, a record. None is held across an await.
+/// Locks are taken in this order: a project's ledger, `published`, the project's namespaces, a record. None is held across an await.
 #[derive(Default)]
 pub(super) struct Memory {
     pub(super) pools: PoolRecords,
@@ -36,9 +36,10 @@ impl Memory {
         now: Timestamp,
         decide: impl FnOnce(&Situation<'_>) -> T,
     ) -> T {
-        let published = self.published.read();
+        let (published, namespaces) = (self.published.read(), pool.project.namespaces());
         self.claims.read(&pool.name, |claims, queue| {
-            decide(&Situation { ledger, published: &published, pool: &pool.policy, claims, queue, now })
+            let (published, namespaces, pool) = (&published, &namespaces, &pool.policy);
+            decide(&Situation { ledger, published, namespaces, pool, claims, queue, now })
         })
     }
 

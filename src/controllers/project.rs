@@ -1,10 +1,11 @@
 //! One project's ledger, shared by all its pools, and the one listing at a time that keeps it up to date.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::allocation::Ledger;
@@ -28,11 +29,61 @@ pub(super) struct Project {
     listing: tokio::sync::Mutex<()>,
     failed: Mutex<Option<(Step, Error)>>,
     tagging: Mutex<usize>,
+    namespaces: RwLock<Namespaces>,
     /// The quota of floating IPs.
     pub(super) quota: QuotaCache,
 }
 
+/// The namespaces with a pool of the project, and how many resolutions each has.
+#[derive(Default)]
+struct Namespaces {
+    all: BTreeSet<String>,
+    counts: BTreeMap<String, usize>,
+}
+
+/// A pool's part in its project. While there is one, what Kubernetes names in the pool's namespace counts for all pools of
+/// the project: it proves that somebody there has access to it.
+pub(super) struct Membership {
+    project: Arc<Project>,
+    namespace: String,
+}
+
+impl Membership {
+    fn begin(project: Arc<Project>, namespace: &str) -> Self {
+        let mut namespaces = project.namespaces.write();
+        namespaces.all.insert(namespace.to_owned());
+        *namespaces.counts.entry(namespace.to_owned()).or_default() += 1;
+        drop(namespaces);
+        Self { project, namespace: namespace.to_owned() }
+    }
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        let mut namespaces = self.project.namespaces.write();
+        let Some(count) = namespaces.counts.get_mut(&self.namespace) else { return };
+        *count -= 1;
+        if *count == 0 {
+            namespaces.counts.remove(&self.namespace);
+            namespaces.all.remove(&self.namespace);
+        }
+    }
+}
+
+impl Deref for Membership {
+    type Target = Project;
+
+    fn deref(&self) -> &Project {
+        &self.project
+    }
+}
+
 impl Project {
+    /// The namespaces with a pool of the project.
+    pub(super) fn namespaces(&self) -> MappedRwLockReadGuard<'_, BTreeSet<String>> {
+        RwLockReadGuard::map(self.namespaces.read(), |namespaces| &namespaces.all)
+    }
+
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock()
     }
@@ -96,8 +147,12 @@ impl Drop for Tagging<'_> {
 pub(super) struct Projects(Mutex<BTreeMap<ProjectScope, Weak<Project>>>);
 
 impl Projects {
-    /// The project of a session: the same for all sessions in it, whatever their credentials.
-    pub(super) fn get_or_create(&self, scope: &ProjectScope) -> Arc<Project> {
+    /// The project of a session, for a pool of this namespace: the same for all sessions in it, whatever their credentials.
+    pub(super) fn join(&self, scope: &ProjectScope, namespace: &str) -> Membership {
+        Membership::begin(self.get_or_create(scope), namespace)
+    }
+
+    fn get_or_create(&self, scope: &ProjectScope) -> Arc<Project> {
         let mut projects = self.0.lock();
         projects.retain(|_, project| project.strong_count() > 0);
         if let Some(project) = projects.get(scope).and_then(Weak::upgrade) {

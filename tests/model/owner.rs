@@ -270,7 +270,8 @@ impl Owner {
         };
         let claims = self.claims.iter().enumerate().filter_map(existing).collect();
         let Self { ledger, published, policy: pool, queue, now, .. } = self;
-        decide(&Situation { ledger, published, pool, claims: &claims, queue, now: *now })
+        let namespaces = &["team".to_owned()].into();
+        decide(&Situation { ledger, published, namespaces, pool, claims: &claims, queue, now: *now })
     }
 
     fn request(&self, claim: usize) -> ClaimRequest {
@@ -300,7 +301,6 @@ fn new_ledger(pool: &PoolId) -> Ledger {
 fn policy(spec: Spec, id: PoolId) -> PoolPolicy {
     PoolPolicy {
         id,
-        namespaces: BTreeSet::new(),
         listed: addresses(spec.listed).into_iter().collect(),
         network: spec.reuses.then(network),
         subnets: vec![],

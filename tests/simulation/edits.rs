@@ -1,7 +1,6 @@
 //! What users change in a pool's spec, and how it is as it should be again at the end.
 
 use std::net::IpAddr;
-use std::sync::Arc;
 
 use caip_openstack::allocation::mark::Marks;
 use caip_openstack::api::names::PAUSED_ANNOTATION;
@@ -45,12 +44,16 @@ impl World {
         json!({"maxIPs": if limit == 5 { Value::Null } else { limit.into() }})
     }
 
-    /// A new claim may be served before the controller has seen the pool's last edit.
-    pub fn raise_floor(&self, site: &Site, pool: &str) {
-        let is_seen = |pool: Arc<Value>| pool["status"]["observedGeneration"] == pool["metadata"]["generation"];
-        if !site.server.get(&key(Kind::Pool, pool)).is_some_and(is_seen)
-            && let Some(floor) = self.floors.borrow_mut().get_mut(&(site.server.id(), pool.to_owned()))
-        {
+    /// A new claim may be served before the controller has seen the pool's last edit: then the edit is one of a pool with
+    /// claims.
+    pub fn note_unseen_edit(&self, site: &Site, pool: &str) {
+        let is_seen = |pool: &Value| pool["status"]["observedGeneration"] == pool["metadata"]["generation"];
+        let Some(object) = site.server.get(&key(Kind::Pool, pool)) else { return };
+        if object["metadata"]["generation"] == 1 || is_seen(&object) {
+            return;
+        }
+        self.users_interfered.set(true);
+        if let Some(floor) = self.floors.borrow_mut().get_mut(&(site.server.id(), pool.to_owned())) {
             *floor += 1;
         }
     }

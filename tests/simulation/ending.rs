@@ -75,6 +75,8 @@ impl World {
             for pool in site.server.all(Kind::Pool) {
                 let name = laws::text(&pool, "/metadata/name");
                 site.create_claim(&format!("late-{name}"), name);
+                // One after the other: while a pool looks for an address that it may have, it holds what it may not.
+                self.advance(Duration::from_secs(20)).await;
             }
         }
         self.advance(SERVED_WITHIN).await;

@@ -59,7 +59,7 @@ impl World {
             Event::Edit(pool, edit) => self.edit(pool, edit),
             Event::CreateClaim(claim) => {
                 let (site, name, pool) = self.claim(claim);
-                self.raise_floor(site, pool);
+                self.note_unseen_edit(site, pool);
                 site.create_claim(&name, pool);
             }
             Event::DeleteClaim(claim) => self.claim(claim).0.delete(Kind::Claim, &self.claim(claim).1),

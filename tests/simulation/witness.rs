@@ -159,7 +159,9 @@ impl Witness {
     /// What we created, what no user has changed, and what has no mark all the same.
     pub fn unmarked(&self) -> BTreeSet<FloatingIpId> {
         let inner = self.inner();
-        let is_unmarked = |known: &Known| known.is_ours && known.is_new && Marks::read(&known.fip).is_empty();
+        // One that was created a moment ago is about to be deleted.
+        let is_left = |known: &Known| known.is_ours && known.is_new && known.attached_at + FRESH_VIEW < Instant::now();
+        let is_unmarked = |known: &Known| is_left(known) && Marks::read(&known.fip).is_empty();
         inner.known.iter().filter(|(_, known)| is_unmarked(known)).map(|(id, _)| id.clone()).collect()
     }
 

@@ -44,8 +44,11 @@ impl<'a> ClaimCase<'a> {
 
     /// Whether an older IPAddress of another claim names it: that claim restores the mark that was removed.
     fn is_of_older_claim(&self, entry: &LedgerEntry) -> bool {
-        let Situation { published, pool, claims, .. } = self.situation;
-        published.older_claims(&entry.fip, &pool.id, &self.claim.key).any(|claim| claims.contains_key(claim))
+        let Situation { pool, claims, .. } = self.situation;
+        self.situation
+            .published()
+            .older_claims(&entry.fip, &pool.id, &self.claim.key)
+            .any(|claim| claims.contains_key(claim))
     }
 
     /// The address with the claim's mark: one that it holds, otherwise one that was released under its name. Of several
@@ -83,7 +86,7 @@ impl<'a> ClaimCase<'a> {
     /// is not published yet must still be eligible when it is read back. Where the choice is complete, the mark decides,
     /// whatever another claim's IPAddress names: every user of the namespace can write one.
     fn may_stay(&self, entry: &LedgerEntry) -> bool {
-        let Situation { pool, published, .. } = self.situation;
+        let (pool, published) = (self.situation.pool, self.situation.published());
         let may_have = match entry.hold.is_some() || entry.marks.releases.contains_key(&self.owner()) {
             true => may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry),
             false => {

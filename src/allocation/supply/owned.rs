@@ -13,7 +13,7 @@ pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
 }
 
 pub(in crate::allocation) fn is_owned_and_free(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
-    let Situation { ledger, published, pool, now, .. } = situation;
+    let Situation { ledger, pool, now, .. } = situation;
     let is_unclaimed = match situation.ownership(entry) {
         Ownership::Unclaimed => true,
         // It has been seen without a port since the release was written.
@@ -26,6 +26,6 @@ pub(in crate::allocation) fn is_owned_and_free(situation: &Situation<'_>, entry:
         && !ledger.is_being_created(entry)
         && !pool.is_excluded(entry.fip.address)
         && situation.is_on_network(entry)
-        && !published.is_published(&entry.fip)
+        && !situation.published().is_published(&entry.fip)
         && !ledger.has_copied_mark(entry)
 }

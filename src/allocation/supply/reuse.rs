@@ -15,7 +15,8 @@ pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> 
 }
 
 fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
-    let Situation { published, pool, now, .. } = situation;
+    let Situation { pool, now, .. } = situation;
+    let published = situation.published();
     entry.is_free()
         && !entry.is_yielded(*now)
         && entry.marks.is_empty()
@@ -26,11 +27,10 @@ fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
         && pool.reserved_for(entry.fip.address).is_none()
         && !published.is_listed(entry.fip.address)
         && !published.is_published(&entry.fip)
-        && !published.may_be_named_by_cluster(entry.fip.address, &pool.namespaces)
+        && !published.may_be_named_by_cluster(entry.fip.address)
 }
 
 pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
-    let Situation { published, pool, .. } = situation;
-    pool.may_reuse(&without_marks(&entry.fip))
-        && !published.may_be_named_by_cluster(entry.fip.address, &pool.namespaces)
+    let pool = situation.pool;
+    pool.may_reuse(&without_marks(&entry.fip)) && !situation.published().may_be_named_by_cluster(entry.fip.address)
 }

@@ -54,5 +54,5 @@ fn is_deletable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
         && (situation.pool.deletes || is_unused)
         && !entry.fip.is_attached()
         && !situation.ledger.has_copied_mark(entry)
-        && !situation.published.is_published(&entry.fip)
+        && !situation.published().is_published(&entry.fip)
 }

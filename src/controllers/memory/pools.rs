@@ -14,7 +14,7 @@ use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::pool_network::{NetworkParam, SubnetParam};
 use crate::clock::Clock;
-use crate::controllers::project::Project;
+use crate::controllers::project::Membership;
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
 use crate::openstack::credentials::Fingerprint;
@@ -28,7 +28,7 @@ pub(in crate::controllers) struct ResolvedPool {
     pub(in crate::controllers) network: Option<Network>,
     pub(in crate::controllers) inputs: ResolutionInputs,
     pub(in crate::controllers) neutron: Arc<dyn Neutron>,
-    pub(in crate::controllers) project: Arc<Project>,
+    pub(in crate::controllers) project: Arc<Membership>,
 }
 
 impl ResolvedPool {
@@ -176,13 +176,6 @@ impl PoolRecords {
 
     pub(in crate::controllers) fn names(&self) -> Vec<ObjectName> {
         self.0.lock().keys().cloned().collect()
-    }
-
-    /// The namespaces with a pool of the project.
-    pub(in crate::controllers) fn namespaces_of(&self, project: &Arc<Project>) -> BTreeSet<String> {
-        let pools = self.0.lock();
-        let is_in_it = |state: &PoolState| state.resolved.as_ref().is_some_and(|it| Arc::ptr_eq(&it.project, project));
-        pools.iter().filter(|(_, state)| is_in_it(state)).map(|(name, _)| name.namespace.clone()).collect()
     }
 
     pub(in crate::controllers) fn get(&self, pool: &ObjectName) -> PoolState {

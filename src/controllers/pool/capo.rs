@@ -69,7 +69,7 @@ impl CapoObjects {
         let pools = self.list(POOL_KIND, "openstackfloatingippools", "v1alpha1").await?;
         // While the CRD is being replaced, what the pools listed still counts.
         if let Some(pools) = &pools {
-            self.memory.published.write().set_listed_in_tree(pools.iter().flat_map(listed_addresses).collect());
+            self.memory.published.write().set_listed_in_tree(listed_in_tree(pools));
         }
         let names: PoolNames = pools.map(|pools| Arc::new(pools.iter().map(name_of).collect()));
         *listed = Some((began, names.clone()));
@@ -123,6 +123,14 @@ impl CapoObjects {
             Err(error) => Err(error),
         }
     }
+}
+
+fn listed_in_tree(pools: &[DynamicObject]) -> BTreeMap<String, BTreeSet<IpAddr>> {
+    let mut listed: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
+    for pool in pools {
+        listed.entry(pool.namespace().unwrap_or_default()).or_default().extend(listed_addresses(pool));
+    }
+    listed
 }
 
 fn listed_addresses(pool: &DynamicObject) -> Vec<IpAddr> {

@@ -1,6 +1,5 @@
 //! Builds a pool's policy from its spec and what was found in Neutron.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
@@ -23,7 +22,6 @@ pub(super) struct NeutronFacts {
 pub(super) fn policy_of(
     spec: &OpenStackFloatingIPPoolSpec,
     id: &PoolId,
-    namespaces: BTreeSet<String>,
     found: NeutronFacts,
     fenced_until: Option<Timestamp>,
 ) -> PoolPolicy {
@@ -31,7 +29,6 @@ pub(super) fn policy_of(
     let reservations = spec.reservations.iter();
     PoolPolicy {
         id: id.clone(),
-        namespaces,
         listed: spec.listed(),
         network: found.network,
         subnets: found.subnets,

@@ -117,9 +117,9 @@ impl Resolver {
 
     /// What is known of a pool, with the rules of its present spec: a pool that cannot be resolved again only releases.
     pub(super) fn with_present_spec(&self, pool: &OpenStackFloatingIPPool, old: &ResolvedPool) -> ResolvedPool {
-        let PoolPolicy { id, namespaces, network, subnets, has_tags, fenced_until, .. } = &old.policy;
+        let PoolPolicy { id, network, subnets, has_tags, fenced_until, .. } = &old.policy;
         let found = NeutronFacts { network: network.clone(), subnets: subnets.clone(), has_tags: *has_tags };
-        let policy = policy_of(&pool.spec, id, namespaces.clone(), found, *fenced_until);
+        let policy = policy_of(&pool.spec, id, found, *fenced_until);
         ResolvedPool { policy: PoolPolicy { only_releases: true, ..policy }, ..old.clone() }
     }
 
@@ -171,10 +171,8 @@ impl Resolver {
         let is_new_id = self.memory.pools.get(&name).generated_id.as_ref() == Some(id);
         let timeout = SignedDuration::try_from(REQUEST_TIMEOUT).unwrap_or_default();
         let fenced_until = self.fence_from.filter(|_| !is_new_id).map(|from| from + timeout);
-        let project = self.projects.get_or_create(neutron.scope());
-        let mut namespaces = self.memory.pools.namespaces_of(&project);
-        namespaces.insert(name.namespace.clone());
-        let policy = policy_of(&pool.spec, id, namespaces, found, fenced_until);
+        let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace));
+        let policy = policy_of(&pool.spec, id, found, fenced_until);
         ResolvedPool { name, policy, network, inputs, neutron, project }
     }
 }

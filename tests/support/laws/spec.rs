@@ -1,7 +1,6 @@
 //! A pool's policy, read from its spec by hand. It repeats what src/controllers/pool makes of a spec on purpose: law 7
 //! judges a refusal against what the user wrote, and would excuse it if both misread a field or its default alike.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use caip_openstack::allocation::PoolPolicy;
@@ -20,7 +19,6 @@ pub fn policy(pool: &Value, network: Option<&NetworkId>) -> Option<PoolPolicy> {
     let reservations = spec["reservations"].as_array().into_iter().flatten();
     Some(PoolPolicy {
         id: pool_id(pool)?,
-        namespaces: BTreeSet::new(),
         network: network.filter(|_| !is_closed).cloned(),
         listed,
         subnets: Vec::new(),
