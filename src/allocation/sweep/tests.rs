@@ -325,11 +325,12 @@ fn a_contested_address_keeps_its_tags_where_the_pool_releases_no_orphans() {
     };
     let kept = due(fixture().fips([contested()]));
     assert_eq!((kept.orphans, kept.actions), (vec![id(10)], vec![]));
-    // Another claim of the pool has it: what is left of the first one is no orphan that somebody may want.
+    // Another claim of the pool has it, or its claim has another: what is left is no orphan that somebody may want.
     let tags = [claim_tag(&pool_id("p"), &key("web"))];
     for other in [
         due(fixture().fips([contested().tagged_for("db")]).published("db", 10)),
         due(fixture().fips([contested().tagged_for("db")]).active_claim("db")),
+        due(fixture().fips([contested()]).active_claim("web").published("web", 12)),
     ] {
         assert_eq!(other.actions, remove_tags(10, &tags));
     }
