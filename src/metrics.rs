@@ -233,7 +233,7 @@ mod tests {
 
     use super::*;
     use crate::floating_ip::ProjectId;
-    use crate::openstack::ErrorKind;
+    use crate::openstack::{ErrorKind, KeystoneId};
 
     fn web() -> PoolLabels {
         PoolLabels { namespace: "one".into(), name: "web".into() }
@@ -270,7 +270,8 @@ mod tests {
     }
 
     fn project() -> ProjectScope {
-        ProjectScope { endpoint: "http://neutron".into(), region: "R".into(), project: ProjectId::new("p1") }
+        let keystone = KeystoneId::new(&"http://keystone/v3/".parse().expect("a URL"), true, &[]);
+        ProjectScope { keystone, endpoint: "http://neutron".into(), region: "R".into(), project: ProjectId::new("p1") }
     }
 
     #[test]

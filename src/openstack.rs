@@ -14,7 +14,7 @@ pub mod error;
 mod neutron;
 pub mod session;
 
-pub use credentials::{Credentials, CredentialsError};
+pub use credentials::{Credentials, CredentialsError, KeystoneId};
 pub use error::{Error, ErrorKind};
 
 /// Opens sessions.
@@ -27,8 +27,13 @@ pub trait Clouds: Send + Sync {
 }
 
 /// Identifies the set of floating IPs that a session works with.
+///
+/// What is known of one scope is shared by all its sessions, so that each must have proved its access: the Keystone that
+/// says whose the token is belongs to the scope. A tenant's own Keystone can name any project and any Neutron.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProjectScope {
+    /// The Keystone that issued the token.
+    pub keystone: KeystoneId,
     /// Neutron's URL.
     pub endpoint: String,
     /// Its region in the catalogue: projects span regions.

@@ -13,7 +13,7 @@ use caip_openstack::openstack::session::Sessions;
 use caip_openstack::openstack::{Clouds, ErrorKind, Neutron};
 use futures::future::join_all;
 use serde_json::json;
-use server::{ReceivedRequest, Reply, Server, clock, credentials, listing, row};
+use server::{ReceivedRequest, Reply, Server, clock, credentials, listing, row, token};
 use tokio::time::{Instant, sleep};
 
 async fn connect(server: &Server) -> Arc<dyn Neutron> {
@@ -99,6 +99,31 @@ async fn the_same_credentials_share_a_session_and_others_do_not() {
     assert!(Arc::ptr_eq(&first, &same) && !Arc::ptr_eq(&first, &other));
     assert_eq!(server.count("POST /v3/auth/tokens"), 2);
     assert_eq!(first.scope().endpoint, format!("{}/network/v2.0/", server.url));
+}
+
+/// Each tenant chooses the Keystone that its Secret names, and that says which project and which Neutron it is.
+#[tokio::test]
+async fn another_keystone_with_the_same_project_and_neutron_has_a_scope_and_a_throttle_of_its_own() {
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
+    let tenants = Server::start(|_: &ReceivedRequest| listing(&[])).await;
+    let url = server.url.clone();
+    tenants.set_keystone(move |_| Some(token(1, &url, "2026-11-21T10:00:00Z")));
+    let sessions = Sessions::new(clock()).max_concurrent_calls(1);
+    let honest = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
+    let other = sessions.connect(&credentials(&tenants.url, "hunter2")).await.expect("it connects");
+    assert_eq!(honest.scope().endpoint, other.scope().endpoint);
+    assert_eq!(honest.scope().project, other.scope().project);
+    assert_ne!(honest.scope(), other.scope());
+
+    // The first call is never answered.
+    server.set_neutron(|_| Reply::never());
+    let stuck = tokio::spawn(async move { other.list_floating_ips().await });
+    while server.count("GET /network") == 0 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    server.set_neutron(|_| listing(&[]));
+    honest.list_floating_ips().await.expect("its call has a slot of its own");
+    stuck.abort();
 }
 
 #[tokio::test]

@@ -56,6 +56,10 @@ impl Membership {
         drop(namespaces);
         Self { project, namespace: namespace.to_owned() }
     }
+
+    pub(super) fn is_in_one_project_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.project, &other.project)
+    }
 }
 
 impl Drop for Membership {

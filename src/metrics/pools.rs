@@ -229,11 +229,12 @@ fn encode_quotas<'a>(
 ) -> fmt::Result {
     let help = "The project's floating IP quota and usage; no limit series if the quota is unlimited.";
     let mut out = gauge(encoder, "quota_floating_ips", help, None)?;
-    let by_project: BTreeMap<_, _> = all.map(|(scope, quota)| (scope, quota)).collect();
-    for (scope, quota) in by_project {
-        let project = [("project", scope.project.to_string()), ("neutron", scope.endpoint.clone())];
+    let by_project: BTreeMap<_, _> =
+        all.map(|(scope, quota)| ((scope.project.as_str(), scope.endpoint.as_str()), quota)).collect();
+    for ((project, endpoint), quota) in by_project {
+        let project = [("project", project), ("neutron", endpoint)];
         if let Some(limit) = quota.limit {
-            put(&mut out, &(project.clone(), [("kind", "limit")]), u64::from(limit))?;
+            put(&mut out, &(project, [("kind", "limit")]), u64::from(limit))?;
         }
         put(&mut out, &(project, [("kind", "used")]), u64::from(quota.used))?;
     }

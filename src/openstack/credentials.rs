@@ -8,7 +8,7 @@ mod cloud;
 mod error;
 mod identity;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use k8s_openapi::ByteString;
@@ -32,6 +32,22 @@ impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The whole hash would let a reader of the logs test guessed passwords offline.
         write!(f, "Fingerprint({:02x}{:02x}…)", self.0[0], self.0[1])
+    }
+}
+
+/// Identifies a Keystone by its URL and by how it is authenticated: a hash over URL, verification and CAs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KeystoneId([u8; 32]);
+
+impl KeystoneId {
+    /// The order of the CAs has no meaning. `auth_url` is normalised: see [`Credentials::from_secret`].
+    pub fn new(auth_url: &Url, verify: bool, ca_certificates: &[CertificateDer<'_>]) -> Self {
+        let mut hash = Sha256::new();
+        identity::hash_part(&mut hash, auth_url.as_str().as_bytes());
+        identity::hash_part(&mut hash, &[u8::from(verify)]);
+        let authorities: BTreeSet<&[u8]> = ca_certificates.iter().map(AsRef::as_ref).collect();
+        authorities.iter().for_each(|authority| identity::hash_part(&mut hash, authority));
+        Self(hash.finalize().into())
     }
 }
 
@@ -92,6 +108,10 @@ impl Credentials {
 
     pub fn fingerprint(&self) -> Fingerprint {
         self.fingerprint
+    }
+
+    pub fn keystone(&self) -> KeystoneId {
+        KeystoneId::new(&self.auth_url, self.verify, &self.ca_certificates)
     }
 }
 

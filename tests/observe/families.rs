@@ -7,7 +7,7 @@ use caip_openstack::allocation::origin::Origin;
 use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::ProjectId;
 use caip_openstack::metrics::{Counted, Metrics, PoolFigures, PoolLabels};
-use caip_openstack::openstack::{ProjectScope, Quota};
+use caip_openstack::openstack::{KeystoneId, ProjectScope, Quota};
 
 /// A metric.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,7 +46,9 @@ fn full() -> Metrics {
     };
     metrics.pool_observed(&pool, figures);
     metrics.pool_listed(&pool, now);
-    let project = ProjectScope { endpoint: "http://neutron".into(), region: "R".into(), project: ProjectId::new("p") };
+    let keystone = KeystoneId::new(&"http://keystone/v3/".parse().expect("a URL"), true, &[]);
+    let (endpoint, region) = ("http://neutron".into(), "R".into());
+    let project = ProjectScope { keystone, endpoint, region, project: ProjectId::new("p") };
     metrics.pool_quota(&pool, &project, Some(Quota { limit: Some(1), used: 0 }));
     metrics.allocated(Origin::Created, Duration::from_secs(1));
     metrics

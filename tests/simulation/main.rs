@@ -29,6 +29,7 @@
 //! | [`problems`] | what a pool with a problem still does for the claims that have addresses |
 //! | [`spec_edits`] | every edit of a pool's spec, every pair of them, and back |
 //! | [`strays`] | IPAddresses that no claim has a right to |
+//! | [`tenants`] | what another tenant's Keystone says |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 //! | [`lists`] | the controllers list nothing that is older than what they know |
 //! | [`records`] | nothing of deleted pools and claims is remembered |
@@ -79,6 +80,7 @@ mod situations;
 mod spec_edits;
 mod strays;
 mod tampering;
+mod tenants;
 mod told;
 mod trace;
 mod users;

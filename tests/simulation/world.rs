@@ -200,6 +200,7 @@ impl World {
             limits: self.limits(),
             others: self.witness.others(),
             forged: &self.witness.forged() | &self.abandoned(),
+            was_altered: self.witness.was_altered(),
             is_quiet,
             now: self.clock.now(),
         }

@@ -44,6 +44,8 @@ pub struct Snapshot {
     pub others: BTreeSet<FloatingIpId>,
     /// What users wrote a mark on, or wiped one from, by hand: laws that cannot hold then are not judged.
     pub forged: BTreeSet<FloatingIpId>,
+    /// Whether the cloud has ever hidden or changed marks.
+    pub was_altered: bool,
     /// Whether everything has been left alone long enough to come to rest.
     pub is_quiet: bool,
     pub now: Timestamp,

@@ -87,6 +87,8 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) generated_id: Option<PoolId>,
     /// The pool is being deleted, and no mark in OpenStack is known to be its: it has no id, or another pool's.
     pub(in crate::controllers) has_no_marks: bool,
+    /// When its Secret last named another Keystone or Neutron for the project, or verified it in another way.
+    pub(in crate::controllers) moved_at: Option<Timestamp>,
     /// The addresses that the last sweep found to be orphans.
     pub(in crate::controllers) orphans: Vec<IpAddr>,
     /// The addresses that cannot be given, and since when these.

@@ -16,8 +16,9 @@ use crate::api::conditions::pool_reasons as reasons;
 use crate::clock::Clock;
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::{Memory, Problem, ResolutionInputs, ResolvedPool};
-use crate::controllers::project::Projects;
+use crate::controllers::project::{Membership, Projects};
 use crate::controllers::stores::{Stores, name_of};
+use crate::object_name::ObjectName;
 use crate::openstack::session::REQUEST_TIMEOUT;
 use crate::openstack::{Clouds, Credentials, Network, Neutron, ProjectScope};
 
@@ -170,10 +171,22 @@ impl Resolver {
         let name = name_of(pool);
         let is_new_id = self.memory.pools.get(&name).generated_id.as_ref() == Some(id);
         let timeout = SignedDuration::try_from(REQUEST_TIMEOUT).unwrap_or_default();
-        let fenced_until = self.fence_from.filter(|_| !is_new_id).map(|from| from + timeout);
         let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace));
+        let fence_from = self.fence_from.filter(|_| !is_new_id).max(self.moved_at(&name, &project));
+        let fenced_until = fence_from.map(|from| from + timeout);
         let policy = policy_of(&pool.spec, id, found, fenced_until);
         ResolvedPool { name, policy, network, inputs, neutron, project }
+    }
+
+    /// When the pool's project was last reached in another way: only the ledger of before knows which calls are under way.
+    fn moved_at(&self, pool: &ObjectName, project: &Membership) -> Option<Timestamp> {
+        let moved_at = self.memory.pools.update(pool, |state| {
+            if state.resolved.as_ref().is_some_and(|old| !old.project.is_in_one_project_with(project)) {
+                state.moved_at = Some(self.clock.now());
+            }
+            state.moved_at
+        });
+        moved_at.flatten()
     }
 }
 

@@ -117,6 +117,26 @@ fn the_fingerprint_depends_only_on_effective_content() {
 }
 
 #[test]
+fn a_keystone_is_its_url_and_how_it_is_verified() {
+    let with_ca = |cas: &[&str]| {
+        let mut data = secret(PASSWORD);
+        data.insert(CACERT.to_owned(), ByteString(cas.concat().into_bytes()));
+        Credentials::from_secret(&data, "openstack", None).unwrap().keystone()
+    };
+    let ca = |name: &str| rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap().cert.pem();
+    let keystone = |from: &str, to: &str| read(&PASSWORD.replace(from, to)).unwrap().keystone();
+    let usual = keystone("", "");
+    assert_eq!(usual, keystone("hunter2", "hunter3"), "whoever asks");
+    assert_eq!(usual, keystone("https://keystone.example.com:5000", "HTTPS://Keystone.example.com:5000/v3/"));
+    assert_ne!(usual, keystone("keystone.example.com", "keystone.example.org"));
+    assert_ne!(usual, keystone("    auth:", "    verify: false\n    auth:"));
+    let (one, two) = (ca("one"), ca("two"));
+    assert_ne!(usual, with_ca(&[&one]));
+    assert_ne!(with_ca(&[&one]), with_ca(&[&two]));
+    assert_eq!(with_ca(&[&one, &two]), with_ca(&[&two, &one]));
+}
+
+#[test]
 fn debug_output_contains_no_secret() {
     for fields in [
         "username: u, password: hunter2",

@@ -1,4 +1,4 @@
-//! The open sessions: one for each distinct content of credentials, and one throttle for each cloud.
+//! The open sessions: one for each distinct content of credentials, and one throttle for each cloud, by Keystone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::super::credentials::Fingerprint;
 use super::super::neutron::NeutronClient;
-use super::super::{Clouds, Credentials, Error, ErrorKind, Neutron, ProjectScope};
+use super::super::{Clouds, Credentials, Error, ErrorKind, KeystoneId, Neutron, ProjectScope};
 use super::keystone::{OPERATION, Token};
 use super::limiter::DEFAULT_MAX_CALLS;
 use super::throttle::Throttle;
@@ -29,7 +29,8 @@ pub struct Sessions {
 #[derive(Default)]
 struct OpenSessions {
     by_credentials: BTreeMap<Fingerprint, Entry>,
-    throttles: BTreeMap<String, Weak<Throttle>>,
+    /// By Keystone and Neutron's URL: a tenant's own servers slow down nobody else's calls.
+    throttles: BTreeMap<(KeystoneId, String), Weak<Throttle>>,
 }
 
 struct Entry {
@@ -81,7 +82,8 @@ fn endpoint_and_scope(token: &Token, credentials: &Credentials) -> Result<(Servi
         Error::new(ErrorKind::Credentials, OPERATION, message)
     })?;
     let (endpoint, region) = catalog::neutron_endpoint(token, credentials)?;
-    let scope = ProjectScope { endpoint: endpoint.url_str().to_owned(), region, project };
+    let (keystone, url) = (credentials.keystone(), endpoint.url_str().to_owned());
+    let scope = ProjectScope { keystone, endpoint: url, region, project };
     Ok((endpoint, scope))
 }
 
@@ -108,9 +110,10 @@ impl Clouds for Sessions {
         if let Some(session) = entry.and_then(|entry| entry.session.upgrade()) {
             return Ok(session);
         }
-        let throttle = open.throttles.get(&scope.endpoint).and_then(Weak::upgrade);
+        let cloud = (scope.keystone, scope.endpoint.clone());
+        let throttle = open.throttles.get(&cloud).and_then(Weak::upgrade);
         let throttle = throttle.unwrap_or_else(|| Arc::new(Throttle::new(self.clock.clone(), self.max_calls)));
-        open.throttles.insert(scope.endpoint.clone(), Arc::downgrade(&throttle));
+        open.throttles.insert(cloud, Arc::downgrade(&throttle));
         let session = Session { tokens: tokens.clone(), throttle, endpoint, scope };
         let session = Arc::new(NeutronClient::new(session));
         let entry = Entry { tokens, session: Arc::downgrade(&session) };

@@ -66,13 +66,15 @@ impl<'a> View<'a> {
     }
 
     /// Law 1: two IPAddresses never name one address of a network. Between management clusters only where the floating
-    /// IP is the same and its marks are not forged.
+    /// IP is the same and its marks are not forged. Not where both claims have marks on it, of which the cloud showed one
+    /// at a time.
     fn no_address_is_given_twice(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for (index, one) in self.bindings.iter().enumerate() {
             for other in &self.bindings[index + 1..] {
                 let is_forged = one.is_forged || other.is_forged;
                 let is_excused = is_forged
+                    || self.snapshot.was_altered && self.has_marks_of(one, other)
                     || one.site != other.site
                         && (self.is_forged(&one.fip) || self.is_forged(&other.fip) || one.fip != other.fip);
                 if one.address == other.address && !is_excused {
@@ -82,6 +84,14 @@ impl<'a> View<'a> {
             }
         }
         violations
+    }
+
+    /// Whether the floating IP that both name has a mark of each.
+    fn has_marks_of(&self, one: &Binding, other: &Binding) -> bool {
+        let fip = self.fip(&one.fip).filter(|_| one.fip == other.fip);
+        fip.map(Marks::read).is_some_and(|marks| {
+            [one, other].iter().all(|binding| marks.claims_of(&binding.pool).contains(&binding.claim))
+        })
     }
 
     /// Law 3: what others created is there until they delete it.

@@ -85,6 +85,12 @@ impl MemoryCloud {
                 self.state().passwords.entry(nobodys.clone()).or_insert_with(|| "secret".to_owned());
                 (self.secret(&nobodys), self.credentials(&nobodys))
             }
+            Elsewhere::Keystone => {
+                let url = std::mem::replace(&mut self.state().keystone, "http://keystone.tenant/v3/".to_owned());
+                let found = (self.secret(name), self.credentials(name));
+                self.state().keystone = url;
+                found
+            }
         };
         self.accept_elsewhere(name, &login, place);
         secret
@@ -102,7 +108,7 @@ impl MemoryCloud {
         let Some(usual) = state.logins.get(&usual).cloned() else { return };
         let project = match place {
             // The project is the same, and it has nothing there.
-            Elsewhere::Region => ProjectId::new(format!("{}{NOTHING}", usual.project)),
+            Elsewhere::Region | Elsewhere::Keystone => ProjectId::new(format!("{}{NOTHING}", usual.project)),
             Elsewhere::Project => ProjectId::new("f".repeat(32)),
         };
         state.logins.insert(credentials.fingerprint(), Login { project, elsewhere: Some(place) });
@@ -114,6 +120,17 @@ impl MemoryCloud {
         self.state().region = region.to_owned();
         let new = self.credentials(name).fingerprint();
         self.state().replace_login(&old, new);
+    }
+
+    /// From now on Secrets are written with this URL of Keystone. Both are accepted.
+    pub fn move_keystone(&self, name: &str, url: &str) {
+        let old = self.credentials(name).fingerprint();
+        self.state().keystone = url.to_owned();
+        let new = self.credentials(name).fingerprint();
+        let mut state = self.state();
+        if let Some(login) = state.logins.get(&old).cloned() {
+            state.logins.insert(new, login);
+        }
     }
 
     pub fn network_name(&self, id: &NetworkId) -> String {
@@ -140,8 +157,10 @@ impl MemoryCloud {
 
     fn secret_of(&self, name: &str, region: &str) -> BTreeMap<String, ByteString> {
         let password = self.state().passwords.get(name).cloned().unwrap_or_default();
+        let keystone = Some(self.state().keystone.clone()).filter(|url| !url.is_empty());
+        let keystone = keystone.unwrap_or_else(|| "http://keystone.memory/v3/".to_owned());
         let yaml = format!(
-            "clouds:\n  openstack:\n    region_name: {region}\n    auth: {{auth_url: http://keystone.memory/v3/, \
+            "clouds:\n  openstack:\n    region_name: {region}\n    auth: {{auth_url: '{keystone}', \
              username: {name}, password: {password}, project_name: {name}}}\n",
         );
         BTreeMap::from([(CLOUDS_YAML.to_owned(), ByteString(yaml.into_bytes()))])
@@ -228,8 +247,15 @@ impl Clouds for MemoryCloud {
             _ => self.state().region.clone(),
         };
         let project = ProjectId::new(project.as_str().trim_end_matches(NOTHING));
-        let scope = ProjectScope { endpoint: format!("http://neutron.{region}.memory/v2.0/"), region, project };
-        Ok(Arc::new(MemoryNeutron { cloud: self.clone(), login, scope, is_elsewhere: elsewhere.is_some() }))
+        let keystone = credentials.keystone();
+        let scope =
+            ProjectScope { keystone, endpoint: format!("http://neutron.{region}.memory/v2.0/"), region, project };
+        Ok(Arc::new(MemoryNeutron {
+            cloud: self.clone(),
+            login,
+            scope,
+            is_elsewhere: elsewhere.is_some_and(|place| place != Elsewhere::Keystone),
+        }))
     }
 }
 

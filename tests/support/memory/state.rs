@@ -23,6 +23,8 @@ pub(super) struct State {
     pub(super) subnets: Vec<SubnetRow>,
     pub(super) floating_ips: BTreeMap<FloatingIpId, FloatingIp>,
     pub(super) region: String,
+    /// Keystone's URL in Secrets that are written from now on; empty for the usual one.
+    pub(super) keystone: String,
     pub(super) alteration: Alteration,
     ids: u64,
 }
@@ -35,11 +37,13 @@ pub(super) struct Login {
     pub(super) elsewhere: Option<Elsewhere>,
 }
 
-/// A place in which nothing is: no network, no floating IP, no tags.
+/// A place in which no floating IP is. A region or a project elsewhere has no network and no tags either.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Elsewhere {
     Region,
     Project,
+    /// A tenant's own Keystone, which says that the token is for the project, and names the same Neutron.
+    Keystone,
 }
 
 impl Elsewhere {
