@@ -126,6 +126,28 @@ async fn another_keystone_with_the_same_project_and_neutron_has_a_scope_and_a_th
     stuck.abort();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_call_that_waits_for_a_token_keeps_no_slot() {
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
+    let sessions = Sessions::new(clock()).max_concurrent_calls(1);
+    let url = server.url.clone();
+    server.set_keystone(move |_| Some(token(1, &url, "0001-01-01T00:00:00Z")));
+    let expired = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
+    server.set_keystone(|_| None);
+    let valid = sessions.connect(&credentials(&server.url, "hunter3")).await.expect("it connects");
+    assert_eq!(expired.scope(), valid.scope());
+    sleep(Duration::from_secs(6)).await;
+    server.set_keystone(|_| Some(Reply::never()));
+    let waiting = tokio::spawn(async move { expired.list_floating_ips().await });
+    while server.count("POST /v3/auth/tokens") < 3 {
+        tokio::task::yield_now().await;
+    }
+    let began = Instant::now();
+    valid.list_floating_ips().await.expect("its token is valid");
+    assert!(began.elapsed() < Duration::from_secs(1), "it waited for {:?}", began.elapsed());
+    waiting.abort();
+}
+
 #[tokio::test]
 async fn at_most_eight_calls_run_concurrently() {
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));

@@ -175,12 +175,15 @@ async fn an_extreme_retry_after_is_clamped() {
 
 #[tokio::test(start_paused = true)]
 async fn a_token_with_an_extreme_expiry_can_be_used() {
-    for (expires_at, authentications) in [("9999-12-31T23:59:59.000000Z", 1), ("0001-01-01T00:00:00.000000Z", 2)] {
+    for expires_at in ["9999-12-31T23:59:59.000000Z", "0001-01-01T00:00:00.000000Z"] {
         let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
         let url = server.url.clone();
         server.set_keystone(move |_| Some(token(1, &url, expires_at)));
-        connect(&server).await.list_floating_ips().await.expect("the token is accepted");
-        assert_eq!(server.count("POST /v3/auth/tokens"), authentications, "{expires_at}");
+        let neutron = connect(&server).await;
+        for _ in 0..20 {
+            neutron.list_floating_ips().await.expect("the token is accepted");
+        }
+        assert_eq!(server.count("POST /v3/auth/tokens"), 1, "{expires_at}");
     }
 }
 

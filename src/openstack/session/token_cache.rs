@@ -59,6 +59,8 @@ impl TokenCache {
         let now = self.clock.now();
         match &state.token {
             Some(token) if now < token.renew_at => Ok(token.clone()),
+            // Another one would expire as soon. A Keystone that says so is not asked with every request.
+            Some(token) if now < after(token.received_at, MIN_TOKEN_AGE) => Ok(token.clone()),
             // Until it expires, the old token is better than an error.
             Some(token) if now < token.expires_at => {
                 let old = token.clone();
