@@ -18,3 +18,44 @@ impl std::fmt::Display for ObjectName {
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
+
+/// Whether an object can have this name: a DNS subdomain, as the API server demands of our kinds and of Secrets. A reference
+/// in a spec can say anything, and the client would put it into a URL as it is.
+pub fn is_name(name: &str) -> bool {
+    let is_label = |label: &str| {
+        let is_edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
+        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        is_edge(label.as_bytes().first()) && is_edge(label.as_bytes().last()) && label.bytes().all(is_inner)
+    };
+    name.len() <= 253 && name.split('.').all(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_name;
+
+    #[test]
+    fn a_name_is_a_dns_subdomain() {
+        for name in ["web", "web-0", "0.example.com", &"a".repeat(253)] {
+            assert!(is_name(name), "{name}");
+        }
+        let bad = [
+            "",
+            ".",
+            "a..b",
+            "-a",
+            "a-",
+            "a.-b",
+            "Web",
+            "a/b",
+            "../../other/secrets/cloud",
+            "a?b",
+            "a%2fb",
+            "a b",
+            "ä",
+        ];
+        for name in bad.into_iter().chain([&*"a".repeat(254)]) {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}

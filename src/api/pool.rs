@@ -176,7 +176,7 @@ pub struct IdentityRef {
     #[schemars(schema_with = "schema::identity_type")]
     pub type_: Option<IdentityType>,
     /// The name of a Secret in the pool's namespace.
-    #[schemars(length(min = 1, max = 253))]
+    #[schemars(schema_with = "schema::secret_name")]
     pub name: String,
     /// The entry under `clouds` in the Secret's `clouds.yaml`.
     #[schemars(length(min = 1, max = 253))]

@@ -70,6 +70,13 @@ pub(super) fn orphan_policy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["Release", "Report"], "default": "Release"})
 }
 
+/// A DNS subdomain. The controller reads a Secret of this name.
+pub(super) fn secret_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 253, "x-kubernetes-validations": [
+        {"rule": "self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')", "message": "must be the name of a Secret: lowercase letters, digits, - and ., with a letter or digit at both ends"}
+    ]})
+}
+
 /// Short, because it is part of a tag, and older versions of Neutron limit tags to 60 characters.
 pub(super) fn pool_id(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": 20, "x-kubernetes-validations": [

@@ -19,6 +19,7 @@ use crate::api::conditions::claim_reasons::POOL_NOT_READY;
 use crate::api::names::CLAIM_FINALIZER;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::object_name::is_name;
 use crate::openstack::{self, ErrorKind};
 use crate::runtime::telemetry::chain;
 use attempt::{AllocationScope, Attempt, AttemptOutcome};
@@ -279,7 +280,7 @@ impl ClaimController {
     /// Whether the pool exists but the watch has not delivered it. Claims and pools are watched separately; without this
     /// check, the pool would be reported as missing, or its addresses left behind.
     async fn is_pool_unseen(&self, observed: &Observed) -> Result<bool, Error> {
-        if observed.pool.is_some() || !observed.claim.spec.pool_ref.is_ours() {
+        if observed.pool.is_some() || !observed.claim.spec.pool_ref.is_ours() || !is_name(&observed.pool_name.name) {
             return Ok(false);
         }
         let found = self.kube.pools(&observed.pool_name.namespace).get_opt(&observed.pool_name.name).await;

@@ -184,6 +184,12 @@ fn identity_in_neutron() -> Vec<Row> {
         row("spec.reservations[].address", "required", "203.0.113.12".into(), absent()),
         row("spec.poolID", "minLength", long(1), "".into()),
         row("spec.poolID", "maxLength", long(20), long(21)),
+        row(
+            "spec.identityRef.name",
+            "must be the name of a Secret",
+            "cloud.example".into(),
+            "../../b/secrets/cloud".into(),
+        ),
         row("spec.poolID", "must be at most 20 of a-z", "prod-eu-1".into(), "prod-".into()),
     ];
     rows.extend(bounded("spec.reservations[].claim", 253));

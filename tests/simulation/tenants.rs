@@ -41,7 +41,7 @@ fn a_project_that_another_keystone_says_is_empty_is_not() {
 fn a_call_that_lands_after_keystone_got_another_url_is_found() {
     for deleted_after in [3, 8, 15, 20] {
         simulate_bound(&START, async |world, site| {
-            site.change(Kind::Pool, "public", &json!({"spec": {"orphans": {"policy": "Keep"}}}));
+            site.change(Kind::Pool, "public", &json!({"spec": {"orphans": {"policy": "Report"}}}));
             world.advance(SOON).await;
             let late = Fault::Late(Duration::from_secs(55));
             site.replicas[0].add_outage(Side::OpenStack, late, 8, Duration::from_secs(3));

@@ -25,7 +25,7 @@ use crate::controllers::memory::ResolvedPool;
 use crate::controllers::objects::read_published;
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
-use crate::object_name::ObjectName;
+use crate::object_name::{ObjectName, is_name};
 
 impl ClaimController {
     pub(super) async fn publish(
@@ -121,6 +121,9 @@ impl ClaimController {
 /// Whether the claim of an IPAddress exists and points at its pool, even if the watch has not delivered it.
 pub(in crate::controllers) async fn is_claimed(kube: &Kubernetes, address: &IpAddress) -> Result<bool, Error> {
     let namespace = address.namespace().unwrap_or_default();
+    if !is_name(&address.spec.claim_ref.name) {
+        return Ok(false);
+    }
     let claim = kube.claims(&namespace).get_opt(&address.spec.claim_ref.name).await;
     let claim = claim.map_err(|error| Error::Kubernetes("read the claim", error))?;
     Ok(claim.is_some_and(|claim| claim.is_of(&namespace, &address.spec.pool_ref.name)))

@@ -13,6 +13,7 @@ use crate::api::names::{POOL_FINALIZER, SECRET_FINALIZER_PREFIX};
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::Problem;
 use crate::controllers::patch;
+use crate::object_name::is_name;
 use crate::openstack::Credentials;
 
 /// How often to read a Secret again after a conflict: as many pools as may share it and start at the same moment.
@@ -80,6 +81,9 @@ impl PoolController {
 
     async fn release_secret(&self, pool: &OpenStackFloatingIPPool, name: &str) -> Result<(), Error> {
         let failed = |error| Error::Kubernetes("remove the finalizer from the Secret", error);
+        if !is_name(name) {
+            return Ok(());
+        }
         let api = self.kube.secrets(&pool.namespace().unwrap_or_default());
         let Some(secret) = api.get_opt(name).await.map_err(failed)? else { return Ok(()) };
         let Some(change) = patch::without_finalizer(&secret.metadata, &finalizer(pool)) else { return Ok(()) };
@@ -92,6 +96,10 @@ impl PoolController {
 
 async fn read_secret(kube: &Kubernetes, pool: &OpenStackFloatingIPPool) -> Result<Secret, PoolFailure> {
     let name = &pool.spec.identity_ref.name;
+    if !is_name(name) {
+        let message = "spec.identityRef.name cannot be the name of a Secret: use lowercase letters, digits, - and .";
+        return Err(PoolFailure::Credentials(Problem { reason: reasons::SECRET_NOT_FOUND, message: message.into() }));
+    }
     let secret = kube.secrets(&pool.namespace().unwrap_or_default()).get(name).await;
     secret.map_err(|error| {
         let message = if patch::is_not_found(&error) {
