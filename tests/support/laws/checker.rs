@@ -173,8 +173,10 @@ impl<'a> View<'a> {
             let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);
             // Only then can a mark be restored that a user removed.
             let can_be_marked = self.pools.iter().any(|pool| pool.id == binding.pool) && fip.tags.len() < MOST_TAGS;
-            // A pool that is being deleted releases no orphan: a claim that a user forged keeps its mark until then.
-            let is_left = self.is_forged(&fip.id) && self.deleting_pools.contains(&binding.pool);
+            // A claim that a user forged may be one that is restored later: its mark stays, and the claim is told.
+            let exists = |claim: &ClaimKey| self.claims.contains(&(binding.pool.clone(), claim.clone()));
+            let is_of_nobody = matches!(&ownership, Ownership::Held(claim) if !exists(claim));
+            let is_left = self.is_forged(&fip.id) && (is_of_nobody || self.deleting_pools.contains(&binding.pool));
             let is_right = ownership == Ownership::Held(binding.claim.clone());
             if binding.has_claim && can_be_marked && !is_right && !is_disputed && !is_left {
                 let how = format!("its address {} is marked {ownership:?}", fip.address);
