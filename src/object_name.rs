@@ -22,10 +22,9 @@ impl std::fmt::Display for ObjectName {
 /// Whether an object can have this name: a DNS subdomain, as the API server demands of our kinds and of Secrets. A reference
 /// in a spec can say anything, and the client would put it into a URL as it is.
 pub fn is_name(name: &str) -> bool {
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     let is_label = |label: &str| {
-        let is_edge = |byte: Option<&u8>| byte.is_some_and(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit());
-        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        is_edge(label.as_bytes().first()) && is_edge(label.as_bytes().last()) && label.bytes().all(is_inner)
+        !label.is_empty() && !label.starts_with('-') && !label.ends_with('-') && label.bytes().all(is_allowed)
     };
     name.len() <= 253 && name.split('.').all(is_label)
 }

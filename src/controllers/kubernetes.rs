@@ -1,9 +1,11 @@
 //! Typed access to the API server, per kind.
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
+use crate::object_name::{ObjectName, is_name};
 
 /// The management cluster's API server.
 #[derive(Clone)]
@@ -24,6 +26,18 @@ impl Kubernetes {
 
     pub(super) fn pools(&self, namespace: &str) -> Api<OpenStackFloatingIPPool> {
         Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// The pool's metadata, which can be read even where this version cannot read the rest. None for a name that no object
+    /// can have.
+    pub(super) async fn pool_metadata(
+        &self,
+        pool: &ObjectName,
+    ) -> Result<Option<PartialObjectMeta<OpenStackFloatingIPPool>>, kube::Error> {
+        match is_name(&pool.name) {
+            true => self.pools(&pool.namespace).get_metadata_opt(&pool.name).await,
+            false => Ok(None),
+        }
     }
 
     pub(super) fn secrets(&self, namespace: &str) -> Api<Secret> {

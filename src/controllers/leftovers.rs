@@ -20,7 +20,7 @@ use super::wake::Wake;
 use crate::api::IpAddress;
 use crate::api::hands_off::HandsOff;
 use crate::clock::Clock;
-use crate::object_name::{ObjectName, is_name};
+use crate::object_name::ObjectName;
 
 /// How soon something that could not be released is tried again.
 const RETRY: Duration = Duration::from_secs(10);
@@ -106,10 +106,8 @@ impl LeftoverReleaser {
     async fn release_address(&self, address: &IpAddress) -> Result<(), claim::Error> {
         let name = name_of(address);
         // The store may be late, and leaves out a pool that this version cannot read.
-        let pool = match is_name(&address.spec.pool_ref.name) {
-            true => self.kube.pools(&name.namespace).get_metadata_opt(&address.spec.pool_ref.name).await,
-            false => Ok(None),
-        };
+        let pool = ObjectName::new(&name.namespace, &address.spec.pool_ref.name);
+        let pool = self.kube.pool_metadata(&pool).await;
         let pool = pool.map_err(|error| claim::Error::Kubernetes("read the pool", error))?;
         if pool.is_some() || is_claimed(&self.kube, address).await? {
             return Ok(());

@@ -41,8 +41,8 @@ struct Namespaces {
     counts: BTreeMap<String, usize>,
 }
 
-/// A pool's part in its project. While there is one, what Kubernetes names in the pool's namespace counts for all pools of
-/// the project: it proves that somebody there has access to it.
+/// A pool's part in its project. A pool that works proves access to the project. While there is one in a namespace, what
+/// Kubernetes names there counts for all pools of the project.
 pub(super) struct Membership {
     project: Arc<Project>,
     namespace: String,

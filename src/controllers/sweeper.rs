@@ -235,8 +235,7 @@ impl Sweeper {
     }
 
     async fn is_current(&self, pool: &OpenStackFloatingIPPool) -> Result<bool, Error> {
-        let name = name_of(pool);
-        let current = self.kube.pools(&name.namespace).get_metadata_opt(&name.name).await;
+        let current = self.kube.pool_metadata(&name_of(pool)).await;
         let current = current.map_err(|error| Error::Stray(claim::Error::Kubernetes("read the pool", error)))?;
         Ok(current.is_some_and(|current| current.metadata.uid == pool.metadata.uid))
     }

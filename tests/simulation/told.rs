@@ -1,4 +1,4 @@
-//! Laws 5 and 7 when a claim is told why it has no address: the reason must be true.
+//! Laws 5 and 7 for a claim's condition: the reason that it gives for a missing address must be true.
 
 use std::sync::Arc;
 

@@ -24,10 +24,10 @@ impl SweepPass<'_> {
             return;
         }
         let is_created_here = self.situation.created_here(entry).is_some();
-        // A port on an address that the pool did not create is the other owner's; on its own it may be its claim's.
-        // A claim that exists and has another address comes back for none.
+        // A claim that exists and has another address does not need this one.
         let is_superfluous = unjustified.iter().all(|claim| self.situation.has_other_address(claim, &entry.fip));
         let may_remove = is_held || is_released || is_superfluous || pool.releases_orphans;
+        // A port on an address that the pool did not create is the other owner's; on its own it may be its claim's.
         if may_remove && !(is_created_here && entry.fip.is_attached()) {
             self.remove_marks(entry, &owners);
         }

@@ -325,7 +325,7 @@ fn a_contested_address_keeps_its_tags_where_the_pool_releases_no_orphans() {
     };
     let kept = due(fixture().fips([contested()]));
     assert_eq!((kept.orphans, kept.actions), (vec![id(10)], vec![]));
-    // Another claim of the pool has it, or its claim has another: what is left is no orphan that somebody may want.
+    // Another claim of the pool has the address, or the tag's claim has another one: nobody needs this tag.
     let tags = [claim_tag(&pool_id("p"), &key("web"))];
     for other in [
         due(fixture().fips([contested().tagged_for("db")]).published("db", 10)),
@@ -429,7 +429,7 @@ fn a_deleted_pool_waits_for_holds_and_uncertain_writes() {
     assert!(teardown.actions.is_empty() && teardown.must_list, "what was just written is listed first");
     let mut withdrawn = fixture().fips([fip(10).tagged_for("web")]);
     withdrawn.ledger.note_uncertain_write(&id(10), start());
-    assert!(withdrawn.teardown().actions.is_empty(), "a write of nobody's hold may still land");
+    assert!(withdrawn.teardown().actions.is_empty(), "a write without a hold may still land");
     assert!(!fixture().teardown().must_list);
 }
 

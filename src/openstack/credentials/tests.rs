@@ -126,7 +126,7 @@ fn a_keystone_is_its_url_and_how_it_is_verified() {
     let ca = |name: &str| rcgen::generate_simple_self_signed(vec![name.to_owned()]).unwrap().cert.pem();
     let keystone = |from: &str, to: &str| read(&PASSWORD.replace(from, to)).unwrap().keystone();
     let usual = keystone("", "");
-    assert_eq!(usual, keystone("hunter2", "hunter3"), "whoever asks");
+    assert_eq!(usual, keystone("hunter2", "hunter3"), "the user does not matter");
     assert_eq!(usual, keystone("https://keystone.example.com:5000", "HTTPS://Keystone.example.com:5000/v3/"));
     assert_ne!(usual, keystone("keystone.example.com", "keystone.example.org"));
     assert_ne!(usual, keystone("    auth:", "    verify: false\n    auth:"));

@@ -29,7 +29,7 @@ pub struct Sessions {
 #[derive(Default)]
 struct OpenSessions {
     by_credentials: BTreeMap<Fingerprint, Entry>,
-    /// By Keystone and Neutron's URL: a tenant's own servers slow down nobody else's calls.
+    /// By Keystone and Neutron's URL, so that slow servers of one tenant do not delay the calls of another.
     throttles: BTreeMap<(KeystoneId, String), Weak<Throttle>>,
 }
 

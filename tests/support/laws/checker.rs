@@ -173,7 +173,8 @@ impl<'a> View<'a> {
             let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);
             // Only then can a mark be restored that a user removed.
             let can_be_marked = self.pools.iter().any(|pool| pool.id == binding.pool) && fip.tags.len() < MOST_TAGS;
-            // A claim that a user forged may be one that is restored later: its mark stays, and the claim is told.
+            // A user forged a mark for a claim that does not exist. That claim may be restored later, so the mark stays,
+            // and the condition of the claim that has the IPAddress says so.
             let exists = |claim: &ClaimKey| self.claims.contains(&(binding.pool.clone(), claim.clone()));
             let is_of_nobody = matches!(&ownership, Ownership::Held(claim) if !exists(claim));
             let is_left = self.is_forged(&fip.id) && (is_of_nobody || self.deleting_pools.contains(&binding.pool));
