@@ -111,7 +111,7 @@ pub enum Error {
 /// What a process that ends leaves to its successor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Ended {
-    /// The outcome of a call to OpenStack is not known: it may still take effect. The successor must expect that, so the
+    /// The outcome of a write is not known: it may still take effect. The successor must expect that, so the
     /// Lease must not be given back.
     pub has_unknown_outcomes: bool,
 }
@@ -155,7 +155,7 @@ pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + '
 
 /// Works with one version of Cluster API's kinds until `stop`, or until another is served, and then finishes what was
 /// begun. The watches go on until then, since unfinished reconciles read from the stores. Returns whether the outcome of
-/// any call to OpenStack is not known.
+/// any write is not known.
 async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> Result<bool, Error> {
     let (stores, writers) = watch::stores(version);
     let (events, queued) = events::channel(setup.client.clone());
@@ -177,7 +177,7 @@ async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> 
     };
     tokio::select! {
         biased;
-        () = working => Ok(parts.memory.pools.has_unknown_outcomes()),
+        () = working => Ok(parts.memory.has_unknown_outcomes()),
         () = watches.drive(writers) => Err(Error::WatchEnded),
         never = outdated => match never {},
     }

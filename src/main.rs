@@ -133,18 +133,21 @@ async fn lead_and_reconcile(
         stop.cancelled().await;
         sleep(shutdown::CONTROLLERS_GRACE).await;
     };
-    let ended = tokio::select! {
-        result = controllers::run(setup, stop.clone().cancelled_owned()) => result?,
-        reason = leadership_lost(leader.as_ref()) => {
+    let work = async {
+        tokio::select! {
+            result = controllers::run(setup, stop.clone().cancelled_owned()) => Ok(result?),
+            () = grace_exceeded => bail!("finish the work in progress within {:?}; the Lease is left to expire", shutdown::CONTROLLERS_GRACE),
+        }
+    };
+    let ended = match leader::while_leading(leader.as_ref(), work).await {
+        Ok(ended) => ended?,
+        Err(reason) => {
             tracing::error!("leadership lost, exiting: {reason}");
             return Ok(ExitCode::FAILURE);
         }
-        () = grace_exceeded => bail!("finish the work in progress within {:?}; the Lease is left to expire", shutdown::CONTROLLERS_GRACE),
     };
     if ended.has_unknown_outcomes && leader.is_some() {
-        tracing::warn!(
-            "the outcome of a call to OpenStack is not known: the Lease is left to expire, and the next leader waits"
-        );
+        tracing::warn!("the outcome of a write is not known: the Lease is left to expire, and the next leader waits");
     } else if let Some(leader) = leader {
         timeout(shutdown::RELEASE_GRACE, leader.release()).await.context("give the Lease back in time")??;
     }
@@ -186,11 +189,4 @@ async fn acquire_lease(flags: &Flags, client: &kube::Client, clock: &Clock) -> O
         retry_period: flags.leader_elect_retry_period,
     };
     Some(Leader::acquire(client.clone(), settings, clock).await)
-}
-
-async fn leadership_lost(leader: Option<&Leader>) -> leader::Lost {
-    match leader {
-        Some(leader) => leader.lost().await,
-        None => pending().await,
-    }
 }

@@ -43,6 +43,11 @@ impl Memory {
         })
     }
 
+    /// Whether the outcome of a write is unknown: it may still take effect.
+    pub(super) fn has_unknown_outcomes(&self) -> bool {
+        self.pools.has_unknown_outcomes() || self.claims.has_unknown_outcomes()
+    }
+
     /// 0 when there are no pools and claims.
     pub(super) fn count_records(&self) -> usize {
         self.pools.len() + self.claims.len() + self.secrets.lock().len()

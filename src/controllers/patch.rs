@@ -43,3 +43,8 @@ pub(super) fn is_not_found(error: &kube::Error) -> bool {
 pub(super) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
+
+/// Whether a write that failed like this may have taken effect, or may still do so.
+pub(super) fn is_unknown(error: &kube::Error) -> bool {
+    !matches!(error, kube::Error::Api(status) if status.code < 500)
+}

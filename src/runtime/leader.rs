@@ -11,10 +11,15 @@
 //! **Not detected:** a Lease that was deleted while its holder was running looks like one that never existed, and so does,
 //! to a process that starts later, one that was restored without a holder.
 
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::api::{Api, ObjectMeta, PostParams};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
@@ -61,6 +66,8 @@ pub struct Leader {
     candidate: Candidate,
     was_vacant: bool,
     lost: watch::Receiver<Option<Lost>>,
+    /// The time by which the Lease has to be renewed.
+    deadline: Arc<Mutex<Instant>>,
     // A set, because it aborts its task on drop: a dropped leader stops renewing.
     renewal: JoinSet<()>,
 }
@@ -75,11 +82,13 @@ impl Leader {
         let (sender, lost) = watch::channel(None);
         let mut renewal = JoinSet::new();
         let mut keeper = candidate.clone();
+        let deadline = Arc::new(Mutex::new(acquired_at + candidate.settings.renew_deadline));
+        let renewed = deadline.clone();
         renewal.spawn(async move {
-            let reason = keeper.keep_renewing(lease, acquired_at).await;
+            let reason = keeper.keep_renewing(lease, &renewed).await;
             sender.send_replace(Some(reason));
         });
-        Self { candidate, was_vacant, lost, renewal }
+        Self { candidate, was_vacant, lost, deadline, renewal }
     }
 
     /// Whether the previous holder had given the Lease back, or there was none: no predecessor's request is in flight.
@@ -98,11 +107,34 @@ impl Leader {
         }
     }
 
+    fn is_overdue(&self) -> bool {
+        Instant::now() >= *self.deadline.lock()
+    }
+
     /// Gives the Lease back, so that the next candidate need not wait. To be called when no work is in progress any more.
     pub async fn release(mut self) -> Result<(), kube::Error> {
         self.renewal.shutdown().await;
         self.candidate.give_back().await
     }
+}
+
+/// Runs `work` until it ends or leadership is lost; without a leader, until it ends.
+///
+/// The clock is read before each step of the work: a process that stood still for a while (SIGSTOP, a virtual machine that
+/// was paused) would otherwise go on with whatever is ready, and send a call that the next leader does not expect.
+pub async fn while_leading<T>(leader: Option<&Leader>, work: impl Future<Output = T>) -> Result<T, Lost> {
+    let Some(leader) = leader else { return Ok(work.await) };
+    let (mut lost, mut work) = (pin!(leader.lost()), pin!(work));
+    poll_fn(|context| {
+        if let Poll::Ready(reason) = lost.as_mut().poll(context) {
+            return Poll::Ready(Err(reason));
+        }
+        if leader.is_overdue() {
+            return Poll::Ready(Err(Lost::NotRenewed(leader.candidate.settings.renew_deadline)));
+        }
+        work.as_mut().poll(context).map(Ok)
+    })
+    .await
 }
 
 #[derive(Clone)]
@@ -165,19 +197,17 @@ impl Candidate {
     }
 
     /// Renews until leadership is lost.
-    async fn keep_renewing(&mut self, mut lease: Lease, acquired_at: Instant) -> Lost {
-        let deadline = self.settings.renew_deadline;
-        let mut renewed_at = acquired_at;
+    async fn keep_renewing(&mut self, mut lease: Lease, deadline: &Mutex<Instant>) -> Lost {
         loop {
-            let end = renewed_at + deadline;
+            let end = *deadline.lock();
             sleep_until(end.min(Instant::now() + self.settings.retry_period)).await;
             let begin = Instant::now();
             if begin >= end {
-                return Lost::NotRenewed(deadline);
+                return Lost::NotRenewed(self.settings.renew_deadline);
             }
             match timeout(self.request_timeout().min(end - begin), self.renew(&mut lease)).await {
                 // Other candidates see the renewal after `begin`, so their waiting time ends after ours.
-                Ok(Ok(None)) => renewed_at = begin,
+                Ok(Ok(None)) => *deadline.lock() = begin + self.settings.renew_deadline,
                 Ok(Ok(Some(lost))) => return lost,
                 Ok(Err(error)) => tracing::warn!(error = chain(&error), "Lease not renewed"),
                 Err(_) => tracing::warn!("Lease not renewed: no answer in time"),

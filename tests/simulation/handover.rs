@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::api::Kind;
 use crate::simulate;
 use crate::wire::{Fault, Side};
-use crate::world::{Start, World};
+use crate::world::{Start, World, address};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -94,6 +94,55 @@ fn a_clean_end_hands_on_what_the_predecessor_left() {
             world.expect(9, "web-0", "gone", is_gone);
             world.advance(SOON).await;
             world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// The leader stands still for so long that another process leads, and then goes on with the POST that it was about to
+/// send.
+#[test]
+fn a_process_that_stood_still_sends_no_call_once_its_lease_may_have_ended() {
+    for seed in 0..32 {
+        let start = Start { seed, sites: 1, replicas: 2, slowest: 150, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            create_pool(world).await;
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_millis(50 * seed)).await;
+            for replica in &site.replicas[..1] {
+                replica.wire().expect("it runs").freeze(Duration::from_secs(90));
+            }
+            let is_bound = world.wait_until(3 * SOON, || site.is_bound("web-0")).await;
+            world.expect(7, "web-0", "bound", is_bound);
+            world.advance(2 * SOON).await;
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// The POST of an IPAddress lands when its claim has been deleted, and another one waits for the address.
+#[test]
+fn an_address_whose_ip_address_may_still_appear_is_not_released() {
+    for lands_after in [35, 45, 55] {
+        let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0).to_string()]}));
+            world.advance(SOON).await;
+            let late = Fault::Late(Duration::from_secs(lands_after));
+            site.replicas[0].wire().expect("it runs").hang("ipaddresses", late, Duration::from_secs(3));
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(5)).await;
+            site.delete(Kind::Claim, "web-0");
+            site.create_claim("web-1", "public");
+            let is_bound = world.wait_until(3 * SOON, || site.is_bound("web-1")).await;
+            world.expect(7, "web-1", "bound", is_bound);
+            for _ in 0..60 {
+                world.advance(Duration::from_secs(1)).await;
+                world.expect(1, "web-0", "without an IPAddress", site.server.all(Kind::Address).len() == 1);
+            }
         });
         outcome.assert_lawful();
     }

@@ -3,7 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use caip_openstack::clock::Clock;
 use caip_openstack::controllers::{self, Ended, Options, RecordCount, Setup};
 use caip_openstack::metrics::Metrics;
 use caip_openstack::runtime::health::Readiness;
-use caip_openstack::runtime::leader::{Leader, LeaseSettings};
+use caip_openstack::runtime::leader::{Leader, LeaseSettings, while_leading};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -126,18 +126,9 @@ impl Process {
             readiness: Readiness::new(),
             clock,
         };
-        let lost = async {
-            match &leader {
-                Some(leader) => leader.lost().await.to_string(),
-                None => pending().await,
-            }
-        };
         let terminate = self.terminate.clone();
-        let how = tokio::select! {
-            biased;
-            result = controllers::run(setup, async move { terminate.notified().await }) => Ok(result),
-            how = lost => Err(how),
-        };
+        let work = controllers::run(setup, async move { terminate.notified().await });
+        let how = while_leading(leader.as_ref(), work).await;
         self.trace.record(|| format!("{}: {how:?}", self.name));
         if let Ok(Ok(ended)) = how {
             end(wire, leader, ended).await;

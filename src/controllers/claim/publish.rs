@@ -8,6 +8,7 @@ use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::core::TypeMeta;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::observe::Observed;
 use super::request::read_bound;
@@ -63,6 +64,7 @@ impl ClaimController {
         desired: IpAddress,
     ) -> Result<(), Error> {
         let api = self.kube.addresses(&observed.name.namespace);
+        let sent = Instant::now();
         let error = match api.create(&PostParams::default(), &desired).await {
             Ok(created) => {
                 self.note_published(&created, observed);
@@ -70,6 +72,9 @@ impl ClaimController {
             }
             Err(error) => error,
         };
+        if patch::is_unknown(&error) {
+            self.memory.claims.note_uncertain_address(&observed.claim, sent);
+        }
         // Either our own, not seen yet, or another writer's: the watch delivers that, and the claim is reconciled again.
         if patch::is_conflict(&error) {
             let existing = api.get(&observed.name.name).await;

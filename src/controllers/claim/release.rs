@@ -30,13 +30,16 @@ use crate::openstack;
 
 impl ClaimController {
     pub(super) async fn release(&self, observed: &Observed) -> Result<Action, Error> {
+        // Otherwise its IPAddress could appear when another claim has the address.
+        if let Some(left) = self.memory.claims.address_uncertain_for(&observed.claim) {
+            return Ok(await_outcome(observed, left));
+        }
         if self.is_address_unseen(observed).await? {
             return Ok(Action::requeue(CHANGED_RETRY));
         }
         if let MarkRelease::Fenced(until) = self.release_in_neutron(observed).await? {
-            tracing::info!(claim.name = %observed.name, "waits for calls whose outcome is not known before its release");
             let left = Duration::try_from(until.duration_since(self.clock.now())).unwrap_or_default();
-            return Ok(Action::requeue(left + AFTER_FENCE));
+            return Ok(await_outcome(observed, left));
         }
         if let Some(address) = &observed.address
             && address.spec.claim_ref.name == observed.name.name
@@ -132,6 +135,11 @@ impl ClaimController {
         let note = format!("floating IP {address} was left as it is in OpenStack, since {why}: release it there");
         self.events.record(on, EventType::Warning, FLOATING_IP_LEFT_BEHIND, "Release", note).await;
     }
+}
+
+fn await_outcome(observed: &Observed, left: Duration) -> Action {
+    tracing::info!(claim.name = %observed.name, "waits for calls whose outcome is not known before its release");
+    Action::requeue(left + AFTER_FENCE)
 }
 
 /// An address that carries the claim's mark and was not published, as far as that is known.

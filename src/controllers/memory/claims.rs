@@ -17,6 +17,9 @@ use crate::object_name::ObjectName;
 
 /// How long to wait for the watch to deliver a created IPAddress. After that, it was deleted at once and is never seen.
 pub(in crate::controllers) const ADDRESS_APPEARS_WITHIN: Duration = Duration::from_secs(10);
+/// How long after it was sent a creation without an answer may still take effect: kube-apiserver ends a request after
+/// `--request-timeout`, 60 s by default.
+const CREATION_LANDS_WITHIN: Duration = Duration::from_secs(60);
 
 /// A claim that has no address.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +54,8 @@ struct PoolClaims {
     /// When each IPAddress was created that the watch has not delivered yet. They outlive their claims, since a pool that
     /// is being deleted waits for them too.
     awaited_addresses: BTreeMap<ObjectName, Instant>,
+    /// Until when a creation of each IPAddress may take effect whose outcome is unknown. They outlive their claims too.
+    uncertain_addresses: BTreeMap<ObjectName, Instant>,
 }
 
 impl PoolClaims {
@@ -66,10 +71,15 @@ impl PoolClaims {
         self.awaited_addresses.get(address).is_some_and(|since| since.elapsed() < ADDRESS_APPEARS_WITHIN)
     }
 
+    fn is_uncertain(&self, address: &ObjectName) -> bool {
+        self.uncertain_addresses.get(address).is_some_and(|until| Instant::now() < *until)
+    }
+
     /// Forgets addresses that are no longer awaited. True if nothing is left.
     fn prune(&mut self) -> bool {
         self.awaited_addresses.retain(|_, since| since.elapsed() < ADDRESS_APPEARS_WITHIN);
-        self.records.is_empty() && self.awaited_addresses.is_empty()
+        self.uncertain_addresses.retain(|_, until| Instant::now() < *until);
+        self.records.is_empty() && self.awaited_addresses.is_empty() && self.uncertain_addresses.is_empty()
     }
 }
 
@@ -226,7 +236,28 @@ impl ClaimRecords {
     pub(in crate::controllers) fn is_any_address_awaited(&self, namespace: &str) -> bool {
         let pools = self.0.lock();
         let mut of_namespace = pools.iter().filter(|(pool, _)| pool.namespace == namespace);
-        of_namespace.any(|(_, claims)| claims.awaited_addresses.keys().any(|address| claims.is_awaited(address)))
+        of_namespace.any(|(_, claims)| {
+            claims.awaited_addresses.keys().any(|address| claims.is_awaited(address))
+                || claims.uncertain_addresses.keys().any(|address| claims.is_uncertain(address))
+        })
+    }
+
+    /// The creation of the claim's IPAddress was sent at `sent`, and its outcome is unknown.
+    pub(in crate::controllers) fn note_uncertain_address(&self, claim: &IpAddressClaim, sent: Instant) {
+        let mut pools = self.0.lock();
+        let until = sent + CREATION_LANDS_WITHIN;
+        pools.entry(pool_of(claim)).or_default().uncertain_addresses.insert(name_of(claim), until);
+    }
+
+    pub(super) fn has_unknown_outcomes(&self) -> bool {
+        self.0.lock().values().any(|claims| claims.uncertain_addresses.keys().any(|it| claims.is_uncertain(it)))
+    }
+
+    /// How long a creation of the claim's IPAddress may still take effect.
+    pub(in crate::controllers) fn address_uncertain_for(&self, claim: &IpAddressClaim) -> Option<Duration> {
+        let pools = self.0.lock();
+        let until = pools.get(&pool_of(claim))?.uncertain_addresses.get(&name_of(claim))?;
+        until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
     }
 
     /// The watch delivered an IPAddress, or its deletion.
@@ -245,7 +276,10 @@ impl ClaimRecords {
     pub(super) fn len(&self) -> usize {
         let mut pools = self.0.lock();
         pools.retain(|_, claims| !claims.prune());
-        pools.values().map(|claims| claims.records.len() + claims.awaited_addresses.len()).sum()
+        pools
+            .values()
+            .map(|claims| claims.records.len() + claims.awaited_addresses.len() + claims.uncertain_addresses.len())
+            .sum()
     }
 }
 

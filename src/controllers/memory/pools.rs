@@ -205,7 +205,7 @@ impl PoolRecords {
     }
 
     /// Whether the outcome of any call to the projects of the pools is not known.
-    pub(in crate::controllers) fn has_unknown_outcomes(&self) -> bool {
+    pub(super) fn has_unknown_outcomes(&self) -> bool {
         let resolved: Vec<_> = self.0.lock().values().filter_map(|state| state.resolved.clone()).collect();
         resolved.iter().any(|pool| pool.project.ledger().has_unknown_outcomes())
     }
