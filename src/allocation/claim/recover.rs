@@ -1,9 +1,10 @@
 //! Recovers the address that a claim already has: by its IPAddress, by its mark, or by an unfinished choice.
 
 use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
+use crate::allocation::identity::ClaimKey;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
-use crate::allocation::situation::Situation;
+use crate::allocation::situation::{ClaimLiveness, Situation};
 use crate::allocation::supply::is_permitted;
 
 impl<'a> ClaimCase<'a> {
@@ -26,6 +27,10 @@ impl<'a> ClaimCase<'a> {
                 Ownership::Released { .. } if entry.fip.is_attached() => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
+                // That claim takes it back.
+                Ownership::Released { claim, .. } if self.is_named_for(&claim, entry) => {
+                    Decision::Lost(LostAddress::MarkedForAnother(bound.address))
+                }
                 _ if self.is_of_older_claim(entry) => Decision::Lost(LostAddress::MarkedForAnother(bound.address)),
                 _ => self.complete_mark(entry),
             };
@@ -40,6 +45,13 @@ impl<'a> ClaimCase<'a> {
             Some(entry) => self.complete_mark(entry),
             None => Decision::Lost(LostAddress::Deleted(bound.address)),
         }
+    }
+
+    /// Whether the IPAddress of a claim that stays names it too.
+    fn is_named_for(&self, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
+        let Situation { pool, claims, .. } = self.situation;
+        claims.get(claim) == Some(&ClaimLiveness::Active)
+            && self.situation.published().of_claim(&pool.id, claim).any(|published| published.names(&entry.fip))
     }
 
     /// Whether an older IPAddress of another claim names it: that claim restores the mark that was removed.

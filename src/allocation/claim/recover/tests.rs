@@ -78,8 +78,7 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
 
 #[test]
 fn of_two_claims_whose_ip_addresses_name_an_address_without_a_mark_the_older_one_marks_it() {
-    let released = fip(10).created_for("db").released_by("db", start() + seconds(900));
-    for fip in [fip(10), fip(10).attached(), fip(10).idle(), released] {
+    for fip in [fip(10), fip(10).attached(), fip(10).idle()] {
         let fixture = || fixture().fips([fip.clone()]).active_claim("db").published("db", 10);
         let both = || fixture().published_since("web", 10, start() + seconds(1));
         let for_another = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
@@ -88,6 +87,22 @@ fn of_two_claims_whose_ip_addresses_name_an_address_without_a_mark_the_older_one
         assert!(matches!(own, Decision::Mark(..) | Decision::TakeBack(..)), "{own:?}");
         let older = fixture().published_since("web", 10, ago(1));
         assert!(matches!(older.decide_published("web", 10), Decision::Mark(..)));
+    }
+}
+
+#[test]
+fn a_released_address_that_two_ip_addresses_name_goes_back_to_the_claim_that_released_it() {
+    for fip in [fip(10).created_for("db"), fip(10).tagged_for("db")] {
+        let fip = fip.released_by("db", start() + seconds(900));
+        for since in [ago(1), start() + seconds(1)] {
+            let fixture = || fixture().fips([fip.clone()]).published("db", 10).published_since("web", 10, since);
+            let for_another = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
+            assert_eq!(fixture().active_claim("db").decide_published("web", 10), for_another);
+            let own = fixture().active_claim("db").decide_published("db", 10);
+            assert!(matches!(own, Decision::TakeBack(..)), "{own:?}");
+            let of_deleted = fixture().decide_published("web", 10);
+            assert!(matches!(of_deleted, Decision::Mark(..)), "{of_deleted:?}");
+        }
     }
 }
 
