@@ -54,7 +54,11 @@ fn check_laws(scenario: Scenario) {
     if let Some((Settled { after, last }, seed)) = slowest {
         println!("{scenario:?}: the longest took {} s to settle: seed {seed}, until {last}", after.as_secs());
         // Without what World::settle allows for the timers of the pools: those here are short.
-        assert!(after <= LIMIT, "seed {seed} took {after:?} to settle");
+        if after > LIMIT {
+            let events = generate(seed, scenario);
+            let logged = replay(&Start { is_logged: true, ..start(seed) }, &events);
+            panic!("seed {seed} took {after:?} to settle\n{}\n\n{events:?}", logged.log);
+        }
     }
 }
 
