@@ -264,6 +264,7 @@ impl Parts {
             memory: self.memory.clone(),
             wake: self.wake.clone(),
             metrics: self.setup.metrics.clone(),
+            clock: self.setup.clock.clone(),
         }
     }
 

@@ -144,7 +144,7 @@ impl<'a> ClaimCase<'a> {
         if let Some(entry) = self.find_held() {
             return self.complete(entry);
         }
-        if let Some(entry) = self.find_stranded() {
+        if let Some(entry) = self.find_stranded().or_else(|| self.find_unwanted()) {
             return Decision::Withdraw(entry.fip.id.clone(), self.tag());
         }
         if ledger.is_creating_for(&pool.id, &self.claim.key) {

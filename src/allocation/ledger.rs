@@ -211,8 +211,16 @@ impl Ledger {
         }
     }
 
-    /// Ends all holds of a claim, and returns whether it had any.
-    pub fn end_holds_of(&mut self, pool: &PoolId, claim: &ClaimKey) -> bool {
+    /// The claim's address is published: it has this one, and holds nothing any more.
+    pub fn note_bound(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
+        self.end_holds(|hold| hold.is_for(pool, claim));
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.disowned.remove(&(pool.clone(), claim.clone()));
+        }
+    }
+
+    /// The claim is gone: ends all its holds, and returns whether it had any. Another one may get its name.
+    pub fn forget_claim(&mut self, pool: &PoolId, claim: &ClaimKey) -> bool {
         let had_any = self.end_holds(|hold| hold.is_for(pool, claim));
         let mark = (pool.clone(), claim.clone());
         for id in self.by_claim.get(&mark) {

@@ -193,7 +193,7 @@ impl ClaimController {
             AttemptOutcome::Bound(fip, origin) => {
                 self.publish(observed, pool, &fip, origin).await?;
                 // Not earlier: the hold keeps other claims away until the address is published.
-                pool.project.ledger().end_holds_of(&pool.policy.id, &observed.key);
+                pool.project.ledger().note_bound(&fip.id, &pool.policy.id, &observed.key);
                 if !self.report_bound(observed, &fip, origin).await? {
                     self.remove_address_without_claim(observed).await?;
                 }

@@ -8,13 +8,15 @@ use kube::runtime::reflector::store::Writer;
 use kube::{Api, Client, Resource, ResourceExt};
 
 use super::kubernetes::Kubernetes;
-use super::memory::Memory;
+use super::memory::{Memory, PoolState};
 use super::objects::{cluster_of, read_published};
 use super::pool::secret_finalizer;
 use super::stores::{Stores, name_of, sorted};
 use super::wake::Wake;
+use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
 use crate::api::names::SECRET_FINALIZER_PREFIX;
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
+use crate::clock::Clock;
 use crate::metrics::{Metrics, PoolLabels};
 use crate::object_name::ObjectName;
 
@@ -73,6 +75,7 @@ pub(super) struct Watches {
     pub(super) memory: Arc<Memory>,
     pub(super) wake: Wake,
     pub(super) metrics: Metrics,
+    pub(super) clock: Clock,
 }
 
 impl Watches {
@@ -106,16 +109,19 @@ impl Watches {
                 self.metrics.retain_pools(exists);
             }
         }
-        gone.iter().for_each(|pool| self.pool_is_gone(pool));
+        gone.iter().for_each(|(pool, known)| self.pool_is_gone(pool, known));
     }
 
-    fn pool_is_gone(&self, pool: &ObjectName) {
+    fn pool_is_gone(&self, pool: &ObjectName, known: &PoolState) {
+        if let Some(resolved) = &known.resolved {
+            resolved.project.ledger().forget_pool(&resolved.policy.id, self.clock.now());
+        }
         self.metrics.pool_gone(&PoolLabels { namespace: pool.namespace.clone(), name: pool.name.clone() });
         self.wake.release_leftovers();
         // All of its claims, since a paused one is in no list of waiting or skipped claims.
         self.wake.claims_of(pool, |_| true);
         // Another pool may have waited for this one's id.
-        sorted(&self.stores.pools, |_| true).iter().for_each(|other| self.wake.pool(&name_of(other.as_ref())));
+        self.memory.pools.with_problem(DUPLICATE_POOL_ID).iter().for_each(|other| self.wake.pool(other));
     }
 
     fn claim_changed(&self, change: &Change<'_, IpAddressClaim>) {
@@ -188,8 +194,8 @@ impl Watches {
     }
 }
 
-/// Returns the deleted pools.
-fn remember_pool(memory: &Memory, change: &Change<'_, OpenStackFloatingIPPool>) -> Vec<ObjectName> {
+/// Returns the deleted pools, with what was known of them.
+fn remember_pool(memory: &Memory, change: &Change<'_, OpenStackFloatingIPPool>) -> Vec<(ObjectName, PoolState)> {
     let gone = match change {
         Change::Applied(pool) => {
             memory.pools.observe(pool);
@@ -204,13 +210,12 @@ fn remember_pool(memory: &Memory, change: &Change<'_, OpenStackFloatingIPPool>) 
             memory.pools.missing_from(existing)
         }
     };
-    for pool in &gone {
+    let forget = |pool: ObjectName| {
         memory.published.write().set_listed(pool.clone(), BTreeSet::new());
-        if let Some(resolved) = memory.pools.remove(pool).and_then(|state| state.resolved) {
-            resolved.project.ledger().forget_pool(&resolved.policy.id);
-        }
-    }
-    gone
+        let known = memory.pools.remove(&pool).unwrap_or_default();
+        (pool, known)
+    };
+    gone.into_iter().map(forget).collect()
 }
 
 /// Returns the deleted claims.

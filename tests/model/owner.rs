@@ -131,7 +131,7 @@ impl Owner {
                     self.just_published = Some((claim, fip as u8));
                 }
                 self.published.insert(request.object.clone(), self.published_address(claim, fip));
-                self.ledger.end_holds_of(&self.policy.id, &request.key);
+                self.ledger.note_bound(&id, &self.policy.id, &request.key);
             }
             Decision::Mark(id, _, MarkWrite::Tag(tag)) => {
                 self.ledger.set_hold(&id, Some(hold));
@@ -169,7 +169,7 @@ impl Owner {
             ReleaseStep::Settle | ReleaseStep::Fenced(_) => self.must_list = true,
             ReleaseStep::Describe(..) => panic!("the model has tags"),
             ReleaseStep::Done => {
-                self.ledger.end_holds_of(&self.policy.id, &request.key);
+                self.ledger.forget_claim(&self.policy.id, &request.key);
                 self.published.remove(&request.object);
                 self.queue.remove(&request.queue_position());
                 self.claims[claim] = Claim::new(Lifecycle::Absent);

@@ -147,3 +147,27 @@ fn an_address_whose_ip_address_may_still_appear_is_not_released() {
         outcome.assert_lawful();
     }
 }
+
+/// A pool is lost and restored while a claim's mark is being written on its spare.
+#[test]
+fn an_address_whose_mark_is_being_written_is_not_given_again_when_its_pool_was_lost() {
+    let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        let site = &world.sites[0];
+        let network = json!({"filter": {"name": "public"}});
+        let spec = json!({"floatingIPNetwork": network, "preallocate": 1, "poolID": "kept"});
+        site.create_pool("public", &spec);
+        world.advance(SOON).await;
+        let late = Fault::Late(Duration::from_secs(10));
+        site.replicas[0].add_outage(Side::OpenStack, late, 8, Duration::from_millis(500));
+        site.create_claim("web-0", "public");
+        world.advance(Duration::from_secs(1)).await;
+        site.delete_by_force(Kind::Pool, "public");
+        world.advance(Duration::from_secs(1)).await;
+        site.create_pool("public", &spec);
+        site.create_claim("web-1", "public");
+        let is_bound = world.wait_until(3 * SOON, || site.is_bound("web-0") && site.is_bound("web-1")).await;
+        world.expect(7, "both claims", "bound", is_bound);
+    });
+    outcome.assert_lawful();
+}

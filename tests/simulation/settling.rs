@@ -27,6 +27,8 @@ const STEP: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_secs(6 * 60);
 /// For how long nothing may be written then.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
+/// The longest pause between two requests for what may be offered unwanted.
+const OFFER_PAUSE: Duration = Duration::from_secs(15 * 60);
 /// Longer than a POST and the DELETE after it.
 const OFFER_TIME: Duration = Duration::from_secs(20);
 
@@ -53,7 +55,8 @@ impl World {
         let (mut writes, begin, offers) = (LastWrite::now(self), Instant::now(), self.witness.offers());
         while writes.at.elapsed() < QUIET {
             self.advance(STEP).await;
-            let is_late = writes.update(self) && begin.elapsed() > LIMIT + self.timers();
+            let offering = if self.witness.offers() == offers { Duration::ZERO } else { OFFER_PAUSE };
+            let is_late = writes.update(self) && begin.elapsed() > LIMIT + self.timers() + offering;
             if is_late {
                 self.report(format!("still at work after {:?}: {}", begin.elapsed(), writes.what));
             }

@@ -63,9 +63,9 @@ impl<'a> ClaimCase<'a> {
             .any(|claim| claims.contains_key(claim))
     }
 
-    /// The address with the claim's mark: one that it holds, otherwise one that was released under its name. Of several
-    /// that were created for it, the one that was known first, or created first: the claim has that, and the others came
-    /// late.
+    /// The address with the claim's mark: one that it holds, otherwise one that was released under its name. Of several,
+    /// one whose mark did not land late; and of those that were created for it, the one that was known first, or created
+    /// first: the claim has that.
     pub(super) fn find_marked(&self) -> Option<&'a LedgerEntry> {
         let marked = self.situation.ledger.of_claim(&self.situation.pool.id, &self.claim.key);
         let is_released = |entry: &LedgerEntry| !matches!(self.situation.ownership(entry), Ownership::Held(_));
@@ -73,7 +73,7 @@ impl<'a> ClaimCase<'a> {
             |entry: &LedgerEntry| entry.marks.created.is_some().then_some((entry.known_since, entry.fip.created_at));
         marked
             .filter(|entry| self.is_recoverable(entry))
-            .min_by_key(|entry| (is_released(entry), known_since(entry), entry.fip.id.clone()))
+            .min_by_key(|entry| (is_released(entry), self.is_disowned(entry), known_since(entry), entry.fip.id.clone()))
     }
 
     fn is_recoverable(&self, entry: &LedgerEntry) -> bool {
@@ -182,6 +182,19 @@ impl<'a> ClaimCase<'a> {
                 && (situation.is_shared(entry) || entry.fip.is_attached() && self.is_disowned(entry))
                 && situation.created_here(entry).is_none()
                 && entry.hold.is_none()
+                && situation.fence().is_none()
+        })
+    }
+
+    /// An address with the claim's mark that the claim may not have: the process that got it from Neutron died before it
+    /// deleted it, or the spec has changed since. Until the mark is removed, it fills the pool's limit and the network.
+    pub(super) fn find_unwanted(&self) -> Option<&'a LedgerEntry> {
+        let situation = &self.situation;
+        situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
+            situation.ownership(entry) == Ownership::Held(self.claim.key.clone())
+                && entry.is_free()
+                && !self.may_stay(entry)
+                && !situation.ledger.has_copied_mark(entry)
                 && situation.fence().is_none()
         })
     }

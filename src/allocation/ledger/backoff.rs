@@ -91,9 +91,14 @@ impl Ledger {
         blocked.for_each(|state| state.is_outdated = has_room);
     }
 
-    /// The pool is gone: its claims no longer hold anything.
-    pub fn forget_pool(&mut self, pool: &PoolId) {
-        self.end_holds(|hold| hold.is_for_pool(pool));
+    /// The pool is gone: its claims no longer hold anything. But a write of theirs may be under way.
+    pub fn forget_pool(&mut self, pool: &PoolId, now: Timestamp) {
+        let held = self.held().filter(|entry| entry.hold.as_ref().is_some_and(|hold| hold.is_for_pool(pool)));
+        let held: Vec<_> = held.map(|entry| entry.fip.id.clone()).collect();
+        for id in held {
+            self.note_uncertain_write(&id, now);
+            self.set_hold(&id, None);
+        }
         self.backoff.blocks.remove(pool);
         self.backoff.unwanted.remove(pool);
     }

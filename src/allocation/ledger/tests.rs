@@ -149,7 +149,7 @@ fn a_hold_survives_listings_and_writes_until_it_is_ended() {
     fixture.ledger.record_tag(&id(10), "tag", true);
     assert_eq!(fixture.entry(10).hold, Some(hold.clone()));
     assert_eq!(fixture.ledger.held().count(), 1);
-    fixture.ledger.end_holds_of(&pool_id("p"), &key("web"));
+    fixture.ledger.forget_claim(&pool_id("p"), &key("web"));
     assert_eq!((fixture.entry(10).hold.clone(), fixture.ledger.held().count()), (None, 0));
     fixture = fixture.chosen_by(10, "web");
     fixture.ledger.end_hold_unless_uncertain(&id(10));
@@ -311,18 +311,21 @@ fn a_reply_keeps_the_forwarding_that_a_later_listing_saw() {
 #[test]
 fn ending_holds_says_whether_there_were_any() {
     let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
-    assert!(!fixture.ledger.end_holds_of(&pool_id("p"), &key("db")));
-    assert!(fixture.ledger.end_holds_of(&pool_id("p"), &key("web")));
-    assert!(!fixture.ledger.end_holds_of(&pool_id("p"), &key("web")));
+    assert!(!fixture.ledger.forget_claim(&pool_id("p"), &key("db")));
+    assert!(fixture.ledger.forget_claim(&pool_id("p"), &key("web")));
+    assert!(!fixture.ledger.forget_claim(&pool_id("p"), &key("web")));
 }
 
 #[test]
-fn the_holds_of_a_pools_claims_end_with_the_pool() {
+fn the_holds_of_a_pools_claims_end_with_the_pool_and_the_writes_under_way_may_land() {
     let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
-    fixture.ledger.forget_pool(&pool_id("other"));
+    fixture.ledger.forget_pool(&pool_id("other"), start());
     assert!(fixture.entry(10).hold.is_some());
-    fixture.ledger.forget_pool(&pool_id("p"));
-    assert!(fixture.entry(10).hold.is_none());
+    fixture.ledger.forget_pool(&pool_id("p"), start());
+    assert!(fixture.entry(10).hold.is_none() && !fixture.entry(10).is_free());
+    fixture.now = start() + SETTLING;
+    fixture.relist([fip(10)]);
+    assert!(fixture.entry(10).is_free());
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub(super) struct Attempt<'a> {
     scope: AllocationScope,
     /// What was chosen in this attempt, and so is not published yet.
     chosen: Vec<FloatingIpId>,
+    /// What has got the claim's mark in this attempt.
+    marked: Vec<FloatingIpId>,
     /// Unwanted addresses: held, so that Neutron offers another.
     unwanted: Vec<FloatingIpId>,
     /// How many addresses were unwanted, including those that were deleted to make room.
@@ -69,8 +71,18 @@ impl<'a> Attempt<'a> {
         request: ClaimRequest,
         scope: AllocationScope,
     ) -> Self {
-        let (chosen, unwanted) = (Vec::new(), Vec::new());
-        Self { controller, pool, request, scope, chosen, unwanted, unwanted_count: 0, origin: Origin::Recovered }
+        let (chosen, marked, unwanted) = (Vec::new(), Vec::new(), Vec::new());
+        Self {
+            controller,
+            pool,
+            request,
+            scope,
+            chosen,
+            marked,
+            unwanted,
+            unwanted_count: 0,
+            origin: Origin::Recovered,
+        }
     }
 
     pub(super) async fn allocate(&mut self) -> AttemptOutcome {
@@ -172,12 +184,17 @@ impl<'a> Attempt<'a> {
 
     async fn write(&mut self, decision: Decision) -> Result<Option<AttemptOutcome>, openstack::Error> {
         match decision {
+            Decision::Mark(id, ..) if self.marked.contains(&id) => {
+                let message = "OpenStack accepted the claim's mark on a floating IP and does not show it; trying again";
+                return Ok(Some(AttemptOutcome::Wait(SETTLE, message.into())));
+            }
             Decision::Mark(id, origin, write) => {
                 if origin != Origin::Recovered {
                     self.origin = origin;
                 }
                 let marked = self.writer().mark(&id, &write, &self.request.object).await;
                 marked.inspect_err(|_| self.controller.metrics.allocation_failed(origin))?;
+                self.marked.push(id);
             }
             Decision::TakeBack(id, tags) => self.writer().remove_tags(&id, &tags).await?,
             Decision::Withdraw(id, tag) => {

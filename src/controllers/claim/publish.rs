@@ -251,12 +251,11 @@ fn repair_patch(address: &IpAddress, desired: &IpAddress) -> Option<Value> {
 }
 
 /// All of them where the pool's id is missing, since an interrupted move loses all. Otherwise the pool's id was checked when
-/// the request was built, and what names the floating IP is written where a user changed it.
+/// the request was built, and what names the floating IP is written where a user changed or removed it.
 fn missing_annotations<'a>(address: &IpAddress, desired: &'a IpAddress) -> BTreeMap<&'a String, &'a String> {
     let is_lost = !address.annotations().contains_key(POOL_ID_ANNOTATION);
     let names_it = |key: &str| [FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION].contains(&key);
-    let is_missing = |(key, value): &(&String, &String)| {
-        is_lost || names_it(key) && address.annotations().get(*key).is_some_and(|written| written != *value)
-    };
+    let is_missing =
+        |(key, value): &(&String, &String)| is_lost || names_it(key) && address.annotations().get(*key) != Some(*value);
     desired.annotations().iter().filter(is_missing).collect()
 }

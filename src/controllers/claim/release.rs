@@ -93,7 +93,7 @@ impl ClaimController {
         for name in pools.filter(is_ended_in) {
             let Some(pool) = self.memory.pools.get(&name).resolved else { continue };
             end_unwanted_holds(&pool, &key);
-            if pool.project.ledger().end_holds_of(&pool.policy.id, &key) {
+            if pool.project.ledger().forget_claim(&pool.policy.id, &key) {
                 self.wake.sweeper(&name);
                 self.wake.waiting_claims_of(&name);
             }
@@ -195,7 +195,7 @@ pub(in crate::controllers) async fn release_marks(
             }
         }
     }
-    pool.project.ledger().end_holds_of(id, &key);
+    pool.project.ledger().forget_claim(id, &key);
     Ok(MarkRelease::Done)
 }
 

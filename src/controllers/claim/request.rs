@@ -39,14 +39,13 @@ pub(super) fn read_bound(address: &IpAddress, claim: &IpAddressClaim, pool: &Res
     Some(BoundAddress { address: address.spec.address.parse().ok()?, fip: FloatingIpId::new(fip) })
 }
 
-/// What an IPAddress without annotations names: they may be lost when an interrupted move is repeated. It is ours if its
-/// address carries the claim's mark in Neutron.
+/// What an IPAddress without our annotations names: they are lost when an interrupted move is repeated, and a user may
+/// remove one. It is ours if its address carries the claim's mark in Neutron.
 fn recognize(address: &IpAddress, observed: &Observed, pool: &ResolvedPool) -> Option<BoundAddress> {
-    let annotations = address.annotations();
-    let has_annotation =
-        [POOL_ID_ANNOTATION, FLOATING_IP_ID_ANNOTATION].iter().any(|key| annotations.contains_key(*key));
+    let is_of_another_pool =
+        address.annotations().get(POOL_ID_ANNOTATION).is_some_and(|id| id != pool.policy.id.as_str());
     let named: IpAddr = address.spec.address.parse().ok()?;
-    if has_annotation || !is_for(address, &observed.claim) {
+    if is_of_another_pool || !is_for(address, &observed.claim) {
         return None;
     }
     let (ledger, id) = (pool.project.ledger(), &pool.policy.id);

@@ -204,6 +204,13 @@ impl PoolRecords {
         self.0.lock().values_mut().for_each(|state| state.written = WrittenVersion::default());
     }
 
+    /// The pools with a problem for this reason.
+    pub(in crate::controllers) fn with_problem(&self, reason: &str) -> Vec<ObjectName> {
+        let pools = self.0.lock();
+        let has_it = |state: &PoolState| state.problem.as_ref().is_some_and(|problem| problem.reason == reason);
+        pools.iter().filter(|(_, state)| has_it(state)).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Whether the outcome of any call to the projects of the pools is not known.
     pub(super) fn has_unknown_outcomes(&self) -> bool {
         let resolved: Vec<_> = self.0.lock().values().filter_map(|state| state.resolved.clone()).collect();

@@ -53,10 +53,39 @@ fn a_released_address_with_a_port_is_not_taken_back() {
 }
 
 #[test]
+fn of_two_marked_addresses_the_claim_has_the_one_whose_mark_did_not_land_late() {
+    let mut fixture = fixture().fips([fip(10), fip(11).created_for("web")]);
+    fixture.ledger.note_bound(&id(11), &pool_id("p"), &key("web"));
+    fixture.relist([fip(10).tagged_for("web"), fip(11).created_for("web")]);
+    assert_eq!(fixture.decide("web"), Decision::Keep(id(11)));
+    fixture.ledger.note_bound(&id(11), &pool_id("p"), &key("web"));
+    assert_eq!(fixture.decide("web"), Decision::Keep(id(11)), "also when it is published again");
+    fixture.relist([fip(10).tagged_for("web")]);
+    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)), "it is better than none");
+}
+
+#[test]
+fn an_address_that_the_claim_may_not_have_is_given_back_first_since_it_fills_the_limit() {
+    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
+    let limited = |fip: Fip| fixture().excluding("203.0.113.10/32").max_ips(1).fips([fip]);
+    for fip in [fip(10).created_for("web"), fip(10).tagged_for("web")] {
+        assert_eq!(limited(fip.clone()).decide("web"), withdraw);
+        assert!(matches!(limited(fip.clone()).fenced().decide("web"), Decision::Fenced(_) | Decision::Refuse(_)));
+        let mut being_written = limited(fip.clone());
+        being_written.ledger.note_uncertain_write(&id(10), start());
+        assert!(matches!(being_written.decide("web"), Decision::Refuse(_)));
+    }
+    let (own, mark) = (fip(10).created_for("web"), fip(10).created_for("web").0.description);
+    let copied = fixture().excluding("203.0.113.10/32").fips([own, fip(11).described(mark)]);
+    assert_ne!(copied.decide("web"), withdraw, "nobody knows which of the two it is");
+}
+
+#[test]
 fn an_attached_address_is_kept_even_if_the_spec_no_longer_allows_it() {
     let fixture = fixture().excluding("203.0.113.10/32");
     let fixture = fixture.fips([fip(10).created_for("web")]);
-    assert_eq!(fixture.decide("web"), create(None));
+    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
+    assert_eq!(fixture.decide("web"), withdraw);
     let fixture = fixture.fips([fip(10).created_for("web").attached()]);
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
 }
@@ -246,7 +275,8 @@ fn a_copied_description_gives_no_claim_an_address() {
 #[test]
 fn a_created_address_that_another_ip_address_names_is_not_kept() {
     let fixture = fixture().fips([fip(10).created_for("web")]).published_by_others(10);
-    assert_eq!(fixture.decide("web"), create(None));
+    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
+    assert_eq!(fixture.decide("web"), withdraw);
     let fixture = Fixture { ledger: Ledger::default(), ..fixture }.fips([fip(10).created_for("web").attached()]);
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)), "an attached address stays the claim's");
 }
@@ -290,7 +320,7 @@ fn a_lost_withdrawal_is_repeated() {
 fn a_published_address_is_kept_even_if_its_tag_landed_late() {
     let mut fixture = fixture().listed([10]).fips([fip(10)]);
     fixture.relist([fip(10).tagged_for("web")]);
-    fixture.ledger.end_holds_of(&pool_id("p"), &key("web"));
+    fixture.ledger.forget_claim(&pool_id("p"), &key("web"));
     fixture.relist([fip(10).tagged_for("web").attached()]);
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
 }
