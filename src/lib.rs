@@ -20,4 +20,5 @@ pub mod object_name;
 pub mod openstack;
 pub mod plugin;
 pub mod runtime;
+mod text;
 mod tls;

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::claim::IpAddressClaimStatus;
 use super::version::IpamVersion;
+use crate::text::one_line;
 
 /// A pool can allocate addresses; a claim has an address.
 pub const READY: &str = "Ready";
@@ -105,6 +106,16 @@ pub struct DesiredCondition {
     pub reason: &'static str,
     /// Must change only if the state changes: it must not contain times, for example.
     pub message: String,
+}
+
+/// In characters. Kubernetes allows 32,768.
+const MAX_MESSAGE: usize = 4096;
+
+impl DesiredCondition {
+    /// The message may quote the cloud or a user.
+    pub fn new(type_: &'static str, status: &'static str, reason: &'static str, message: impl AsRef<str>) -> Self {
+        Self { type_, status, reason, message: one_line(message.as_ref(), MAX_MESSAGE) }
+    }
 }
 
 /// Inserts or replaces a condition; `lastTransitionTime` changes only with the status.

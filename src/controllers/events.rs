@@ -8,6 +8,7 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use tokio::sync::mpsc;
 
 use crate::runtime::telemetry::chain;
+use crate::text::one_line;
 
 /// How long writing the remaining events may take when the process ends.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
@@ -34,12 +35,12 @@ impl Events {
     /// Queues an event; it is lost if the process dies first.
     pub(super) fn announce(&self, on: ObjectReference, type_: EventType, reason: &str, action: &str, note: String) {
         // Sending fails only when the process ends.
-        let _ = self.queue.send((on, event(type_, reason, action, note)));
+        let _ = self.queue.send((on, event(type_, reason, action, &note)));
     }
 
     /// Writes an event, or fails to, before it returns.
     pub(super) async fn record(&self, on: ObjectReference, type_: EventType, reason: &str, action: &str, note: String) {
-        publish(&self.recorder, &on, &event(type_, reason, action, note)).await;
+        publish(&self.recorder, &on, &event(type_, reason, action, &note)).await;
     }
 }
 
@@ -70,7 +71,8 @@ impl QueuedEvents {
 /// Kubernetes refuses an event whose note is longer, in bytes. Addresses that are named here are in the log too.
 const LONGEST_NOTE: usize = 1024;
 
-fn event(type_: EventType, reason: &str, action: &str, mut note: String) -> Event {
+fn event(type_: EventType, reason: &str, action: &str, note: &str) -> Event {
+    let mut note = one_line(note, LONGEST_NOTE);
     if note.len() > LONGEST_NOTE {
         note.truncate(note.floor_char_boundary(LONGEST_NOTE - '…'.len_utf8()));
         note.push('…');
@@ -92,12 +94,12 @@ mod tests {
     #[test]
     fn a_long_note_is_cut_to_the_limit_of_kubernetes() {
         for (length, kept) in [(1024, 1024), (1025, 1024), (5000, 1024)] {
-            let note = event(EventType::Normal, "Reason", "Action", "x".repeat(length)).note.unwrap_or_default();
+            let note = event(EventType::Normal, "Reason", "Action", &"x".repeat(length)).note.unwrap_or_default();
             assert_eq!(note.len(), kept, "{length}");
             assert_eq!(note.ends_with('…'), length > 1024);
         }
         let odd =
-            event(EventType::Normal, "Reason", "Action", format!("x{}", "é".repeat(800))).note.unwrap_or_default();
+            event(EventType::Normal, "Reason", "Action", &format!("x{}", "é".repeat(800))).note.unwrap_or_default();
         assert!(odd.len() <= 1024 && odd.ends_with("é…"), "{}", odd.len());
     }
 }

@@ -2,6 +2,11 @@
 
 use std::time::Duration;
 
+use crate::text::one_line;
+
+/// In characters. Our own messages are shorter, unless they quote the cloud.
+const MAX_MESSAGE: usize = 1000;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
     /// 404 `FloatingIPNotFound` and the like: an answer, not a failure.
@@ -88,12 +93,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// A failure without an HTTP answer.
-    pub fn new(kind: ErrorKind, operation: &'static str, message: impl Into<String>) -> Self {
+    /// A failure without an HTTP answer. The message may quote the cloud.
+    pub fn new(kind: ErrorKind, operation: &'static str, message: impl AsRef<str>) -> Self {
         Self {
             kind,
             operation,
-            message: message.into(),
+            message: one_line(message.as_ref(), MAX_MESSAGE),
             status: None,
             error_type: None,
             request_id: None,

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use super::cli::Format;
 use super::exit::Failure;
+use crate::text::on_terminal;
 
 /// What a command prints: serialized for programs, as text for people.
 pub(super) trait Report: Serialize {
@@ -22,7 +23,7 @@ pub(super) fn print(report: &impl Report, format: Option<Format>) -> Result<(), 
     let text = match format {
         Some(Format::Json) => serde_json::to_string_pretty(report).map_err(|error| failed(&error))? + "\n",
         Some(Format::Yaml) => serde_saphyr::to_string(report).map_err(|error| failed(&error))?,
-        None | Some(Format::Wide) => report.text(format.is_some()),
+        None | Some(Format::Wide) => on_terminal(&report.text(format.is_some())).into_owned(),
     };
     match anstream::stdout().write_all(text.as_bytes()) {
         // The reader, such as `head`, has closed the pipe.
@@ -32,12 +33,12 @@ pub(super) fn print(report: &impl Report, format: Option<Format>) -> Result<(), 
 }
 
 pub(super) fn print_error(line: &str) {
-    let _ = writeln!(anstream::stderr(), "{} {line}", paint(AnsiColor::Red, "error:"));
+    let _ = writeln!(anstream::stderr(), "{} {}", paint(AnsiColor::Red, "error:"), on_terminal(line));
 }
 
 /// Tells on stderr what the report leaves out.
 pub(super) fn note(line: &str) {
-    let _ = writeln!(anstream::stderr(), "{} {line}", paint(AnsiColor::Yellow, "note:"));
+    let _ = writeln!(anstream::stderr(), "{} {}", paint(AnsiColor::Yellow, "note:"), on_terminal(line));
 }
 
 /// The current step on one line of stderr, which is erased when this is dropped.
@@ -92,7 +93,10 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..head.len()).map(column).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded = cells.zip(&widths).map(|(cell, wide)| format!("{cell}{}", " ".repeat(wide - width(cell))));
+        let padded = cells.zip(&widths).map(|(cell, wide)| {
+            let space = " ".repeat(wide - width(cell));
+            cell.replace('\n', "\\n") + &space
+        });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
     };
     let head = line(&mut head.iter().copied());
@@ -102,7 +106,8 @@ pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
 /// One `name  value` a line, indented and aligned.
 pub(super) fn fields(fields: &[(&str, String)]) -> String {
     let widest = fields.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
-    fields.iter().map(|(name, value)| format!("  {name:widest$}  {value}\n")).collect()
+    let line = |(name, value): &(&str, String)| format!("  {name:widest$}  {}\n", value.replace('\n', "\\n"));
+    fields.iter().map(line).collect()
 }
 
 pub(super) fn age(since: Timestamp, now: Timestamp) -> String {

@@ -33,7 +33,7 @@ impl ClaimController {
         origin: Origin,
     ) -> Result<bool, Error> {
         let message = format!("floating IP {} of pool {}", fip.address, observed.pool_name.name);
-        let condition = DesiredCondition { type_: READY, status: "True", reason: ADDRESS_ALLOCATED, message };
+        let condition = DesiredCondition::new(READY, "True", ADDRESS_ALLOCATED, message);
         let write = self.write_status(observed, &condition, Some(&observed.name.name)).await?;
         let waited = self.memory.claims.end_waiting(&observed.claim);
         if write == StatusWrite::Written {
@@ -62,7 +62,7 @@ impl ClaimController {
             "its address cannot be released yet: {why}; if OpenStack is gone for good, the annotation \
              {ABANDON_ANNOTATION}=true releases the claim and leaves the address in OpenStack"
         );
-        let condition = DesiredCondition { type_: READY, status: "False", reason: RELEASE_FAILED, message };
+        let condition = DesiredCondition::new(READY, "False", RELEASE_FAILED, message);
         if self.write_status(observed, &condition, None).await? == StatusWrite::Written {
             self.announce(observed, EventType::Warning, RELEASE_FAILED, "Release", condition.message);
         }
@@ -82,7 +82,7 @@ impl ClaimController {
         // The time that a previous process wrote counts: otherwise each restart would reset it.
         let since = claim_unready_since(observed.claim.status.as_ref()).unwrap_or_else(|| self.clock.now());
         self.memory.claims.set_waiting(&observed.claim, reason, since);
-        let condition = DesiredCondition { type_: READY, status: "False", reason, message };
+        let condition = DesiredCondition::new(READY, "False", reason, message);
         if self.write_status(observed, &condition, None).await? == StatusWrite::Written {
             self.announce(observed, EventType::Warning, reason, "Allocate", condition.message);
             self.wake.report_soon(&observed.pool_name);

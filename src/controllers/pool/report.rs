@@ -25,15 +25,6 @@ const NAMED_ORPHANS: usize = 8;
 const SERVES: &str = "claims can be served";
 const SERVES_WITHOUT_TAGS: &str = "claims can be served, but only with new floating IPs: this Neutron has no tags on floating IPs (extension standard-attr-tag), so spec.preAllocatedFloatingIPs and spec.reuse have no effect";
 
-fn condition(
-    type_: &'static str,
-    status: &'static str,
-    reason: &'static str,
-    message: impl Into<String>,
-) -> DesiredCondition {
-    DesiredCondition { type_, status, reason, message: message.into() }
-}
-
 impl PoolController {
     /// Claims are served. True when the pool need not be reconciled early.
     pub(super) async fn report_serving(
@@ -44,19 +35,24 @@ impl PoolController {
         let usage = self.count(&resolved.project.ledger(), resolved);
         let network = resolved.network.as_ref();
         let conditions = [
-            condition(
+            DesiredCondition::new(
                 READY,
                 "True",
                 reasons::READY,
                 if resolved.policy.has_tags { SERVES } else { SERVES_WITHOUT_TAGS },
             ),
-            condition(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack accepts the credentials"),
+            DesiredCondition::new(
+                CREDENTIALS_VALID,
+                "True",
+                reasons::AUTHENTICATED,
+                "OpenStack accepts the credentials",
+            ),
             match network {
                 Some(network) => {
                     let message = format!("{} ({})", network.name, network.id);
-                    condition(NETWORK_RESOLVED, "True", reasons::NETWORK_FOUND, message)
+                    DesiredCondition::new(NETWORK_RESOLVED, "True", reasons::NETWORK_FOUND, message)
                 }
-                None => condition(
+                None => DesiredCondition::new(
                     NETWORK_RESOLVED,
                     "True",
                     reasons::LIST_ONLY,
@@ -64,8 +60,10 @@ impl PoolController {
                 ),
             },
             match &usage.exhausted {
-                Some(refusal) => condition(EXHAUSTED, "True", reasons::EXHAUSTED, refusal.to_string()),
-                None => condition(EXHAUSTED, "False", reasons::ADDRESSES_AVAILABLE, "addresses are available"),
+                Some(refusal) => DesiredCondition::new(EXHAUSTED, "True", reasons::EXHAUSTED, refusal.to_string()),
+                None => {
+                    DesiredCondition::new(EXHAUSTED, "False", reasons::ADDRESSES_AVAILABLE, "addresses are available")
+                }
             },
             not_paused(),
             self.orphans_condition(pool),
@@ -88,7 +86,7 @@ impl PoolController {
         counted: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
         let problem = failure.problem();
-        let mut conditions = vec![condition(READY, "False", problem.reason, problem.message)];
+        let mut conditions = vec![DesiredCondition::new(READY, "False", problem.reason, problem.message)];
         conditions.extend(causes(failure));
         conditions.push(not_paused());
         self.report_conditions(pool, &conditions, Some(problem.reason), counted).await
@@ -102,7 +100,7 @@ impl PoolController {
         failure: Option<&PoolFailure>,
         counted: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
-        let mut conditions = vec![condition(READY, "False", problem.reason, problem.message)];
+        let mut conditions = vec![DesiredCondition::new(READY, "False", problem.reason, problem.message)];
         conditions.extend(failure.into_iter().flat_map(causes));
         let blocker = failure.map_or(problem.reason, |failure| failure.problem().reason);
         self.report_conditions(pool, &conditions, Some(blocker), counted).await
@@ -110,7 +108,8 @@ impl PoolController {
 
     pub(super) async fn report_paused(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
         let message = "nothing is done while the annotation cluster.x-k8s.io/paused is on the pool: remove it";
-        self.report_conditions(pool, &[condition(PAUSED, "True", reasons::PAUSED, message)], None, None).await
+        self.report_conditions(pool, &[DesiredCondition::new(PAUSED, "True", reasons::PAUSED, message)], None, None)
+            .await
     }
 
     /// Writes these conditions, and figures where there are new ones.
@@ -141,7 +140,7 @@ impl PoolController {
         let orphans = self.memory.pools.get(&name_of(pool)).orphans;
         if orphans.is_empty() {
             let message = "every address with the pool's mark belongs to a claim or is free";
-            return condition(ORPHANS_DETECTED, "False", reasons::NO_ORPHANS, message);
+            return DesiredCondition::new(ORPHANS_DETECTED, "False", reasons::NO_ORPHANS, message);
         }
         let some: Vec<String> = orphans.iter().take(NAMED_ORPHANS).map(ToString::to_string).collect();
         let more = if orphans.len() > some.len() { " and others" } else { "" };
@@ -149,7 +148,7 @@ impl PoolController {
             "addresses that carry the pool's mark but belong to no claim: {}{more}; spec.orphans says what happens to them",
             some.join(", ")
         );
-        condition(ORPHANS_DETECTED, "True", reasons::ORPHANS_FOUND, message)
+        DesiredCondition::new(ORPHANS_DETECTED, "True", reasons::ORPHANS_FOUND, message)
     }
 
     fn with_conditions(
@@ -210,7 +209,7 @@ fn ready(status: &OpenStackFloatingIPPoolStatus) -> Option<(String, String, Stri
 }
 
 fn not_paused() -> DesiredCondition {
-    condition(PAUSED, "False", reasons::NOT_PAUSED, "the pool is not paused")
+    DesiredCondition::new(PAUSED, "False", reasons::NOT_PAUSED, "the pool is not paused")
 }
 
 /// The conditions that explain why the pool is not ready.
@@ -219,18 +218,23 @@ fn causes(failure: &PoolFailure) -> Vec<DesiredCondition> {
     match failure {
         PoolFailure::Rival(_) => Vec::new(),
         PoolFailure::Credentials(_) => vec![
-            condition(CREDENTIALS_VALID, "False", problem.reason, problem.message),
-            condition(NETWORK_RESOLVED, "Unknown", reasons::UNKNOWN, "not known without credentials"),
+            DesiredCondition::new(CREDENTIALS_VALID, "False", problem.reason, problem.message),
+            DesiredCondition::new(NETWORK_RESOLVED, "Unknown", reasons::UNKNOWN, "not known without credentials"),
         ],
         PoolFailure::Network(_) => vec![
-            condition(CREDENTIALS_VALID, "True", reasons::AUTHENTICATED, "OpenStack accepts the credentials"),
-            condition(NETWORK_RESOLVED, "False", problem.reason, problem.message),
+            DesiredCondition::new(
+                CREDENTIALS_VALID,
+                "True",
+                reasons::AUTHENTICATED,
+                "OpenStack accepts the credentials",
+            ),
+            DesiredCondition::new(NETWORK_RESOLVED, "False", problem.reason, problem.message),
         ],
         PoolFailure::Session(error) | PoolFailure::Neutron(error) => {
             let is_refused =
                 matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Credentials | ErrorKind::NoNetworkService);
             let status = if is_refused { "False" } else { "Unknown" };
-            vec![condition(CREDENTIALS_VALID, status, problem.reason, problem.message)]
+            vec![DesiredCondition::new(CREDENTIALS_VALID, status, problem.reason, problem.message)]
         }
     }
 }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::super::{Error, ErrorKind};
 use super::throttle::Health;
+use crate::text::one_line;
 
 /// In characters. Neutron's messages are shorter, unless they quote the request; conditions are read in a terminal.
 const MAX_MESSAGE: usize = 240;
@@ -20,7 +21,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 pub(super) fn error(response: &Response<Bytes>) -> Error {
     let status = response.status();
     let (error_type, message) = match parse_refusal(response.body()) {
-        Some((error_type, message)) => (error_type, one_line(&message)),
+        Some((error_type, message)) => (error_type, one_line(&message, MAX_MESSAGE)),
         // Usually a proxy's page, whose text is of no use in a condition.
         None => (None, format!("the answer is {status}, and not from OpenStack by its form")),
     };
@@ -75,14 +76,6 @@ fn parse_refusal(body: &[u8]) -> Option<(Option<String>, String)> {
 /// Whether a refusal has a form that OpenStack's services use.
 pub(super) fn is_from_openstack(body: &[u8]) -> bool {
     parse_refusal(body).is_some()
-}
-
-fn one_line(message: &str) -> String {
-    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
-    if line.chars().count() <= MAX_MESSAGE {
-        return line;
-    }
-    line.chars().take(MAX_MESSAGE).chain("…".chars()).collect()
 }
 
 /// The cloud's operators find the request in their logs by this id.

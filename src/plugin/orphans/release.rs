@@ -20,6 +20,7 @@ use crate::plugin::cli::{Format, Release};
 use crate::plugin::exit::{Answer, Failure};
 use crate::plugin::output::{self, Progress, Report, paint, table};
 use crate::plugin::session::{PluginSession, find_pool};
+use crate::text::one_line;
 
 /// What happened to each orphan of the report.
 #[derive(Serialize, Debug)]
@@ -176,7 +177,8 @@ fn ask_for_confirmation(confirmed: &[&Orphan], all: usize) -> Result<bool, Failu
         return Err(Failure::Usage("stdin is not a terminal: add --yes, or run the command on a terminal".into()));
     }
     for orphan in confirmed {
-        eprintln!("  {} of pool {}: {}", orphan.address, pool_name(orphan), orphan.description);
+        let description = one_line(&orphan.description, 255);
+        eprintln!("  {} of pool {}: {description}", orphan.address, one_line(&pool_name(orphan).to_string(), 255));
     }
     eprint!("Release {} of {all}? [y/N] ", confirmed.len());
     let _ = std::io::stderr().flush();
