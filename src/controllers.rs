@@ -86,6 +86,8 @@ pub struct Options {
     pub claim_concurrency: usize,
     /// How many pools are reconciled in parallel; 0 for no limit.
     pub pool_concurrency: usize,
+    /// How many floating IPs the pools of one namespace may list: about 1 KiB of memory for each.
+    pub max_floating_ips: usize,
     /// Whether a previous process may still have calls under way.
     pub fence: bool,
 }
@@ -275,7 +277,7 @@ impl Parts {
             stores: self.stores.clone(),
             memory: self.memory.clone(),
             clouds: clouds.clone(),
-            projects: Arc::new(Projects::default()),
+            projects: Arc::new(Projects::new(options.max_floating_ips)),
             clock: clock.clone(),
             capo: self.capo.clone(),
             fence_from: options.fence.then_some(self.started),

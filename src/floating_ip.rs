@@ -63,6 +63,16 @@ pub struct FloatingIp {
 }
 
 impl FloatingIp {
+    /// In bytes, about.
+    pub fn memory_size(&self) -> usize {
+        // A tag has an entry in a tree, and space for its text.
+        const TAG: usize = 2 * size_of::<String>();
+        let port = self.port.as_ref().map_or(0, |port| port.as_str().len());
+        let ids = self.id.as_str().len() + self.network.as_str().len() + self.project.as_str().len() + port;
+        let tags: usize = self.tags.iter().map(|tag| TAG + tag.len()).sum();
+        size_of::<Self>() + ids + self.description.len() + self.dns_name.len() + tags
+    }
+
     pub fn is_attached(&self) -> bool {
         self.port.is_some() || self.is_forwarded
     }

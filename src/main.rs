@@ -159,6 +159,7 @@ fn metered_clouds(flags: &Flags, clock: &Clock, metrics: &Metrics) -> Arc<Metere
     let token_metrics = metrics.clone();
     let sessions = Sessions::new(clock.clone())
         .max_concurrent_calls(flags.openstack_concurrency.get())
+        .max_floating_ips(flags.max_floating_ips.get())
         .on_authentication(move |error| {
             token_metrics.token_refreshed(OperationResult::from(&error.map_or(Ok(()), Err)));
         });
@@ -171,6 +172,7 @@ fn options(flags: &Flags, leader: Option<&Leader>) -> Options {
         watch_filter: flags.watched_label(),
         claim_concurrency: flags.claim_concurrency(),
         pool_concurrency: flags.pool_concurrency(),
+        max_floating_ips: flags.max_floating_ips.get(),
         // Without leader election it is unknown whether there was a predecessor.
         fence: leader.is_none_or(|leader| !leader.was_vacant()),
     }

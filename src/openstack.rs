@@ -16,6 +16,7 @@ pub mod session;
 
 pub use credentials::{Credentials, CredentialsError, KeystoneId};
 pub use error::{Error, ErrorKind};
+pub use neutron::ROW_SIZE;
 
 /// Opens sessions.
 #[async_trait]

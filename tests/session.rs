@@ -2,6 +2,7 @@
 //! failure is reported. Time is tokio's, paused.
 
 mod failures;
+mod hostile;
 mod server;
 
 use std::sync::Arc;
@@ -230,18 +231,26 @@ async fn all_pages_are_read() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_marker_loses_no_row() {
-    // Neutron returns the first page again.
-    let pages = |request: &ReceivedRequest| {
-        let next = json!([{"rel": "next", "href": "unused"}]);
-        if request.path.contains("limit=") {
-            return Reply::new(200, json!({"floatingips": [row("a"), row("b")], "floatingips_links": next}));
+    // Neutron returns the first page again. Then the listing begins again.
+    let lists = AtomicUsize::new(0);
+    let pages = move |request: &ReceivedRequest| {
+        let more = |ids: [&str; 2]| {
+            let next = json!([{"rel": "next", "href": "unused"}]);
+            Reply::new(200, json!({"floatingips": ids.map(row), "floatingips_links": next}))
+        };
+        let is_first = !request.path.contains("marker=");
+        let number = lists.fetch_add(usize::from(is_first), Ordering::Relaxed);
+        match (is_first, number) {
+            (true, 0) | (false, 1) => more(["a", "b"]),
+            (true, _) => more(["a", "c"]),
+            (false, _) => listing(&["d"]),
         }
-        listing(&["a", "c", "d"])
     };
     let server = Server::start(pages).await;
     let ids: Vec<_> =
         connect(&server).await.list_floating_ips().await.expect("it lists").into_iter().map(|ip| ip.id).collect();
     assert_eq!(ids, ["a", "c", "d"].map(FloatingIpId::new));
+    assert_eq!(server.count("GET /network"), 4);
 }
 
 #[tokio::test(start_paused = true)]

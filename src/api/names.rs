@@ -38,5 +38,20 @@ pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 /// Set by `clusterctl move` on the objects that it deletes after copying them: nothing must be released.
 pub const DELETE_FOR_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 
+/// All annotations that are read.
+pub(crate) const READ_ANNOTATIONS: [&str; 9] = [
+    POOL_ID_ANNOTATION,
+    PROJECT_ID_ANNOTATION,
+    REGION_ANNOTATION,
+    FLOATING_IP_ID_ANNOTATION,
+    NETWORK_ID_ANNOTATION,
+    ORIGIN_ANNOTATION,
+    ABANDON_ANNOTATION,
+    PAUSED_ANNOTATION,
+    DELETE_FOR_MOVE_ANNOTATION,
+];
+/// All labels that are read.
+pub(crate) const READ_LABELS: [&str; 2] = [CLUSTER_NAME_LABEL, WATCH_FILTER_LABEL];
+
 /// Finalizers of Kubernetes' garbage collector. They are removed after ours, so we must not wait for them.
 pub const GARBAGE_COLLECTOR_FINALIZERS: [&str; 2] = ["foregroundDeletion", "orphan"];

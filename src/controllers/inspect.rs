@@ -106,7 +106,7 @@ impl Inspection {
             stores: stores.clone(),
             memory: memory.clone(),
             clouds,
-            projects: Arc::new(Projects::default()),
+            projects: Arc::new(Projects::new(usize::MAX)),
             clock: Clock::system(),
             capo: Arc::new(CapoObjects::new(kube.clone(), namespace.clone(), memory.clone(), Clock::system())),
             fence_from: None,

@@ -11,11 +11,14 @@ use tokio::time::{Instant, sleep};
 use crate::allocation::Ledger;
 use crate::allocation::ledger::Step;
 use crate::clock::Clock;
+use crate::floating_ip::FloatingIp;
 use crate::openstack::{Error, Neutron, ProjectScope};
 
 mod quota;
+mod share;
 
 use quota::QuotaCache;
+use share::{Charge, Share, Shares};
 
 /// How long a listing waits for tags that are being written, so that it confirms many.
 const GATHER: Duration = Duration::from_millis(400);
@@ -29,6 +32,8 @@ pub(super) struct Project {
     listing: tokio::sync::Mutex<()>,
     failed: Mutex<Option<(Step, Error)>>,
     tagging: Mutex<usize>,
+    /// What the ledger takes of the share of the namespace whose pool listed last.
+    charge: Mutex<Option<Charge>>,
     namespaces: RwLock<Namespaces>,
     /// The quota of floating IPs.
     pub(super) quota: QuotaCache,
@@ -46,15 +51,41 @@ struct Namespaces {
 pub(super) struct Membership {
     project: Arc<Project>,
     namespace: String,
+    share: Arc<Share>,
 }
 
 impl Membership {
-    fn begin(project: Arc<Project>, namespace: &str) -> Self {
+    fn begin(project: Arc<Project>, namespace: &str, share: Arc<Share>) -> Self {
         let mut namespaces = project.namespaces.write();
         namespaces.all.insert(namespace.to_owned());
         *namespaces.counts.entry(namespace.to_owned()).or_default() += 1;
         drop(namespaces);
-        Self { project, namespace: namespace.to_owned() }
+        Self { project, namespace: namespace.to_owned(), share }
+    }
+
+    /// Makes sure that the ledger has a listing that began at `after` or later. Callers at the same time share one.
+    pub(super) async fn refresh(&self, neutron: &dyn Neutron, clock: &Clock, after: Step) -> Result<(), Error> {
+        if self.is_listed_since(after) {
+            return Ok(());
+        }
+        let _turn = self.listing.lock().await;
+        if self.is_listed_since(after) {
+            return Ok(());
+        }
+        if let Some((began, error)) = &*self.failed.lock()
+            && *began >= after
+        {
+            return Err(error.clone());
+        }
+        self.await_tagging().await;
+        let began = self.ledger().begin(clock.now());
+        let listed = neutron.list_floating_ips().await.and_then(|fips| {
+            let size = fips.iter().map(FloatingIp::memory_size).sum();
+            self.share.replace(&mut self.charge.lock(), size).map(|()| fips)
+        });
+        let fips = listed.inspect_err(|error| *self.failed.lock() = Some((began.step, error.clone())))?;
+        self.ledger().record_listing(began, fips, clock.now());
+        Ok(())
     }
 
     pub(super) fn is_in_one_project_with(&self, other: &Self) -> bool {
@@ -92,34 +123,6 @@ impl Project {
         self.ledger.lock()
     }
 
-    /// Makes sure that the ledger has a listing that began at `after` or later. Callers at the same time share one.
-    pub(super) async fn refresh(&self, neutron: &dyn Neutron, clock: &Clock, after: Step) -> Result<(), Error> {
-        if self.is_listed_since(after) {
-            return Ok(());
-        }
-        let _turn = self.listing.lock().await;
-        if self.is_listed_since(after) {
-            return Ok(());
-        }
-        if let Some((began, error)) = &*self.failed.lock()
-            && *began >= after
-        {
-            return Err(error.clone());
-        }
-        self.await_tagging().await;
-        let began = self.ledger().begin(clock.now());
-        match neutron.list_floating_ips().await {
-            Ok(fips) => {
-                self.ledger().record_listing(began, fips, clock.now());
-                Ok(())
-            }
-            Err(error) => {
-                *self.failed.lock() = Some((began.step, error.clone()));
-                Err(error)
-            }
-        }
-    }
-
     fn is_listed_since(&self, after: Step) -> bool {
         self.ledger().listing_step().is_some_and(|step| step >= after)
     }
@@ -147,17 +150,24 @@ impl Drop for Tagging<'_> {
 }
 
 /// The projects that pools use.
-#[derive(Default)]
-pub(super) struct Projects(Mutex<BTreeMap<ProjectScope, Weak<Project>>>);
+pub(super) struct Projects {
+    all: Mutex<BTreeMap<ProjectScope, Weak<Project>>>,
+    shares: Shares,
+}
 
 impl Projects {
+    /// With memory for as many floating IPs in each namespace.
+    pub(super) fn new(max_floating_ips: usize) -> Self {
+        Self { all: Mutex::default(), shares: Shares::new(max_floating_ips) }
+    }
+
     /// The project of a session, for a pool of this namespace: the same for all sessions in it, whatever their credentials.
     pub(super) fn join(&self, scope: &ProjectScope, namespace: &str) -> Membership {
-        Membership::begin(self.get_or_create(scope), namespace)
+        Membership::begin(self.get_or_create(scope), namespace, self.shares.of(namespace))
     }
 
     fn get_or_create(&self, scope: &ProjectScope) -> Arc<Project> {
-        let mut projects = self.0.lock();
+        let mut projects = self.all.lock();
         projects.retain(|_, project| project.strong_count() > 0);
         if let Some(project) = projects.get(scope).and_then(Weak::upgrade) {
             return project;

@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 
 use super::patch;
 use crate::api::hands_off::HandsOff;
-use crate::api::names::{ADDRESS_FINALIZER, POOL_ID_ANNOTATION};
+use crate::api::names::{ADDRESS_FINALIZER, POOL_ID_ANNOTATION, READ_ANNOTATIONS, READ_LABELS};
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::object_name::ObjectName;
 
@@ -20,6 +21,64 @@ pub(super) struct Stores {
     pub(super) addresses: Store<IpAddress>,
     pub(super) clusters: Store<Cluster>,
     pub(super) version: IpamVersion,
+}
+
+/// An object as it is kept in memory. Users may write a quarter of a megabyte of annotations on each.
+pub(super) trait Stored: Resource<DynamicType: Eq + Hash + Clone> {
+    /// Removes what is never read.
+    fn strip(&mut self);
+}
+
+impl Stored for OpenStackFloatingIPPool {
+    fn strip(&mut self) {
+        strip(&mut self.metadata);
+    }
+}
+
+impl Stored for Cluster {
+    fn strip(&mut self) {
+        strip(&mut self.metadata);
+    }
+}
+
+impl Stored for IpAddressClaim {
+    fn strip(&mut self) {
+        strip(&mut self.metadata);
+        if !self.spec.pool_ref.is_ours() {
+            strip_foreign(&mut self.metadata);
+            self.status = None;
+        }
+    }
+}
+
+impl Stored for IpAddress {
+    fn strip(&mut self) {
+        strip(&mut self.metadata);
+        if !self.spec.pool_ref.is_ours() {
+            strip_foreign(&mut self.metadata);
+        }
+    }
+}
+
+/// The longest value of an annotation that is read: a region's name.
+const LONGEST_VALUE: usize = 255;
+
+fn strip(meta: &mut ObjectMeta) {
+    meta.managed_fields = None;
+    if let Some(labels) = &mut meta.labels {
+        labels.retain(|key, _| READ_LABELS.contains(&key.as_str()));
+    }
+    if let Some(annotations) = &mut meta.annotations {
+        annotations.retain(|key, _| READ_ANNOTATIONS.contains(&key.as_str()));
+        // It is invalid, whatever it is; that it is there may count all the same.
+        annotations.values_mut().filter(|value| value.len() > LONGEST_VALUE).for_each(|value| *value = String::new());
+    }
+}
+
+/// Of another provider's object only what it names is read.
+fn strip_foreign(meta: &mut ObjectMeta) {
+    (meta.annotations, meta.labels) = (None, None);
+    (meta.finalizers, meta.owner_references) = (None, None);
 }
 
 impl Stores {

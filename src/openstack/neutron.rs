@@ -14,19 +14,27 @@ use super::session::{Retry, Session};
 use super::{
     Error, ErrorKind, Filter, FloatingIp, FloatingIpId, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
 };
-use body::{Extensions, FloatingIpBody, QuotaDetails};
-use pages::{PAGE_SIZE, Page};
+use body::{Extensions, QuotaDetails};
+use pages::{Limit, PAGE_SIZE};
 
 /// In Neutron since 2018.
 const TAGS_EXTENSION: &str = "standard-attr-tag";
 
+/// How many floating IPs a project may have at most, unless a flag says more. They take 4 MiB of the controller's memory.
+pub(super) const MAX_FLOATING_IPS: usize = 4000;
+/// In bytes of memory, on average. A floating IP with our mark and a few tags takes half of it.
+pub const ROW_SIZE: usize = 1024;
+/// Networks or subnets that a filter selects. A pool needs one network and a few subnets.
+const FOUND: Limit = Limit { rows: 1000, row_size: ROW_SIZE, remedy: "narrow the filter of the pool" };
+
 pub(super) struct NeutronClient {
     session: Session,
+    max_floating_ips: usize,
 }
 
 impl NeutronClient {
-    pub(super) fn new(session: Session) -> Self {
-        Self { session }
+    pub(super) fn new(session: Session, max_floating_ips: usize) -> Self {
+        Self { session, max_floating_ips }
     }
 }
 
@@ -36,11 +44,9 @@ const COMPLETE: &str = "every field that the request needs is given";
 /// Sets limit, marker and order. A macro, because the SDK's builders share no trait.
 macro_rules! set_page {
     ($request:ident, $page:ident) => {
-        if let Page::After(after) = $page {
-            $request.limit(PAGE_SIZE);
-            if let Some(after) = after {
-                $request.marker(after);
-            }
+        $request.limit(PAGE_SIZE);
+        if let Some(after) = $page {
+            $request.marker(after);
         }
         // Neutron requires a direction for each key.
         $request.sort_key(["id"].into_iter()).sort_dir(["asc"].into_iter());
@@ -87,24 +93,29 @@ impl Neutron for NeutronClient {
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
         let operation = "list floating IPs";
         let project = self.scope().project.as_str();
-        let page = |page: Page| {
+        let page = |page: Option<String>| {
             let mut request = list::Request::builder();
             // `tenant_id` is the older name of `project_id`; every release takes it as a filter.
             request.tenant_id(project);
             set_page!(request, page);
             request.build().expect(COMPLETE)
         };
-        let rows = pages::list(&self.session, operation, "floatingips", page).await?;
-        let ours = rows.into_iter().filter_map(body::listed_floating_ip);
+        let limit = Limit {
+            rows: self.max_floating_ips,
+            row_size: ROW_SIZE,
+            remedy: "if that is right, raise --max-floating-ips and the controller's memory",
+        };
+        // A floating IP that cannot be read does not hide the others. Without id, address and network it cannot be assigned,
+        // so no address is assigned twice. If it carries a mark, it is reported as an orphan once it can be read.
+        let listing = pages::list::<_, FloatingIp>(&self.session, operation, "floatingips", limit, page).await?;
         // The filter alone is not enough: an administrator's token sees every project.
-        Ok(ours.filter(|ip| &ip.project == self.project()).collect())
+        Ok(listing.rows.into_iter().filter(|ip| &ip.project == self.project()).collect())
     }
 
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
         let operation = "read floating IP";
         let request = get::Request::builder().id(id_segment(operation, id)?).build().expect(COMPLETE);
-        let response = self.session.call(operation, Retry::Read, request).await?;
-        body::floating_ip(body::parse::<FloatingIpBody>(operation, &response)?.floatingip, operation)
+        body::floating_ip(operation, &self.session.call(operation, Retry::Read, request).await?)
     }
 
     async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
@@ -117,7 +128,7 @@ impl Neutron for NeutronClient {
         let request = create::Request::builder().floatingip(body.build().expect(COMPLETE)).build().expect(COMPLETE);
         // Never: a second request would create a second floating IP.
         let response = self.session.call(operation, Retry::Never, request).await.map_err(classify_bad_network)?;
-        body::floating_ip(body::parse::<FloatingIpBody>(operation, &response)?.floatingip, operation)
+        body::floating_ip(operation, &response)
     }
 
     async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
@@ -126,7 +137,7 @@ impl Neutron for NeutronClient {
         let request = set::Request::builder().id(id_segment(operation, id)?).floatingip(body).build().expect(COMPLETE);
         // Never: a late second request could overwrite another client's change.
         let response = self.session.call(operation, Retry::Never, request).await?;
-        body::floating_ip(body::parse::<FloatingIpBody>(operation, &response)?.floatingip, operation)
+        body::floating_ip(operation, &response)
     }
 
     async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
@@ -174,7 +185,7 @@ impl Neutron for NeutronClient {
     async fn find_networks(&self, filter: &Filter) -> Result<Vec<Network>, Error> {
         let operation = "find networks";
         check_tags(operation, filter)?;
-        let page = |page: Page| {
+        let page = |page: Option<String>| {
             let mut request = network::list::Request::builder();
             set_filter!(request, filter);
             if let Some(is_external) = filter.is_external {
@@ -183,14 +194,14 @@ impl Neutron for NeutronClient {
             set_page!(request, page);
             request.build().expect(COMPLETE)
         };
-        let rows = pages::list(&self.session, operation, "networks", page).await?;
-        rows.into_iter().map(|row| body::network(row, operation)).collect()
+        let listing = pages::list(&self.session, operation, "networks", FOUND, page).await?;
+        all_read(operation, listing)
     }
 
     async fn find_subnets(&self, filter: &Filter) -> Result<Vec<Subnet>, Error> {
         let operation = "find subnets";
         check_tags(operation, filter)?;
-        let page = |page: Page| {
+        let page = |page: Option<String>| {
             let mut request = subnet::list::Request::builder();
             set_filter!(request, filter);
             if let Some(network) = &filter.network_id {
@@ -205,8 +216,8 @@ impl Neutron for NeutronClient {
             set_page!(request, page);
             request.build().expect(COMPLETE)
         };
-        let rows = pages::list(&self.session, operation, "subnets", page).await?;
-        rows.into_iter().map(|row| body::subnet(row, operation)).collect()
+        let listing = pages::list(&self.session, operation, "subnets", FOUND, page).await?;
+        all_read(operation, listing)
     }
 
     async fn has_tags(&self) -> Result<bool, Error> {
@@ -215,7 +226,7 @@ impl Neutron for NeutronClient {
         let request = extensions::Request::builder().build().expect(COMPLETE);
         let response = self.session.call(operation, Retry::Read, request).await?;
         let extensions = body::parse::<Extensions>(operation, &response)?.extensions;
-        Ok(extensions.iter().any(|extension| extension.alias == TAGS_EXTENSION))
+        Ok(extensions.iter().any(|extension| extension.is(TAGS_EXTENSION)))
     }
 
     async fn quota(&self) -> Result<Option<Quota>, Error> {
@@ -240,6 +251,14 @@ impl NeutronClient {
             Err(gone) if gone.kind == ErrorKind::NotFound => Error { operation: error.operation, ..gone },
             _ => error,
         }
+    }
+}
+
+/// A network that cannot be read may be the one that is searched.
+fn all_read<R>(operation: &'static str, listing: pages::Listing<R>) -> Result<Vec<R>, Error> {
+    match listing.unreadable {
+        0 => Ok(listing.rows),
+        _ => Err(body::malformed(operation)),
     }
 }
 

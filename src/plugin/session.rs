@@ -28,6 +28,9 @@ pub(super) mod owners;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Of one project. The plugin has the memory of the user's machine.
+const MAX_FLOATING_IPS: usize = 100_000;
+
 /// A management cluster, and the scope of the command.
 pub(super) struct PluginSession {
     pub(super) client: Client,
@@ -76,7 +79,7 @@ impl PluginSession {
     pub(super) async fn inspect(&self) -> Result<Inspection, Failure> {
         let version = self.version().await?;
         let open = async |namespace| {
-            let clouds = Arc::new(Sessions::new(Clock::system()));
+            let clouds = Arc::new(Sessions::new(Clock::system()).max_floating_ips(MAX_FLOATING_IPS));
             Inspection::open(self.client.clone(), clouds, namespace, version).await
         };
         match open(None).await {

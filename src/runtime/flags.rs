@@ -71,6 +71,11 @@ pub struct Flags {
     #[arg(long, value_name = "N", default_value = "8")]
     pub openstack_concurrency: NonZeroUsize,
 
+    /// Number of floating IPs that the pools of one namespace may list: all of their projects. Each takes up to 1 KiB of
+    /// memory.
+    #[arg(long, value_name = "N", default_value = "4000")]
+    pub max_floating_ips: NonZeroUsize,
+
     /// Reconcile only while holding the leader election Lease. Required to run several replicas.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true",
           default_missing_value = "true", value_parser = values::boolean, action = clap::ArgAction::Set)]

@@ -142,6 +142,7 @@ fn options(leader: Option<&Leader>) -> Options {
         watch_filter: None,
         claim_concurrency: 0,
         pool_concurrency: 0,
+        max_floating_ips: 4000,
         fence: leader.is_none_or(|leader| !leader.was_vacant()),
     }
 }

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
 use crate::controllers::memory::Interruptions;
-use crate::controllers::stores::{name_of, sorted};
+use crate::controllers::stores::{Stored, name_of, sorted};
 use crate::object_name::ObjectName;
 use crate::runtime::client::WATCH_TIMEOUT_SECONDS;
 
@@ -29,6 +29,10 @@ const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// After this time without an interruption the pauses are short again: longer than any pause.
 const PAUSES_RESET_AFTER: Duration = Duration::from_secs(30);
+
+/// In objects. An object may have a quarter of a megabyte of annotations, or a Cluster as much of variables, and a page is
+/// in memory as a whole.
+const PAGE_SIZE: u32 = 50;
 
 /// What happened to the objects of a kind.
 pub(super) enum Change<'a, K> {
@@ -46,7 +50,7 @@ pub(super) async fn list<K>(
     report: impl Fn(Change<'_, K>),
 ) -> Result<(), kube::Error>
 where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Stored + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
     let objects = api.list(&kube::api::ListParams::default()).await?.items;
@@ -70,7 +74,7 @@ pub(super) async fn drive<K>(
     interruptions: &Interruptions,
     report: impl Fn(Change<'_, K>),
 ) where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Stored + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
     let (kind, mut listed) = (type_name::<K>(), BTreeSet::new());
@@ -87,7 +91,7 @@ pub(super) async fn drive<K>(
 
 fn config() -> watcher::Config {
     // Not `any_semantic`: its lists may be older than what was seen before.
-    watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS)
+    watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS).page_size(PAGE_SIZE)
 }
 
 /// Handles the events of a watch until the process ends. One that is interrupted begins again with a list, after a pause,
@@ -126,7 +130,7 @@ fn apply<K>(
     listed: &mut BTreeSet<ObjectName>,
     report: &impl Fn(Change<'_, K>),
 ) where
-    K: Resource + Clone + Debug + DeserializeOwned + Send + 'static,
+    K: Stored + Clone + Debug + DeserializeOwned + Send + 'static,
     K::DynamicType: Eq + Hash + Clone,
 {
     match event {
@@ -192,11 +196,10 @@ where
     }
 }
 
-fn parse<K: Resource>(guarded: DeserializeGuard<K>) -> Option<K> {
+fn parse<K: Stored>(guarded: DeserializeGuard<K>) -> Option<K> {
     match guarded.0 {
         Ok(mut object) => {
-            // Never read, and often larger than the rest.
-            object.meta_mut().managed_fields = None;
+            object.strip();
             Some(object)
         }
         Err(invalid) => {

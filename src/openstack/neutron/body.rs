@@ -1,53 +1,157 @@
 //! The bodies of Neutron's answers. Unknown fields are ignored; optional fields are missing in older releases.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::fmt;
 use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::Response;
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
-use serde_json::Value;
+use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, SeqAccess, Visitor};
 
 use super::super::{Error, ErrorKind, Network, Quota, Subnet};
+use super::pages::Row;
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 
-#[derive(Deserialize)]
-pub(super) struct FloatingIpBody {
-    pub(super) floatingip: Value,
+/// In bytes. Neutron's ids are UUIDs; Keystone's are shorter than 65.
+const MAX_ID: usize = 64;
+/// In bytes: the 255 characters of Neutron's names, descriptions and tags, of up to 4 bytes.
+const MAX_TEXT: usize = 4 * 255;
+/// Neutron allows 50.
+const MAX_TAGS: usize = 64;
+
+/// A text of at most `MAX` bytes.
+pub(super) struct Text<const MAX: usize>(String);
+
+impl<'de, const MAX: usize> Deserialize<'de> for Text<MAX> {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        let text = Cow::<str>::deserialize(json)?;
+        match text.len() > MAX {
+            true => Err(serde::de::Error::custom(format_args!("over {MAX} bytes"))),
+            false => Ok(Self(text.into_owned())),
+        }
+    }
+}
+
+type Id = Text<MAX_ID>;
+
+/// At most [`MAX_TAGS`].
+#[derive(Default)]
+struct Tags(BTreeSet<String>);
+
+impl<'de> Deserialize<'de> for Tags {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_seq(TagsVisitor)
+    }
+}
+
+struct TagsVisitor;
+
+impl<'de> Visitor<'de> for TagsVisitor {
+    type Value = Tags;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("tags")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut json: A) -> Result<Tags, A::Error> {
+        let mut tags = BTreeSet::new();
+        while let Some(Text(tag)) = json.next_element::<Text<MAX_TEXT>>()? {
+            tags.insert(tag);
+            if tags.len() > MAX_TAGS {
+                return Err(serde::de::Error::invalid_length(tags.len(), &self));
+            }
+        }
+        Ok(Tags(tags))
+    }
 }
 
 #[derive(Deserialize)]
-struct FloatingIpRow {
-    id: String,
+struct FloatingIpBody {
+    floatingip: FloatingIpRow,
+}
+
+#[derive(Deserialize)]
+pub(super) struct FloatingIpRow {
+    id: Id,
     floating_ip_address: IpAddr,
-    floating_network_id: String,
-    project_id: Option<String>,
+    floating_network_id: Id,
+    project_id: Option<Id>,
     // The older name of `project_id`; newer releases send both.
-    tenant_id: Option<String>,
-    port_id: Option<String>,
+    tenant_id: Option<Id>,
+    port_id: Option<Id>,
     // Missing without the extension `expose-port-forwarding-in-fip`; then forwardings cannot be detected.
     port_forwardings: Option<Vec<IgnoredAny>>,
-    description: Option<String>,
-    tags: Option<Vec<String>>,
-    dns_name: Option<String>,
-    created_at: Option<String>,
-    updated_at: Option<String>,
+    description: Option<Text<MAX_TEXT>>,
+    tags: Option<Tags>,
+    dns_name: Option<Text<MAX_TEXT>>,
+    created_at: Option<Text<MAX_ID>>,
+    updated_at: Option<Text<MAX_ID>>,
+}
+
+/// What identifies a row that cannot be read.
+#[derive(Deserialize)]
+pub(super) struct RowId {
+    id: Id,
+}
+
+impl RowId {
+    pub(super) fn into_string(self) -> String {
+        self.id.0
+    }
 }
 
 #[derive(Deserialize)]
-struct NetworkRow {
-    id: String,
-    name: Option<String>,
+pub(super) struct NetworkRow {
+    id: Id,
+    name: Option<Text<MAX_TEXT>>,
     #[serde(rename = "router:external")]
     is_external: Option<bool>,
 }
 
 #[derive(Deserialize)]
-struct SubnetRow {
-    id: String,
-    name: Option<String>,
-    network_id: String,
+pub(super) struct SubnetRow {
+    id: Id,
+    name: Option<Text<MAX_TEXT>>,
+    network_id: Id,
+}
+
+impl Row for FloatingIp {
+    type Json = FloatingIpRow;
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+
+    fn size(&self) -> usize {
+        self.memory_size()
+    }
+}
+
+impl Row for Network {
+    type Json = NetworkRow;
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+
+    fn size(&self) -> usize {
+        size_of::<Self>() + MAX_ID + self.name.len()
+    }
+}
+
+impl Row for Subnet {
+    type Json = SubnetRow;
+
+    fn id(&self) -> &str {
+        self.id.as_str()
+    }
+
+    fn size(&self) -> usize {
+        size_of::<Self>() + 2 * MAX_ID + self.name.len()
+    }
 }
 
 #[derive(Deserialize)]
@@ -57,7 +161,13 @@ pub(super) struct Extensions {
 
 #[derive(Deserialize)]
 pub(super) struct Extension {
-    pub(super) alias: String,
+    pub(super) alias: Text<MAX_TEXT>,
+}
+
+impl Extension {
+    pub(super) fn is(&self, alias: &str) -> bool {
+        self.alias.0 == alias
+    }
 }
 
 #[derive(Deserialize)]
@@ -92,61 +202,51 @@ pub(super) fn malformed(operation: &'static str) -> Error {
     Error::new(ErrorKind::Malformed, operation, "the answer is a success, but not what Neutron would say")
 }
 
-pub(super) fn floating_ip(row: Value, operation: &'static str) -> Result<FloatingIp, Error> {
-    let row: FloatingIpRow = serde_json::from_value(row).map_err(|_| malformed(operation))?;
-    Ok(row.into())
-}
-
-/// None for a floating IP that cannot be read, so that it does not hide the others.
-///
-/// Without id, address and network it cannot be assigned, so no address is assigned twice. If it carries a mark, it is
-/// reported as an orphan once it can be read.
-pub(super) fn listed_floating_ip(row: Value) -> Option<FloatingIp> {
-    let id = row["id"].as_str().unwrap_or("none").to_owned();
-    let row: Option<FloatingIpRow> = serde_json::from_value(row).ok();
-    if row.is_none() {
-        tracing::warn!(fip.id = id, "a floating IP in Neutron's listing cannot be read and is left out");
-    }
-    row.map(FloatingIp::from)
+/// The floating IP of an answer that has one.
+pub(super) fn floating_ip(operation: &'static str, response: &Response<Bytes>) -> Result<FloatingIp, Error> {
+    parse::<FloatingIpBody>(operation, response).map(|body| body.floatingip.into())
 }
 
 impl From<FloatingIpRow> for FloatingIp {
     fn from(row: FloatingIpRow) -> Self {
-        let parse = |time: Option<String>| time.and_then(|time| time.parse::<Timestamp>().ok());
+        let parse = |time: Option<Id>| time.and_then(|time| time.0.parse::<Timestamp>().ok());
+        let text = |text: Option<Text<MAX_TEXT>>| text.map(|text| text.0).unwrap_or_default();
         let created_at = parse(row.created_at);
         Self {
-            id: FloatingIpId::new(row.id),
+            id: FloatingIpId::new(row.id.0),
             address: row.floating_ip_address,
-            network: NetworkId::new(row.floating_network_id),
-            project: ProjectId::new(row.project_id.or(row.tenant_id).unwrap_or_default()),
-            port: row.port_id.filter(|port| !port.is_empty()).map(PortId::new),
+            network: NetworkId::new(row.floating_network_id.0),
+            project: ProjectId::new(row.project_id.or(row.tenant_id).map(|id| id.0).unwrap_or_default()),
+            port: row.port_id.filter(|port| !port.0.is_empty()).map(|port| PortId::new(port.0)),
             is_forwarded: row.port_forwardings.is_some_and(|forwardings| !forwardings.is_empty()),
-            description: row.description.unwrap_or_default(),
-            tags: row.tags.unwrap_or_default().into_iter().collect(),
-            dns_name: row.dns_name.unwrap_or_default(),
+            description: text(row.description),
+            tags: row.tags.unwrap_or_default().0,
+            dns_name: text(row.dns_name),
             changed_at: parse(row.updated_at).or(created_at),
             created_at,
         }
     }
 }
 
-pub(super) fn network(row: Value, operation: &'static str) -> Result<Network, Error> {
-    let row: NetworkRow = serde_json::from_value(row).map_err(|_| malformed(operation))?;
-    // Missing without the extension `external-net`; then no network is external.
-    let is_external = row.is_external.unwrap_or(false);
-    Ok(Network { id: NetworkId::new(row.id), name: row.name.unwrap_or_default(), is_external })
+impl From<NetworkRow> for Network {
+    fn from(row: NetworkRow) -> Self {
+        let name = row.name.map(|name| name.0).unwrap_or_default();
+        // Missing without the extension `external-net`; then no network is external.
+        Self { id: NetworkId::new(row.id.0), name, is_external: row.is_external.unwrap_or(false) }
+    }
 }
 
-pub(super) fn subnet(row: Value, operation: &'static str) -> Result<Subnet, Error> {
-    let row: SubnetRow = serde_json::from_value(row).map_err(|_| malformed(operation))?;
-    let network = NetworkId::new(row.network_id);
-    Ok(Subnet { id: SubnetId::new(row.id), name: row.name.unwrap_or_default(), network })
+impl From<SubnetRow> for Subnet {
+    fn from(row: SubnetRow) -> Self {
+        let (name, network) = (row.name.map(|name| name.0).unwrap_or_default(), NetworkId::new(row.network_id.0));
+        Self { id: SubnetId::new(row.id.0), name, network }
+    }
 }
 
 #[cfg(test)]
 #[expect(clippy::unwrap_used, reason = "a test fails by it")]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -155,15 +255,23 @@ mod tests {
             "project_id": "p1", "port_id": null, "description": "", "status": "DOWN"})
     }
 
+    fn read(row: &Value) -> Result<FloatingIp, Error> {
+        floating_ip("read", &Response::new(json!({"floatingip": row}).to_string().into()))
+    }
+
     fn with(field: &str, value: Value) -> FloatingIp {
+        try_with(field, value).unwrap()
+    }
+
+    fn try_with(field: &str, value: Value) -> Result<FloatingIp, Error> {
         let mut row = row();
         row[field] = value;
-        floating_ip(row, "read").unwrap()
+        read(&row)
     }
 
     #[test]
     fn fields_that_older_releases_omit_are_empty() {
-        let ip = floating_ip(row(), "read").unwrap();
+        let ip = read(&row()).unwrap();
         assert!(ip.tags.is_empty() && ip.dns_name.is_empty() && ip.changed_at.is_none() && !ip.is_attached());
         assert_eq!(ip.project, ProjectId::new("p1"));
         assert_eq!(with("description", Value::Null).description, "");
@@ -184,10 +292,20 @@ mod tests {
     }
 
     #[test]
-    fn an_unreadable_floating_ip_is_left_out_of_a_listing_but_is_an_error_alone() {
+    fn a_floating_ip_that_neutron_would_not_describe_so_cannot_be_read() {
         for bad in [json!({"id": "x"}), json!(7), json!(null), json!({"floating_ip_address": null})] {
-            assert_eq!(listed_floating_ip(bad.clone()), None);
-            assert_eq!(floating_ip(bad, "read").unwrap_err().kind, ErrorKind::Malformed);
+            assert_eq!(read(&bad).unwrap_err().kind, ErrorKind::Malformed);
+        }
+        let tags = |count: usize| json!((0..count).map(|number| number.to_string()).collect::<Vec<_>>());
+        for (field, at_the_limit, beyond) in [
+            ("id", json!("f".repeat(MAX_ID)), json!("f".repeat(MAX_ID + 1))),
+            ("project_id", json!("p".repeat(MAX_ID)), json!("p".repeat(MAX_ID + 1))),
+            ("description", json!("d".repeat(MAX_TEXT)), json!("d".repeat(MAX_TEXT + 1))),
+            ("tags", json!(["t".repeat(MAX_TEXT)]), json!(["t".repeat(MAX_TEXT + 1)])),
+            ("tags", tags(MAX_TAGS), tags(MAX_TAGS + 1)),
+        ] {
+            assert!(try_with(field, at_the_limit).is_ok(), "{field}");
+            assert_eq!(try_with(field, beyond).unwrap_err().kind, ErrorKind::Malformed, "{field}");
         }
     }
 }

@@ -1,87 +1,263 @@
 //! Listings page by page, with every row exactly once, even if the listing changes in between.
+//!
+//! A listing is bounded in bytes, memory and time: a tenant chooses the server that answers.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
 
 use openstack_sdk_core::api::RestEndpoint;
-use serde_json::Value;
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use tokio::time::timeout;
 
 use super::super::session::{Retry, Session};
 use super::super::{Error, ErrorKind};
-use super::body;
+use super::body::{self, RowId};
 
 /// In rows. Neutron takes 0.4 s to list as many floating IPs; a server with a lower maximum returns fewer.
 pub(super) const PAGE_SIZE: u32 = 1000;
+/// For all pages. A listing of 10,000 floating IPs takes 4 s.
+const LISTING_TIMEOUT: Duration = Duration::from_secs(60);
+/// How often a listing begins if it changes while it is read.
+const MAX_ATTEMPTS: usize = 3;
 
-#[derive(Clone)]
-pub(super) enum Page {
-    /// At most [`PAGE_SIZE`] rows, after the row with this id.
-    After(Option<String>),
-    /// As many rows as the server's maximum allows.
-    Whole,
+/// What the rows of a listing may take at most.
+#[derive(Clone, Copy)]
+pub(super) struct Limit {
+    pub(super) rows: usize,
+    /// In bytes of memory, on average.
+    pub(super) row_size: usize,
+    /// For the error: what to do about it.
+    pub(super) remedy: &'static str,
 }
 
-/// Every row of a listing.
+/// A row of a listing.
+pub(super) trait Row: Sized {
+    /// As Neutron sends it.
+    type Json: DeserializeOwned + Into<Self>;
+
+    fn id(&self) -> &str;
+
+    /// In bytes of memory.
+    fn size(&self) -> usize;
+}
+
+/// Every row of a listing that can be read. The others are reported to `skip` with their ids.
 ///
 /// If the marker's row was deleted, Neutron returns the first page again (measured). A repeated row shows that; then the
-/// listing is read again in one request.
-pub(super) async fn list<E>(
+/// listing begins again.
+pub(super) async fn list<E, R>(
     session: &Session,
     operation: &'static str,
     key: &'static str,
-    request: impl Fn(Page) -> E,
-) -> Result<Vec<Value>, Error>
+    limit: Limit,
+    request: impl Fn(Option<String>) -> E,
+) -> Result<Listing<R>, Error>
 where
     E: RestEndpoint + Send + Sync,
+    R: Row,
 {
-    let mut rows = Vec::new();
-    let mut seen = BTreeSet::new();
-    let mut marker = None;
+    let read = async {
+        for _ in 0..MAX_ATTEMPTS {
+            if let Some(rows) = read_pages(session, operation, key, limit, &request).await? {
+                return Ok(rows);
+            }
+        }
+        Err(Error::new(ErrorKind::Conflict, operation, "the listing changed while it was read"))
+    };
+    let slow = || Error::new(ErrorKind::NoAnswer, operation, "not all pages arrived within 60 s");
+    timeout(LISTING_TIMEOUT, read).await.unwrap_or_else(|_| Err(slow()))
+}
+
+/// None if a row was repeated.
+async fn read_pages<E, R>(
+    session: &Session,
+    operation: &'static str,
+    key: &'static str,
+    limit: Limit,
+    request: impl Fn(Option<String>) -> E,
+) -> Result<Option<Listing<R>>, Error>
+where
+    E: RestEndpoint + Send + Sync,
+    R: Row,
+{
+    let (mut listing, mut seen, mut marker) = (Listing::default(), BTreeSet::new(), None);
     loop {
-        let (page, has_more) = fetch(session, operation, key, request(Page::After(marker))).await?;
-        if page.iter().any(|row| id(row).is_some_and(|id| seen.contains(id))) {
-            break;
+        let response = session.call(operation, Retry::Read, request(marker)).await?;
+        let mut json = serde_json::Deserializer::from_slice(response.body());
+        let page = Envelope { operation, key, rows: &mut listing, seen: &mut seen, limit };
+        let page = page.deserialize(&mut json).and_then(|page| json.end().map(|()| page));
+        let page = page.map_err(|_| body::malformed(operation))?;
+        match page.end {
+            PageEnd::Complete => {}
+            PageEnd::Repeated => return Ok(None),
+            PageEnd::TooLarge => return Err(too_large(operation, limit)),
         }
-        marker = page.last().and_then(id).map(str::to_owned);
-        seen.extend(page.iter().filter_map(id).map(str::to_owned));
-        rows.extend(page);
+        // A full last page links to an empty one. If a server sends no links, a full page means that there may be more.
+        let has_more = page.has_next.unwrap_or(page.rows >= PAGE_SIZE as usize);
+        marker = page.last;
         if !has_more || marker.is_none() {
-            return Ok(rows);
+            return Ok(Some(listing));
         }
     }
-    let (mut whole, has_more) = fetch(session, operation, key, request(Page::Whole)).await?;
-    if has_more {
-        let message = "the listing changed while it was read";
-        return Err(Error::new(ErrorKind::Conflict, operation, message));
-    }
-    let mut seen = BTreeSet::new();
-    whole.retain(|row| id(row).is_none_or(|id| seen.insert(id.to_owned())));
-    Ok(whole)
 }
 
-/// One page, and whether there may be more.
-async fn fetch<E>(
-    session: &Session,
+fn too_large(operation: &'static str, limit: Limit) -> Error {
+    let (rows, kib, remedy) = (limit.rows, (limit.rows * limit.row_size) >> 10, limit.remedy);
+    let message = format!("the answer has more than {rows} rows, or takes more than {kib} KiB of memory: {remedy}");
+    Error::new(ErrorKind::Malformed, operation, message)
+}
+
+pub(super) struct Listing<R> {
+    pub(super) rows: Vec<R>,
+    /// How many rows could not be read.
+    pub(super) unreadable: usize,
+    /// In bytes of memory.
+    size: usize,
+}
+
+impl<R> Default for Listing<R> {
+    fn default() -> Self {
+        Self { rows: Vec::new(), unreadable: 0, size: 0 }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PageEnd {
+    Complete,
+    /// A row had been listed before.
+    Repeated,
+    TooLarge,
+}
+
+struct Page {
+    rows: usize,
+    /// The id of the last row that has one.
+    last: Option<String>,
+    /// None without links.
+    has_next: Option<bool>,
+    end: PageEnd,
+}
+
+/// Reads `{"floatingips": [...], "floatingips_links": [...]}` row by row, so that nothing is built from what is not used.
+struct Envelope<'a, R> {
     operation: &'static str,
     key: &'static str,
-    request: E,
-) -> Result<(Vec<Value>, bool), Error>
-where
-    E: RestEndpoint + Send + Sync,
-{
-    let response = session.call(operation, Retry::Read, request).await?;
-    let mut listing: Value = body::parse(operation, &response)?;
-    // A mutable index would panic if the answer is not an object.
-    let Some(Value::Array(rows)) = listing.get_mut(key).map(Value::take) else {
-        return Err(body::malformed(operation));
-    };
-    // A full last page links to an empty one. If a server sends no links, a full page means that there may be more.
-    let has_more = match &listing[format!("{key}_links")] {
-        Value::Array(links) => links.iter().any(|link| link["rel"] == "next"),
-        _ => rows.len() >= PAGE_SIZE as usize,
-    };
-    Ok((rows, has_more))
+    rows: &'a mut Listing<R>,
+    seen: &'a mut BTreeSet<String>,
+    limit: Limit,
 }
 
-fn id(row: &Value) -> Option<&str> {
-    row["id"].as_str()
+impl<'de, R: Row> DeserializeSeed<'de> for Envelope<'_, R> {
+    type Value = Page;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Page, D::Error> {
+        json.deserialize_map(self)
+    }
+}
+
+impl<'de, R: Row> Visitor<'de> for Envelope<'_, R> {
+    type Value = Page;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.key)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Page, A::Error> {
+        let (mut page, mut has_next) = (None, None);
+        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+            if name == self.key {
+                page = Some(map.next_value_seed(Rows(&mut self))?);
+            } else if name.strip_prefix(self.key) == Some("_links") {
+                has_next = Some(map.next_value::<Links>()?.0);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        let page = page.ok_or_else(|| serde::de::Error::missing_field(self.key))?;
+        Ok(Page { has_next, ..page })
+    }
+}
+
+struct Rows<'a, 'b, R>(&'a mut Envelope<'b, R>);
+
+impl<'de, R: Row> DeserializeSeed<'de> for Rows<'_, '_, R> {
+    type Value = Page;
+
+    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Page, D::Error> {
+        json.deserialize_seq(self)
+    }
+}
+
+impl<'de, R: Row> Visitor<'de> for Rows<'_, '_, R> {
+    type Value = Page;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("rows")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut json: A) -> Result<Page, A::Error> {
+        let Envelope { operation, rows: listing, seen, limit, .. } = self.0;
+        let mut page = Page { rows: 0, last: None, has_next: None, end: PageEnd::Complete };
+        while let Some(raw) = json.next_element::<&RawValue>()? {
+            page.rows += 1;
+            if page.end != PageEnd::Complete {
+                continue;
+            }
+            let row: Option<R> = serde_json::from_str::<R::Json>(raw.get()).ok().map(Into::into);
+            let id = match &row {
+                Some(row) => Some(row.id().to_owned()),
+                None => serde_json::from_str::<RowId>(raw.get()).ok().map(RowId::into_string),
+            };
+            if row.is_none() {
+                listing.unreadable += 1;
+                tracing::warn!(operation, id, "a row of Neutron's answer cannot be read and is left out");
+            }
+            listing.size += row.as_ref().map_or(size_of::<R>(), Row::size) + id.as_ref().map_or(0, String::len);
+            listing.rows.extend(row);
+            if id.as_ref().is_some_and(|id| !seen.insert(id.clone())) {
+                page.end = PageEnd::Repeated;
+            }
+            if listing.rows.len() + listing.unreadable > limit.rows || listing.size > limit.rows * limit.row_size {
+                page.end = PageEnd::TooLarge;
+            }
+            page.last = id.or(page.last);
+        }
+        Ok(page)
+    }
+}
+
+/// Whether one of the links leads to a next page.
+struct Links(bool);
+
+impl<'de> serde::Deserialize<'de> for Links {
+    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
+        json.deserialize_seq(LinksVisitor)
+    }
+}
+
+struct LinksVisitor;
+
+impl<'de> Visitor<'de> for LinksVisitor {
+    type Value = Links;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("links")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut json: A) -> Result<Links, A::Error> {
+        let mut has_next = false;
+        while let Some(link) = json.next_element::<Link<'de>>()? {
+            has_next |= link.rel.as_deref() == Some("next");
+        }
+        Ok(Links(has_next))
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Link<'a> {
+    #[serde(borrow)]
+    rel: Option<Cow<'a, str>>,
 }

@@ -8,7 +8,7 @@ use openstack_sdk_core::catalog::ServiceEndpoint;
 use parking_lot::Mutex;
 
 use super::super::credentials::Fingerprint;
-use super::super::neutron::NeutronClient;
+use super::super::neutron::{MAX_FLOATING_IPS, NeutronClient};
 use super::super::{Clouds, Credentials, Error, ErrorKind, KeystoneId, Neutron, ProjectScope};
 use super::keystone::{OPERATION, Token};
 use super::limiter::DEFAULT_MAX_CALLS;
@@ -22,6 +22,7 @@ pub struct Sessions {
     clock: Clock,
     observer: AuthObserver,
     max_calls: usize,
+    max_floating_ips: usize,
     // Never locked across an await.
     open: Mutex<OpenSessions>,
 }
@@ -41,7 +42,13 @@ struct Entry {
 
 impl Sessions {
     pub fn new(clock: Clock) -> Self {
-        Self { clock, observer: Arc::new(|_| ()), max_calls: DEFAULT_MAX_CALLS, open: Mutex::default() }
+        let (max_calls, max_floating_ips) = (DEFAULT_MAX_CALLS, MAX_FLOATING_IPS);
+        Self { clock, observer: Arc::new(|_| ()), max_calls, max_floating_ips, open: Mutex::default() }
+    }
+
+    /// Limits the floating IPs of one project; the default is 4000. A listing of more is an error.
+    pub fn max_floating_ips(self, max_floating_ips: usize) -> Self {
+        Self { max_floating_ips, ..self }
     }
 
     /// Limits the concurrent calls to one cloud; the default is 8.
@@ -115,7 +122,7 @@ impl Clouds for Sessions {
         let throttle = throttle.unwrap_or_else(|| Arc::new(Throttle::new(self.clock.clone(), self.max_calls)));
         open.throttles.insert(cloud, Arc::downgrade(&throttle));
         let session = Session { tokens: tokens.clone(), throttle, endpoint, scope };
-        let session = Arc::new(NeutronClient::new(session));
+        let session = Arc::new(NeutronClient::new(session, self.max_floating_ips));
         let entry = Entry { tokens, session: Arc::downgrade(&session) };
         open.by_credentials.insert(credentials.fingerprint(), entry);
         Ok(session)

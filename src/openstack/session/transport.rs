@@ -7,7 +7,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::{Client, NoProxy, Proxy, Request, redirect};
+use reqwest::{Client, Method, NoProxy, Proxy, Request, redirect};
 use rustls::CertificateError;
 
 use super::super::{Credentials, Error, ErrorKind};
@@ -28,10 +28,14 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// In bytes. A page of 1,000 floating IPs has half a megabyte.
-const MAX_BODY: usize = 32 << 20;
+const MAX_READ: usize = 2 << 20;
+/// In bytes: of the answer to a write, or to a request for a token. A token's catalogue has 20 KiB in a large cloud.
+const MAX_REPLY: usize = 256 << 10;
+/// In bytes. What is longer is no refusal by OpenStack, and its text is not read.
+const MAX_REFUSAL: usize = 64 << 10;
 
 pub(super) fn client(credentials: &Credentials) -> Result<Client, Error> {
-    let failed = |what: &str| Error::new(ErrorKind::Credentials, "set up TLS", what.to_owned());
+    let failed = |what: &str| Error::new(ErrorKind::Credentials, "set up TLS", what);
     let mut builder = Client::builder()
         .user_agent(concat!("caip-openstack/", env!("CARGO_PKG_VERSION")))
         .redirect(redirect::Policy::none())
@@ -74,6 +78,7 @@ fn proxy() -> Option<Proxy> {
 /// Returns the whole answer, whatever its status.
 pub(super) async fn send(client: &Client, request: Request) -> Result<http::Response<Bytes>, Error> {
     let host = host_and_port(request.url());
+    let limit = if request.method() == Method::GET { MAX_READ } else { MAX_REPLY };
     // hyper repeats a request only if it could not write its first byte to a dead connection. Then nothing was sent, so
     // that even a POST may be repeated.
     let mut response = client.execute(request).await.map_err(|error| classify(&error, &host))?;
@@ -90,13 +95,18 @@ pub(super) async fn send(client: &Client, request: Request) -> Result<http::Resp
             ..Error::new(ErrorKind::Malformed, "", message)
         });
     }
+    let is_success = response.status().is_success();
+    let limit = if is_success { limit } else { MAX_REFUSAL };
     let mut body = BytesMut::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| classify(&error, &host))? {
-        if body.len() + chunk.len() > MAX_BODY {
-            let message = format!("{host} answers with more than {} MiB", MAX_BODY >> 20);
-            return Err(Error::new(ErrorKind::Malformed, "", message));
+        match limit.checked_sub(body.len()) {
+            Some(left) if chunk.len() <= left => body.extend_from_slice(&chunk),
+            _ if !is_success => break,
+            _ => {
+                let message = format!("{host} answers with more than {} KiB", limit >> 10);
+                return Err(Error::new(ErrorKind::Malformed, "", message));
+            }
         }
-        body.extend_from_slice(&chunk);
     }
     let mut whole = http::Response::new(body.freeze());
     *whole.status_mut() = response.status();
