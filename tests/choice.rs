@@ -299,6 +299,7 @@ impl Situation {
         let reserve = |claim: &str, index: Option<u8>| index.map(|index| (claim.to_owned(), address(index)));
         let idle = seconds(300);
         PoolPolicy {
+            namespace: "team".into(),
             id: pool_id(),
             listed: spec.listed.iter().map(|index| address(*index)).collect(),
             network: spec.has_network.then(|| NetworkId::new("public")),

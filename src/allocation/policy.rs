@@ -6,13 +6,15 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 
-use super::identity::PoolId;
+use super::identity::{ClaimKey, PoolId};
 use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolPolicy {
     /// Its identity in marks.
     pub id: PoolId,
+    /// Of the pool and its claims.
+    pub namespace: String,
     /// The predefined addresses, in the order in which they are given.
     pub listed: Vec<IpAddr>,
     /// The network to reuse and create on; none for a closed list.
@@ -81,6 +83,12 @@ impl PoolPolicy {
     /// Whether the pool's spec allows the claim to have the address.
     pub fn allows(&self, address: IpAddr, claim_name: &str) -> bool {
         !self.is_excluded(address) && self.reserved_for(address).is_none_or(|owner| owner == claim_name)
+    }
+
+    /// The same, for a claim that is known by its key.
+    pub(super) fn allows_key(&self, address: IpAddr, claim: &ClaimKey) -> bool {
+        let is_claims = |owner: &str| ClaimKey::of(&self.namespace, owner) == *claim;
+        !self.is_excluded(address) && self.reserved_for(address).is_none_or(is_claims)
     }
 
     /// Whether `spec.reuse` allows a floating IP without marks, by its tags and texts.

@@ -140,8 +140,11 @@ impl<'a> SweepPass<'a> {
             self.plan.has_ports = true;
             return;
         }
-        // An active claim takes the release back itself; one that is being deleted has not finished.
-        if self.situation.published().is_published(&entry.fip) || self.situation.is_needed_by(claim, &entry.fip) {
+        // An active claim takes the release back itself, if it may; one that is being deleted has not finished.
+        let may_be_taken_back = pool.allows_key(entry.fip.address, claim)
+            || self.situation.claims.get(claim) == Some(&ClaimLiveness::Deleting);
+        let is_needed = may_be_taken_back && self.situation.is_needed_by(claim, &entry.fip);
+        if is_needed || self.situation.published().is_published(&entry.fip) {
             return;
         }
         if !entry.is_confirmed() {

@@ -161,6 +161,7 @@ pub struct Fixture {
 /// A pool with a network that reuses, creates and deletes, in a project without floating IPs.
 pub fn fixture() -> Fixture {
     let pool = PoolPolicy {
+        namespace: "team".into(),
         id: pool_id("p"),
         listed: vec![],
         network: Some(network()),

@@ -300,6 +300,7 @@ fn new_ledger(pool: &PoolId) -> Ledger {
 
 fn policy(spec: Spec, id: PoolId) -> PoolPolicy {
     PoolPolicy {
+        namespace: "team".into(),
         id,
         listed: addresses(spec.listed).into_iter().collect(),
         network: spec.reuses.then(network),

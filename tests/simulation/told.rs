@@ -75,6 +75,7 @@ fn may_have_a_new_address(server: &ApiServer, witness: &Witness, claim: &Value) 
         && !has_choice
         && is_known
         && !is_marked
+        && !witness.has_deleted_late()
         && !witness.was_altered()
         && witness.count() + SEVERAL <= usize::from(ADDRESSES)
 }

@@ -18,6 +18,9 @@ use crate::memory::{Alteration, MemoryCloud};
 use crate::rates::Rates;
 use crate::wire::Wire;
 
+/// A project is listed at least so often.
+const RELISTED_WITHIN: Duration = Duration::from_secs(90);
+
 /// The record of one history. Clones share it.
 #[derive(Clone)]
 pub struct Witness(Arc<Mutex<Inner>>);
@@ -35,6 +38,8 @@ struct Inner {
     forged: BTreeSet<FloatingIpId>,
     /// What a call changed that took effect later than any caller waits, and whose sender had ended.
     late: BTreeSet<FloatingIpId>,
+    /// When a DELETE took effect that its sender had given up.
+    deleted_late: Option<Instant>,
     was_altered: bool,
     was_misdirected: bool,
     violations: Vec<Violation>,
@@ -78,6 +83,7 @@ impl Witness {
             named: BTreeMap::new(),
             forged,
             late: BTreeSet::new(),
+            deleted_late: None,
             was_altered: false,
             was_misdirected: false,
             violations: Vec::new(),
@@ -123,6 +129,9 @@ impl Witness {
                 inner.violations.push(Violation::new(2, &id, how));
             }
         }
+        if operation == "delete floating IP" && sent + REQUEST_TIMEOUT < Instant::now() {
+            inner.deleted_late = Some(Instant::now());
+        }
         if by.is_dead() && sent + REQUEST_TIMEOUT < Instant::now() {
             let is_new = |(id, known): &(&FloatingIpId, &Known)| before.get(id).is_none_or(|old| old.fip != known.fip);
             let changed: Vec<_> = inner.known.iter().filter(is_new).map(|(id, _)| id.clone()).collect();
@@ -149,6 +158,11 @@ impl Witness {
         let inner = self.inner();
         // What landed later than the product expects of a call whose sender has ended (docs/guarantees.md, Limits).
         &inner.forged | &inner.late
+    }
+
+    /// Whether a DELETE that its sender had given up has just taken effect: the last listing showed the floating IP.
+    pub fn has_deleted_late(&self) -> bool {
+        self.inner().deleted_late.is_some_and(|at| at.elapsed() < RELISTED_WITHIN)
     }
 
     /// How many floating IPs a call changed later than any caller waits, after its sender had ended.

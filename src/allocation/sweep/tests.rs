@@ -100,6 +100,14 @@ fn a_released_address_is_left_to_its_claim_when_that_exists_again() {
 }
 
 #[test]
+fn a_released_address_that_its_claim_may_not_have_again_is_not_left_to_it() {
+    let again = || fixture().fips([released()]).active_claim("web");
+    assert_eq!(again().excluding("203.0.113.10/32").plan().actions, delete(10));
+    assert!(again().reserving("web", 10).plan().actions.is_empty());
+    assert_eq!(again().reserving("db", 10).plan().actions, delete(10));
+}
+
+#[test]
 fn a_released_address_is_deleted_when_its_claim_has_another_address() {
     let fixture = fixture().fips([released(), fip(11).created_for("web")]).active_claim("web").published("web", 11);
     assert_eq!(fixture.plan().actions, delete(10));

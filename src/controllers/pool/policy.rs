@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
+use kube::ResourceExt;
 
 use crate::allocation::policy::ReuseRule;
 use crate::allocation::{PoolId, PoolPolicy};
-use crate::api::OpenStackFloatingIPPoolSpec;
+use crate::api::OpenStackFloatingIPPool;
 use crate::api::pool::{self, OrphanPolicy, ReclaimPolicy, Reuse};
 use crate::floating_ip::{NetworkId, SubnetId};
 
@@ -20,15 +21,17 @@ pub(super) struct NeutronFacts {
 }
 
 pub(super) fn policy_of(
-    spec: &OpenStackFloatingIPPoolSpec,
+    pool: &OpenStackFloatingIPPool,
     id: &PoolId,
     found: NeutronFacts,
     fenced_until: Option<Timestamp>,
 ) -> PoolPolicy {
+    let spec = &pool.spec;
     let orphans = spec.orphans.clone().unwrap_or_default();
     let reservations = spec.reservations.iter();
     PoolPolicy {
         id: id.clone(),
+        namespace: pool.namespace().unwrap_or_default(),
         listed: spec.listed(),
         network: found.network,
         subnets: found.subnets,

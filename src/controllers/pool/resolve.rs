@@ -120,7 +120,7 @@ impl Resolver {
     pub(super) fn with_present_spec(&self, pool: &OpenStackFloatingIPPool, old: &ResolvedPool) -> ResolvedPool {
         let PoolPolicy { id, network, subnets, has_tags, fenced_until, .. } = &old.policy;
         let found = NeutronFacts { network: network.clone(), subnets: subnets.clone(), has_tags: *has_tags };
-        let policy = policy_of(&pool.spec, id, found, *fenced_until);
+        let policy = policy_of(pool, id, found, *fenced_until);
         ResolvedPool { policy: PoolPolicy { only_releases: true, ..policy }, ..old.clone() }
     }
 
@@ -174,7 +174,7 @@ impl Resolver {
         let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace));
         let fence_from = self.fence_from.filter(|_| !is_new_id).max(self.moved_at(&name, &project));
         let fenced_until = fence_from.map(|from| from + timeout);
-        let policy = policy_of(&pool.spec, id, found, fenced_until);
+        let policy = policy_of(pool, id, found, fenced_until);
         ResolvedPool { name, policy, network, inputs, neutron, project }
     }
 

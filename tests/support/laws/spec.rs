@@ -18,6 +18,7 @@ pub fn policy(pool: &Value, network: Option<&NetworkId>) -> Option<PoolPolicy> {
     let is_closed = !listed.is_empty() && spec.get("floatingIPNetwork").is_none();
     let reservations = spec["reservations"].as_array().into_iter().flatten();
     Some(PoolPolicy {
+        namespace: text(pool, "/metadata/namespace").to_owned(),
         id: pool_id(pool)?,
         network: network.filter(|_| !is_closed).cloned(),
         listed,
