@@ -309,6 +309,18 @@ fn a_reply_keeps_the_forwarding_that_a_later_listing_saw() {
 }
 
 #[test]
+fn a_bound_claim_holds_nothing_and_has_the_mark_that_was_disowned() {
+    let mark = (pool_id("p"), key("web"));
+    let mut fixture = fixture().fips([fip(10), fip(11)]);
+    fixture.relist([fip(10).tagged_for("web"), fip(11).tagged_for("web")]);
+    assert!([10, 11].iter().all(|last| fixture.entry(*last).disowned.contains(&mark)), "they landed late");
+    fixture = fixture.chosen_by(10, "web");
+    fixture.ledger.note_bound(&id(10), &mark.0, &mark.1);
+    assert!(fixture.entry(10).hold.is_none() && fixture.entry(10).disowned.is_empty());
+    assert!(fixture.entry(11).disowned.contains(&mark));
+}
+
+#[test]
 fn ending_holds_says_whether_there_were_any() {
     let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
     assert!(!fixture.ledger.forget_claim(&pool_id("p"), &key("db")));

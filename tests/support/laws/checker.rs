@@ -66,13 +66,15 @@ impl<'a> View<'a> {
     }
 
     /// Law 1: two IPAddresses never name one address of a network. Between management clusters only where the floating
-    /// IP is the same and its marks are not forged. Not where both claims have marks on it, of which the cloud showed one
+    /// IP is the same and its marks are not forged. Not where a user wrote one of them by hand, and the claim of one is gone
+    /// or was not told that it has the address. Not where both claims have marks on it, of which the cloud showed one
     /// at a time.
     fn no_address_is_given_twice(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
         for (index, one) in self.bindings.iter().enumerate() {
             for other in &self.bindings[index + 1..] {
-                let is_forged = one.is_forged || other.is_forged;
+                let is_of_nobody = !(one.has_claim && other.has_claim);
+                let is_forged = one.is_forged || other.is_forged || is_of_nobody && (one.is_edited || other.is_edited);
                 let is_excused = is_forged
                     || self.snapshot.was_altered && self.has_marks_of(one, other)
                     || one.site != other.site
