@@ -51,3 +51,51 @@ fn a_pool_whose_spares_cannot_be_created_asks_neutron_only_now_and_then() {
         outcome.assert_lawful();
     }
 }
+
+/// The process dies before it deletes what it may not give, and nothing else is left in the network.
+#[test]
+fn excluded_addresses_that_a_process_left_behind_do_not_stay() {
+    for seed in 0..24 {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 100, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            let taken = ADDRESSES - 3;
+            for index in 0..taken {
+                world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(index)));
+            }
+            let excluded: Vec<_> = (taken..ADDRESSES).map(|index| address(index).to_string()).collect();
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "excludedAddresses": excluded}));
+            world.advance(Duration::from_secs(30)).await;
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_millis(100 + 25 * seed)).await;
+            site.kill_controller();
+            world.advance(Duration::from_secs(60)).await;
+            let is_clean = || world.cloud.floating_ips().len() == usize::from(taken);
+            let is_clean = world.wait_until(Duration::from_secs(60), is_clean).await;
+            world.expect(4, "what the pool may not give", "deleted", is_clean);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
+fn a_cloud_that_hides_tags_is_not_sent_one_tag_all_the_time() {
+    let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 2, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        let site = &world.sites[0];
+        world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+        site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0).to_string()]}));
+        world.advance(Duration::from_secs(30)).await;
+        world.witness.note_alteration();
+        world.cloud.alter(Alteration::HidesTags);
+        site.create_claim("web-0", "public");
+        world.advance(Duration::from_secs(120)).await;
+        let most = world.witness.rates().peaks().into_iter().find(|(kind, _)| kind.contains("tag floating IP"));
+        world.expect(8, "the tag", &format!("written a few times a minute: {most:?}"), most.is_none_or(|it| it.1 < 30));
+        world.cloud.alter(Alteration::None);
+        let is_bound = world.wait_until(Duration::from_secs(60), || site.is_bound("web-0")).await;
+        world.expect(7, "web-0", "bound", is_bound);
+    });
+    outcome.assert_lawful();
+}

@@ -98,6 +98,6 @@ impl Rates {
 const LIMIT: usize = 600;
 
 /// The most writes of one object within a minute that a process may make. Two writers of which each undoes what the other
-/// did make a thousand. A tag that the cloud does not show is written again some 150 times.
+/// did make a thousand.
 const LIMIT_OF_AN_OBJECT: usize = 300;
 const OBJECT: &str = "only: ";

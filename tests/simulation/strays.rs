@@ -148,13 +148,14 @@ fn the_ip_address_of_a_claim_that_moved_to_another_pool_can_be_deleted() {
 
 /// The address in an IPAddress cannot be changed, but everybody in the namespace can change its annotations.
 #[test]
-fn a_claim_keeps_its_floating_ip_when_a_user_changes_the_id_in_its_ip_address() {
-    for is_restarted in [false, true] {
+fn a_claim_keeps_its_floating_ip_when_a_user_changes_or_removes_the_id_in_its_ip_address() {
+    for (is_restarted, is_removed) in [(false, false), (true, false), (false, true), (true, true)] {
         simulate_bound(&START, async |world, site| {
             let had = site.address_of("web-0").unwrap();
             let project = world.project.clone();
             let other = world.tamper(|world| world.cloud.create_at(&project, &world.network, address(5)).id);
-            let annotations = json!({FLOATING_IP_ID_ANNOTATION: other.as_str()});
+            let changed = (!is_removed).then(|| other.as_str());
+            let annotations = json!({FLOATING_IP_ID_ANNOTATION: changed});
             site.change(Kind::Address, "web-0", &json!({"metadata": {"annotations": annotations}}));
             if is_restarted {
                 site.kill_controller();
