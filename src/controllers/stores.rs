@@ -63,6 +63,9 @@ impl Stored for IpAddress {
 /// The longest value of an annotation that is read: a region's name.
 const LONGEST_VALUE: usize = 255;
 
+/// More than another provider writes: the pool and the machine.
+const FOREIGN_OWNERS: usize = 4;
+
 fn strip(meta: &mut ObjectMeta) {
     meta.managed_fields = None;
     if let Some(labels) = &mut meta.labels {
@@ -75,10 +78,12 @@ fn strip(meta: &mut ObjectMeta) {
     }
 }
 
-/// Of another provider's object only what it names is read.
+/// Of another provider's object only what it names is read, and by `kubectl fippool` the machine that it is for.
 fn strip_foreign(meta: &mut ObjectMeta) {
-    (meta.annotations, meta.labels) = (None, None);
-    (meta.finalizers, meta.owner_references) = (None, None);
+    (meta.annotations, meta.finalizers) = (None, None);
+    if let Some(owners) = &mut meta.owner_references {
+        owners.truncate(FOREIGN_OWNERS);
+    }
 }
 
 impl Stores {
