@@ -9,6 +9,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 
 use super::patch;
+use crate::api::claim::IpAddressClaimStatus;
 use crate::api::hands_off::HandsOff;
 use crate::api::names::{ADDRESS_FINALIZER, POOL_ID_ANNOTATION, READ_ANNOTATIONS, READ_LABELS};
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
@@ -46,7 +47,9 @@ impl Stored for IpAddressClaim {
         strip(&mut self.metadata);
         if !self.spec.pool_ref.is_ours() {
             strip_foreign(&mut self.metadata);
-            self.status = None;
+            let address_ref = self.status.take().and_then(|status| status.address_ref);
+            self.status =
+                address_ref.map(|name| IpAddressClaimStatus { address_ref: Some(name), ..Default::default() });
         }
     }
 }
