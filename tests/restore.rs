@@ -17,13 +17,16 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
 use serde_json::json;
 use support::{
-    FloatingIp, Kind, Namespace, PoolBuilder, RECOVERY, SYSTEM_NAMESPACE, claim, eventually, pool, unique,
-    with_namespace,
+    FloatingIp, Kind, Namespace, PoolBuilder, RECOVERY, SYSTEM_NAMESPACE, await_laws_hold, claim, eventually, pool,
+    unique, with_namespace,
 };
 use tokio::sync::Mutex;
 
 /// Within this time after the API server is back, new claims are served.
 const SERVED_WITHIN: Duration = Duration::from_secs(60);
+/// Within this time claims are released that were served at once: while Cluster API's webhook was starting, the creation of
+/// an IPAddress was answered with a status 500, and such a creation may take effect for 60 s.
+const RELEASED_WITHIN: Duration = Duration::from_secs(90);
 /// For `etcdutl snapshot restore --bump-revision`, as etcd's documentation has it.
 const BUMP: &str = "1000000000";
 
@@ -166,7 +169,12 @@ impl<'a> Side<'a> {
         let again = ns.bind_within(claim("lost"), SERVED_WITHIN).await;
         assert!(before.contains(&again) && again != self.kept.address, "{again} is not the address that it had");
         self.assert_no_address_is_given_twice().await;
+        await_laws_hold(&[ns]).await;
         cloud.detach(&self.only.id).await;
+        for server in ["new", "next", "lost"] {
+            ns.release(&claim(server).name()).await;
+            ns.await_gone(Kind::Claim, &claim(server).name(), RELEASED_WITHIN).await;
+        }
     }
 
     async fn await_failed(&self, server: &str) -> String {
