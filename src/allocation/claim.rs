@@ -119,8 +119,7 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimRequest) -> Decision {
 /// may not keep is [unwanted](Hold::Unwanted).
 pub fn may_keep(situation: &Situation<'_>, claim: &ClaimRequest, fip: &FloatingIp) -> bool {
     let pool = situation.pool;
-    pool.allows(fip.address, &claim.object.name)
-        && !situation.published().is_published_for_another(fip, &pool.id, &claim.key)
+    pool.allows(fip.address, &claim.key) && !situation.published().is_published_for_another(fip, &pool.id, &claim.key)
 }
 
 /// One claim in its situation.

@@ -233,8 +233,7 @@ impl Ledger {
 
     /// Returns whether there were any.
     fn end_holds(&mut self, is_ended: impl Fn(&Hold) -> bool) -> bool {
-        let held = self.held().filter(|entry| entry.hold.as_ref().is_some_and(&is_ended));
-        let held: Vec<_> = held.map(|entry| entry.fip.id.clone()).collect();
+        let held = self.held_by(is_ended);
         held.iter().for_each(|id| self.set_hold(id, None));
         !held.is_empty()
     }
@@ -335,6 +334,11 @@ impl Ledger {
 
     pub(super) fn held(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.held.iter().filter_map(|id| self.entries.get(id))
+    }
+
+    fn held_by(&self, is_by: impl Fn(&Hold) -> bool) -> Vec<FloatingIpId> {
+        let held = self.held().filter(|entry| entry.hold.as_ref().is_some_and(&is_by));
+        held.map(|entry| entry.fip.id.clone()).collect()
     }
 
     /// The POSTs of a pool that are under way or uncertain.

@@ -81,12 +81,7 @@ impl PoolPolicy {
     }
 
     /// Whether the pool's spec allows the claim to have the address.
-    pub fn allows(&self, address: IpAddr, claim_name: &str) -> bool {
-        !self.is_excluded(address) && self.reserved_for(address).is_none_or(|owner| owner == claim_name)
-    }
-
-    /// The same, for a claim that is known by its key.
-    pub(super) fn allows_key(&self, address: IpAddr, claim: &ClaimKey) -> bool {
+    pub fn allows(&self, address: IpAddr, claim: &ClaimKey) -> bool {
         let is_claims = |owner: &str| ClaimKey::of(&self.namespace, owner) == *claim;
         !self.is_excluded(address) && self.reserved_for(address).is_none_or(is_claims)
     }
@@ -170,9 +165,9 @@ mod tests {
     #[test]
     fn excluded_addresses_are_never_allowed_and_reserved_ones_only_to_their_claim() {
         let pool = fixture().excluding("203.0.113.64/28").reserving("web", 10).pool;
-        assert!(!pool.allows(address(66), "web"));
-        assert!(pool.allows(address(10), "web") && !pool.allows(address(10), "db"));
-        assert!(pool.allows(address(11), "db"));
+        assert!(!pool.allows(address(66), &key("web")));
+        assert!(pool.allows(address(10), &key("web")) && !pool.allows(address(10), &key("db")));
+        assert!(pool.allows(address(11), &key("db")));
         assert_eq!(pool.reserved_for(address(10)), Some("web"));
     }
 }

@@ -141,8 +141,8 @@ impl<'a> SweepPass<'a> {
             return;
         }
         // An active claim takes the release back itself, if it may; one that is being deleted has not finished.
-        let may_be_taken_back = pool.allows_key(entry.fip.address, claim)
-            || self.situation.claims.get(claim) == Some(&ClaimLiveness::Deleting);
+        let may_be_taken_back =
+            pool.allows(entry.fip.address, claim) || self.situation.claims.get(claim) == Some(&ClaimLiveness::Deleting);
         let is_needed = may_be_taken_back && self.situation.is_needed_by(claim, &entry.fip);
         if is_needed || self.situation.published().is_published(&entry.fip) {
             return;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Deref;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard};
@@ -15,9 +15,11 @@ use crate::floating_ip::FloatingIp;
 use crate::openstack::{Error, Neutron, ProjectScope};
 
 mod quota;
+mod registry;
 mod share;
 
 use quota::QuotaCache;
+use registry::Registry;
 use share::{Charge, Share, Shares};
 
 /// How long a listing waits for tags that are being written, so that it confirms many.
@@ -151,29 +153,19 @@ impl Drop for Tagging<'_> {
 
 /// The projects that pools use.
 pub(super) struct Projects {
-    all: Mutex<BTreeMap<ProjectScope, Weak<Project>>>,
+    all: Registry<ProjectScope, Project>,
     shares: Shares,
 }
 
 impl Projects {
     /// With memory for as many floating IPs in each namespace.
     pub(super) fn new(max_floating_ips: usize) -> Self {
-        Self { all: Mutex::default(), shares: Shares::new(max_floating_ips) }
+        Self { all: Registry::default(), shares: Shares::new(max_floating_ips) }
     }
 
     /// The project of a session, for a pool of this namespace: the same for all sessions in it, whatever their credentials.
     pub(super) fn join(&self, scope: &ProjectScope, namespace: &str) -> Membership {
-        Membership::begin(self.get_or_create(scope), namespace, self.shares.of(namespace))
-    }
-
-    fn get_or_create(&self, scope: &ProjectScope) -> Arc<Project> {
-        let mut projects = self.all.lock();
-        projects.retain(|_, project| project.strong_count() > 0);
-        if let Some(project) = projects.get(scope).and_then(Weak::upgrade) {
-            return project;
-        }
-        let project = Arc::new(Project::default());
-        projects.insert(scope.clone(), Arc::downgrade(&project));
-        project
+        let project = self.all.get_or_create(scope.clone(), |_| Project::default());
+        Membership::begin(project, namespace, self.shares.of(namespace))
     }
 }

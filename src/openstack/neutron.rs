@@ -1,6 +1,7 @@
 //! Neutron over HTTP: the typed requests of `openstack-sdk-network`, sent by a session.
 
 mod body;
+mod each;
 mod pages;
 
 use async_trait::async_trait;

@@ -103,7 +103,7 @@ impl<'a> ClaimCase<'a> {
             true => may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry),
             false => {
                 let address = entry.fip.address;
-                pool.allows(address, &self.claim.object.name) && !published.is_published_by_another_provider(address)
+                pool.allows(address, &self.claim.key) && !published.is_published_by_another_provider(address)
             }
         };
         entry.fip.is_attached() || may_have

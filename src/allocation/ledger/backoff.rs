@@ -93,9 +93,7 @@ impl Ledger {
 
     /// The pool is gone: its claims no longer hold anything. But a write of theirs may be under way.
     pub fn forget_pool(&mut self, pool: &PoolId, now: Timestamp) {
-        let held = self.held().filter(|entry| entry.hold.as_ref().is_some_and(|hold| hold.is_for_pool(pool)));
-        let held: Vec<_> = held.map(|entry| entry.fip.id.clone()).collect();
-        for id in held {
+        for id in self.held_by(|hold| hold.is_for_pool(pool)) {
             self.note_uncertain_write(&id, now);
             self.set_hold(&id, None);
         }

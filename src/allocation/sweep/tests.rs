@@ -333,7 +333,7 @@ fn a_contested_address_keeps_its_tags_where_the_pool_releases_no_orphans() {
     };
     let kept = due(fixture().fips([contested()]));
     assert_eq!((kept.orphans, kept.actions), (vec![id(10)], vec![]));
-    // Another claim of the pool has the address, or the tag's claim has another one: nobody needs this tag.
+    // Another claim of the pool has the address, or the tag's claim has another one: this tag has no use.
     let tags = [claim_tag(&pool_id("p"), &key("web"))];
     for other in [
         due(fixture().fips([contested().tagged_for("db")]).published("db", 10)),

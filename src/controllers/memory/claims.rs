@@ -71,8 +71,14 @@ impl PoolClaims {
         self.awaited_addresses.get(address).is_some_and(|since| since.elapsed() < ADDRESS_APPEARS_WITHIN)
     }
 
-    fn is_uncertain(&self, address: &ObjectName) -> bool {
-        self.uncertain_addresses.get(address).is_some_and(|until| Instant::now() < *until)
+    /// How long a creation of the IPAddress may still take effect.
+    fn uncertain_for(&self, address: &ObjectName) -> Option<Duration> {
+        let until = self.uncertain_addresses.get(address)?;
+        until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+    }
+
+    fn has_uncertain_addresses(&self) -> bool {
+        self.uncertain_addresses.keys().any(|address| self.uncertain_for(address).is_some())
     }
 
     /// Forgets addresses that are no longer awaited. True if nothing is left.
@@ -238,7 +244,7 @@ impl ClaimRecords {
         let mut of_namespace = pools.iter().filter(|(pool, _)| pool.namespace == namespace);
         of_namespace.any(|(_, claims)| {
             claims.awaited_addresses.keys().any(|address| claims.is_awaited(address))
-                || claims.uncertain_addresses.keys().any(|address| claims.is_uncertain(address))
+                || claims.has_uncertain_addresses()
         })
     }
 
@@ -250,14 +256,12 @@ impl ClaimRecords {
     }
 
     pub(super) fn has_unknown_outcomes(&self) -> bool {
-        self.0.lock().values().any(|claims| claims.uncertain_addresses.keys().any(|it| claims.is_uncertain(it)))
+        self.0.lock().values().any(PoolClaims::has_uncertain_addresses)
     }
 
     /// How long a creation of the claim's IPAddress may still take effect.
     pub(in crate::controllers) fn address_uncertain_for(&self, claim: &IpAddressClaim) -> Option<Duration> {
-        let pools = self.0.lock();
-        let until = pools.get(&pool_of(claim))?.uncertain_addresses.get(&name_of(claim))?;
-        until.checked_duration_since(Instant::now()).filter(|left| !left.is_zero())
+        self.0.lock().get(&pool_of(claim))?.uncertain_for(&name_of(claim))
     }
 
     /// The watch delivered an IPAddress, or its deletion.

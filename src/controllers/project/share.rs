@@ -1,11 +1,11 @@
 //! The share of each namespace in the memory for floating IPs, so that no tenant takes the memory of the others: a pool
 //! lists what a server of its tenant's choosing sends.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
+use super::registry::Registry;
 use crate::openstack::{Error, ErrorKind, ROW_SIZE};
 
 pub(super) struct Share {
@@ -53,25 +53,19 @@ impl Drop for Charge {
 /// The shares of the namespaces that have pools.
 pub(super) struct Shares {
     limit: usize,
-    by_namespace: Mutex<BTreeMap<String, Weak<Share>>>,
+    by_namespace: Registry<String, Share>,
 }
 
 impl Shares {
     /// For as many floating IPs in each namespace.
     pub(super) fn new(max_floating_ips: usize) -> Self {
-        Self { limit: max_floating_ips.saturating_mul(ROW_SIZE), by_namespace: Mutex::default() }
+        Self { limit: max_floating_ips.saturating_mul(ROW_SIZE), by_namespace: Registry::default() }
     }
 
     pub(super) fn of(&self, namespace: &str) -> Arc<Share> {
-        let mut shares = self.by_namespace.lock();
-        shares.retain(|_, share| share.strong_count() > 0);
-        if let Some(share) = shares.get(namespace).and_then(Weak::upgrade) {
-            return share;
-        }
-        let share = Share { namespace: namespace.to_owned(), limit: self.limit, used: Mutex::default() };
-        let share = Arc::new(share);
-        shares.insert(namespace.to_owned(), Arc::downgrade(&share));
-        share
+        let create =
+            |namespace: &String| Share { namespace: namespace.clone(), limit: self.limit, used: Mutex::default() };
+        self.by_namespace.get_or_create(namespace.to_owned(), create)
     }
 }
 

@@ -51,7 +51,6 @@ pub(super) async fn list<K>(
 ) -> Result<(), kube::Error>
 where
     K: Stored + Clone + Debug + DeserializeOwned + Send + 'static,
-    K::DynamicType: Eq + Hash + Clone,
 {
     let objects = api.list(&kube::api::ListParams::default()).await?.items;
     let mut listed = BTreeSet::new();
@@ -75,7 +74,6 @@ pub(super) async fn drive<K>(
     report: impl Fn(Change<'_, K>),
 ) where
     K: Stored + Clone + Debug + DeserializeOwned + Send + 'static,
-    K::DynamicType: Eq + Hash + Clone,
 {
     let (kind, mut listed) = (type_name::<K>(), BTreeSet::new());
     let watch = || watcher(api.clone(), config()).boxed();
@@ -131,7 +129,6 @@ fn apply<K>(
     report: &impl Fn(Change<'_, K>),
 ) where
     K: Stored + Clone + Debug + DeserializeOwned + Send + 'static,
-    K::DynamicType: Eq + Hash + Clone,
 {
     match event {
         watcher::Event::Init => {

@@ -1,17 +1,16 @@
 //! The bodies of Neutron's answers. Unknown fields are ignored; optional fields are missing in older releases.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::Response;
 use jiff::Timestamp;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, Deserializer, IgnoredAny, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny};
 
 use super::super::{Error, ErrorKind, Network, Quota, Subnet};
+use super::each::Each;
 use super::pages::Row;
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 
@@ -27,10 +26,10 @@ pub(super) struct Text<const MAX: usize>(String);
 
 impl<'de, const MAX: usize> Deserialize<'de> for Text<MAX> {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        let text = Cow::<str>::deserialize(json)?;
+        let text = String::deserialize(json)?;
         match text.len() > MAX {
             true => Err(serde::de::Error::custom(format_args!("over {MAX} bytes"))),
-            false => Ok(Self(text.into_owned())),
+            false => Ok(Self(text)),
         }
     }
 }
@@ -43,28 +42,17 @@ struct Tags(BTreeSet<String>);
 
 impl<'de> Deserialize<'de> for Tags {
     fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        json.deserialize_seq(TagsVisitor)
-    }
-}
-
-struct TagsVisitor;
-
-impl<'de> Visitor<'de> for TagsVisitor {
-    type Value = Tags;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("tags")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut json: A) -> Result<Tags, A::Error> {
         let mut tags = BTreeSet::new();
-        while let Some(Text(tag)) = json.next_element::<Text<MAX_TEXT>>()? {
-            tags.insert(tag);
-            if tags.len() > MAX_TAGS {
-                return Err(serde::de::Error::invalid_length(tags.len(), &self));
+        let insert = |Text(tag): Text<MAX_TEXT>| {
+            if tags.len() <= MAX_TAGS {
+                tags.insert(tag);
             }
+        };
+        Each::new(insert).deserialize(json)?;
+        match tags.len() > MAX_TAGS {
+            true => Err(serde::de::Error::custom(format_args!("over {MAX_TAGS} tags"))),
+            false => Ok(Self(tags)),
         }
-        Ok(Tags(tags))
     }
 }
 

@@ -2,19 +2,19 @@
 //!
 //! A listing is bounded in bytes, memory and time: a tenant chooses the server that answers.
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
 use openstack_sdk_core::api::RestEndpoint;
-use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
 use super::super::session::{Retry, Session};
 use super::super::{Error, ErrorKind};
 use super::body::{self, RowId};
+use super::each::Each;
 
 /// In rows. Neutron takes 0.4 s to list as many floating IPs; a server with a lower maximum returns fewer.
 pub(super) const PAGE_SIZE: u32 = 1000;
@@ -44,7 +44,7 @@ pub(super) trait Row: Sized {
     fn size(&self) -> usize;
 }
 
-/// Every row of a listing that can be read. The others are reported to `skip` with their ids.
+/// Every row of a listing that can be read. The others are counted and logged with their ids.
 ///
 /// If the marker's row was deleted, Neutron returns the first page again (measured). A repeated row shows that; then the
 /// listing begins again.
@@ -87,7 +87,7 @@ where
     loop {
         let response = session.call(operation, Retry::Read, request(marker)).await?;
         let mut json = serde_json::Deserializer::from_slice(response.body());
-        let page = Envelope { operation, key, rows: &mut listing, seen: &mut seen, limit };
+        let page = Envelope { operation, key, listing: &mut listing, seen: &mut seen, limit };
         let page = page.deserialize(&mut json).and_then(|page| json.end().map(|()| page));
         let page = page.map_err(|_| body::malformed(operation))?;
         match page.end {
@@ -145,7 +145,7 @@ struct Page {
 struct Envelope<'a, R> {
     operation: &'static str,
     key: &'static str,
-    rows: &'a mut Listing<R>,
+    listing: &'a mut Listing<R>,
     seen: &'a mut BTreeSet<String>,
     limit: Limit,
 }
@@ -167,11 +167,15 @@ impl<'de, R: Row> Visitor<'de> for Envelope<'_, R> {
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Page, A::Error> {
         let (mut page, mut has_next) = (None, None);
-        while let Some(name) = map.next_key::<Cow<'de, str>>()? {
+        while let Some(name) = map.next_key::<String>()? {
             if name == self.key {
-                page = Some(map.next_value_seed(Rows(&mut self))?);
+                let mut rows = Page { rows: 0, last: None, has_next: None, end: PageEnd::Complete };
+                map.next_value_seed(Each::new(|row: &RawValue| self.read_row(row, &mut rows)))?;
+                page = Some(rows);
             } else if name.strip_prefix(self.key) == Some("_links") {
-                has_next = Some(map.next_value::<Links>()?.0);
+                let mut is_next = false;
+                map.next_value_seed(Each::new(|link: Link| is_next |= link.rel.as_deref() == Some("next")))?;
+                has_next = Some(is_next);
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -181,83 +185,36 @@ impl<'de, R: Row> Visitor<'de> for Envelope<'_, R> {
     }
 }
 
-struct Rows<'a, 'b, R>(&'a mut Envelope<'b, R>);
-
-impl<'de, R: Row> DeserializeSeed<'de> for Rows<'_, '_, R> {
-    type Value = Page;
-
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> Result<Page, D::Error> {
-        json.deserialize_seq(self)
-    }
-}
-
-impl<'de, R: Row> Visitor<'de> for Rows<'_, '_, R> {
-    type Value = Page;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("rows")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut json: A) -> Result<Page, A::Error> {
-        let Envelope { operation, rows: listing, seen, limit, .. } = self.0;
-        let mut page = Page { rows: 0, last: None, has_next: None, end: PageEnd::Complete };
-        while let Some(raw) = json.next_element::<&RawValue>()? {
-            page.rows += 1;
-            if page.end != PageEnd::Complete {
-                continue;
-            }
-            let row: Option<R> = serde_json::from_str::<R::Json>(raw.get()).ok().map(Into::into);
-            let id = match &row {
-                Some(row) => Some(row.id().to_owned()),
-                None => serde_json::from_str::<RowId>(raw.get()).ok().map(RowId::into_string),
-            };
-            if row.is_none() {
-                listing.unreadable += 1;
-                tracing::warn!(operation, id, "a row of Neutron's answer cannot be read and is left out");
-            }
-            listing.size += row.as_ref().map_or(size_of::<R>(), Row::size) + id.as_ref().map_or(0, String::len);
-            listing.rows.extend(row);
-            if id.as_ref().is_some_and(|id| !seen.insert(id.clone())) {
-                page.end = PageEnd::Repeated;
-            }
-            if listing.rows.len() + listing.unreadable > limit.rows || listing.size > limit.rows * limit.row_size {
-                page.end = PageEnd::TooLarge;
-            }
-            page.last = id.or(page.last);
+impl<R: Row> Envelope<'_, R> {
+    fn read_row(&mut self, raw: &RawValue, page: &mut Page) {
+        page.rows += 1;
+        if page.end != PageEnd::Complete {
+            return;
         }
-        Ok(page)
-    }
-}
-
-/// Whether one of the links leads to a next page.
-struct Links(bool);
-
-impl<'de> serde::Deserialize<'de> for Links {
-    fn deserialize<D: Deserializer<'de>>(json: D) -> Result<Self, D::Error> {
-        json.deserialize_seq(LinksVisitor)
-    }
-}
-
-struct LinksVisitor;
-
-impl<'de> Visitor<'de> for LinksVisitor {
-    type Value = Links;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("links")
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut json: A) -> Result<Links, A::Error> {
-        let mut has_next = false;
-        while let Some(link) = json.next_element::<Link<'de>>()? {
-            has_next |= link.rel.as_deref() == Some("next");
+        let (listing, operation) = (&mut *self.listing, self.operation);
+        let row: Option<R> = serde_json::from_str::<R::Json>(raw.get()).ok().map(Into::into);
+        let id = match &row {
+            Some(row) => Some(row.id().to_owned()),
+            None => serde_json::from_str::<RowId>(raw.get()).ok().map(RowId::into_string),
+        };
+        if row.is_none() {
+            listing.unreadable += 1;
+            tracing::warn!(operation, id, "a row of Neutron's answer cannot be read and is left out");
         }
-        Ok(Links(has_next))
+        listing.size += row.as_ref().map_or(size_of::<R>(), Row::size) + id.as_ref().map_or(0, String::len);
+        listing.rows.extend(row);
+        if id.as_ref().is_some_and(|id| !self.seen.insert(id.clone())) {
+            page.end = PageEnd::Repeated;
+        }
+        let Limit { rows, row_size, .. } = self.limit;
+        if listing.rows.len() + listing.unreadable > rows || listing.size > rows * row_size {
+            page.end = PageEnd::TooLarge;
+        }
+        page.last = id.or(page.last.take());
     }
 }
 
 #[derive(serde::Deserialize)]
-struct Link<'a> {
-    #[serde(borrow)]
-    rel: Option<Cow<'a, str>>,
+struct Link {
+    rel: Option<String>,
 }

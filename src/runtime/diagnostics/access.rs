@@ -25,8 +25,8 @@ const DENIED_TTL: Duration = Duration::from_secs(10);
 /// More callers than this are not scrapers.
 const MAX_CACHED: usize = 256;
 
-/// How many unknown tokens are reviewed at a time, so that nobody can keep the API server busy, or the callers whose tokens
-/// are known waiting. Further ones get 503, and a scraper comes back.
+/// How many unknown tokens are reviewed at a time, so that callers with made-up tokens neither load the API server nor delay
+/// callers whose tokens are known. Further ones get 503, and a scraper comes back.
 const MAX_REVIEWS: usize = 4;
 
 /// How long a token that was allowed is known: longer than the pause between two scrapes.

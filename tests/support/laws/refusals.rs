@@ -7,7 +7,7 @@ use std::sync::Arc;
 use caip_openstack::allocation::claim::{ClaimRequest, Decision};
 use caip_openstack::allocation::ledger::{CreationBlock, Ledger};
 use caip_openstack::allocation::mark::Marks;
-use caip_openstack::allocation::{PoolPolicy, Refusal};
+use caip_openstack::allocation::{ClaimKey, PoolPolicy, Refusal};
 use caip_openstack::api::names::{GROUP, NETWORK_ID_ANNOTATION, POOL_ID_ANNOTATION, POOL_KIND};
 use caip_openstack::floating_ip::{FloatingIp, NetworkId};
 use caip_openstack::object_name::ObjectName;
@@ -85,14 +85,14 @@ fn is_exhausted(snapshot: &Snapshot, objects: &[Arc<Value>], pool: &Value, claim
         bound: None,
     };
     let named = named_addresses(objects);
-    let ledger = settled_ledger(snapshot, &policy, &named, &request.object.name);
+    let ledger = settled_ledger(snapshot, &policy, &named, &request.key);
     let (waiting, now) = (BTreeSet::new(), snapshot.now);
     let oracle = Oracle { ledger: &ledger, named: &named, pool: &policy, waiting: &waiting, claim: &request, now };
     oracle.judge(&Decision::Refuse(Refusal::ListUsedUp))
 }
 
 /// What a controller knows once all is quiet: the floating IPs, and whether Neutron would refuse to create one.
-fn settled_ledger(snapshot: &Snapshot, policy: &PoolPolicy, named: &NamedAddresses, claim: &str) -> Ledger {
+fn settled_ledger(snapshot: &Snapshot, policy: &PoolPolicy, named: &NamedAddresses, claim: &ClaimKey) -> Ledger {
     let mut ledger = Ledger::default();
     let began = ledger.begin(snapshot.now);
     ledger.record_listing(began, snapshot.fips.clone(), snapshot.now);

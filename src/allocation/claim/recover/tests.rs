@@ -77,7 +77,7 @@ fn an_address_that_the_claim_may_not_have_is_given_back_first_since_it_fills_the
     }
     let (own, mark) = (fip(10).created_for("web"), fip(10).created_for("web").0.description);
     let copied = fixture().excluding("203.0.113.10/32").fips([own, fip(11).described(mark)]);
-    assert_ne!(copied.decide("web"), withdraw, "nobody knows which of the two it is");
+    assert_ne!(copied.decide("web"), withdraw, "which of the two it created cannot be told");
 }
 
 #[test]
