@@ -103,18 +103,16 @@ alive() { # PIDFILE
 }
 
 start() { # PIDFILE LOG COMMAND...: in a session of its own, so that Ctrl-C does not reach it
-  local pidfile=$1 log=$2 i
+  local pidfile=$1 log=$2 pid deadline=$((SECONDS + 60))
   shift 2
   alive "$pidfile" && return
   stop "$pidfile"
   # The locks are not inherited: a server that held one would lock out all later runs.
   CAIP_SERVER=$pidfile setsid nohup "$@" >>"$log" 2>&1 </dev/null 7>&- 8>&- 9>&- &
-  echo $! >"$pidfile.tmp" && mv "$pidfile.tmp" "$pidfile"
-  # The variable appears when the program has replaced the forked shell.
-  for ((i = 0; i < 100; i++)); do
-    alive "$pidfile" && return
-    sleep .02
-  done
+  pid=$!
+  echo $pid >"$pidfile.tmp" && mv "$pidfile.tmp" "$pidfile"
+  # The variable appears when the program has replaced the forked shell: after seconds where the disk is busy.
+  while ! alive "$pidfile" && kill -0 $pid 2>/dev/null && ((SECONDS < deadline)); do sleep .02; done
 }
 
 stop() { # PIDFILE [SECONDS]: TERM to the server, then KILL to what remains of it
