@@ -176,7 +176,11 @@ impl Inspection {
             }
         };
         resolved.list_now(&self.resolver.clock).await.map_err(PoolFailure::Neutron)?;
-        Ok(resolved)
+        match self.resolver.find_distant_rival(pool, &resolved).await {
+            Ok(None) => Ok(resolved),
+            Ok(Some(problem)) => Err(PoolFailure::Rival(problem)),
+            Err(error) => Err(PoolFailure::Neutron(error)),
+        }
     }
 
     /// What to do for a claim; with the decision in OpenStack if its pool was [inspected](Self::inspect_pool).

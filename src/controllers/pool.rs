@@ -22,6 +22,7 @@ use crate::allocation::published::Binding;
 use crate::allocation::{ClaimKey, Ledger, usage};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::claim_reasons::ALLOCATION_FAILED;
+use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
 use crate::api::hands_off::HandsOff;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -191,7 +192,9 @@ impl PoolController {
             self.wake.sweeper(&name);
         }
         self.report_failing(pool, &failure, listed.as_deref()).await?;
-        self.restore_id(pool).await?;
+        if problem.reason != DUPLICATE_POOL_ID {
+            self.restore_id(pool).await?;
+        }
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 
@@ -214,6 +217,7 @@ impl PoolController {
         // The marks with a copied id are another pool's.
         let Some(id) = id.filter(|id| self.resolver.find_elder(pool, id).is_none()) else { return };
         if let Ok(resolved) = self.resolver.resolve_for_cleanup(pool, &id).await
+            && let Ok(None) = self.resolver.find_distant_rival(pool, &resolved).await
             && known.is_none_or(|known| !Arc::ptr_eq(&known, &resolved))
         {
             self.memory.pools.update(&name, |state| {

@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::json;
+use caip_openstack::api::names::POOL_ID_ANNOTATION;
+use serde_json::{Value, json};
 
-use crate::api::Kind;
+use crate::api::deletion::Deletion;
+use crate::api::{Key, Kind};
+use crate::laws;
 use crate::memory::Elsewhere;
 use crate::simulate_bound;
 use crate::wire::{Fault, Side};
@@ -33,6 +36,97 @@ fn a_project_that_another_keystone_says_is_empty_is_not() {
         world.advance(3 * SOON).await;
         world.expect(5, "web-0", "bound to the address that it had", site.address_of("web-0") == had && had.is_some());
         site.delete(Kind::Pool, "tenant");
+    });
+}
+
+const STRANGERS: &str = "strangers";
+
+/// A pool of another namespace, with a Secret of its own.
+fn create_pool_of_strangers(site: &Site, secret: &Value, annotations: &Value, spec: &Value) {
+    let metadata = |name: &str| json!({"name": name, "namespace": STRANGERS, "annotations": annotations});
+    let mut whole = json!({"identityRef": {"name": "cloud", "cloudName": "openstack"}, "reclaimPolicy": "Delete"});
+    whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    let pool = json!({"metadata": metadata("copy"), "spec": whole});
+    let _ = site.server.create(Kind::Namespace, json!({"metadata": {"name": STRANGERS}}));
+    site.server.create(Kind::Secret, json!({"metadata": metadata("cloud"), "data": secret})).expect("it is valid");
+    site.server.create(Kind::Pool, pool).expect("it is valid");
+}
+
+fn ready(site: &Site, namespace: &str, pool: &str) -> (String, String) {
+    let pool = site.server.get(&Key::new(Kind::Pool, namespace, pool)).unwrap();
+    let ready = laws::condition(&pool, "Ready").cloned().unwrap_or_default();
+    (laws::text(&ready, "/reason").to_owned(), laws::text(&ready, "/message").to_owned())
+}
+
+fn network() -> Value {
+    json!({"floatingIPNetwork": {"filter": {"name": "public"}}})
+}
+
+#[test]
+fn a_pool_in_another_cloud_that_had_the_id_first_stops_nobody() {
+    simulate_bound(&START, async |world, site| {
+        let secret = json!(world.cloud.secret_elsewhere("ours", Elsewhere::Keystone));
+        create_pool_of_strangers(
+            site,
+            &secret,
+            &json!({}),
+            &json!({"poolID": "guessed", "preAllocatedFloatingIPs": ["203.0.113.200"]}),
+        );
+        world.advance(SOON).await;
+        let mut spec = network();
+        spec["poolID"] = json!("guessed");
+        site.create_pool("rebuilt", &spec);
+        site.create_claim("web-1", "rebuilt");
+        world.advance(SOON).await;
+        world.expect(4, "web-1", "bound", site.address_of("web-1").is_some());
+        site.kill_controller();
+        world.advance(2 * SOON).await;
+        world.expect(7, "pool rebuilt", "ready", ready(site, "team", "rebuilt").0 == "Ready");
+        site.delete(Kind::Claim, "web-1");
+        site.delete(Kind::Pool, "rebuilt");
+        world.advance(SOON).await;
+        let is_left = site.server.get(&Key::new(Kind::Pool, "team", "rebuilt")).is_some();
+        world.expect(4, "pool rebuilt", "deleted", !is_left && world.cloud.floating_ips().len() == 1);
+    });
+}
+
+/// Otherwise it would release the floating IPs of claims that it does not know.
+#[test]
+fn a_copy_of_a_pool_stops_although_the_credentials_of_the_pool_have_expired() {
+    simulate_bound(&START, async |world, site| {
+        world.advance(SOON).await;
+        let had = world.cloud.floating_ips();
+        let pool = site.server.get(&Key::new(Kind::Pool, "team", "public")).unwrap();
+        let id = laws::pool_id(&pool).unwrap();
+        world.cloud.change_password("ours", "rotated");
+        site.kill_controller();
+        let (secret, copied) = (json!(world.cloud.secret("ours")), json!({POOL_ID_ANNOTATION: id.as_str()}));
+        create_pool_of_strangers(site, &secret, &copied, &network());
+        world.advance(5 * SOON).await;
+        let (reason, message) = ready(site, STRANGERS, "copy");
+        world.expect(4, "the copy", "stopped", reason == "DuplicatePoolID" && !message.contains("namespace team"));
+        world.expect(4, "Neutron", "as it was", world.cloud.floating_ips() == had);
+        let _ = site.server.delete(&Key::new(Kind::Pool, STRANGERS, "copy"), &Deletion::default());
+        world.advance(SOON).await;
+        world.expect(4, "Neutron", "as it was", world.cloud.floating_ips() == had);
+        site.change(Kind::Secret, "cloud", &json!({"data": secret}));
+        world.advance(SOON).await;
+    });
+}
+
+#[test]
+fn a_copy_in_another_namespace_stops_while_the_pool_works() {
+    simulate_bound(&START, async |world, site| {
+        let pool = site.server.get(&Key::new(Kind::Pool, "team", "public")).unwrap();
+        let copied = json!({POOL_ID_ANNOTATION: laws::pool_id(&pool).unwrap().as_str()});
+        site.delete(Kind::Claim, "web-0");
+        world.advance(SOON).await;
+        create_pool_of_strangers(site, &json!(world.cloud.secret("ours")), &copied, &network());
+        world.advance(SOON).await;
+        world.expect(4, "the copy", "stopped", ready(site, STRANGERS, "copy").0 == "DuplicatePoolID");
+        site.delete(Kind::Pool, "public");
+        world.advance(SOON).await;
+        world.expect(7, "the copy", "ready", ready(site, STRANGERS, "copy").0 == "Ready");
     });
 }
 

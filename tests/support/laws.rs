@@ -25,7 +25,7 @@ use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
 use jiff::Timestamp;
 use serde_json::Value;
 
-pub use objects::{Binding, FORGED_LABEL, binding, claim_key, pool_id, text};
+pub use objects::{Binding, FORGED_LABEL, binding, claim_key, condition, pool_id, text};
 
 /// Everything that is visible from outside, of all management clusters that share a project.
 #[derive(Default)]

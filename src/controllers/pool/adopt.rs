@@ -54,8 +54,7 @@ impl PoolController {
         if is_written || !patch::has_finalizer(&pool.metadata, POOL_FINALIZER) {
             return Ok(());
         }
-        let id = known_id(pool, &self.stores, &self.memory);
-        let Some(id) = id.filter(|id| self.resolver.find_elder(pool, id).is_none()) else { return Ok(()) };
+        let Some(id) = known_id(pool, &self.stores, &self.memory) else { return Ok(()) };
         let change = json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: id.as_str()}}});
         let written = self.write_metadata(pool, change).await;
         written.map(drop).map_err(|error| Error::Kubernetes("write the pool's id again", error))

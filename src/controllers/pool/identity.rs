@@ -25,13 +25,18 @@ pub(super) fn intended_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memor
     })
 }
 
-/// The pool's id: from its spec or its annotation or, if that was removed, from memory, its status or its IPAddresses.
+/// The pool's id: as it is recorded or, if nothing records it, from its IPAddresses.
 pub(super) fn known_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memory: &Memory) -> Option<PoolId> {
+    recorded_id(pool, memory).or_else(|| published_id(pool, stores))
+}
+
+/// The pool's id: from its spec or its annotation or, if that was removed, from memory or its status.
+pub(super) fn recorded_id(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<PoolId> {
     let specified = pool.spec.pool_id.as_deref().and_then(PoolId::parse);
     let annotated = || pool.annotations().get(POOL_ID_ANNOTATION).and_then(|id| PoolId::parse(id));
     let remembered = || remembered(pool, memory).map(|resolved| resolved.policy.id.clone());
     let reported = || pool.status.as_ref()?.pool_id.as_deref().and_then(PoolId::parse);
-    specified.or_else(annotated).or_else(remembered).or_else(reported).or_else(|| published_id(pool, stores))
+    specified.or_else(annotated).or_else(remembered).or_else(reported)
 }
 
 fn published_id(pool: &OpenStackFloatingIPPool, stores: &Stores) -> Option<PoolId> {

@@ -52,7 +52,15 @@ impl Resolver {
             Ok(credentials) => credentials,
             Err(failure) => return Ok(Err(failure)),
         };
-        Ok(self.resolve_with(pool, &id, &credentials).await)
+        let resolved = match self.resolve_with(pool, &id, &credentials).await {
+            Ok(resolved) => resolved,
+            Err(failure) => return Ok(Err(failure)),
+        };
+        Ok(match self.find_distant_rival(pool, &resolved).await {
+            Ok(None) => Ok(resolved),
+            Ok(Some(problem)) => Err(PoolFailure::Rival(problem)),
+            Err(error) => Err(PoolFailure::Neutron(error)),
+        })
     }
 
     pub(in crate::controllers) fn intended_id(&self, pool: &OpenStackFloatingIPPool) -> PoolId {

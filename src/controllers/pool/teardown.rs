@@ -78,26 +78,31 @@ impl PoolController {
             return Ok(None);
         }
         let id = known_id(pool, &self.stores, &self.memory);
-        let id = id.filter(|id| self.resolver.find_elder(pool, id).is_none());
-        self.memory.pools.update(&name, |state| state.has_no_marks = id.is_none());
-        let Some(id) = id else { return Ok(None) };
-        self.last_resolution(pool, &id).await.map(Some)
+        let resolved = match id.filter(|id| self.resolver.find_elder(pool, id).is_none()) {
+            Some(id) => self.last_resolution(pool, &id).await,
+            None => Ok(None),
+        };
+        self.memory.pools.update(&name, |state| state.has_no_marks = matches!(resolved, Ok(None)));
+        resolved
     }
 
     async fn last_resolution(
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
-    ) -> Result<Arc<ResolvedPool>, PoolFailure> {
+    ) -> Result<Option<Arc<ResolvedPool>>, PoolFailure> {
         let name = name_of(pool);
         let resolved = self.resolver.resolve_for_cleanup(pool, id).await?;
+        if self.resolver.find_distant_rival(pool, &resolved).await.map_err(PoolFailure::Neutron)?.is_some() {
+            return Ok(None);
+        }
         let is_known = |known: &Arc<ResolvedPool>| Arc::ptr_eq(known, &resolved);
         if !self.memory.pools.get(&name).resolved.as_ref().is_some_and(is_known) {
             self.memory.pools.update(&name, |state| state.serve(resolved.clone(), pool));
             // Claims that are being deleted may have waited for a session.
             self.wake.unserved_claims_of(&name);
         }
-        Ok(resolved)
+        Ok(Some(resolved))
     }
 
     fn has_claims(&self, pool: &ObjectName) -> bool {
