@@ -195,9 +195,11 @@ start_controller() {
   require_port "$CONTROLLER_PID" "$HEALTH_PORT" "the controller's health checks"
   require_port "$CONTROLLER_PID" "$METRICS_PORT" "the controller's metrics"
   : >"$CONTROLLER_LOG"
-  show caip-openstack --leader-elect=false "--health-addr=127.0.0.1:$HEALTH_PORT" "--diagnostics-address=127.0.0.1:$METRICS_PORT" --insecure-diagnostics
+  show caip-openstack --leader-elect=false "--health-addr=127.0.0.1:$HEALTH_PORT" "--diagnostics-address=127.0.0.1:$METRICS_PORT" --insecure-diagnostics \
+    --openstack-hosts=127.0.0.1
   start "$CONTROLLER_PID" "$CONTROLLER_LOG" "$PROGRAM" --leader-elect=false \
-    "--health-addr=127.0.0.1:$HEALTH_PORT" "--diagnostics-address=127.0.0.1:$METRICS_PORT" --insecure-diagnostics
+    "--health-addr=127.0.0.1:$HEALTH_PORT" "--diagnostics-address=127.0.0.1:$METRICS_PORT" --insecure-diagnostics \
+    --openstack-hosts=127.0.0.1
   wait_for "$TIMEOUT" "the controller" "$CONTROLLER_LOG" "$CONTROLLER_PID" curl -sf "http://127.0.0.1:$HEALTH_PORT/readyz"
 }
 

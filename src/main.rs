@@ -9,6 +9,7 @@ use anyhow::{Context as _, bail};
 use caip_openstack::clock::Clock;
 use caip_openstack::controllers::{self, Options, RecordCount, Setup};
 use caip_openstack::metrics::{MeteredClouds, Metrics, OperationResult};
+use caip_openstack::openstack::AllowedHosts;
 use caip_openstack::openstack::session::Sessions;
 use caip_openstack::runtime::client::{self, Clients};
 use caip_openstack::runtime::diagnostics::{self, TlsOptions};
@@ -125,7 +126,8 @@ async fn lead_and_reconcile(
         () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
     };
     metrics.leads(true);
-    let clouds = metered_clouds(flags, &clock, &metrics);
+    let hosts = AllowedHosts::new(flags.openstack_hosts.0.clone(), clients.addresses);
+    let clouds = metered_clouds(flags, hosts, &clock, &metrics);
     let options = options(flags, leader.as_ref());
     let setup =
         Setup { client: clients.work, clouds, options, metrics, readiness, clock, records: RecordCount::default() };
@@ -155,11 +157,12 @@ async fn lead_and_reconcile(
     Ok(ExitCode::SUCCESS)
 }
 
-fn metered_clouds(flags: &Flags, clock: &Clock, metrics: &Metrics) -> Arc<MeteredClouds> {
+fn metered_clouds(flags: &Flags, hosts: AllowedHosts, clock: &Clock, metrics: &Metrics) -> Arc<MeteredClouds> {
     let token_metrics = metrics.clone();
     let sessions = Sessions::new(clock.clone())
         .max_concurrent_calls(flags.openstack_concurrency.get())
         .max_floating_ips(flags.max_floating_ips.get())
+        .allowed_hosts(hosts)
         .on_authentication(move |error| {
             token_metrics.token_refreshed(OperationResult::from(&error.map_or(Ok(()), Err)));
         });

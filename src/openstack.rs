@@ -11,11 +11,13 @@ use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, ProjectId, SubnetI
 
 pub mod credentials;
 pub mod error;
+pub mod hosts;
 mod neutron;
 pub mod session;
 
 pub use credentials::{Credentials, CredentialsError, KeystoneId};
 pub use error::{Error, ErrorKind};
+pub use hosts::AllowedHosts;
 pub use neutron::ROW_SIZE;
 
 /// Opens sessions.

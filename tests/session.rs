@@ -3,6 +3,7 @@
 
 mod failures;
 mod hostile;
+mod hosts;
 mod server;
 
 use std::sync::Arc;

@@ -5,12 +5,17 @@ use crate::openstack::{Error, ErrorKind};
 
 /// A failed call in one line for a condition. It is the same at each attempt.
 pub(super) fn explain(error: &Error) -> String {
+    if error.is_concealed {
+        return format!("{}: {CONCEALED}", error.operation);
+    }
     match remedy(error) {
         // Neutron ends its sentences.
         Some(remedy) => format!("{}; {remedy}", error.to_string().trim_end_matches('.')),
         None => error.to_string(),
     }
 }
+
+const CONCEALED: &str = "the server does not answer as OpenStack does: check auth_url and cacert in clouds.yaml, and whether OpenStack is up; why is in the controller's log, and is shown here for the servers of --openstack-hosts";
 
 /// What to do, unless the message says so itself, as those about credentials and certificates do.
 fn remedy(error: &Error) -> Option<&'static str> {
@@ -40,6 +45,14 @@ fn remedy(error: &Error) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_for_the_log_only_is_not_explained() {
+        let refused = Error::new(ErrorKind::Unreachable, "authenticate", "Keystone: 10.0.0.1:22 refuses connections");
+        let concealed = explain(&Error { is_concealed: true, ..refused });
+        assert!(concealed.starts_with("authenticate: the server does not answer as OpenStack does: "), "{concealed}");
+        assert!(!concealed.contains("10.0.0.1") && !concealed.contains("refuses"), "{concealed}");
+    }
 
     #[test]
     fn a_remedy_is_added_only_where_the_message_has_none() {

@@ -171,6 +171,11 @@ impl PoolController {
 
     async fn fail(&self, pool: &Arc<OpenStackFloatingIPPool>, failure: PoolFailure) -> Result<Action, Error> {
         let name = name_of(pool.as_ref());
+        if let PoolFailure::Neutron(error) = &failure
+            && error.is_concealed
+        {
+            tracing::warn!(pool.name = %name, %error, "OpenStack does not answer");
+        }
         let problem = failure.problem();
         let is_new = self.memory.pools.update(&name, |state| {
             if let Some(known) = state.resolved.take() {

@@ -90,6 +90,8 @@ pub struct Error {
     pub request_id: Option<String>,
     /// From the header `Retry-After`, clamped.
     pub retry_after: Option<Duration>,
+    /// Only for the log: whoever chose the server is not to learn from a condition what answers there.
+    pub is_concealed: bool,
 }
 
 impl Error {
@@ -103,6 +105,7 @@ impl Error {
             error_type: None,
             request_id: None,
             retry_after: None,
+            is_concealed: false,
         }
     }
 

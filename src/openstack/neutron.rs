@@ -5,11 +5,14 @@ mod each;
 mod pages;
 
 use async_trait::async_trait;
+use bytes::Bytes;
+use http::Response;
 use openstack_sdk_network::v2::extension::list as extensions;
 use openstack_sdk_network::v2::floatingip::tag::{delete as delete_tag, set as put_tag};
 use openstack_sdk_network::v2::floatingip::{create, delete, get, list, set};
 use openstack_sdk_network::v2::quota::details as quota_details;
 use openstack_sdk_network::v2::{network, subnet};
+use serde::de::DeserializeOwned;
 
 use super::session::{Retry, Session};
 use super::{
@@ -116,7 +119,7 @@ impl Neutron for NeutronClient {
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
         let operation = "read floating IP";
         let request = get::Request::builder().id(id_segment(operation, id)?).build().expect(COMPLETE);
-        body::floating_ip(operation, &self.session.call(operation, Retry::Read, request).await?)
+        self.floating_ip(operation, &self.session.call(operation, Retry::Read, request).await?)
     }
 
     async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
@@ -129,7 +132,7 @@ impl Neutron for NeutronClient {
         let request = create::Request::builder().floatingip(body.build().expect(COMPLETE)).build().expect(COMPLETE);
         // Never: a second request would create a second floating IP.
         let response = self.session.call(operation, Retry::Never, request).await.map_err(classify_bad_network)?;
-        body::floating_ip(operation, &response)
+        self.floating_ip(operation, &response)
     }
 
     async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
@@ -138,7 +141,7 @@ impl Neutron for NeutronClient {
         let request = set::Request::builder().id(id_segment(operation, id)?).floatingip(body).build().expect(COMPLETE);
         // Never: a late second request could overwrite another client's change.
         let response = self.session.call(operation, Retry::Never, request).await?;
-        body::floating_ip(operation, &response)
+        self.floating_ip(operation, &response)
     }
 
     async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
@@ -196,7 +199,7 @@ impl Neutron for NeutronClient {
             request.build().expect(COMPLETE)
         };
         let listing = pages::list(&self.session, operation, "networks", FOUND, page).await?;
-        all_read(operation, listing)
+        self.all_read(operation, listing)
     }
 
     async fn find_subnets(&self, filter: &Filter) -> Result<Vec<Subnet>, Error> {
@@ -218,7 +221,7 @@ impl Neutron for NeutronClient {
             request.build().expect(COMPLETE)
         };
         let listing = pages::list(&self.session, operation, "subnets", FOUND, page).await?;
-        all_read(operation, listing)
+        self.all_read(operation, listing)
     }
 
     async fn has_tags(&self) -> Result<bool, Error> {
@@ -226,7 +229,7 @@ impl Neutron for NeutronClient {
         // Reads the list, because a 404 for a single extension could come from a proxy.
         let request = extensions::Request::builder().build().expect(COMPLETE);
         let response = self.session.call(operation, Retry::Read, request).await?;
-        let extensions = body::parse::<Extensions>(operation, &response)?.extensions;
+        let extensions = self.parse::<Extensions>(operation, &response)?.extensions;
         Ok(extensions.iter().any(|extension| extension.is(TAGS_EXTENSION)))
     }
 
@@ -234,7 +237,7 @@ impl Neutron for NeutronClient {
         let operation = "read quota";
         let request = quota_details::Request::builder().id(self.project().as_str()).build().expect(COMPLETE);
         match self.session.call(operation, Retry::Read, request).await {
-            Ok(response) => Ok(Some(body::parse::<QuotaDetails>(operation, &response)?.into())),
+            Ok(response) => Ok(Some(self.parse::<QuotaDetails>(operation, &response)?.into())),
             Err(error) if matches!(error.status, Some(403 | 404)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -253,13 +256,21 @@ impl NeutronClient {
             _ => error,
         }
     }
-}
 
-/// A network that cannot be read may be the one that is searched.
-fn all_read<R>(operation: &'static str, listing: pages::Listing<R>) -> Result<Vec<R>, Error> {
-    match listing.unreadable {
-        0 => Ok(listing.rows),
-        _ => Err(body::malformed(operation)),
+    fn parse<T: DeserializeOwned>(&self, operation: &'static str, response: &Response<Bytes>) -> Result<T, Error> {
+        body::parse(response).ok_or_else(|| self.session.malformed(operation))
+    }
+
+    fn floating_ip(&self, operation: &'static str, response: &Response<Bytes>) -> Result<FloatingIp, Error> {
+        body::floating_ip(response).ok_or_else(|| self.session.malformed(operation))
+    }
+
+    /// A network that cannot be read may be the one that is searched.
+    fn all_read<R>(&self, operation: &'static str, listing: pages::Listing<R>) -> Result<Vec<R>, Error> {
+        match listing.unreadable {
+            0 => Ok(listing.rows),
+            _ => Err(self.session.malformed(operation)),
+        }
     }
 }
 

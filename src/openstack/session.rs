@@ -113,7 +113,7 @@ impl Session {
         let permit = self.throttle.acquire().await.map_err(in_operation)?;
         let result = match query.query_async(self).await {
             Ok(response) if response.status().is_success() => Ok(response),
-            Ok(response) => Err(in_operation(answer::error(&response))),
+            Ok(response) => Err(in_operation(self.refusal(&response))),
             Err(ApiError::Client { source }) if source.operation.is_empty() => Err(in_operation(source)),
             // From Keystone: it has an operation of its own, and says nothing about Neutron.
             Err(ApiError::Client { source }) => return Err(source),
@@ -141,7 +141,22 @@ impl Session {
     async fn send_with(&self, token: &Token, request: http::Request<Vec<u8>>) -> Result<Response<Bytes>, Error> {
         let mut request = reqwest::Request::try_from(request).map_err(|_| invalid_request())?;
         request.headers_mut().insert("X-Auth-Token", token.header.clone());
-        transport::send(self.tokens.http_client(), request).await
+        self.tokens.http_client().send(request).await
+    }
+
+    fn refusal(&self, response: &Response<Bytes>) -> Error {
+        let error = answer::error(response);
+        if answer::is_from_openstack(response.body()) { error } else { self.conceal(error) }
+    }
+
+    fn conceal(&self, error: Error) -> Error {
+        self.tokens.http_client().hosts.conceal(error)
+    }
+
+    /// The error for a success whose body is not what Neutron would say.
+    pub(super) fn malformed(&self, operation: &'static str) -> Error {
+        let message = "the answer is a success, but not what Neutron would say";
+        self.conceal(Error::new(ErrorKind::Malformed, operation, message))
     }
 }
 

@@ -1,5 +1,7 @@
 //! The connection to the management cluster.
 
+use std::collections::BTreeSet;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -7,6 +9,7 @@ use http::header::USER_AGENT;
 use http::{HeaderValue, Uri};
 use kube::client::ClientBuilder;
 use kube::config::{Config, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use tokio::net::lookup_host;
 use tokio::time::{Instant, sleep, timeout};
 use tower::limit::ConcurrencyLimitLayer;
 
@@ -56,6 +59,8 @@ pub struct Clients {
     /// For the Lease, health and metrics: these never wait behind the requests of the controllers, and an error is not
     /// retried within the request.
     pub control: kube::Client,
+    /// The API server's.
+    pub addresses: BTreeSet<IpAddr>,
 }
 
 /// Connects to the cluster of `kubeconfig`, or else of KUBECONFIG, `~/.kube/config` or the pod's ServiceAccount. Waits for
@@ -72,7 +77,19 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError>
     config.default_retry = false;
     let control = ClientBuilder::try_from(config).map_err(|error| ConnectError::Client(url.clone(), error))?.build();
     await_answer(&control, &url).await?;
-    Ok(Clients { work, control })
+    Ok(Clients { work, control, addresses: resolve(&url).await })
+}
+
+/// The addresses of the API server, which has just answered.
+async fn resolve(url: &Uri) -> BTreeSet<IpAddr> {
+    let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    match lookup_host((host.as_str(), 0)).await {
+        Ok(found) => found.map(|address| address.ip()).collect(),
+        Err(error) => {
+            tracing::warn!("the API server's addresses are not known: {error}");
+            BTreeSet::new()
+        }
+    }
 }
 
 async fn configuration(kubeconfig: Option<&Path>) -> Result<Config, ConnectError> {

@@ -16,6 +16,8 @@ use clap::{Parser, ValueEnum};
 mod ignored;
 pub(crate) mod values;
 
+use crate::openstack::hosts::HostList;
+
 pub use ignored::Ignored;
 pub use values::Address;
 
@@ -75,6 +77,11 @@ pub struct Flags {
     /// memory.
     #[arg(long, value_name = "N", default_value = "4000")]
     pub max_floating_ips: NonZeroUsize,
+
+    /// Servers of OpenStack that Secrets and catalogues may name, separated by commas: host names, `*.domain`, addresses,
+    /// CIDR ranges, or `*`; all but those of this machine, link-local ones and the API server if empty.
+    #[arg(long, value_name = "HOSTS", default_value = "", hide_default_value = true)]
+    pub openstack_hosts: HostList,
 
     /// Reconcile only while holding the leader election Lease. Required to run several replicas.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true",
@@ -302,6 +309,7 @@ mod tests {
             (&["--leader-elect-lease-duration=10s"], "must be longer than --leader-elect-renew-deadline"),
             (&["--leader-elect-retry-period=10s"], "must be longer than --leader-elect-retry-period"),
             (&["--logging-format=xml"], "--logging-format"),
+            (&["--openstack-hosts=cloud.test,http://cloud.test"], "expected a host name"),
         ] {
             let Err(EarlyExit::Usage(line)) = read(args) else { panic!("{args:?} was accepted") };
             assert!(line.contains(part) && !line.contains('\n'), "{args:?}: {line}");

@@ -120,12 +120,13 @@ fn values_become_flags() {
     let container = container(&json!({
         "watchNamespace": "team-a", "watchFilter": "blue", "openstackConcurrency": 3,
         "logging": {"format": "text", "verbosity": 4}, "metrics": {"port": 9090, "secure": false},
-        "extraArgs": ["--openstack-concurrency=4"]
+        "openstackHosts": ["*.example.com", "10.0.0.0/8"], "extraArgs": ["--openstack-concurrency=4"]
     }));
     let flags = flags(&container["args"]);
     assert_eq!(flags.watched_namespace().as_deref(), Some("team-a"));
     assert_eq!(flags.watched_label().as_deref(), Some("blue"));
     assert_eq!(flags.openstack_concurrency.get(), 4, "the last of two wins");
+    assert_eq!(Ok(flags.openstack_hosts), "*.example.com,10.0.0.0/8".parse());
     assert_eq!(flags.verbosity, 4);
     assert_eq!(format!("{:?}", flags.logging_format), "Text");
     assert_eq!(format!("{:?}", flags.diagnostics_address), "Some(AnyHost(9090))");

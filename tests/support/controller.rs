@@ -48,6 +48,9 @@ impl Controller {
         if !flags.iter().any(|flag| flag.starts_with("--watch-filter")) {
             command.arg(format!("--watch-filter={}", run_id()));
         }
+        if !flags.iter().any(|flag| flag.starts_with("--openstack-hosts")) {
+            command.arg("--openstack-hosts=*,127.0.0.0/8");
+        }
         command.args(flags).env("KUBECONFIG", kubeconfig).stdin(Stdio::null());
         command.stdout(output.try_clone().expect("a file can be opened twice")).stderr(output);
         let child = spawn_in_lasting_thread(command)

@@ -29,6 +29,7 @@ impl PoolFailure {
             Self::Rival(problem) | Self::Credentials(problem) | Self::Network(problem) => problem.clone(),
             Self::Session(error) | Self::Neutron(error) => {
                 let reason = match error.kind {
+                    _ if error.is_concealed => reasons::OPENSTACK_UNREACHABLE,
                     ErrorKind::Unauthorized => reasons::AUTHENTICATION_FAILED,
                     ErrorKind::Credentials | ErrorKind::NoNetworkService => reasons::CREDENTIALS_INVALID,
                     ErrorKind::Forbidden | ErrorKind::Rejected | ErrorKind::NotFound => reasons::OPENSTACK_REFUSED,

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::super::session::{Retry, Session};
 use super::super::{Error, ErrorKind};
-use super::body::{self, RowId};
+use super::body::RowId;
 use super::each::Each;
 
 /// In rows. Neutron takes 0.4 s to list as many floating IPs; a server with a lower maximum returns fewer.
@@ -89,7 +89,7 @@ where
         let mut json = serde_json::Deserializer::from_slice(response.body());
         let page = Envelope { operation, key, listing: &mut listing, seen: &mut seen, limit };
         let page = page.deserialize(&mut json).and_then(|page| json.end().map(|()| page));
-        let page = page.map_err(|_| body::malformed(operation))?;
+        let page = page.map_err(|_| session.malformed(operation))?;
         match page.end {
             PageEnd::Complete => {}
             PageEnd::Repeated => return Ok(None),

@@ -34,6 +34,7 @@ pub(super) fn error(response: &Response<Bytes>) -> Error {
         error_type,
         request_id: request_id(response.headers()),
         retry_after: retry_after(response.headers()),
+        is_concealed: false,
     }
 }
 

@@ -50,7 +50,8 @@ impl CircuitBreaker {
             // Not with the kind of the cause: this call was not sent, so its outcome is known.
             Some(Outage { cause, .. }) => {
                 let kind = if cause.kind == ErrorKind::Untrusted { cause.kind } else { ErrorKind::Unreachable };
-                Admission::Refused(Error::new(kind, "", cause.message.clone()))
+                let refusal = Error::new(kind, "", &cause.message);
+                Admission::Refused(Error { is_concealed: cause.is_concealed, ..refusal })
             }
         }
     }

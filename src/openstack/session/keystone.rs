@@ -1,5 +1,6 @@
 //! Authentication: one request to Keystone for a token.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,8 +10,8 @@ use openstack_sdk_auth_core::AuthToken;
 use openstack_sdk_auth_core::types::ServiceEndpoints;
 use secrecy::ExposeSecret;
 
-use super::super::{Credentials, Error, ErrorKind};
-use super::transport::{self, KEYSTONE_TIMEOUT};
+use super::super::{AllowedHosts, Credentials, Error, ErrorKind};
+use super::transport::{self, HttpClient, KEYSTONE_TIMEOUT};
 use super::{answer, span};
 use crate::clock::Clock;
 use crate::floating_ip::ProjectId;
@@ -32,14 +33,14 @@ pub(super) struct Token {
 }
 
 pub(super) struct KeystoneClient {
-    pub(super) http: reqwest::Client,
+    pub(super) http: HttpClient,
     credentials: Credentials,
     clock: Clock,
 }
 
 impl KeystoneClient {
-    pub(super) fn new(credentials: Credentials, clock: Clock) -> Result<Self, Error> {
-        Ok(Self { http: transport::client(&credentials)?, credentials, clock })
+    pub(super) fn new(credentials: Credentials, hosts: Arc<AllowedHosts>, clock: Clock) -> Result<Self, Error> {
+        Ok(Self { http: HttpClient::new(&credentials, hosts)?, credentials, clock })
     }
 
     pub(super) async fn authenticate(&self) -> Result<Token, Error> {
@@ -67,7 +68,7 @@ impl KeystoneClient {
         let request = self.http.post(url).timeout(KEYSTONE_TIMEOUT).json(&body).build();
         let request = request.map_err(|_| fail("the request for a token cannot be built"))?;
 
-        let response = transport::send(&self.http, request).await;
+        let response = self.http.send(request).await;
         let response = response.map_err(|error| Error { operation: OPERATION, ..with_remedy(error) })?;
         if !response.status().is_success() {
             return Err(self.refusal(&response));
@@ -75,7 +76,7 @@ impl KeystoneClient {
         self.read_token(response).ok_or_else(|| {
             let host = transport::host_and_port(&self.credentials.auth_url);
             let message = format!("{host} answers, but not with a token: is auth_url Keystone's?");
-            Error::new(ErrorKind::Malformed, OPERATION, message)
+            self.http.hosts.conceal(Error::new(ErrorKind::Malformed, OPERATION, message))
         })
     }
 
@@ -106,9 +107,10 @@ impl KeystoneClient {
     fn refusal(&self, response: &Response<Bytes>) -> Error {
         let error = Error { operation: OPERATION, ..answer::error(response) };
         let host = transport::host_and_port(&self.credentials.auth_url);
+        let is_from_openstack = answer::is_from_openstack(response.body());
         // A 404 from Keystone means that the application credential or the token is unknown.
-        let is_unknown = error.status == Some(404) && answer::is_from_openstack(response.body());
-        match error.status {
+        let is_unknown = error.status == Some(404) && is_from_openstack;
+        let refusal = match error.status {
             _ if error.kind == ErrorKind::Unauthorized || is_unknown => {
                 let check = match self.credentials.identity.auth_type() {
                     "v3applicationcredential" => "the application credential, its secret and whether it has expired",
@@ -128,7 +130,8 @@ impl KeystoneClient {
                 let secret = self.credentials.identity.secret().expose_secret();
                 Error { message: error.message.replace(secret, "…"), ..error }
             }
-        }
+        };
+        if is_from_openstack { refusal } else { self.http.hosts.conceal(refusal) }
     }
 }
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::super::credentials::Fingerprint;
 use super::super::neutron::{MAX_FLOATING_IPS, NeutronClient};
-use super::super::{Clouds, Credentials, Error, ErrorKind, KeystoneId, Neutron, ProjectScope};
+use super::super::{AllowedHosts, Clouds, Credentials, Error, ErrorKind, KeystoneId, Neutron, ProjectScope};
 use super::keystone::{OPERATION, Token};
 use super::limiter::DEFAULT_MAX_CALLS;
 use super::throttle::Throttle;
@@ -23,6 +23,7 @@ pub struct Sessions {
     observer: AuthObserver,
     max_calls: usize,
     max_floating_ips: usize,
+    hosts: Arc<AllowedHosts>,
     // Never locked across an await.
     open: Mutex<OpenSessions>,
 }
@@ -42,8 +43,14 @@ struct Entry {
 
 impl Sessions {
     pub fn new(clock: Clock) -> Self {
-        let (max_calls, max_floating_ips) = (DEFAULT_MAX_CALLS, MAX_FLOATING_IPS);
-        Self { clock, observer: Arc::new(|_| ()), max_calls, max_floating_ips, open: Mutex::default() }
+        Self {
+            clock,
+            observer: Arc::new(|_| ()),
+            max_calls: DEFAULT_MAX_CALLS,
+            max_floating_ips: MAX_FLOATING_IPS,
+            hosts: Arc::new(AllowedHosts::all()),
+            open: Mutex::default(),
+        }
     }
 
     /// Limits the floating IPs of one project; the default is 4000. A listing of more is an error.
@@ -54,6 +61,11 @@ impl Sessions {
     /// Limits the concurrent calls to one cloud; the default is 8.
     pub fn max_concurrent_calls(self, max_calls: usize) -> Self {
         Self { max_calls, ..self }
+    }
+
+    /// Limits the servers that are connected to; the default is none.
+    pub fn allowed_hosts(self, hosts: AllowedHosts) -> Self {
+        Self { hosts: Arc::new(hosts), ..self }
     }
 
     /// Calls `observer` after each request for a token, with the kind of the error if it failed.
@@ -75,7 +87,8 @@ impl Sessions {
         if let Some(entry) = open.by_credentials.get(&credentials.fingerprint()) {
             return Ok((entry.tokens.clone(), entry.session.upgrade()));
         }
-        let tokens = TokenCache::new(credentials.clone(), self.clock.clone(), self.observer.clone())?;
+        let tokens =
+            TokenCache::new(credentials.clone(), self.hosts.clone(), self.clock.clone(), self.observer.clone())?;
         let entry = Entry { tokens: Arc::new(tokens), session: Weak::new() };
         let tokens = entry.tokens.clone();
         open.by_credentials.insert(credentials.fingerprint(), entry);

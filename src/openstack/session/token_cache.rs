@@ -7,8 +7,9 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
-use super::super::{Credentials, Error, ErrorKind};
+use super::super::{AllowedHosts, Credentials, Error, ErrorKind};
 use super::keystone::{KeystoneClient, OPERATION, Token, after};
+use super::transport::HttpClient;
 use crate::clock::Clock;
 
 /// A new token would be refused like a refused token that is younger than this. Limits what a Neutron that accepts no token
@@ -43,13 +44,18 @@ struct FailedAuthentication {
 }
 
 impl TokenCache {
-    pub(super) fn new(credentials: Credentials, clock: Clock, observer: AuthObserver) -> Result<Self, Error> {
-        let keystone = KeystoneClient::new(credentials, clock.clone())?;
+    pub(super) fn new(
+        credentials: Credentials,
+        hosts: Arc<AllowedHosts>,
+        clock: Clock,
+        observer: AuthObserver,
+    ) -> Result<Self, Error> {
+        let keystone = KeystoneClient::new(credentials, hosts, clock.clone())?;
         Ok(Self { keystone, clock, observer, state: Mutex::default() })
     }
 
     /// For requests to any service of the cloud: it trusts the CAs of the credentials.
-    pub(super) fn http_client(&self) -> &reqwest::Client {
+    pub(super) fn http_client(&self) -> &HttpClient {
         &self.keystone.http
     }
 

@@ -4,13 +4,16 @@
 //! request ends in bounded time.
 
 use std::error::Error as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::{Client, Method, NoProxy, Proxy, Request, redirect};
+use reqwest::{Client, Method, NoProxy, Proxy, Request, RequestBuilder, redirect};
 use rustls::CertificateError;
+use url::Url;
 
-use super::super::{Credentials, Error, ErrorKind};
+use super::super::hosts::{AllowedResolver, NotAllowed};
+use super::super::{AllowedHosts, Credentials, Error, ErrorKind};
 use crate::tls;
 
 /// For sending a request and reading its answer. No write reaches OpenStack later than this after it was sent, so a new
@@ -34,7 +37,42 @@ const MAX_REPLY: usize = 256 << 10;
 /// In bytes. What is longer is no refusal by OpenStack, and its text is not read.
 const MAX_REFUSAL: usize = 64 << 10;
 
-pub(super) fn client(credentials: &Credentials) -> Result<Client, Error> {
+/// Connects to the servers that are allowed.
+#[derive(Clone)]
+pub(super) struct HttpClient {
+    client: Client,
+    pub(super) hosts: Arc<AllowedHosts>,
+}
+
+impl HttpClient {
+    pub(super) fn new(credentials: &Credentials, hosts: Arc<AllowedHosts>) -> Result<Self, Error> {
+        Ok(Self { client: client(credentials, hosts.clone())?, hosts })
+    }
+
+    pub(super) fn post(&self, url: Url) -> RequestBuilder {
+        self.client.post(url)
+    }
+
+    /// Returns the whole answer, whatever its status.
+    pub(super) async fn send(&self, request: Request) -> Result<http::Response<Bytes>, Error> {
+        let host = host_and_port(request.url());
+        if self.hosts.check(request.url()).is_err() {
+            return Err(not_allowed(&host));
+        }
+        send(&self.client, request, &host).await.map_err(|error| match error.kind {
+            // It says no more than the list of allowed hosts.
+            ErrorKind::Credentials => error,
+            _ => self.hosts.conceal(error),
+        })
+    }
+}
+
+fn not_allowed(host: &str) -> Error {
+    let message = format!("{host} {NotAllowed}: check the URL, or have it added to --openstack-hosts");
+    Error::new(ErrorKind::Credentials, "", message)
+}
+
+fn client(credentials: &Credentials, hosts: Arc<AllowedHosts>) -> Result<Client, Error> {
     let failed = |what: &str| Error::new(ErrorKind::Credentials, "set up TLS", what);
     let mut builder = Client::builder()
         .user_agent(concat!("caip-openstack/", env!("CARGO_PKG_VERSION")))
@@ -43,9 +81,12 @@ pub(super) fn client(credentials: &Credentials) -> Result<Client, Error> {
         .timeout(REQUEST_TIMEOUT)
         .pool_idle_timeout(IDLE_TIMEOUT)
         .no_proxy();
-    if let Some(proxy) = proxy() {
+    let mut resolver = AllowedResolver { hosts, proxy: None };
+    if let Some((proxy, host)) = proxy() {
         builder = builder.proxy(proxy);
+        resolver.proxy = Some(host);
     }
+    builder = builder.dns_resolver(resolver);
     builder = if credentials.verify {
         let config = tls::client_config(credentials.ca_certificates.iter().cloned());
         let config = config.map_err(|_| failed("no TLS version in common with the library"))?;
@@ -62,26 +103,28 @@ pub(super) fn client(credentials: &Credentials) -> Result<Client, Error> {
 
 /// The environment's proxy for https, but never for this machine. `HTTP_PROXY` is ignored on purpose: such a proxy could
 /// read every token.
-fn proxy() -> Option<Proxy> {
+fn proxy() -> Option<(Proxy, String)> {
     let from_environment = |names: [&str; 2]| names.into_iter().find_map(|name| std::env::var(name).ok());
     let url = from_environment(["HTTPS_PROXY", "https_proxy"]).filter(|url| !url.is_empty())?;
     let exceptions = from_environment(["NO_PROXY", "no_proxy"]).unwrap_or_default();
-    match Proxy::https(url) {
-        Ok(proxy) => Some(proxy.no_proxy(NoProxy::from_string(&format!("{exceptions},localhost,127.0.0.0/8,::1")))),
-        Err(_) => {
+    let host = Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    match Proxy::https(url).ok().zip(host) {
+        Some((proxy, host)) => {
+            let exceptions = NoProxy::from_string(&format!("{exceptions},localhost,127.0.0.0/8,::1"));
+            Some((proxy.no_proxy(exceptions), host))
+        }
+        None => {
             tracing::warn!("HTTPS_PROXY is not a URL and is ignored");
             None
         }
     }
 }
 
-/// Returns the whole answer, whatever its status.
-pub(super) async fn send(client: &Client, request: Request) -> Result<http::Response<Bytes>, Error> {
-    let host = host_and_port(request.url());
+async fn send(client: &Client, request: Request, host: &str) -> Result<http::Response<Bytes>, Error> {
     let limit = if request.method() == Method::GET { MAX_READ } else { MAX_REPLY };
     // hyper repeats a request only if it could not write its first byte to a dead connection. Then nothing was sent, so
     // that even a POST may be repeated.
-    let mut response = client.execute(request).await.map_err(|error| classify(&error, &host))?;
+    let mut response = client.execute(request).await.map_err(|error| classify(&error, host))?;
     if response.status().is_redirection() {
         let target = response
             .headers()
@@ -98,7 +141,7 @@ pub(super) async fn send(client: &Client, request: Request) -> Result<http::Resp
     let is_success = response.status().is_success();
     let limit = if is_success { limit } else { MAX_REFUSAL };
     let mut body = BytesMut::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| classify(&error, &host))? {
+    while let Some(chunk) = response.chunk().await.map_err(|error| classify(&error, host))? {
         match limit.checked_sub(body.len()) {
             Some(left) if chunk.len() <= left => body.extend_from_slice(&chunk),
             _ if !is_success => break,
@@ -114,7 +157,7 @@ pub(super) async fn send(client: &Client, request: Request) -> Result<http::Resp
     Ok(whole)
 }
 
-pub(super) fn host_and_port(url: &url::Url) -> String {
+pub(super) fn host_and_port(url: &Url) -> String {
     let host = url.host_str().unwrap_or("an unknown host");
     url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }
@@ -122,6 +165,9 @@ pub(super) fn host_and_port(url: &url::Url) -> String {
 /// The error for a request without an answer. The caller adds the operation.
 fn classify(error: &reqwest::Error, host: &str) -> Error {
     let new = |kind, message: String| Error::new(kind, "", message);
+    if causes(error).any(|cause| cause.is::<NotAllowed>()) {
+        return not_allowed(host);
+    }
     if let Some(tls) = tls_error(error) {
         return match tls {
             // A bad signature: the trusted CA has the same name as the one that signed, as after a cloud replaced its CA.

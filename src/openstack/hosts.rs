@@ -1,0 +1,281 @@
+//! Which servers may be connected to for OpenStack. A tenant's Secret names Keystone, and that Keystone names Neutron: both
+//! can be any server that the controller can reach, the API server and the node's own services included.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use ipnet::IpNet;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+use super::Error;
+
+/// One entry of `--openstack-hosts`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HostPattern {
+    /// `*`: every name, and every address that is not reserved.
+    Any,
+    Name(String),
+    /// `*.example.com`: every name below this one.
+    Below(String),
+    /// An address or a CIDR range.
+    Range(IpNet),
+}
+
+impl FromStr for HostPattern {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let expected = "expected a host name, *.domain, an IP address, a CIDR range, or *";
+        if let Ok(range) = text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)) {
+            return Ok(Self::Range(range.trunc()));
+        }
+        // As in a URL, so that both are written in the same way.
+        let name = |name: &str| match Host::parse(name) {
+            Ok(Host::Domain(name)) if !name.contains('*') => Ok(without_dot(&name).to_owned()),
+            _ => Err(expected),
+        };
+        match text.strip_prefix('*') {
+            Some("") => Ok(Self::Any),
+            Some(below) => name(below.strip_prefix('.').ok_or(expected)?).map(Self::Below),
+            None => name(text).map(Self::Name),
+        }
+    }
+}
+
+/// The value of `--openstack-hosts`: entries separated by commas.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostList(pub Vec<HostPattern>);
+
+impl FromStr for HostList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let entries = text.split(',').map(str::trim).filter(|entry| !entry.is_empty());
+        let parse = |entry: &str| entry.parse().map_err(|expected| format!("{entry:?}: {expected}"));
+        entries.map(parse).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+impl HostPattern {
+    fn has_name(&self, host: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Name(name) => name == host,
+            Self::Below(domain) => host.strip_suffix(domain.as_str()).is_some_and(|rest| rest.ends_with('.')),
+            Self::Range(_) => false,
+        }
+    }
+}
+
+/// The servers that may be connected to.
+#[derive(Clone, Debug)]
+pub struct AllowedHosts {
+    /// None: every server.
+    patterns: Option<Vec<HostPattern>>,
+    api_server: BTreeSet<IpAddr>,
+    conceals: bool,
+}
+
+impl AllowedHosts {
+    /// Every server, for a program that acts for the owner of the credentials alone.
+    pub const fn all() -> Self {
+        Self { patterns: None, api_server: BTreeSet::new(), conceals: false }
+    }
+
+    /// Those that match, or all without patterns. An address that is reserved must be in a range of the patterns: loopback,
+    /// link-local, multicast, unspecified, and the management cluster's API server.
+    pub fn new(patterns: Vec<HostPattern>, api_server: BTreeSet<IpAddr>) -> Self {
+        Self { conceals: patterns.is_empty(), patterns: Some(patterns), api_server }
+    }
+
+    /// The same servers, but what they answer is for the log only, as without patterns.
+    pub fn concealed(self) -> Self {
+        Self { conceals: true, ..self }
+    }
+
+    /// Marks the details of an error as not to be shown, unless the platform allows the servers that it is about. They
+    /// say whether a server that the tenant chose exists, and what answers there.
+    pub(super) fn conceal(&self, error: Error) -> Error {
+        Error { is_concealed: self.conceals, ..error }
+    }
+
+    /// Whether a URL may be used, as far as it shows that. The addresses of a name are checked when it is resolved.
+    pub(super) fn check(&self, url: &Url) -> Result<(), NotAllowed> {
+        let is_allowed = match url.host() {
+            Some(Host::Ipv4(address)) => self.allows_address(address.into(), self.names_any()),
+            Some(Host::Ipv6(address)) => self.allows_address(address.into(), self.names_any()),
+            Some(Host::Domain(name)) => self.allows_name(name) || self.ranges().next().is_some(),
+            None => false,
+        };
+        if is_allowed { Ok(()) } else { Err(NotAllowed) }
+    }
+
+    /// Of the addresses that a name has, those that may be connected to.
+    fn select(&self, name: &str, addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+        let is_named = self.allows_name(name);
+        addresses.filter(|address| self.allows_address(address.ip(), is_named)).collect()
+    }
+
+    fn allows_name(&self, name: &str) -> bool {
+        let name = without_dot(name);
+        self.patterns().is_none_or(|patterns| patterns.iter().any(|pattern| pattern.has_name(name)))
+    }
+
+    fn names_any(&self) -> bool {
+        self.patterns().is_none_or(|patterns| patterns.contains(&HostPattern::Any))
+    }
+
+    fn allows_address(&self, address: IpAddr, is_named: bool) -> bool {
+        let address = address.to_canonical();
+        self.patterns.is_none()
+            || self.ranges().any(|range| range.contains(&address))
+            || is_named && !self.is_reserved(address)
+    }
+
+    /// None if every name is allowed.
+    fn patterns(&self) -> Option<&Vec<HostPattern>> {
+        self.patterns.as_ref().filter(|patterns| !patterns.is_empty())
+    }
+
+    fn ranges(&self) -> impl Iterator<Item = &IpNet> {
+        self.patterns.iter().flatten().filter_map(|pattern| match pattern {
+            HostPattern::Range(range) => Some(range),
+            _ => None,
+        })
+    }
+
+    fn is_reserved(&self, address: IpAddr) -> bool {
+        let is_local = match address {
+            // All of 0.0.0.0/8 reaches this machine, as far as anything.
+            IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast() || v4.octets()[0] == 0,
+            IpAddr::V6(v6) => v6.is_unicast_link_local(),
+        };
+        is_local
+            || address.is_loopback()
+            || address.is_unspecified()
+            || address.is_multicast()
+            || self.api_server.contains(&address)
+    }
+}
+
+/// Names are compared without the dot that ends them in the DNS.
+fn without_dot(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+/// The server may not be connected to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("is not a server that this controller may connect to")]
+pub(super) struct NotAllowed;
+
+/// Resolves names to the addresses that may be connected to. The connection uses these, so that a name that is resolved
+/// again to another address is of no use.
+pub(super) struct AllowedResolver {
+    pub(super) hosts: Arc<AllowedHosts>,
+    /// The platform's proxy may be anywhere.
+    pub(super) proxy: Option<String>,
+}
+
+impl Resolve for AllowedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let hosts = self.hosts.clone();
+        let is_proxy = self.proxy.as_deref() == Some(name.as_str());
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?.collect::<Vec<_>>();
+            let selected = if is_proxy { found.clone() } else { hosts.select(name.as_str(), found.iter().copied()) };
+            match (found.is_empty(), selected.is_empty()) {
+                (true, _) => Err(io::Error::from(io::ErrorKind::NotFound).into()),
+                (false, true) => Err(NotAllowed.into()),
+                (false, false) => Ok(Box::new(selected.into_iter()) as Addrs),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+mod tests {
+    use super::*;
+
+    fn hosts(patterns: &[&str]) -> AllowedHosts {
+        let patterns = patterns.iter().map(|pattern| pattern.parse().unwrap()).collect();
+        AllowedHosts::new(patterns, ["10.96.0.1".parse().unwrap()].into())
+    }
+
+    fn allows(hosts: &AllowedHosts, url: &str) -> bool {
+        hosts.check(&url.parse().unwrap()).is_ok()
+    }
+
+    fn selects(hosts: &AllowedHosts, name: &str, address: &str) -> bool {
+        !hosts.select(name, std::iter::once(SocketAddr::new(address.parse().unwrap(), 0))).is_empty()
+    }
+
+    #[test]
+    fn reserved_addresses_are_allowed_only_by_a_range() {
+        let written = [
+            "127.0.0.1",
+            "127.8.9.1",
+            "2130706433",
+            "0x7f.1",
+            "[::1]",
+            "[::ffff:127.0.0.1]",
+            "0.0.0.0",
+            "0.1.2.3",
+            "[::]",
+            "169.254.169.254",
+            "[fe80::1]",
+            "224.0.0.1",
+            "[ff02::1]",
+            "255.255.255.255",
+            "10.96.0.1",
+            "[::ffff:a60:1]",
+        ];
+        for host in written {
+            let url = format!("http://{host}:6443/v3");
+            assert!(!allows(&hosts(&[]), &url) && !allows(&hosts(&["*", "cloud.test"]), &url), "{url}");
+            assert!(allows(&hosts(&["0.0.0.0/0", "::/0"]), &url) && allows(&AllowedHosts::all(), &url), "{url}");
+        }
+        for host in ["10.1.2.3", "203.0.113.1", "[2001:db8::1]", "cloud.test"] {
+            assert!(allows(&hosts(&[]), &format!("https://{host}/v3")), "{host}");
+        }
+        assert!(!selects(&hosts(&[]), "localhost", "127.0.0.1"), "the resolved address counts");
+        assert!(!selects(&hosts(&["cloud.test"]), "cloud.test", "::1"), "also for a name of the list");
+        assert!(selects(&hosts(&["cloud.test", "127.0.0.0/8"]), "cloud.test", "127.0.0.1"));
+        assert!(selects(&hosts(&[]), "cloud.test", "10.1.2.3"));
+    }
+
+    #[test]
+    fn a_list_allows_its_names_and_ranges_and_nothing_else() {
+        let list = hosts(&["Keystone.Test.", "*.cloud.test", "10.1.0.0/16"]);
+        for host in ["keystone.test", "keystone.test.", "KEYSTONE.test", "neutron.cloud.test", "a.b.cloud.test"] {
+            assert!(
+                selects(&list, Url::parse(&format!("http://{host}")).unwrap().host_str().unwrap(), "192.0.2.1"),
+                "{host}"
+            );
+        }
+        for host in ["test", "xkeystone.test", "cloud.test", "xcloud.test", "keystone.test.evil"] {
+            assert!(!selects(&list, host, "192.0.2.1"), "{host}");
+            assert!(selects(&list, host, "10.1.2.3"), "{host}: its address is in a range");
+        }
+        assert!(allows(&list, "http://10.1.2.3") && !allows(&list, "http://10.2.0.1"));
+        assert!(!allows(&hosts(&["keystone.test"]), "http://other.test"), "without a range, the name decides");
+        assert!(allows(&hosts(&["*"]), "http://10.2.0.1"));
+    }
+
+    #[test]
+    fn an_entry_that_is_no_host_is_refused() {
+        for bad in ["", "*cloud.test", "*.", "a b", "http://cloud.test", "cloud.test:5000", "10.0.0.0/33", "*.*.test"] {
+            assert!(bad.parse::<HostPattern>().is_err(), "{bad}");
+        }
+        assert_eq!("10.1.2.3/8".parse(), Ok(HostPattern::Range("10.0.0.0/8".parse().unwrap())));
+        assert_eq!("::1".parse(), Ok(HostPattern::Range("::1/128".parse().unwrap())));
+        assert_eq!("".parse::<HostList>().unwrap().0, []);
+        assert_eq!("*, ::1".parse::<HostList>().unwrap().0.len(), 2);
+        let refused = "cloud.test,a b".parse::<HostList>().unwrap_err();
+        assert!(refused.starts_with("\"a b\": expected a host name"), "{refused}");
+    }
+}

@@ -1,0 +1,93 @@
+//! Which servers are connected to, and what is said of those that a tenant chose.
+
+use std::collections::BTreeSet;
+
+use caip_openstack::openstack::hosts::HostList;
+use caip_openstack::openstack::session::Sessions;
+use caip_openstack::openstack::{AllowedHosts, Clouds, Error, ErrorKind, Neutron};
+
+use super::*;
+
+fn allowed(list: &str) -> AllowedHosts {
+    AllowedHosts::new(list.parse::<HostList>().expect("a list").0, BTreeSet::new())
+}
+
+async fn connect_to(url: &str, hosts: AllowedHosts) -> Result<Arc<dyn Neutron>, Error> {
+    Sessions::new(clock()).allowed_hosts(hosts).connect(&credentials(url, "hunter2")).await
+}
+
+#[tokio::test]
+async fn a_server_that_is_not_allowed_is_not_connected_to() {
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
+    let port = server.url.rsplit(':').next().expect("a port").to_owned();
+    let by_name = format!("http://localhost:{port}");
+    for (url, list) in [
+        (&server.url, ""),
+        (&by_name, ""),
+        (&server.url, "*"),
+        (&by_name, "localhost"),
+        (&server.url, "cloud.test"),
+        (&by_name, "cloud.test"),
+    ] {
+        let error = connect_to(url, allowed(list)).await.err().expect("it is refused");
+        assert_eq!(error.kind, ErrorKind::Credentials, "{url} with {list:?}: {error}");
+        assert!(error.message.contains("is not a server that this controller may connect to"), "{error}");
+        assert!(!error.is_concealed && error.to_string().contains("--openstack-hosts"), "{error}");
+    }
+    assert_eq!(server.requests().len(), 0);
+    for (url, list) in [(&server.url, "127.0.0.0/8"), (&by_name, "127.0.0.1,::1"), (&by_name, "localhost,127.0.0.1")] {
+        assert!(connect_to(url, allowed(list)).await.is_ok(), "{url} with {list:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_neutron_that_is_not_allowed_is_not_connected_to() {
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
+    let port = server.url.rsplit(':').next().expect("a port").to_owned();
+    server.set_keystone(move |_| Some(token(1, &format!("http://127.0.0.2:{port}"), "2026-11-21T10:00:00Z")));
+    let neutron = connect_to(&server.url, allowed("127.0.0.1")).await.expect("Keystone is allowed");
+    let error = neutron.list_floating_ips().await.expect_err("Neutron is not");
+    assert_eq!(error.kind, ErrorKind::Credentials, "{error}");
+    assert!(error.message.contains("127.0.0.2:"), "{error}");
+    assert_eq!(server.count("GET"), 0);
+}
+
+#[tokio::test]
+async fn what_a_server_answers_is_concealed_unless_it_is_openstack() {
+    let server = Server::start(|_: &ReceivedRequest| Reply::text(200, "SSH-2.0")).await;
+    let hosts = || AllowedHosts::all().concealed();
+    for (reply, is_concealed) in [
+        (Reply::text(200, "hello") as Reply, true),
+        (Reply::text(401, "who are you?"), true),
+        (Reply::text(404, "<html>"), true),
+        (Reply::text(503, "later"), true),
+        (Reply::text(302, "").header("Location", "http://10.0.0.1/"), true),
+        (Reply::Break, true),
+        (Reply::unauthorized(), false),
+    ] {
+        let reply = std::sync::Mutex::new(Some(reply));
+        server.set_keystone(move |_| reply.lock().expect("no panic").take());
+        let error = connect_to(&server.url, hosts()).await.err().expect("it is refused");
+        assert_eq!(error.is_concealed, is_concealed, "{error}");
+    }
+    let gone = connect_to("http://127.0.0.1:1", hosts()).await.err().expect("nothing listens there");
+    assert!(gone.is_concealed && gone.message.contains("refuses connections"), "{gone}");
+
+    server.set_keystone(|_| None);
+    let neutron = connect_to(&server.url, hosts()).await.expect("it connects");
+    for (reply, is_concealed) in [
+        ((200, "SSH-2.0"), true),
+        ((403, "<html>"), true),
+        ((403, r#"{"NeutronError": {"type": "PolicyNotAuthorized", "message": "no"}}"#), false),
+    ] {
+        server.set_neutron(move |_: &ReceivedRequest| Reply::text(reply.0, reply.1));
+        let errors = [
+            neutron.list_floating_ips().await.expect_err("it fails"),
+            neutron.has_tags().await.expect_err("it fails"),
+            neutron.get_floating_ip(&FloatingIpId::new("f1")).await.expect_err("it fails"),
+        ];
+        for error in errors {
+            assert_eq!(error.is_concealed, is_concealed, "{error}");
+        }
+    }
+}
