@@ -16,9 +16,8 @@ use caip_openstack::runtime::diagnostics::{self, TlsOptions};
 use caip_openstack::runtime::flags::{EarlyExit, Flags, VERSION};
 use caip_openstack::runtime::health::{self, Readiness};
 use caip_openstack::runtime::leader::{self, Leader, LeaseSettings};
-use caip_openstack::runtime::listen::ListenAddress;
+use caip_openstack::runtime::listen::{BoundedListener, ListenAddress};
 use caip_openstack::runtime::{shutdown, telemetry};
-use tokio::net::TcpListener;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -91,14 +90,18 @@ async fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
     }
 }
 
-async fn serve_health(listener: Option<TcpListener>, client: kube::Client, readiness: Readiness) -> anyhow::Result<()> {
+async fn serve_health(
+    listener: Option<BoundedListener>,
+    client: kube::Client,
+    readiness: Readiness,
+) -> anyhow::Result<()> {
     let Some(listener) = listener else { return pending().await };
     Ok(axum::serve(listener, health::router(client, readiness)).await?)
 }
 
 async fn serve_diagnostics(
     flags: &Flags,
-    listener: Option<TcpListener>,
+    listener: Option<BoundedListener>,
     client: kube::Client,
     metrics: Metrics,
 ) -> anyhow::Result<()> {

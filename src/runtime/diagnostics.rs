@@ -9,9 +9,9 @@ use axum::middleware::{self, Next};
 use axum::response::Response;
 use axum::routing::get;
 use http::{StatusCode, header};
-use tokio::net::TcpListener;
 
 use super::flags::TlsVersion;
+use super::listen::BoundedListener;
 
 mod access;
 mod tls;
@@ -26,7 +26,7 @@ const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=
 pub type Exposition = Arc<dyn Fn() -> String + Send + Sync>;
 
 /// Serves the metrics over plain HTTP, without authentication.
-pub async fn serve_plain(listener: TcpListener, metrics: Exposition) -> io::Result<()> {
+pub async fn serve_plain(listener: BoundedListener, metrics: Exposition) -> io::Result<()> {
     axum::serve(listener, router(metrics)).await
 }
 
@@ -38,7 +38,7 @@ pub struct TlsOptions {
 
 /// Serves the metrics over HTTPS to authorized callers. Fails before it accepts connections if TLS cannot be set up.
 pub fn serve_secure(
-    listener: TcpListener,
+    listener: BoundedListener,
     metrics: Exposition,
     client: kube::Client,
     tls: &TlsOptions,

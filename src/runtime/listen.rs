@@ -11,6 +11,10 @@ use tokio::net::TcpListener;
 
 use super::flags::Address;
 
+mod bounded;
+
+pub use bounded::{BoundedListener, Connection};
+
 pub struct ListenAddress {
     /// For messages.
     pub flag: &'static str,
@@ -30,7 +34,7 @@ pub struct ListenError {
 
 impl ListenAddress {
     /// `None` if the server is switched off, or if its default port is unavailable.
-    pub async fn open(self) -> Result<Option<TcpListener>, ListenError> {
+    pub async fn open(self) -> Result<Option<BoundedListener>, ListenError> {
         let Self { flag, given, default_port } = self;
         let is_default = given.is_none();
         let address = given.unwrap_or(Address::AnyHost(default_port));
@@ -43,7 +47,7 @@ impl ListenAddress {
             Ok(listener) => {
                 let bound = listener.local_addr().map_or_else(|_| address.to_string(), |bound| bound.to_string());
                 tracing::info!(flag, address = bound, "listening");
-                Ok(Some(listener))
+                Ok(Some(BoundedListener::new(listener)))
             }
             Err(error) if is_default => {
                 tracing::warn!(
@@ -71,6 +75,8 @@ async fn any_host(port: u16) -> io::Result<TcpListener> {
 
 #[cfg(test)]
 mod tests {
+    use axum::serve::Listener;
+
     use super::*;
 
     const FLAG: &str = "--health-addr";
@@ -97,6 +103,6 @@ mod tests {
         let open = |given| ListenAddress { flag: FLAG, given: Some(given), default_port: 1 }.open();
         assert!(open(Address::Off).await.expect("nothing to fail").is_none());
         let listener = open(Address::Host("127.0.0.1:0".into())).await.expect("some port is free");
-        assert_ne!(listener.expect("it was asked for").local_addr().expect("it is bound").port(), 0);
+        assert_ne!(Listener::local_addr(&listener.expect("it was asked for")).expect("it is bound").port(), 0);
     }
 }

@@ -7,6 +7,7 @@ use caip_openstack::metrics::Metrics;
 use caip_openstack::runtime::diagnostics::{Exposition, TlsOptions, serve_plain, serve_secure};
 use caip_openstack::runtime::flags::TlsVersion;
 use caip_openstack::runtime::health::{Readiness, router};
+use caip_openstack::runtime::listen::BoundedListener;
 use http::StatusCode;
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::authorization::v1::SubjectAccessReview;
@@ -22,10 +23,10 @@ fn metrics() -> Exposition {
     Arc::new(|| Metrics::new().to_text())
 }
 
-async fn listen() -> (TcpListener, String) {
+async fn listen() -> (BoundedListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("some port is free");
     let address = listener.local_addr().expect("it is bound").to_string();
-    (listener, address)
+    (BoundedListener::new(listener), address)
 }
 
 /// Sends the token, if any, and accepts any certificate.

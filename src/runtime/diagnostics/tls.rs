@@ -14,13 +14,13 @@ use futures::stream::FuturesUnordered;
 use rustls::crypto::ring;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use rustls::{ServerConfig, SupportedCipherSuite};
-use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::TlsOptions;
 use crate::runtime::flags::TlsVersion;
+use crate::runtime::listen::{BoundedListener, Connection};
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -64,29 +64,29 @@ fn iana_name(suite: &SupportedCipherSuite) -> String {
     format!("{:?}", suite.suite()).replace("TLS13_", "TLS_")
 }
 
-type Handshake = BoxFuture<'static, Option<(TlsStream<TcpStream>, SocketAddr)>>;
+type Handshake = BoxFuture<'static, Option<(TlsStream<Connection>, SocketAddr)>>;
 
 /// Runs TLS handshakes concurrently, so that a slow client does not block others.
 pub(super) struct TlsListener {
-    listener: TcpListener,
+    listener: BoundedListener,
     acceptor: TlsAcceptor,
     handshakes: FuturesUnordered<Handshake>,
 }
 
 impl TlsListener {
-    pub(super) fn new(listener: TcpListener, config: ServerConfig) -> Self {
+    pub(super) fn new(listener: BoundedListener, config: ServerConfig) -> Self {
         Self { listener, acceptor: Arc::new(config).into(), handshakes: FuturesUnordered::new() }
     }
 }
 
 impl Listener for TlsListener {
-    type Io = TlsStream<TcpStream>;
+    type Io = TlsStream<Connection>;
     type Addr = SocketAddr;
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         loop {
             tokio::select! {
-                (stream, peer) = Listener::accept(&mut self.listener), if self.handshakes.len() < MAX_HANDSHAKES => {
+                (stream, peer) = self.listener.accept(), if self.handshakes.len() < MAX_HANDSHAKES => {
                     let handshake = timeout(HANDSHAKE_TIMEOUT, self.acceptor.accept(stream));
                     self.handshakes.push(Box::pin(async move { Some((handshake.await.ok()?.ok()?, peer)) }));
                 }
