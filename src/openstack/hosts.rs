@@ -273,7 +273,9 @@ mod tests {
         }
         assert_eq!("10.1.2.3/8".parse(), Ok(HostPattern::Range("10.0.0.0/8".parse().unwrap())));
         assert_eq!("::1".parse(), Ok(HostPattern::Range("::1/128".parse().unwrap())));
-        assert_eq!("".parse::<HostList>().unwrap().0, []);
+        for empty in ["", ","] {
+            assert_eq!(empty.parse::<HostList>().unwrap().0, []);
+        }
         assert_eq!("*, ::1".parse::<HostList>().unwrap().0.len(), 2);
         let refused = "cloud.test,a b".parse::<HostList>().unwrap_err();
         assert!(refused.starts_with("\"a b\": expected a host name"), "{refused}");
