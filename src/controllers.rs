@@ -14,7 +14,7 @@
 //! | [`objects`] | what labels, annotations and specs of objects say |
 //! | [`kubernetes`], [`patch`], [`events`] | the writes to Kubernetes |
 //! | [`explain`] | the message of a failed OpenStack call, with what to do about it |
-//! | [`inspect`] | what the controllers see and would do, for read-only tools |
+//! | [`inspect`] | what the controllers see and would do, for `kubectl fippool` |
 
 use std::hash::Hash;
 use std::sync::Arc;
@@ -86,7 +86,8 @@ pub struct Options {
     pub claim_concurrency: usize,
     /// How many pools are reconciled in parallel; 0 for no limit.
     pub pool_concurrency: usize,
-    /// How many floating IPs the pools of one namespace may list: about 1 KiB of memory for each.
+    /// How many floating IPs the pools of one namespace may list, in all projects together. Each may take 1 KiB of memory
+    /// on average.
     pub max_floating_ips: usize,
     /// Whether a previous process may still have calls under way.
     pub fence: bool,

@@ -3,12 +3,12 @@
 //! | module | what is in it |
 //! |---|---|
 //! | [`api`] | the pool's CRD; Cluster API's claim and address, their versions; conditions and reasons |
-//! | [`allocation`] | pure: what to do for a claim, for a pool, in a sweep; marks; the laws |
+//! | [`allocation`] | pure: what to do for a claim, for a pool, in a sweep; marks |
 //! | [`openstack`] | the client for Keystone and Neutron |
 //! | [`controllers`] | pool, claim and sweeper: read, decide, act, report |
 //! | [`plugin`] | `kubectl fippool`: explains pools and claims, and helps to repair them |
 //! | [`metrics`] | Prometheus metrics of pools, claims and OpenStack calls |
-//! | [`runtime`] | the process: flags, leader election, HTTP servers, logs and traces, shutdown; independent of pools and claims |
+//! | [`runtime`] | the process: flags, leader election, HTTP servers, logs and traces, shutdown |
 
 pub mod allocation;
 pub mod api;

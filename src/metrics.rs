@@ -126,7 +126,7 @@ impl Metrics {
         ours.register("leader", "Whether this process is the leader.", self.leader.clone());
         let help = "Allocations of addresses to claims, successful or failed, by the source of the address.";
         ours.register("allocations", help, self.allocations.clone());
-        let help = "Time from the first observation of a claim until it is bound.";
+        let help = "Time from the claim's creation, or from its Ready condition becoming False, until it is bound.";
         ours.register_with_unit("allocation_duration", help, Unit::Seconds, self.allocation_duration.clone());
         ours.register("releases", "Releases of claims' addresses, successful or failed.", self.releases.clone());
         let help = "Released floating IPs by what happened to them.";
@@ -169,7 +169,7 @@ impl Metrics {
         self.pools.retain(exists);
     }
 
-    /// `duration` is the time since the claim was first seen.
+    /// `duration` is the time since the claim was created, or since its condition became False.
     pub fn allocated(&self, origin: Origin, duration: Duration) {
         self.allocations
             .get_or_create(&AllocationLabels { source: SourceLabel(origin), result: OperationResult::Success })

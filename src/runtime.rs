@@ -1,7 +1,7 @@
 //! The process around the controllers: flags, the connection to the API server, leader election, HTTP servers, logs and
 //! traces, shutdown.
 //!
-//! Nothing here knows pools or claims. `main` puts the parts together.
+//! Of pools and claims, only flags are known here. `main` puts the parts together.
 
 pub mod client;
 pub mod diagnostics;

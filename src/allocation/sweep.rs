@@ -25,7 +25,8 @@ pub struct ClusterView {
     pub namespace: String,
     /// The claims that are gone although an IPAddress of the pool is there for them.
     pub lost_claims: BTreeSet<ClaimKey>,
-    /// A Cluster in the pool's namespace is paused. A move or a restore may be under way, so nothing is an orphan.
+    /// A Cluster in the pool's namespace is paused. A move or a restore may be under way, so no orphan is
+    /// released.
     pub is_paused: bool,
 }
 

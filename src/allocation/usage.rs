@@ -137,7 +137,7 @@ fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<Addres
 fn is_out_of_range(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let address = entry.fip.address;
     let is_in_reach = situation.is_on_network(entry) || situation.pool.listed.contains(&address);
-    // The network of a pool that only releases is not known.
+    // The network of a pool that only releases may not be known.
     situation.pool.is_excluded(address) || !is_in_reach && !situation.pool.only_releases
 }
 

@@ -196,7 +196,7 @@ fn v1beta1_condition(desired: &DesiredCondition, now: Timestamp) -> Value {
     if *status == "True" {
         return json!({"type": type_, "status": status, "lastTransitionTime": now});
     }
-    // Waiting is not an error; only what needs manual action is.
+    // A claim that waits for an address of its pool, or for the pool, is no error.
     let severity = if *reason == claim_reasons::ALLOCATION_FAILED { "Error" } else { "Info" };
     json!({
         "type": type_, "status": status, "severity": severity, "reason": reason, "message": message,

@@ -161,7 +161,7 @@ pub struct OpenStackFloatingIPPoolSpec {
 
     /// The pool's ID in the marks that it writes to OpenStack. Set it so that a management cluster that is rebuilt from
     /// scratch finds every claim's previous address. If not set, an ID is generated and stored in an annotation. At most 20
-    /// of `a-z`, `0-9` and `-`; unique among the pools that share a project. Immutable.
+    /// of `a-z`, `0-9` and `-`; unique in the namespace and among the pools that share a project. Immutable.
     #[serde(default, rename = "poolID", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::pool_id")]
     pub pool_id: Option<String>,
@@ -256,7 +256,7 @@ pub enum OrphanPolicy {
     Report,
 }
 
-/// The observed state. The controller never reads it back.
+/// The observed state. Of it, the controller reads only the pool's ID, where the annotation was removed.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenStackFloatingIPPoolStatus {

@@ -15,7 +15,7 @@ pub(super) fn explain(error: &Error) -> String {
     }
 }
 
-const CONCEALED: &str = "the server does not answer as OpenStack does: check auth_url and cacert in clouds.yaml, and whether OpenStack is up; why is in the controller's log, and is shown here for the servers of --openstack-hosts";
+const CONCEALED: &str = "the server does not answer as OpenStack does: check auth_url and cacert in clouds.yaml, and whether OpenStack is up; the reason is in the controller's log, and here for servers that --openstack-hosts lists";
 
 /// What to do, unless the message says so itself, as those about credentials and certificates do.
 fn remedy(error: &Error) -> Option<&'static str> {

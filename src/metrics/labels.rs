@@ -23,7 +23,7 @@ pub(crate) enum ReleasedAs {
     Deleted,
     /// Kept for the pool.
     Retained,
-    /// Returned to the project without our marks.
+    /// Our mark was removed: it is the project's again, or another owner's.
     Unmarked,
 }
 

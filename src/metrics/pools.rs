@@ -61,7 +61,7 @@ pub struct PoolFigures {
 /// Figures that are not in the pool's status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counted {
-    /// The maximum number of addresses in use; `None` if only the quota and the network limit figures.
+    /// The maximum number of addresses in use; `None` if only the quota and the network limit it.
     pub capacity: Option<u64>,
     /// Bound to claims, although the current spec would not provide them.
     pub out_of_range: u64,
@@ -222,7 +222,7 @@ fn encode_claims(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fm
     Ok(())
 }
 
-/// Once per project, even if several pools share figures.
+/// Once per project, even if several pools share a project.
 fn encode_quotas<'a>(
     encoder: &mut DescriptorEncoder<'_>,
     all: impl Iterator<Item = &'a (ProjectScope, Quota)>,

@@ -97,8 +97,8 @@ impl AllowedHosts {
         Self { conceals: true, ..self }
     }
 
-    /// Marks the details of an error as not to be shown, unless the platform allows the servers that it is about. They
-    /// say whether a server that the tenant chose exists, and what answers there.
+    /// Marks the details of an error as not to be shown, unless there is a list of servers. They say whether a server that
+    /// the tenant chose exists, and what answers there.
     pub(super) fn conceal(&self, error: Error) -> Error {
         Error { is_concealed: self.conceals, ..error }
     }
@@ -150,7 +150,7 @@ impl AllowedHosts {
 
     fn is_reserved(&self, address: IpAddr) -> bool {
         let is_local = match address {
-            // All of 0.0.0.0/8 reaches this machine, as far as anything.
+            // Where 0.0.0.0/8 is routed at all, it reaches this host.
             IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast() || v4.octets()[0] == 0,
             IpAddr::V6(v6) => v6.is_unicast_link_local(),
         };

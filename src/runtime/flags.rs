@@ -73,8 +73,8 @@ pub struct Flags {
     #[arg(long, value_name = "N", default_value = "8")]
     pub openstack_concurrency: NonZeroUsize,
 
-    /// Number of floating IPs that the pools of one namespace may list: all of their projects. Each takes up to 1 KiB of
-    /// memory.
+    /// Maximum number of floating IPs that the pools of one namespace may list, in all projects together. Each may take 1 KiB
+    /// of memory on average.
     #[arg(long, value_name = "N", default_value = "4000")]
     pub max_floating_ips: NonZeroUsize,
 

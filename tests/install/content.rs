@@ -56,6 +56,17 @@ fn plain(mut document: Value) -> Value {
         let image = manager["image"].as_str().unwrap_or_default();
         manager["image"] = json!(image.trim_start_matches("localhost/"));
     }
+    if document["kind"] == "ValidatingAdmissionPolicy" {
+        // The chart knows the namespace; clusterctl and kustomize may change it.
+        let condition = &mut document["spec"]["matchConditions"][0]["expression"];
+        let user = condition.as_str().unwrap_or_default().rsplit_once("system:serviceaccount:").map(|(_, user)| user);
+        let (_, account) = user.and_then(|user| user.split_once(':')).unwrap_or_else(|| panic!("{condition}"));
+        *condition = json!(account.trim_end_matches(['\'', '$', ')']));
+    }
+    if document["kind"].as_str().is_some_and(|kind| kind.starts_with("ValidatingAdmissionPolicy")) {
+        // clusterctl does not know that the kind is cluster-wide. The API server ignores it.
+        document["metadata"].as_object_mut().expect("it is an object").remove("namespace");
+    }
     // clusterctl adds an empty status.
     document.as_object_mut().expect("it is an object").remove("status");
     strip(&mut document);

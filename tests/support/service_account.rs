@@ -18,8 +18,11 @@ use super::world::{client, required, run_id};
 pub const SYSTEM_NAMESPACE: &str = "caip-scenarios-system";
 /// Replaces `caip-openstack` in every name; `hack/env/audit-policy.yaml` has it too.
 const NAME: &str = "caip-scenarios";
-const MANIFESTS: [&str; 2] =
-    [include_str!("../../config/rbac/service_account.yaml"), include_str!("../../config/rbac/role.yaml")];
+const MANIFESTS: [&str; 3] = [
+    include_str!("../../config/rbac/service_account.yaml"),
+    include_str!("../../config/rbac/role.yaml"),
+    include_str!("../../config/rbac/admission_policy.yaml"),
+];
 /// Longer than the tests take.
 const TOKEN_SECONDS: i64 = 6 * 3600;
 

@@ -21,8 +21,8 @@ use crate::openstack;
 
 /// More steps than a claim needs to mark, confirm and withdraw a few candidates. After them the claim is tried later.
 const STEPS: usize = 24;
-/// How soon a claim is tried again after a write whose outcome is not known.
-const SETTLE: Duration = Duration::from_secs(5);
+/// How soon a claim is tried again that cannot go on now: the outcome of a write is not known, or others were faster.
+const RETRY: Duration = Duration::from_secs(5);
 /// How long after the fence a claim is tried again.
 pub(super) const AFTER_FENCE: Duration = Duration::from_millis(100);
 
@@ -109,7 +109,7 @@ impl<'a> Attempt<'a> {
             }
         }
         let message = "several addresses in a row were taken by other owners; trying again";
-        AttemptOutcome::Wait(SETTLE, message.into())
+        AttemptOutcome::Wait(RETRY, message.into())
     }
 
     /// Makes one decision and acts on it. `None` when there is more to decide.
@@ -186,7 +186,7 @@ impl<'a> Attempt<'a> {
         match decision {
             Decision::Mark(id, ..) if self.marked.contains(&id) => {
                 let message = "OpenStack accepted the claim's mark on a floating IP and does not show it; trying again";
-                return Ok(Some(AttemptOutcome::Wait(SETTLE, message.into())));
+                return Ok(Some(AttemptOutcome::Wait(RETRY, message.into())));
             }
             Decision::Mark(id, origin, write) => {
                 if origin != Origin::Recovered {
@@ -219,7 +219,7 @@ impl<'a> Attempt<'a> {
         {
             tracing::warn!(claim.name = %self.request.object, "failed to list CAPO's clusters: {error}");
             let message = "CAPO's clusters cannot be listed, and one of them may name the floating IP; trying again";
-            return Ok(Some(AttemptOutcome::Wait(SETTLE, message.into())));
+            return Ok(Some(AttemptOutcome::Wait(RETRY, message.into())));
         }
         self.pool.list_now(&self.controller.clock).await?;
         Ok(None)
@@ -229,7 +229,7 @@ impl<'a> Attempt<'a> {
         self.pool.list_now(&self.controller.clock).await?;
         let is_creating = self.pool.project.ledger().is_creating_for(&self.pool.policy.id, &self.request.key);
         let message = "OpenStack did not say whether it created an address; looking for it".to_owned();
-        Ok(is_creating.then_some(AttemptOutcome::Wait(SETTLE, message)))
+        Ok(is_creating.then_some(AttemptOutcome::Wait(RETRY, message)))
     }
 
     async fn create(&mut self, place: CreationPlace, mark: Option<CreationMark>) -> Result<(), openstack::Error> {

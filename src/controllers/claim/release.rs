@@ -32,14 +32,14 @@ impl ClaimController {
     pub(super) async fn release(&self, observed: &Observed) -> Result<Action, Error> {
         // Otherwise its IPAddress could appear when another claim has the address.
         if let Some(left) = self.memory.claims.address_uncertain_for(&observed.claim) {
-            return Ok(await_outcome(observed, left));
+            return self.await_outcome(observed, left).await;
         }
         if self.is_address_unseen(observed).await? {
             return Ok(Action::requeue(CHANGED_RETRY));
         }
         if let MarkRelease::Fenced(until) = self.release_in_neutron(observed).await? {
             let left = Duration::try_from(until.duration_since(self.clock.now())).unwrap_or_default();
-            return Ok(await_outcome(observed, left));
+            return self.await_outcome(observed, left).await;
         }
         if let Some(address) = &observed.address
             && address.spec.claim_ref.name == observed.name.name
@@ -50,6 +50,12 @@ impl ClaimController {
         self.remove_finalizer(observed).await?;
         self.wake.report_soon(&observed.pool_name);
         Ok(Action::await_change())
+    }
+
+    async fn await_outcome(&self, observed: &Observed, left: Duration) -> Result<Action, Error> {
+        tracing::info!(claim.name = %observed.name, "the release waits for calls whose outcome is not known");
+        self.report_release_waits(observed).await?;
+        Ok(Action::requeue(left + AFTER_FENCE))
     }
 
     /// Whether the claim has an IPAddress that the watch has not delivered. Without this check, the claim would leave it
@@ -127,7 +133,7 @@ impl ClaimController {
         let Some(address) = published.or_else(|| marked_address(observed)) else { return };
         let why = match &observed.pool {
             None => "its pool is gone",
-            Some(_) if observed.pool_state.has_no_marks => "its pool has no id, or another pool's",
+            Some(_) if observed.pool_state.has_no_marks => "its pool has no ID, or the ID of another pool",
             Some(_) => "the abandon annotation says so",
         };
         tracing::warn!(claim.name = %observed.name, fip.address = %address, "floating IP left behind in OpenStack: {why}");
@@ -135,11 +141,6 @@ impl ClaimController {
         let note = format!("floating IP {address} was left as it is in OpenStack, since {why}: release it there");
         self.events.record(on, EventType::Warning, FLOATING_IP_LEFT_BEHIND, "Release", note).await;
     }
-}
-
-fn await_outcome(observed: &Observed, left: Duration) -> Action {
-    tracing::info!(claim.name = %observed.name, "waits for calls whose outcome is not known before its release");
-    Action::requeue(left + AFTER_FENCE)
 }
 
 /// An address that carries the claim's mark and was not published, as far as that is known.
@@ -154,7 +155,7 @@ fn marked_address(observed: &Observed) -> Option<String> {
 /// What came of releasing the marks of a claim.
 pub(in crate::controllers) enum MarkRelease {
     Done,
-    /// Nothing of the claim was found, but until then a call of a previous process may still give it an address.
+    /// What was found is released, but until then a call whose outcome is not known may still give the claim an address.
     Fenced(Timestamp),
 }
 

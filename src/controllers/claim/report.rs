@@ -69,6 +69,13 @@ impl ClaimController {
         Ok(())
     }
 
+    /// The claim is being deleted, and its release waits for a minute at most.
+    pub(super) async fn report_release_waits(&self, observed: &Observed) -> Result<(), Error> {
+        let message = "its address cannot be released yet: a call whose outcome is not known may still give the claim an address; within a minute that is over";
+        let condition = DesiredCondition::new(READY, "False", RELEASE_FAILED, message);
+        self.write_status(observed, &condition, None).await.map(drop)
+    }
+
     /// The claim has no address yet.
     pub(super) async fn report_waiting(
         &self,

@@ -6,7 +6,7 @@ use kube::Resource;
 use super::observe::{ClaimCluster, Observed};
 use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_NOT_READY};
 use crate::api::hands_off::HandsOff;
-use crate::api::names::{CLAIM_FINALIZER, GARBAGE_COLLECTOR_FINALIZERS, GROUP, PAUSED_ANNOTATION};
+use crate::api::names::{CLAIM_FINALIZER, GARBAGE_COLLECTOR_FINALIZERS, GROUP, PAUSED_ANNOTATION, POOL_KIND};
 use crate::controllers::memory::{PoolState, Problem};
 use crate::controllers::patch;
 
@@ -29,7 +29,7 @@ pub enum NextStep {
 /// Why nothing is done about a claim.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SkipReason {
-    #[error("its poolRef names no pool of {GROUP}")]
+    #[error("its poolRef references no {POOL_KIND} of {GROUP}")]
     NotOurs,
     #[error("its Cluster is paused")]
     PausedCluster,

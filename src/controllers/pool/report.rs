@@ -56,7 +56,7 @@ impl PoolController {
                     NETWORK_RESOLVED,
                     "True",
                     reasons::LIST_ONLY,
-                    "the pool gives only the addresses of its list",
+                    "the pool allocates only the addresses of its list",
                 ),
             },
             match &usage.exhausted {

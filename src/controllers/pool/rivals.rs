@@ -36,7 +36,7 @@ impl Resolver {
         let in_tree = in_tree.map_err(|error| Error::Kubernetes("list CAPO's pools", error))?;
         let has_same_name = in_tree.is_some_and(|in_tree| in_tree.contains(&name_of(pool)));
         let message = format!(
-            "a {POOL_KIND} of {CAPO_GROUP} has the same name, and CAPO would give its addresses to the same claims: delete one of the two pools"
+            "an {POOL_KIND} of {CAPO_GROUP} has the same name, and CAPO would give its addresses to the same claims: delete one of the two pools"
         );
         Ok(has_same_name.then_some(Problem { reason: reasons::NAME_CONFLICT, message }))
     }
@@ -97,7 +97,7 @@ impl Resolver {
 
 fn duplicate_id(elder: impl Display, id: &PoolId) -> Problem {
     let message = format!(
-        "{elder} has the same id {id} in OpenStack's marks: delete this pool and create it without the copied annotation or spec.poolID"
+        "{elder} has the same ID {id}: delete this pool and create it without the copied annotation or spec.poolID"
     );
     Problem { reason: reasons::DUPLICATE_POOL_ID, message }
 }

@@ -63,7 +63,7 @@ impl Sessions {
         Self { max_calls, ..self }
     }
 
-    /// Limits the servers that are connected to; the default is none.
+    /// Limits the servers that are connected to. By default, every server is allowed.
     pub fn allowed_hosts(self, hosts: AllowedHosts) -> Self {
         Self { hosts: Arc::new(hosts), ..self }
     }
