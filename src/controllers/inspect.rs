@@ -24,6 +24,7 @@ use crate::allocation::situation::QueuePosition;
 use crate::allocation::sweep::{SweepAction, SweepPlan, plan_sweep};
 use crate::allocation::usage::{self, PoolUsage};
 use crate::allocation::{PoolPolicy, Refusal, Situation};
+use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
@@ -176,10 +177,10 @@ impl Inspection {
             }
         };
         resolved.list_now(&self.resolver.clock).await.map_err(PoolFailure::Neutron)?;
-        match self.resolver.find_distant_rival(pool, &resolved).await {
-            Ok(None) => Ok(resolved),
-            Ok(Some(problem)) => Err(PoolFailure::Rival(problem)),
-            Err(error) => Err(PoolFailure::Neutron(error)),
+        // Of which project the pools of other namespaces are, the controller knows.
+        match reported_duplicate(pool) {
+            Some(message) => Err(PoolFailure::Rival(Problem { reason: DUPLICATE_POOL_ID, message })),
+            None => Ok(resolved),
         }
     }
 
@@ -220,6 +221,12 @@ impl Inspection {
         let clock = self.resolver.clock.clone();
         View { stores: self.stores.clone(), memory: self.memory.clone(), clock, pool }
     }
+}
+
+/// What the controller says of a pool whose id another pool has.
+fn reported_duplicate(pool: &OpenStackFloatingIPPool) -> Option<String> {
+    let mut conditions = pool.status.iter().flat_map(|status| &status.conditions);
+    conditions.find(|condition| condition.reason == DUPLICATE_POOL_ID).map(|condition| condition.message.clone())
 }
 
 /// A usable pool, and its project as Neutron listed it.

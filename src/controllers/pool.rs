@@ -162,7 +162,11 @@ impl PoolController {
         if changes.has_changed {
             resolved.project.ledger().reset_backoff(&resolved.policy.id);
             match changes.is_new {
-                true => self.wake.claims_of(&resolved.name, |_| true),
+                true => {
+                    self.wake.claims_of(&resolved.name, |_| true);
+                    // Now it is known of which project this one is.
+                    self.memory.pools.with_problem(DUPLICATE_POOL_ID).iter().for_each(|other| self.wake.pool(other));
+                }
                 false => self.wake.unserved_claims_of(&resolved.name),
             }
         }
@@ -171,11 +175,7 @@ impl PoolController {
 
     async fn fail(&self, pool: &Arc<OpenStackFloatingIPPool>, failure: PoolFailure) -> Result<Action, Error> {
         let name = name_of(pool.as_ref());
-        if let PoolFailure::Neutron(error) = &failure
-            && error.is_concealed
-        {
-            tracing::warn!(pool.name = %name, %error, "OpenStack does not answer");
-        }
+        log_concealed(&name, &failure);
         let problem = failure.problem();
         let is_new = self.memory.pools.update(&name, |state| {
             if let Some(known) = state.resolved.take() {
@@ -222,7 +222,7 @@ impl PoolController {
         // The marks with a copied id are another pool's.
         let Some(id) = id.filter(|id| self.resolver.find_elder(pool, id).is_none()) else { return };
         if let Ok(resolved) = self.resolver.resolve_for_cleanup(pool, &id).await
-            && let Ok(None) = self.resolver.find_distant_rival(pool, &resolved).await
+            && self.resolver.find_distant_elder(pool, &id, resolved.neutron.scope()).is_none()
             && known.is_none_or(|known| !Arc::ptr_eq(&known, &resolved))
         {
             self.memory.pools.update(&name, |state| {
@@ -276,6 +276,15 @@ impl PoolController {
             let namespace = &resolved.name.namespace;
             self.wake.claims_of(&resolved.name, |claim| wrong.contains(&ClaimKey::of(namespace, &claim.name_any())));
         }
+    }
+}
+
+/// What the conditions do not say. A failed authentication is logged where it is tried.
+fn log_concealed(pool: &ObjectName, failure: &PoolFailure) {
+    if let PoolFailure::Neutron(error) = failure
+        && error.is_concealed
+    {
+        tracing::warn!(pool.name = %pool, %error, "OpenStack does not answer");
     }
 }
 

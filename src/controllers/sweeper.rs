@@ -20,6 +20,7 @@ use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Ownership;
 use crate::allocation::sweep::{ClusterView, SweepAction, SweepPlan, plan_sweep};
+use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
 use crate::api::hands_off::HandsOff;
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
 use crate::clock::Clock;
@@ -70,7 +71,10 @@ impl Sweeper {
         if is_deleted && is_abandoned(pool.as_ref()) {
             return self.release_strays(&pool, None).await.map(|()| Action::await_change());
         }
-        let Some(resolved) = self.memory.pools.get(&name).resolved else { return Ok(Action::await_change()) };
+        let known = self.memory.pools.get(&name);
+        // The marks with its id are another pool's.
+        let is_duplicate = known.problem.is_some_and(|problem| problem.reason == DUPLICATE_POOL_ID);
+        let Some(resolved) = known.resolved else { return Ok(Action::await_change()) };
         if has_port_left(&resolved) {
             // Only a listing shows when the port is gone.
             resolved.list_if_older(&self.clock, PORT_RETRY / 2).await.map_err(Error::OpenStack)?;
@@ -78,7 +82,7 @@ impl Sweeper {
         // What keeps one IPAddress from its release does not keep the others from the sweep.
         let strays = self.release_strays(&pool, Some(&resolved)).await;
         // A pool that is being deleted has a plan of its own.
-        if is_deleted || resolved.project.ledger().is_unlisted() {
+        if is_deleted || is_duplicate || resolved.project.ledger().is_unlisted() {
             return strays.map(|()| Action::await_change());
         }
         let (result, has_changed) = self.sweep(&resolved).await;

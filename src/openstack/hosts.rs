@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::Error;
 /// One entry of `--openstack-hosts`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HostPattern {
-    /// `*`: every name, and every address that is not reserved.
+    /// `*`: every server whose address is not reserved, as without a list.
     Any,
     Name(String),
     /// `*.example.com`: every name below this one.
@@ -89,7 +89,8 @@ impl AllowedHosts {
     /// Those that match, or all without patterns. An address that is reserved must be in a range of the patterns: loopback,
     /// link-local, multicast, unspecified, and the management cluster's API server.
     pub fn new(patterns: Vec<HostPattern>, api_server: BTreeSet<IpAddr>) -> Self {
-        Self { conceals: patterns.is_empty(), patterns: Some(patterns), api_server }
+        let conceals = patterns.is_empty() || patterns.contains(&HostPattern::Any);
+        Self { patterns: Some(patterns), api_server, conceals }
     }
 
     /// The same servers, but what they answer is for the log only, as without patterns.
@@ -114,6 +115,15 @@ impl AllowedHosts {
         if is_allowed { Ok(()) } else { Err(NotAllowed) }
     }
 
+    /// Whether the name is written in the list, or everything is allowed.
+    pub(super) fn lists(&self, url: &Url) -> bool {
+        let has_it = |patterns: &Vec<HostPattern>| {
+            let name = url.host_str().map(without_dot).unwrap_or_default();
+            patterns.iter().any(|pattern| *pattern != HostPattern::Any && pattern.has_name(name))
+        };
+        self.patterns.as_ref().is_none_or(has_it)
+    }
+
     /// Of the addresses that a name has, those that may be connected to.
     fn select(&self, name: &str, addresses: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
         let is_named = self.allows_name(name);
@@ -130,7 +140,7 @@ impl AllowedHosts {
     }
 
     fn allows_address(&self, address: IpAddr, is_named: bool) -> bool {
-        let address = address.to_canonical();
+        let address = canonical(address);
         self.patterns.is_none()
             || self.ranges().any(|range| range.contains(&address))
             || is_named && !self.is_reserved(address)
@@ -158,9 +168,32 @@ impl AllowedHosts {
             || address.is_loopback()
             || address.is_unspecified()
             || address.is_multicast()
+            || METADATA_SERVICES.contains(&address)
             || self.api_server.contains(&address)
     }
 }
+
+/// Of clouds that do not use a link-local address: AWS, Google, Alibaba, Azure.
+const METADATA_SERVICES: [IpAddr; 4] = [
+    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
+    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
+    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+];
+
+/// The IPv4 address that an IPv6 address is mapped to, or translated to by NAT64.
+fn canonical(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) if v6.octets().starts_with(&NAT64_PREFIX) => {
+            let [.., a, b, c, d] = v6.octets();
+            IpAddr::from([a, b, c, d])
+        }
+        address => address,
+    }
+}
+
+/// `64:ff9b::/96`.
+const NAT64_PREFIX: [u8; 12] = [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0];
 
 /// Names are compared without the dot that ends them in the DNS.
 fn without_dot(name: &str) -> &str {
@@ -185,7 +218,12 @@ impl Resolve for AllowedResolver {
         let hosts = self.hosts.clone();
         let is_proxy = self.proxy.as_deref() == Some(name.as_str());
         Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?.collect::<Vec<_>>();
+            let found = match tokio::net::lookup_host((name.as_str(), 0)).await {
+                Ok(found) => found.collect::<Vec<_>>(),
+                // Whether a name exists that is not listed is not told.
+                Err(_) if !is_proxy && !hosts.allows_name(name.as_str()) => return Err(NotAllowed.into()),
+                Err(error) => return Err(error.into()),
+            };
             let selected = if is_proxy { found.clone() } else { hosts.select(name.as_str(), found.iter().copied()) };
             match (found.is_empty(), selected.is_empty()) {
                 (true, _) => Err(io::Error::from(io::ErrorKind::NotFound).into()),
@@ -232,6 +270,9 @@ mod tests {
             "[ff02::1]",
             "255.255.255.255",
             "10.96.0.1",
+            "[fd00:ec2::254]",
+            "100.100.100.200",
+            "[64:ff9b::7f00:1]",
             "[::ffff:a60:1]",
         ];
         for host in written {

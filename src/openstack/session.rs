@@ -134,7 +134,8 @@ impl Session {
             return Ok(response);
         }
         // Refused before Neutron processed it, so that even a POST may be sent again.
-        let token = self.tokens.replace(&token).await?;
+        let renewed = self.tokens.replace(&token).await;
+        let token = renewed.map_err(|error| self.conceal_unless_openstack(response.body(), error))?;
         self.send_with(&token, request).await
     }
 
@@ -145,8 +146,11 @@ impl Session {
     }
 
     fn refusal(&self, response: &Response<Bytes>) -> Error {
-        let error = answer::error(response);
-        if answer::is_from_openstack(response.body()) { error } else { self.conceal(error) }
+        self.conceal_unless_openstack(response.body(), answer::error(response))
+    }
+
+    fn conceal_unless_openstack(&self, body: &[u8], error: Error) -> Error {
+        if answer::is_from_openstack(body) { error } else { self.conceal(error) }
     }
 
     fn conceal(&self, error: Error) -> Error {

@@ -278,7 +278,9 @@ async fn errors_of_keystone_name_the_remedy() {
     assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Rejected, "'…' is too short"));
     server.set_keystone(|_| Some(Reply::text(404, "<h1>Not Found</h1>")));
     assert!(error_with("").await.to_string().ends_with("has no Keystone v3: check auth_url"));
-    server.set_keystone(|_| Some(Reply::new(404, json!({"error": {"message": "Could not find it."}}))));
+    server.set_keystone(|_| {
+        Some(Reply::new(404, json!({"error": {"message": "Could not find it.", "title": "Not Found"}})))
+    });
     assert_eq!(error_with("").await.kind, ErrorKind::Unauthorized);
 }
 

@@ -55,6 +55,18 @@ fn row_with(mut row: Value, field: &str, value: Value) -> Value {
     row
 }
 
+/// The limits would begin anew with each.
+#[tokio::test(start_paused = true)]
+async fn a_page_with_several_lists_is_refused() {
+    let server = Server::start(|_: &ReceivedRequest| {
+        let (one, two) = (row("a"), row("b"));
+        Reply::text(200, &format!(r#"{{"floatingips": [{one}], "floatingips": [{two}]}}"#))
+    })
+    .await;
+    let error = connect(&server).await.list_floating_ips().await.expect_err("Neutron never sends it");
+    assert_eq!(error.kind, ErrorKind::Malformed);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_listing_without_an_end_ends() {
     let number = AtomicUsize::new(0);

@@ -25,6 +25,7 @@ async fn a_server_that_is_not_allowed_is_not_connected_to() {
         (&server.url, ""),
         (&by_name, ""),
         (&server.url, "*"),
+        (&format!("http://no-such-host.invalid:{port}"), "10.0.0.0/8"),
         (&by_name, "localhost"),
         (&server.url, "cloud.test"),
         (&by_name, "cloud.test"),
@@ -52,7 +53,7 @@ async fn a_neutron_that_is_not_allowed_is_not_connected_to() {
     assert_eq!(server.count("GET"), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_a_server_answers_is_concealed_unless_it_is_openstack() {
     let server = Server::start(|_: &ReceivedRequest| Reply::text(200, "SSH-2.0")).await;
     let hosts = || AllowedHosts::all().concealed();
@@ -78,9 +79,15 @@ async fn what_a_server_answers_is_concealed_unless_it_is_openstack() {
     for (reply, is_concealed) in [
         ((200, "SSH-2.0"), true),
         ((403, "<html>"), true),
+        ((401, "who are you?"), true),
+        ((503, "later"), true),
+        ((401, r#"{"error": {"code": 401, "message": "no"}}"#), true),
+        ((401, r#"{"error": {"code": 401, "title": "Unauthorized", "message": "no"}}"#), false),
         ((403, r#"{"NeutronError": {"type": "PolicyNotAuthorized", "message": "no"}}"#), false),
     ] {
-        server.set_neutron(move |_: &ReceivedRequest| Reply::text(reply.0, reply.1));
+        // With a wait that a later call refuses at once.
+        let after = if reply.0 == 503 { "60" } else { "1" };
+        server.set_neutron(move |_: &ReceivedRequest| Reply::text(reply.0, reply.1).header("Retry-After", after));
         let errors = [
             neutron.list_floating_ips().await.expect_err("it fails"),
             neutron.has_tags().await.expect_err("it fails"),
@@ -89,5 +96,6 @@ async fn what_a_server_answers_is_concealed_unless_it_is_openstack() {
         for error in errors {
             assert_eq!(error.is_concealed, is_concealed, "{error}");
         }
+        sleep(Duration::from_secs(90)).await;
     }
 }

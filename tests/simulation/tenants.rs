@@ -63,9 +63,9 @@ fn network() -> Value {
 }
 
 #[test]
-fn a_pool_in_another_cloud_that_had_the_id_first_stops_nobody() {
+fn a_pool_in_another_project_that_had_the_id_first_stops_nobody() {
     simulate_bound(&START, async |world, site| {
-        let secret = json!(world.cloud.secret_elsewhere("ours", Elsewhere::Keystone));
+        let secret = json!(world.cloud.secret_elsewhere("ours", Elsewhere::Project));
         create_pool_of_strangers(
             site,
             &secret,

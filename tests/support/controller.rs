@@ -49,7 +49,7 @@ impl Controller {
             command.arg(format!("--watch-filter={}", run_id()));
         }
         if !flags.iter().any(|flag| flag.starts_with("--openstack-hosts")) {
-            command.arg("--openstack-hosts=*,127.0.0.0/8");
+            command.arg("--openstack-hosts=0.0.0.0/0,::/0,*.invalid,*.test,*.example.com");
         }
         command.args(flags).env("KUBECONFIG", kubeconfig).stdin(Stdio::null());
         command.stdout(output.try_clone().expect("a file can be opened twice")).stderr(output);

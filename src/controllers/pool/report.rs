@@ -231,8 +231,8 @@ fn causes(failure: &PoolFailure) -> Vec<DesiredCondition> {
             DesiredCondition::new(NETWORK_RESOLVED, "False", problem.reason, problem.message),
         ],
         PoolFailure::Session(error) | PoolFailure::Neutron(error) => {
-            let is_refused =
-                matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Credentials | ErrorKind::NoNetworkService);
+            let is_refused = !error.is_concealed
+                && matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::Credentials | ErrorKind::NoNetworkService);
             let status = if is_refused { "False" } else { "Unknown" };
             vec![DesiredCondition::new(CREDENTIALS_VALID, status, problem.reason, problem.message)]
         }

@@ -56,10 +56,9 @@ impl Resolver {
             Ok(resolved) => resolved,
             Err(failure) => return Ok(Err(failure)),
         };
-        Ok(match self.find_distant_rival(pool, &resolved).await {
-            Ok(None) => Ok(resolved),
-            Ok(Some(problem)) => Err(PoolFailure::Rival(problem)),
-            Err(error) => Err(PoolFailure::Neutron(error)),
+        Ok(match self.find_distant_elder(pool, &id, resolved.neutron.scope()) {
+            None => Ok(resolved),
+            Some(elder) => Err(PoolFailure::Rival(elder.problem(&id))),
         })
     }
 

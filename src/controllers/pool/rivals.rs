@@ -7,18 +7,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
+use super::Error;
 use super::capo::CAPO_GROUP;
 use super::identity::recorded_id;
 use super::resolve::Resolver;
-use super::{BUSY_AGE, Error};
-use crate::allocation::{ClaimKey, PoolId};
+use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::POOL_KIND;
-use crate::controllers::memory::{Problem, ResolvedPool};
+use crate::controllers::memory::Problem;
 use crate::controllers::stores::{name_of, sorted};
-use crate::object_name::ObjectName;
-use crate::openstack;
+use crate::openstack::ProjectScope;
 
 impl Resolver {
     /// A pool of the same namespace. That is seen without the pool's credentials.
@@ -41,33 +40,26 @@ impl Resolver {
         Ok(has_same_name.then_some(Problem { reason: reasons::NAME_CONFLICT, message }))
     }
 
-    /// A pool of another namespace with the same id. It is a rival only where its marks are in this pool's project:
-    /// otherwise anybody could stop a pool by creating one with its id first, in whatever project of whatever cloud.
-    pub(in crate::controllers) async fn find_distant_rival(
+    /// Whether an older pool of another namespace with the same id is of the project of `ours`. One of another project does
+    /// not matter: neither sees the marks of the other.
+    pub(super) fn find_distant_elder(
         &self,
         pool: &OpenStackFloatingIPPool,
-        resolved: &ResolvedPool,
-    ) -> Result<Option<Problem>, openstack::Error> {
-        let id = &resolved.policy.id;
-        let elders = self.elders(pool, id, |namespace| namespace != resolved.name.namespace);
-        if elders.is_empty() {
-            return Ok(None);
-        }
-        resolved.list_if_older(&self.clock, BUSY_AGE).await?;
-        let is_rival = elders.iter().any(|elder| self.is_of_project(&name_of(elder.as_ref()), resolved));
-        Ok(is_rival.then(|| duplicate_id(format_args!("an older pool of this project, in another namespace,"), id)))
-    }
-
-    /// Whether a pool with the same id is of the project of `resolved`: it works and so has proved that, or a floating IP
-    /// of the project has a mark for one of its claims, which nobody without access to the project can write.
-    fn is_of_project(&self, elder: &ObjectName, resolved: &ResolvedPool) -> bool {
-        let known = self.memory.pools.get(elder).resolved;
-        if known.is_some_and(|known| known.project.is_in_one_project_with(&resolved.project)) {
-            return true;
-        }
-        let ledger = resolved.project.ledger();
-        let is_marked_for = |claim: &ClaimKey| ledger.of_claim(&resolved.policy.id, claim).next().is_some();
-        self.memory.claims.read(elder, |claims, _| claims.keys().any(is_marked_for))
+        id: &PoolId,
+        ours: &ProjectScope,
+    ) -> Option<DistantElder> {
+        let elders = self.elders(pool, id, |namespace| pool.metadata.namespace.as_deref() != Some(namespace));
+        let found = elders.iter().filter_map(|elder| {
+            let known = self.memory.pools.get(&name_of(elder.as_ref())).resolved;
+            match known.as_ref().map(|known| known.neutron.scope()) {
+                Some(scope) if scope.keystone == ours.keystone => {
+                    let is_same = (&scope.project, &scope.region) == (&ours.project, &ours.region);
+                    is_same.then_some(DistantElder::OfProject)
+                }
+                _ => Some(DistantElder::Unknown),
+            }
+        });
+        found.min()
     }
 
     /// An older pool of the namespace with the same id. Only the younger one stops serving.
@@ -100,6 +92,27 @@ fn duplicate_id(elder: impl Display, id: &PoolId) -> Problem {
         "{elder} has the same ID {id}: delete this pool and create it without the copied annotation or spec.poolID"
     );
     Problem { reason: reasons::DUPLICATE_POOL_ID, message }
+}
+
+/// An older pool of another namespace with the same id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum DistantElder {
+    /// It works in the same project.
+    OfProject,
+    /// It has no session, or one with another Keystone: that may be the same one under another name.
+    Unknown,
+}
+
+impl DistantElder {
+    pub(super) fn problem(self, id: &PoolId) -> Problem {
+        duplicate_id(
+            match self {
+                Self::OfProject => "an older pool of this project, in another namespace,",
+                Self::Unknown => "an older pool of another namespace, which may be of the same project,",
+            },
+            id,
+        )
+    }
 }
 
 fn seniority(pool: &OpenStackFloatingIPPool) -> (Option<Timestamp>, Option<String>, String) {

@@ -9,7 +9,8 @@ use kube::{Resource, ResourceExt};
 
 use super::failure::PoolFailure;
 use super::identity::known_id;
-use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController};
+use super::rivals::DistantElder;
+use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController, log_concealed};
 use crate::allocation::PoolId;
 use crate::allocation::ledger::Hold;
 use crate::allocation::sweep::{PoolTeardown, plan_teardown};
@@ -93,8 +94,13 @@ impl PoolController {
     ) -> Result<Option<Arc<ResolvedPool>>, PoolFailure> {
         let name = name_of(pool);
         let resolved = self.resolver.resolve_for_cleanup(pool, id).await?;
-        if self.resolver.find_distant_rival(pool, &resolved).await.map_err(PoolFailure::Neutron)?.is_some() {
-            return Ok(None);
+        let known = self.memory.pools.get(&name);
+        match self.resolver.find_distant_elder(pool, id, resolved.neutron.scope()) {
+            None => {}
+            Some(DistantElder::OfProject) => return Ok(None),
+            // It would not have served as a duplicate.
+            Some(DistantElder::Unknown) if known.is_of(pool) && known.served_generation.is_some() => {}
+            Some(elder) => return Err(PoolFailure::Rival(elder.problem(id))),
         }
         let is_known = |known: &Arc<ResolvedPool>| Arc::ptr_eq(known, &resolved);
         if !self.memory.pools.get(&name).resolved.as_ref().is_some_and(is_known) {
@@ -215,6 +221,7 @@ impl PoolController {
 
     /// OpenStack cannot be cleaned up: the condition says why, and how to leave everything behind.
     async fn report_blocked(&self, pool: &OpenStackFloatingIPPool, failure: &PoolFailure) -> Result<Action, Error> {
+        log_concealed(&name_of(pool), failure);
         let message = format!(
             "the pool is being deleted, but OpenStack cannot be cleaned up: {}. Fix that, or annotate the pool with {ABANDON_ANNOTATION}=true to leave its floating IPs behind",
             failure.problem().message

@@ -20,6 +20,8 @@ use super::each::Each;
 pub(super) const PAGE_SIZE: u32 = 1000;
 /// For all pages. A listing of 10,000 floating IPs takes 4 s.
 const LISTING_TIMEOUT: Duration = Duration::from_secs(60);
+/// How many rows of a listing are logged that cannot be read.
+const MAX_LOGGED: usize = 5;
 /// How often a listing begins if it changes while it is read.
 const MAX_ATTEMPTS: usize = 3;
 
@@ -168,7 +170,9 @@ impl<'de, R: Row> Visitor<'de> for Envelope<'_, R> {
     fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Page, A::Error> {
         let (mut page, mut has_next) = (None, None);
         while let Some(name) = map.next_key::<String>()? {
-            if name == self.key {
+            if name == self.key && page.is_some() {
+                return Err(serde::de::Error::duplicate_field(self.key));
+            } else if name == self.key {
                 let mut rows = Page { rows: 0, last: None, has_next: None, end: PageEnd::Complete };
                 map.next_value_seed(Each::new(|row: &RawValue| self.read_row(row, &mut rows)))?;
                 page = Some(rows);
@@ -199,6 +203,8 @@ impl<R: Row> Envelope<'_, R> {
         };
         if row.is_none() {
             listing.unreadable += 1;
+        }
+        if row.is_none() && listing.unreadable <= MAX_LOGGED {
             tracing::warn!(operation, id, "a row of Neutron's answer cannot be read and is left out");
         }
         listing.size += row.as_ref().map_or(size_of::<R>(), Row::size) + id.as_ref().map_or(0, String::len);

@@ -76,7 +76,9 @@ fn parse_refusal(body: &[u8]) -> Option<(Option<String>, String)> {
 
 /// Whether a refusal has a form that OpenStack's services use.
 pub(super) fn is_from_openstack(body: &[u8]) -> bool {
-    parse_refusal(body).is_some()
+    let Ok(body) = serde_json::from_slice::<Value>(body) else { return false };
+    // Others send `error` with a message too, but without Keystone's title.
+    !body["NeutronError"].is_null() || body["error"]["message"].is_string() && body["error"]["title"].is_string()
 }
 
 /// The cloud's operators find the request in their logs by this id.

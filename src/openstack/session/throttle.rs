@@ -30,6 +30,8 @@ struct ThrottleState {
     breaker: CircuitBreaker,
     /// How many slots exist, in use or not.
     slots: usize,
+    /// Whether the last wait was asked for by an answer that is only for the log.
+    is_wait_concealed: bool,
 }
 
 /// Permission to send one call. Dropping it without [`Permit::finish`] reports nothing about the cloud.
@@ -54,7 +56,8 @@ pub(super) enum Health {
 impl Throttle {
     pub(super) fn new(clock: Clock, max_calls: usize) -> Self {
         let limiter = Limiter::new(max_calls);
-        let state = ThrottleState { limiter, breaker: CircuitBreaker::default(), slots: max_calls };
+        let breaker = CircuitBreaker::default();
+        let state = ThrottleState { limiter, breaker, slots: max_calls, is_wait_concealed: false };
         Self { clock, slots: Arc::new(Semaphore::new(max_calls)), state: Mutex::new(state) }
     }
 
@@ -68,7 +71,8 @@ impl Throttle {
             if wait > MAX_WAIT {
                 let error =
                     Error::new(ErrorKind::TooManyRequests, "", "the cloud asks to wait before the next request");
-                return Err(Error { retry_after: Some(wait), ..error });
+                let is_concealed = self.state.lock().is_wait_concealed;
+                return Err(Error { retry_after: Some(wait), is_concealed, ..error });
             }
             if wait.is_zero() {
                 break;
@@ -95,7 +99,10 @@ impl Permit {
         let mut state = self.throttle.state.lock();
         match health {
             Health::Answering => state.limiter.answered(now, now - self.granted_at),
-            Health::Overloaded(wait) | Health::Failing(wait) => state.limiter.overloaded(now, wait),
+            Health::Overloaded(wait) | Health::Failing(wait) => {
+                state.limiter.overloaded(now, wait);
+                state.is_wait_concealed = error.is_some_and(|error| error.is_concealed);
+            }
             Health::Unknown => return,
         }
         match (health, error) {

@@ -42,11 +42,14 @@ const MAX_REFUSAL: usize = 64 << 10;
 pub(super) struct HttpClient {
     client: Client,
     pub(super) hosts: Arc<AllowedHosts>,
+    proxy: Option<String>,
 }
 
 impl HttpClient {
     pub(super) fn new(credentials: &Credentials, hosts: Arc<AllowedHosts>) -> Result<Self, Error> {
-        Ok(Self { client: client(credentials, hosts.clone())?, hosts })
+        let proxy = proxy();
+        let host = proxy.as_ref().map(|(_, host)| host.clone());
+        Ok(Self { client: client(credentials, hosts.clone(), proxy)?, hosts, proxy: host })
     }
 
     pub(super) fn post(&self, url: Url) -> RequestBuilder {
@@ -56,7 +59,9 @@ impl HttpClient {
     /// Returns the whole answer, whatever its status.
     pub(super) async fn send(&self, request: Request) -> Result<http::Response<Bytes>, Error> {
         let host = host_and_port(request.url());
-        if self.hosts.check(request.url()).is_err() {
+        // The proxy's name is resolved without a check.
+        let is_proxy = self.proxy.is_some() && self.proxy.as_deref() == request.url().host_str();
+        if self.hosts.check(request.url()).is_err() || is_proxy && !self.hosts.lists(request.url()) {
             return Err(not_allowed(&host));
         }
         send(&self.client, request, &host).await.map_err(|error| match error.kind {
@@ -72,7 +77,11 @@ fn not_allowed(host: &str) -> Error {
     Error::new(ErrorKind::Credentials, "", message)
 }
 
-fn client(credentials: &Credentials, hosts: Arc<AllowedHosts>) -> Result<Client, Error> {
+fn client(
+    credentials: &Credentials,
+    hosts: Arc<AllowedHosts>,
+    proxy: Option<(Proxy, String)>,
+) -> Result<Client, Error> {
     let failed = |what: &str| Error::new(ErrorKind::Credentials, "set up TLS", what);
     let mut builder = Client::builder()
         .user_agent(concat!("caip-openstack/", env!("CARGO_PKG_VERSION")))
@@ -82,7 +91,7 @@ fn client(credentials: &Credentials, hosts: Arc<AllowedHosts>) -> Result<Client,
         .pool_idle_timeout(IDLE_TIMEOUT)
         .no_proxy();
     let mut resolver = AllowedResolver { hosts, proxy: None };
-    if let Some((proxy, host)) = proxy() {
+    if let Some((proxy, host)) = proxy {
         builder = builder.proxy(proxy);
         resolver.proxy = Some(host);
     }
@@ -107,7 +116,9 @@ fn proxy() -> Option<(Proxy, String)> {
     let from_environment = |names: [&str; 2]| names.into_iter().find_map(|name| std::env::var(name).ok());
     let url = from_environment(["HTTPS_PROXY", "https_proxy"]).filter(|url| !url.is_empty())?;
     let exceptions = from_environment(["NO_PROXY", "no_proxy"]).unwrap_or_default();
-    let host = Url::parse(&url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    // It may be written without a scheme.
+    let parsed = Url::parse(&url).ok().filter(Url::has_host).or_else(|| Url::parse(&format!("http://{url}")).ok());
+    let host = parsed.and_then(|url| url.host_str().map(str::to_owned));
     match Proxy::https(url).ok().zip(host) {
         Some((proxy, host)) => {
             let exceptions = NoProxy::from_string(&format!("{exceptions},localhost,127.0.0.0/8,::1"));
