@@ -8,7 +8,7 @@
 //! | [`project`] | one project's ledger, and the one listing at a time that keeps it true |
 //! | [`queue`], [`wake`] | what is reconciled next |
 //! | [`claim`] | a claim's stages: observe, triage, request, attempt, publish or release, report |
-//! | [`pool`] | a pool's stages: rivals, resolve, adopt, secret, refresh, report; teardown |
+//! | [`pool`] | a pool's stages: conflicts, resolve, adopt, secret, refresh, report; teardown |
 //! | [`sweeper`] | released addresses, orphans, spares |
 //! | [`neutron_writer`] | the writes to Neutron, and what the ledger learns from each |
 //! | [`objects`] | what labels, annotations and specs of objects say |
@@ -57,10 +57,10 @@ use leftovers::LeftoverReleaser;
 use memory::Memory;
 use pool::{CapoObjects, PoolController, Resolver};
 use project::Projects;
-use queue::Work;
+use queue::WorkQueue;
 use stores::Stores;
 use sweeper::Sweeper;
-use wake::{Wake, Woken};
+use wake::{Wake, WakeReceivers};
 use watch::Watches;
 
 #[derive(Clone)]
@@ -113,7 +113,7 @@ pub enum Error {
 
 /// What a process that ends leaves to its successor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ended {
+pub struct ShutdownOutcome {
     /// The outcome of a write is not known: it may still take effect. The successor must expect that, so the
     /// Lease must not be given back.
     pub has_unknown_outcomes: bool,
@@ -122,7 +122,10 @@ pub struct Ended {
 /// Runs all controllers until `shutdown` resolves and what was begun is finished.
 ///
 /// When Cluster API is upgraded meanwhile and serves another version of its kinds, they start again with that.
-pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<Ended, Error> {
+pub async fn run(
+    mut setup: Setup,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<ShutdownOutcome, Error> {
     let ending = CancellationToken::new();
     let working = async {
         // What a previous process left is handed on, since its calls may take effect after this process has ended.
@@ -143,7 +146,7 @@ pub async fn run(mut setup: Setup, shutdown: impl Future<Output = ()> + Send + '
             setup.options.fence = true;
         }
         let may_land = |since: Timestamp| setup.clock.now().duration_since(since) < SETTLING;
-        Ok(Ended { has_unknown_outcomes: unknown_since.is_some_and(may_land) })
+        Ok(ShutdownOutcome { has_unknown_outcomes: unknown_since.is_some_and(may_land) })
     };
     tokio::pin!(working);
     tokio::select! {
@@ -174,7 +177,7 @@ async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> 
     let working = work(&parts, woken, queued, stop.clone());
     let outdated = async {
         let other = watch::another_version(&setup.client, version).await;
-        tracing::info!(ipam.version = other.as_str(), "Cluster API serves another version, controllers start again");
+        tracing::info!(ipam.version = other.as_str(), "Cluster API serves another version, restarting the controllers");
         stop.cancel();
         std::future::pending::<std::convert::Infallible>().await
     };
@@ -187,14 +190,14 @@ async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> 
 }
 
 /// Reconciles from when the stores are filled until `stop`; then writes the remaining events.
-async fn work(parts: &Parts, woken: Woken, queued: QueuedEvents, stop: CancellationToken) {
+async fn work(parts: &Parts, woken: WakeReceivers, queued: QueuedEvents, stop: CancellationToken) {
     tokio::select! {
         biased;
         () = parts.stores.wait_until_listed() => {}
         () = stop.cancelled() => return,
     }
     parts.setup.readiness.set("caches", true);
-    tracing::info!(ipam.version = parts.kube.version.as_str(), "controllers start");
+    tracing::info!(ipam.version = parts.kube.version.as_str(), "starting the controllers");
     let done = CancellationToken::new();
     let reconciling = async {
         reconcile_all(parts, woken, stop).await;
@@ -204,7 +207,7 @@ async fn work(parts: &Parts, woken: Woken, queued: QueuedEvents, stop: Cancellat
 }
 
 /// Runs the controllers in parallel until `stop`, and then finishes what was begun.
-async fn reconcile_all(parts: &Parts, woken: Woken, stop: CancellationToken) {
+async fn reconcile_all(parts: &Parts, woken: WakeReceivers, stop: CancellationToken) {
     let (pool_controller, sweeper, claim_controller) =
         (parts.pool_controller(), parts.sweeper(), parts.claim_controller());
     let Options { pool_concurrency, claim_concurrency, .. } = parts.setup.options;
@@ -250,13 +253,13 @@ impl Parts {
         requests: UnboundedReceiver<ObjectRef<K>>,
         concurrency: usize,
         stop: &CancellationToken,
-    ) -> Work<K>
+    ) -> WorkQueue<K>
     where
         K: Resource + Clone + 'static,
         K::DynamicType: Eq + Hash + Clone,
     {
         let interruptions = self.memory.interruptions.subscribe();
-        Work { store: store.clone(), requests, concurrency, interruptions, stop: stop.clone() }
+        WorkQueue { store: store.clone(), requests, concurrency, interruptions, stop: stop.clone() }
     }
 
     fn watches(&self) -> Watches {

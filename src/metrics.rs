@@ -30,7 +30,7 @@ use labels::{
     SourceLabel,
 };
 pub use metered::MeteredClouds;
-pub use pools::{Counted, PoolFigures, PoolLabels};
+pub use pools::{PoolCounts, PoolLabels, UsageDetails};
 
 /// The methods of the traits in [`crate::openstack`].
 const OPERATIONS: [&str; 12] = [
@@ -145,7 +145,7 @@ impl Metrics {
         all
     }
 
-    pub fn pool_observed(&self, pool: &PoolLabels, figures: PoolFigures) {
+    pub fn pool_observed(&self, pool: &PoolLabels, figures: PoolCounts) {
         self.pools.observed(pool, figures);
     }
 
@@ -277,16 +277,16 @@ mod tests {
     #[test]
     fn a_pools_series_exist_as_long_as_the_pool() {
         let metrics = Metrics::new();
-        let figures = PoolFigures {
+        let figures = PoolCounts {
             size: 3,
             allocated: 2,
-            counted: Some(Counted { capacity: Some(4), out_of_range: 1 }),
+            counted: Some(UsageDetails { capacity: Some(4), outside_spec: 1 }),
             limit: Some(5),
             ready: true,
             credentials_valid: Some(true),
             waiting: BTreeMap::from([("PoolExhausted", 1)]),
             oldest_waiting: Some(Timestamp::from_second(1_700_000_000).expect("it is valid")),
-            ..PoolFigures::default()
+            ..PoolCounts::default()
         };
         metrics.pool_observed(&web(), figures);
         metrics.pool_listed(&web(), Timestamp::from_second(1_700_000_001).expect("it is valid"));
@@ -302,7 +302,7 @@ mod tests {
         has(&metrics, r#"caip_oldest_waiting_claim_timestamp_seconds{namespace="one",pool="web"} 1700000000.0"#);
         has(&metrics, r#"caip_last_listing_timestamp_seconds{namespace="one",pool="web"} 1700000001.0"#);
 
-        let failing = PoolFigures { problem: Some("NameConflict"), ..PoolFigures::default() };
+        let failing = PoolCounts { problem: Some("NameConflict"), ..PoolCounts::default() };
         metrics.pool_observed(&web(), failing);
         has(&metrics, r#"caip_claims_waiting{namespace="one",pool="web",reason="PoolExhausted"} 0"#);
         has(&metrics, r#"caip_pool_problem{namespace="one",pool="web",reason="NameConflict"} 1"#);
@@ -318,7 +318,7 @@ mod tests {
     fn only_retained_pools_keep_their_series() {
         let metrics = Metrics::new();
         let other = PoolLabels { name: "other".into(), ..web() };
-        [&web(), &other].into_iter().for_each(|pool| metrics.pool_observed(pool, PoolFigures::default()));
+        [&web(), &other].into_iter().for_each(|pool| metrics.pool_observed(pool, PoolCounts::default()));
         metrics.retain_pools(|pool| *pool == other);
         let text = metrics.to_text();
         assert!(!text.contains(r#"pool="web""#) && text.contains(r#"pool="other""#));

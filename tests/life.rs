@@ -62,7 +62,7 @@ const AFTER_LOST_CALLS: Duration = Duration::from_secs(180);
 /// Until a ready pool has listed Neutron again and acted on what it found.
 const RESYNC: Duration = Duration::from_secs(100);
 
-/// An address outside the allocation range of the network `public`, which Neutron never gives. A pool that lists it
+/// An address outside the allocation pools of the network `public`, which Neutron never gives. A pool that lists it
 /// lists Neutron every 12 s, not once a minute.
 const MISSING: &str = "203.0.113.252";
 

@@ -154,7 +154,7 @@ impl<'a> Side<'a> {
 
         // The mark decides, and the loser is told.
         let told = self.await_failed("old").await;
-        assert!(told.contains("is another claim's, by its mark"), "{told}");
+        assert!(told.contains("is marked for another claim"), "{told}");
         let told = self.await_failed("gone").await;
         assert!(told.contains("no longer exists in the project"), "{told}");
         assert_eq!(cloud.get(&self.kept.id).await.as_ref(), Some(&self.kept), "a living address is not touched");

@@ -42,7 +42,8 @@ async fn claims_keep_their_addresses_when_cluster_api_is_upgraded() {
         assert_eq!(now.version, IpamVersion::V1Beta2);
         eventually(UPGRADE_HANDLED, async || {
             let log = controller().log();
-            let starts = log.lines().filter(|line| line.contains("controllers start") && line.contains("v1beta2"));
+            let starts =
+                log.lines().filter(|line| line.contains("starting the controllers") && line.contains("v1beta2"));
             if starts.count() > 0 { Ok(()) } else { Err("the controllers still work with v1beta1") }
         })
         .await;

@@ -106,7 +106,7 @@ pub enum LostAddress {
     )]
     Taken(IpAddr),
     /// Its mark names another claim of the pool: the claim's IPAddress was copied, forged or restored.
-    #[error("floating IP {0} is another claim's, by its mark: delete this claim's IPAddress to get another address")]
+    #[error("floating IP {0} is marked for another claim: delete this claim's IPAddress to get another address")]
     MarkedForAnother(IpAddr),
 }
 

@@ -281,7 +281,7 @@ mod tests {
             claim: Some(key("web")),
             released: Timestamp::from_second(Timestamp::MAX.as_second()).ok(),
             is_retained: true,
-            ..idle_mark(1)
+            ..unclaimed_mark(1)
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
             for released in [None, Some(start())] {
                 for is_retained in [false, true] {
                     for reader in [None, Some(("team", "web")), Some(("a", "b.c (d=e)"))] {
-                        let mark = CreationMark { claim: claim.clone(), released, is_retained, ..idle_mark(1) };
+                        let mark = CreationMark { claim: claim.clone(), released, is_retained, ..unclaimed_mark(1) };
                         assert_eq!(CreationMark::parse(&mark.render(reader)), Some(mark));
                     }
                 }
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn the_claim_in_a_description_is_read_back() {
-        let mark = idle_mark(1).given_to(&key("web"));
+        let mark = unclaimed_mark(1).given_to(&key("web"));
         for reader in [("team", "web"), ("a", "b.c (d=e)")] {
             assert_eq!(claim_in_description(&mark.render(Some(reader))), Some(reader));
         }
@@ -341,7 +341,7 @@ mod tests {
 
     #[test]
     fn malformed_marks_are_foreign() {
-        let good = idle_mark(1).render(None);
+        let good = unclaimed_mark(1).render(None);
         let texts = [
             good.replace("nonce=", "once="),
             good.replace("nonce00001", "short"),

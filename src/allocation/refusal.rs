@@ -6,10 +6,10 @@ use std::net::IpAddr;
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Refusal {
     #[error(
-        "every address of spec.preAllocatedFloatingIPs is in use, cooling down, or cannot be given: add addresses to the list, name a floatingIPNetwork, or release a claim"
+        "every address of spec.preAllocatedFloatingIPs is in use, cooling down, or cannot be allocated: add addresses to the list, name a floatingIPNetwork, or delete a claim"
     )]
     ListUsedUp,
-    #[error("the pool has reached spec.maxIPs ({0}): raise it, or release a claim")]
+    #[error("the pool has reached spec.maxIPs ({0}): raise it, or delete a claim")]
     LimitReached(usize),
     /// Neutron said `OverQuota`.
     #[error(
@@ -17,11 +17,11 @@ pub enum Refusal {
     )]
     QuotaReached,
     #[error(
-        "the network has no address left (in the pool's subnets): add an allocation range or subnet, or release a claim"
+        "the network has no address left (in the pool's subnets): add an allocation pool or a subnet, or delete a claim"
     )]
     NetworkExhausted,
     #[error(
-        "the network offered only addresses that are excluded, reserved, or named by another IPAddress: add an allocation range, or shorten spec.excludedAddresses"
+        "the network offered only addresses that are excluded, reserved, or named by another IPAddress: add an allocation pool, or shorten spec.excludedAddresses"
     )]
     OnlyUnwanted,
     /// The mark of what the pool creates is its description.

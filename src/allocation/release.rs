@@ -119,13 +119,13 @@ mod tests {
     #[test]
     fn without_tags_the_release_is_written_into_the_description() {
         let fixture = fixture().with_policy(|pool| pool.has_tags = false).fips([fip(10).created_for("web")]);
-        let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..idle_mark(10) };
+        let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..unclaimed_mark(10) };
         assert_eq!(fixture.release("web"), ReleaseStep::Describe(id(10), mark));
     }
 
     #[test]
     fn an_address_with_as_many_tags_as_neutron_allows_is_released_without_another_one() {
-        let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..idle_mark(10) };
+        let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..unclaimed_mark(10) };
         let created = fixture().fips([fip(10).created_for("web").full_of_tags()]);
         assert_eq!(created.release("web"), ReleaseStep::Describe(id(10), mark));
         for tagged in [fip(10).tagged_for("web"), fip(10).idle().tagged_for("web")] {
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn without_tags_a_chosen_address_is_described_as_released_by_the_claim() {
         let fixture = fixture().with_policy(|pool| pool.has_tags = false).fips([fip(10).idle()]);
-        let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..idle_mark(10) };
+        let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..unclaimed_mark(10) };
         assert_eq!(fixture.chosen_by(10, "web").release("web"), ReleaseStep::Describe(id(10), mark));
     }
 

@@ -23,7 +23,7 @@ pub struct Situation<'a> {
     pub namespaces: &'a BTreeSet<String>,
     pub pool: &'a PoolPolicy,
     /// Every claim that points at the pool.
-    pub claims: &'a BTreeMap<ClaimKey, ClaimLiveness>,
+    pub claims: &'a BTreeMap<ClaimKey, ClaimState>,
     /// Those that were refused an address.
     pub queue: &'a BTreeSet<QueuePosition>,
     pub now: Timestamp,
@@ -55,15 +55,15 @@ impl<'a> Situation<'a> {
 
     /// Whether the claim exists and has no other address: then it has this one, or decides about it next.
     pub(super) fn is_needed_by(&self, claim: &ClaimKey, fip: &FloatingIp) -> bool {
-        self.claims.get(claim).is_some_and(|liveness| match liveness {
-            ClaimLiveness::Active => !self.has_other_address(claim, fip),
-            ClaimLiveness::Deleting => true,
+        self.claims.get(claim).is_some_and(|states| match states {
+            ClaimState::Active => !self.has_other_address(claim, fip),
+            ClaimState::Deleting => true,
         })
     }
 
     /// Whether a claim's mark on an address counts no longer: the claim exists and has another one.
     pub(super) fn is_stale_mark(&self, claim: &ClaimKey, fip: &FloatingIp) -> bool {
-        self.claims.get(claim) == Some(&ClaimLiveness::Active) && self.has_other_address(claim, fip)
+        self.claims.get(claim) == Some(&ClaimState::Active) && self.has_other_address(claim, fip)
     }
 
     /// Whether an IPAddress of the claim is published, and none with this floating IP's address.
@@ -86,7 +86,7 @@ impl<'a> Situation<'a> {
 
 /// Whether an existing claim is being deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ClaimLiveness {
+pub enum ClaimState {
     /// It needs, or has, an address.
     Active,
     /// It is being deleted: its own release is under way, or waits for other finalizers.

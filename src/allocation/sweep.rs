@@ -14,7 +14,7 @@ use super::identity::ClaimKey;
 use super::ledger::LedgerEntry;
 use super::mark::{CreationMark, Ownership, release_tag};
 use super::published::Binding;
-use super::situation::{ClaimLiveness, Situation};
+use super::situation::{ClaimState, Situation};
 use super::supply::{Supply, is_owned_and_free, surplus};
 use crate::floating_ip::FloatingIpId;
 
@@ -24,7 +24,7 @@ pub struct ClusterView {
     /// The namespace of the pool, and so of its claims.
     pub namespace: String,
     /// The claims that are gone although an IPAddress of the pool is there for them.
-    pub lost_claims: BTreeSet<ClaimKey>,
+    pub stray_claims: BTreeSet<ClaimKey>,
     /// A Cluster in the pool's namespace is paused. A move or a restore may be under way, so no orphan is
     /// released.
     pub is_paused: bool,
@@ -130,7 +130,7 @@ impl<'a> SweepPass<'a> {
             Ownership::Released { claim, at } => self.visit_released(entry, &claim, at),
             Ownership::Held(claim) => self.visit_held(entry, &claim),
             Ownership::Contested => self.visit_contested(entry),
-            Ownership::Unclaimed => self.visit_idle(entry),
+            Ownership::Unclaimed => self.visit_unclaimed(entry),
             Ownership::Unmarked | Ownership::Foreign => {}
         }
     }
@@ -143,7 +143,7 @@ impl<'a> SweepPass<'a> {
         }
         // An active claim takes the release back itself, if it may; one that is being deleted has not finished.
         let may_be_taken_back =
-            pool.allows(entry.fip.address, claim) || self.situation.claims.get(claim) == Some(&ClaimLiveness::Deleting);
+            pool.allows(entry.fip.address, claim) || self.situation.claims.get(claim) == Some(&ClaimState::Deleting);
         let is_needed = may_be_taken_back && self.situation.is_needed_by(claim, &entry.fip);
         if is_needed || self.situation.published().is_published(&entry.fip) {
             return;
@@ -198,7 +198,7 @@ impl<'a> SweepPass<'a> {
         }
     }
 
-    fn visit_idle(&mut self, entry: &LedgerEntry) {
+    fn visit_unclaimed(&mut self, entry: &LedgerEntry) {
         let pool = self.situation.pool;
         let is_dispensable = match self.is_givable(entry) {
             true => self.surplus > 0 || self.spares > pool.preallocate && self.waiting == 0,
@@ -245,7 +245,7 @@ impl<'a> SweepPass<'a> {
     /// Whether an IPAddress names it, other than one of this pool whose claim is gone.
     fn is_published_in_use(&self, entry: &LedgerEntry) -> bool {
         let pool = self.situation.pool;
-        let is_lost = |binding: &Binding| binding.pool == pool.id && self.cluster.lost_claims.contains(&binding.claim);
+        let is_lost = |binding: &Binding| binding.pool == pool.id && self.cluster.stray_claims.contains(&binding.claim);
         self.situation.published().is_published_where(&entry.fip, |binding| !is_lost(binding))
     }
 
@@ -267,7 +267,7 @@ impl<'a> SweepPass<'a> {
             return false;
         };
         let claim = ClaimKey::of(&self.cluster.namespace, name);
-        self.situation.claims.get(&claim) == Some(&ClaimLiveness::Active)
+        self.situation.claims.get(&claim) == Some(&ClaimState::Active)
             && !self.situation.has_other_address(&claim, &entry.fip)
     }
 

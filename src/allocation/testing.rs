@@ -14,7 +14,7 @@ use super::policy::{PoolPolicy, ReuseRule};
 use super::published::{Binding, PublishedAddress, PublishedAddresses};
 use super::refusal::Refusal;
 use super::release::{self, ReleaseStep};
-use super::situation::{ClaimLiveness, QueuePosition, Situation};
+use super::situation::{ClaimState, QueuePosition, Situation};
 use super::sweep::{ClusterView, PoolTeardown, SweepPlan, plan_sweep, plan_teardown};
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId};
 use crate::object_name::ObjectName;
@@ -55,7 +55,7 @@ pub fn network() -> NetworkId {
 }
 
 /// The mark of what the pool `p` created with a nonce that ends in `last`; no claim has it.
-pub fn idle_mark(last: u8) -> CreationMark {
+pub fn unclaimed_mark(last: u8) -> CreationMark {
     let nonce = Nonce::parse(&format!("nonce00{last:03}")).expect("a nonce");
     CreationMark { pool: pool_id("p"), nonce, claim: None, released: None, is_retained: false }
 }
@@ -118,12 +118,12 @@ impl Fip {
     }
     /// Created by the pool `p`, free.
     pub fn idle(self) -> Self {
-        let mark = idle_mark(self.last());
+        let mark = unclaimed_mark(self.last());
         self.described(mark.render(None))
     }
     /// Created by the pool `p` for this claim.
     pub fn created_for(self, claim: &str) -> Self {
-        let mark = CreationMark { claim: Some(key(claim)), ..idle_mark(self.last()) };
+        let mark = CreationMark { claim: Some(key(claim)), ..unclaimed_mark(self.last()) };
         self.described(mark.render(Some(("team", claim))))
     }
     /// Tagged by the pool `p` for this claim.
@@ -153,7 +153,7 @@ pub struct Fixture {
     pub namespaces: BTreeSet<String>,
     pub pool: PoolPolicy,
     pub cluster: ClusterView,
-    pub claims: BTreeMap<ClaimKey, ClaimLiveness>,
+    pub claims: BTreeMap<ClaimKey, ClaimState>,
     pub queue: BTreeSet<QueuePosition>,
     pub now: Timestamp,
 }
@@ -235,11 +235,11 @@ impl Fixture {
     }
     /// The claim is gone, and its IPAddress is still there.
     pub fn lost_claim(mut self, claim: &str) -> Self {
-        self.cluster.lost_claims.insert(key(claim));
+        self.cluster.stray_claims.insert(key(claim));
         self
     }
     pub fn active_claim(mut self, claim: &str) -> Self {
-        self.claims.insert(key(claim), ClaimLiveness::Active);
+        self.claims.insert(key(claim), ClaimState::Active);
         self
     }
     /// The claim itself was refused an address.

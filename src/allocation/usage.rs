@@ -25,7 +25,7 @@ pub struct PoolUsage {
     pub cooling: usize,
     pub failed: usize,
     /// Allocated, although the pool's present spec would not give them: excluded, or neither listed nor on its network.
-    pub out_of_range: usize,
+    pub outside_spec: usize,
     /// How many can be in use at once, without those that cannot be given; none where only the project's quota and the
     /// network are the limit.
     pub capacity: Option<usize>,
@@ -88,8 +88,8 @@ fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
                 let is_orphan = entry.orphaned_since.contains_key(&situation.pool.id);
                 usage.allocated += usize::from(matches!(ownership, Ownership::Held(_)) && !is_orphan);
                 usage.cooling += usize::from(matches!(ownership, Ownership::Released { .. }));
-                let is_out_of_range = matches!(ownership, Ownership::Held(_)) && is_out_of_range(situation, entry);
-                usage.out_of_range += usize::from(is_out_of_range);
+                let is_outside_spec = matches!(ownership, Ownership::Held(_)) && is_outside_spec(situation, entry);
+                usage.outside_spec += usize::from(is_outside_spec);
                 continue;
             }
         };
@@ -134,7 +134,7 @@ fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<Addres
     }
 }
 
-fn is_out_of_range(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+fn is_outside_spec(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let address = entry.fip.address;
     let is_in_reach = situation.is_on_network(entry) || situation.pool.listed.contains(&address);
     // The network of a pool that only releases may not be known.
@@ -251,14 +251,14 @@ mod tests {
             pool.network = None;
             pool.only_releases = true;
         });
-        assert_eq!((count_of(&releases).out_of_range, capacity(releases)), (0, None), "its network is not known");
+        assert_eq!((count_of(&releases).outside_spec, capacity(releases)), (0, None), "its network is not known");
         let copied = fip(10).idle().0.description;
         assert_eq!(capacity(fixture().max_ips(4).fips([fip(10).idle(), fip(11).described(copied)])), Some(2));
     }
 
     #[test]
     fn a_claimed_address_that_the_spec_no_longer_covers_is_out_of_range() {
-        let out = |fixture: Fixture| count_of(&fixture).out_of_range;
+        let out = |fixture: Fixture| count_of(&fixture).outside_spec;
         let held = || fip(10).tagged_for("web");
         assert_eq!(out(fixture().closed_list([10]).fips([held()])), 0);
         assert_eq!(out(fixture().closed_list([11]).fips([held(), fip(11)])), 1, "it was removed from the list");

@@ -82,15 +82,15 @@ use super::reservation::{self, Reservation};
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.poolID) == has(oldSelf.poolID)")
-        .message("poolID cannot be added or removed once the pool exists: make another pool"),
+        .message("poolID cannot be added or removed once the pool exists: create another pool"),
     validation = Rule::new("!has(self.reservations) || !has(self.excludedAddresses) || self.reservations.all(r, !self.excludedAddresses.exists(e, e.contains('/') ? isIP(r.address) && isCIDR(e) && cidr(e).containsIP(r.address) : e == r.address))")
-        .message("reservations and excludedAddresses name the same address: take it out of one of them"),
+        .message("reservations and excludedAddresses name the same address: remove it from one of them"),
     validation = Rule::new("!has(self.preallocate) || self.preallocate == 0 || !has(self.maxIPs) || self.preallocate <= self.maxIPs")
         .message("preallocate must not be more than maxIPs"),
     validation = Rule::new("!has(self.subnets) || has(self.floatingIPNetwork) || !has(self.preAllocatedFloatingIPs)")
-        .message("subnets has no meaning for a pool that only has a list: name the floatingIPNetwork too, or remove subnets"),
+        .message("subnets needs a floatingIPNetwork where there is a list: add one, or remove subnets"),
     validation = Rule::new("!has(self.preallocate) || self.preallocate == 0 || has(self.floatingIPNetwork) || !has(self.preAllocatedFloatingIPs)")
-        .message("preallocate has no meaning for a pool that only has a list: name the floatingIPNetwork too, or remove preallocate")
+        .message("preallocate needs a floatingIPNetwork where there is a list: add one, or remove preallocate")
 )]
 pub struct OpenStackFloatingIPPoolSpec {
     /// The credentials: a Secret in the pool's namespace with the key `clouds.yaml` and, if the cloud has its own CA, the

@@ -81,7 +81,7 @@ pub(super) fn secret_name(_: &mut SchemaGenerator) -> Schema {
 pub(super) fn pool_id(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": 20, "x-kubernetes-validations": [
         {"rule": "self.matches('^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$')", "message": "must be at most 20 of a-z, 0-9 and -, and start and end with a letter or digit"},
-        {"rule": "self == oldSelf", "message": "poolID cannot be changed once the pool exists: make another pool"}
+        {"rule": "self == oldSelf", "message": "poolID cannot be changed once the pool exists: create another pool"}
     ]})
 }
 

@@ -70,7 +70,7 @@ impl ConnectionProblem {
     fn of(failure: &PoolFailure) -> Self {
         let Problem { reason, message } = failure.problem();
         let stage = match failure {
-            PoolFailure::Rival(_) => Stage::Name,
+            PoolFailure::Conflict(_) => Stage::Name,
             PoolFailure::Credentials(_) | PoolFailure::Session(_) => Stage::Credentials,
             PoolFailure::Network(_) => Stage::Network,
             PoolFailure::Neutron(_) => Stage::Neutron,
@@ -163,11 +163,11 @@ impl Inspection {
         own: Option<&Credentials>,
     ) -> Result<Arc<ResolvedPool>, PoolFailure> {
         let id = self.resolver.intended_id(pool);
-        match self.resolver.find_rival(pool, &id).await {
+        match self.resolver.find_conflict(pool, &id).await {
             Ok(None) => {}
-            Ok(Some(problem)) => return Err(PoolFailure::Rival(problem)),
+            Ok(Some(problem)) => return Err(PoolFailure::Conflict(problem)),
             // `check` reports a missing permission to list CAPO's objects.
-            Err(error) => tracing::debug!("rivals are not known: {error}"),
+            Err(error) => tracing::debug!("conflicts with other pools are not known: {error}"),
         }
         let resolved = match own {
             Some(credentials) => self.resolver.resolve_with(pool, &id, credentials).await?,
@@ -179,7 +179,7 @@ impl Inspection {
         resolved.list_now(&self.resolver.clock).await.map_err(PoolFailure::Neutron)?;
         // Of which project the pools of other namespaces are, the controller knows.
         match reported_duplicate(pool) {
-            Some(message) => Err(PoolFailure::Rival(Problem { reason: DUPLICATE_POOL_ID, message })),
+            Some(message) => Err(PoolFailure::Conflict(Problem { reason: DUPLICATE_POOL_ID, message })),
             None => Ok(resolved),
         }
     }
@@ -200,7 +200,7 @@ impl Inspection {
     }
 
     /// What would be decided for a claim if its pool were another, or if it were later.
-    pub fn suppose(
+    pub fn decide_hypothetically(
         &self,
         claim: &Arc<IpAddressClaim>,
         change: impl FnOnce(&mut PoolPolicy),

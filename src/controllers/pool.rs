@@ -1,4 +1,4 @@
-//! One pool's reconcile. The files are its stages: rivals → resolve → adopt → secret → refresh → report; `teardown` for a
+//! One pool's reconcile. The files are its stages: conflicts → resolve → adopt → secret → refresh → report; `teardown` for a
 //! pool that is being deleted.
 
 use std::collections::BTreeSet;
@@ -32,6 +32,7 @@ use crate::runtime::telemetry::chain;
 
 mod adopt;
 mod capo;
+mod conflicts;
 mod failure;
 mod identity;
 mod measure;
@@ -39,7 +40,6 @@ mod network;
 mod policy;
 mod report;
 mod resolve;
-mod rivals;
 mod secret;
 mod teardown;
 
@@ -54,7 +54,7 @@ pub(super) use secret::finalizer as secret_finalizer;
 const PROBLEM_RETRY: Duration = Duration::from_secs(8);
 /// How soon a pool is reconciled again while claims wait, or addresses of its list cannot be given.
 const BUSY_RESYNC: Duration = Duration::from_secs(12);
-/// How often a pool without problems checks its Secret and its rivals.
+/// How often a pool without problems checks its Secret and for conflicts.
 const IDLE_RESYNC: Duration = Duration::from_secs(20);
 /// How old the last listing may be without problems. With the jitter, at most one listing a minute.
 const AUDIT_AGE: Duration = Duration::from_secs(62);
@@ -188,7 +188,7 @@ impl PoolController {
             self.wake.waiting_claims_of(&name);
             self.wake.unserved_claims_of(&name);
         }
-        if matches!(failure, PoolFailure::Network(_) | PoolFailure::Rival(_) | PoolFailure::Neutron(_)) {
+        if matches!(failure, PoolFailure::Network(_) | PoolFailure::Conflict(_) | PoolFailure::Neutron(_)) {
             self.resolve_for_releases(pool).await;
         }
         let listed = self.list_despite(&failure, &name).await;
@@ -220,9 +220,9 @@ impl PoolController {
         let known = self.memory.pools.get(&name).resolved;
         let id = known_id(pool, &self.stores, &self.memory);
         // The marks with a copied id are another pool's.
-        let Some(id) = id.filter(|id| self.resolver.find_elder(pool, id).is_none()) else { return };
+        let Some(id) = id.filter(|id| self.resolver.find_older_duplicate(pool, id).is_none()) else { return };
         if let Ok(resolved) = self.resolver.resolve_for_cleanup(pool, &id).await
-            && self.resolver.find_distant_elder(pool, &id, resolved.neutron.scope()).is_none()
+            && self.resolver.find_distant_duplicate(pool, &id, resolved.neutron.scope()).is_none()
             && known.is_none_or(|known| !Arc::ptr_eq(&known, &resolved))
         {
             self.memory.pools.update(&name, |state| {

@@ -40,7 +40,7 @@ impl Action {
 /// Longer than any wait of ours, and short enough for every timer.
 pub(super) const FAR: Duration = Duration::from_secs(86400 * 30);
 
-pub(super) struct Work<K>
+pub(super) struct WorkQueue<K>
 where
     K: Resource + 'static,
     K::DynamicType: Eq + Hash,
@@ -54,7 +54,7 @@ where
     pub(super) stop: CancellationToken,
 }
 
-impl<K> Work<K>
+impl<K> WorkQueue<K>
 where
     K: Resource + Clone + 'static,
     K::DynamicType: Eq + Hash + Clone,
@@ -229,11 +229,12 @@ mod tests {
             _ => Ok(Action::requeue(Duration::from_secs(1))),
         };
         let interruptions = watch::Sender::default().subscribe();
-        let mut processing = pin!(Work { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
-            work,
-            |_, ()| Action::await_change(),
-            |_| {}
-        ));
+        let mut processing =
+            pin!(WorkQueue { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
+                work,
+                |_, ()| Action::await_change(),
+                |_| {}
+            ));
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());
         let mut poll = || assert!(processing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -265,7 +266,7 @@ mod tests {
             Ok::<_, ()>(Action::await_change())
         };
         let interruptions = watch::Sender::default().subscribe();
-        let processing = Work { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
+        let processing = WorkQueue { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
             work,
             |_, ()| Action::await_change(),
             |_| {},
@@ -292,7 +293,7 @@ mod tests {
             Ok::<_, ()>(Action::requeue(Duration::from_secs(1)))
         };
         let interruptions = kinds.subscribe();
-        let processing = Work { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
+        let processing = WorkQueue { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
             work,
             |_, ()| Action::await_change(),
             |_| {},

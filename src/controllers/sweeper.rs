@@ -268,7 +268,7 @@ fn has_port_left(pool: &ResolvedPool) -> bool {
 
 pub(super) fn cluster_view(stores: &Stores, pool: &ObjectName) -> ClusterView {
     let lost = stores.strays_of(pool);
-    let lost_claims = lost.iter().map(|address| ClaimKey::of(&pool.namespace, &address.spec.claim_ref.name)).collect();
+    let stray_claims = lost.iter().map(|address| ClaimKey::of(&pool.namespace, &address.spec.claim_ref.name)).collect();
     let is_paused = stores.has_paused_cluster(&pool.namespace);
-    ClusterView { namespace: pool.namespace.clone(), lost_claims, is_paused }
+    ClusterView { namespace: pool.namespace.clone(), stray_claims, is_paused }
 }

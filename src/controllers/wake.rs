@@ -28,19 +28,19 @@ pub(super) struct Wake {
 }
 
 /// The receiving ends of [`Wake`].
-pub(super) struct Woken {
+pub(super) struct WakeReceivers {
     pub(super) pools: UnboundedReceiver<ObjectRef<OpenStackFloatingIPPool>>,
     pub(super) sweeps: UnboundedReceiver<ObjectRef<OpenStackFloatingIPPool>>,
     pub(super) claims: UnboundedReceiver<ObjectRef<IpAddressClaim>>,
 }
 
-pub(super) fn channels(memory: Arc<Memory>, stores: Stores) -> (Wake, Woken) {
+pub(super) fn channels(memory: Arc<Memory>, stores: Stores) -> (Wake, WakeReceivers) {
     let (pools, woken_pools) = unbounded_channel();
     let (sweeps, woken_sweeps) = unbounded_channel();
     let (claims, woken_claims) = unbounded_channel();
     let leftovers = Arc::default();
     let wake = Wake { pools, sweeps, claims, leftovers, version: stores.version, memory, stores };
-    (wake, Woken { pools: woken_pools, sweeps: woken_sweeps, claims: woken_claims })
+    (wake, WakeReceivers { pools: woken_pools, sweeps: woken_sweeps, claims: woken_claims })
 }
 
 // Sending fails only when the receiver is gone: then the process ends.

@@ -26,7 +26,7 @@ pub struct PoolLabels {
 
 /// The state of a pool after a reconcile.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct PoolFigures {
+pub struct PoolCounts {
     /// Addresses that are listed or have the pool's mark; each counts once.
     pub size: u64,
     /// Bound to claims.
@@ -38,7 +38,7 @@ pub struct PoolFigures {
     /// Unusable, such as a listed address that the project does not have.
     pub failed: u64,
     /// `None` if Neutron could not be read: the previous value stays.
-    pub counted: Option<Counted>,
+    pub counted: Option<UsageDetails>,
     /// `maxIPs`.
     pub limit: Option<u64>,
     /// The condition `Ready`.
@@ -60,14 +60,14 @@ pub struct PoolFigures {
 
 /// Figures that are not in the pool's status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counted {
+pub struct UsageDetails {
     /// The maximum number of addresses in use; `None` if only the quota and the network limit it.
     pub capacity: Option<u64>,
     /// Bound to claims, although the current spec would not provide them.
-    pub out_of_range: u64,
+    pub outside_spec: u64,
 }
 
-impl PoolFigures {
+impl PoolCounts {
     fn with_previous(mut self, previous: Option<&Self>) -> Self {
         self.counted = self.counted.or_else(|| previous?.counted);
         self.credentials_valid = self.credentials_valid.or_else(|| previous?.credentials_valid);
@@ -80,7 +80,7 @@ const USUAL_REASONS: [&str; 3] = [ALLOCATION_FAILED, POOL_EXHAUSTED, POOL_NOT_RE
 
 #[derive(Default, Debug)]
 struct PoolRecord {
-    figures: Option<PoolFigures>,
+    figures: Option<PoolCounts>,
     quota: Option<(ProjectScope, Quota)>,
     listed: Option<Timestamp>,
 }
@@ -92,7 +92,7 @@ pub(super) struct PoolCollector {
 }
 
 impl PoolCollector {
-    pub(super) fn observed(&self, pool: &PoolLabels, figures: PoolFigures) {
+    pub(super) fn observed(&self, pool: &PoolLabels, figures: PoolCounts) {
         let mut pools = self.pools.lock();
         let record = pools.entry(pool.clone()).or_default();
         record.figures = Some(figures.with_previous(record.figures.as_ref()));
@@ -134,7 +134,7 @@ impl Collector for PoolCollector {
     }
 }
 
-type Figures<'a> = [(&'a PoolLabels, &'a PoolFigures)];
+type Figures<'a> = [(&'a PoolLabels, &'a PoolCounts)];
 
 fn encode_addresses(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt::Result {
     let help = "Addresses of the pool: listed ones and those with its mark, each counted once.";
@@ -158,7 +158,7 @@ fn encode_addresses(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) ->
     let help = "Allocated addresses that the pool's current spec would not provide.";
     let mut out = gauge(encoder, "pool_addresses_out_of_range", help, None)?;
     for (pool, figures) in counted() {
-        put(&mut out, pool, figures.out_of_range)?;
+        put(&mut out, pool, figures.outside_spec)?;
     }
     let help = "Maximum number of addresses in use by list and maxIPs, without failed ones; absent without either.";
     let mut out = gauge(encoder, "pool_capacity", help, None)?;
@@ -178,7 +178,7 @@ fn encode_addresses(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) ->
 }
 
 fn encode_state(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt::Result {
-    type Predicate = fn(&PoolFigures) -> Option<bool>;
+    type Predicate = fn(&PoolCounts) -> Option<bool>;
     let conditions: [(&str, &str, Predicate); 4] = [
         ("pool_ready", "Whether the pool's condition Ready is True.", |figures| Some(figures.ready)),
         ("pool_exhausted", "Whether a new claim would wait for an address.", |figures| Some(figures.exhausted)),

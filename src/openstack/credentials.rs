@@ -202,5 +202,5 @@ fn parse_certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Creden
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests;

@@ -33,11 +33,9 @@ struct Explanation {
     /// What the controller does next.
     next: Option<String>,
     /// The claim's `Ready` condition, as the controller last wrote it.
-    #[serde(rename = "told")]
     condition: Option<ReadyCondition>,
     place: Option<WaitingPosition>,
-    #[serde(rename = "poolHas")]
-    figures: Option<PoolCapacity>,
+    capacity: Option<PoolCapacity>,
     /// Alternatives, each of which would give it an address.
     remedies: Vec<String>,
 }
@@ -129,7 +127,7 @@ fn explain(
             reason,
             message,
         }),
-        figures: view.map(|view| PoolCapacity {
+        capacity: view.map(|view| PoolCapacity {
             counts: (&view.usage()).into(),
             limit: view.policy().max_ips.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX)),
             network: view.network().map(|network| network.name.clone()),
@@ -166,10 +164,11 @@ impl Report for Explanation {
         };
         let mut lines = vec![("why", self.why.clone())];
         lines.extend(self.next.clone().map(|next| ("next", next)));
-        let figures = self.figures.as_ref().map_or(String::new(), |figures| format!(": {}", describe_figures(figures)));
-        lines.push(("pool", format!("{}{figures}", self.pool)));
+        let capacity =
+            self.capacity.as_ref().map_or(String::new(), |capacity| format!(": {}", describe_capacity(capacity)));
+        lines.push(("pool", format!("{}{capacity}", self.pool)));
         lines.extend(self.place.iter().flat_map(|place| place.lines(is_wide)));
-        lines.extend(self.told().map(|told| ("told", told)));
+        lines.extend(self.unready().map(|condition| ("condition", condition)));
         text += &fields(&lines);
         if !self.remedies.is_empty() {
             text += "What would give it an address:\n";
@@ -180,7 +179,7 @@ impl Report for Explanation {
 }
 
 impl Explanation {
-    fn told(&self) -> Option<String> {
+    fn unready(&self) -> Option<String> {
         match &self.condition {
             Some(condition) if condition.status == "True" => None,
             Some(condition) => Some(format!("{}: {}", condition.reason, condition.message)),
@@ -206,7 +205,7 @@ impl WaitingPosition {
     }
 }
 
-fn describe_figures(PoolCapacity { counts, limit, network }: &PoolCapacity) -> String {
+fn describe_capacity(PoolCapacity { counts, limit, network }: &PoolCapacity) -> String {
     let limit = limit.map_or("no limit".into(), |limit| format!("limit {limit}"));
     let network = network.as_ref().map_or("closed list".into(), |network| format!("network {network}"));
     format!(

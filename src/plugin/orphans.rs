@@ -96,13 +96,13 @@ fn pool_orphans(pool: &OpenStackFloatingIPPool, view: &View, claims: &ClaimNames
             "no IPAddress of this management cluster names it".into(),
             describe_attachment(entry),
         ],
-        hindrance: find_hindrance(entry, view, sweep.copied.contains(&entry.fip.id)).map(str::to_owned),
+        blocked_by: find_blocked_by(entry, view, sweep.copied.contains(&entry.fip.id)).map(str::to_owned),
     };
     found.filter_map(|id| entries.iter().find(|entry| entry.fip.id == *id)).map(describe).collect()
 }
 
 /// Why an orphan would not be released now.
-fn find_hindrance(entry: &LedgerEntry, view: &View, is_copied: bool) -> Option<&'static str> {
+fn find_blocked_by(entry: &LedgerEntry, view: &View, is_copied: bool) -> Option<&'static str> {
     if entry.fip.is_attached() {
         Some("it is attached: detach it first, if it is unused")
     } else if is_copied {

@@ -61,7 +61,6 @@ struct FloatingIpFacts {
     description: String,
     tags: Vec<String>,
     changed_at: Option<Timestamp>,
-    #[serde(rename = "standing")]
     ownership: String,
     #[serde(skip)]
     attachment: String,

@@ -168,7 +168,7 @@ impl Candidate {
                 Err(_) => "no answer in time".into(),
             };
             if reason != logged {
-                tracing::info!(lease = %format_args!("{namespace}/{name}"), because = reason, "not leading yet");
+                tracing::info!(lease = %format_args!("{namespace}/{name}"), reason, "not leading yet");
                 logged = reason;
             }
             sleep(self.clock.jitter(self.settings.retry_period, JITTER)).await;

@@ -44,7 +44,11 @@ fn refused_credentials() -> Vec<Case> {
                 let identity = json!({"name": "no-such-region", "cloudName": "openstack", "region": "RegionTwo"});
                 pool.with("identityRef", identity)
             })
-            .reports("CredentialsInvalid", REFUSED, ["RegionTwo", "these have: RegionOne", "set identityRef.region"])
+            .reports(
+                "CredentialsInvalid",
+                REFUSED,
+                ["RegionTwo", "these have one: RegionOne", "set identityRef.region"],
+            )
             .fixed_by_spec(json!({"identityRef": {"region": "RegionOne"}})),
     ]
 }

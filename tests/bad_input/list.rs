@@ -4,7 +4,7 @@ use serde_json::json;
 
 use crate::support::{Cloud, Kind, Namespace, RECOVERY, SOON, claim, condition_of, controller, pool, with_namespace};
 
-/// An address of the network `public` outside its allocation range, which no floating IP has.
+/// An address of the network `public` outside its allocation pools, which no floating IP has.
 async fn unused_address(admin: &Cloud) -> String {
     let outside = (2..10).chain(251..255).map(|last| format!("203.0.113.{last}"));
     for address in outside {
@@ -66,7 +66,7 @@ async fn invalid_pools_are_refused_by_the_api_server() {
             (pool("twice").list(["203.0.113.10", "203.0.113.10"]), "Duplicate value: \"203.0.113.10\""),
             (
                 pool("both").network("public").excluded(["203.0.113.0/28"]).reserve("web", "203.0.113.10"),
-                "reservations and excludedAddresses name the same address: take it out of one of them",
+                "reservations and excludedAddresses name the same address: remove it from one of them",
             ),
             (pool("no-address").list(["203.0.113.256"]), "must be an IPv4 or IPv6 address"),
             (pool("two-ways").with("floatingIPNetwork", json!({"filter": {}})), "filter must have at least one field"),

@@ -223,13 +223,13 @@ fn across_fields() -> Vec<Row> {
         ),
         row(
             "spec",
-            "subnets has no meaning",
+            "subnets needs a floatingIPNetwork",
             json!({"subnets": [network], "preAllocatedFloatingIPs": list, "floatingIPNetwork": network}),
             json!({"subnets": [network], "preAllocatedFloatingIPs": list}),
         ),
         row(
             "spec",
-            "preallocate has no meaning",
+            "preallocate needs a floatingIPNetwork",
             json!({"preallocate": 1, "preAllocatedFloatingIPs": list, "floatingIPNetwork": network}),
             json!({"preallocate": 1, "preAllocatedFloatingIPs": list}),
         ),

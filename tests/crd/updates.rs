@@ -39,7 +39,7 @@ async fn null_means_the_same_as_a_field_that_is_not_there() {
         let made = ns.dry_run(nulls).await.expect("nulls are accepted");
         assert_eq!(made.data["spec"]["reclaimPolicy"], "Delete");
         let closed = ns.dry_run(pool("p").list(["203.0.113.10"]).with("floatingIPNetwork", Value::Null).preallocate(1));
-        assert!(refusal(closed.await).contains("preallocate has no meaning"));
+        assert!(refusal(closed.await).contains("preallocate needs a floatingIPNetwork"));
         let unlimited = pool("p").network("public").with("maxIPs", Value::Null).preallocate(1);
         ns.dry_run(unlimited).await.expect("null is no limit");
         let both = json!({"id": null, "filter": {"name": "public", "description": null}});

@@ -34,7 +34,7 @@ async fn exhausted_network_is_reported_and_claims_are_served_when_it_is_extended
         let message = create_waiting_claim(ns, "web-1", "PoolExhausted").await;
         assert!(message.contains("network has no address left") && message.contains("add"), "{message}");
         create_waiting_claim(ns, "web-2", "PoolExhausted").await;
-        // An administrator extends the allocation range.
+        // An administrator extends the allocation pool.
         let admin = Cloud::named("admin").await;
         let id = admin.network(&network.name).await;
         let (_, subnets) = admin.call(Method::GET, &format!("subnets?network_id={id}"), None).await;

@@ -208,7 +208,7 @@ async fn floating_ip_that_two_ip_addresses_name_stays_with_the_claim_of_its_mark
         copy["spec"]["claimRef"]["name"] = claim_name("web-1").into();
         ns.create(Manifest::new(Kind::Address, copy)).await;
         let message = create_waiting_claim(ns, "web-1", "AllocationFailed").await;
-        assert!(message.contains("is another claim's, by its mark"), "{message}");
+        assert!(message.contains("is marked for another claim"), "{message}");
         delete_and_await_ip_address(ns, "web-0", &address).await;
         ns.delete(Kind::Address, &claim_name("web-1")).await;
         assert_ne!(ns.await_bound(&claim_name("web-1"), RECOVERY).await, address);

@@ -13,7 +13,7 @@ use caip_openstack::allocation::policy::{PoolPolicy, ReuseRule};
 use caip_openstack::allocation::published::{Binding, PublishedAddress, PublishedAddresses};
 use caip_openstack::allocation::refusal::Refusal;
 use caip_openstack::allocation::release::{self, ReleaseStep};
-use caip_openstack::allocation::situation::{ClaimLiveness, QueuePosition};
+use caip_openstack::allocation::situation::{ClaimState, QueuePosition};
 use caip_openstack::allocation::sweep::{ClusterView, SweepAction, plan_sweep};
 use caip_openstack::allocation::{PoolId, Situation};
 use caip_openstack::floating_ip::FloatingIpId;
@@ -265,8 +265,8 @@ impl Owner {
     fn with_situation<T>(&self, decide: impl FnOnce(&Situation<'_>) -> T) -> T {
         let existing = |(index, claim): (usize, &Claim)| match claim.lifecycle {
             Lifecycle::Absent => None,
-            Lifecycle::Active => Some((claim_key(index), ClaimLiveness::Active)),
-            Lifecycle::Deleting => Some((claim_key(index), ClaimLiveness::Deleting)),
+            Lifecycle::Active => Some((claim_key(index), ClaimState::Active)),
+            Lifecycle::Deleting => Some((claim_key(index), ClaimState::Deleting)),
         };
         let claims = self.claims.iter().enumerate().filter_map(existing).collect();
         let Self { ledger, published, policy: pool, queue, now, .. } = self;

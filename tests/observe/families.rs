@@ -6,7 +6,7 @@ use std::time::Duration;
 use caip_openstack::allocation::origin::Origin;
 use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::ProjectId;
-use caip_openstack::metrics::{Counted, Metrics, PoolFigures, PoolLabels};
+use caip_openstack::metrics::{Metrics, PoolCounts, PoolLabels, UsageDetails};
 use caip_openstack::openstack::{KeystoneId, ProjectScope, Quota};
 
 /// A metric.
@@ -37,12 +37,12 @@ fn full() -> Metrics {
     let metrics = Metrics::new();
     let now = Clock::system().now();
     let pool = PoolLabels { namespace: "one".into(), name: "web".into() };
-    let figures = PoolFigures {
-        counted: Some(Counted { capacity: Some(1), out_of_range: 0 }),
+    let figures = PoolCounts {
+        counted: Some(UsageDetails { capacity: Some(1), outside_spec: 0 }),
         limit: Some(1),
         credentials_valid: Some(true),
         oldest_waiting: Some(now),
-        ..PoolFigures::default()
+        ..PoolCounts::default()
     };
     metrics.pool_observed(&pool, figures);
     metrics.pool_listed(&pool, now);

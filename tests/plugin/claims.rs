@@ -38,8 +38,8 @@ async fn a_bound_address_is_traced_to_its_machine_and_to_neutron() {
         assert_eq!((text(holder, "origin"), &holder["owners"]), ("created", &json!(["OpenStackServer web-0"])));
         let fip = ns.cloud().await.find(&address).await.expect("it is there");
         assert_eq!(found["floatingIps"][0]["id"], fip.id.as_str());
-        let standing = text(&found["floatingIps"][0], "standing");
-        assert!(standing.contains("marked for claim") && standing.contains("web-0"), "{standing}");
+        let ownership = text(&found["floatingIps"][0], "ownership");
+        assert!(ownership.contains("marked for claim") && ownership.contains("web-0"), "{ownership}");
 
         let (code, why) = asked(ns, &["explain", "web-0"]).await;
         assert_eq!((code, text(&why, "address")), (0, address.as_str()));
@@ -57,7 +57,7 @@ async fn an_address_that_nobody_has_is_looked_for_in_neutron() {
         served(ns, pool("public").network("public").excluded(["203.0.113.252"])).await;
         let own = ns.create_floating_ip("public").await;
         let (code, found) = asked(ns, &["who-has", &own.address]).await;
-        assert_eq!((code, text(&found["floatingIps"][0], "standing")), (1, "no pool has marked it"));
+        assert_eq!((code, text(&found["floatingIps"][0], "ownership")), (1, "no pool has marked it"));
         let ended = plugin(ns, &["who-has", "203.0.113.252"]).await;
         assert_eq!(ended.code, 1);
         assert!(ended.out.contains("spec.excludedAddresses") && ended.out.contains("no such floating IP"), "{ended:?}");
@@ -75,7 +75,7 @@ async fn a_claim_that_waits_learns_its_place_and_what_would_help() {
         let (code, why) = asked(ns, &["explain", "web-1-floating-ip-address"]).await;
         assert_eq!(code, 1);
         assert!(text(&why, "why").contains("spec.maxIPs (1)"), "{why:#}");
-        assert_eq!((text(&why["told"], "reason"), &why["place"]["position"]), ("PoolExhausted", &json!(1)));
+        assert_eq!((text(&why["condition"], "reason"), &why["place"]["position"]), ("PoolExhausted", &json!(1)));
         let remedies = why["remedies"].to_string();
         assert!(remedies.contains("raise spec.maxIPs to 2") && remedies.contains("delete one of the 1"), "{remedies}");
         // What is said to help does.

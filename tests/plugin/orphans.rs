@@ -56,9 +56,9 @@ async fn what_both_looks_call_an_orphan_is_released_and_what_has_a_port_is_not()
         let port = ns.cloud().await.port("private").await;
         ns.cloud().await.attach(&used.id, &port).await;
         let (path, written) = report(ns).await;
-        assert_eq!(of(&written["orphans"], &lost.address)["hindrance"], Value::Null);
-        let hindrance = of(&written["orphans"], &used.address)["hindrance"].to_string();
-        assert!(hindrance.contains("attached"), "{hindrance}");
+        assert_eq!(of(&written["orphans"], &lost.address)["blockedBy"], Value::Null);
+        let blocked_by = of(&written["orphans"], &used.address)["blockedBy"].to_string();
+        assert!(blocked_by.contains("attached"), "{blocked_by}");
 
         let file = path.to_str().expect("it is UTF-8");
         let ended = plugin(ns, &["orphans", "release", "--from-report", file]).await;
@@ -119,7 +119,7 @@ async fn nothing_is_released_while_a_cluster_of_the_namespace_is_paused() {
         }});
         ns.create(crate::support::Manifest::new(Kind::Cluster, cluster)).await;
         let (path, written) = report(ns).await;
-        assert!(of(&written["orphans"], &lost.address)["hindrance"].to_string().contains("paused"), "{written:#}");
+        assert!(of(&written["orphans"], &lost.address)["blockedBy"].to_string().contains("paused"), "{written:#}");
         let (code, done) = release(ns, &path).await;
         assert!(code == 1 && of(&done, &lost.address)["why"].to_string().contains("paused"), "{done:#}");
         assert_eq!(ns.cloud().await.get(&lost.id).await, Some(lost.clone()));

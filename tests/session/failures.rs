@@ -262,12 +262,14 @@ async fn errors_of_keystone_name_the_remedy() {
     let error = error_with("region_name: Three").await;
     assert_eq!(error.kind, ErrorKind::NoNetworkService);
     assert!(
-        error.to_string().ends_with("region Three has none at its public interface, but these have: One, Two; set identityRef.region to one of them"),
+        error.to_string().ends_with(
+            "region Three has no public endpoint; these have one: One, Two; set identityRef.region to one of them"
+        ),
         "{error}"
     );
     let error = error_with("").await;
     assert_eq!(error.kind, ErrorKind::Credentials);
-    assert!(error.to_string().ends_with("in each of the regions One, Two: set identityRef.region"), "{error}");
+    assert!(error.to_string().ends_with("several regions have one: One, Two; set identityRef.region"), "{error}");
     server.set_keystone(catalog(json!([])));
     assert_eq!(error_with("").await.kind, ErrorKind::NoNetworkService);
 

@@ -34,7 +34,7 @@
 //! | [`lists`] | the controllers list nothing that is older than what they know |
 //! | [`records`] | nothing of deleted pools and claims is remembered |
 
-#![expect(clippy::unwrap_used, reason = "a test fails by it")]
+#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
 
 #[path = "../support"]
 mod support {

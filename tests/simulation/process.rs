@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use caip_openstack::clock::Clock;
-use caip_openstack::controllers::{self, Ended, Options, RecordCount, Setup};
+use caip_openstack::controllers::{self, Options, RecordCount, Setup, ShutdownOutcome};
 use caip_openstack::metrics::Metrics;
 use caip_openstack::runtime::health::Readiness;
 use caip_openstack::runtime::leader::{Leader, LeaseSettings, while_leading};
@@ -148,7 +148,7 @@ fn options(leader: Option<&Leader>) -> Options {
 }
 
 /// Gives the Lease back, unless a call may still take effect.
-async fn end(wire: &Wire, leader: Option<Leader>, ended: Ended) {
+async fn end(wire: &Wire, leader: Option<Leader>, ended: ShutdownOutcome) {
     wire.end();
     if let Some(leader) = leader.filter(|_| !ended.has_unknown_outcomes) {
         let _ = leader.release().await;

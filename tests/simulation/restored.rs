@@ -100,7 +100,7 @@ fn claims_are_served_after_a_restore_and_the_marks_decide() {
                 "given a free address",
                 site.address_of("new").map(|it| it.0) != lost.map(|it| it.0),
             );
-            await_message(world, "old", "is another claim's, by its mark").await;
+            await_message(world, "old", "is marked for another claim").await;
             await_message(world, "released", "no longer exists in the project").await;
             world.expect(5, "kept", "with its address", site.address_of("kept") == had);
 

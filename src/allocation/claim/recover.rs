@@ -4,7 +4,7 @@ use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
 use crate::allocation::identity::ClaimKey;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
-use crate::allocation::situation::{ClaimLiveness, Situation};
+use crate::allocation::situation::{ClaimState, Situation};
 use crate::allocation::supply::is_permitted;
 
 impl<'a> ClaimCase<'a> {
@@ -50,7 +50,7 @@ impl<'a> ClaimCase<'a> {
     /// Whether the IPAddress of a claim that stays names it too.
     fn is_named_for(&self, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
         let Situation { pool, claims, .. } = self.situation;
-        claims.get(claim) == Some(&ClaimLiveness::Active)
+        claims.get(claim) == Some(&ClaimState::Active)
             && self.situation.published().of_claim(&pool.id, claim).any(|published| published.names(&entry.fip))
     }
 

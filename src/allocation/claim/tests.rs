@@ -21,7 +21,7 @@ pub(super) fn tag() -> MarkWrite {
 }
 
 pub(super) fn describe(last: u8) -> MarkWrite {
-    MarkWrite::Describe(CreationMark { claim: Some(key("web")), ..idle_mark(last) })
+    MarkWrite::Describe(CreationMark { claim: Some(key("web")), ..unclaimed_mark(last) })
 }
 
 #[test]
@@ -233,7 +233,7 @@ fn after_a_refusal_only_the_oldest_claim_retries() {
 #[test]
 fn an_uncertain_creation_is_settled_before_another_address_is_chosen() {
     let mut fixture = fixture().fips([fip(10)]);
-    let nonce = idle_mark(1).nonce;
+    let nonce = unclaimed_mark(1).nonce;
     fixture.ledger.begin_creation(nonce.clone(), pool_id("p"), Some(key("web")));
     fixture.ledger.note_uncertain_creation(&nonce, start());
     assert_eq!(fixture.decide("web"), Decision::Settle);
@@ -243,9 +243,9 @@ fn an_uncertain_creation_is_settled_before_another_address_is_chosen() {
 #[test]
 fn a_floating_ip_is_not_given_before_its_creation_was_answered() {
     let mut fixture = fixture().fips([fip(10).idle()]);
-    fixture.ledger.begin_creation(idle_mark(10).nonce, pool_id("p"), None);
+    fixture.ledger.begin_creation(unclaimed_mark(10).nonce, pool_id("p"), None);
     assert_eq!(fixture.decide("web"), create(None));
-    fixture.ledger.end_creation(&idle_mark(10).nonce);
+    fixture.ledger.end_creation(&unclaimed_mark(10).nonce);
     assert_eq!(marked(&fixture.decide("web")), Some(&id(10)));
 }
 
@@ -253,7 +253,7 @@ fn a_floating_ip_is_not_given_before_its_creation_was_answered() {
 fn without_tags_only_created_addresses_are_given() {
     let fixture = fixture().with_policy(|pool| pool.has_tags = false).listed([10]).fips([fip(10), fip(11)]);
     assert_eq!(fixture.decide("web"), create(None));
-    let released = CreationMark { claim: Some(key("web")), released: Some(ago(9)), ..idle_mark(10) };
+    let released = CreationMark { claim: Some(key("web")), released: Some(ago(9)), ..unclaimed_mark(10) };
     let fixture = fixture.fips([fip(10).described(released.render(None))]);
     assert_eq!(fixture.decide("web"), Decision::Mark(id(10), Origin::Recovered, describe(10)));
 }

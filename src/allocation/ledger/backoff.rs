@@ -13,7 +13,7 @@ use crate::floating_ip::{FloatingIpId, SubnetId};
 /// How long a pool creates nothing after Neutron offered it only unwanted addresses: each such offer costs a POST and a
 /// DELETE. It doubles each time, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
-/// Only another request shows that an allocation range was added to the network.
+/// Only another request shows that an allocation pool was added to the network.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 
 #[derive(Clone, Default, Debug)]

@@ -7,7 +7,7 @@ use crate::allocation::refusal::Refusal;
 use crate::allocation::testing::*;
 
 fn nonce(last: u8) -> Nonce {
-    idle_mark(last).nonce
+    unclaimed_mark(last).nonce
 }
 
 fn list(ledger: &mut Ledger, began: Began, fips: Vec<Fip>) {

@@ -16,7 +16,7 @@ fn remove_tags(last: u8, tags: &[String]) -> Vec<SweepAction> {
 }
 
 fn make_idle(last: u8, is_retained: bool, tags: &[String]) -> Vec<SweepAction> {
-    let description = Some(CreationMark { is_retained, ..idle_mark(last) }.render(None));
+    let description = Some(CreationMark { is_retained, ..unclaimed_mark(last) }.render(None));
     vec![SweepAction::Rewrite { id: id(last), description, tags: tags.to_vec() }]
 }
 
@@ -236,7 +236,7 @@ fn an_orphan_is_kept_where_the_pool_or_its_use_requires_it() {
     assert!(plan_when_due(|fixture| fixture.cluster.is_paused = true).actions.is_empty());
     assert!(plan_when_due(|fixture| fixture.relist([fip(10).tagged_for("web").attached()])).actions.is_empty());
     assert_eq!(plan_when_due(|fixture| fixture.cluster.is_paused = true).orphans, vec![id(10)]);
-    assert!(plan_when_due(|fixture| fixture.claims.extend([(key("web"), ClaimLiveness::Active)])).orphans.is_empty());
+    assert!(plan_when_due(|fixture| fixture.claims.extend([(key("web"), ClaimState::Active)])).orphans.is_empty());
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn an_orphan_with_as_many_tags_as_neutron_allows_is_released_without_another_one
     };
     assert!(matches!(planned(fip(10).created_for("web"))[..], [SweepAction::Describe(..)]));
     assert_eq!(planned(fip(10).tagged_for("web")), remove_tags(10, &[claim_tag(&pool_id("p"), &key("web"))]));
-    let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..idle_mark(10) };
+    let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..unclaimed_mark(10) };
     assert_eq!(planned(fip(10).idle().tagged_for("web")), vec![SweepAction::Describe(id(10), mark)]);
 }
 
@@ -386,7 +386,7 @@ fn an_unreadable_mark_is_never_changed() {
 #[test]
 fn without_tags_a_release_is_read_from_and_written_to_the_description() {
     let no_tags = || fixture().with_policy(|pool| pool.has_tags = false);
-    let mark = CreationMark { claim: Some(key("web")), released: Some(ago(9)), ..idle_mark(10) };
+    let mark = CreationMark { claim: Some(key("web")), released: Some(ago(9)), ..unclaimed_mark(10) };
     assert_eq!(no_tags().fips([fip(10).described(mark.render(None))]).plan().actions, delete(10));
     let mut fixture = no_tags().fips([fip(10).created_for("web")]);
     fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
@@ -405,7 +405,7 @@ fn a_deleted_pool_deletes_the_floating_ips_it_created_and_unmarks_the_rest() {
 
 #[test]
 fn a_deleted_pool_that_retains_deletes_only_unused_spares() {
-    let kept = fip(10).described(CreationMark { is_retained: true, ..idle_mark(10) }.render(None));
+    let kept = fip(10).described(CreationMark { is_retained: true, ..unclaimed_mark(10) }.render(None));
     let fixture = fixture().with_policy(|pool| pool.deletes = false).fips([kept, fip(11).idle()]);
     let unmarked = SweepAction::Rewrite { id: id(10), description: Some(String::new()), tags: vec![] };
     assert_eq!(fixture.teardown().actions, [vec![unmarked], delete(11)].concat());

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::WrittenVersion;
 use crate::allocation::ClaimKey;
-use crate::allocation::situation::{ClaimLiveness, QueuePosition};
+use crate::allocation::situation::{ClaimState, QueuePosition};
 use crate::api::{IpAddress, IpAddressClaim};
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
@@ -49,7 +49,7 @@ struct ClaimRecord {
 struct PoolClaims {
     records: BTreeMap<ObjectName, ClaimRecord>,
     /// The same claims, as decisions name them.
-    liveness: BTreeMap<ClaimKey, ClaimLiveness>,
+    states: BTreeMap<ClaimKey, ClaimState>,
     queue: BTreeSet<QueuePosition>,
     /// When each IPAddress was created that the watch has not delivered yet. They outlive their claims, since a pool that
     /// is being deleted waits for them too.
@@ -61,7 +61,7 @@ struct PoolClaims {
 impl PoolClaims {
     fn remove(&mut self, claim: &ObjectName) {
         let Some(record) = self.records.remove(claim) else { return };
-        self.liveness.remove(&ClaimKey::of(&claim.namespace, &claim.name));
+        self.states.remove(&ClaimKey::of(&claim.namespace, &claim.name));
         if let Some(position) = record.queued {
             self.queue.remove(&position);
         }
@@ -106,8 +106,8 @@ impl ClaimRecords {
             claims.records.insert(name.clone(), ClaimRecord { uid: claim.uid(), is_new: true, ..Default::default() });
         }
         let is_deleted = claim.metadata.deletion_timestamp.is_some();
-        let liveness = if is_deleted { ClaimLiveness::Deleting } else { ClaimLiveness::Active };
-        claims.liveness.insert(ClaimKey::of(&name.namespace, &name.name), liveness);
+        let states = if is_deleted { ClaimState::Deleting } else { ClaimState::Active };
+        claims.states.insert(ClaimKey::of(&name.namespace, &name.name), states);
     }
 
     /// Whether this is the claim's first reconcile. Only the first call says so.
@@ -208,11 +208,11 @@ impl ClaimRecords {
     pub(in crate::controllers) fn read<T>(
         &self,
         pool: &ObjectName,
-        read: impl FnOnce(&BTreeMap<ClaimKey, ClaimLiveness>, &BTreeSet<QueuePosition>) -> T,
+        read: impl FnOnce(&BTreeMap<ClaimKey, ClaimState>, &BTreeSet<QueuePosition>) -> T,
     ) -> T {
         let pools = self.0.lock();
         match pools.get(pool) {
-            Some(claims) => read(&claims.liveness, &claims.queue),
+            Some(claims) => read(&claims.states, &claims.queue),
             None => read(&BTreeMap::new(), &BTreeSet::new()),
         }
     }

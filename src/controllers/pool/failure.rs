@@ -11,7 +11,7 @@ use crate::openstack::{self, ErrorKind};
 #[derive(Debug)]
 pub(in crate::controllers) enum PoolFailure {
     /// Another pool would serve the same claims or write the same marks.
-    Rival(Problem),
+    Conflict(Problem),
     /// The Secret, or its content.
     Credentials(Problem),
     /// Keystone, or the connection to it.
@@ -26,7 +26,7 @@ impl PoolFailure {
     /// What the conditions of the pool and its claims say.
     pub(in crate::controllers) fn problem(&self) -> Problem {
         match self {
-            Self::Rival(problem) | Self::Credentials(problem) | Self::Network(problem) => problem.clone(),
+            Self::Conflict(problem) | Self::Credentials(problem) | Self::Network(problem) => problem.clone(),
             Self::Session(error) | Self::Neutron(error) => {
                 let reason = match error.kind {
                     _ if error.is_concealed => reasons::OPENSTACK_UNREACHABLE,

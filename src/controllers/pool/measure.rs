@@ -10,7 +10,7 @@ use crate::api::conditions::{CREDENTIALS_VALID, EXHAUSTED, PAUSED, READY};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::stores::name_of;
-use crate::metrics::{Counted, PoolFigures, PoolLabels};
+use crate::metrics::{PoolCounts, PoolLabels, UsageDetails};
 
 pub(super) fn labels(pool: &OpenStackFloatingIPPool) -> PoolLabels {
     PoolLabels { namespace: pool.namespace().unwrap_or_default(), name: pool.name_any() }
@@ -45,22 +45,22 @@ impl PoolController {
         status: &OpenStackFloatingIPPoolStatus,
         problem: Option<&'static str>,
         counted: Option<&PoolUsage>,
-    ) -> PoolFigures {
+    ) -> PoolCounts {
         let name = name_of(pool);
         let addresses = status.addresses.unwrap_or_default();
         let is = |type_| condition(status, type_) == Some("True");
         let claims = self.memory.claims.waiting(&name);
         let mut waiting = BTreeMap::new();
         claims.iter().for_each(|(_, claim)| *waiting.entry(claim.reason).or_default() += 1);
-        PoolFigures {
+        PoolCounts {
             size: addresses.total.into(),
             allocated: addresses.allocated.into(),
             free: addresses.free.into(),
             cooling: addresses.cooling.into(),
             failed: addresses.failed.into(),
-            counted: counted.map(|usage| Counted {
+            counted: counted.map(|usage| UsageDetails {
                 capacity: usage.capacity.map(|capacity| capacity as u64),
-                out_of_range: usage.out_of_range as u64,
+                outside_spec: usage.outside_spec as u64,
             }),
             limit: pool.spec.max_ips.map(u64::from),
             ready: is(READY),

@@ -216,7 +216,7 @@ fn not_paused() -> DesiredCondition {
 fn causes(failure: &PoolFailure) -> Vec<DesiredCondition> {
     let problem = failure.problem();
     match failure {
-        PoolFailure::Rival(_) => Vec::new(),
+        PoolFailure::Conflict(_) => Vec::new(),
         PoolFailure::Credentials(_) => vec![
             DesiredCondition::new(CREDENTIALS_VALID, "False", problem.reason, problem.message),
             DesiredCondition::new(NETWORK_RESOLVED, "Unknown", reasons::UNKNOWN, "not known without credentials"),

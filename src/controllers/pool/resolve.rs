@@ -39,14 +39,14 @@ pub(in crate::controllers) struct Resolver {
 }
 
 impl Resolver {
-    /// Resolves a pool that has no rivals, with the credentials of its Secret.
+    /// Resolves a pool without conflicts, with the credentials of its Secret.
     pub(super) async fn resolve(
         &self,
         pool: &OpenStackFloatingIPPool,
     ) -> Result<Result<Arc<ResolvedPool>, PoolFailure>, Error> {
         let id = self.intended_id(pool);
-        if let Some(problem) = self.find_rival(pool, &id).await? {
-            return Ok(Err(PoolFailure::Rival(problem)));
+        if let Some(problem) = self.find_conflict(pool, &id).await? {
+            return Ok(Err(PoolFailure::Conflict(problem)));
         }
         let credentials = match self.read_credentials(pool).await {
             Ok(credentials) => credentials,
@@ -56,9 +56,9 @@ impl Resolver {
             Ok(resolved) => resolved,
             Err(failure) => return Ok(Err(failure)),
         };
-        Ok(match self.find_distant_elder(pool, &id, resolved.neutron.scope()) {
+        Ok(match self.find_distant_duplicate(pool, &id, resolved.neutron.scope()) {
             None => Ok(resolved),
-            Some(elder) => Err(PoolFailure::Rival(elder.problem(&id))),
+            Some(elder) => Err(PoolFailure::Conflict(elder.problem(&id))),
         })
     }
 

@@ -7,9 +7,9 @@ use futures::StreamExt;
 use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 
+use super::conflicts::DistantDuplicate;
 use super::failure::PoolFailure;
 use super::identity::known_id;
-use super::rivals::DistantElder;
 use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController, log_concealed};
 use crate::allocation::PoolId;
 use crate::allocation::ledger::Hold;
@@ -79,7 +79,7 @@ impl PoolController {
             return Ok(None);
         }
         let id = known_id(pool, &self.stores, &self.memory);
-        let resolved = match id.filter(|id| self.resolver.find_elder(pool, id).is_none()) {
+        let resolved = match id.filter(|id| self.resolver.find_older_duplicate(pool, id).is_none()) {
             Some(id) => self.last_resolution(pool, &id).await,
             None => Ok(None),
         };
@@ -95,12 +95,12 @@ impl PoolController {
         let name = name_of(pool);
         let resolved = self.resolver.resolve_for_cleanup(pool, id).await?;
         let known = self.memory.pools.get(&name);
-        match self.resolver.find_distant_elder(pool, id, resolved.neutron.scope()) {
+        match self.resolver.find_distant_duplicate(pool, id, resolved.neutron.scope()) {
             None => {}
-            Some(DistantElder::OfProject) => return Ok(None),
+            Some(DistantDuplicate::OfProject) => return Ok(None),
             // It would not have served as a duplicate.
-            Some(DistantElder::Unknown) if known.is_of(pool) && known.served_generation.is_some() => {}
-            Some(elder) => return Err(PoolFailure::Rival(elder.problem(id))),
+            Some(DistantDuplicate::Unknown) if known.is_of(pool) && known.served_generation.is_some() => {}
+            Some(elder) => return Err(PoolFailure::Conflict(elder.problem(id))),
         }
         let is_known = |known: &Arc<ResolvedPool>| Arc::ptr_eq(known, &resolved);
         if !self.memory.pools.get(&name).resolved.as_ref().is_some_and(is_known) {

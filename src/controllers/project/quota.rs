@@ -58,7 +58,7 @@ impl QuotaCache {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use std::cell::Cell;
     use std::future::{pending, ready};

@@ -229,7 +229,7 @@ impl From<SubnetRow> for Subnet {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use serde_json::{Value, json};
 

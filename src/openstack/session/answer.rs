@@ -107,7 +107,7 @@ pub(super) fn health(error: &Error) -> Health {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 

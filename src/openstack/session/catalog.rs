@@ -40,17 +40,17 @@ pub(super) fn neutron_endpoint(token: &Token, credentials: &Credentials) -> Resu
         (Some(first), Some(_), Some(_)) => first,
         (Some(first), Some(second), None) if first.0 == second.0 => first,
         (Some(_), Some(_), None) => {
-            let message = format!("there is one in each of the regions {regions}: set identityRef.region");
+            let message = format!("several regions have one: {regions}; set identityRef.region");
             return Err(fail(ErrorKind::Credentials, message));
         }
         (None, _, Some(region)) if !offers.is_empty() => {
             let message = format!(
-                "region {region} has none at its {interface} interface, but these have: {regions}; set identityRef.region to one of them"
+                "region {region} has no {interface} endpoint; these have one: {regions}; set identityRef.region to one of them"
             );
             return Err(fail(ErrorKind::NoNetworkService, message));
         }
         (None, ..) => {
-            let message = format!("no region has one at its {interface} interface: is interface in clouds.yaml right?");
+            let message = format!("no region has an {interface} endpoint: is interface in clouds.yaml right?");
             return Err(fail(ErrorKind::NoNetworkService, message));
         }
     };
@@ -69,7 +69,7 @@ fn versioned(url: &str) -> Option<Url> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 

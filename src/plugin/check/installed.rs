@@ -112,7 +112,7 @@ async fn check_ipam_kinds(session: &PluginSession, served: Option<IpamVersion>) 
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 

@@ -25,7 +25,7 @@ pub(super) fn find_remedies(
     let mut remedies = Vec::new();
     if let Refusal::LimitReached(limit) = refusal {
         let enough = count.total.max(*limit).saturating_add(ahead + 1);
-        let decision = inspection.suppose(claim, |pool| pool.max_ips = Some(enough), Timestamp::now());
+        let decision = inspection.decide_hypothetically(claim, |pool| pool.max_ips = Some(enough), Timestamp::now());
         let but = match decision {
             Some(Decision::Refuse(next)) => format!("; but then: {next}"),
             _ => String::new(),
@@ -49,7 +49,9 @@ fn released_addresses(inspection: &Inspection, claim: &Arc<IpAddressClaim>, view
         let (address, end) = (entry.fip.address, cooldown_end(at, view.policy().grace));
         if entry.fip.is_attached() {
             remedies.push(format!("{address} was released, and can be allocated once it is detached from its port"));
-        } else if end > now && !matches!(inspection.suppose(claim, |_| {}, end), None | Some(Decision::Refuse(_))) {
+        } else if end > now
+            && !matches!(inspection.decide_hypothetically(claim, |_| {}, end), None | Some(Decision::Refuse(_)))
+        {
             remedies.push(format!("wait until {end}: {address} was released, and is cooling down until then"));
         }
     }
@@ -62,7 +64,7 @@ fn cooldown_end(released_at: Timestamp, grace: SignedDuration) -> Timestamp {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 

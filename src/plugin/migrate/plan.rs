@@ -24,7 +24,6 @@ pub(super) struct Plan {
     pub(super) obstacles: Vec<String>,
     pub(super) remarks: Vec<String>,
     /// For the user: each is a command, or a comment that begins with `#`.
-    #[serde(rename = "then")]
     pub(super) next_steps: Vec<String>,
     /// Whether the objects exist now.
     pub(super) is_applied: bool,

@@ -243,7 +243,7 @@ mod tests {
             tags: [].into(),
             changed_at: None,
             evidence: vec![],
-            hindrance: None,
+            blocked_by: None,
         }
     }
 

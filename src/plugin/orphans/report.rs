@@ -23,7 +23,6 @@ pub(super) struct OrphanReport {
     pub(super) taken_at: Timestamp,
     pub(super) orphans: Vec<Orphan>,
     /// For information only: they are never released.
-    #[serde(rename = "strangers")]
     pub(super) foreign: Vec<ForeignFloatingIp>,
 }
 
@@ -43,7 +42,7 @@ pub(super) struct Orphan {
     pub(super) changed_at: Option<Timestamp>,
     pub(super) evidence: Vec<String>,
     /// Why it could not be released when the report was made.
-    pub(super) hindrance: Option<String>,
+    pub(super) blocked_by: Option<String>,
 }
 
 /// A floating IP that carries only marks of pools outside this management cluster.
@@ -92,11 +91,11 @@ impl Report for OrphanReport {
 
 impl Orphan {
     fn row(&self, is_wide: bool) -> Vec<String> {
-        let releasable = match &self.hindrance {
+        let releasable = match &self.blocked_by {
             None => paint(AnsiColor::Green, "yes"),
             Some(_) => paint(AnsiColor::Yellow, "no"),
         };
-        let why = self.hindrance.clone().or_else(|| self.evidence.first().cloned()).unwrap_or_default();
+        let why = self.blocked_by.clone().or_else(|| self.evidence.first().cloned()).unwrap_or_default();
         let mut row = vec![self.namespace.clone(), self.pool.clone(), self.address.to_string(), releasable, why];
         if is_wide {
             row.extend([self.id.clone(), or_dash(self.changed_at)]);

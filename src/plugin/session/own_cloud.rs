@@ -81,7 +81,7 @@ fn merge_into(target: &mut Value, source: Value) {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by it")]
+#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 

@@ -11,22 +11,20 @@ type Rule = (&'static str, fn(&Value) -> bool);
 
 /// Every CEL rule of an object or of a list of objects. That poolID cannot be added or removed is no rule about one spec.
 pub const RULES: [Rule; 9] = [
-    ("poolID cannot be added or removed once the pool exists: make another pool", |_| true),
-    ("reservations and excludedAddresses name the same address: take it out of one of them", |spec| {
+    ("poolID cannot be added or removed once the pool exists: create another pool", |_| true),
+    ("reservations and excludedAddresses name the same address: remove it from one of them", |spec| {
         !reserved(spec).any(|address| excludes(spec, address))
     }),
     ("preallocate must not be more than maxIPs", |spec| {
         let limit = spec["maxIPs"].as_u64();
         limit.is_none_or(|limit| preallocated(spec) == 0 || preallocated(spec) <= limit)
     }),
-    (
-        "subnets has no meaning for a pool that only has a list: name the floatingIPNetwork too, or remove subnets",
-        |spec| spec.get("subnets").is_none() || !is_closed(spec),
-    ),
-    (
-        "preallocate has no meaning for a pool that only has a list: name the floatingIPNetwork too, or remove preallocate",
-        |spec| preallocated(spec) == 0 || !is_closed(spec),
-    ),
+    ("subnets needs a floatingIPNetwork where there is a list: add one, or remove subnets", |spec| {
+        spec.get("subnets").is_none() || !is_closed(spec)
+    }),
+    ("preallocate needs a floatingIPNetwork where there is a list: add one, or remove preallocate", |spec| {
+        preallocated(spec) == 0 || !is_closed(spec)
+    }),
     ("name the network by exactly one of id and filter", |spec| {
         spec.get("floatingIPNetwork").is_none_or(names_exactly_one)
     }),

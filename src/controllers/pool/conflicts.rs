@@ -21,12 +21,12 @@ use crate::openstack::ProjectScope;
 
 impl Resolver {
     /// A pool of the same namespace. That is seen without the pool's credentials.
-    pub(in crate::controllers) async fn find_rival(
+    pub(in crate::controllers) async fn find_conflict(
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
     ) -> Result<Option<Problem>, Error> {
-        if let Some(elder) = self.find_elder(pool, id) {
+        if let Some(elder) = self.find_older_duplicate(pool, id) {
             return Ok(Some(duplicate_id(format_args!("pool {}", elder.name_any()), id)));
         }
         // Before it serves, a pool must see one of CAPO's that was created a moment ago.
@@ -42,48 +42,51 @@ impl Resolver {
 
     /// Whether an older pool of another namespace with the same id is of the project of `ours`. One of another project does
     /// not matter: neither sees the marks of the other.
-    pub(super) fn find_distant_elder(
+    pub(super) fn find_distant_duplicate(
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
         ours: &ProjectScope,
-    ) -> Option<DistantElder> {
-        let elders = self.elders(pool, id, |namespace| pool.metadata.namespace.as_deref() != Some(namespace));
-        let found = elders.iter().filter_map(|elder| {
+    ) -> Option<DistantDuplicate> {
+        let older_duplicates =
+            self.older_duplicates(pool, id, |namespace| pool.metadata.namespace.as_deref() != Some(namespace));
+        let found = older_duplicates.iter().filter_map(|elder| {
             let known = self.memory.pools.get(&name_of(elder.as_ref())).resolved;
             match known.as_ref().map(|known| known.neutron.scope()) {
                 Some(scope) if scope.keystone == ours.keystone => {
                     let is_same = (&scope.project, &scope.region) == (&ours.project, &ours.region);
-                    is_same.then_some(DistantElder::OfProject)
+                    is_same.then_some(DistantDuplicate::OfProject)
                 }
-                _ => Some(DistantElder::Unknown),
+                _ => Some(DistantDuplicate::Unknown),
             }
         });
         found.min()
     }
 
     /// An older pool of the namespace with the same id. Only the younger one stops serving.
-    pub(super) fn find_elder(
+    pub(super) fn find_older_duplicate(
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
     ) -> Option<Arc<OpenStackFloatingIPPool>> {
-        self.elders(pool, id, |namespace| pool.metadata.namespace.as_deref() == Some(namespace)).into_iter().next()
+        self.older_duplicates(pool, id, |namespace| pool.metadata.namespace.as_deref() == Some(namespace))
+            .into_iter()
+            .next()
     }
 
-    fn elders(
+    fn older_duplicates(
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
         is_in_scope: impl Fn(&str) -> bool,
     ) -> Vec<Arc<OpenStackFloatingIPPool>> {
-        let is_elder = |other: &OpenStackFloatingIPPool| {
+        let is_older_duplicate = |other: &OpenStackFloatingIPPool| {
             other.uid() != pool.uid()
                 && other.metadata.namespace.as_deref().is_some_and(&is_in_scope)
                 && seniority(other) < seniority(pool)
                 && recorded_id(other, &self.memory).as_ref() == Some(id)
         };
-        sorted(&self.stores.pools, is_elder)
+        sorted(&self.stores.pools, is_older_duplicate)
     }
 }
 
@@ -96,14 +99,14 @@ fn duplicate_id(elder: impl Display, id: &PoolId) -> Problem {
 
 /// An older pool of another namespace with the same id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum DistantElder {
+pub(super) enum DistantDuplicate {
     /// It works in the same project.
     OfProject,
     /// It has no session, or one with another Keystone: that may be the same one under another name.
     Unknown,
 }
 
-impl DistantElder {
+impl DistantDuplicate {
     pub(super) fn problem(self, id: &PoolId) -> Problem {
         duplicate_id(
             match self {
