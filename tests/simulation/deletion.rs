@@ -146,3 +146,25 @@ fn without_openstack_the_abandon_annotation_ends_a_deletion_and_events_name_what
     });
     outcome.assert_lawful();
 }
+
+/// It waits for its pool, and its release for the calls: only one of them is in its condition.
+#[test]
+fn a_claim_whose_pool_is_deleted_while_its_calls_are_uncertain_is_left_in_peace() {
+    let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: false };
+    let outcome = simulate(&start, async |world: &World| {
+        let site = &world.sites[0];
+        for index in 0..2 {
+            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(index)));
+        }
+        let list = json!([address(0).to_string(), address(1).to_string()]);
+        site.create_pool("listed", &json!({"preAllocatedFloatingIPs": list}));
+        site.create_claim("web-0", "listed");
+        world.advance(Duration::from_secs(30)).await;
+        site.create_claim("web-1", "listed");
+        world.advance(Duration::from_millis(50)).await;
+        site.replicas[0].add_outage(Side::OpenStack, Fault::ReplyLost, 8, Duration::from_secs(12));
+        site.delete(Kind::Pool, "listed");
+        world.advance(Duration::from_secs(180)).await;
+    });
+    outcome.assert_lawful();
+}

@@ -54,7 +54,10 @@ impl ClaimController {
 
     async fn await_outcome(&self, observed: &Observed, left: Duration) -> Result<Action, Error> {
         tracing::info!(claim.name = %observed.name, "the release waits for calls whose outcome is not known");
-        self.report_release_waits(observed).await?;
+        // One that is not being deleted says why it waits for an address.
+        if observed.is_deleted() {
+            self.report_release_waits(observed).await?;
+        }
         Ok(Action::requeue(left + AFTER_FENCE))
     }
 
