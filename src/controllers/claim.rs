@@ -129,7 +129,7 @@ impl ClaimController {
             return Action::requeue(CONFLICT_RETRY);
         }
         self.metrics.reconcile_failed("claim");
-        tracing::warn!(claim = %claim.name_any(), namespace = claim.namespace(), "failed to {}", chain(error));
+        tracing::warn!(claim.name = %name_of(claim), "failed to {}", chain(error));
         let after = match error {
             Error::OpenStack(error) => error.retry_after.unwrap_or(RETRY),
             _ => RETRY,

@@ -117,7 +117,7 @@ impl PoolController {
             return Action::requeue(CONFLICT_RETRY);
         }
         self.metrics.reconcile_failed("pool");
-        tracing::warn!(pool = %pool.name_any(), namespace = pool.namespace(), "failed to {}", chain(error));
+        tracing::warn!(pool.name = %name_of(pool), "failed to {}", chain(error));
         Action::requeue(self.clock.jitter(PROBLEM_RETRY, 0.25))
     }
 

@@ -101,7 +101,7 @@ impl Sweeper {
 
     pub(super) fn on_error(&self, pool: &OpenStackFloatingIPPool, error: &Error) -> Action {
         self.metrics.reconcile_failed("sweeper");
-        tracing::warn!(pool = %pool.name_any(), namespace = pool.namespace(), "failed to {}", chain(error));
+        tracing::warn!(pool.name = %name_of(pool), "failed to {}", chain(error));
         let after = match error {
             Error::OpenStack(error) | Error::Stray(claim::Error::OpenStack(error)) => {
                 error.retry_after.unwrap_or(RETRY)
