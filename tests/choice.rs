@@ -132,7 +132,7 @@ fn position(claim: &str, age: i64) -> QueuePosition {
 }
 
 fn hold() -> impl Strategy<Value = Hold> {
-    prop_oneof![Just(Hold::Claim { pool: pool_id(), claim: key("db") }), Just(Hold::GivingBack), Just(Hold::Unwanted)]
+    prop_oneof![Just(Hold::Claim { pool: pool_id(), claim: key("db") }), Just(Hold::Cleanup), Just(Hold::Unwanted)]
 }
 
 fn marking() -> impl Strategy<Value = Marking> {

@@ -119,7 +119,8 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimRequest) -> Decision {
 /// may not keep is [unwanted](Hold::Unwanted).
 pub fn may_keep(situation: &Situation<'_>, claim: &ClaimRequest, fip: &FloatingIp) -> bool {
     let pool = situation.pool;
-    pool.allows(fip.address, &claim.key) && !situation.published().is_published_for_another(fip, &pool.id, &claim.key)
+    pool.allows(fip.address, &claim.key)
+        && !situation.relevant_addresses().is_published_for_another(fip, &pool.id, &claim.key)
 }
 
 /// One claim in its situation.

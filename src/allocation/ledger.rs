@@ -30,7 +30,7 @@ pub type Step = u64;
 
 /// When a call to Neutron began.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Began {
+pub struct CallStart {
     pub step: Step,
     pub at: Timestamp,
 }
@@ -43,7 +43,7 @@ pub const SETTLING: SignedDuration = SignedDuration::from_secs(60);
 pub struct Ledger {
     step: Step,
     /// When the last complete listing began, and when it ended.
-    last_listing: Option<(Began, Timestamp)>,
+    last_listing: Option<(CallStart, Timestamp)>,
     entries: BTreeMap<FloatingIpId, LedgerEntry>,
     by_address: Index<IpAddr, FloatingIpId>,
     by_claim: Index<(PoolId, ClaimKey), FloatingIpId>,
@@ -65,12 +65,12 @@ impl Ledger {
         self.step
     }
 
-    pub fn begin(&mut self, now: Timestamp) -> Began {
-        Began { step: self.next_step(), at: now }
+    pub fn begin(&mut self, now: Timestamp) -> CallStart {
+        CallStart { step: self.next_step(), at: now }
     }
 
     /// A complete listing of the project has ended.
-    pub fn record_listing(&mut self, began: Began, fips: Vec<FloatingIp>, now: Timestamp) {
+    pub fn record_listing(&mut self, began: CallStart, fips: Vec<FloatingIp>, now: Timestamp) {
         let listed: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
         let missing =
             self.entries.values().filter(|entry| entry.is_older_than(began) && !listed.contains(&entry.fip.id));
@@ -85,7 +85,7 @@ impl Ledger {
     }
 
     /// A read showed a floating IP.
-    pub fn record_read(&mut self, fip: FloatingIp, began: Began) {
+    pub fn record_read(&mut self, fip: FloatingIp, began: CallStart) {
         let is_outdated = self.entries.get(&fip.id).is_some_and(|entry| !entry.is_older_than(began))
             || self.deleted.get(&fip.id).is_some_and(|deleted| *deleted >= began.step);
         if !is_outdated {
@@ -96,7 +96,7 @@ impl Ledger {
 
     /// The reply to a write showed a floating IP. A listing that began before the reply may not show the write, so it
     /// overwrites and removes nothing.
-    pub fn record_write(&mut self, mut fip: FloatingIp, began: Began) {
+    pub fn record_write(&mut self, mut fip: FloatingIp, began: CallStart) {
         let written = self.next_step();
         if self.deleted.contains_key(&fip.id) {
             return;
@@ -137,7 +137,7 @@ impl Ledger {
     }
 
     /// Removes the creations and writes whose outcome a listing that began at this time settles.
-    fn settle(&mut self, began: Began) {
+    fn settle(&mut self, began: CallStart) {
         let is_settled = |since: Timestamp| began.at.duration_since(since) >= SETTLING;
         let by_nonce = &self.by_nonce;
         self.creations.retain(|nonce, creation| {
@@ -243,7 +243,7 @@ impl Ledger {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.disowned.insert((pool.clone(), claim.clone()));
         }
-        self.set_hold(id, Some(Hold::GivingBack));
+        self.set_hold(id, Some(Hold::Cleanup));
     }
 
     /// Ends a withdrawal. If the mark was certainly not removed, the claim keeps its hold and withdraws again, unless an
@@ -413,7 +413,7 @@ impl Ledger {
 
 /// The entries and their indexes.
 impl Ledger {
-    fn put(&mut self, fip: FloatingIp, seen: Began) {
+    fn put(&mut self, fip: FloatingIp, seen: CallStart) {
         let marks = Marks::read(&fip);
         let mut entry = match self.remove(&fip.id) {
             Some(old) => LedgerEntry { fip, marks, seen, ..old },

@@ -234,7 +234,7 @@ impl Marks {
         let is_released = |claim: &ClaimKey| self.releases.contains_key(&(pool.clone(), claim.clone()));
         let unreleased: Vec<&&ClaimKey> = owners.iter().filter(|claim| !is_released(claim)).collect();
         match (unreleased.as_slice(), self.releases.first_key_value()) {
-            ([claim], _) => Ownership::Held((**claim).clone()),
+            ([claim], _) => Ownership::Claimed((**claim).clone()),
             ([], Some(_)) => {
                 // The last owner comes before a claim whose release a takeover left behind.
                 let of_owner = |((_, claim), _): &(&(PoolId, ClaimKey), &(Timestamp, _))| owners.contains(claim);
@@ -259,7 +259,7 @@ pub enum Ownership {
     Contested,
     /// The pool created it and no claim has it.
     Unclaimed,
-    Held(ClaimKey),
+    Claimed(ClaimKey),
     Released {
         claim: ClaimKey,
         at: Timestamp,
@@ -380,7 +380,7 @@ mod tests {
 
     #[test]
     fn ownership_follows_from_the_marks() {
-        let held = |claim: &str| Ownership::Held(key(claim));
+        let held = |claim: &str| Ownership::Claimed(key(claim));
         let out = |claim: &str, at| Ownership::Released { claim: key(claim), at };
         let table = [
             ("nothing on it", fip(1), Ownership::Unmarked),

@@ -206,30 +206,38 @@ mod tests {
     #[test]
     fn an_address_of_ours_counts_under_any_id_on_its_network() {
         let fixture = fixture().published("web", 10);
-        assert!(fixture.situation().published().is_published(&fip(10).0));
+        assert!(fixture.situation().relevant_addresses().is_published(&fip(10).0));
         let again = FloatingIp { id: id(99), ..fip(10).0 };
-        assert!(fixture.situation().published().is_published(&again));
+        assert!(fixture.situation().relevant_addresses().is_published(&again));
         let elsewhere = FloatingIp { id: id(99), ..fip(10).on_network("another").0 };
-        assert!(!fixture.situation().published().is_published(&elsewhere));
-        assert!(!fixture.situation().published().is_published(&fip(11).0));
+        assert!(!fixture.situation().relevant_addresses().is_published(&elsewhere));
+        assert!(!fixture.situation().relevant_addresses().is_published(&fip(11).0));
     }
 
     #[test]
     fn an_address_of_another_provider_counts_on_every_network() {
         let fixture = fixture().published_by_others(10);
-        assert!(fixture.situation().published().is_published(&fip(10).on_network("another").0));
-        assert_eq!(fixture.situation().published().binding_of(&fip(10).0), None);
+        assert!(fixture.situation().relevant_addresses().is_published(&fip(10).on_network("another").0));
+        assert_eq!(fixture.situation().relevant_addresses().binding_of(&fip(10).0), None);
     }
 
     #[test]
     fn a_floating_ip_is_bound_to_the_claim_whose_ip_address_names_its_id() {
         let fixture = fixture().published("web", 10);
         assert_eq!(
-            fixture.situation().published().binding_of(&fip(10).0).map(|binding| binding.claim.clone()),
+            fixture.situation().relevant_addresses().binding_of(&fip(10).0).map(|binding| binding.claim.clone()),
             Some(key("web"))
         );
-        assert!(fixture.situation().published().is_published_for_another(&fip(10).0, &pool_id("p"), &key("db")));
-        assert!(!fixture.situation().published().is_published_for_another(&fip(10).0, &pool_id("p"), &key("web")));
+        assert!(fixture.situation().relevant_addresses().is_published_for_another(
+            &fip(10).0,
+            &pool_id("p"),
+            &key("db")
+        ));
+        assert!(!fixture.situation().relevant_addresses().is_published_for_another(
+            &fip(10).0,
+            &pool_id("p"),
+            &key("web")
+        ));
     }
 
     #[test]
@@ -245,8 +253,8 @@ mod tests {
         let mut fixture = fixture().published("web", 10).published_by_others(11);
         fixture.published.retain(&BTreeSet::new());
         assert!(
-            !fixture.situation().published().is_published(&fip(10).0)
-                && !fixture.situation().published().is_published(&fip(11).0)
+            !fixture.situation().relevant_addresses().is_published(&fip(10).0)
+                && !fixture.situation().relevant_addresses().is_published(&fip(11).0)
         );
     }
 
@@ -256,24 +264,24 @@ mod tests {
         let object = ObjectName::new("team", "web");
         fixture.published.insert(object, PublishedAddress { address: address(11), binding: None });
         assert!(
-            !fixture.situation().published().is_published(&fip(10).0)
-                && fixture.situation().published().is_published(&fip(11).0)
+            !fixture.situation().relevant_addresses().is_published(&fip(10).0)
+                && fixture.situation().relevant_addresses().is_published(&fip(11).0)
         );
     }
 
     #[test]
     fn a_list_is_replaced_and_removed() {
         let mut fixture = fixture().listed([10, 11]);
-        assert!(fixture.situation().published().is_listed(address(11)));
+        assert!(fixture.situation().relevant_addresses().is_listed(address(11)));
         let pool = || ObjectName::new("team", "p");
         fixture.published.set_listed(pool(), [address(10)].into());
-        assert!(!fixture.situation().published().is_listed(address(11)));
+        assert!(!fixture.situation().relevant_addresses().is_listed(address(11)));
         fixture.published.set_listed(pool(), [].into());
-        assert!(!fixture.situation().published().is_listed(address(10)));
+        assert!(!fixture.situation().relevant_addresses().is_listed(address(10)));
         fixture.published.set_listed_in_tree([("team".into(), [address(12)].into())].into());
-        assert!(fixture.situation().published().is_listed(address(12)));
+        assert!(fixture.situation().relevant_addresses().is_listed(address(12)));
         fixture.published.set_listed_in_tree([].into());
-        assert!(!fixture.situation().published().is_listed(address(12)));
+        assert!(!fixture.situation().relevant_addresses().is_listed(address(12)));
     }
 
     #[test]
@@ -296,7 +304,7 @@ mod tests {
             fixture
         };
         let counts = |fixture: &Fixture| {
-            let relevant = fixture.situation().published();
+            let relevant = fixture.situation().relevant_addresses();
             [10, 11]
                 .map(|last| relevant.is_published(&fip(last).0))
                 .into_iter()

@@ -31,7 +31,7 @@ pub struct Situation<'a> {
 
 impl<'a> Situation<'a> {
     /// What Kubernetes names, as far as it counts for the pool.
-    pub(super) fn published(&self) -> RelevantAddresses<'a> {
+    pub(super) fn relevant_addresses(&self) -> RelevantAddresses<'a> {
         RelevantAddresses::new(self.published, self.namespaces)
     }
 
@@ -68,7 +68,7 @@ impl<'a> Situation<'a> {
 
     /// Whether an IPAddress of the claim is published, and none with this floating IP's address.
     pub(super) fn has_other_address(&self, claim: &ClaimKey, fip: &FloatingIp) -> bool {
-        let mut published = self.published().of_claim(&self.pool.id, claim).peekable();
+        let mut published = self.relevant_addresses().of_claim(&self.pool.id, claim).peekable();
         published.peek().is_some() && published.all(|published| !published.names(fip))
     }
 

@@ -99,8 +99,8 @@ impl<'a> Supply<'a> {
     /// Why a claim without a reservation that came now would be refused; `None` while there is something to give.
     ///
     /// A creation that would only probe whether Neutron still refuses does not count. What comes and goes within seconds
-    /// (a released address before its sweep, a subnet that is passed over for a while) counts as little, so that the pool's
-    /// condition is stable.
+    /// (a released address before its sweep, a subnet that is passed over for a while) does not count either, so
+    /// that the pool's condition is stable.
     pub(super) fn exhausted(&self) -> Option<Refusal> {
         let is_creatable = self.room() > 0 && self.may_create_without_probing();
         (self.count_ready(|entry| !self.is_reserved(entry)) == 0 && !is_creatable).then(|| self.refusal())

@@ -128,7 +128,7 @@ impl<'a> SweepPass<'a> {
         }
         match self.situation.ownership(entry) {
             Ownership::Released { claim, at } => self.visit_released(entry, &claim, at),
-            Ownership::Held(claim) => self.visit_held(entry, &claim),
+            Ownership::Claimed(claim) => self.visit_held(entry, &claim),
             Ownership::Contested => self.visit_contested(entry),
             Ownership::Unclaimed => self.visit_unclaimed(entry),
             Ownership::Unmarked | Ownership::Foreign => {}
@@ -145,7 +145,7 @@ impl<'a> SweepPass<'a> {
         let may_be_taken_back =
             pool.allows(entry.fip.address, claim) || self.situation.claims.get(claim) == Some(&ClaimState::Deleting);
         let is_needed = may_be_taken_back && self.situation.is_needed_by(claim, &entry.fip);
-        if is_needed || self.situation.published().is_published(&entry.fip) {
+        if is_needed || self.situation.relevant_addresses().is_published(&entry.fip) {
             return;
         }
         if !entry.is_confirmed() {
@@ -206,7 +206,7 @@ impl<'a> SweepPass<'a> {
         };
         // Without the network, a spare looks as if no claim could have it.
         let may_delete = pool.deletes && !pool.only_releases && is_dispensable;
-        if !may_delete || entry.fip.is_attached() || self.situation.published().is_published(&entry.fip) {
+        if !may_delete || entry.fip.is_attached() || self.situation.relevant_addresses().is_published(&entry.fip) {
             return;
         }
         if !entry.is_confirmed() {
@@ -246,7 +246,7 @@ impl<'a> SweepPass<'a> {
     fn is_published_in_use(&self, entry: &LedgerEntry) -> bool {
         let pool = self.situation.pool;
         let is_lost = |binding: &Binding| binding.pool == pool.id && self.cluster.stray_claims.contains(&binding.claim);
-        self.situation.published().is_published_where(&entry.fip, |binding| !is_lost(binding))
+        self.situation.relevant_addresses().is_published_where(&entry.fip, |binding| !is_lost(binding))
     }
 
     /// Whether any claim of the pool may get it, once it is free.

@@ -86,9 +86,9 @@ fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
             Ownership::Contested | Ownership::Foreign => AddressFailure::Foreign,
             ownership => {
                 let is_orphan = entry.orphaned_since.contains_key(&situation.pool.id);
-                usage.allocated += usize::from(matches!(ownership, Ownership::Held(_)) && !is_orphan);
+                usage.allocated += usize::from(matches!(ownership, Ownership::Claimed(_)) && !is_orphan);
                 usage.cooling += usize::from(matches!(ownership, Ownership::Released { .. }));
-                let is_outside_spec = matches!(ownership, Ownership::Held(_)) && is_outside_spec(situation, entry);
+                let is_outside_spec = matches!(ownership, Ownership::Claimed(_)) && is_outside_spec(situation, entry);
                 usage.outside_spec += usize::from(is_outside_spec);
                 continue;
             }
@@ -124,7 +124,7 @@ fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<Addres
         Some(AddressFailure::Foreign)
     } else if entry.fip.is_attached() {
         Some(AddressFailure::Attached)
-    } else if situation.published().is_published(&entry.fip) {
+    } else if situation.relevant_addresses().is_published(&entry.fip) {
         Some(AddressFailure::Published)
     } else if !entry.has_room_for_tag() {
         Some(AddressFailure::TooManyTags)
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!(why(listed().fips([fip(10)]).published_by_others(10)), Some(AddressFailure::Published));
         assert_eq!(why(listed().fips([fip(10)]).excluding("203.0.113.10/32")), Some(AddressFailure::Excluded));
         assert_eq!(why(listed().fips([fip(10).full_of_tags()])), Some(AddressFailure::TooManyTags));
-        assert_eq!(why(listed().fips([fip(10)]).held(10, Hold::GivingBack)), None, "neither free nor failed");
+        assert_eq!(why(listed().fips([fip(10)]).held(10, Hold::Cleanup)), None, "neither free nor failed");
         assert_eq!(why(listed().fips([fip(10)])), None);
         let copied = fip(10).idle().0.description;
         assert_eq!(why(fixture().fips([fip(10).idle(), fip(11).described(copied)])), Some(AddressFailure::Copied));

@@ -24,7 +24,7 @@ use crate::openstack::{self, ErrorKind};
 use crate::runtime::telemetry::chain;
 use attempt::{AllocationScope, Attempt, AttemptOutcome};
 use observe::{Observed, observe};
-use triage::{pool_is_deleted, why_nothing_new};
+use triage::{pool_is_being_deleted, why_nothing_new};
 
 mod attempt;
 mod observe;
@@ -50,9 +50,9 @@ const POOL_APPEARS: Duration = Duration::from_millis(500);
 const CHANGED_RETRY: Duration = Duration::from_millis(500);
 /// How soon a claim is reconciled again if its floating IP needs manual action.
 const MANUAL_RETRY: Duration = Duration::from_secs(15);
-/// How soon a claim is reconciled again whose IPAddress was created by another writer.
+/// How soon a claim whose IPAddress was created by another writer is reconciled again.
 const FOREIGN_ADDRESS_RETRY: Duration = Duration::from_secs(10);
-/// How soon a claim is reconciled again whose address is not found while its pool has a problem.
+/// How soon a claim whose address is not found while its pool has a problem is reconciled again.
 const UNRECOVERED_RETRY: Duration = Duration::from_secs(45);
 /// How soon a claim is reconciled again after a conflict. The change that caused it wakes it sooner, unless the watch is
 /// late.
@@ -116,7 +116,7 @@ impl ClaimController {
             }
             NextStep::Serve => self.serve(&observed, AllocationScope::AnyAddress).await,
             NextStep::Recover => self.recover(&observed).await,
-            NextStep::Release => self.release_deleted(&observed).await,
+            NextStep::Release => self.release_being_deleted(&observed).await,
             NextStep::ReleaseAndWait(message) => self.release_waiting(&observed, message).await,
         }
     }
@@ -209,8 +209,8 @@ impl ClaimController {
                 Ok(Action::requeue(how_long))
             }
             AttemptOutcome::Changed => Ok(Action::requeue(CHANGED_RETRY)),
-            AttemptOutcome::NothingLeft if observed.is_pool_deleted() => {
-                self.release_waiting(observed, pool_is_deleted(observed)).await
+            AttemptOutcome::NothingLeft if observed.is_pool_being_deleted() => {
+                self.release_waiting(observed, pool_is_being_deleted(observed)).await
             }
             AttemptOutcome::NothingLeft => self.report_unrecovered(observed).await,
             AttemptOutcome::Lost(message) => {
@@ -240,7 +240,7 @@ impl ClaimController {
         Ok(Action::requeue(self.clock.jitter(UNRECOVERED_RETRY, 0.5)))
     }
 
-    async fn release_deleted(&self, observed: &Observed) -> Result<Action, Error> {
+    async fn release_being_deleted(&self, observed: &Observed) -> Result<Action, Error> {
         let result = self.release(observed).await;
         if let Some(why) = result.as_ref().err().and_then(Error::for_condition) {
             self.report_release_failed(observed, &why).await?;

@@ -1,5 +1,5 @@
-//! Removes the finalizers of pools that are gone without having done it: moved to another management cluster, or removed by
-//! force. Otherwise the Secret or the IPAddress that has one, and its namespace, could never be deleted.
+//! Removes finalizers that pools left behind when they were moved to another management cluster or removed by force.
+//! Otherwise the Secret or the IPAddress that has one, and its namespace, could never be deleted.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

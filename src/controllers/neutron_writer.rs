@@ -11,7 +11,7 @@ use tracing::info;
 
 use super::memory::ResolvedPool;
 use crate::allocation::claim::MarkWrite;
-use crate::allocation::ledger::{Began, CreationBlock, Hold};
+use crate::allocation::ledger::{CallStart, CreationBlock, Hold};
 use crate::allocation::mark::CreationMark;
 use crate::allocation::supply::CreationPlace;
 use crate::allocation::sweep::SweepAction;
@@ -162,7 +162,7 @@ impl NeutronWriter<'_> {
 
     /// Deletes a floating IP that was created without the mark in its description: nothing else would ever find it. Only
     /// one that this project did not have before the request began: the id is what the cloud says.
-    async fn discard_unmarked(&self, fip: &FloatingIp, began: Began) -> Error {
+    async fn discard_unmarked(&self, fip: &FloatingIp, began: CallStart) -> Error {
         let is_new = self.pool.project.ledger().get(&fip.id).is_none_or(|entry| entry.known_since >= began.step);
         let deleted = match is_new {
             true => self.pool.neutron.delete_floating_ip(&fip.id).await.map_err(|error| error.to_string()),
@@ -205,7 +205,7 @@ impl NeutronWriter<'_> {
     pub(super) async fn discard(&self, unwanted: Vec<FloatingIpId>) -> Result<(), Error> {
         let mut result = Ok(());
         for id in unwanted {
-            self.pool.project.ledger().set_hold(&id, Some(Hold::GivingBack));
+            self.pool.project.ledger().set_hold(&id, Some(Hold::Cleanup));
             result = result.and(self.perform(&SweepAction::Delete(id)).await.map(drop));
         }
         result

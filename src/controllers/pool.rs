@@ -267,7 +267,7 @@ impl PoolController {
             let ledger = resolved.project.ledger();
             let is_right = |binding: &&Binding| {
                 let entry = ledger.get(&binding.fip);
-                entry.is_some_and(|entry| entry.marks.ownership(id) == Ownership::Held(binding.claim.clone()))
+                entry.is_some_and(|entry| entry.marks.ownership(id) == Ownership::Claimed(binding.claim.clone()))
             };
             let published = self.memory.published.read();
             published.bindings_of_pool(id).filter(|it| !is_right(it)).map(|binding| binding.claim.clone()).collect()

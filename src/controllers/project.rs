@@ -34,7 +34,7 @@ pub(super) struct Project {
     listing: tokio::sync::Mutex<()>,
     failed: Mutex<Option<(Step, Error)>>,
     tagging: Mutex<usize>,
-    /// What the ledger takes of the share of the namespace whose pool listed last.
+    /// The ledger's memory. It is charged to the namespace whose pool listed the project last.
     charge: Mutex<Option<Charge>>,
     namespaces: RwLock<Namespaces>,
     /// The quota of floating IPs.

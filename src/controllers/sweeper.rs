@@ -67,8 +67,8 @@ impl Sweeper {
         if !is_watched(&pool, self.watch_filter.as_deref()) || HandsOff::of(&pool.metadata).is_some() {
             return Ok(Action::await_change());
         }
-        let is_deleted = pool.metadata.deletion_timestamp.is_some();
-        if is_deleted && is_abandoned(pool.as_ref()) {
+        let is_being_deleted = pool.metadata.deletion_timestamp.is_some();
+        if is_being_deleted && is_abandoned(pool.as_ref()) {
             return self.release_strays(&pool, None).await.map(|()| Action::await_change());
         }
         let known = self.memory.pools.get(&name);
@@ -82,7 +82,7 @@ impl Sweeper {
         // What keeps one IPAddress from its release does not keep the others from the sweep.
         let strays = self.release_strays(&pool, Some(&resolved)).await;
         // A pool that is being deleted has a plan of its own.
-        if is_deleted || is_duplicate || resolved.project.ledger().is_unlisted() {
+        if is_being_deleted || is_duplicate || resolved.project.ledger().is_unlisted() {
             return strays.map(|()| Action::await_change());
         }
         let (result, has_changed) = self.sweep(&resolved).await;
@@ -151,7 +151,7 @@ impl Sweeper {
         let mut ledger = pool.project.ledger();
         let plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster));
         for action in &plan.actions {
-            ledger.set_hold(action.id(), Some(Hold::GivingBack));
+            ledger.set_hold(action.id(), Some(Hold::Cleanup));
         }
         ledger.note_orphans(&pool.policy.id, &plan.orphans, now);
         let orphans = plan.orphans.iter().filter_map(|id| ledger.get(id));
@@ -251,7 +251,7 @@ fn may_be_needed(pool: &ResolvedPool, address: &IpAddress) -> bool {
     let (ledger, id) = (pool.project.ledger(), &pool.policy.id);
     ledger.is_unlisted()
         || ledger.get(&binding.fip).is_some_and(|entry| match entry.marks.ownership(id) {
-            Ownership::Held(claim) => claim == binding.claim,
+            Ownership::Claimed(claim) => claim == binding.claim,
             Ownership::Contested => true,
             _ => !entry.is_confirmed(),
         })

@@ -107,7 +107,7 @@ fn find_blocked_by(entry: &LedgerEntry, view: &View, is_copied: bool) -> Option<
         Some("it is attached: detach it first, if it is unused")
     } else if is_copied {
         Some("it has the same description as another floating IP: clear the copied description")
-    } else if !matches!(entry.marks.ownership(&view.policy().id), Ownership::Held(_)) {
+    } else if !matches!(entry.marks.ownership(&view.policy().id), Ownership::Claimed(_)) {
         Some(CONTESTED)
     } else {
         view.has_paused_cluster().then_some(PAUSED_CLUSTER)

@@ -27,7 +27,7 @@ pub(super) fn describe_ownership(entry: &LedgerEntry, pool: &PoolPolicy, claims:
             "it carries the marks of two owners: it is not allocated until one of them is removed".into()
         }
         Ownership::Unclaimed => "the pool owns it, and no claim holds it".into(),
-        Ownership::Held(key) => format!("it is marked for {}", describe_claim(&key, entry, claims)),
+        Ownership::Claimed(key) => format!("it is marked for {}", describe_claim(&key, entry, claims)),
         Ownership::Released { claim: key, at } => {
             format!("{} released it at {at}, and it is cooling down", describe_claim(&key, entry, claims))
         }

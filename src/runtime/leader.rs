@@ -8,8 +8,8 @@
 //! [`Leader::was_vacant`] tells the next leader whether to expect one.
 //! **Restored from a backup:** the Lease may have an older record, with another holder or none. A leader that finds no
 //! holder in an older one keeps it. A candidate that saw the later record waits as for a holder that does not renew.
-//! **Not detected:** a Lease that was deleted while its holder was running looks like one that never existed, and so does,
-//! to a process that starts later, one that was restored without a holder.
+//! **Not detected:** a Lease that was deleted while its holder was running looks like one that never existed. So does one
+//! that was restored without a holder, to a process that starts after the restore.
 
 use std::future::poll_fn;
 use std::pin::pin;

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caip_openstack::allocation::claim::{self, BoundAddress, ClaimRequest, Decision, MarkWrite};
-use caip_openstack::allocation::ledger::{Began, CreationBlock, Hold, Ledger};
+use caip_openstack::allocation::ledger::{CallStart, CreationBlock, Hold, Ledger};
 use caip_openstack::allocation::mark::Ownership;
 use caip_openstack::allocation::policy::{PoolPolicy, ReuseRule};
 use caip_openstack::allocation::published::{Binding, PublishedAddress, PublishedAddresses};
@@ -38,7 +38,7 @@ pub struct Owner {
     pub queue: BTreeSet<QueuePosition>,
     pub claims: [Claim; CLAIMS],
     pub operations: BTreeMap<usize, Operation>,
-    pub listing_began: Option<Began>,
+    pub listing_began: Option<CallStart>,
     /// A claim or the sweep waits for a listing.
     pub must_list: bool,
     /// The claim and the floating IP that the last event published.
@@ -197,7 +197,7 @@ impl Owner {
             let id = action.id().clone();
             let ownership = self.ledger.get(&id).map(|entry| entry.marks.ownership(&self.policy.id));
             let is_released = matches!(ownership, Some(Ownership::Released { .. }));
-            self.ledger.set_hold(&id, Some(Hold::GivingBack));
+            self.ledger.set_hold(&id, Some(Hold::Cleanup));
             let fip = fip_index(&id);
             match action {
                 SweepAction::Rewrite { description: None, tags, .. } => {

@@ -187,7 +187,7 @@ fn claim_index(claim: &ClaimKey) -> usize {
 fn holder(hold: &Hold) -> Holder {
     match hold {
         Hold::Claim { claim, .. } => Holder::Claim(claim_index(claim)),
-        Hold::GivingBack => Holder::Sweep,
+        Hold::Cleanup => Holder::Sweep,
         Hold::Unwanted => panic!("the model creates no floating IPs"),
     }
 }

@@ -144,7 +144,7 @@ fn is_meant(fip: &FloatingIp, how: Tampering) -> bool {
 fn holder(fip: &FloatingIp) -> Option<(PoolId, ClaimKey)> {
     let marks = Marks::read(fip);
     let claim = |pool: &PoolId| match marks.ownership(pool) {
-        Ownership::Held(claim) => Some((pool.clone(), claim)),
+        Ownership::Claimed(claim) => Some((pool.clone(), claim)),
         _ => None,
     };
     marks.pools().into_iter().find_map(claim)

@@ -183,7 +183,7 @@ impl Witness {
     pub fn is_held(&self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) -> bool {
         let inner = self.inner();
         let ownership = inner.known.get(id).map(|known| Marks::read(&known.fip).ownership(pool));
-        ownership == Some(Ownership::Held(claim.clone())) && !inner.forged.contains(id)
+        ownership == Some(Ownership::Claimed(claim.clone())) && !inner.forged.contains(id)
     }
 
     /// How many floating IPs have marks that name the claim, those of a release included.

@@ -17,9 +17,9 @@ impl<'a> ClaimCase<'a> {
         let ledger = self.situation.ledger;
         if let Some(entry) = ledger.get(&bound.fip).filter(|entry| entry.fip.address == bound.address) {
             return match self.situation.ownership(entry) {
-                Ownership::Held(key) if key == self.claim.key => Decision::Keep(entry.fip.id.clone()),
+                Ownership::Claimed(key) if key == self.claim.key => Decision::Keep(entry.fip.id.clone()),
                 Ownership::Foreign | Ownership::Contested => Decision::Lost(LostAddress::Taken(bound.address)),
-                Ownership::Held(other) if !self.situation.is_stale_mark(&other, &entry.fip) => {
+                Ownership::Claimed(other) if !self.situation.is_stale_mark(&other, &entry.fip) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
                 Ownership::Released { claim, .. } if claim == self.claim.key => self.complete_mark(entry),
@@ -39,7 +39,7 @@ impl<'a> ClaimCase<'a> {
         // the claim is its own; anything else is taken like any free one.
         let successor = ledger.at(bound.address).find(|entry| match self.situation.ownership(entry) {
             Ownership::Unmarked => entry.is_free() && self.situation.pool.has_tags,
-            ownership => ownership == Ownership::Held(self.claim.key.clone()),
+            ownership => ownership == Ownership::Claimed(self.claim.key.clone()),
         });
         match successor {
             Some(entry) => self.complete_mark(entry),
@@ -51,14 +51,18 @@ impl<'a> ClaimCase<'a> {
     fn is_named_for(&self, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
         let Situation { pool, claims, .. } = self.situation;
         claims.get(claim) == Some(&ClaimState::Active)
-            && self.situation.published().of_claim(&pool.id, claim).any(|published| published.names(&entry.fip))
+            && self
+                .situation
+                .relevant_addresses()
+                .of_claim(&pool.id, claim)
+                .any(|published| published.names(&entry.fip))
     }
 
     /// Whether an older IPAddress of another claim names it: that claim restores the mark that was removed.
     fn is_of_older_claim(&self, entry: &LedgerEntry) -> bool {
         let Situation { pool, claims, .. } = self.situation;
         self.situation
-            .published()
+            .relevant_addresses()
             .older_claims(&entry.fip, &pool.id, &self.claim.key)
             .any(|claim| claims.contains_key(claim))
     }
@@ -68,7 +72,7 @@ impl<'a> ClaimCase<'a> {
     /// first: the claim has that.
     pub(super) fn find_marked(&self) -> Option<&'a LedgerEntry> {
         let marked = self.situation.ledger.of_claim(&self.situation.pool.id, &self.claim.key);
-        let is_released = |entry: &LedgerEntry| !matches!(self.situation.ownership(entry), Ownership::Held(_));
+        let is_released = |entry: &LedgerEntry| !matches!(self.situation.ownership(entry), Ownership::Claimed(_));
         let known_since =
             |entry: &LedgerEntry| entry.marks.created.is_some().then_some((entry.known_since, entry.fip.created_at));
         marked
@@ -78,7 +82,7 @@ impl<'a> ClaimCase<'a> {
 
     fn is_recoverable(&self, entry: &LedgerEntry) -> bool {
         let is_its_own = match self.situation.ownership(entry) {
-            Ownership::Held(key) => key == self.claim.key,
+            Ownership::Claimed(key) => key == self.claim.key,
             Ownership::Released { claim: key, .. } => key == self.claim.key && !entry.fip.is_attached(),
             _ => false,
         };
@@ -98,7 +102,7 @@ impl<'a> ClaimCase<'a> {
     /// is not published yet must still be eligible when it is read back. Where the choice is complete, the mark decides,
     /// whatever another claim's IPAddress names: every user of the namespace can write one.
     fn may_stay(&self, entry: &LedgerEntry) -> bool {
-        let (pool, published) = (self.situation.pool, self.situation.published());
+        let (pool, published) = (self.situation.pool, self.situation.relevant_addresses());
         let may_have = match entry.hold.is_some() || entry.marks.releases.contains_key(&self.owner()) {
             true => may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry),
             false => {
@@ -143,7 +147,7 @@ impl<'a> ClaimCase<'a> {
             if is_described || entry.marks.claims.contains(&self.owner()) {
                 return Decision::TakeBack(id, tags.iter().cloned().collect());
             }
-        } else if self.situation.ownership(entry) == Ownership::Held(self.claim.key.clone()) {
+        } else if self.situation.ownership(entry) == Ownership::Claimed(self.claim.key.clone()) {
             // A tag that was not read back is a choice in progress.
             return match entry.hold.is_some() && !entry.marks.claims.is_empty() && !entry.is_confirmed() {
                 true => Decision::Confirm(id),
@@ -191,7 +195,7 @@ impl<'a> ClaimCase<'a> {
     pub(super) fn find_unwanted(&self) -> Option<&'a LedgerEntry> {
         let situation = &self.situation;
         situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
-            situation.ownership(entry) == Ownership::Held(self.claim.key.clone())
+            situation.ownership(entry) == Ownership::Claimed(self.claim.key.clone())
                 && entry.is_free()
                 && !self.may_stay(entry)
                 && !situation.ledger.has_copied_mark(entry)

@@ -71,7 +71,7 @@ fn unavailable_addresses_are_not_given() {
     assert_eq!(list().fips([fip(10)]).published_by_others(10).decide("web"), refused);
     assert_eq!(list().fips([fip(10)]).published("db", 10).decide("web"), refused);
     assert_eq!(list().fips([fip(10)]).chosen_by(10, "db").decide("web"), refused);
-    assert_eq!(list().fips([fip(10)]).held(10, Hold::GivingBack).decide("web"), refused);
+    assert_eq!(list().fips([fip(10)]).held(10, Hold::Cleanup).decide("web"), refused);
 }
 
 #[test]
@@ -358,8 +358,8 @@ fn an_address_with_an_uncertain_write_is_given_to_no_other_claim() {
     };
     assert_eq!(uncertain(hold_of("web")).decide("web"), Decision::Keep(id(10)));
     assert_eq!(uncertain(hold_of("db")).decide("web"), Decision::Refuse(Refusal::ListUsedUp));
-    assert_eq!(uncertain(Hold::GivingBack).decide("web"), Decision::Refuse(Refusal::ListUsedUp));
-    let mut settled = uncertain(Hold::GivingBack);
+    assert_eq!(uncertain(Hold::Cleanup).decide("web"), Decision::Refuse(Refusal::ListUsedUp));
+    let mut settled = uncertain(Hold::Cleanup);
     settled.now = start() + seconds(60);
     settled.relist([fip(10)]);
     assert_eq!(marked(&settled.decide("web")), Some(&id(10)));

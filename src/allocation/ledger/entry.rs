@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::{Began, Step};
+use super::{CallStart, Step};
 use crate::allocation::Refusal;
 use crate::allocation::identity::{ClaimKey, PoolId};
 use crate::allocation::mark::{Marks, TAG_LIMIT};
@@ -18,7 +18,7 @@ pub struct LedgerEntry {
     /// The marks on `fip`, parsed once.
     pub marks: Marks,
     /// When the listing, or the call whose reply showed all of it, began.
-    pub seen: Began,
+    pub seen: CallStart,
     /// The ledger's step when it was first recorded.
     pub known_since: Step,
     /// The step of our last write to it.
@@ -48,7 +48,7 @@ pub struct UncertainWrite {
 }
 
 impl LedgerEntry {
-    pub(super) fn new(fip: FloatingIp, marks: Marks, seen: Began, known_since: Step) -> Self {
+    pub(super) fn new(fip: FloatingIp, marks: Marks, seen: CallStart, known_since: Step) -> Self {
         let (disowned, orphaned_since) = (BTreeSet::new(), BTreeMap::new());
         Self {
             fip,
@@ -71,7 +71,7 @@ impl LedgerEntry {
     }
 
     /// Whether a read that began then is newer.
-    pub fn is_older_than(&self, began: Began) -> bool {
+    pub fn is_older_than(&self, began: CallStart) -> bool {
         self.seen.step.max(self.written) < began.step
     }
 
@@ -101,7 +101,7 @@ pub enum Hold {
     /// A claim chose it, and it is not yet certainly the claim's.
     Claim { pool: PoolId, claim: ClaimKey },
     /// A claim's mark is being removed, or a sweep works on it.
-    GivingBack,
+    Cleanup,
     /// Neutron offered it for a claim or as a spare, but it is unwanted for that.
     Unwanted,
 }

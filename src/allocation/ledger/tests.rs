@@ -10,7 +10,7 @@ fn nonce(last: u8) -> Nonce {
     unclaimed_mark(last).nonce
 }
 
-fn list(ledger: &mut Ledger, began: Began, fips: Vec<Fip>) {
+fn list(ledger: &mut Ledger, began: CallStart, fips: Vec<Fip>) {
     ledger.record_listing(began, fips.into_iter().map(|fip| fip.0).collect(), began.at);
 }
 
@@ -74,7 +74,7 @@ fn each_address_counts_once() {
     assert_eq!(counted(&fixture), 3, "chosen and marked");
     fixture.ledger.note_uncertain_write(&id(12), start());
     assert_eq!(counted(&fixture), 3, "and uncertain");
-    fixture = fixture.held(13, Hold::GivingBack);
+    fixture = fixture.held(13, Hold::Cleanup);
     assert_eq!(counted(&fixture), 3, "not ours");
 }
 

@@ -77,7 +77,7 @@ impl Supply<'_> {
 
 /// Whether any claim could get a floating IP that was created as a spare.
 pub fn is_usable_spare(situation: &Situation<'_>, fip: &FloatingIp) -> bool {
-    situation.pool.is_for_any_claim(fip.address) && !situation.published().is_published(fip)
+    situation.pool.is_for_any_claim(fip.address) && !situation.relevant_addresses().is_published(fip)
 }
 
 #[cfg(test)]

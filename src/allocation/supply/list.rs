@@ -20,5 +20,5 @@ pub(in crate::allocation) fn is_listable(situation: &Situation<'_>, entry: &Ledg
         && entry.marks.is_empty()
         && entry.has_room_for_tag()
         && !situation.pool.is_excluded(entry.fip.address)
-        && !situation.published().is_published(&entry.fip)
+        && !situation.relevant_addresses().is_published(&entry.fip)
 }

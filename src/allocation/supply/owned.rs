@@ -26,6 +26,6 @@ pub(in crate::allocation) fn is_owned_and_free(situation: &Situation<'_>, entry:
         && !ledger.is_being_created(entry)
         && !pool.is_excluded(entry.fip.address)
         && situation.is_on_network(entry)
-        && !situation.published().is_published(&entry.fip)
+        && !situation.relevant_addresses().is_published(&entry.fip)
         && !ledger.has_copied_mark(entry)
 }

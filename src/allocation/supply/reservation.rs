@@ -52,7 +52,7 @@ impl<'a> Supply<'a> {
         entry.is_free()
             && !entry.is_yielded(self.situation.now)
             && !ledger.is_being_created(entry)
-            && !self.situation.published().is_published(&entry.fip)
+            && !self.situation.relevant_addresses().is_published(&entry.fip)
             && (entry.marks.is_empty() || self.situation.ownership(entry) == Ownership::Unclaimed)
             && !ledger.has_copied_mark(entry)
     }

@@ -16,7 +16,7 @@ pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> 
 
 fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let Situation { pool, now, .. } = situation;
-    let published = situation.published();
+    let published = situation.relevant_addresses();
     entry.is_free()
         && !entry.is_yielded(*now)
         && entry.marks.is_empty()
@@ -32,5 +32,6 @@ fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
 
 pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let pool = situation.pool;
-    pool.may_reuse(&without_marks(&entry.fip)) && !situation.published().may_be_named_by_cluster(entry.fip.address)
+    pool.may_reuse(&without_marks(&entry.fip))
+        && !situation.relevant_addresses().may_be_named_by_cluster(entry.fip.address)
 }

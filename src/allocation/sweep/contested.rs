@@ -13,7 +13,8 @@ impl SweepPass<'_> {
         let claims = entry.marks.claims_of(&pool.id);
         let unjustified: BTreeSet<&ClaimKey> =
             claims.iter().filter(|claim| !self.is_justified(entry, claim)).copied().collect();
-        let is_held = self.situation.published().binding_of(&entry.fip).is_some() || unjustified.len() < claims.len();
+        let is_held =
+            self.situation.relevant_addresses().binding_of(&entry.fip).is_some() || unjustified.len() < claims.len();
         if unjustified.is_empty() && is_held {
             return;
         }
@@ -36,7 +37,7 @@ impl SweepPass<'_> {
     /// Whether the claim's mark is right: its IPAddress names the address or, without any IPAddress, it needs one.
     fn is_justified(&self, entry: &LedgerEntry, claim: &ClaimKey) -> bool {
         let pool = &self.situation.pool.id;
-        match self.situation.published().binding_of(&entry.fip) {
+        match self.situation.relevant_addresses().binding_of(&entry.fip) {
             Some(binding) => binding.is_of(pool, claim),
             // Released beside another owner, it is not taken back by a new claim of that name.
             None => {

@@ -48,11 +48,11 @@ pub fn plan_teardown(situation: &Situation<'_>) -> PoolTeardown {
 fn is_deletable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let Some(mark) = situation.created_here(entry) else { return false };
     let is_only_ours =
-        matches!(situation.ownership(entry), Ownership::Unclaimed | Ownership::Held(_) | Ownership::Released { .. });
+        matches!(situation.ownership(entry), Ownership::Unclaimed | Ownership::Claimed(_) | Ownership::Released { .. });
     let is_unused = mark.claim.is_none() && !mark.is_retained;
     is_only_ours
         && (situation.pool.deletes || is_unused)
         && !entry.fip.is_attached()
         && !situation.ledger.has_copied_mark(entry)
-        && !situation.published().is_published(&entry.fip)
+        && !situation.relevant_addresses().is_published(&entry.fip)
 }

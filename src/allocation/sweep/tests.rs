@@ -420,7 +420,7 @@ fn a_deleted_pool_unmarks_and_reports_attached_floating_ips() {
 
 #[test]
 fn a_deleted_pool_waits_for_holds_and_uncertain_writes() {
-    let held = fixture().fips([fip(10).idle()]).held(10, Hold::GivingBack).teardown();
+    let held = fixture().fips([fip(10).idle()]).held(10, Hold::Cleanup).teardown();
     assert!(held.actions.is_empty() && held.must_list);
     assert!(fixture().fenced().teardown().must_list, "a POST of a predecessor may still land");
     let mut creating = fixture();

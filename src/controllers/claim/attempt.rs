@@ -21,7 +21,7 @@ use crate::openstack;
 
 /// More steps than a claim needs to mark, confirm and withdraw a few candidates. After them the claim is tried later.
 const STEPS: usize = 24;
-/// How soon a claim is tried again that cannot go on now: the outcome of a write is not known, or others were faster.
+/// How soon an attempt that cannot go on now is repeated: the outcome of a write is not known, or others were faster.
 const RETRY: Duration = Duration::from_secs(5);
 /// How long after the fence a claim is tried again.
 pub(super) const AFTER_FENCE: Duration = Duration::from_millis(100);
@@ -149,12 +149,12 @@ impl<'a> Attempt<'a> {
     /// begun but the recovery of what claims had.
     fn may_begin(&self) -> bool {
         let stores = &self.controller.stores;
-        let is_deleted = |pool: &OpenStackFloatingIPPool| {
+        let is_being_deleted = |pool: &OpenStackFloatingIPPool| {
             pool.metadata.deletion_timestamp.is_some() && HandsOff::of(&pool.metadata).is_none()
         };
         stores.is_serving(&self.pool.name)
             || self.scope == AllocationScope::OwnAddress
-                && stores.pool(&self.pool.name).is_some_and(|pool| is_deleted(&pool))
+                && stores.pool(&self.pool.name).is_some_and(|pool| is_being_deleted(&pool))
     }
 
     /// Decides and takes the hold under one lock of the ledger, so that nothing else can choose the address in between.
@@ -259,14 +259,14 @@ impl<'a> Attempt<'a> {
             self.unwanted_count += 1;
         } else if ledger.unblock_creation(&self.pool.policy.id) {
             drop(ledger);
-            // Neutron gives addresses again.
+            // Neutron allocates addresses again.
             wake.waiting_claims_of(&self.pool.name);
         }
     }
 
     async fn discard_unwanted(&mut self) {
         if let Err(error) = self.writer().discard(std::mem::take(&mut self.unwanted)).await {
-            info!(pool.name = %self.pool.name, "addresses that may not be given are left to the sweep: {error}");
+            info!(pool.name = %self.pool.name, "unwanted addresses are not deleted yet, the sweep deletes them: {error}");
         }
     }
 

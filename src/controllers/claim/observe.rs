@@ -76,11 +76,11 @@ impl Observed {
         self.claim.status.as_ref().is_some_and(|status| status.address_ref.is_some())
     }
 
-    pub(super) fn is_deleted(&self) -> bool {
+    pub(super) fn is_being_deleted(&self) -> bool {
         self.claim.metadata.deletion_timestamp.is_some()
     }
 
-    pub(super) fn is_pool_deleted(&self) -> bool {
+    pub(super) fn is_pool_being_deleted(&self) -> bool {
         self.pool.as_ref().is_some_and(|pool| pool.metadata.deletion_timestamp.is_some())
     }
 

@@ -55,7 +55,7 @@ impl ClaimController {
     async fn await_outcome(&self, observed: &Observed, left: Duration) -> Result<Action, Error> {
         tracing::info!(claim.name = %observed.name, "the release waits for calls whose outcome is not known");
         // One that is not being deleted says why it waits for an address.
-        if observed.is_deleted() {
+        if observed.is_being_deleted() {
             self.report_release_waits(observed).await?;
         }
         Ok(Action::requeue(left + AFTER_FENCE))
@@ -113,7 +113,7 @@ impl ClaimController {
         let Some(change) = patch::without_finalizer(&observed.claim.metadata, CLAIM_FINALIZER) else { return Ok(()) };
         // Until the watch delivers this, the claim must not be released again. A claim that is not deleted waits for
         // another pool.
-        self.memory.claims.set_released(&observed.claim, observed.is_deleted());
+        self.memory.claims.set_released(&observed.claim, observed.is_being_deleted());
         let api = self.kube.claims(&observed.name.namespace);
         match patch::merge(&api, &observed.name.name, change).await {
             // Counted here, since everything before is repeated after a conflict.
@@ -151,7 +151,7 @@ fn marked_address(observed: &Observed) -> Option<String> {
     let resolved = observed.pool_state.resolved.as_ref()?;
     let (ledger, id) = (resolved.project.ledger(), &resolved.policy.id);
     let mut held = ledger.of_claim(id, &observed.key);
-    let held = held.find(|entry| entry.marks.ownership(id) == Ownership::Held(observed.key.clone()))?;
+    let held = held.find(|entry| entry.marks.ownership(id) == Ownership::Claimed(observed.key.clone()))?;
     Some(held.fip.address.to_string())
 }
 

@@ -21,7 +21,7 @@ use crate::floating_ip::FloatingIp;
 enum StatusWrite {
     Written,
     Unchanged,
-    ClaimDeleted,
+    ClaimGone,
 }
 
 impl ClaimController {
@@ -45,7 +45,7 @@ impl ClaimController {
             self.announce(observed, EventType::Normal, ADDRESS_ALLOCATED, "Allocate", note);
             self.wake.report_soon(&observed.pool_name);
         }
-        Ok(write != StatusWrite::ClaimDeleted)
+        Ok(write != StatusWrite::ClaimGone)
     }
 
     pub(super) async fn report_exhausted(&self, observed: &Observed, message: String) -> Result<(), Error> {
@@ -134,7 +134,7 @@ impl ClaimController {
                 self.memory.claims.note_written(&claim);
                 Ok(StatusWrite::Written)
             }
-            Err(error) if patch::is_not_found(&error) => Ok(StatusWrite::ClaimDeleted),
+            Err(error) if patch::is_not_found(&error) => Ok(StatusWrite::ClaimGone),
             Err(error) => Err(Error::Kubernetes("write the claim's status", error)),
         }
     }

@@ -49,7 +49,7 @@ fn recognize(address: &IpAddress, observed: &Observed, pool: &ResolvedPool) -> O
         return None;
     }
     let (ledger, id) = (pool.project.ledger(), &pool.policy.id);
-    let held = Ownership::Held(observed.key.clone());
+    let held = Ownership::Claimed(observed.key.clone());
     let mut marked = ledger.of_claim(id, &observed.key);
     let entry = marked.find(|entry| entry.fip.address == named && entry.marks.ownership(id) == held)?;
     Some(BoundAddress { address: named, fip: entry.fip.id.clone() })

@@ -66,8 +66,8 @@ pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
     if let Some(reason) = hands_off(observed) {
         return NextStep::Skip(reason);
     }
-    if observed.is_deleted() {
-        return triage_deleted(&observed.claim.metadata);
+    if observed.is_being_deleted() {
+        return triage_being_deleted(&observed.claim.metadata);
     }
     if observed.address.is_none() && observed.is_address_awaited {
         return NextStep::Skip(SkipReason::AddressAwaited);
@@ -83,7 +83,7 @@ pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
         let message = format!("OpenStackFloatingIPPool {name} does not exist in this namespace: create it");
         return report(observed, POOL_NOT_READY, message);
     }
-    if observed.address.is_none() && observed.is_pool_deleted() {
+    if observed.address.is_none() && observed.is_pool_being_deleted() {
         return triage_in_deleted_pool(observed);
     }
     match &observed.pool_state {
@@ -116,7 +116,7 @@ fn hands_off(observed: &Observed) -> Option<SkipReason> {
     }
 }
 
-fn triage_deleted(claim: &ObjectMeta) -> NextStep {
+fn triage_being_deleted(claim: &ObjectMeta) -> NextStep {
     let is_foreign = |finalizer: &&String| {
         *finalizer != CLAIM_FINALIZER && !GARBAGE_COLLECTOR_FINALIZERS.contains(&finalizer.as_str())
     };
@@ -133,8 +133,8 @@ fn triage_in_deleted_pool(observed: &Observed) -> NextStep {
     match &observed.pool_state.resolved {
         // Its IPAddress was deleted: the pool waits for the claim, and the address is still the claim's.
         Some(_) if is_protected && observed.is_bound() => NextStep::Recover,
-        _ if is_protected && !observed.is_bound() => NextStep::ReleaseAndWait(pool_is_deleted(observed)),
-        _ => report(observed, POOL_NOT_READY, pool_is_deleted(observed)),
+        _ if is_protected && !observed.is_bound() => NextStep::ReleaseAndWait(pool_is_being_deleted(observed)),
+        _ => report(observed, POOL_NOT_READY, pool_is_being_deleted(observed)),
     }
 }
 
@@ -150,8 +150,8 @@ fn report(observed: &Observed, reason: &'static str, message: String) -> NextSte
 /// Why a pool with a problem, or one that is being deleted, gives nothing new.
 pub(super) fn why_nothing_new(observed: &Observed) -> String {
     match &observed.pool_state.problem {
-        Some(problem) if !observed.is_pool_deleted() => pool_has_problem(observed, problem),
-        _ => pool_is_deleted(observed),
+        Some(problem) if !observed.is_pool_being_deleted() => pool_has_problem(observed, problem),
+        _ => pool_is_being_deleted(observed),
     }
 }
 
@@ -160,7 +160,7 @@ fn pool_has_problem(observed: &Observed, Problem { reason, message }: &Problem) 
 }
 
 /// The message for a claim that gets nothing from a pool that is being deleted.
-pub(super) fn pool_is_deleted(observed: &Observed) -> String {
+pub(super) fn pool_is_being_deleted(observed: &Observed) -> String {
     format!(
         "OpenStackFloatingIPPool {} is being deleted: create it again once it is gone, or name another pool in the machine's template",
         observed.pool_name.name

@@ -51,10 +51,11 @@ struct PoolClaims {
     /// The same claims, as decisions name them.
     states: BTreeMap<ClaimKey, ClaimState>,
     queue: BTreeSet<QueuePosition>,
-    /// When each IPAddress was created that the watch has not delivered yet. They outlive their claims, since a pool that
-    /// is being deleted waits for them too.
+    /// IPAddresses that were created and that the watch has not delivered yet, with the time of the creation. They outlive
+    /// their claims, since a pool that is being deleted waits for them too.
     awaited_addresses: BTreeMap<ObjectName, Instant>,
-    /// Until when a creation of each IPAddress may take effect whose outcome is unknown. They outlive their claims too.
+    /// IPAddresses whose creation has an unknown outcome, with the time until which it may take effect. They outlive their
+    /// claims too.
     uncertain_addresses: BTreeMap<ObjectName, Instant>,
 }
 
@@ -105,9 +106,9 @@ impl ClaimRecords {
             claims.remove(&name);
             claims.records.insert(name.clone(), ClaimRecord { uid: claim.uid(), is_new: true, ..Default::default() });
         }
-        let is_deleted = claim.metadata.deletion_timestamp.is_some();
-        let states = if is_deleted { ClaimState::Deleting } else { ClaimState::Active };
-        claims.states.insert(ClaimKey::of(&name.namespace, &name.name), states);
+        let is_being_deleted = claim.metadata.deletion_timestamp.is_some();
+        let state = if is_being_deleted { ClaimState::Deleting } else { ClaimState::Active };
+        claims.states.insert(ClaimKey::of(&name.namespace, &name.name), state);
     }
 
     /// Whether this is the claim's first reconcile. Only the first call says so.

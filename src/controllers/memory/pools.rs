@@ -85,10 +85,10 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) was_paused: bool,
     /// The id that this process made for the pool. No previous process wrote with it, so it needs no fence.
     pub(in crate::controllers) generated_id: Option<PoolId>,
-    /// The pool is being deleted, and no mark in OpenStack is known to be its: it has no id, or another pool's.
+    /// The pool is being deleted and has no marks of its own in OpenStack: it has no id, or the id of another pool.
     pub(in crate::controllers) has_no_marks: bool,
     /// When its Secret last named another Keystone or Neutron for the project, or verified it in another way.
-    pub(in crate::controllers) moved_at: Option<Timestamp>,
+    pub(in crate::controllers) session_changed_at: Option<Timestamp>,
     /// The addresses that the last sweep found to be orphans.
     pub(in crate::controllers) orphans: Vec<IpAddr>,
     /// The addresses that cannot be given, and since when these.

@@ -48,7 +48,7 @@ impl PoolController {
         self.write_identity(&latest, resolved).await.map_err(|error| Error::Kubernetes(ADOPT, error))
     }
 
-    /// Writes the id again that a user removed from a pool with a problem: the marks of its floating IPs have it.
+    /// If a user removed the id from a pool with a problem, writes it again: the marks of its floating IPs have it.
     pub(super) async fn restore_id(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
         let is_written = pool.annotations().contains_key(POOL_ID_ANNOTATION);
         if is_written || !patch::has_finalizer(&pool.metadata, POOL_FINALIZER) {

@@ -179,21 +179,21 @@ impl Resolver {
         let is_new_id = self.memory.pools.get(&name).generated_id.as_ref() == Some(id);
         let timeout = SignedDuration::try_from(REQUEST_TIMEOUT).unwrap_or_default();
         let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace));
-        let fence_from = self.fence_from.filter(|_| !is_new_id).max(self.moved_at(&name, &project));
+        let fence_from = self.fence_from.filter(|_| !is_new_id).max(self.session_changed_at(&name, &project));
         let fenced_until = fence_from.map(|from| from + timeout);
         let policy = policy_of(pool, id, found, fenced_until);
         ResolvedPool { name, policy, network, inputs, neutron, project }
     }
 
     /// When the pool's project was last reached in another way: only the ledger of before knows which calls are under way.
-    fn moved_at(&self, pool: &ObjectName, project: &Membership) -> Option<Timestamp> {
-        let moved_at = self.memory.pools.update(pool, |state| {
+    fn session_changed_at(&self, pool: &ObjectName, project: &Membership) -> Option<Timestamp> {
+        let session_changed_at = self.memory.pools.update(pool, |state| {
             if state.resolved.as_ref().is_some_and(|old| !old.project.is_in_one_project_with(project)) {
-                state.moved_at = Some(self.clock.now());
+                state.session_changed_at = Some(self.clock.now());
             }
-            state.moved_at
+            state.session_changed_at
         });
-        moved_at.flatten()
+        session_changed_at.flatten()
     }
 }
 

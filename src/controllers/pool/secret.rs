@@ -16,7 +16,7 @@ use crate::controllers::patch;
 use crate::object_name::is_name;
 use crate::openstack::Credentials;
 
-/// How often to read a Secret again after a conflict: as many pools as may share it and start at the same moment.
+/// How often a Secret is read again after a conflict. Each pool that shares it and starts at the same moment causes one.
 const TRIES: usize = 32;
 
 impl Resolver {

@@ -196,7 +196,7 @@ impl PoolController {
     fn plan(&self, resolved: &ResolvedPool) -> (PoolTeardown, Vec<String>) {
         let mut ledger = resolved.project.ledger();
         let teardown = self.memory.with_situation(&ledger, resolved, self.clock.now(), plan_teardown);
-        teardown.actions.iter().for_each(|action| ledger.set_hold(action.id(), Some(Hold::GivingBack)));
+        teardown.actions.iter().for_each(|action| ledger.set_hold(action.id(), Some(Hold::Cleanup)));
         let attached = teardown.attached.iter().filter_map(|id| ledger.get(id));
         let attached = attached.map(|entry| entry.fip.address.to_string()).collect();
         (teardown, attached)

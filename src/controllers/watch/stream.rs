@@ -94,7 +94,7 @@ fn config() -> watcher::Config {
 
 /// Handles the events of a watch until the process ends. One that is interrupted begins again with a list, after a pause,
 /// instead of where it was: if the API server's data were restored from a backup meanwhile, versions are lower than before,
-/// and a watch that continues from a higher one is silent and never says why.
+/// and a watch that continues from a higher one delivers nothing and reports no error.
 async fn repeat<K, S>(
     kind: &'static str,
     watch: impl Fn() -> S,

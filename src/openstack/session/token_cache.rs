@@ -12,8 +12,8 @@ use super::keystone::{KeystoneClient, OPERATION, Token, after};
 use super::transport::HttpClient;
 use crate::clock::Clock;
 
-/// A new token would be refused like a refused token that is younger than this. Limits what a Neutron that accepts no token
-/// costs Keystone.
+/// If Neutron refuses a token younger than this, it would refuse a new one too. So a Neutron that accepts no token costs
+/// Keystone few requests.
 const MIN_TOKEN_AGE: Duration = Duration::from_secs(5);
 /// After the first failure, and doubled after each further one: clouds lock users out after a few wrong passwords.
 const MIN_BACKOFF: Duration = Duration::from_secs(5);

@@ -127,7 +127,7 @@ impl<'a> Observer<'a> {
         let names: BTreeMap<ClaimKey, &str> = names.map(|name| (ClaimKey::of(NAMESPACE, name), name)).collect();
         let name = |claim: &ClaimKey| names.get(claim).copied().unwrap_or("an unknown claim").to_owned();
         let ownership = match marks.ownership(&id) {
-            Ownership::Held(claim) => format!("of {}", name(&claim)),
+            Ownership::Claimed(claim) => format!("of {}", name(&claim)),
             Ownership::Released { claim, .. } => format!("released by {}", name(&claim)),
             other => format!("{other:?}"),
         };

@@ -151,7 +151,7 @@ impl<'a> View<'a> {
         match marks.ownership(id) {
             Ownership::Unmarked | Ownership::Unclaimed => None,
             Ownership::Foreign | Ownership::Contested => (!is_used).then(|| "marked by two owners".to_owned()),
-            Ownership::Held(claim) => {
+            Ownership::Claimed(claim) => {
                 let exists = self.claims.contains(&(id.clone(), claim.clone()));
                 // A pool that is being deleted removes it in the end.
                 (!is_used && !exists && !self.deleting_pools.contains(id))
@@ -178,9 +178,9 @@ impl<'a> View<'a> {
             // A user forged a mark for a claim that does not exist. That claim may be restored later, so the mark stays,
             // and the condition of the claim that has the IPAddress says so.
             let exists = |claim: &ClaimKey| self.claims.contains(&(binding.pool.clone(), claim.clone()));
-            let is_of_nobody = matches!(&ownership, Ownership::Held(claim) if !exists(claim));
+            let is_of_nobody = matches!(&ownership, Ownership::Claimed(claim) if !exists(claim));
             let is_left = self.is_forged(&fip.id) && (is_of_nobody || self.deleting_pools.contains(&binding.pool));
-            let is_right = ownership == Ownership::Held(binding.claim.clone());
+            let is_right = ownership == Ownership::Claimed(binding.claim.clone());
             if binding.has_claim && can_be_marked && !is_right && !is_disputed && !is_left {
                 let how = format!("its address {} is marked {ownership:?}", fip.address);
                 violations.push(Violation::new(5, name(binding), how));

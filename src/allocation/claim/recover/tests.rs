@@ -236,7 +236,7 @@ fn a_released_address_is_taken_back_by_its_claim() {
 
 #[test]
 fn a_released_address_is_not_taken_back_during_a_sweep() {
-    let fixture = fixture().fips([fip(10).created_for("web").released_by("web", ago(10))]).held(10, Hold::GivingBack);
+    let fixture = fixture().fips([fip(10).created_for("web").released_by("web", ago(10))]).held(10, Hold::Cleanup);
     assert_eq!(fixture.decide("web"), create(None));
 }
 
