@@ -17,7 +17,7 @@ use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
 use crate::controllers::memory::{Problem, ResolvedPool};
 use crate::controllers::patch;
 use crate::controllers::stores::name_of;
-use crate::openstack::ErrorKind;
+use crate::openstack::{ErrorKind, Network};
 
 /// How many orphans a condition names.
 const NAMED_ORPHANS: usize = 8;
@@ -47,18 +47,7 @@ impl PoolController {
                 reasons::AUTHENTICATED,
                 "OpenStack accepts the credentials",
             ),
-            match network {
-                Some(network) => {
-                    let message = format!("{} ({})", network.name, network.id);
-                    DesiredCondition::new(NETWORK_RESOLVED, "True", reasons::NETWORK_FOUND, message)
-                }
-                None => DesiredCondition::new(
-                    NETWORK_RESOLVED,
-                    "True",
-                    reasons::LIST_ONLY,
-                    "the pool allocates only the addresses of its list",
-                ),
-            },
+            network_condition(network),
             match &usage.exhausted {
                 Some(refusal) => DesiredCondition::new(EXHAUSTED, "True", reasons::EXHAUSTED, refusal.to_string()),
                 None => {
@@ -206,6 +195,19 @@ fn with_counts(pool: &OpenStackFloatingIPPool, usage: &PoolUsage) -> OpenStackFl
 fn ready(status: &OpenStackFloatingIPPoolStatus) -> Option<(String, String, String)> {
     let ready = status.conditions.iter().find(|condition| condition.type_ == READY)?;
     Some((ready.status.clone(), ready.reason.clone(), ready.message.clone()))
+}
+
+fn network_condition(network: Option<&Network>) -> DesiredCondition {
+    match network {
+        Some(network) => {
+            let message = format!("{} ({})", network.name, network.id);
+            DesiredCondition::new(NETWORK_RESOLVED, "True", reasons::NETWORK_FOUND, message)
+        }
+        None => {
+            let message = "the pool allocates only the addresses of its list";
+            DesiredCondition::new(NETWORK_RESOLVED, "True", reasons::LIST_ONLY, message)
+        }
+    }
 }
 
 fn not_paused() -> DesiredCondition {
