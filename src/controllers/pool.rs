@@ -165,7 +165,7 @@ impl PoolController {
                 true => {
                     self.wake.claims_of(&resolved.name, |_| true);
                     // Now it is known of which project this one is.
-                    self.memory.pools.with_problem(DUPLICATE_POOL_ID).iter().for_each(|other| self.wake.pool(other));
+                    self.wake.duplicate_pools();
                 }
                 false => self.wake.unserved_claims_of(&resolved.name),
             }

@@ -9,6 +9,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::memory::Memory;
 use super::stores::{Stores, name_of};
+use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
 use crate::api::{IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::object_name::ObjectName;
 
@@ -47,6 +48,11 @@ pub(super) fn channels(memory: Arc<Memory>, stores: Stores) -> (Wake, WakeReceiv
 impl Wake {
     pub(super) fn pool(&self, pool: &ObjectName) {
         let _ = self.pools.send(ObjectRef::new(&pool.name).within(&pool.namespace));
+    }
+
+    /// The pools that wait because of another pool's id.
+    pub(super) fn duplicate_pools(&self) {
+        self.memory.pools.with_problem(DUPLICATE_POOL_ID).iter().for_each(|pool| self.pool(pool));
     }
 
     pub(super) fn sweeper(&self, pool: &ObjectName) {

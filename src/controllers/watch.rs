@@ -13,7 +13,6 @@ use super::objects::{cluster_of, read_published};
 use super::pool::secret_finalizer;
 use super::stores::{Stores, name_of, sorted};
 use super::wake::Wake;
-use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
 use crate::api::names::SECRET_FINALIZER_PREFIX;
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
@@ -121,7 +120,7 @@ impl Watches {
         // All of its claims, since a paused one is in no list of waiting or skipped claims.
         self.wake.claims_of(pool, |_| true);
         // Another pool may have waited for this one's id.
-        self.memory.pools.with_problem(DUPLICATE_POOL_ID).iter().for_each(|other| self.wake.pool(other));
+        self.wake.duplicate_pools();
     }
 
     fn claim_changed(&self, change: &Change<'_, IpAddressClaim>) {

@@ -90,7 +90,7 @@ pub struct Error {
     pub request_id: Option<String>,
     /// From the header `Retry-After`, clamped.
     pub retry_after: Option<Duration>,
-    /// Only for the log: whoever chose the server is not to learn from a condition what answers there.
+    /// The details are for the log only: in a condition, they would tell the tenant who chose the server what answers there.
     pub is_concealed: bool,
 }
 

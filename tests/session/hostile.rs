@@ -55,7 +55,7 @@ fn row_with(mut row: Value, field: &str, value: Value) -> Value {
     row
 }
 
-/// The limits would begin anew with each.
+/// Otherwise the limits would start again with each list.
 #[tokio::test(start_paused = true)]
 async fn a_page_with_several_lists_is_refused() {
     let server = Server::start(|_: &ReceivedRequest| {

@@ -60,7 +60,7 @@ impl HttpClient {
     pub(super) async fn send(&self, request: Request) -> Result<http::Response<Bytes>, Error> {
         let host = host_and_port(request.url());
         // The proxy's name is resolved without a check.
-        let is_proxy = self.proxy.is_some() && self.proxy.as_deref() == request.url().host_str();
+        let is_proxy = self.proxy.as_deref().is_some_and(|proxy| request.url().host_str() == Some(proxy));
         if self.hosts.check(request.url()).is_err() || is_proxy && !self.hosts.lists(request.url()) {
             return Err(not_allowed(&host));
         }
