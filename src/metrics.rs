@@ -26,8 +26,8 @@ mod process;
 pub use labels::OperationResult;
 pub(crate) use labels::ReleasedAs;
 use labels::{
-    AllocationLabels, BuildLabels, ControllerLabels, OperationLabels, ReleasedLabels, RequestLabels, ResultLabels,
-    SourceLabel,
+    AllocationLabels, BuildLabels, ControllerLabels, OperationLabels, OriginLabel, ReleasedLabels, RequestLabels,
+    ResultLabels,
 };
 pub use metered::MeteredClouds;
 pub use pools::{PoolCounts, PoolLabels, UsageDetails};
@@ -95,9 +95,9 @@ impl Metrics {
     }
 
     fn start_at_zero(&self) {
-        for source in Origin::ALL.map(SourceLabel) {
+        for origin in Origin::ALL.map(OriginLabel) {
             for result in OperationResult::ALL {
-                drop(self.allocations.get_or_create(&AllocationLabels { source, result }));
+                drop(self.allocations.get_or_create(&AllocationLabels { origin, result }));
             }
         }
         for result in OperationResult::ALL {
@@ -124,7 +124,7 @@ impl Metrics {
         let build = BuildLabels { version: env!("CARGO_PKG_VERSION"), revision: COMMIT };
         ours.register("build", "The running version.", Info::new(build));
         ours.register("leader", "Whether this process is the leader.", self.leader.clone());
-        let help = "Allocations of addresses to claims, successful or failed, by the source of the address.";
+        let help = "Allocations of addresses to claims, successful or failed, by the origin of the address.";
         ours.register("allocations", help, self.allocations.clone());
         let help = "Time from the claim's creation, or from its Ready condition becoming False, until it is bound.";
         ours.register_with_unit("allocation_duration", help, Unit::Seconds, self.allocation_duration.clone());
@@ -172,7 +172,7 @@ impl Metrics {
     /// `duration` is the time since the claim was created, or since its condition became False.
     pub fn allocated(&self, origin: Origin, duration: Duration) {
         self.allocations
-            .get_or_create(&AllocationLabels { source: SourceLabel(origin), result: OperationResult::Success })
+            .get_or_create(&AllocationLabels { origin: OriginLabel(origin), result: OperationResult::Success })
             .inc();
         self.allocation_duration.observe(duration.as_secs_f64());
     }
@@ -180,7 +180,7 @@ impl Metrics {
     /// An address was chosen for a claim and could not be allocated.
     pub(crate) fn allocation_failed(&self, origin: Origin) {
         self.allocations
-            .get_or_create(&AllocationLabels { source: SourceLabel(origin), result: OperationResult::Failure })
+            .get_or_create(&AllocationLabels { origin: OriginLabel(origin), result: OperationResult::Failure })
             .inc();
     }
 
@@ -248,7 +248,7 @@ mod tests {
     #[test]
     fn series_with_known_labels_start_at_zero() {
         let metrics = Metrics::new();
-        has(&metrics, r#"caip_allocations_total{source="created",result="failure"} 0"#);
+        has(&metrics, r#"caip_allocations_total{origin="created",result="failure"} 0"#);
         has(&metrics, r#"caip_openstack_requests_total{operation="add_tag",result="ok"} 0"#);
         has(&metrics, r#"caip_openstack_request_duration_seconds_count{operation="quota"} 0"#);
         has(&metrics, r#"caip_released_floating_ips_total{how="retained"} 0"#);

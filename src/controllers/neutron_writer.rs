@@ -163,7 +163,7 @@ impl NeutronWriter<'_> {
     /// Deletes a floating IP that was created without the mark in its description: nothing else would ever find it. Only
     /// one that this project did not have before the request began: the id is what the cloud says.
     async fn discard_unmarked(&self, fip: &FloatingIp, began: CallStart) -> Error {
-        let is_new = self.pool.project.ledger().get(&fip.id).is_none_or(|entry| entry.known_since >= began.step);
+        let is_new = self.pool.project.ledger().get(&fip.id).is_none_or(|entry| entry.known_since >= began.sequence);
         let deleted = match is_new {
             true => self.pool.neutron.delete_floating_ip(&fip.id).await.map_err(|error| error.to_string()),
             false => Err("it existed before".to_owned()),

@@ -9,18 +9,18 @@ use parking_lot::{MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGu
 use tokio::time::{Instant, sleep};
 
 use crate::allocation::Ledger;
-use crate::allocation::ledger::Step;
+use crate::allocation::ledger::Sequence;
 use crate::clock::Clock;
 use crate::floating_ip::FloatingIp;
 use crate::openstack::{Error, Neutron, ProjectScope};
 
+mod memory;
 mod quota;
 mod registry;
-mod share;
 
+use memory::{MemoryLimit, MemoryLimits, MemoryUse};
 use quota::QuotaCache;
 use registry::Registry;
-use share::{Charge, Share, Shares};
 
 /// How long a listing waits for tags that are being written, so that it confirms many.
 const GATHER: Duration = Duration::from_millis(400);
@@ -32,10 +32,10 @@ pub(super) struct Project {
     ledger: Mutex<Ledger>,
     // tokio's mutex: held during a listing, so that all waiting callers share the next one.
     listing: tokio::sync::Mutex<()>,
-    failed: Mutex<Option<(Step, Error)>>,
+    failed: Mutex<Option<(Sequence, Error)>>,
     tagging: Mutex<usize>,
     /// The ledger's memory. It is charged to the namespace whose pool listed the project last.
-    charge: Mutex<Option<Charge>>,
+    memory_use: Mutex<Option<MemoryUse>>,
     namespaces: RwLock<Namespaces>,
     /// The quota of floating IPs.
     pub(super) quota: QuotaCache,
@@ -50,23 +50,23 @@ struct Namespaces {
 
 /// A pool's part in its project. A pool that works proves access to the project. While there is one in a namespace, what
 /// Kubernetes names there counts for all pools of the project.
-pub(super) struct Membership {
+pub(super) struct ProjectHandle {
     project: Arc<Project>,
     namespace: String,
-    share: Arc<Share>,
+    memory_limit: Arc<MemoryLimit>,
 }
 
-impl Membership {
-    fn begin(project: Arc<Project>, namespace: &str, share: Arc<Share>) -> Self {
+impl ProjectHandle {
+    fn begin(project: Arc<Project>, namespace: &str, memory_limit: Arc<MemoryLimit>) -> Self {
         let mut namespaces = project.namespaces.write();
         namespaces.all.insert(namespace.to_owned());
         *namespaces.counts.entry(namespace.to_owned()).or_default() += 1;
         drop(namespaces);
-        Self { project, namespace: namespace.to_owned(), share }
+        Self { project, namespace: namespace.to_owned(), memory_limit }
     }
 
     /// Makes sure that the ledger has a listing that began at `after` or later. Callers at the same time share one.
-    pub(super) async fn refresh(&self, neutron: &dyn Neutron, clock: &Clock, after: Step) -> Result<(), Error> {
+    pub(super) async fn refresh(&self, neutron: &dyn Neutron, clock: &Clock, after: Sequence) -> Result<(), Error> {
         if self.is_listed_since(after) {
             return Ok(());
         }
@@ -83,9 +83,9 @@ impl Membership {
         let began = self.ledger().begin(clock.now());
         let listed = neutron.list_floating_ips().await.and_then(|fips| {
             let size = fips.iter().map(FloatingIp::memory_size).sum();
-            self.share.replace(&mut self.charge.lock(), size).map(|()| fips)
+            self.memory_limit.replace(&mut self.memory_use.lock(), size).map(|()| fips)
         });
-        let fips = listed.inspect_err(|error| *self.failed.lock() = Some((began.step, error.clone())))?;
+        let fips = listed.inspect_err(|error| *self.failed.lock() = Some((began.sequence, error.clone())))?;
         self.ledger().record_listing(began, fips, clock.now());
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Membership {
     }
 }
 
-impl Drop for Membership {
+impl Drop for ProjectHandle {
     fn drop(&mut self) {
         let mut namespaces = self.project.namespaces.write();
         let Some(count) = namespaces.counts.get_mut(&self.namespace) else { return };
@@ -107,7 +107,7 @@ impl Drop for Membership {
     }
 }
 
-impl Deref for Membership {
+impl Deref for ProjectHandle {
     type Target = Project;
 
     fn deref(&self) -> &Project {
@@ -125,8 +125,8 @@ impl Project {
         self.ledger.lock()
     }
 
-    fn is_listed_since(&self, after: Step) -> bool {
-        self.ledger().listing_step().is_some_and(|step| step >= after)
+    fn is_listed_since(&self, after: Sequence) -> bool {
+        self.ledger().listing_sequence().is_some_and(|sequence| sequence >= after)
     }
 
     /// Counts a tag that is being written, until the guard is dropped.
@@ -154,18 +154,18 @@ impl Drop for Tagging<'_> {
 /// The projects that pools use.
 pub(super) struct Projects {
     all: Registry<ProjectScope, Project>,
-    shares: Shares,
+    memory_limits: MemoryLimits,
 }
 
 impl Projects {
     /// With memory for as many floating IPs in each namespace.
     pub(super) fn new(max_floating_ips: usize) -> Self {
-        Self { all: Registry::default(), shares: Shares::new(max_floating_ips) }
+        Self { all: Registry::default(), memory_limits: MemoryLimits::new(max_floating_ips) }
     }
 
     /// The project of a session, for a pool of this namespace: the same for all sessions in it, whatever their credentials.
-    pub(super) fn join(&self, scope: &ProjectScope, namespace: &str) -> Membership {
+    pub(super) fn join(&self, scope: &ProjectScope, namespace: &str) -> ProjectHandle {
         let project = self.all.get_or_create(scope.clone(), |_| Project::default());
-        Membership::begin(project, namespace, self.shares.of(namespace))
+        ProjectHandle::begin(project, namespace, self.memory_limits.of(namespace))
     }
 }

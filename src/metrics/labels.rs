@@ -8,9 +8,9 @@ use crate::allocation::origin::Origin;
 
 /// A wrapper, because the allocation core does not depend on the metrics crate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct SourceLabel(pub(super) Origin);
+pub(super) struct OriginLabel(pub(super) Origin);
 
-impl SourceLabel {
+impl OriginLabel {
     const fn as_str(self) -> &'static str {
         self.0.as_str()
     }
@@ -71,11 +71,11 @@ macro_rules! label_value {
         }
     )*};
 }
-label_value!(SourceLabel, ReleasedAs, OperationResult);
+label_value!(OriginLabel, ReleasedAs, OperationResult);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 pub(super) struct AllocationLabels {
-    pub(super) source: SourceLabel,
+    pub(super) origin: OriginLabel,
     pub(super) result: OperationResult,
 }
 

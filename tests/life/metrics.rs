@@ -42,7 +42,7 @@ async fn metrics_follow_claims_and_pools() {
         await_metric(r#"caip_pool_addresses{POOL,state="allocated"}"#, "2").await;
         await_metric("caip_pool_size{POOL}", "2").await;
         await_metric(r#"caip_claims_waiting{POOL,reason="PoolExhausted"}"#, "1").await;
-        await_metric(r#"caip_allocations_total{source="created",result="success"}"#, "2").await;
+        await_metric(r#"caip_allocations_total{origin="created",result="success"}"#, "2").await;
         await_metric(r#"caip_openstack_requests_total{operation="create_floating_ip",result="ok"}"#, "2").await;
         release_claim(ns, "web-2").await;
         await_metric(r#"caip_claims_waiting{POOL,reason="PoolExhausted"}"#, "0").await;

@@ -105,7 +105,7 @@ async fn prometheus_scrapes_what_alerts_and_dashboard_need() {
         let of = |pool: &str| format!(r#"namespace="{}",pool="{pool}""#, ns.name);
 
         // Without any pool: counters start at 0, and there are no series of pools.
-        await_value(&prometheus, r#"caip_allocations_total{job="secure",source="created",result="failure"}"#, "0")
+        await_value(&prometheus, r#"caip_allocations_total{job="secure",origin="created",result="failure"}"#, "0")
             .await;
         await_results(&prometheus, "caip_pool_size", 0).await;
 

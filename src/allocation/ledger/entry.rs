@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 
-use super::{CallStart, Step};
+use super::{CallStart, Sequence};
 use crate::allocation::Refusal;
 use crate::allocation::identity::{ClaimKey, PoolId};
 use crate::allocation::mark::{Marks, TAG_LIMIT};
@@ -19,10 +19,10 @@ pub struct LedgerEntry {
     pub marks: Marks,
     /// When the listing, or the call whose reply showed all of it, began.
     pub seen: CallStart,
-    /// The ledger's step when it was first recorded.
-    pub known_since: Step,
-    /// The step of our last write to it.
-    pub written: Step,
+    /// The ledger's sequence number when it was first recorded.
+    pub known_since: Sequence,
+    /// The sequence number of our last write to it.
+    pub written: Sequence,
     /// Who may write to it now.
     pub hold: Option<Hold>,
     /// The source from which the claim that holds it chose it; none if the claim had it before.
@@ -48,7 +48,7 @@ pub struct UncertainWrite {
 }
 
 impl LedgerEntry {
-    pub(super) fn new(fip: FloatingIp, marks: Marks, seen: CallStart, known_since: Step) -> Self {
+    pub(super) fn new(fip: FloatingIp, marks: Marks, seen: CallStart, known_since: Sequence) -> Self {
         let (disowned, orphaned_since) = (BTreeSet::new(), BTreeMap::new());
         Self {
             fip,
@@ -67,12 +67,12 @@ impl LedgerEntry {
 
     /// Whether it was read after our last write to it.
     pub fn is_confirmed(&self) -> bool {
-        self.seen.step > self.written
+        self.seen.sequence > self.written
     }
 
     /// Whether a read that began then is newer.
     pub fn is_older_than(&self, began: CallStart) -> bool {
-        self.seen.step.max(self.written) < began.step
+        self.seen.sequence.max(self.written) < began.sequence
     }
 
     /// Whether nothing is attached to it and no write of ours to it is under way or uncertain.

@@ -1,4 +1,4 @@
-//! What the ledger records and forgets after each step.
+//! What the ledger records and forgets after each call.
 
 use super::*;
 use crate::allocation::claim::Decision;
@@ -344,12 +344,12 @@ fn the_holds_of_a_pools_claims_end_with_the_pool_and_the_writes_under_way_may_la
 fn a_listing_has_a_step_a_beginning_and_an_end() {
     let mut ledger = Ledger::default();
     assert!(ledger.is_unlisted());
-    assert_eq!((ledger.listing_step(), ledger.listing_began(), ledger.listing_ended()), (None, None, None));
+    assert_eq!((ledger.listing_sequence(), ledger.listing_began(), ledger.listing_ended()), (None, None, None));
     let began = ledger.begin(ago(10));
     ledger.record_listing(began, Vec::new(), ago(7));
     assert!(!ledger.is_unlisted());
-    let known = (ledger.listing_step(), ledger.listing_began(), ledger.listing_ended());
-    assert_eq!(known, (Some(began.step), Some(ago(10)), Some(ago(7))));
+    let known = (ledger.listing_sequence(), ledger.listing_began(), ledger.listing_ended());
+    assert_eq!(known, (Some(began.sequence), Some(ago(10)), Some(ago(7))));
 }
 
 #[test]

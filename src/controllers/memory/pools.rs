@@ -14,7 +14,7 @@ use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::pool_network::{NetworkParam, SubnetParam};
 use crate::clock::Clock;
-use crate::controllers::project::Membership;
+use crate::controllers::project::ProjectHandle;
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
 use crate::openstack::credentials::Fingerprint;
@@ -28,13 +28,13 @@ pub(in crate::controllers) struct ResolvedPool {
     pub(in crate::controllers) network: Option<Network>,
     pub(in crate::controllers) inputs: ResolutionInputs,
     pub(in crate::controllers) neutron: Arc<dyn Neutron>,
-    pub(in crate::controllers) project: Arc<Membership>,
+    pub(in crate::controllers) project: Arc<ProjectHandle>,
 }
 
 impl ResolvedPool {
     /// Lists the project's floating IPs. The listing begins now or later.
     pub(in crate::controllers) async fn list_now(&self, clock: &Clock) -> Result<(), openstack::Error> {
-        let after = self.project.ledger().next_step();
+        let after = self.project.ledger().next_sequence();
         self.project.refresh(self.neutron.as_ref(), clock, after).await
     }
 

@@ -16,7 +16,7 @@ use crate::api::conditions::pool_reasons as reasons;
 use crate::clock::Clock;
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::{Memory, Problem, ResolutionInputs, ResolvedPool};
-use crate::controllers::project::{Membership, Projects};
+use crate::controllers::project::{ProjectHandle, Projects};
 use crate::controllers::stores::{Stores, name_of};
 use crate::object_name::ObjectName;
 use crate::openstack::session::REQUEST_TIMEOUT;
@@ -186,7 +186,7 @@ impl Resolver {
     }
 
     /// When the pool's project was last reached in another way: only the ledger of before knows which calls are under way.
-    fn session_changed_at(&self, pool: &ObjectName, project: &Membership) -> Option<Timestamp> {
+    fn session_changed_at(&self, pool: &ObjectName, project: &ProjectHandle) -> Option<Timestamp> {
         let session_changed_at = self.memory.pools.update(pool, |state| {
             if state.resolved.as_ref().is_some_and(|old| !old.project.is_in_one_project_with(project)) {
                 state.session_changed_at = Some(self.clock.now());

@@ -142,7 +142,7 @@ impl Oracle<'_> {
                 reserved.insert(id.clone());
             }
         }
-        let is_ready = is_on_network && (is_idle || self.is_rested(marks) && entry.seen.step > entry.written);
+        let is_ready = is_on_network && (is_idle || self.is_rested(marks) && entry.seen.sequence > entry.written);
         supply.ready += usize::from(is_ready);
         if self.is_reserved_for_another(fip.address) {
             return;
