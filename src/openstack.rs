@@ -45,6 +45,13 @@ pub struct ProjectScope {
     pub project: ProjectId,
 }
 
+impl ProjectScope {
+    /// Whether both certainly have the same floating IPs, through whichever endpoint of Neutron.
+    pub fn has_same_floating_ips(&self, other: &Self) -> bool {
+        (&self.keystone, &self.project, &self.region) == (&other.keystone, &other.project, &other.region)
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Network {
     pub id: NetworkId,

@@ -25,6 +25,8 @@ pub struct ClusterView {
     pub namespace: String,
     /// The claims that are gone although an IPAddress of the pool is there for them.
     pub stray_claims: BTreeSet<ClaimKey>,
+    /// The claims of other pools with the same id.
+    pub claims_of_duplicates: BTreeSet<ClaimKey>,
     /// A Cluster in the pool's namespace is paused. A move or a restore may be under way, so no orphan is
     /// released.
     pub is_paused: bool,
@@ -180,6 +182,9 @@ impl<'a> SweepPass<'a> {
                 let id = entry.fip.id.clone();
                 self.plan.actions.push(SweepAction::Rewrite { id, description: None, tags: stale });
             }
+            return;
+        }
+        if self.cluster.claims_of_duplicates.contains(claim) {
             return;
         }
         let Situation { pool, now, .. } = self.situation;

@@ -276,7 +276,7 @@ impl View {
 
     /// What a sweep would do. With `orphaned_since`, as if these had been seen as orphans at that time.
     pub fn sweep(&self, orphaned_since: Option<(Timestamp, &[FloatingIpId])>) -> SweepPlan {
-        let cluster = cluster_view(&self.stores, &self.pool.name);
+        let cluster = cluster_view(&self.stores, &self.memory, &self.pool);
         let mut pool = ResolvedPool::clone(&self.pool);
         let mut ledger = self.pool.project.ledger();
         if let Some((since, ids)) = orphaned_since {

@@ -46,6 +46,7 @@ mod teardown;
 use identity::known_id;
 
 pub(super) use capo::CapoObjects;
+pub(super) use conflicts::pools_with_id;
 pub(super) use failure::PoolFailure;
 pub(super) use resolve::Resolver;
 pub(super) use secret::finalizer as secret_finalizer;
@@ -143,6 +144,10 @@ impl PoolController {
         if let Err(error) = self.refresh(&resolved, &changes).await {
             return self.fail(pool, PoolFailure::Neutron(error)).await;
         }
+        // Asked again: only a listing shows the marks of another pool's claims.
+        if let Some(problem) = self.resolver.find_duplicate_in_project(pool, &resolved) {
+            return self.fail(pool, PoolFailure::Conflict(problem)).await;
+        }
         self.begin_serving(pool, &resolved, &changes);
         // After the claims were woken, which do not wait for a metric.
         if let Some(has_room) = resolved.project.quota.refresh(resolved.neutron.quota(), &self.clock).await {
@@ -219,10 +224,9 @@ impl PoolController {
         let name = name_of(pool);
         let known = self.memory.pools.get(&name).resolved;
         let id = known_id(pool, &self.stores, &self.memory);
-        // The marks with a copied id are another pool's.
-        let Some(id) = id.filter(|id| self.resolver.find_older_duplicate(pool, id).is_none()) else { return };
+        // Also one with the id of another pool: the marks of its claims name these.
+        let Some(id) = id else { return };
         if let Ok(resolved) = self.resolver.resolve_for_cleanup(pool, &id).await
-            && self.resolver.find_distant_duplicate(pool, &id, resolved.neutron.scope()).is_none()
             && known.is_none_or(|known| !Arc::ptr_eq(&known, &resolved))
         {
             self.memory.pools.update(&name, |state| {

@@ -9,6 +9,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 
 use super::patch;
+use crate::allocation::ClaimKey;
 use crate::api::claim::IpAddressClaimStatus;
 use crate::api::hands_off::HandsOff;
 use crate::api::names::{ADDRESS_FINALIZER, POOL_ID_ANNOTATION, READ_ANNOTATIONS, READ_LABELS};
@@ -112,6 +113,18 @@ impl Stores {
 
     pub(super) fn cluster(&self, namespace: &str, name: &str) -> Option<Arc<Cluster>> {
         self.clusters.get(&ObjectRef::new_with(name, self.version).within(namespace))
+    }
+
+    /// The claims that point at a pool, and those that its IPAddresses are for.
+    pub(super) fn claim_keys_of(&self, pool: &ObjectName) -> BTreeSet<ClaimKey> {
+        let claims = self.claims_of(pool).into_iter().map(|claim| claim.name_any());
+        let addresses = self.addresses.state_filter(|address| address.is_of(&pool.namespace, &pool.name));
+        let published = addresses.into_iter().map(|address| address.spec.claim_ref.name.clone());
+        claims.chain(published).map(|claim| ClaimKey::of(&pool.namespace, &claim)).collect()
+    }
+
+    pub(super) fn has_addresses(&self, pool: &ObjectName) -> bool {
+        self.addresses.find(|address| address.is_of(&pool.namespace, &pool.name) && is_ours(address)).is_some()
     }
 
     /// The claims that point at a pool, by name.

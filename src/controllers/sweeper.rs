@@ -13,6 +13,7 @@ use super::kubernetes::Kubernetes;
 use super::memory::{Memory, ResolvedPool};
 use super::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
 use super::objects::{is_abandoned, is_watched, read_published};
+use super::pool::pools_with_id;
 use super::queue::Action;
 use super::stores::{Stores, name_of};
 use super::wake::Wake;
@@ -147,7 +148,7 @@ impl Sweeper {
 
     /// Plans under the ledger's lock, and holds what is planned before anything else can choose it.
     fn plan(&self, pool: &ResolvedPool) -> SweepPlan {
-        let (cluster, now) = (cluster_view(&self.stores, &pool.name), self.clock.now());
+        let (cluster, now) = (cluster_view(&self.stores, &self.memory, pool), self.clock.now());
         let mut ledger = pool.project.ledger();
         let plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster));
         for action in &plan.actions {
@@ -266,9 +267,13 @@ fn has_port_left(pool: &ResolvedPool) -> bool {
     })
 }
 
-pub(super) fn cluster_view(stores: &Stores, pool: &ObjectName) -> ClusterView {
-    let lost = stores.strays_of(pool);
-    let stray_claims = lost.iter().map(|address| ClaimKey::of(&pool.namespace, &address.spec.claim_ref.name)).collect();
-    let is_paused = stores.has_paused_cluster(&pool.namespace);
-    ClusterView { namespace: pool.namespace.clone(), stray_claims, is_paused }
+pub(super) fn cluster_view(stores: &Stores, memory: &Memory, pool: &ResolvedPool) -> ClusterView {
+    let (name, id) = (&pool.name, &pool.policy.id);
+    let lost = stores.strays_of(name);
+    let stray_claims = lost.iter().map(|address| ClaimKey::of(&name.namespace, &address.spec.claim_ref.name)).collect();
+    let duplicates = stores.pool(name).map(|pool| pools_with_id(stores, memory, id, &pool)).unwrap_or_default();
+    let claims_of_duplicates =
+        duplicates.iter().flat_map(|other| stores.claim_keys_of(&name_of(other.as_ref()))).collect();
+    let is_paused = stores.has_paused_cluster(&name.namespace);
+    ClusterView { namespace: name.namespace.clone(), stray_claims, claims_of_duplicates, is_paused }
 }

@@ -87,7 +87,7 @@ fn a_cloud_that_hides_tags_is_not_sent_one_tag_all_the_time() {
         world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
         site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0).to_string()]}));
         world.advance(Duration::from_secs(30)).await;
-        world.witness.note_alteration();
+        world.witness.note_alteration(Alteration::HidesTags);
         world.cloud.alter(Alteration::HidesTags);
         site.create_claim("web-0", "public");
         world.advance(Duration::from_secs(120)).await;

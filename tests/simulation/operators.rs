@@ -53,7 +53,8 @@ impl World {
         let all =
             [None, None, DropsWhenCreated, KeepsOldDescription, RewritesDescription, HidesDescriptions, HidesTags];
         self.users_interfered.set(true);
-        self.witness.note_alteration();
-        self.cloud.alter(all[usize::from(how) % all.len()]);
+        let alteration = all[usize::from(how) % all.len()];
+        self.witness.note_alteration(alteration);
+        self.cloud.alter(alteration);
     }
 }

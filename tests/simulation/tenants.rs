@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use caip_openstack::api::names::POOL_ID_ANNOTATION;
+use caip_openstack::api::names::{GROUP, POOL_ID_ANNOTATION, POOL_KIND};
 use serde_json::{Value, json};
 
 use crate::api::deletion::Deletion;
@@ -87,6 +87,111 @@ fn a_pool_in_another_project_that_had_the_id_first_stops_nobody() {
         world.advance(SOON).await;
         let is_left = site.server.get(&Key::new(Kind::Pool, "team", "rebuilt")).is_some();
         world.expect(4, "pool rebuilt", "deleted", !is_left && world.cloud.floating_ips().len() == 1);
+    });
+}
+
+/// Its own Keystone says that it is of the same project.
+#[test]
+fn a_pool_with_the_id_stops_nobody_unless_it_is_proven_to_be_of_the_project() {
+    simulate_bound(&START, async |world, site| {
+        let secret = json!(world.cloud.secret_elsewhere("ours", Elsewhere::Keystone));
+        let spec = json!({"poolID": "guessed", "preAllocatedFloatingIPs": ["203.0.113.200"]});
+        create_pool_of_strangers(site, &secret, &json!({}), &spec);
+        world.advance(SOON).await;
+        let mut spec = network();
+        spec["poolID"] = json!("guessed");
+        site.create_pool("rebuilt", &spec);
+        site.create_claim("web-1", "rebuilt");
+        world.advance(SOON).await;
+        world.expect(4, "web-1", "bound", site.address_of("web-1").is_some());
+        site.kill_controller();
+        world.advance(2 * SOON).await;
+        world.expect(7, "pool rebuilt", "ready", ready(site, "team", "rebuilt").0 == "Ready");
+        site.delete(Kind::Claim, "web-1");
+        site.delete(Kind::Pool, "rebuilt");
+        world.advance(SOON).await;
+        let is_left = site.server.get(&Key::new(Kind::Pool, "team", "rebuilt")).is_some();
+        world.expect(4, "pool rebuilt", "deleted", !is_left && world.cloud.floating_ips().len() == 1);
+    });
+}
+
+/// Keystone has another URL for each of the two pools: nothing but the marks shows that they are of one project.
+async fn copy_under_another_url(world: &World, site: &Site, spec: &Value) {
+    let pool = site.server.get(&Key::new(Kind::Pool, "team", "public")).unwrap();
+    let copied = json!({POOL_ID_ANNOTATION: laws::pool_id(&pool).unwrap().as_str()});
+    world.cloud.move_keystone("ours", "https://keystone.memory/v3/");
+    create_pool_of_strangers(site, &json!(world.cloud.secret("ours")), &copied, spec);
+}
+
+fn create_claim_of_strangers(site: &Site, name: &str) {
+    let pool_ref = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": "copy"});
+    let claim = json!({"metadata": {"name": name, "namespace": STRANGERS}, "spec": {"poolRef": pool_ref}});
+    site.server.create(Kind::Claim, claim).expect("it is valid");
+}
+
+fn address_of_stranger(site: &Site, claim: &str) -> Option<String> {
+    let address = site.server.get(&Key::new(Kind::Address, STRANGERS, claim))?;
+    Some(laws::text(&address, "/spec/address").to_owned())
+}
+
+#[test]
+fn a_copy_that_writes_keystones_url_differently_sees_the_marks_and_stops() {
+    simulate_bound(&START, async |world, site| {
+        let had = world.cloud.floating_ips();
+        copy_under_another_url(world, site, &network()).await;
+        create_claim_of_strangers(site, "web-9");
+        world.advance(5 * SOON).await;
+        world.expect(4, "the copy", "stopped", ready(site, STRANGERS, "copy").0 == "DuplicatePoolID");
+        world.expect(4, "Neutron", "as it was", world.cloud.floating_ips() == had);
+        let _ = site.server.delete(&Key::new(Kind::Claim, STRANGERS, "web-9"), &Deletion::default());
+        let _ = site.server.delete(&Key::new(Kind::Pool, STRANGERS, "copy"), &Deletion::default());
+        world.advance(SOON).await;
+        world.expect(4, "Neutron", "as it was", world.cloud.floating_ips() == had);
+    });
+}
+
+/// Both get claims before either can see a mark of the other. Then the older one serves, and nobody loses an address.
+#[test]
+fn claims_of_two_pools_with_one_id_keep_their_addresses_until_they_are_deleted() {
+    simulate_bound(&START, async |world, site| {
+        site.delete(Kind::Claim, "web-0");
+        site.change(Kind::Pool, "public", &json!({"spec": {"orphans": {"policy": "Release", "graceSeconds": 1}}}));
+        world.advance(SOON).await;
+        copy_under_another_url(world, site, &network()).await;
+        world.advance(SOON).await;
+        create_claim_of_strangers(site, "web-9");
+        site.create_claim("web-1", "public");
+        world.advance(SOON).await;
+        let (ours, theirs) = (site.address_of("web-1"), address_of_stranger(site, "web-9"));
+        world.expect(4, "web-1 and web-9", "bound", ours.is_some() && theirs.is_some());
+        world.advance(5 * SOON).await;
+        let reasons = [ready(site, "team", "public").0, ready(site, STRANGERS, "copy").0];
+        world.expect(4, "the copy", "stopped", reasons == ["Ready", "DuplicatePoolID"]);
+        world.expect(4, "Neutron", "left with both addresses", world.cloud.floating_ips().len() == 2);
+        site.kill_controller();
+        world.advance(SOON).await;
+        let _ = site.server.delete(&Key::new(Kind::Claim, STRANGERS, "web-9"), &Deletion::default());
+        world.advance(2 * SOON).await;
+        let is_left = site.server.get(&Key::new(Kind::Claim, STRANGERS, "web-9")).is_some();
+        world.expect(4, "web-9", "released", !is_left && world.cloud.floating_ips().len() == 1);
+        world.expect(5, "web-1", "bound as before", site.address_of("web-1") == ours);
+    });
+}
+
+/// As after a restore, which creates the pools again in any order.
+#[test]
+fn of_two_pools_with_one_id_the_one_with_addresses_serves() {
+    simulate_bound(&START, async |world, site| {
+        let pool = site.server.get(&Key::new(Kind::Pool, "team", "public")).unwrap();
+        let copied = json!({POOL_ID_ANNOTATION: laws::pool_id(&pool).unwrap().as_str()});
+        site.kill_controller();
+        site.delete_by_force(Kind::Pool, "public");
+        create_pool_of_strangers(site, &json!(world.cloud.secret("ours")), &copied, &network());
+        site.create_pool("public", &network());
+        site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": copied}}));
+        world.advance(2 * SOON).await;
+        let reasons = [ready(site, "team", "public").0, ready(site, STRANGERS, "copy").0];
+        world.expect(4, "the copy", "stopped", reasons == ["Ready", "DuplicatePoolID"]);
     });
 }
 

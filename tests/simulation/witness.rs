@@ -41,6 +41,7 @@ struct Inner {
     /// When a DELETE took effect that its sender had given up.
     deleted_late: Option<Instant>,
     was_altered: bool,
+    has_hidden: bool,
     was_misdirected: bool,
     violations: Vec<Violation>,
     rates: Rates,
@@ -85,6 +86,7 @@ impl Witness {
             late: BTreeSet::new(),
             deleted_late: None,
             was_altered: false,
+            has_hidden: false,
             was_misdirected: false,
             violations: Vec::new(),
             rates: Rates::default(),
@@ -192,8 +194,15 @@ impl Witness {
         inner.known.values().filter(|known| Marks::read(&known.fip).claims_of(pool).contains(claim)).count()
     }
 
-    pub fn note_alteration(&self) {
-        self.inner().was_altered = true;
+    pub fn note_alteration(&self, alteration: Alteration) {
+        let mut inner = self.inner();
+        inner.was_altered = true;
+        inner.has_hidden |= matches!(alteration, Alteration::HidesDescriptions | Alteration::HidesTags);
+    }
+
+    /// Whether the cloud has ever hidden marks.
+    pub fn has_hidden(&self) -> bool {
+        self.inner().has_hidden
     }
 
     /// Whether the cloud has ever altered or hidden what is written.

@@ -201,6 +201,7 @@ impl World {
             others: self.witness.others(),
             forged: &self.witness.forged() | &self.abandoned(),
             was_altered: self.witness.was_altered(),
+            has_hidden: self.witness.has_hidden(),
             is_quiet,
             now: self.clock.now(),
         }

@@ -46,6 +46,8 @@ pub struct Snapshot {
     pub forged: BTreeSet<FloatingIpId>,
     /// Whether the cloud has ever hidden or changed marks.
     pub was_altered: bool,
+    /// Whether the cloud has ever hidden marks.
+    pub has_hidden: bool,
     /// Whether everything has been left alone long enough to come to rest.
     pub is_quiet: bool,
     pub now: Timestamp,

@@ -34,8 +34,12 @@ impl SweepPass<'_> {
         }
     }
 
-    /// Whether the claim's mark is right: its IPAddress names the address or, without any IPAddress, it needs one.
+    /// Whether the claim's mark is right: its IPAddress names the address or, without any IPAddress, it needs one. What
+    /// another pool's claim needs, that pool knows.
     fn is_justified(&self, entry: &LedgerEntry, claim: &ClaimKey) -> bool {
+        if self.cluster.claims_of_duplicates.contains(claim) {
+            return true;
+        }
         let pool = &self.situation.pool.id;
         match self.situation.relevant_addresses().binding_of(&entry.fip) {
             Some(binding) => binding.is_of(pool, claim),

@@ -237,6 +237,8 @@ fn an_orphan_is_kept_where_the_pool_or_its_use_requires_it() {
     assert!(plan_when_due(|fixture| fixture.relist([fip(10).tagged_for("web").attached()])).actions.is_empty());
     assert_eq!(plan_when_due(|fixture| fixture.cluster.is_paused = true).orphans, vec![id(10)]);
     assert!(plan_when_due(|fixture| fixture.claims.extend([(key("web"), ClaimState::Active)])).orphans.is_empty());
+    let of_another_pool = plan_when_due(|fixture| fixture.cluster.claims_of_duplicates.extend([key("web")]));
+    assert_eq!((of_another_pool.orphans, of_another_pool.actions), (vec![], vec![]), "that pool has the same id");
 }
 
 #[test]
@@ -318,6 +320,9 @@ fn only_our_own_tags_are_removed_from_a_contested_address() {
     assert_eq!(fixture.plan().actions, remove_tags(10, std::slice::from_ref(&tag)));
     fixture.relist([contested().attached()]);
     assert_eq!(fixture.plan().actions, remove_tags(10, std::slice::from_ref(&tag)), "the port is the other owner's");
+    fixture.cluster.claims_of_duplicates = [key("web")].into();
+    assert!(fixture.plan().actions.is_empty(), "its claim points at another pool with this id");
+    fixture.cluster.claims_of_duplicates.clear();
     let fixture = fixture.active_claim("web");
     assert!(fixture.plan().actions.is_empty(), "its claim withdraws the tag itself");
     assert_eq!(fixture.published("web", 12).plan().actions, remove_tags(10, &[tag]));

@@ -1,5 +1,5 @@
-//! Other pools that would serve the same claims or write the same marks. Until one of them is deleted, ours gives no new
-//! address.
+//! Other pools that serve in the place of this one: they would serve the same claims, or write the same marks. Until one
+//! of them is deleted, this one allocates no new address.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -15,19 +15,18 @@ use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::POOL_KIND;
-use crate::controllers::memory::Problem;
-use crate::controllers::stores::{name_of, sorted};
-use crate::openstack::ProjectScope;
+use crate::controllers::memory::{Memory, Problem, ResolvedPool};
+use crate::controllers::stores::{Stores, name_of, sorted};
 
 impl Resolver {
-    /// A pool of the same namespace. That is seen without the pool's credentials.
+    /// A pool that serves in the place of this one. That is seen without the pool's credentials.
     pub(in crate::controllers) async fn find_conflict(
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
     ) -> Result<Option<Problem>, Error> {
-        if let Some(elder) = self.find_older_duplicate(pool, id) {
-            return Ok(Some(duplicate_id(format_args!("pool {}", elder.name_any()), id)));
+        if let Some(other) = self.find_duplicate_in_namespace(pool, id) {
+            return Ok(Some(duplicate_id(format_args!("pool {}", other.name_any()), id)));
         }
         // Before it serves, a pool must see one of CAPO's that was created a moment ago.
         let is_serving = self.memory.pools.get(&name_of(pool)).served_generation.is_some();
@@ -40,85 +39,76 @@ impl Resolver {
         Ok(has_same_name.then_some(Problem { reason: reasons::NAME_CONFLICT, message }))
     }
 
-    /// Whether an older pool of another namespace with the same id is of the project of `ours`. One of another project does
-    /// not matter: neither sees the marks of the other.
-    pub(super) fn find_distant_duplicate(
-        &self,
-        pool: &OpenStackFloatingIPPool,
-        id: &PoolId,
-        ours: &ProjectScope,
-    ) -> Option<DistantDuplicate> {
-        let older_duplicates =
-            self.older_duplicates(pool, id, |namespace| pool.metadata.namespace.as_deref() != Some(namespace));
-        let found = older_duplicates.iter().filter_map(|elder| {
-            let known = self.memory.pools.get(&name_of(elder.as_ref())).resolved;
-            match known.as_ref().map(|known| known.neutron.scope()) {
-                Some(scope) if scope.keystone == ours.keystone => {
-                    let is_same = (&scope.project, &scope.region) == (&ours.project, &ours.region);
-                    is_same.then_some(DistantDuplicate::OfProject)
-                }
-                _ => Some(DistantDuplicate::Unknown),
-            }
-        });
-        found.min()
-    }
-
-    /// An older pool of the namespace with the same id. Only the younger one stops serving.
-    pub(super) fn find_older_duplicate(
+    /// A pool of the namespace that has the same id and takes precedence.
+    pub(super) fn find_duplicate_in_namespace(
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
     ) -> Option<Arc<OpenStackFloatingIPPool>> {
-        self.older_duplicates(pool, id, |namespace| pool.metadata.namespace.as_deref() == Some(namespace))
-            .into_iter()
-            .next()
+        self.find_duplicate(pool, id, |other| other.metadata.namespace == pool.metadata.namespace)
     }
 
-    fn older_duplicates(
+    /// Whether a pool of another namespace has the same id, works in the same project, and takes precedence.
+    pub(super) fn find_duplicate_in_project(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        resolved: &ResolvedPool,
+    ) -> Option<Problem> {
+        let id = &resolved.policy.id;
+        let is_of_project = |other: &OpenStackFloatingIPPool| {
+            other.metadata.namespace != pool.metadata.namespace && self.is_of_project(other, resolved)
+        };
+        let found = self.find_duplicate(pool, id, is_of_project);
+        found.map(|_| duplicate_id("another pool of this project, in another namespace,", id))
+    }
+
+    /// Whether another pool with the id of `ours` works in its project, as far as that is proven: the same Keystone gave a
+    /// token for it, or its claims' marks are there. What another Keystone says proves nothing.
+    fn is_of_project(&self, other: &OpenStackFloatingIPPool, ours: &ResolvedPool) -> bool {
+        let known = self.memory.pools.get(&name_of(other)).resolved;
+        let scope = ours.neutron.scope();
+        known.is_some_and(|known| known.neutron.scope().has_same_floating_ips(scope)) || {
+            let (claims, ledger) = (self.stores.claim_keys_of(&name_of(other)), ours.project.ledger());
+            claims.iter().any(|claim| ledger.of_claim(&ours.policy.id, claim).next().is_some())
+        }
+    }
+
+    fn find_duplicate(
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
-        is_in_scope: impl Fn(&str) -> bool,
-    ) -> Vec<Arc<OpenStackFloatingIPPool>> {
-        let is_older_duplicate = |other: &OpenStackFloatingIPPool| {
-            other.uid() != pool.uid()
-                && other.metadata.namespace.as_deref().is_some_and(&is_in_scope)
-                && seniority(other) < seniority(pool)
-                && recorded_id(other, &self.memory).as_ref() == Some(id)
-        };
-        sorted(&self.stores.pools, is_older_duplicate)
+        is_in_scope: impl Fn(&OpenStackFloatingIPPool) -> bool,
+    ) -> Option<Arc<OpenStackFloatingIPPool>> {
+        let others = pools_with_id(&self.stores, &self.memory, id, pool);
+        let ours = self.precedence(pool);
+        others.into_iter().find(|other| is_in_scope(other) && self.precedence(other) < ours)
+    }
+
+    /// Of several pools with one id the one with IPAddresses serves; of several such the oldest. A restore creates all of
+    /// them again, in any order.
+    fn precedence(&self, pool: &OpenStackFloatingIPPool) -> (bool, Option<Timestamp>, Option<String>, String) {
+        let name = name_of(pool);
+        let has_addresses = self.stores.has_addresses(&name);
+        let created = pool.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        (!has_addresses, created, pool.namespace(), pool.name_any())
     }
 }
 
-fn duplicate_id(elder: impl Display, id: &PoolId) -> Problem {
+/// Other pools with the id of this one.
+pub(in crate::controllers) fn pools_with_id(
+    stores: &Stores,
+    memory: &Memory,
+    id: &PoolId,
+    pool: &OpenStackFloatingIPPool,
+) -> Vec<Arc<OpenStackFloatingIPPool>> {
+    sorted(&stores.pools, |other: &OpenStackFloatingIPPool| {
+        other.uid() != pool.uid() && recorded_id(other, memory).as_ref() == Some(id)
+    })
+}
+
+fn duplicate_id(other: impl Display, id: &PoolId) -> Problem {
     let message = format!(
-        "{elder} has the same ID {id}: delete this pool and create it without the copied annotation or spec.poolID"
+        "{other} has the same ID {id}: delete this pool and create it without the copied annotation or spec.poolID"
     );
     Problem { reason: reasons::DUPLICATE_POOL_ID, message }
-}
-
-/// An older pool of another namespace with the same id.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum DistantDuplicate {
-    /// It works in the same project.
-    OfProject,
-    /// It has no session, or one with another Keystone: that may be the same one under another name.
-    Unknown,
-}
-
-impl DistantDuplicate {
-    pub(super) fn problem(self, id: &PoolId) -> Problem {
-        duplicate_id(
-            match self {
-                Self::OfProject => "an older pool of this project, in another namespace,",
-                Self::Unknown => "an older pool of another namespace, which may be of the same project,",
-            },
-            id,
-        )
-    }
-}
-
-fn seniority(pool: &OpenStackFloatingIPPool) -> (Option<Timestamp>, Option<String>, String) {
-    let created = pool.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    (created, pool.namespace(), pool.name_any())
 }

@@ -56,9 +56,9 @@ impl Resolver {
             Ok(resolved) => resolved,
             Err(failure) => return Ok(Err(failure)),
         };
-        Ok(match self.find_distant_duplicate(pool, &id, resolved.neutron.scope()) {
+        Ok(match self.find_duplicate_in_project(pool, &resolved) {
             None => Ok(resolved),
-            Some(elder) => Err(PoolFailure::Conflict(elder.problem(&id))),
+            Some(problem) => Err(PoolFailure::Conflict(problem)),
         })
     }
 

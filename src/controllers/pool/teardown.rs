@@ -7,7 +7,6 @@ use futures::StreamExt;
 use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 
-use super::conflicts::DistantDuplicate;
 use super::failure::PoolFailure;
 use super::identity::known_id;
 use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController, log_concealed};
@@ -67,7 +66,7 @@ impl PoolController {
     }
 
     /// The pool's resolution, or one that suffices for the cleanup. None when nothing is to be done in OpenStack: the pool
-    /// was abandoned, has no id, or its id, and so its marks, belong to an older pool.
+    /// was abandoned, has no id, or has the id of another pool and no claims to release.
     async fn resolve_for_teardown(
         &self,
         pool: &OpenStackFloatingIPPool,
@@ -79,8 +78,9 @@ impl PoolController {
             return Ok(None);
         }
         let id = known_id(pool, &self.stores, &self.memory);
-        let resolved = match id.filter(|id| self.resolver.find_older_duplicate(pool, id).is_none()) {
-            Some(id) => self.last_resolution(pool, &id).await,
+        let is_duplicate = |id: &PoolId| self.resolver.find_duplicate_in_namespace(pool, id).is_some();
+        let resolved = match id.filter(|id| self.is_held(&name) || !is_duplicate(id)) {
+            Some(id) => self.last_resolution(pool, &id).await.map(Some),
             None => Ok(None),
         };
         self.memory.pools.update(&name, |state| state.has_no_marks = matches!(resolved, Ok(None)));
@@ -91,24 +91,16 @@ impl PoolController {
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
-    ) -> Result<Option<Arc<ResolvedPool>>, PoolFailure> {
+    ) -> Result<Arc<ResolvedPool>, PoolFailure> {
         let name = name_of(pool);
         let resolved = self.resolver.resolve_for_cleanup(pool, id).await?;
-        let known = self.memory.pools.get(&name);
-        match self.resolver.find_distant_duplicate(pool, id, resolved.neutron.scope()) {
-            None => {}
-            Some(DistantDuplicate::OfProject) => return Ok(None),
-            // It would not have served as a duplicate.
-            Some(DistantDuplicate::Unknown) if known.is_of(pool) && known.served_generation.is_some() => {}
-            Some(elder) => return Err(PoolFailure::Conflict(elder.problem(id))),
-        }
         let is_known = |known: &Arc<ResolvedPool>| Arc::ptr_eq(known, &resolved);
         if !self.memory.pools.get(&name).resolved.as_ref().is_some_and(is_known) {
             self.memory.pools.update(&name, |state| state.serve(resolved.clone(), pool));
             // Claims that are being deleted may have waited for a session.
             self.wake.unserved_claims_of(&name);
         }
-        Ok(Some(resolved))
+        Ok(resolved)
     }
 
     fn has_claims(&self, pool: &ObjectName) -> bool {
@@ -178,6 +170,9 @@ impl PoolController {
             if self.is_held(&resolved.name) {
                 return Ok(false);
             }
+            if self.is_duplicate(pool, resolved) {
+                return Ok(true);
+            }
             let (teardown, attached) = self.plan(resolved);
             if teardown.actions.is_empty() && !teardown.must_list {
                 return Ok(true);
@@ -190,6 +185,12 @@ impl PoolController {
             results.into_iter().collect::<Result<Vec<_>, _>>()?;
         }
         Ok(false)
+    }
+
+    /// Whether the marks that are left are another pool's.
+    fn is_duplicate(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> bool {
+        self.resolver.find_duplicate_in_namespace(pool, &resolved.policy.id).is_some()
+            || self.resolver.find_duplicate_in_project(pool, resolved).is_some()
     }
 
     /// Plans under the ledger's lock, and holds what is planned. The addresses are those that are still attached.
