@@ -72,6 +72,15 @@ impl<'a> Situation<'a> {
         published.peek().is_some() && published.all(|published| !published.names(fip))
     }
 
+    /// Whether the claim that the address is reserved for exists and has no other address.
+    pub(super) fn is_awaited(&self, fip: &FloatingIp) -> bool {
+        let Some(name) = self.pool.reserved_for(fip.address).filter(|_| !self.pool.is_excluded(fip.address)) else {
+            return false;
+        };
+        let claim = ClaimKey::of(&self.pool.namespace, name);
+        self.claims.get(&claim) == Some(&ClaimState::Active) && !self.has_other_address(&claim, fip)
+    }
+
     /// Until when late writes of a previous process may land; a past time until a listing has begun after it.
     pub(super) fn fence(&self) -> Option<Timestamp> {
         self.ledger.fence(self.pool)

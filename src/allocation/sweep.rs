@@ -21,8 +21,6 @@ use crate::floating_ip::FloatingIpId;
 /// What a sweep of one pool needs to know of Kubernetes.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterView {
-    /// The namespace of the pool, and so of its claims.
-    pub namespace: String,
     /// The claims that are gone although an IPAddress of the pool is there for them.
     pub stray_claims: BTreeSet<ClaimKey>,
     /// The claims of other pools with the same id.
@@ -96,6 +94,19 @@ pub fn plan_sweep(situation: &Situation<'_>, cluster: &ClusterView) -> SweepPlan
     pass.plan
 }
 
+/// What becomes of a floating IP that Neutron offered and its claim may not keep: it is deleted, unless another claim
+/// waits for it.
+pub fn plan_discard(situation: &Situation<'_>, id: &FloatingIpId) -> SweepAction {
+    let awaited = situation.ledger.get(id).filter(|entry| situation.is_awaited(&entry.fip));
+    match awaited.and_then(|entry| situation.created_here(entry)) {
+        Some(mark) => {
+            let description = Some(mark.given_back().render(None));
+            SweepAction::Rewrite { id: id.clone(), description, tags: Vec::new() }
+        }
+        None => SweepAction::Delete(id.clone()),
+    }
+}
+
 struct SweepPass<'a> {
     situation: Situation<'a>,
     cluster: &'a ClusterView,
@@ -166,7 +177,7 @@ impl<'a> SweepPass<'a> {
             return;
         }
         let is_missing_spare = is_givable && self.spares < pool.preallocate && self.surplus == 0;
-        if pool.deletes && !is_missing_spare && !self.is_awaited(entry) {
+        if pool.deletes && !is_missing_spare && !self.situation.is_awaited(&entry.fip) {
             return self.delete(entry);
         }
         self.spares += usize::from(is_givable);
@@ -207,7 +218,7 @@ impl<'a> SweepPass<'a> {
         let pool = self.situation.pool;
         let is_dispensable = match self.is_givable(entry) {
             true => self.surplus > 0 || self.spares > pool.preallocate && self.waiting == 0,
-            false => !self.is_awaited(entry),
+            false => !self.situation.is_awaited(&entry.fip),
         };
         // Without the network, a spare looks as if no claim could have it.
         let may_delete = pool.deletes && !pool.only_releases && is_dispensable;
@@ -263,17 +274,6 @@ impl<'a> SweepPass<'a> {
         self.situation.ownership(entry) == Ownership::Unclaimed
             && self.is_givable(entry)
             && is_owned_and_free(&self.situation, entry)
-    }
-
-    /// Whether the claim that the address is reserved for exists and has no other address.
-    fn is_awaited(&self, entry: &LedgerEntry) -> bool {
-        let pool = self.situation.pool;
-        let Some(name) = pool.reserved_for(entry.fip.address).filter(|_| !pool.is_excluded(entry.fip.address)) else {
-            return false;
-        };
-        let claim = ClaimKey::of(&self.cluster.namespace, name);
-        self.situation.claims.get(&claim) == Some(&ClaimState::Active)
-            && !self.situation.has_other_address(&claim, &entry.fip)
     }
 
     /// Reports an orphan, and returns whether it may be released now: a listing after the grace period must still show it.

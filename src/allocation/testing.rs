@@ -180,7 +180,7 @@ pub fn fixture() -> Fixture {
         only_releases: false,
     };
     let (ledger, published, queue) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
-    let cluster = ClusterView { namespace: "team".into(), ..ClusterView::default() };
+    let cluster = ClusterView::default();
     let namespaces = ["team".into()].into();
     Fixture { ledger, published, namespaces, pool, cluster, claims: BTreeMap::new(), queue, now: start() }.fips([])
 }

@@ -9,12 +9,12 @@ use std::time::Duration;
 use jiff::SignedDuration;
 use tracing::info;
 
-use super::memory::ResolvedPool;
+use super::memory::{Memory, ResolvedPool};
 use crate::allocation::claim::MarkWrite;
 use crate::allocation::ledger::{CallStart, CreationBlock, Hold};
 use crate::allocation::mark::CreationMark;
 use crate::allocation::supply::CreationPlace;
-use crate::allocation::sweep::SweepAction;
+use crate::allocation::sweep::{SweepAction, plan_discard};
 use crate::allocation::{ClaimKey, Ledger, Nonce, Refusal};
 use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
@@ -197,16 +197,22 @@ impl NeutronWriter<'_> {
         Ok(())
     }
 
-    /// Deletes unwanted addresses that Neutron offered.
+    /// Deletes unwanted addresses that Neutron offered. Returns whether any is kept, since a claim waits for it.
     ///
     /// # Errors
     ///
-    /// The first failure. Every deletion is tried, and the sweep deletes what is left.
-    pub(super) async fn discard(&self, unwanted: Vec<FloatingIpId>) -> Result<(), Error> {
-        let mut result = Ok(());
+    /// The first failure. Every action is tried, and the sweep does what is left.
+    pub(super) async fn discard(&self, unwanted: Vec<FloatingIpId>, memory: &Memory) -> Result<bool, Error> {
+        let mut result = Ok(false);
         for id in unwanted {
-            self.pool.project.ledger().set_hold(&id, Some(Hold::Cleanup));
-            result = result.and(self.perform(&SweepAction::Delete(id)).await.map(drop));
+            let action = {
+                let mut ledger = self.pool.project.ledger();
+                ledger.set_hold(&id, Some(Hold::Cleanup));
+                memory.with_situation(&ledger, self.pool, self.clock.now(), |situation| plan_discard(situation, &id))
+            };
+            let is_kept = !matches!(action, SweepAction::Delete(_));
+            let performed = self.perform(&action).await;
+            result = result.and_then(|any_kept| performed.map(|_| any_kept || is_kept));
         }
         result
     }

@@ -275,5 +275,5 @@ pub(super) fn cluster_view(stores: &Stores, memory: &Memory, pool: &ResolvedPool
     let claims_of_duplicates =
         duplicates.iter().flat_map(|other| stores.claim_keys_of(&name_of(other.as_ref()))).collect();
     let is_paused = stores.has_paused_cluster(&name.namespace);
-    ClusterView { namespace: name.namespace.clone(), stray_claims, claims_of_duplicates, is_paused }
+    ClusterView { stray_claims, claims_of_duplicates, is_paused }
 }

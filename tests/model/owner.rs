@@ -189,7 +189,7 @@ impl Owner {
         if self.ledger.is_unlisted() || self.operations.keys().any(|slot| *slot >= CLAIMS) {
             return;
         }
-        let cluster = ClusterView { namespace: "team".into(), ..ClusterView::default() };
+        let cluster = ClusterView::default();
         let plan = self.with_situation(|situation| plan_sweep(situation, &cluster));
         self.ledger.note_orphans(&self.policy.id, &plan.orphans, self.now);
         self.must_list |= plan.must_list && plan.actions.is_empty();

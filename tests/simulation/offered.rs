@@ -52,6 +52,33 @@ fn a_pool_whose_spares_cannot_be_created_asks_neutron_only_now_and_then() {
     }
 }
 
+/// A user of the project had the address. Nothing else is left in the network once it is deleted.
+#[test]
+fn an_address_that_neutron_offers_for_another_claim_is_kept_for_the_one_that_reserves_it() {
+    for preallocate in [0, 1] {
+        let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            for index in 0..ADDRESSES {
+                let fip = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(index)));
+                world.tamper(|world| world.cloud.set_port(&fip.id, Some("port-of-a-user")));
+            }
+            let reservations = json!([{"claim": "web-0", "address": address(0).to_string()}]);
+            let network = json!({"filter": {"name": "public"}});
+            let spec = json!({"floatingIPNetwork": network, "reservations": reservations, "preallocate": preallocate});
+            site.create_pool("public", &spec);
+            site.create_claim("web-0", "public");
+            site.create_claim("web-1", "public");
+            world.advance(Duration::from_secs(30)).await;
+            let reserved = world.cloud.floating_ips().into_iter().find(|fip| fip.address == address(0));
+            world.tamper(|world| world.cloud.delete(&reserved.unwrap().id));
+            let is_bound = world.wait_until(Duration::from_secs(90), || site.is_bound("web-0")).await;
+            world.expect(7, "web-0", "bound to the address that is reserved for it", is_bound);
+        });
+        outcome.assert_lawful();
+    }
+}
+
 /// The process dies before it deletes what it may not give, and nothing else is left in the network.
 #[test]
 fn excluded_addresses_that_a_process_left_behind_do_not_stay() {

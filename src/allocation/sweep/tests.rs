@@ -88,6 +88,18 @@ fn a_released_address_is_offered_to_a_waiting_claim() {
 }
 
 #[test]
+fn an_unwanted_address_is_deleted_unless_it_is_reserved_for_a_claim_that_waits() {
+    let offered = || fixture().fips([fip(10).created_for("web")]).active_claim("web");
+    let action = |fixture: Fixture| plan_discard(&fixture.situation(), &id(10));
+    assert_eq!(action(offered()), delete(10).remove(0));
+    assert_eq!(action(offered().reserving("db", 10)), delete(10).remove(0), "there is no such claim");
+    assert_eq!(action(offered().reserving("db", 10).active_claim("db")), make_idle(10, false, &[]).remove(0));
+    assert_eq!(action(offered().reserving("db", 10).active_claim("db").published("db", 11)), delete(10).remove(0));
+    let excluded = offered().reserving("db", 10).active_claim("db").excluding("203.0.113.10/32");
+    assert_eq!(action(excluded), delete(10).remove(0));
+}
+
+#[test]
 fn a_released_address_becomes_idle_for_the_claim_that_reserves_it() {
     let plan = fixture().fips([released()]).reserving("db", 10).active_claim("db").plan();
     assert_eq!(plan.actions, make_idle(10, false, &[old_release_tag("web")]));

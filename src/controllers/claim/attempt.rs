@@ -265,8 +265,13 @@ impl<'a> Attempt<'a> {
     }
 
     async fn discard_unwanted(&mut self) {
-        if let Err(error) = self.writer().discard(std::mem::take(&mut self.unwanted)).await {
-            info!(pool.name = %self.pool.name, "unwanted addresses are not deleted yet, the sweep deletes them: {error}");
+        let ClaimController { memory, wake, .. } = self.controller;
+        match self.writer().discard(std::mem::take(&mut self.unwanted), memory).await {
+            Ok(false) => {}
+            Ok(true) => wake.waiting_claims_of(&self.pool.name),
+            Err(error) => {
+                info!(pool.name = %self.pool.name, "unwanted addresses are not deleted yet, the sweep deletes them: {error}");
+            }
         }
     }
 

@@ -16,8 +16,11 @@ impl Sweeper {
         if matches!(result, Ok(false)) && !unwanted.is_empty() {
             pool.project.ledger().note_unwanted_offers(&pool.policy.id, self.clock.now());
         }
-        let discarded = NeutronWriter { pool, clock: &self.clock }.discard(unwanted).await;
-        discarded.and(result)
+        let discarded = NeutronWriter { pool, clock: &self.clock }.discard(unwanted, &self.memory).await;
+        if discarded? {
+            self.wake.waiting_claims_of(&pool.name);
+        }
+        result
     }
 
     async fn create_usable(
