@@ -19,6 +19,7 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
+use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Resource;
 use kube::runtime::reflector::{ObjectRef, Store};
@@ -41,6 +42,7 @@ mod leftovers;
 mod memory;
 mod neutron_writer;
 mod objects;
+mod panics;
 mod patch;
 mod pool;
 mod project;
@@ -55,6 +57,7 @@ use events::{Events, QueuedEvents};
 use kubernetes::Kubernetes;
 use leftovers::LeftoverReleaser;
 use memory::Memory;
+use panics::{HeldBack, Panicked};
 use pool::{CapoObjects, PoolController, Resolver};
 use project::Projects;
 use queue::WorkQueue;
@@ -130,13 +133,14 @@ pub async fn run(
     let working = async {
         // What a previous process left is handed on, since its calls may take effect after this process has ended.
         let mut unknown_since = setup.options.fence.then(|| setup.clock.now());
+        let held_back = HeldBack::default();
         while !ending.is_cancelled() {
             setup.readiness.set("caches", false);
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
                 version = watch::await_apis(&setup) => {
-                    if serve(&setup, version, ending.child_token()).await? {
+                    if serve(&setup, version, &held_back, ending.child_token()).await? {
                         unknown_since = Some(setup.clock.now());
                     }
                 }
@@ -162,7 +166,14 @@ pub async fn run(
 /// Works with one version of Cluster API's kinds until `stop`, or until another is served, and then finishes what was
 /// begun. The watches go on until then, since unfinished reconciles read from the stores. Returns whether the outcome of
 /// any write is not known.
-async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> Result<bool, Error> {
+///
+/// It also ends when a reconcile panics; then nothing that was begun is finished.
+async fn serve(
+    setup: &Setup,
+    version: IpamVersion,
+    held_back: &HeldBack,
+    stop: CancellationToken,
+) -> Result<bool, Error> {
     let (stores, writers) = watch::stores(version);
     let (events, queued) = events::channel(setup.client.clone());
     let memory = Arc::new(Memory::default());
@@ -172,7 +183,8 @@ async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> 
     let (events, started) = (Arc::new(events), setup.clock.now());
     let namespace = setup.options.namespace.clone();
     let capo = Arc::new(CapoObjects::new(kube.clone(), namespace, memory.clone(), setup.clock.clone()));
-    let parts = Parts { setup: setup.clone(), kube, stores, memory, wake, events, capo, started };
+    let held_back = held_back.clone();
+    let parts = Parts { setup: setup.clone(), kube, stores, memory, wake, events, capo, held_back, started };
     let watches = parts.watches();
     let working = work(&parts, woken, queued, stop.clone());
     let outdated = async {
@@ -183,38 +195,50 @@ async fn serve(setup: &Setup, version: IpamVersion, stop: CancellationToken) -> 
     };
     tokio::select! {
         biased;
-        () = working => Ok(parts.memory.has_unknown_outcomes()),
+        ended = working => Ok(match ended {
+            Ok(()) => parts.memory.has_unknown_outcomes(),
+            Err(panicked) => {
+                parts.note_panic(&panicked);
+                true
+            }
+        }),
         () = watches.drive(writers) => Err(Error::WatchEnded),
         never = outdated => match never {},
     }
 }
 
 /// Reconciles from when the stores are filled until `stop`; then writes the remaining events.
-async fn work(parts: &Parts, woken: WakeReceivers, queued: QueuedEvents, stop: CancellationToken) {
+async fn work(
+    parts: &Parts,
+    woken: WakeReceivers,
+    queued: QueuedEvents,
+    stop: CancellationToken,
+) -> Result<(), Panicked> {
     tokio::select! {
         biased;
         () = parts.stores.wait_until_listed() => {}
-        () = stop.cancelled() => return,
+        () = stop.cancelled() => return Ok(()),
     }
     parts.setup.readiness.set("caches", true);
     tracing::info!(ipam.version = parts.kube.version.as_str(), "starting the controllers");
     let done = CancellationToken::new();
     let reconciling = async {
-        reconcile_all(parts, woken, stop).await;
+        let ended = reconcile_all(parts, woken, stop).await;
         done.cancel();
+        ended
     };
-    tokio::join!(reconciling, queued.write(done.cancelled()));
+    tokio::join!(reconciling, queued.write(done.cancelled())).0
 }
 
 /// Runs the controllers in parallel until `stop`, and then finishes what was begun.
-async fn reconcile_all(parts: &Parts, woken: WakeReceivers, stop: CancellationToken) {
+async fn reconcile_all(parts: &Parts, woken: WakeReceivers, stop: CancellationToken) -> Result<(), Panicked> {
     let (pool_controller, sweeper, claim_controller) =
         (parts.pool_controller(), parts.sweeper(), parts.claim_controller());
     let Options { pool_concurrency, claim_concurrency, .. } = parts.setup.options;
     let Stores { pools, claims, .. } = &parts.stores;
-    let pool_work = parts.queue(pools, woken.pools, pool_concurrency, &stop);
-    let sweeps = parts.queue(pools, woken.sweeps, pool_concurrency, &stop);
-    let claim_work = parts.queue(claims, woken.claims, claim_concurrency, &stop);
+    let pool_work = parts.queue("pool", pools, woken.pools, pool_concurrency, &stop);
+    let sweeps = parts.queue("sweeper", pools, woken.sweeps, pool_concurrency, &stop);
+    let claim_work = parts.queue("claim", claims, woken.claims, claim_concurrency, &stop);
     let leftover_releaser = parts.leftover_releaser();
     let pools = pool_work.process(
         async |pool| pool_controller.reconcile(pool).await,
@@ -231,7 +255,8 @@ async fn reconcile_all(parts: &Parts, woken: WakeReceivers, stop: CancellationTo
         |claim, error| claim_controller.on_error(&claim, error),
         |claim| claim_controller.end_holds(claim, |_| true),
     );
-    tokio::join!(pools, sweeps, claims, leftover_releaser.release_until(stop));
+    let leftovers = leftover_releaser.release_until(stop).map(Ok);
+    tokio::try_join!(pools, sweeps, claims, leftovers).map(drop)
 }
 
 /// The parts that the controllers are built from. Each controller gets only those that it needs.
@@ -243,12 +268,26 @@ struct Parts {
     wake: Wake,
     events: Arc<Events>,
     capo: Arc<CapoObjects>,
+    held_back: HeldBack,
     started: Timestamp,
 }
 
 impl Parts {
+    /// A panic was logged where it happened.
+    fn note_panic(&self, Panicked { controller, object }: &Panicked) {
+        self.setup.metrics.reconcile_panicked(controller);
+        let pause = self.held_back.note(object, self.setup.clock.now());
+        tracing::error!(
+            controller,
+            object = %object,
+            pause_s = pause.as_secs(),
+            "a reconcile panicked, restarting the controllers; the namespace is held back"
+        );
+    }
+
     fn queue<K>(
         &self,
+        controller: &'static str,
         store: &Store<K>,
         requests: UnboundedReceiver<ObjectRef<K>>,
         concurrency: usize,
@@ -259,7 +298,7 @@ impl Parts {
         K::DynamicType: Eq + Hash + Clone,
     {
         let interruptions = self.memory.interruptions.subscribe();
-        WorkQueue { store: store.clone(), requests, concurrency, interruptions, stop: stop.clone() }
+        WorkQueue { store: store.clone(), requests, controller, concurrency, interruptions, stop: stop.clone() }
     }
 
     fn watches(&self) -> Watches {
@@ -299,6 +338,7 @@ impl Parts {
             events: self.events.clone(),
             metrics: metrics.clone(),
             clock: clock.clone(),
+            held_back: self.held_back.clone(),
             watch_filter: options.watch_filter.clone(),
         }
     }
@@ -312,6 +352,7 @@ impl Parts {
             wake: self.wake.clone(),
             metrics: metrics.clone(),
             clock: clock.clone(),
+            held_back: self.held_back.clone(),
             watch_filter: options.watch_filter.clone(),
         }
     }
@@ -337,6 +378,7 @@ impl Parts {
             events: self.events.clone(),
             metrics: metrics.clone(),
             clock: clock.clone(),
+            held_back: self.held_back.clone(),
             watch_filter: options.watch_filter.clone(),
         }
     }

@@ -65,6 +65,7 @@ pub struct Metrics {
     request_duration: HistogramFamily<OperationLabels>,
     token_refreshes: Family<ResultLabels, Counter>,
     reconcile_errors: Family<ControllerLabels, Counter>,
+    reconcile_panics: Family<ControllerLabels, Counter>,
     leader: Gauge,
 }
 
@@ -87,6 +88,7 @@ impl Metrics {
             }),
             token_refreshes: Family::default(),
             reconcile_errors: Family::default(),
+            reconcile_panics: Family::default(),
             leader: Gauge::default(),
         };
         metrics.start_at_zero();
@@ -114,6 +116,7 @@ impl Metrics {
         }
         for controller in CONTROLLERS {
             drop(self.reconcile_errors.get_or_create(&ControllerLabels { controller }));
+            drop(self.reconcile_panics.get_or_create(&ControllerLabels { controller }));
         }
     }
 
@@ -141,6 +144,8 @@ impl Metrics {
             self.token_refreshes.clone(),
         );
         ours.register("reconcile_errors", "Failed reconciliations.", self.reconcile_errors.clone());
+        let help = "Reconciliations that panicked: each is a bug.";
+        ours.register("reconcile_panics", help, self.reconcile_panics.clone());
         ours.register_collector(Box::new(self.pools.clone()));
         all
     }
@@ -205,6 +210,10 @@ impl Metrics {
     }
 
     /// `controller` is one of [`CONTROLLERS`].
+    pub(crate) fn reconcile_panicked(&self, controller: &'static str) {
+        self.reconcile_panics.get_or_create(&ControllerLabels { controller }).inc();
+    }
+
     pub(crate) fn reconcile_failed(&self, controller: &'static str) {
         self.reconcile_errors.get_or_create(&ControllerLabels { controller }).inc();
     }

@@ -51,6 +51,8 @@ pub mod pool_reasons {
     /// CAPO's pool of the same name would serve the same claims.
     pub const NAME_CONFLICT: &str = "NameConflict";
     pub const DELETING: &str = "Deleting";
+    /// A bug in the controller.
+    pub const INTERNAL_ERROR: &str = "InternalError";
     pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
     /// The Secret's content is not valid.
     pub const CREDENTIALS_INVALID: &str = "CredentialsInvalid";
@@ -76,11 +78,12 @@ pub mod pool_reasons {
     pub const PAUSED: &str = "Paused";
     pub const NOT_PAUSED: &str = "NotPaused";
     /// All reasons of `Ready=False`.
-    pub const PROBLEMS: [&str; 14] = [
+    pub const PROBLEMS: [&str; 15] = [
         AUTHENTICATION_FAILED,
         CREDENTIALS_INVALID,
         DELETING,
         DUPLICATE_POOL_ID,
+        INTERNAL_ERROR,
         NAME_CONFLICT,
         NETWORK_AMBIGUOUS,
         NETWORK_NOT_EXTERNAL,

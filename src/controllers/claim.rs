@@ -9,6 +9,7 @@ use super::events::Events;
 use super::explain::explain;
 use super::kubernetes::Kubernetes;
 use super::memory::{ADDRESS_APPEARS_WITHIN, Memory, ResolvedPool};
+use super::panics::HeldBack;
 use super::patch;
 use super::pool::{BUSY_AGE, CapoObjects};
 use super::queue::Action;
@@ -90,6 +91,7 @@ pub(super) struct ClaimController {
     pub(super) events: Arc<Events>,
     pub(super) metrics: Metrics,
     pub(super) clock: Clock,
+    pub(super) held_back: HeldBack,
     /// The label value of the pools that this controller serves, where it is given.
     pub(super) watch_filter: Option<String>,
 }
@@ -108,7 +110,14 @@ impl ClaimController {
         if self.is_pool_unseen(&observed).await? {
             return Ok(Action::requeue(POOL_APPEARS));
         }
-        match triage(&observed) {
+        let next_step = triage(&observed);
+        if let Some((rest, message)) = self.held_back.find(&observed.name.namespace, self.clock.now()) {
+            if matches!(next_step, NextStep::Serve | NextStep::Report(..)) {
+                self.report_failed(&observed, message).await?;
+            }
+            return Ok(Action::requeue(rest));
+        }
+        match next_step {
             NextStep::Skip(reason) => Ok(self.skip(&observed, &reason)),
             NextStep::Report(reason, message) => {
                 self.report_waiting(&observed, reason, message).await?;

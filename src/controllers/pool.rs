@@ -12,6 +12,7 @@ use super::events::Events;
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, PoolState, ResolvedPool};
 use super::objects::is_watched;
+use super::panics::HeldBack;
 use super::patch;
 use super::queue::Action;
 use super::stores::{Stores, name_of};
@@ -82,6 +83,7 @@ pub(super) struct PoolController {
     pub(super) events: Arc<Events>,
     pub(super) metrics: Metrics,
     pub(super) clock: Clock,
+    pub(super) held_back: HeldBack,
     /// The label value of the pools that this controller serves, where it is given.
     pub(super) watch_filter: Option<String>,
 }
@@ -103,6 +105,10 @@ impl PoolController {
                 self.report_paused(&pool).await?;
             }
             return Ok(Action::await_change());
+        }
+        if let Some((rest, message)) = self.held_back.find(&name.namespace, self.clock.now()) {
+            self.report_held_back(&pool, message).await?;
+            return Ok(Action::requeue(rest));
         }
         let result = match pool.metadata.deletion_timestamp {
             Some(_) => self.tear_down(&pool).await,

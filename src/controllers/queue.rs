@@ -7,11 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use kube::Resource;
 use kube::runtime::reflector::{ObjectRef, Store};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
+use super::panics::Panicked;
 use crate::object_name::ObjectName;
 use crate::runtime::telemetry;
 
@@ -47,6 +49,8 @@ where
 {
     pub(super) store: Store<K>,
     pub(super) requests: UnboundedReceiver<ObjectRef<K>>,
+    /// As metrics name it.
+    pub(super) controller: &'static str,
     /// The most objects that are reconciled at a time; 0 for no limit.
     pub(super) concurrency: usize,
     /// Nothing is begun while there are any.
@@ -60,13 +64,14 @@ where
     K::DynamicType: Eq + Hash + Clone,
 {
     /// Reconciles requested objects until `stop`, and then finishes what was begun. `forget` is called for a requested
-    /// object that does not exist; no reconcile of it is in progress then.
+    /// object that does not exist; no reconcile of it is in progress then. A panic in a reconcile ends it at once, and drops
+    /// all others: what they share may be half written.
     pub(super) async fn process<E>(
         mut self,
         reconcile: impl AsyncFn(Arc<K>) -> Result<Action, E>,
         on_error: impl Fn(Arc<K>, &E) -> Action,
         forget: impl Fn(&ObjectName),
-    ) {
+    ) -> Result<(), Panicked> {
         let limit = if self.concurrency == 0 { usize::MAX } else { self.concurrency };
         let mut queue = Queue::default();
         let mut running = FuturesUnordered::new();
@@ -82,9 +87,14 @@ where
                 && let Some((name, reference, object)) = self.begin_next(&mut queue, &forget)
             {
                 let span = telemetry::reconcile_span(&reference);
+                let controller = self.controller;
                 let work = async move {
-                    let result = reconcile(object.clone()).await;
-                    (name, reference, result.unwrap_or_else(|error| on_error(object, &error)))
+                    let work =
+                        async { reconcile(object.clone()).await.unwrap_or_else(|error| on_error(object, &error)) };
+                    match AssertUnwindSafe(work).catch_unwind().await {
+                        Ok(action) => Ok((name, reference, action)),
+                        Err(_) => Err(Panicked { controller, object: name }),
+                    }
                 };
                 running.push(work.instrument(span));
             }
@@ -94,8 +104,11 @@ where
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
-                Some((name, reference, action)) = running.next() => queue.conclude(name, reference, action),
-                () = self.stop.cancelled(), if running.is_empty() => return,
+                Some(ended) = running.next() => {
+                    let (name, reference, action) = ended?;
+                    queue.conclude(name, reference, action);
+                }
+                () = self.stop.cancelled(), if running.is_empty() => return Ok(()),
                 Some(reference) = self.requests.recv(), if !self.stop.is_cancelled() => {
                     queue.request(name_of(&reference), reference, Instant::now());
                 }
@@ -229,12 +242,10 @@ mod tests {
             _ => Ok(Action::requeue(Duration::from_secs(1))),
         };
         let interruptions = watch::Sender::default().subscribe();
-        let mut processing =
-            pin!(WorkQueue { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
-                work,
-                |_, ()| Action::await_change(),
-                |_| {}
-            ));
+        let mut processing = pin!(
+            WorkQueue { store, requests, controller: "test", concurrency: 0, interruptions, stop: stop.clone() }
+                .process(work, |_, ()| Action::await_change(), |_| {})
+        );
         let count = Arc::new(Count::default());
         let waker = Waker::from(count.clone());
         let mut poll = || assert!(processing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
@@ -266,16 +277,41 @@ mod tests {
             Ok::<_, ()>(Action::await_change())
         };
         let interruptions = watch::Sender::default().subscribe();
-        let processing = WorkQueue { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
-            work,
-            |_, ()| Action::await_change(),
-            |_| {},
-        );
-        tokio::join!(processing, async {
+        let processing =
+            WorkQueue { store, requests, controller: "test", concurrency: 0, interruptions, stop: stop.clone() }
+                .process(work, |_, ()| Action::await_change(), |_| {});
+        let (ended, ()) = tokio::join!(processing, async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             stop.cancel();
         });
+        assert!(ended.is_ok(), "nothing panicked");
         assert_eq!(reconciles.into_inner(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_ends_the_queue_and_drops_what_was_begun() {
+        let (store, mut writer) = reflector::store::<ConfigMap>();
+        let (request, requests) = tokio::sync::mpsc::unbounded_channel();
+        for name in ["slow", "bad"] {
+            let mut object = ConfigMap::default();
+            object.metadata.name = Some(name.into());
+            writer.apply_watcher_event(&watcher::Event::Apply(object));
+            request.send(ObjectRef::<ConfigMap>::new(name)).expect("it is received");
+        }
+        let (dropped, stop) = (CancellationToken::new(), CancellationToken::new());
+        let work = async |object: Arc<ConfigMap>| {
+            let _guard = dropped.clone().drop_guard();
+            match object.metadata.name.as_deref() {
+                Some("bad") => panic!("as a bug would"),
+                _ => std::future::pending::<Result<Action, ()>>().await,
+            }
+        };
+        let interruptions = watch::Sender::default().subscribe();
+        let queue = WorkQueue { store, requests, controller: "test", concurrency: 0, interruptions, stop };
+        let ended = queue.process(work, |_, ()| Action::await_change(), |_| {}).await;
+        let panicked = ended.expect_err("it panicked");
+        assert_eq!((panicked.controller, panicked.object.name.as_str()), ("test", "bad"));
+        assert!(dropped.is_cancelled());
     }
 
     #[tokio::test(start_paused = true)]
@@ -293,13 +329,11 @@ mod tests {
             Ok::<_, ()>(Action::requeue(Duration::from_secs(1)))
         };
         let interruptions = kinds.subscribe();
-        let processing = WorkQueue { store, requests, concurrency: 0, interruptions, stop: stop.clone() }.process(
-            work,
-            |_, ()| Action::await_change(),
-            |_| {},
-        );
+        let processing =
+            WorkQueue { store, requests, controller: "test", concurrency: 0, interruptions, stop: stop.clone() }
+                .process(work, |_, ()| Action::await_change(), |_| {});
         let mut counts = Vec::new();
-        tokio::join!(processing, async {
+        let (ended, ()) = tokio::join!(processing, async {
             for interrupted in [true, false, true] {
                 kinds.send_modify(|kinds| kinds.clear());
                 kinds.send_modify(|kinds| kinds.extend(interrupted.then_some("ConfigMap")));
@@ -308,6 +342,7 @@ mod tests {
             }
             stop.cancel();
         });
+        assert!(ended.is_ok(), "nothing panicked");
         assert_eq!(counts, [0, 2, 2]);
     }
 

@@ -13,6 +13,7 @@ use super::kubernetes::Kubernetes;
 use super::memory::{Memory, ResolvedPool};
 use super::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
 use super::objects::{is_abandoned, is_watched, read_published};
+use super::panics::HeldBack;
 use super::pool::pools_with_id;
 use super::queue::Action;
 use super::stores::{Stores, name_of};
@@ -58,6 +59,7 @@ pub(super) struct Sweeper {
     pub(super) wake: Wake,
     pub(super) metrics: Metrics,
     pub(super) clock: Clock,
+    pub(super) held_back: HeldBack,
     /// The label value of the pools that this controller serves, where it is given.
     pub(super) watch_filter: Option<String>,
 }
@@ -67,6 +69,9 @@ impl Sweeper {
         let name = name_of(pool.as_ref());
         if !is_watched(&pool, self.watch_filter.as_deref()) || HandsOff::of(&pool.metadata).is_some() {
             return Ok(Action::await_change());
+        }
+        if let Some((rest, _)) = self.held_back.find(&name.namespace, self.clock.now()) {
+            return Ok(Action::requeue(rest));
         }
         let is_being_deleted = pool.metadata.deletion_timestamp.is_some();
         if is_being_deleted && is_abandoned(pool.as_ref()) {

@@ -5,6 +5,7 @@
 
 use std::error::Error;
 use std::fmt::Display;
+use std::panic::PanicHookInfo;
 
 use tracing::{Level, Metadata, Span, Subscriber};
 use tracing_subscriber::filter::{EnvFilter, FilterExt, LevelFilter, filter_fn};
@@ -14,6 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::{Registry, fmt};
 
 use super::flags::LoggingFormat;
+use crate::text::one_line;
 
 #[cfg(feature = "otel")]
 mod traces;
@@ -49,7 +51,19 @@ pub fn start(format: LoggingFormat, verbosity: u8, directives: Option<&str>) -> 
         LoggingFormat::Text => lines.with_filter(filter).boxed(),
         LoggingFormat::Json => lines.json().flatten_event(true).with_span_list(false).with_filter(filter).boxed(),
     };
-    install(Registry::default().with(lines))
+    let telemetry = install(Registry::default().with(lines))?;
+    std::panic::set_hook(Box::new(log_panic));
+    Ok(telemetry)
+}
+
+/// How much of a panic's message is logged, in characters: it may quote what a server sent.
+const LONGEST_PANIC: usize = 500;
+
+/// In one line, and with the span of the reconcile in which it happened.
+fn log_panic(panic: &PanicHookInfo<'_>) {
+    let location = panic.location().map(ToString::to_string);
+    let message = one_line(panic.payload_as_str().unwrap_or("without a message"), LONGEST_PANIC);
+    tracing::error!(location, "panicked: {message}");
 }
 
 #[cfg(not(feature = "otel"))]

@@ -17,6 +17,7 @@ pub const RUN: &[&str] = &[
     "docs/runbooks/CaipPoolNotReady.md",
     "docs/runbooks/CaipQuotaNearlyUsed.md",
     "docs/runbooks/CaipReconcileErrors.md",
+    "docs/runbooks/CaipReconcilePanics.md",
     "docs/security.md",
     "docs/troubleshooting.md",
     "examples/README.md",

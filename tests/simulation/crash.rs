@@ -10,11 +10,12 @@ use crate::wire::{Fault, Rejection};
 use crate::world::{Start, World, address};
 use crate::{Outcome, is_due, simulate};
 
-const FAULTS: [Fault; 11] = [
+const FAULTS: [Fault; 12] = [
     Fault::CrashBefore,
     Fault::CrashAfter,
     Fault::CrashAndLand(Duration::from_secs(1)),
     Fault::CrashAndLand(Duration::from_secs(25)),
+    Fault::Panic,
     Fault::ReplyLost,
     Fault::RequestLost,
     Fault::Refused(Rejection::Server),

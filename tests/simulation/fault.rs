@@ -37,6 +37,8 @@ pub enum Fault {
     RequestLost,
     /// Not done, and the caller gets an error.
     Refused(Rejection),
+    /// Done, and the code that reads OpenStack's answer panics.
+    Panic,
     /// Done twice; the caller gets the second answer. A POST to OpenStack is done once all the same: two floating IPs with
     /// one nonce cannot be told from a copied mark.
     Twice,

@@ -65,6 +65,7 @@ mod lists;
 mod missed;
 mod offered;
 mod operators;
+mod panics;
 mod problems;
 mod process;
 mod publication;

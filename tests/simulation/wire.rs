@@ -198,7 +198,12 @@ impl Wire {
                 });
                 self.die().await
             }
-            Some(Fault::ReplyLost) => {
+            Some(Fault::Panic) if call.side == Side::OpenStack => {
+                make().await;
+                self.0.rates.count_interruption();
+                panic!("as a bug would")
+            }
+            Some(Fault::ReplyLost | Fault::Panic) => {
                 make().await;
                 sleep(Duration::from_secs(5)).await;
                 failed(CallFailure::NoAnswer)

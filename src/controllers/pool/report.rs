@@ -95,6 +95,14 @@ impl PoolController {
         self.report_conditions(pool, &conditions, Some(blocker), counted).await
     }
 
+    /// A reconcile in the pool's namespace panicked a moment ago.
+    pub(super) async fn report_held_back(&self, pool: &OpenStackFloatingIPPool, message: String) -> Result<(), Error> {
+        let problem = Problem { reason: reasons::INTERNAL_ERROR, message };
+        self.memory.pools.update(&name_of(pool), |state| state.problem = Some(problem.clone()));
+        let condition = DesiredCondition::new(READY, "False", problem.reason, problem.message);
+        self.report_conditions(pool, &[condition], Some(problem.reason), None).await
+    }
+
     pub(super) async fn report_paused(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
         let message = "nothing is done while the annotation cluster.x-k8s.io/paused is on the pool: remove it";
         self.report_conditions(pool, &[DesiredCondition::new(PAUSED, "True", reasons::PAUSED, message)], None, None)

@@ -85,7 +85,7 @@ impl MemoryCloud {
                 self.state().passwords.entry(nobodys.clone()).or_insert_with(|| "secret".to_owned());
                 (self.secret(&nobodys), self.credentials(&nobodys))
             }
-            Elsewhere::Keystone => {
+            Elsewhere::Keystone | Elsewhere::Panic => {
                 let url = std::mem::replace(&mut self.state().keystone, "http://keystone.tenant/v3/".to_owned());
                 let found = (self.secret(name), self.credentials(name));
                 self.state().keystone = url;
@@ -108,7 +108,9 @@ impl MemoryCloud {
         let Some(usual) = state.logins.get(&usual).cloned() else { return };
         let project = match place {
             // The project is the same, and it has nothing there.
-            Elsewhere::Region | Elsewhere::Keystone => ProjectId::new(format!("{}{NOTHING}", usual.project)),
+            Elsewhere::Region | Elsewhere::Keystone | Elsewhere::Panic => {
+                ProjectId::new(format!("{}{NOTHING}", usual.project))
+            }
             Elsewhere::Project => ProjectId::new("f".repeat(32)),
         };
         state.logins.insert(credentials.fingerprint(), Login { project, elsewhere: Some(place) });
@@ -242,6 +244,7 @@ impl Clouds for MemoryCloud {
     async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
         let login = credentials.fingerprint();
         let Login { project, elsewhere } = self.state().log_in(&login)?;
+        assert_ne!(elsewhere, Some(Elsewhere::Panic), "as a bug would");
         let region = match elsewhere {
             Some(Elsewhere::Region) => Elsewhere::REGION.to_owned(),
             _ => self.state().region.clone(),

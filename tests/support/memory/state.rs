@@ -42,6 +42,8 @@ pub(super) struct Login {
 pub enum Elsewhere {
     Region,
     Project,
+    /// A tenant's own Keystone, whose answers make the code that reads them panic.
+    Panic,
     /// A tenant's own Keystone, which says that the token is for the project, and names the same Neutron.
     Keystone,
 }
