@@ -12,6 +12,7 @@ use futures::future::BoxFuture;
 use tokio::time::Instant;
 
 use crate::api::ApiServer;
+use crate::liar::Liars;
 use crate::memory::MemoryCloud;
 use crate::reserved::check_deletion;
 use crate::wire::{Call, CallFailure, Rejection, Side, Wire};
@@ -24,11 +25,15 @@ pub struct WiredClouds {
     pub server: ApiServer,
     pub wire: Wire,
     pub witness: Witness,
+    pub liars: Liars,
 }
 
 #[async_trait]
 impl Clouds for WiredClouds {
     async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
+        if let Some(session) = self.liars.connect(credentials, &self.cloud).await {
+            return session;
+        }
         let (cloud, credentials) = (self.cloud.clone(), Arc::new(credentials.clone()));
         let make = move || {
             let (cloud, credentials) = (cloud.clone(), credentials.clone());
@@ -94,6 +99,9 @@ impl WiredNeutron {
             let (inner, witness, wire, make) = (inner.clone(), witness.clone(), wire.clone(), make.clone());
             async move {
                 let answer = make(inner).await;
+                if answer.is_ok() {
+                    witness.count_write();
+                }
                 witness.record_write(operation, &wire, sent);
                 answer
             }

@@ -30,6 +30,8 @@
 //! | [`spec_edits`] | every edit of a pool's spec, every pair of them, and back |
 //! | [`strays`] | IPAddresses that no claim has a right to |
 //! | [`tenants`] | what another tenant's Keystone says |
+//! | [`noninterference`], [`liar`] | an honest tenant beside hostile ones, and their clouds |
+//! | [`panics`] | a bug that an object triggers |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 //! | [`lists`] | the controllers list nothing that is older than what they know |
 //! | [`records`] | nothing of deleted pools and claims is remembered |
@@ -61,8 +63,10 @@ mod generator;
 mod handover;
 mod history;
 mod jumps;
+mod liar;
 mod lists;
 mod missed;
+mod noninterference;
 mod offered;
 mod operators;
 mod panics;

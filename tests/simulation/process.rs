@@ -22,6 +22,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::api::ApiServer;
 use crate::client::client;
 use crate::clouds::WiredClouds;
+use crate::liar::Liars;
 use crate::memory::MemoryCloud;
 use crate::trace::Trace;
 use crate::wire::{Fault, Side, Wire};
@@ -42,6 +43,7 @@ pub struct Process {
     pub server: ApiServer,
     pub cloud: MemoryCloud,
     pub witness: Witness,
+    pub liars: Liars,
     pub trace: Trace,
     pub clock: Clock,
     /// Whether it needs the lease to work.
@@ -120,6 +122,7 @@ impl Process {
                 server: self.server.clone(),
                 wire: wire.clone(),
                 witness: self.witness.clone(),
+                liars: self.liars.clone(),
             }),
             options: options(leader.as_ref()),
             metrics: Metrics::new(),

@@ -40,6 +40,7 @@ struct Inner {
     late: BTreeSet<FloatingIpId>,
     /// When a DELETE took effect that its sender had given up.
     deleted_late: Option<Instant>,
+    writes: usize,
     was_altered: bool,
     has_hidden: bool,
     was_misdirected: bool,
@@ -85,6 +86,7 @@ impl Witness {
             forged,
             late: BTreeSet::new(),
             deleted_late: None,
+            writes: 0,
             was_altered: false,
             has_hidden: false,
             was_misdirected: false,
@@ -109,6 +111,15 @@ impl Witness {
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
         self.0.lock().expect("no code panics while it holds the record")
+    }
+
+    /// How many writes OpenStack accepted.
+    pub fn writes(&self) -> usize {
+        self.inner().writes
+    }
+
+    pub fn count_write(&self) {
+        self.inner().writes += 1;
     }
 
     /// Records what a write of ours changed, which was sent then.

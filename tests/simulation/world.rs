@@ -20,6 +20,7 @@ use tokio::time::{Instant, sleep};
 use crate::api::{ApiServer, Kind};
 use crate::background::{collect_garbage, end_namespaces};
 use crate::laws::{self, Snapshot, Violation};
+use crate::liar::Liars;
 use crate::memory::MemoryCloud;
 use crate::process::Process;
 use crate::publication::PublicationWatcher;
@@ -74,6 +75,8 @@ pub struct World {
     pub settled: RefCell<Option<Settled>>,
     /// The processes. None ever ends, except by a panic.
     tasks: RefCell<Vec<JoinHandle<()>>>,
+    /// The clouds of hostile tenants.
+    pub liars: Liars,
 }
 
 /// One of the network's addresses.
@@ -109,6 +112,7 @@ impl World {
             violations: Rc::default(),
             settled: RefCell::default(),
             tasks: RefCell::default(),
+            liars: Liars::default(),
         };
         for site in 0..start.sites {
             let server = ApiServer::new(site, world.clock.clone());
@@ -119,6 +123,7 @@ impl World {
                     server: server.clone(),
                     cloud: world.cloud.clone(),
                     witness: world.witness.clone(),
+                    liars: world.liars.clone(),
                     trace: world.trace.clone(),
                     clock: world.clock.clone(),
                     is_elected: start.replicas > 1,
