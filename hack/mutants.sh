@@ -21,7 +21,7 @@ fi
 
 rm -rf "$core/src" "$core/tests"
 mkdir -p "$core/src" "$core/tests/support/laws"
-cp -R src/allocation* src/floating_ip.rs src/object_name.rs "$core/src/"
+cp -R src/allocation* src/floating_ip.rs src/object_name.rs src/time.rs "$core/src/"
 cp tests/choice.rs "$core/tests/"
 cp tests/support/laws/oracle.rs "$core/tests/support/laws/"
 cp Cargo.lock "$core/"

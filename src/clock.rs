@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use tokio::time::Instant;
+
+use crate::time::after;
+
+const CENTURY: Duration = Duration::from_secs(100 * 365 * 86_400);
 
 /// The time of day and a random source. Cheap to clone; clones share both.
 ///
@@ -40,7 +44,7 @@ impl Clock {
     /// Follows tokio's clock, which a test can pause, from `start`; a seed always gives the same random values.
     pub fn simulated(start: Timestamp, seed: u64) -> Self {
         let origin = Instant::now();
-        Self::following(move || start + SignedDuration::try_from(origin.elapsed()).unwrap_or_default(), seed)
+        Self::following(move || after(start, origin.elapsed()), seed)
     }
 
     fn new(machine: impl Fn() -> Timestamp + Send + Sync + 'static, random: fastrand::Rng) -> Self {
@@ -51,10 +55,11 @@ impl Clock {
     pub fn now(&self) -> Timestamp {
         let mut last = self.last.lock();
         let now = Instant::now();
-        let passed = SignedDuration::try_from(now - last.at).unwrap_or_default();
-        // Saturating: a machine whose clock is at the end of what a timestamp can hold must not stop the process.
-        let earliest = last.time.saturating_add(passed - passed / 10).unwrap_or(last.time);
-        let latest = last.time.saturating_add(passed + passed / 10).unwrap_or(last.time);
+        let passed = now.duration_since(last.at);
+        #[expect(clippy::arithmetic_side_effects, reason = "10 is not 0")]
+        let tenth = passed / 10;
+        let earliest = after(last.time, passed.saturating_sub(tenth));
+        let latest = after(last.time, passed.saturating_add(tenth));
         *last = Reading { time: (self.machine)().clamp(earliest, latest), at: now };
         last.time
     }
@@ -62,9 +67,8 @@ impl Clock {
     /// `length` random characters of `[a-z0-9]`.
     pub fn random_name(&self, length: usize) -> String {
         let mut random = self.random.lock();
-        std::iter::repeat_with(|| char::from(b"abcdefghijklmnopqrstuvwxyz0123456789"[random.usize(..36)]))
-            .take(length)
-            .collect()
+        let characters = std::iter::repeat_with(|| random.choice(b"abcdefghijklmnopqrstuvwxyz0123456789")).flatten();
+        characters.map(|character| char::from(*character)).take(length).collect()
     }
 
     /// A random duration between `base` and `base + share * base`. Saturates: `base` may come from a server.
@@ -74,10 +78,17 @@ impl Clock {
     }
 }
 
+/// `start + duration`. A flag may name a duration that is too long for an instant: then it is a century.
+pub(crate) fn instant_after(start: Instant, duration: Duration) -> Instant {
+    #[expect(clippy::arithmetic_side_effects, reason = "no machine runs for so long that a century is too long")]
+    start.checked_add(duration).unwrap_or_else(|| start + CENTURY)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
+    use jiff::SignedDuration;
     use tokio::time::advance;
 
     use super::*;
@@ -95,6 +106,15 @@ mod tests {
         let (clock, _) = clock();
         for base in [Duration::MAX, Duration::from_secs(u64::MAX), Duration::ZERO] {
             assert!(clock.jitter(base, 0.5) >= base);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_duration_that_is_too_long_for_an_instant_is_a_century() {
+        let now = Instant::now();
+        assert_eq!(instant_after(now, Duration::from_secs(1)), now + Duration::from_secs(1));
+        for endless in [Duration::MAX, Duration::from_secs(i64::MAX.unsigned_abs())] {
+            assert_eq!(instant_after(now, endless), now + CENTURY);
         }
     }
 

@@ -21,4 +21,5 @@ pub mod openstack;
 pub mod plugin;
 pub mod runtime;
 mod text;
+mod time;
 mod tls;

@@ -7,6 +7,7 @@ use super::ledger::{LedgerEntry, SETTLING};
 use super::mark::{CreationMark, claim_tag, release_tag};
 use super::situation::Situation;
 use crate::floating_ip::FloatingIpId;
+use crate::time::after;
 
 /// The next thing to do for a claim that is being deleted.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -39,7 +40,7 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
     }
     // A mark that the claim was given may still land.
     if let Some(since) = ledger.uncertain_since(&pool.id, claim) {
-        let until = since + SETTLING;
+        let until = after(since, SETTLING);
         return if *now < until { ReleaseStep::Fenced(until) } else { ReleaseStep::Settle };
     }
     // A previous process may have asked for an address before another one gave the claim what it has.

@@ -6,7 +6,7 @@ mod teardown;
 
 use std::collections::BTreeSet;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 pub use teardown::{PoolTeardown, plan_teardown};
 
@@ -17,6 +17,7 @@ use super::published::Binding;
 use super::situation::{ClaimState, Situation};
 use super::supply::{Supply, is_owned_and_free, surplus};
 use crate::floating_ip::FloatingIpId;
+use crate::time::after;
 
 /// What a sweep of one pool needs to know of Kubernetes.
 #[derive(Clone, Debug, Default)]
@@ -291,11 +292,6 @@ impl<'a> SweepPass<'a> {
         }
         since.is_some() && is_listed_again && !self.cluster.is_paused
     }
-}
-
-/// `at + period`. The time comes from a tag, which every user of the project can write.
-fn after(at: Timestamp, period: SignedDuration) -> Timestamp {
-    at.checked_add(period).unwrap_or(Timestamp::MAX)
 }
 
 #[cfg(test)]

@@ -30,6 +30,7 @@ use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::object_name::ObjectName;
 use crate::openstack::{self, Clouds, Credentials, Network, ProjectScope, Quota};
+use crate::time::after;
 
 pub use super::claim::{NextStep, SkipReason};
 
@@ -258,7 +259,7 @@ impl View {
             && used >= limit
         {
             // Neutron would answer a POST with this refusal; none is sent here.
-            let until = self.clock.now() + SignedDuration::from_hours(1);
+            let until = after(self.clock.now(), SignedDuration::from_hours(1));
             let block = CreationBlock { refusal: Refusal::QuotaReached, until };
             self.pool.project.ledger().block_creation(self.pool.policy.id.clone(), block);
         }

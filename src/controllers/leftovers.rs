@@ -91,7 +91,8 @@ impl LeftoverReleaser {
         let mut next = FAR;
         for address in self.stores.addresses_without_pool() {
             let Some(deleted) = &address.metadata.deletion_timestamp else { continue };
-            let left = Duration::try_from(KEPT_FOR - self.clock.now().duration_since(deleted.0)).unwrap_or_default();
+            let left = KEPT_FOR.saturating_sub(self.clock.now().duration_since(deleted.0));
+            let left = Duration::try_from(left).unwrap_or_default();
             if !left.is_zero() {
                 next = next.min(left);
             } else if let Err(error) = self.release_address(&address).await {

@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::object_name::ObjectName;
 use crate::openstack::{Error, ErrorKind, NewFloatingIp};
+use crate::time::after;
 
 /// How long a pool creates nothing after a refusal: one request for all its waiting claims. With the time until the pool
 /// is reconciled again, claims are served within 30 s after the cause is removed.
@@ -181,12 +182,12 @@ impl NeutronWriter<'_> {
     /// The answer itself, unless it means that no address is available.
     pub(super) fn record_refusal(&self, subnet: Option<SubnetId>, answer: Error) -> Result<(), Error> {
         let now = self.clock.now();
-        let until = now + BLOCKED_FOR;
+        let until = after(now, BLOCKED_FOR);
         let mut ledger = self.pool.project.ledger();
         let (refusal, until) = match (answer.kind, subnet) {
             (ErrorKind::OverQuota, _) => (Refusal::QuotaReached, until),
             (ErrorKind::NoMoreAddresses, None) => (Refusal::NetworkExhausted, until),
-            (ErrorKind::DescriptionDropped, _) => (Refusal::DescriptionDropped, now + BLOCKED_UNMARKED_FOR),
+            (ErrorKind::DescriptionDropped, _) => (Refusal::DescriptionDropped, after(now, BLOCKED_UNMARKED_FOR)),
             (ErrorKind::NoMoreAddresses, Some(subnet)) => {
                 ledger.note_empty_subnet(subnet, until);
                 return Ok(());

@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep};
 use crate::allocation::Ledger;
 use crate::allocation::ledger::Sequence;
 use crate::clock::Clock;
+use crate::clock::instant_after;
 use crate::floating_ip::FloatingIp;
 use crate::openstack::{Error, Neutron, ProjectScope};
 
@@ -136,8 +137,9 @@ impl Project {
     }
 
     async fn await_tagging(&self) {
-        let until = Instant::now() + GATHER;
+        let until = instant_after(Instant::now(), GATHER);
         while *self.tagging.lock() > 0 && Instant::now() < until {
+            #[expect(clippy::arithmetic_side_effects, reason = "20 is not 0")]
             sleep(GATHER / 20).await;
         }
     }

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use super::panics::Panicked;
+use crate::clock::instant_after;
 use crate::object_name::ObjectName;
 use crate::runtime::telemetry;
 
@@ -100,7 +101,7 @@ where
             }
             let may_begin = running.len() < limit && !is_interrupted && !self.stop.is_cancelled();
             let due = queue.due().filter(|_| may_begin);
-            let due = due.unwrap_or_else(|| Instant::now() + FAR);
+            let due = due.unwrap_or_else(|| instant_after(Instant::now(), FAR));
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
@@ -196,7 +197,7 @@ impl<R> Queue<R> {
     fn conclude(&mut self, name: ObjectName, reference: R, Action(again): Action) {
         self.end(&name);
         if let Some(after) = again {
-            self.request(name, reference, Instant::now() + after.min(FAR));
+            self.request(name, reference, instant_after(Instant::now(), after.min(FAR)));
         }
     }
 

@@ -83,6 +83,7 @@ impl Sweeper {
         let Some(resolved) = known.resolved else { return Ok(Action::await_change()) };
         if has_port_left(&resolved) {
             // Only a listing shows when the port is gone.
+            #[expect(clippy::arithmetic_side_effects, reason = "2 is not 0")]
             resolved.list_if_older(&self.clock, PORT_RETRY / 2).await.map_err(Error::OpenStack)?;
         }
         // What keeps one IPAddress from its release does not keep the others from the sweep.

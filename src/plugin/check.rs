@@ -58,7 +58,7 @@ async fn wait_until_ready(
             output::print(report, format)?;
             return Ok(Answer::Yes);
         }
-        if start.elapsed() + INTERVAL >= timeout {
+        if start.elapsed().saturating_add(INTERVAL) >= timeout {
             output::print(&result?, format)?;
             return Err(Failure::TimedOut(timeout));
         }

@@ -26,6 +26,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::telemetry::chain;
 use crate::clock::Clock;
+use crate::clock::instant_after;
 
 mod record;
 #[cfg(test)]
@@ -82,7 +83,7 @@ impl Leader {
         let (sender, lost) = watch::channel(None);
         let mut renewal = JoinSet::new();
         let mut keeper = candidate.clone();
-        let deadline = Arc::new(Mutex::new(acquired_at + candidate.settings.renew_deadline));
+        let deadline = Arc::new(Mutex::new(instant_after(acquired_at, candidate.settings.renew_deadline)));
         let renewed = deadline.clone();
         renewal.spawn(async move {
             let reason = keeper.keep_renewing(lease, &renewed).await;
@@ -200,14 +201,14 @@ impl Candidate {
     async fn keep_renewing(&mut self, mut lease: Lease, deadline: &Mutex<Instant>) -> Lost {
         loop {
             let end = *deadline.lock();
-            sleep_until(end.min(Instant::now() + self.settings.retry_period)).await;
+            sleep_until(end.min(instant_after(Instant::now(), self.settings.retry_period))).await;
             let begin = Instant::now();
             if begin >= end {
                 return Lost::NotRenewed(self.settings.renew_deadline);
             }
-            match timeout(self.request_timeout().min(end - begin), self.renew(&mut lease)).await {
+            match timeout(self.request_timeout().min(end.duration_since(begin)), self.renew(&mut lease)).await {
                 // Other candidates see the renewal after `begin`, so their waiting time ends after ours.
-                Ok(Ok(None)) => *deadline.lock() = begin + self.settings.renew_deadline,
+                Ok(Ok(None)) => *deadline.lock() = instant_after(begin, self.settings.renew_deadline),
                 Ok(Ok(Some(lost))) => return lost,
                 Ok(Err(error)) => tracing::warn!(error = chain(&error), "Lease not renewed"),
                 Err(_) => tracing::warn!("Lease not renewed: no answer in time"),
@@ -267,6 +268,7 @@ impl Candidate {
     }
 
     /// Half of the deadline, as in client-go, so that there is time for a second attempt.
+    #[expect(clippy::arithmetic_side_effects, reason = "2 is not 0")]
     fn request_timeout(&self) -> Duration {
         self.settings.renew_deadline / 2
     }

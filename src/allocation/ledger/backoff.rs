@@ -9,6 +9,7 @@ use super::{CreationBlock, Hold, Ledger};
 use crate::allocation::identity::PoolId;
 use crate::allocation::refusal::Refusal;
 use crate::floating_ip::{FloatingIpId, SubnetId};
+use crate::time::after;
 
 /// How long a pool creates nothing after Neutron offered it only unwanted addresses: each such offer costs a POST and a
 /// DELETE. It doubles each time, up to [`LONGEST_PAUSE`].
@@ -114,8 +115,8 @@ impl Ledger {
         if before.is_some_and(|offers| now < offers.until) {
             return;
         }
-        let pause = before.map_or(FIRST_PAUSE, |offers| LONGEST_PAUSE.min(offers.pause * 2));
-        self.backoff.unwanted.insert(pool.clone(), UnwantedOffers { until: now + pause, pause });
+        let pause = before.map_or(FIRST_PAUSE, |offers| LONGEST_PAUSE.min(offers.pause.saturating_mul(2)));
+        self.backoff.unwanted.insert(pool.clone(), UnwantedOffers { until: after(now, pause), pause });
     }
 
     /// Whether Neutron last offered the pool only unwanted addresses.

@@ -12,6 +12,7 @@ use jiff::{SignedDuration, Timestamp};
 use super::{Ledger, LedgerEntry};
 use crate::allocation::identity::PoolId;
 use crate::floating_ip::FloatingIpId;
+use crate::time::after;
 
 /// Longer than the pool with the first id needs, if nothing fails: its claim tries again within 15 s, with three calls. If
 /// it takes longer, all compete again.
@@ -22,7 +23,7 @@ impl Ledger {
     pub fn yield_to_earlier_pool(&mut self, id: &FloatingIpId, pool: &PoolId, now: Timestamp) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         if entry.marks.claims.iter().any(|(other, _)| other < pool) {
-            entry.yielded_until = Some(now + YIELDS_FOR);
+            entry.yielded_until = Some(after(now, YIELDS_FOR));
         }
     }
 }

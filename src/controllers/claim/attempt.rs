@@ -139,7 +139,7 @@ impl<'a> Attempt<'a> {
             Decision::Fenced(until) => {
                 let left = Duration::try_from(until.duration_since(self.controller.clock.now())).unwrap_or_default();
                 let message = "waiting until no call of a previous controller can still change an address".to_owned();
-                return Ok(Some(AttemptOutcome::Wait(left + AFTER_FENCE, message)));
+                return Ok(Some(AttemptOutcome::Wait(left.saturating_add(AFTER_FENCE), message)));
             }
         }
         Ok(None)

@@ -58,7 +58,7 @@ impl ClaimController {
         if observed.is_being_deleted() {
             self.report_release_waits(observed).await?;
         }
-        Ok(Action::requeue(left + AFTER_FENCE))
+        Ok(Action::requeue(left.saturating_add(AFTER_FENCE)))
     }
 
     /// Whether the claim has an IPAddress that the watch has not delivered. Without this check, the claim would leave it

@@ -12,6 +12,7 @@ use super::WrittenVersion;
 use crate::allocation::ClaimKey;
 use crate::allocation::situation::{ClaimState, QueuePosition};
 use crate::api::{IpAddress, IpAddressClaim};
+use crate::clock::instant_after;
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
 
@@ -252,7 +253,7 @@ impl ClaimRecords {
     /// The creation of the claim's IPAddress was sent at `sent`, and its outcome is unknown.
     pub(in crate::controllers) fn note_uncertain_address(&self, claim: &IpAddressClaim, sent: Instant) {
         let mut pools = self.0.lock();
-        let until = sent + CREATION_LANDS_WITHIN;
+        let until = instant_after(sent, CREATION_LANDS_WITHIN);
         pools.entry(pool_of(claim)).or_default().uncertain_addresses.insert(name_of(claim), until);
     }
 

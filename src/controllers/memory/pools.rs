@@ -19,6 +19,7 @@ use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
 use crate::openstack::credentials::Fingerprint;
 use crate::openstack::{self, Network, Neutron};
+use crate::time::before;
 
 /// A pool with a session and a policy, ready to read and write floating IPs.
 #[derive(Clone)]
@@ -44,7 +45,7 @@ impl ResolvedPool {
         clock: &Clock,
         age: std::time::Duration,
     ) -> Result<(), openstack::Error> {
-        let since = clock.now() - SignedDuration::try_from(age).unwrap_or_default();
+        let since = before(clock.now(), age);
         if self.project.ledger().listing_ended().is_some_and(|at| at >= since) {
             return Ok(());
         }

@@ -17,6 +17,7 @@ use crate::controllers::memory::Memory;
 use crate::controllers::patch;
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
+use crate::time::before;
 
 /// The group of CAPO's kinds.
 pub(super) const CAPO_GROUP: &str = "infrastructure.cluster.x-k8s.io";
@@ -99,7 +100,7 @@ impl CapoObjects {
     }
 
     fn since(&self, is_now: bool) -> Timestamp {
-        if is_now { self.clock.now() } else { self.clock.now() - VALIDITY }
+        if is_now { self.clock.now() } else { before(self.clock.now(), VALIDITY) }
     }
 
     /// None where the kind is not served in this version.

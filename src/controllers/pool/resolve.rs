@@ -21,6 +21,7 @@ use crate::controllers::stores::{Stores, name_of};
 use crate::object_name::ObjectName;
 use crate::openstack::session::REQUEST_TIMEOUT;
 use crate::openstack::{Clouds, Credentials, Network, Neutron, ProjectScope};
+use crate::time::after;
 
 /// How long a resolution is valid. A refusal by Neutron ends it at once.
 const RESOLUTION_VALIDITY: SignedDuration = SignedDuration::from_hours(1);
@@ -177,10 +178,9 @@ impl Resolver {
     ) -> ResolvedPool {
         let name = name_of(pool);
         let is_new_id = self.memory.pools.get(&name).generated_id.as_ref() == Some(id);
-        let timeout = SignedDuration::try_from(REQUEST_TIMEOUT).unwrap_or_default();
         let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace));
         let fence_from = self.fence_from.filter(|_| !is_new_id).max(self.session_changed_at(&name, &project));
-        let fenced_until = fence_from.map(|from| from + timeout);
+        let fenced_until = fence_from.map(|from| after(from, REQUEST_TIMEOUT));
         let policy = policy_of(pool, id, found, fenced_until);
         ResolvedPool { name, policy, network, inputs, neutron, project }
     }

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::openstack::{Error, Quota};
+use crate::time::after;
 
 /// How often it is read: a quota rarely changes, and claims do not wait for it. With jitter, so that projects are
 /// not read all at once.
@@ -42,7 +43,7 @@ impl QuotaCache {
             if state.next.is_some_and(|next| now < next) {
                 return None;
             }
-            state.next = Some(now + clock.jitter(INTERVAL, 0.2));
+            state.next = Some(after(now, clock.jitter(INTERVAL, 0.2)));
         }
         match tokio::time::timeout(TIMEOUT, read).await {
             Ok(Ok(quota)) => {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::super::{Error, ErrorKind};
+use crate::clock::instant_after;
 
 /// Opens the breaker. One failure may be accidental; eight calls run concurrently, and so may fail together.
 const MAX_FAILURES: u32 = 5;
@@ -67,11 +68,12 @@ impl CircuitBreaker {
         let pause = match &self.outage {
             // A late failure of a call that was sent before the breaker opened.
             Some(outage) if !outage.is_probing => return,
-            Some(outage) => (outage.pause * 2).min(MAX_PAUSE),
+            Some(outage) => outage.pause.saturating_mul(2).min(MAX_PAUSE),
             None if self.failures_in_a_row >= MAX_FAILURES => FIRST_PAUSE,
             None => return,
         };
-        self.outage = Some(Outage { pause, probe_at: now + jitter(pause), is_probing: false, cause: cause.clone() });
+        let probe_at = instant_after(now, jitter(pause));
+        self.outage = Some(Outage { pause, probe_at, is_probing: false, cause: cause.clone() });
     }
 
     /// The probe was dropped before it ended: the next call becomes the probe.

@@ -15,6 +15,7 @@ use super::transport::{self, HttpClient, KEYSTONE_TIMEOUT};
 use super::{answer, span};
 use crate::clock::Clock;
 use crate::floating_ip::ProjectId;
+use crate::time::after;
 
 pub(super) const OPERATION: &str = "authenticate";
 
@@ -92,13 +93,14 @@ impl KeystoneClient {
         let lifetime = info.expires_at.timestamp().saturating_sub(issued_at);
         let lifetime = Duration::from_secs(lifetime.try_into().unwrap_or(0));
         // Leaves a short-lived token at least half of its lifetime.
+        #[expect(clippy::arithmetic_side_effects, reason = "2 is not 0")]
         let margin = RENEWAL_MARGIN.min(lifetime / 2);
         Some(Token {
             header,
             project: info.project.and_then(|project| project.id).map(ProjectId::new),
             catalog: info.catalog.unwrap_or_default(),
             received_at,
-            renew_at: after(received_at, lifetime - margin),
+            renew_at: after(received_at, lifetime.saturating_sub(margin)),
             expires_at: after(received_at, lifetime),
         })
     }
@@ -143,9 +145,4 @@ fn with_remedy(error: Error) -> Error {
         false => "",
     };
     Error { message: format!("Keystone: {}{remedy}", error.message), ..error }
-}
-
-/// Saturates: the lifetime of a token is chosen by the server.
-pub(super) fn after(time: Timestamp, duration: Duration) -> Timestamp {
-    time.saturating_add(duration).unwrap_or(Timestamp::MAX)
 }

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use crate::clock::instant_after;
+
 /// The default of the largest limit.
 pub(super) const DEFAULT_MAX_CALLS: usize = 8;
 /// A longer call, even a successful one, indicates overload: with 8 concurrent calls, one takes about 1 s.
@@ -55,9 +57,9 @@ impl Limiter {
     /// A call timed out or was refused for overload.
     pub(super) fn overloaded(&mut self, now: Instant, retry_after: Option<Duration>) {
         if let Some(wait) = retry_after {
-            self.not_before = self.not_before.max(Some(now + wait.min(MAX_RETRY_AFTER)));
+            self.not_before = self.not_before.max(Some(instant_after(now, wait.min(MAX_RETRY_AFTER))));
         }
-        if self.halved_at.is_none_or(|at| now >= at + HALVING_INTERVAL) {
+        if self.halved_at.is_none_or(|at| now.duration_since(at) >= HALVING_INTERVAL) {
             self.halved_at = Some(now);
             self.limit = (self.limit / 2).max(1);
             self.quick_answers = 0;

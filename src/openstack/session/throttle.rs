@@ -55,6 +55,8 @@ pub(super) enum Health {
 
 impl Throttle {
     pub(super) fn new(clock: Clock, max_calls: usize) -> Self {
+        // A flag may ask for more than a semaphore can have.
+        let max_calls = max_calls.min(Semaphore::MAX_PERMITS);
         let limiter = Limiter::new(max_calls);
         let breaker = CircuitBreaker::default();
         let state = ThrottleState { limiter, breaker, slots: max_calls, is_wait_concealed: false };
@@ -98,7 +100,7 @@ impl Permit {
         let now = Instant::now();
         let mut state = self.throttle.state.lock();
         match health {
-            Health::Answering => state.limiter.answered(now, now - self.granted_at),
+            Health::Answering => state.limiter.answered(now, now.duration_since(self.granted_at)),
             Health::Overloaded(wait) | Health::Failing(wait) => {
                 state.limiter.overloaded(now, wait);
                 state.is_wait_concealed = error.is_some_and(|error| error.is_concealed);

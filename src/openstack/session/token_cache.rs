@@ -8,9 +8,10 @@ use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use super::super::{AllowedHosts, Credentials, Error, ErrorKind};
-use super::keystone::{KeystoneClient, OPERATION, Token, after};
+use super::keystone::{KeystoneClient, OPERATION, Token};
 use super::transport::HttpClient;
 use crate::clock::Clock;
+use crate::time::after;
 
 /// If Neutron refuses a token younger than this, it would refuse a new one too. So a Neutron that accepts no token costs
 /// Keystone few requests.
@@ -116,7 +117,7 @@ impl TokenCache {
     /// But it lasts at least [`MIN_BACKOFF`] from now, so that callers who waited for the attempt get its error.
     fn record_failure(&self, state: &mut TokenState, error: &Error, started_at: Timestamp) {
         let previous = state.failure.as_ref().map(|failure| failure.backoff);
-        let backoff = previous.map_or(MIN_BACKOFF, |backoff| (backoff * 2).min(MAX_BACKOFF));
+        let backoff = previous.map_or(MIN_BACKOFF, |backoff| backoff.saturating_mul(2).min(MAX_BACKOFF));
         let backoff = backoff.max(error.retry_after.unwrap_or_default().min(MAX_BACKOFF));
         let retry_at = after(started_at, backoff).max(after(self.clock.now(), MIN_BACKOFF));
         state.failure = Some(FailedAuthentication { error: error.clone(), backoff, retry_at });
@@ -135,7 +136,8 @@ impl TokenCache {
     pub(super) fn is_backing_off(&self) -> bool {
         // Locked means that an authentication is in progress.
         self.state.try_lock().map_or(true, |state| {
-            state.failure.as_ref().is_some_and(|failure| self.clock.now() < after(failure.retry_at, 2 * MAX_BACKOFF))
+            let kept_until = |failure: &FailedAuthentication| after(failure.retry_at, MAX_BACKOFF.saturating_mul(2));
+            state.failure.as_ref().is_some_and(|failure| self.clock.now() < kept_until(failure))
         })
     }
 }

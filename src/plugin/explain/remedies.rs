@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use kube::ResourceExt;
 
 use crate::allocation::Refusal;
@@ -11,6 +11,7 @@ use crate::allocation::claim::Decision;
 use crate::allocation::mark::Ownership;
 use crate::api::IpAddressClaim;
 use crate::controllers::inspect::{Inspection, Verdict, View};
+use crate::time::after;
 
 /// `ahead` is the number of claims that are served before this one. Empty unless the verdict is a refusal.
 pub(super) fn find_remedies(
@@ -46,7 +47,7 @@ fn released_addresses(inspection: &Inspection, claim: &Arc<IpAddressClaim>, view
     let mut remedies = Vec::new();
     for entry in view.entries() {
         let Ownership::Released { at, .. } = entry.marks.ownership(&view.policy().id) else { continue };
-        let (address, end) = (entry.fip.address, cooldown_end(at, view.policy().grace));
+        let (address, end) = (entry.fip.address, after(at, view.policy().grace));
         if entry.fip.is_attached() {
             remedies.push(format!("{address} was released, and can be allocated once it is detached from its port"));
         } else if end > now
@@ -56,21 +57,4 @@ fn released_addresses(inspection: &Inspection, claim: &Arc<IpAddressClaim>, view
         }
     }
     remedies
-}
-
-/// The time comes from a tag, which anyone in the project can write.
-fn cooldown_end(released_at: Timestamp, grace: SignedDuration) -> Timestamp {
-    released_at.saturating_add(grace).unwrap_or(Timestamp::MAX)
-}
-
-#[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_release_tag_with_the_latest_possible_time_does_not_overflow() {
-        let released_at = Timestamp::from_second(0x3a_fff2_d3e0).unwrap();
-        assert_eq!(cooldown_end(released_at, SignedDuration::from_secs(300)), Timestamp::MAX);
-    }
 }

@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
+use crate::clock::instant_after;
 use crate::runtime::telemetry::chain;
 
 /// How long an allowed request is cached: the longest time that a revoked permission still works.
@@ -59,10 +60,10 @@ impl Cache {
         let now = Instant::now();
         let ttl = if authorization.is_ok() { ALLOWED_TTL } else { DENIED_TTL };
         if self.reviewed.len() < MAX_CACHED {
-            self.reviewed.insert(key, (now + ttl, authorization));
+            self.reviewed.insert(key, (instant_after(now, ttl), authorization));
         }
         match authorization {
-            Ok(()) if self.known.len() < MAX_CACHED => _ = self.known.insert(key, now + KNOWN_TTL),
+            Ok(()) if self.known.len() < MAX_CACHED => _ = self.known.insert(key, instant_after(now, KNOWN_TTL)),
             Ok(()) => {}
             Err(_) => _ = self.known.remove(&key),
         }

@@ -8,6 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::ResourceExt;
 use tokio::time::Instant;
 
+use crate::clock::instant_after;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LeaseAction {
     /// This candidate holds it already.
@@ -76,7 +78,7 @@ pub(super) fn decide(observed: Option<&ObservedLease>, now: Instant, me: &str, o
             // A restored record without a holder does not say for how long the later one was granted the Lease.
             let granted = holder.and(observed.spec.lease_duration_seconds);
             let granted = granted.and_then(|seconds| u64::try_from(seconds).ok());
-            let end = observed.since + granted.map_or(own_duration, Duration::from_secs);
+            let end = instant_after(observed.since, granted.map_or(own_duration, Duration::from_secs));
             match end.saturating_duration_since(now) {
                 Duration::ZERO => LeaseAction::Acquire { was_vacant: false },
                 left => LeaseAction::Wait(left),
