@@ -35,6 +35,13 @@ pub(super) struct Limit {
     pub(super) remedy: &'static str,
 }
 
+impl Limit {
+    /// In bytes of memory.
+    fn size(&self) -> usize {
+        self.rows.saturating_mul(self.row_size)
+    }
+}
+
 /// A row of a listing.
 pub(super) trait Row: Sized {
     /// As Neutron sends it.
@@ -98,7 +105,7 @@ where
             PageEnd::TooLarge => return Err(too_large(operation, limit)),
         }
         // A full last page links to an empty one. If a server sends no links, a full page means that there may be more.
-        let has_more = page.has_next.unwrap_or(page.rows >= PAGE_SIZE as usize);
+        let has_more = page.has_next.unwrap_or(page.rows >= PAGE_SIZE);
         marker = page.last;
         if !has_more || marker.is_none() {
             return Ok(Some(listing));
@@ -107,7 +114,7 @@ where
 }
 
 fn too_large(operation: &'static str, limit: Limit) -> Error {
-    let (rows, kib, remedy) = (limit.rows, (limit.rows * limit.row_size) >> 10, limit.remedy);
+    let (rows, kib, remedy) = (limit.rows, limit.size() >> 10, limit.remedy);
     let message = format!("the answer has more than {rows} rows, or takes more than {kib} KiB of memory: {remedy}");
     Error::new(ErrorKind::Malformed, operation, message)
 }
@@ -135,7 +142,7 @@ enum PageEnd {
 }
 
 struct Page {
-    rows: usize,
+    rows: u32,
     /// The id of the last row that has one.
     last: Option<String>,
     /// None without links.
@@ -190,6 +197,7 @@ impl<'de, R: Row> Visitor<'de> for Envelope<'_, R> {
 }
 
 impl<R: Row> Envelope<'_, R> {
+    #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory, and its size")]
     fn read_row(&mut self, raw: &RawValue, page: &mut Page) {
         page.rows += 1;
         if page.end != PageEnd::Complete {
@@ -212,8 +220,7 @@ impl<R: Row> Envelope<'_, R> {
         if id.as_ref().is_some_and(|id| !self.seen.insert(id.clone())) {
             page.end = PageEnd::Repeated;
         }
-        let Limit { rows, row_size, .. } = self.limit;
-        if listing.rows.len() + listing.unreadable > rows || listing.size > rows * row_size {
+        if listing.rows.len() + listing.unreadable > self.limit.rows || listing.size > self.limit.size() {
             page.end = PageEnd::TooLarge;
         }
         page.last = id.or(page.last.take());
@@ -223,4 +230,15 @@ impl<R: Row> Envelope<'_, R> {
 #[derive(serde::Deserialize)]
 struct Link {
     rel: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_rows_may_be_allowed() {
+        let limit = Limit { rows: usize::MAX, row_size: 1024, remedy: "" };
+        assert_eq!(limit.size(), usize::MAX);
+    }
 }

@@ -65,6 +65,7 @@ impl Throttle {
 
     /// Waits for a slot. Fails at once while the cloud does not answer, or asks for a wait longer than [`MAX_WAIT`].
     pub(super) async fn acquire(self: &Arc<Self>) -> Result<Permit, Error> {
+        #[expect(clippy::expect_used, reason = "only a closed semaphore has no slots to wait for")]
         let slot = self.slots.clone().acquire_owned().await.expect("the throttle's semaphore is never closed");
         let mut permit =
             Permit { throttle: self.clone(), slot: Some(slot), is_probe: false, granted_at: Instant::now() };
@@ -127,12 +128,23 @@ impl Drop for Permit {
         let limit = state.limiter.limit();
         if state.slots > limit {
             if let Some(slot) = self.slot.take() {
-                state.slots -= 1;
+                state.slots = state.slots.saturating_sub(1);
                 slot.forget();
             }
         } else if state.slots < limit {
-            self.throttle.slots.add_permits(limit - state.slots);
+            self.throttle.slots.add_permits(limit.saturating_sub(state.slots));
             state.slots = limit;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn any_number_of_calls_may_be_allowed() {
+        let throttle = Arc::new(Throttle::new(Clock::system(), usize::MAX));
+        assert!(throttle.acquire().await.is_ok());
     }
 }
