@@ -64,6 +64,7 @@ pub struct FloatingIp {
 
 impl FloatingIp {
     /// In bytes, about.
+    #[expect(clippy::arithmetic_side_effects, reason = "these are sizes of what is in memory")]
     pub fn memory_size(&self) -> usize {
         // A tag has an entry in a tree, and space for its text.
         const TAG: usize = 2 * size_of::<String>();

@@ -36,9 +36,15 @@ pub struct ClaimKey(String);
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 impl ClaimKey {
+    #[expect(
+        clippy::arithmetic_side_effects,
+        clippy::as_conversions,
+        clippy::indexing_slicing,
+        reason = "five bits are less than 32, and the last of 16 groups of them begins at bit 75 of 128"
+    )]
     pub fn of(namespace: &str, name: &str) -> Self {
         // Neither name can contain a slash, so no two claims have the same text.
-        let digest = Sha256::digest(format!("{namespace}/{name}"));
+        let digest: [u8; 32] = Sha256::digest(format!("{namespace}/{name}")).into();
         let mut bits = [0; 16];
         bits[6..].copy_from_slice(&digest[..10]);
         let bits = u128::from_be_bytes(bits);

@@ -57,6 +57,7 @@ pub struct Ledger {
 /// Records what Neutron showed.
 impl Ledger {
     /// The next sequence number: a call that begins now sees every write that was done before.
+    #[expect(clippy::arithmetic_side_effects, reason = "no process makes 2^64 calls")]
     pub fn next_sequence(&mut self) -> Sequence {
         self.sequence += 1;
         self.sequence
@@ -225,7 +226,7 @@ impl Ledger {
         let being_written = self.held.union(&self.uncertain).filter_map(|id| self.entries.get(id));
         let chosen = being_written
             .filter(|entry| entry.writers().any(|hold| hold.is_for_pool(pool)) && !entry.marks.names(pool));
-        self.by_pool.count(pool) + self.count_creations(pool) + chosen.count()
+        self.by_pool.count(pool).saturating_add(self.count_creations(pool)).saturating_add(chosen.count())
     }
 }
 

@@ -72,8 +72,9 @@ impl CreationMark {
             text += " kept=1";
         }
         if let Some((namespace, name)) = claim {
-            let space = DESCRIPTION_LENGTH.saturating_sub(text.len() + claim_text(namespace, "").len());
-            text += &claim_text(namespace, &name[..name.len().min(space)]);
+            let space = DESCRIPTION_LENGTH.saturating_sub(text.len()).saturating_sub(claim_text(namespace, "").len());
+            let (name, _) = name.split_at(name.floor_char_boundary(space));
+            text += &claim_text(namespace, name);
         }
         text
     }
@@ -233,15 +234,12 @@ impl Marks {
         let owners: BTreeSet<&ClaimKey> = described.chain(self.claims.iter().map(|(_, claim)| claim)).collect();
         let is_released = |claim: &ClaimKey| self.releases.contains_key(&(pool.clone(), claim.clone()));
         let unreleased: Vec<&&ClaimKey> = owners.iter().filter(|claim| !is_released(claim)).collect();
-        match (unreleased.as_slice(), self.releases.first_key_value()) {
+        // The last owner comes before a claim whose release a takeover left behind.
+        let of_owner = |((_, claim), _): &(&(PoolId, ClaimKey), &(Timestamp, _))| owners.contains(claim);
+        let last_release = self.releases.iter().max_by_key(|release| (of_owner(release), release.1.0));
+        match (unreleased.as_slice(), last_release) {
             ([claim], _) => Ownership::Claimed((**claim).clone()),
-            ([], Some(_)) => {
-                // The last owner comes before a claim whose release a takeover left behind.
-                let of_owner = |((_, claim), _): &(&(PoolId, ClaimKey), &(Timestamp, _))| owners.contains(claim);
-                let last = self.releases.iter().max_by_key(|release| (of_owner(release), release.1.0));
-                let ((_, claim), (at, _)) = last.expect("a release was matched");
-                Ownership::Released { claim: claim.clone(), at: *at }
-            }
+            ([], Some(((_, claim), (at, _)))) => Ownership::Released { claim: claim.clone(), at: *at },
             ([], None) => Ownership::Unclaimed,
             _ => Ownership::Contested,
         }
@@ -304,6 +302,14 @@ mod tests {
         let text = longest_mark().render(Some((&namespace, &name)));
         assert!(text.len() <= 255, "{}", text.len());
         assert_eq!(CreationMark::parse(&text), Some(longest_mark()));
+    }
+
+    #[test]
+    fn a_name_is_cut_between_characters() {
+        for name in ["é".repeat(127), format!("m{}", "é".repeat(126))] {
+            let text = longest_mark().render(Some((&"n".repeat(63), &name)));
+            assert!((254..=255).contains(&text.len()), "{}", text.len());
+        }
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl<'a> Supply<'a> {
         let within_limit = self.owned().filter(is_ready).count().saturating_sub(surplus(&self.situation));
         let owned = self.owned().filter(is_ready).filter(|entry| is_included(entry)).count();
         let others = self.others().filter(|entry| is_included(entry)).count();
-        owned.min(within_limit) + others.min(self.room())
+        owned.min(within_limit).saturating_add(others.min(self.room()))
     }
 
     /// Why a claim without a reservation that came now would be refused; `None` while there is something to give.

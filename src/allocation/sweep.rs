@@ -173,15 +173,15 @@ impl<'a> SweepPass<'a> {
         let Some(mark) = self.situation.created_here(entry) else { return self.rewrite(entry, None) };
         let is_givable = self.is_givable(entry);
         if is_givable && self.waiting > 0 && self.surplus == 0 {
-            self.waiting -= 1;
-            self.plan.offered += 1;
+            self.waiting = self.waiting.saturating_sub(1);
+            self.plan.offered = self.plan.offered.saturating_add(1);
             return;
         }
         let is_missing_spare = is_givable && self.spares < pool.preallocate && self.surplus == 0;
         if pool.deletes && !is_missing_spare && !self.situation.is_awaited(&entry.fip) {
             return self.delete(entry);
         }
-        self.spares += usize::from(is_givable);
+        self.spares = self.spares.saturating_add(usize::from(is_givable));
         let idle = CreationMark { is_retained: !pool.deletes, ..mark.given_back() };
         self.rewrite(entry, Some(idle.render(None)));
     }
@@ -230,7 +230,7 @@ impl<'a> SweepPass<'a> {
             self.plan.must_list = true;
             return;
         }
-        self.spares -= usize::from(self.is_spare(entry));
+        self.spares = self.spares.saturating_sub(usize::from(self.is_spare(entry)));
         self.delete(entry);
     }
 
@@ -241,7 +241,7 @@ impl<'a> SweepPass<'a> {
             return 0;
         }
         let coming = ledger.creations(&pool.id).filter(|(_, creation)| creation.claim.is_none()).count();
-        Supply::new(self.situation).missing_spares(self.spares + coming)
+        Supply::new(self.situation).missing_spares(self.spares.saturating_add(coming))
     }
 
     fn delete(&mut self, entry: &LedgerEntry) {

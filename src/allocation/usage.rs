@@ -76,6 +76,7 @@ pub fn count(situation: &Situation<'_>) -> PoolUsage {
 type Failures = BTreeSet<(IpAddr, AddressFailure)>;
 
 /// Counts the addresses that carry the pool's mark.
+#[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
 fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
     let mut failures = Failures::new();
     for entry in situation.ledger.of_pool(&situation.pool.id) {
@@ -99,6 +100,7 @@ fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
 }
 
 /// Counts the listed addresses without the pool's mark.
+#[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
 fn count_unmarked_listed(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
     let Situation { ledger, pool, .. } = situation;
     let mut failures = Failures::new();
