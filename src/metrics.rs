@@ -223,6 +223,7 @@ impl Metrics {
     }
 
     /// In the OpenMetrics text format.
+    #[expect(clippy::expect_used, reason = "writing to a String cannot fail")]
     pub fn to_text(&self) -> String {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("writing to a String cannot fail");

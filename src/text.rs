@@ -37,8 +37,8 @@ pub(crate) fn on_terminal(text: &str) -> Cow<'_, str> {
 /// The length of the escape sequence for a style or colour that the text begins with.
 fn style_length(text: &str) -> Option<usize> {
     let parameters = text.strip_prefix("\u{1b}[")?;
-    let end = parameters.find(|character: char| !character.is_ascii_digit() && character != ';')?;
-    parameters.get(end..)?.starts_with('m').then_some("\u{1b}[".len() + end + 1)
+    let end = parameters.trim_start_matches(|character: char| character.is_ascii_digit() || character == ';');
+    text.len().checked_sub(end.strip_prefix('m')?.len())
 }
 
 fn push_shown(line: &mut String, character: char) {

@@ -123,8 +123,8 @@ impl DesiredCondition {
 
 /// Inserts or replaces a condition; `lastTransitionTime` changes only with the status.
 pub fn set(conditions: &mut Vec<Condition>, desired: &DesiredCondition, generation: Option<i64>, now: Timestamp) {
-    let old = conditions.iter().position(|condition| condition.type_ == desired.type_);
-    let since = old.map(|at| &conditions[at]).filter(|old| old.status == desired.status);
+    let old = conditions.iter_mut().find(|condition| condition.type_ == desired.type_);
+    let since = old.as_ref().filter(|old| old.status == desired.status);
     let condition = Condition {
         type_: desired.type_.into(),
         status: desired.status.into(),
@@ -134,7 +134,7 @@ pub fn set(conditions: &mut Vec<Condition>, desired: &DesiredCondition, generati
         last_transition_time: since.map_or_else(|| truncate_to_seconds(now), |old| old.last_transition_time.clone()),
     };
     match old {
-        Some(at) => conditions[at] = condition,
+        Some(old) => *old = condition,
         None => conditions.push(condition),
     }
 }
@@ -214,10 +214,11 @@ fn elements(list: Option<&Value>) -> &[Value] {
 /// `conditions` with `condition` inserted or replaced; `lastTransitionTime` changes only with the status.
 fn merged(conditions: &[Value], mut condition: Value) -> Vec<Value> {
     let mut all = conditions.to_vec();
-    match all.iter_mut().find(|other| other["type"] == condition["type"]) {
+    match all.iter_mut().find(|other| other.get("type") == condition.get("type")) {
         Some(old) => {
-            if old["status"] == condition["status"] {
-                condition["lastTransitionTime"] = old["lastTransitionTime"].clone();
+            let since = old.get("lastTransitionTime").filter(|_| old.get("status") == condition.get("status"));
+            if let (Some(since), Some(now)) = (since, condition.get_mut("lastTransitionTime")) {
+                *now = since.clone();
             }
             *old = condition;
         }

@@ -74,7 +74,7 @@ const LONGEST_NOTE: usize = 1024;
 fn event(type_: EventType, reason: &str, action: &str, note: &str) -> Event {
     let mut note = one_line(note, LONGEST_NOTE);
     if note.len() > LONGEST_NOTE {
-        note.truncate(note.floor_char_boundary(LONGEST_NOTE - '…'.len_utf8()));
+        note.truncate(note.floor_char_boundary(LONGEST_NOTE.saturating_sub('…'.len_utf8())));
         note.push('…');
     }
     Event { type_, reason: reason.into(), note: Some(note), action: action.into(), secondary: None }

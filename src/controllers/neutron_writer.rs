@@ -126,6 +126,7 @@ impl NeutronWriter<'_> {
     /// Counts a creation in the ledger, and makes the mark of the floating IP: a claim's, or a spare's.
     pub(super) fn begin_creation(&self, ledger: &mut Ledger, claim: Option<&ClaimKey>) -> CreationMark {
         let nonce = self.clock.random_name(Nonce::LENGTH);
+        #[expect(clippy::expect_used, reason = "the clock's names have these characters only")]
         let nonce = Nonce::parse(&nonce).expect("random names have the characters of a nonce");
         let pool = self.pool.policy.id.clone();
         ledger.begin_creation(nonce.clone(), pool.clone(), claim.cloned());

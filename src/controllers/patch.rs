@@ -32,6 +32,12 @@ pub(super) fn without_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Va
     })
 }
 
+/// Adds a field to the metadata of a patch.
+#[expect(clippy::indexing_slicing, reason = "a patch and its metadata are objects, or are made so here")]
+pub(super) fn set_metadata(change: &mut Value, field: &str, value: Value) {
+    change["metadata"][field] = value;
+}
+
 pub(super) fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|other| other == finalizer)
 }

@@ -58,6 +58,7 @@ pub(super) struct ProjectHandle {
 }
 
 impl ProjectHandle {
+    #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
     fn begin(project: Arc<Project>, namespace: &str, memory_limit: Arc<MemoryLimit>) -> Self {
         let mut namespaces = project.namespaces.write();
         namespaces.all.insert(namespace.to_owned());
@@ -100,7 +101,7 @@ impl Drop for ProjectHandle {
     fn drop(&mut self) {
         let mut namespaces = self.project.namespaces.write();
         let Some(count) = namespaces.counts.get_mut(&self.namespace) else { return };
-        *count -= 1;
+        *count = count.saturating_sub(1);
         if *count == 0 {
             namespaces.counts.remove(&self.namespace);
             namespaces.all.remove(&self.namespace);
@@ -131,6 +132,7 @@ impl Project {
     }
 
     /// Counts a tag that is being written, until the guard is dropped.
+    #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
     pub(super) fn begin_tagging(&self) -> Tagging<'_> {
         *self.tagging.lock() += 1;
         Tagging(self)
@@ -148,6 +150,7 @@ impl Project {
 pub(super) struct Tagging<'a>(&'a Project);
 
 impl Drop for Tagging<'_> {
+    #[expect(clippy::arithmetic_side_effects, reason = "its beginning was counted")]
     fn drop(&mut self) {
         *self.0.tagging.lock() -= 1;
     }

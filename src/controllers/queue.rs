@@ -160,6 +160,7 @@ impl<R> Default for Queue<R> {
 }
 
 impl<R> Queue<R> {
+    #[expect(clippy::arithmetic_side_effects, reason = "no process makes 2^64 requests")]
     fn request(&mut self, name: ObjectName, reference: R, when: Instant) {
         if self.running.contains(&name) {
             if self.again.get(&name).is_none_or(|(at, _)| when < *at) {

@@ -48,7 +48,8 @@ impl Clouds for MeteredClouds {
         if !matches!(result, Ok((_, false))) {
             self.metrics.openstack_call("connect", &result, begin.elapsed());
         }
-        result.map(|(session, _)| session as Arc<dyn Neutron>)
+        let (session, _) = result?;
+        Ok(session)
     }
 }
 

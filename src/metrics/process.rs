@@ -37,14 +37,14 @@ impl Collector for Process {
 
 fn resident_bytes(status: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib * 1024)
+    line.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
 fn cpu_seconds(stat: &str) -> Option<f64> {
     // The second field is the program's name in parentheses, which may contain spaces and parentheses.
     let fields: Vec<_> = stat.rsplit_once(')')?.1.split_whitespace().collect();
-    let ticks = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    Some((ticks(14)? + ticks(15)?) as f64 / TICKS_PER_SECOND)
+    let ticks = |field: usize| fields.get(field.checked_sub(3)?)?.parse::<f64>().ok();
+    Some((ticks(14)? + ticks(15)?) / TICKS_PER_SECOND)
 }
 
 #[cfg(test)]

@@ -228,7 +228,10 @@ impl Resolve for AllowedResolver {
             match (found.is_empty(), selected.is_empty()) {
                 (true, _) => Err(io::Error::from(io::ErrorKind::NotFound).into()),
                 (false, true) => Err(NotAllowed.into()),
-                (false, false) => Ok(Box::new(selected.into_iter()) as Addrs),
+                (false, false) => {
+                    let addresses: Addrs = Box::new(selected.into_iter());
+                    Ok(addresses)
+                }
             }
         })
     }

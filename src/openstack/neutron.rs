@@ -43,7 +43,10 @@ impl NeutronClient {
 }
 
 /// The SDK's builders fail only when a field without a default is missing.
-const COMPLETE: &str = "every field that the request needs is given";
+#[expect(clippy::expect_used, reason = "each caller gives every field without a default")]
+fn complete<T>(request: Result<T, impl std::fmt::Debug>) -> T {
+    request.expect("every field that the request needs is given")
+}
 
 /// Sets limit, marker and order. A macro, because the SDK's builders share no trait.
 macro_rules! set_page {
@@ -102,7 +105,7 @@ impl Neutron for NeutronClient {
             // `tenant_id` is the older name of `project_id`; every release takes it as a filter.
             request.tenant_id(project);
             set_page!(request, page);
-            request.build().expect(COMPLETE)
+            complete(request.build())
         };
         let limit = Limit {
             rows: self.max_floating_ips,
@@ -118,7 +121,7 @@ impl Neutron for NeutronClient {
 
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
         let operation = "read floating IP";
-        let request = get::Request::builder().id(id_segment(operation, id)?).build().expect(COMPLETE);
+        let request = complete(get::Request::builder().id(id_segment(operation, id)?).build());
         self.floating_ip(operation, &self.session.call(operation, Retry::Read, request).await?)
     }
 
@@ -129,7 +132,7 @@ impl Neutron for NeutronClient {
         if let Some(subnet) = &new.subnet {
             body.subnet_id(Some(subnet.as_str().into()));
         }
-        let request = create::Request::builder().floatingip(body.build().expect(COMPLETE)).build().expect(COMPLETE);
+        let request = complete(create::Request::builder().floatingip(complete(body.build())).build());
         // Never: a second request would create a second floating IP.
         let response = self.session.call(operation, Retry::Never, request).await.map_err(classify_bad_network)?;
         self.floating_ip(operation, &response)
@@ -137,8 +140,8 @@ impl Neutron for NeutronClient {
 
     async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
         let operation = "describe floating IP";
-        let body = set::FloatingipBuilder::default().description(description).build().expect(COMPLETE);
-        let request = set::Request::builder().id(id_segment(operation, id)?).floatingip(body).build().expect(COMPLETE);
+        let body = complete(set::FloatingipBuilder::default().description(description).build());
+        let request = complete(set::Request::builder().id(id_segment(operation, id)?).floatingip(body).build());
         // Never: a late second request could overwrite another client's change.
         let response = self.session.call(operation, Retry::Never, request).await?;
         self.floating_ip(operation, &response)
@@ -146,7 +149,7 @@ impl Neutron for NeutronClient {
 
     async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
         let operation = "delete floating IP";
-        let request = || Ok(delete::Request::builder().id(id_segment(operation, id)?).build().expect(COMPLETE));
+        let request = || Ok(complete(delete::Request::builder().id(id_segment(operation, id)?).build()));
         // Repeating is safe, as ids are never reused. It is done here and not by the session, because "not found" is an error
         // for the first request, but a success after one with an unknown outcome.
         let first = self.session.call(operation, Retry::Never, request()?).await;
@@ -166,7 +169,7 @@ impl Neutron for NeutronClient {
     async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
         let operation = "tag floating IP";
         let (id_path, tag) = (id_segment(operation, id)?, tag_segment(operation, tag)?);
-        let request = put_tag::Request::builder().floatingip_id(id_path).id(tag).build().expect(COMPLETE);
+        let request = complete(put_tag::Request::builder().floatingip_id(id_path).id(tag).build());
         // Measured: idempotent, and other tags are kept.
         match self.session.call(operation, Retry::IdempotentWrite, request).await {
             Err(error) if error.status == Some(500) => Err(self.explain_500(id, error).await),
@@ -177,7 +180,7 @@ impl Neutron for NeutronClient {
     async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
         let operation = "untag floating IP";
         let (id_path, tag) = (id_segment(operation, id)?, tag_segment(operation, tag)?);
-        let request = delete_tag::Request::builder().floatingip_id(id_path).id(tag).build().expect(COMPLETE);
+        let request = complete(delete_tag::Request::builder().floatingip_id(id_path).id(tag).build());
         // Never: after a second request is answered, a late first one could remove a mark that was added in between.
         let result = match self.session.call(operation, Retry::Never, request).await {
             Err(error) if error.status == Some(500) => Err(self.explain_500(id, error).await),
@@ -196,7 +199,7 @@ impl Neutron for NeutronClient {
                 request.router_external(is_external);
             }
             set_page!(request, page);
-            request.build().expect(COMPLETE)
+            complete(request.build())
         };
         let listing = pages::list(&self.session, operation, "networks", FOUND, page).await?;
         self.all_read(operation, listing)
@@ -218,7 +221,7 @@ impl Neutron for NeutronClient {
                 request.cidr(cidr.as_str());
             }
             set_page!(request, page);
-            request.build().expect(COMPLETE)
+            complete(request.build())
         };
         let listing = pages::list(&self.session, operation, "subnets", FOUND, page).await?;
         self.all_read(operation, listing)
@@ -227,7 +230,7 @@ impl Neutron for NeutronClient {
     async fn has_tags(&self) -> Result<bool, Error> {
         let operation = "list extensions";
         // Reads the list, because a 404 for a single extension could come from a proxy.
-        let request = extensions::Request::builder().build().expect(COMPLETE);
+        let request = complete(extensions::Request::builder().build());
         let response = self.session.call(operation, Retry::Read, request).await?;
         let extensions = self.parse::<Extensions>(operation, &response)?.extensions;
         Ok(extensions.iter().any(|extension| extension.is(TAGS_EXTENSION)))
@@ -235,7 +238,7 @@ impl Neutron for NeutronClient {
 
     async fn quota(&self) -> Result<Option<Quota>, Error> {
         let operation = "read quota";
-        let request = quota_details::Request::builder().id(self.project().as_str()).build().expect(COMPLETE);
+        let request = complete(quota_details::Request::builder().id(self.project().as_str()).build());
         match self.session.call(operation, Retry::Read, request).await {
             Ok(response) => Ok(Some(self.parse::<QuotaDetails>(operation, &response)?.into())),
             Err(error) if matches!(error.status, Some(403 | 404)) => Ok(None),

@@ -152,7 +152,7 @@ fn find_place(inspection: &Inspection, claim: &IpAddressClaim) -> Option<Waiting
     let ahead: Vec<String> =
         waiting.iter().map(|it| &it.object).take_while(|it| **it != name).map(|it| it.name.clone()).collect();
     let since = waiting.iter().nth(ahead.len())?.since;
-    Some(WaitingPosition { position: ahead.len() + 1, of: waiting.len(), ahead, since })
+    Some(WaitingPosition { position: ahead.len().saturating_add(1), of: waiting.len(), ahead, since })
 }
 
 impl Report for Explanation {
@@ -196,10 +196,10 @@ impl WaitingPosition {
         let Self { position, of, ahead, since } = self;
         let mut lines =
             vec![("place", format!("{position} of {of} waiting claims, for {}", age(*since, Timestamp::now())))];
-        let named = if is_wide { ahead.len() } else { NAMED_AHEAD.min(ahead.len()) };
-        let more = if ahead.len() > named { format!(" and {} more", ahead.len() - named) } else { String::new() };
+        let (named, unnamed) = ahead.split_at(if is_wide { ahead.len() } else { NAMED_AHEAD.min(ahead.len()) });
+        let more = if unnamed.is_empty() { String::new() } else { format!(" and {} more", unnamed.len()) };
         if !ahead.is_empty() {
-            lines.push(("behind", ahead[..named].join(", ") + &more));
+            lines.push(("behind", named.join(", ") + &more));
         }
         lines
     }

@@ -87,14 +87,14 @@ pub(super) fn or_dash(value: Option<impl Display>) -> String {
 /// Columns as wide as their widest cell, two blanks apart, as kubectl prints them. Styles have no width.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |text: &str| anstream::adapter::strip_str(text).to_string().chars().count();
-    let column = |at: usize| {
+    let column = |(at, title): (usize, &&str)| {
         let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell));
-        cells.chain([width(head[at])]).max().unwrap_or_default()
+        cells.chain([width(title)]).max().unwrap_or_default()
     };
-    let widths: Vec<usize> = (0..head.len()).map(column).collect();
+    let widths: Vec<usize> = head.iter().enumerate().map(column).collect();
     let line = |cells: &mut dyn Iterator<Item = &str>| {
         let padded = cells.zip(&widths).map(|(cell, wide)| {
-            let space = " ".repeat(wide - width(cell));
+            let space = " ".repeat(wide.saturating_sub(width(cell)));
             cell.replace('\n', "\\n") + &space
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"

@@ -16,7 +16,7 @@ use crate::api::pool::AddressCounts;
 use crate::api::{IpAddressClaim, OpenStackFloatingIPPool};
 use crate::object_name::ObjectName;
 
-const BAR_WIDTH: usize = 24;
+const BAR_WIDTH: u8 = 24;
 
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "camelCase")]
@@ -66,6 +66,7 @@ pub(super) async fn show_usage(
 }
 
 /// The number of claims without an address, by pool.
+#[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
 fn count_waiting(claims: Vec<IpAddressClaim>) -> BTreeMap<ObjectName, usize> {
     let mut waiting = BTreeMap::new();
     for claim in claims {
@@ -137,13 +138,13 @@ impl PoolSummary {
 
 /// `█` allocated, `▒` cooling down, `×` unusable, `·` the rest. What is not zero has one cell at least.
 fn bar(parts: [u32; 3], capacity: u32, colour: AnsiColor) -> String {
-    let mut room = BAR_WIDTH;
+    let mut room = usize::from(BAR_WIDTH);
     let mut drawn = String::new();
     for (part, (sign, colour)) in parts.into_iter().zip([('█', colour), ('▒', AnsiColor::Cyan), ('×', AnsiColor::Red)])
     {
-        let share = (u64::from(part) * BAR_WIDTH as u64).checked_div(u64::from(capacity)).unwrap_or_default();
-        let cells = usize::try_from(share).unwrap_or(BAR_WIDTH).max(usize::from(part > 0)).min(room);
-        room -= cells;
+        let share = u64::from(part).saturating_mul(BAR_WIDTH.into()).checked_div(capacity.into()).unwrap_or_default();
+        let cells = usize::try_from(share).unwrap_or(room).max(usize::from(part > 0)).min(room);
+        room = room.saturating_sub(cells);
         if cells > 0 {
             drawn += &paint(colour, sign.to_string().repeat(cells));
         }

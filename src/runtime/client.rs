@@ -28,6 +28,7 @@ const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) const WATCH_TIMEOUT_SECONDS: u32 = 40;
 
 /// Longer than the silence of a healthy watch. Without it, a lost response would be awaited forever.
+#[expect(clippy::as_conversions, reason = "a constant can be converted in no other way")]
 const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 5);
 
 /// Requests that await their response's head concurrently. kube uses HTTP/1, so each needs its own connection: a burst of

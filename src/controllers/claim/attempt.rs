@@ -256,7 +256,7 @@ impl<'a> Attempt<'a> {
         if !is_wanted {
             ledger.hold_unwanted(&fip.id);
             self.unwanted.push(fip.id);
-            self.unwanted_count += 1;
+            self.unwanted_count = self.unwanted_count.saturating_add(1);
         } else if ledger.unblock_creation(&self.pool.policy.id) {
             drop(ledger);
             // Neutron allocates addresses again.

@@ -245,7 +245,7 @@ fn repair_patch(address: &IpAddress, desired: &IpAddress) -> Option<Value> {
         "resourceVersion": address.metadata.resource_version, "finalizers": finalizers, "ownerReferences": owners,
     }});
     if !annotations.is_empty() {
-        change["metadata"]["annotations"] = json!(annotations);
+        patch::set_metadata(&mut change, "annotations", json!(annotations));
     }
     Some(change)
 }

@@ -108,6 +108,7 @@ impl ClaimController {
     }
 
     /// Writes the status if it differs. An address reference is never removed here.
+    #[expect(clippy::indexing_slicing, reason = "the patch of a status is an object")]
     async fn write_status(
         &self,
         observed: &Observed,

@@ -284,7 +284,7 @@ impl ClaimRecords {
         pools.retain(|_, claims| !claims.prune());
         pools
             .values()
-            .map(|claims| claims.records.len() + claims.awaited_addresses.len() + claims.uncertain_addresses.len())
+            .flat_map(|claims| [claims.records.len(), claims.awaited_addresses.len(), claims.uncertain_addresses.len()])
             .sum()
     }
 }

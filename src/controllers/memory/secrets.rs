@@ -29,7 +29,8 @@ impl ProtectedSecrets {
 
     /// The finalizers of ours that are not among those which the existing pools need.
     pub(in crate::controllers) fn unneeded(&self, needed: &BTreeSet<String>) -> Vec<(ObjectName, BTreeSet<String>)> {
-        let stale = self.0.iter().map(|(secret, on)| (secret.clone(), on - needed));
+        let unneeded = |on: &BTreeSet<String>| on.difference(needed).cloned().collect::<BTreeSet<_>>();
+        let stale = self.0.iter().map(|(secret, on)| (secret.clone(), unneeded(on)));
         stale.filter(|(_, on)| !on.is_empty()).collect()
     }
 

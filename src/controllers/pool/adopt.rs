@@ -78,7 +78,7 @@ impl PoolController {
             return Ok(pool.clone());
         }
         let mut change = finalizers.unwrap_or_else(|| json!({}));
-        change["metadata"]["annotations"] = annotations.into_iter().collect();
+        patch::set_metadata(&mut change, "annotations", annotations.into_iter().collect());
         let adopted = self.write_metadata(pool, change).await?;
         tracing::info!(pool.name = %name_of(&adopted), pool.id = %id, "pool adopted");
         Ok(Arc::new(adopted))
@@ -91,7 +91,7 @@ impl PoolController {
         mut change: Value,
     ) -> Result<OpenStackFloatingIPPool, kube::Error> {
         let name = name_of(pool);
-        change["metadata"]["resourceVersion"] = json!(pool.metadata.resource_version);
+        patch::set_metadata(&mut change, "resourceVersion", json!(pool.metadata.resource_version));
         let written = patch::merge(&self.kube.pools(&name.namespace), &name.name, change).await?;
         self.memory.pools.update(&name, |state| state.note_written(&written));
         Ok(written)

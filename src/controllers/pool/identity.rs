@@ -17,6 +17,7 @@ const ID_LENGTH: usize = 10;
 
 /// The id that the pool has, or will have once it is adopted.
 pub(super) fn intended_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memory: &Memory, clock: &Clock) -> PoolId {
+    #[expect(clippy::expect_used, reason = "the clock's names have these characters only")]
     let generate = || PoolId::parse(&clock.random_name(ID_LENGTH)).expect("random names have the characters of an id");
     known_id(pool, stores, memory).unwrap_or_else(|| {
         let remembered =

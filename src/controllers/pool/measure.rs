@@ -50,7 +50,8 @@ impl PoolController {
         let addresses = status.addresses.unwrap_or_default();
         let is = |type_| condition(status, type_) == Some("True");
         let claims = self.memory.claims.waiting(&name);
-        let mut waiting = BTreeMap::new();
+        let mut waiting = BTreeMap::<_, u64>::new();
+        #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
         claims.iter().for_each(|(_, claim)| *waiting.entry(claim.reason).or_default() += 1);
         PoolCounts {
             size: addresses.total.into(),
@@ -59,8 +60,8 @@ impl PoolController {
             cooling: addresses.cooling.into(),
             failed: addresses.failed.into(),
             counted: counted.map(|usage| UsageDetails {
-                capacity: usage.capacity.map(|capacity| capacity as u64),
-                outside_spec: usage.outside_spec as u64,
+                capacity: usage.capacity.map(figure),
+                outside_spec: figure(usage.outside_spec),
             }),
             limit: pool.spec.max_ips.map(u64::from),
             ready: is(READY),
@@ -74,9 +75,13 @@ impl PoolController {
             },
             waiting,
             oldest_waiting: claims.iter().map(|(_, claim)| claim.since).min(),
-            orphans: self.memory.pools.get(&name).orphans.len() as u64,
+            orphans: figure(self.memory.pools.get(&name).orphans.len()),
         }
     }
+}
+
+fn figure(count: usize) -> u64 {
+    count.try_into().unwrap_or(u64::MAX)
 }
 
 fn condition<'a>(status: &'a OpenStackFloatingIPPoolStatus, type_: &str) -> Option<&'a str> {

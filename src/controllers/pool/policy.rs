@@ -35,14 +35,14 @@ pub(super) fn policy_of(
         listed: spec.listed(),
         network: found.network,
         subnets: found.subnets,
-        max_ips: spec.max_ips.map(|limit| limit as usize),
+        max_ips: spec.max_ips.map(count),
         deletes: spec.reclaim_policy == ReclaimPolicy::Delete,
         reuse: reuse_rule(&spec.reuse.clone().unwrap_or_default()),
         excluded: spec.excluded_addresses.iter().filter_map(|range| parse_range(range)).collect(),
         reservations: reservations
             .filter_map(|reservation| Some((reservation.claim.clone(), reservation.address.parse().ok()?)))
             .collect(),
-        preallocate: spec.preallocate as usize,
+        preallocate: count(spec.preallocate),
         grace: seconds(spec.reuse_grace_period_seconds),
         releases_orphans: orphans.policy == OrphanPolicy::Release,
         orphan_grace: seconds(orphans.grace_seconds),
@@ -59,6 +59,10 @@ fn reuse_rule(reuse: &Reuse) -> ReuseRule {
         pool::ReusePolicy::Unmarked => ReuseRule::Unmarked { idle },
         pool::ReusePolicy::Tagged => ReuseRule::Tagged { tags: reuse.tags.iter().cloned().collect(), idle },
     }
+}
+
+fn count(addresses: u32) -> usize {
+    addresses.try_into().unwrap_or(usize::MAX)
 }
 
 fn seconds(seconds: u32) -> SignedDuration {

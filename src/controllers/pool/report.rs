@@ -269,10 +269,11 @@ fn failed_addresses(usage: &PoolUsage) -> Vec<FailedAddress> {
 
 /// A merge patch removes only what it names as null.
 fn as_merge_patch(status: &OpenStackFloatingIPPoolStatus) -> Value {
+    #[expect(clippy::expect_used, reason = "JSON has a value for each of its fields")]
     let mut value = serde_json::to_value(status).expect("a status is plain data");
-    for field in ["addresses", "network", "poolID", "failed"] {
-        if value.get(field).is_none() {
-            value[field] = Value::Null;
+    if let Some(fields) = value.as_object_mut() {
+        for field in ["addresses", "network", "poolID", "failed"] {
+            fields.entry(field).or_insert(Value::Null);
         }
     }
     value

@@ -145,6 +145,7 @@ impl PoolController {
         let addresses = self.stores.addresses.state_filter(|address| is_of(pool, address));
         let mut names: Vec<_> = addresses.iter().map(|address| address.name_any()).collect();
         names.sort();
+        names.truncate(NAMED_ADDRESSES);
         match self.has_claims(pool) || names.is_empty() {
             true => {
                 "the pool is being deleted; it waits until no claim holds an address of it: delete the machines that do"
@@ -152,7 +153,7 @@ impl PoolController {
             }
             false => format!(
                 "the pool is being deleted; it waits until its IPAddresses without a claim are gone, which are kept while a Cluster of the namespace is paused: {}",
-                names[..names.len().min(NAMED_ADDRESSES)].join(", ")
+                names.join(", ")
             ),
         }
     }

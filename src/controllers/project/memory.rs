@@ -26,10 +26,10 @@ impl MemoryLimit {
     pub(super) fn replace(self: &Arc<Self>, in_use: &mut Option<MemoryUse>, size: usize) -> Result<(), Error> {
         let before = in_use.as_ref().filter(|before| Arc::ptr_eq(&before.limit, self)).map_or(0, |before| before.size);
         let mut used = self.used.lock();
-        if *used - before + size > self.limit {
+        if used.saturating_sub(before).saturating_add(size) > self.limit {
             return Err(self.exceeded());
         }
-        *used += size;
+        *used = used.saturating_add(size);
         drop(used);
         *in_use = Some(MemoryUse { limit: self.clone(), size });
         Ok(())
@@ -45,6 +45,7 @@ impl MemoryLimit {
 }
 
 impl Drop for MemoryUse {
+    #[expect(clippy::arithmetic_side_effects, reason = "its size was added before")]
     fn drop(&mut self) {
         *self.limit.used.lock() -= self.size;
     }

@@ -45,7 +45,8 @@ fn list(names: &[String]) -> String {
         [] => "it has none".to_owned(),
         // Enough to find a typing error; a file may have hundreds of clouds.
         names => {
-            format!("it has {}{}", names[..names.len().min(8)].join(", "), if names.len() > 8 { ", …" } else { "" })
+            let first = names.get(..8).unwrap_or(names);
+            format!("it has {}{}", first.join(", "), if names.len() > 8 { ", …" } else { "" })
         }
     }
 }

@@ -99,6 +99,7 @@ impl Identity {
     }
 
     /// The body of `POST /v3/auth/tokens`.
+    #[expect(clippy::indexing_slicing, reason = "what is indexed here was made as an object here or by the SDK")]
     pub(in crate::openstack) fn request(&self) -> Result<Value, AuthError> {
         let (method, mut identity) = match self {
             Self::Password { user, password, .. } => {
@@ -176,7 +177,7 @@ impl EntityRef {
 
 /// Adds a length-prefixed part, so that different lists of parts have different hashes.
 pub(super) fn hash_part(hash: &mut Sha256, part: &[u8]) {
-    hash.update((part.len() as u64).to_be_bytes());
+    hash.update(part.len().to_be_bytes());
     hash.update(part);
 }
 

@@ -125,6 +125,7 @@ impl Row for Network {
         self.id.as_str()
     }
 
+    #[expect(clippy::arithmetic_side_effects, reason = "these are sizes of what is in memory")]
     fn size(&self) -> usize {
         size_of::<Self>() + MAX_ID + self.name.len()
     }
@@ -137,6 +138,7 @@ impl Row for Subnet {
         self.id.as_str()
     }
 
+    #[expect(clippy::arithmetic_side_effects, reason = "these are sizes of what is in memory")]
     fn size(&self) -> usize {
         size_of::<Self>() + 2 * MAX_ID + self.name.len()
     }

@@ -65,11 +65,11 @@ fn kind(status: StatusCode, error_type: Option<&str>) -> ErrorKind {
 fn parse_refusal(body: &[u8]) -> Option<(Option<String>, String)> {
     let body: Value = serde_json::from_slice(body).ok()?;
     let text = |value: &Value| value.as_str().map(str::to_owned);
-    match (&body["NeutronError"], &body["error"]) {
-        (neutron @ Value::Object(_), _) => Some((text(&neutron["type"]), text(&neutron["message"])?)),
+    match (body.get("NeutronError"), body.get("error")) {
+        (Some(neutron @ Value::Object(_)), _) => Some((text(&neutron["type"]), text(&neutron["message"])?)),
         // Some middleware sends only a message.
-        (Value::String(message), _) => Some((None, message.clone())),
-        (_, keystone @ Value::Object(_)) => Some((None, text(&keystone["message"])?)),
+        (Some(Value::String(message)), _) => Some((None, message.clone())),
+        (_, Some(keystone @ Value::Object(_))) => Some((None, text(&keystone["message"])?)),
         _ => None,
     }
 }
@@ -77,8 +77,10 @@ fn parse_refusal(body: &[u8]) -> Option<(Option<String>, String)> {
 /// Whether a refusal has a form that OpenStack's services use.
 pub(super) fn is_from_openstack(body: &[u8]) -> bool {
     let Ok(body) = serde_json::from_slice::<Value>(body) else { return false };
+    let is_text = |pointer| body.pointer(pointer).is_some_and(Value::is_string);
     // Others send `error` with a message too, but without Keystone's title.
-    !body["NeutronError"].is_null() || body["error"]["message"].is_string() && body["error"]["title"].is_string()
+    body.get("NeutronError").is_some_and(|error| !error.is_null())
+        || is_text("/error/message") && is_text("/error/title")
 }
 
 /// The cloud's operators find the request in their logs by this id.

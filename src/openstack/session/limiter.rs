@@ -47,10 +47,10 @@ impl Limiter {
         if duration > SLOW_CALL {
             return self.overloaded(now, None);
         }
-        self.quick_answers += 1;
+        self.quick_answers = self.quick_answers.saturating_add(1);
         if self.quick_answers >= self.limit {
             self.quick_answers = 0;
-            self.limit = (self.limit + 1).min(self.max);
+            self.limit = self.limit.saturating_add(1).min(self.max);
         }
     }
 

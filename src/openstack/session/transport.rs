@@ -233,7 +233,7 @@ fn certificate_problem(error: &CertificateError) -> &'static str {
 fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
     std::iter::successors(error.source(), |&cause| {
         let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
-        wrapped.map(|wrapped| wrapped as &(dyn std::error::Error + 'static)).or_else(move || cause.source())
+        wrapped.map_or_else(|| cause.source(), |wrapped| Some(wrapped))
     })
 }
 

@@ -100,6 +100,7 @@ fn required_permissions(roles: &str) -> Vec<RequiredPermission> {
         #[serde(default)]
         rules: Vec<PolicyRule>,
     }
+    #[expect(clippy::expect_used, reason = "the roles are a part of the program")]
     let roles: Vec<Role> =
         serde_saphyr::from_multiple(roles).expect("config/rbac/role.yaml is tested to be well formed");
     let mut permissions = Vec::new();

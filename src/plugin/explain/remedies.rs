@@ -25,7 +25,7 @@ pub(super) fn find_remedies(
     let count = view.usage();
     let mut remedies = Vec::new();
     if let Refusal::LimitReached(limit) = refusal {
-        let enough = count.total.max(*limit).saturating_add(ahead + 1);
+        let enough = count.total.max(*limit).saturating_add(ahead).saturating_add(1);
         let decision = inspection.decide_hypothetically(claim, |pool| pool.max_ips = Some(enough), Timestamp::now());
         let but = match decision {
             Some(Decision::Refuse(next)) => format!("; but then: {next}"),

@@ -99,6 +99,7 @@ fn value(object: DynamicObject) -> Value {
 }
 
 /// The items of a list have no kind of their own.
+#[expect(clippy::indexing_slicing, reason = "a Kubernetes object is a JSON object")]
 fn value_with_kind(object: DynamicObject, resource: &ApiResource) -> Value {
     let mut value = value(object);
     value["apiVersion"] = resource.api_version.clone().into();

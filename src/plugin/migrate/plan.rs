@@ -58,9 +58,10 @@ pub(super) struct MachineChange {
 
 impl PlannedObject {
     fn new(manifest: Value, existing: Option<&Value>) -> Self {
+        let is_same = |existing: &Value| manifest.get("spec").is_none_or(|spec| is_within(spec, &existing["spec"]));
         let state = match existing {
             None => ObjectState::New,
-            Some(existing) if is_within(&manifest["spec"], &existing["spec"]) => ObjectState::Unchanged,
+            Some(existing) if is_same(existing) => ObjectState::Unchanged,
             Some(_) => ObjectState::Different,
         };
         Self { state, manifest }
@@ -68,7 +69,7 @@ impl PlannedObject {
 
     /// Kind and name.
     pub(super) fn title(&self) -> String {
-        format!("{} {}", self.manifest["kind"].as_str().unwrap_or_default(), object_name(&self.manifest))
+        format!("{} {}", text(&self.manifest, "/kind").unwrap_or_default(), object_name(&self.manifest))
     }
 }
 
@@ -101,7 +102,11 @@ impl Plan {
 }
 
 fn object_name(object: &Value) -> &str {
-    object["metadata"]["name"].as_str().unwrap_or_default()
+    text(object, "/metadata/name").unwrap_or_default()
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> Option<&'a str> {
+    object.pointer(pointer)?.as_str()
 }
 
 impl MigrationInput {
@@ -125,18 +130,17 @@ fn find_obstacles(input: &MigrationInput, objects: &[PlannedObject], from: &str,
             "two pools named {to} would serve the same claims, since CAPO compares only kind and name: choose another name with --to"
         ));
     }
-    let identity = &input.pool["spec"]["identityRef"];
-    if identity["type"].as_str().is_some_and(|kind| kind != "Secret") {
+    if text(&input.pool, "/spec/identityRef/type").is_some_and(|kind| kind != "Secret") {
         obstacles.push(
             "spec.identityRef.type is not Secret: put its clouds.yaml into a Secret of the namespace, and create the new pool manually with that".into(),
         );
     } else if input.has_secret == Some(false) {
         obstacles.push(format!(
             "the Secret {} (spec.identityRef.name) does not exist: create it with the key clouds.yaml",
-            identity["name"].as_str().unwrap_or_default()
+            text(&input.pool, "/spec/identityRef/name").unwrap_or_default()
         ));
     }
-    if input.pool["metadata"]["deletionTimestamp"].is_string() {
+    if text(&input.pool, "/metadata/deletionTimestamp").is_some() {
         obstacles.push("CAPO's pool is being deleted".into());
     }
     let different = objects.iter().filter(|object| object.state == ObjectState::Different);
@@ -166,7 +170,7 @@ fn describe_free_addresses(input: &MigrationInput) -> Option<String> {
 fn describe_machine(claim: &InTreeClaim, input: &MigrationInput) -> MachineChange {
     let listed = input.pool.pointer("/spec/preAllocatedFloatingIPs").and_then(Value::as_array);
     let is_listed = |address: &str| listed.is_some_and(|list| list.iter().any(|it| it == address));
-    let deletes = input.pool["spec"]["reclaimPolicy"] == "Delete";
+    let deletes = text(&input.pool, "/spec/reclaimPolicy") == Some("Delete");
     let change = match &claim.address {
         None => "waits for CAPO's pool; its replacement uses the new pool".to_owned(),
         Some(address) if is_listed(address) => {

@@ -71,7 +71,7 @@ impl Place {
         if all >= MAX_CONNECTIONS || own >= MAX_CONNECTIONS_OF_PEER {
             return None;
         }
-        counts.insert(peer, own + 1);
+        counts.insert(peer, own.saturating_add(1));
         Some(Self { open: open.clone(), peer })
     }
 }
@@ -80,7 +80,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         let mut counts = self.open.0.lock();
         if let Some(own) = counts.remove(&self.peer).filter(|own| *own > 1) {
-            counts.insert(self.peer, own - 1);
+            counts.insert(self.peer, own.saturating_sub(1));
         }
     }
 }

@@ -15,7 +15,7 @@ const COMMON_FIELDS: [&str; 5] =
 /// A pool of ours like CAPO's, and remarks on the differences.
 pub(super) fn create_pool(input: &MigrationInput, to: &str) -> (Value, Vec<String>) {
     let empty = Map::new();
-    let theirs = input.pool["spec"].as_object().unwrap_or(&empty);
+    let theirs = input.pool.get("spec").and_then(Value::as_object).unwrap_or(&empty);
     let mut spec: Map<String, Value> =
         COMMON_FIELDS.iter().filter_map(|field| Some(((*field).to_owned(), theirs.get(*field)?.clone()))).collect();
     let mut remarks: Vec<String> = theirs
@@ -57,10 +57,13 @@ pub(super) fn create_pool(input: &MigrationInput, to: &str) -> (Value, Vec<Strin
 /// A template's spec is immutable: so this is a copy under another name, which points to our pool.
 pub(super) fn copy_template(old: &Value, namespace: &str, to: &str) -> Value {
     let mut spec = old["spec"].clone();
-    spec["template"]["spec"]["floatingIPPoolRef"] = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": to});
-    let mut metadata = json!({"name": successor_name(object_name(old)), "namespace": namespace});
-    if let Some(labels) = old["metadata"]["labels"].as_object() {
-        metadata["labels"] = labels.clone().into();
+    if let Some(reference) = spec.pointer_mut("/template/spec/floatingIPPoolRef") {
+        *reference = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": to});
     }
+    let name = successor_name(object_name(old));
+    let metadata = match old.pointer("/metadata/labels") {
+        Some(labels) => json!({"name": name, "namespace": namespace, "labels": labels}),
+        None => json!({"name": name, "namespace": namespace}),
+    };
     json!({"apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": metadata, "spec": spec})
 }

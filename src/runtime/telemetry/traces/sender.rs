@@ -3,7 +3,6 @@
 //! The SDK calls it from a thread of its own, outside tokio, so it has a small runtime. That also keeps the sending off
 //! the controllers' runtime.
 
-use std::error::Error;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -91,7 +90,7 @@ impl HttpClient for Sender {
         match &result {
             Ok(answer) if !answer.status().is_success() => self.warn_once(&url, &answer.status()),
             Ok(_) => {}
-            Err(error) => self.warn_once(&url, &chain(error as &(dyn Error + 'static))),
+            Err(error) => self.warn_once(&url, &chain(error)),
         }
         Ok(result?)
     }
