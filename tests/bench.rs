@@ -6,6 +6,9 @@
 //!
 //! Neutron's access log, which `CAIP_NEUTRON_LOG` names, counts the calls of other clients too: run it alone.
 
+#![allow(clippy::restriction, reason = "a panic ends the benchmark")]
+#![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
+
 #[path = "bench/access_log.rs"]
 mod access_log;
 #[path = "bench/claim_events.rs"]

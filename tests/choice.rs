@@ -1,6 +1,9 @@
 //! Law 7 for single decisions: in generated situations, what the core gives a claim is what the oracle, a second statement
 //! of the rules, would give, and the core refuses only where the oracle finds nothing. `PROPTEST_CASES=100000` for more.
 
+#![allow(clippy::restriction, reason = "a panic fails the test")]
+#![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
+
 #[path = "support/laws/oracle.rs"]
 mod oracle;
 

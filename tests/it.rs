@@ -1,5 +1,8 @@
 //! The tests that need more than the library, in one binary, so that it is linked once and shares one controller.
 
+#![allow(clippy::restriction, reason = "a panic fails the test")]
+#![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
+
 mod bad_input;
 mod contract;
 mod crd;

@@ -1,6 +1,9 @@
 //! `config/rbac` grants the minimum permissions: the API servers' audit logs, which `CAIP_AUDIT_LOGS` names, have a use of
 //! each and no refused request. `hack/test.sh` runs it after all scenarios.
 
+#![allow(clippy::restriction, reason = "a panic fails the test")]
+#![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
+
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader};

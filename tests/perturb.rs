@@ -14,6 +14,9 @@
 //! | `run.rs`, `summary.rs` | one run, and the state in which it ends |
 //! | `selection.rs`, `results.rs`, `figures.rs` | which plans are run, what came of them |
 
+#![allow(clippy::restriction, reason = "a panic fails the test")]
+#![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
+
 #[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]
 mod support;
 

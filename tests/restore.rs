@@ -1,6 +1,9 @@
 //! The API server's etcd is restored from a backup while the controllers run, with and without a bump of the revision. A
 //! binary of its own, since it changes the whole management cluster: `hack/test.sh` runs it on one that is nobody else's.
 
+#![allow(clippy::restriction, reason = "a panic fails the test")]
+#![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
+
 #[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]
 mod support;
 

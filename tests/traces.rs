@@ -3,6 +3,9 @@
 //! Environment variables and the subscriber are global to a process, so each test starts this binary again: [`program`]
 //! makes the calls, to an OpenStack and a collector that the test provides.
 
+#![allow(clippy::restriction, reason = "a panic fails the test")]
+#![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
+
 #[allow(dead_code, reason = "shared with tests/session.rs: not every word is used here")]
 #[path = "session/server.rs"]
 mod server;

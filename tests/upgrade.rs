@@ -1,6 +1,9 @@
 //! Cluster API is upgraded while the controllers run. A binary of its own, since it changes the whole management cluster:
 //! `hack/test.sh` starts one with an older Cluster API for it.
 
+#![allow(clippy::restriction, reason = "a panic fails the test")]
+#![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
+
 #[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]
 mod support;
 

@@ -238,7 +238,6 @@ impl Resolve for AllowedResolver {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 

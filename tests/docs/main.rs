@@ -1,6 +1,9 @@
 //! Checks the documents without servers: links work, every field and message is documented, the image has the same tag
 //! everywhere, and every command block is run by a test or says why not.
 
+#![allow(clippy::restriction, reason = "a panic fails the test")]
+#![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
+
 mod architecture;
 mod core;
 mod fences;

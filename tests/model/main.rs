@@ -24,6 +24,9 @@
 //! ports, deleted claims and recreated claims; `MODEL_SLOW_LISTINGS=1` lets time pass during its listings, and with
 //! `MODEL_ORDER=1` its pools know which of them yields.
 
+#![allow(clippy::restriction, reason = "a panic fails the test")]
+#![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
+
 mod actions;
 mod events;
 mod neutron;

@@ -36,7 +36,8 @@
 //! | [`lists`] | the controllers list nothing that is older than what they know |
 //! | [`records`] | nothing of deleted pools and claims is remembered |
 
-#![expect(clippy::unwrap_used, reason = "a panic fails the test")]
+#![allow(clippy::restriction, reason = "a panic fails the test")]
+#![warn(clippy::dbg_macro, clippy::todo)]
 
 #[path = "../support"]
 mod support {

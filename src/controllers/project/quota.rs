@@ -59,7 +59,6 @@ impl QuotaCache {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use std::cell::Cell;
     use std::future::{pending, ready};

@@ -231,7 +231,6 @@ impl From<SubnetRow> for Subnet {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use serde_json::{Value, json};
 

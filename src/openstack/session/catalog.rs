@@ -69,7 +69,6 @@ fn versioned(url: &str) -> Option<Url> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 

@@ -77,7 +77,6 @@ fn judge_lease(lease: Option<&Lease>, lease_name: &str, now: Timestamp) -> Findi
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 

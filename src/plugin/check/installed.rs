@@ -112,7 +112,6 @@ async fn check_ipam_kinds(session: &PluginSession, served: Option<IpamVersion>) 
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 

@@ -123,7 +123,6 @@ fn status_findings(subject: &str, pool: &OpenStackFloatingIPPool) -> Vec<Finding
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 

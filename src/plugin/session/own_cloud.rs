@@ -81,7 +81,6 @@ fn merge_into(target: &mut Value, source: Value) {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 
