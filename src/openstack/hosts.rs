@@ -35,7 +35,11 @@ impl FromStr for HostPattern {
         }
         // As in a URL, so that both are written in the same way.
         let name = |name: &str| match Host::parse(name) {
-            Ok(Host::Domain(name)) if !name.contains('*') => Ok(without_dot(&name).to_owned()),
+            Ok(Host::Domain(name))
+                if !name.contains('*') && without_dot(&name).split('.').all(|part| !part.is_empty()) =>
+            {
+                Ok(without_dot(&name).to_owned())
+            }
             _ => Err(expected),
         };
         match text.strip_prefix('*') {
@@ -311,7 +315,20 @@ mod tests {
 
     #[test]
     fn an_entry_that_is_no_host_is_refused() {
-        for bad in ["", "*cloud.test", "*.", "a b", "http://cloud.test", "cloud.test:5000", "10.0.0.0/33", "*.*.test"] {
+        for bad in [
+            "",
+            ".",
+            "*cloud.test",
+            "*.",
+            "*..",
+            "cloud.test..",
+            "cloud..test",
+            "a b",
+            "http://cloud.test",
+            "cloud.test:5000",
+            "10.0.0.0/33",
+            "*.*.test",
+        ] {
             assert!(bad.parse::<HostPattern>().is_err(), "{bad}");
         }
         assert_eq!("10.1.2.3/8".parse(), Ok(HostPattern::Range("10.0.0.0/8".parse().unwrap())));
