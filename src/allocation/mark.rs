@@ -66,7 +66,7 @@ impl CreationMark {
             text += &format!(" claim={key}");
         }
         if let Some(released) = self.released {
-            text += &format!(" out={:x}", released.as_second());
+            text += &format!(" out={}", render_time(released));
         }
         if self.is_retained {
             text += " kept=1";
@@ -119,11 +119,17 @@ pub fn claim_tag(pool: &PoolId, claim: &ClaimKey) -> String {
 
 /// The tag that marks a floating IP as released by a claim.
 pub fn release_tag(pool: &PoolId, claim: &ClaimKey, at: Timestamp) -> String {
-    format!("{RELEASE_TAG}{pool}.{claim}.{:x}", at.as_second())
+    format!("{RELEASE_TAG}{pool}.{claim}.{}", render_time(at))
 }
 
+/// Only as it is rendered: without a sign, zeros in front, and upper case.
 fn parse_time(text: &str) -> Option<Timestamp> {
-    Timestamp::from_second(i64::from_str_radix(text, 16).ok()?).ok()
+    let time = Timestamp::from_second(i64::from_str_radix(text, 16).ok()?).ok()?;
+    (render_time(time) == text).then_some(time)
+}
+
+fn render_time(time: Timestamp) -> String {
+    format!("{:x}", time.as_second())
 }
 
 /// Whether a tag begins like ours. A database that ignores case may return it in another case; then its owner is unknown.
@@ -354,6 +360,9 @@ mod tests {
             format!("{good} new=field"),
             format!("{good} pool=p"),
             format!("{good} "),
+            format!("{good} out=-1"),
+            format!("{good} out=+1"),
+            format!("{good} out=1A"),
             "caip-openstack ".into(),
         ];
         for text in texts {
@@ -362,7 +371,15 @@ mod tests {
             assert_eq!(ownership(fip), Ownership::Foreign, "{text}");
         }
         let tag = claim_tag(&pool_id("p"), &key("web"));
-        for tag in ["caip.p", "caip.", "caip-out.p.x.1", &format!("{tag}.more"), &tag.to_uppercase(), "CAIP-OUT.x"] {
+        for tag in [
+            "caip.p",
+            "caip.",
+            "caip-out.p.x.1",
+            "caip-out.p.aaaabbbbccccdddd.-1",
+            &format!("{tag}.more"),
+            &tag.to_uppercase(),
+            "CAIP-OUT.x",
+        ] {
             assert_eq!(ownership(fip(10).tag(tag)), Ownership::Foreign, "{tag}");
         }
     }
