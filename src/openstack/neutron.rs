@@ -26,7 +26,7 @@ const TAGS_EXTENSION: &str = "standard-attr-tag";
 
 /// How many floating IPs a project may have at most, unless a flag says more. They take 4 MiB of the controller's memory.
 pub(super) const MAX_FLOATING_IPS: usize = 4000;
-/// In bytes of memory, on average. A floating IP with our mark and a few tags takes half of it.
+/// In bytes of memory, on average. A floating IP with our mark and five tags takes nine tenths of it.
 pub const ROW_SIZE: usize = 1024;
 /// Networks or subnets that a filter selects. A pool needs one network and a few subnets.
 const FOUND: Limit = Limit { rows: 1000, row_size: ROW_SIZE, remedy: "narrow the filter of the pool" };
