@@ -3,6 +3,8 @@
 //! A message names the key or field and what to do. It quotes no values of the Secret except keys, cloud names and the
 //! authentication type.
 
+use super::cloud::NAMED;
+
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum CredentialsError {
     #[error("the Secret has no key {key} ({}): add it", list(.present))]
@@ -45,8 +47,8 @@ fn list(names: &[String]) -> String {
         [] => "it has none".to_owned(),
         // Enough to find a typing error; a file may have hundreds of clouds.
         names => {
-            let first = names.get(..8).unwrap_or(names);
-            format!("it has {}{}", first.join(", "), if names.len() > 8 { ", …" } else { "" })
+            let first = names.get(..NAMED).unwrap_or(names);
+            format!("it has {}{}", first.join(", "), if names.len() > NAMED { ", …" } else { "" })
         }
     }
 }

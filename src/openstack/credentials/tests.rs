@@ -206,6 +206,20 @@ fn a_malformed_file_is_reported_by_line_and_not_quoted() {
         assert!(message.contains(line), "{message}");
         assert!(!format!("{message} {error:?}").contains("hunter2"), "{message}");
     }
+    assert!(message(read("clouds: ~\n")).contains("it has no section \"clouds\""));
     assert!(message(read("other: 1\n")).contains("it has no section \"clouds\""));
     assert!(message(read("")).starts_with("clouds.yaml cannot be read"));
+}
+
+#[test]
+fn nothing_is_built_of_other_clouds_and_little_of_what_aliases_refer_to() {
+    assert!(read(&format!("{PASSWORD}  third: {{verify: maybe, auth: [[]]}}\n")).is_ok());
+    let anchor = |length| read(&format!("x: &x [{}]\n{PASSWORD}", "{},".repeat(length)));
+    assert!(anchor(1000).is_ok());
+    assert!(message(anchor(10_000)).starts_with("clouds.yaml cannot be read"));
+    let many: String = (0..300).map(|cloud| format!("  c{cloud:03}:\n")).collect();
+    assert_eq!(
+        message(read(&format!("clouds:\n{many}"))),
+        "clouds.yaml has no cloud named \"openstack\" (it has c000, c001, c002, c003, c004, c005, c006, c007, …): set identityRef.cloudName"
+    );
 }
