@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::super::{Error, ErrorKind};
 use super::throttle::Health;
@@ -13,14 +14,26 @@ use crate::text::one_line;
 /// In characters. Neutron's messages are shorter, unless they quote the request; conditions are read in a terminal.
 const MAX_MESSAGE: usize = 240;
 
+/// In bytes. Neutron's types are the names of exceptions.
+const MAX_TYPE: usize = 255;
+
 /// A tenant chooses the server that sends `Retry-After`. Less than the minimum would requeue without a pause; more than
 /// the maximum would leave a pool unattended for longer than an API limiter's window, which is minutes.
 const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(300);
 
 pub(super) fn error(response: &Response<Bytes>) -> Error {
+    error_without("", response)
+}
+
+/// Also without the secret, which a validation error may quote.
+pub(super) fn error_without(secret: &str, response: &Response<Bytes>) -> Error {
     let status = response.status();
     let (error_type, message) = match parse_refusal(response.body()) {
+        // Before the message is cut, which could leave a part of the secret.
+        Some((error_type, message)) if !secret.is_empty() => {
+            (error_type, one_line(&message.replace(secret, "…"), MAX_MESSAGE))
+        }
         Some((error_type, message)) => (error_type, one_line(&message, MAX_MESSAGE)),
         // Usually a proxy's page, whose text is of no use in a condition.
         None => (None, format!("the answer is {status}, and not from OpenStack by its form")),
@@ -60,27 +73,57 @@ fn kind(status: StatusCode, error_type: Option<&str>) -> ErrorKind {
     }
 }
 
+/// Nothing is built of a body but what is used: as values, it would take a hundred times its memory.
+#[derive(Deserialize)]
+struct Body<'a> {
+    #[serde(rename = "NeutronError", borrow)]
+    neutron: Option<&'a RawValue>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+#[derive(Deserialize)]
+struct Details<'a> {
+    #[serde(rename = "type", borrow)]
+    error_type: Option<&'a RawValue>,
+    #[serde(borrow)]
+    message: Option<&'a RawValue>,
+    #[serde(borrow)]
+    title: Option<&'a RawValue>,
+}
+
+/// A struct of ours would be read from an array too.
+fn object<'a, T: Deserialize<'a>>(json: &'a [u8]) -> Option<T> {
+    json.trim_ascii_start().starts_with(b"{").then(|| serde_json::from_slice(json).ok()).flatten()
+}
+
+fn details(json: &RawValue) -> Option<Details<'_>> {
+    object(json.get().as_bytes())
+}
+
+fn text(json: Option<&RawValue>) -> Option<String> {
+    serde_json::from_str(json?.get()).ok()
+}
+
 /// Type and message of Neutron's `{"NeutronError": {"type", "message"}}`, or message of Keystone's, and of Neutron's for an
 /// invalid token, `{"error": {"message"}}`.
 fn parse_refusal(body: &[u8]) -> Option<(Option<String>, String)> {
-    let body: Value = serde_json::from_slice(body).ok()?;
-    let text = |value: &Value| value.as_str().map(str::to_owned);
-    match (body.get("NeutronError"), body.get("error")) {
-        (Some(neutron @ Value::Object(_)), _) => Some((text(&neutron["type"]), text(&neutron["message"])?)),
-        // Some middleware sends only a message.
-        (Some(Value::String(message)), _) => Some((None, message.clone())),
-        (_, Some(keystone @ Value::Object(_))) => Some((None, text(&keystone["message"])?)),
-        _ => None,
+    let body: Body = object(body)?;
+    if let Some(neutron) = body.neutron.and_then(details) {
+        let error_type = text(neutron.error_type).filter(|name| name.len() <= MAX_TYPE);
+        return Some((error_type, text(neutron.message)?));
     }
+    // Some middleware sends only a message.
+    let only_message = || Some((None, text(body.neutron)?));
+    only_message().or_else(|| Some((None, text(details(body.error?)?.message)?)))
 }
 
 /// Whether a refusal has a form that OpenStack's services use.
 pub(super) fn is_from_openstack(body: &[u8]) -> bool {
-    let Ok(body) = serde_json::from_slice::<Value>(body) else { return false };
-    let is_text = |pointer| body.pointer(pointer).is_some_and(Value::is_string);
+    let Some(body) = object::<Body>(body) else { return false };
     // Others send `error` with a message too, but without Keystone's title.
-    body.get("NeutronError").is_some_and(|error| !error.is_null())
-        || is_text("/error/message") && is_text("/error/title")
+    let has_title = |error: Details| text(error.message).is_some() && text(error.title).is_some();
+    body.neutron.is_some() || body.error.and_then(details).is_some_and(has_title)
 }
 
 /// The cloud's operators find the request in their logs by this id.
@@ -109,6 +152,7 @@ pub(super) fn health(error: &Error) -> Health {
 }
 
 #[cfg(test)]
+#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 
@@ -154,7 +198,8 @@ mod tests {
 
     #[test]
     fn the_page_of_a_proxy_is_not_quoted() {
-        for body in ["<html>\nX-Auth-Token: gAAAA</html>", "", "{\"NeutronError\":", "[1]", "\u{0}"] {
+        let bodies = ["<html>\nX-Auth-Token: gAAAA</html>", "", "{\"NeutronError\":", "[1]", r#"["a","b"]"#, "\u{0}"];
+        for body in bodies {
             let error = answer(502, body);
             assert_eq!(error.kind, ErrorKind::Server);
             assert_eq!(error.message, "the answer is 502 Bad Gateway, and not from OpenStack by its form");
@@ -167,5 +212,33 @@ mod tests {
             answer(400, &format!(r#"{{"NeutronError":{{"type":"T","message":"a\n\tb {}"}}}}"#, "é".repeat(999)));
         assert!(error.message.starts_with("a b é") && !error.message.contains('\n'));
         assert_eq!(error.message.chars().count(), MAX_MESSAGE + 1);
+    }
+
+    #[test]
+    fn a_refusal_is_read_whatever_else_it_has() {
+        for (body, error_type, message) in [
+            (r#"{"NeutronError":{"type":"T","message":"m","detail":{"a":[1]}},"more":{}}"#, Some("T"), "m"),
+            (r#"{"NeutronError":{"type":7,"message":"m"}}"#, None, "m"),
+            (r#"{"NeutronError":"m"}"#, None, "m"),
+            (r#"{"NeutronError":null,"error":{"message":"m","title":"t"}}"#, None, "m"),
+            (r#"{"NeutronError":["T","x"],"error":{"message":"m"}}"#, None, "m"),
+        ] {
+            let error = answer(400, body);
+            assert_eq!((error.error_type.as_deref(), &*error.message), (error_type, message), "{body}");
+        }
+        let long = |length| neutron(400, &"T".repeat(length)).error_type;
+        assert!(long(MAX_TYPE).is_some() && long(MAX_TYPE + 1).is_none());
+    }
+
+    #[test]
+    fn no_part_of_the_secret_is_shown() {
+        let quoting = |text: &str| {
+            let body = format!(r#"{{"error":{{"code":400,"title":"Bad Request","message":"{text}"}}}}"#);
+            let response = Response::builder().status(400).body(Bytes::from(body)).unwrap();
+            error_without("my  secret phrase", &response).message
+        };
+        assert_eq!(quoting("not 'my  secret phrase'"), "not '…'", "its blanks are not those of a line");
+        let cut = quoting(&format!("{} my  secret phrase", "x".repeat(MAX_MESSAGE - 8)));
+        assert!(cut.ends_with("x …"), "{cut}");
     }
 }

@@ -22,6 +22,9 @@ pub(super) const OPERATION: &str = "authenticate";
 /// Longer than the longest request, so that no token expires during one, and with time to retry a failed renewal.
 const RENEWAL_MARGIN: Duration = Duration::from_secs(120);
 
+/// In bytes. Keystone's limit; it becomes an annotation.
+const MAX_PROJECT_ID: usize = 64;
+
 /// A token and what Keystone sent with it.
 pub(super) struct Token {
     /// `X-Auth-Token`, marked as sensitive so that no debug output of headers shows it.
@@ -74,66 +77,66 @@ impl KeystoneClient {
         if !response.status().is_success() {
             return Err(self.refusal(&response));
         }
-        self.read_token(response).ok_or_else(|| {
+        read_token(response, self.clock.now()).ok_or_else(|| {
             let host = transport::host_and_port(&self.credentials.auth_url);
             let message = format!("{host} answers, but not with a token: is auth_url Keystone's?");
             self.http.hosts.conceal(Error::new(ErrorKind::Malformed, OPERATION, message))
         })
     }
 
-    fn read_token(&self, response: Response<Bytes>) -> Option<Token> {
-        let token = AuthToken::try_from(response).ok()?;
-        let info = token.auth_info?.token;
-        let mut header = HeaderValue::from_str(token.token.expose_secret()).ok()?;
-        header.set_sensitive(true);
-
-        // The lifetime counts from now, by our clock: Keystone's may be wrong, and only the difference matters.
-        let received_at = self.clock.now();
-        let issued_at = info.issued_at.map_or_else(|| received_at.as_second(), |at| at.timestamp());
-        let lifetime = info.expires_at.timestamp().saturating_sub(issued_at);
-        let lifetime = Duration::from_secs(lifetime.try_into().unwrap_or(0));
-        // Leaves a short-lived token at least half of its lifetime.
-        #[expect(clippy::arithmetic_side_effects, reason = "2 is not 0")]
-        let margin = RENEWAL_MARGIN.min(lifetime / 2);
-        Some(Token {
-            header,
-            project: info.project.and_then(|project| project.id).map(ProjectId::new),
-            catalog: info.catalog.unwrap_or_default(),
-            received_at,
-            renew_at: after(received_at, lifetime.saturating_sub(margin)),
-            expires_at: after(received_at, lifetime),
-        })
-    }
-
-    /// Keystone does not say why it refuses credentials; our message says what to check.
     fn refusal(&self, response: &Response<Bytes>) -> Error {
-        let error = Error { operation: OPERATION, ..answer::error(response) };
-        let host = transport::host_and_port(&self.credentials.auth_url);
-        let is_from_openstack = answer::is_from_openstack(response.body());
-        // A 404 from Keystone means that the application credential or the token is unknown.
-        let is_unknown = error.status == Some(404) && is_from_openstack;
-        let refusal = match error.status {
-            _ if error.kind == ErrorKind::Unauthorized || is_unknown => {
-                let check = match self.credentials.identity.auth_type() {
-                    "v3applicationcredential" => "the application credential, its secret and whether it has expired",
-                    "v3token" => "whether the token has expired, and its project",
-                    _ => "username, password, project and domain",
-                };
-                let message = format!("Keystone at {host} refuses the credentials: check {check} in clouds.yaml");
-                Error { kind: ErrorKind::Unauthorized, message, ..error }
-            }
-            Some(404) => Error {
-                kind: ErrorKind::Malformed,
-                message: format!("{host} has no Keystone v3: check auth_url"),
-                ..error
-            },
-            // A validation error quotes the request.
-            _ => {
-                let secret = self.credentials.identity.secret().expose_secret();
-                Error { message: error.message.replace(secret, "…"), ..error }
-            }
-        };
-        if is_from_openstack { refusal } else { self.http.hosts.conceal(refusal) }
+        let refusal = read_refusal(response, &self.credentials);
+        if answer::is_from_openstack(response.body()) { refusal } else { self.http.hosts.conceal(refusal) }
+    }
+}
+
+pub(super) fn read_token(response: Response<Bytes>, received_at: Timestamp) -> Option<Token> {
+    let token = AuthToken::try_from(response).ok()?;
+    let info = token.auth_info?.token;
+    let mut header = HeaderValue::from_str(token.token.expose_secret()).ok()?;
+    header.set_sensitive(true);
+
+    // The lifetime counts from now, by our clock: Keystone's may be wrong, and only the difference matters.
+    let issued_at = info.issued_at.map_or_else(|| received_at.as_second(), |at| at.timestamp());
+    let lifetime = info.expires_at.timestamp().saturating_sub(issued_at);
+    let lifetime = Duration::from_secs(lifetime.try_into().unwrap_or(0));
+    // Leaves a short-lived token at least half of its lifetime.
+    let margin = RENEWAL_MARGIN.min(lifetime / 2);
+    let project = info.project.and_then(|project| project.id);
+    if project.as_ref().is_some_and(|id| id.len() > MAX_PROJECT_ID) {
+        return None;
+    }
+    Some(Token {
+        header,
+        project: project.map(ProjectId::new),
+        catalog: info.catalog.unwrap_or_default(),
+        received_at,
+        renew_at: after(received_at, lifetime - margin),
+        expires_at: after(received_at, lifetime),
+    })
+}
+
+/// Keystone does not say why it refuses credentials; our message says what to check.
+pub(super) fn read_refusal(response: &Response<Bytes>, credentials: &Credentials) -> Error {
+    let secret = credentials.identity.secret().expose_secret();
+    let error = Error { operation: OPERATION, ..answer::error_without(secret, response) };
+    let host = transport::host_and_port(&credentials.auth_url);
+    // A 404 from Keystone means that the application credential or the token is unknown.
+    let is_unknown = error.status == Some(404) && answer::is_from_openstack(response.body());
+    match error.status {
+        _ if error.kind == ErrorKind::Unauthorized || is_unknown => {
+            let check = match credentials.identity.auth_type() {
+                "v3applicationcredential" => "the application credential, its secret and whether it has expired",
+                "v3token" => "whether the token has expired, and its project",
+                _ => "username, password, project and domain",
+            };
+            let message = format!("Keystone at {host} refuses the credentials: check {check} in clouds.yaml");
+            Error { kind: ErrorKind::Unauthorized, message, ..error }
+        }
+        Some(404) => {
+            Error { kind: ErrorKind::Malformed, message: format!("{host} has no Keystone v3: check auth_url"), ..error }
+        }
+        _ => error,
     }
 }
 
@@ -145,4 +148,23 @@ fn with_remedy(error: Error) -> Error {
         false => "",
     };
     Error { message: format!("Keystone: {}{remedy}", error.message), ..error }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_has_an_id_that_keystone_could_give() {
+        let project = |length: usize| {
+            let (id, user) = ("p".repeat(length), r#"{"id":"u","name":"n"}"#);
+            let body = format!(
+                r#"{{"token":{{"expires_at":"2026-11-21T10:33:43Z","user":{user},"project":{{"id":"{id}"}}}}}}"#
+            );
+            let response = Response::builder().header("X-Subject-Token", "t").body(Bytes::from(body)).unwrap();
+            read_token(response, Timestamp::UNIX_EPOCH)?.project
+        };
+        assert_eq!(project(MAX_PROJECT_ID).unwrap().as_str().len(), MAX_PROJECT_ID);
+        assert!(project(MAX_PROJECT_ID + 1).is_none());
+    }
 }
