@@ -29,13 +29,15 @@ dist: ## build everything that a release publishes in dist/ (IMAGE_SOURCE, IMAGE
 	@hack/dist.sh
 
 ##@ Checks
-.PHONY: test unit soak perturb mutants fmt lint verify-generated
+.PHONY: test unit soak perturb mutants fuzz fmt lint verify-generated
 test: ## run all tests on servers of their own; installs what is missing, leaves nothing running
 	@hack/test.sh
 unit: ## run the tests that need no server
 	$(CARGO) test --locked --lib --bins --test docs --test choice --test model --test simulation
 mutants: ## mutate the allocation core with cargo-mutants; its tests must notice every mutant
 	@hack/mutants.sh
+fuzz: ## fuzz every parser of received data with cargo-fuzz, 1,000,000 inputs each (FUZZ_RUNS)
+	@hack/fuzz.sh
 soak: ## run 100,000 generated histories of the controllers in simulated time (SOAK_HISTORIES)
 	@hack/soak.sh
 perturb: ## run the controllers with a crash after each write, with withheld events and with older views (about an hour)

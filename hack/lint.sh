@@ -5,6 +5,9 @@ cd "$(dirname "$0")/.."
 
 skipped=()
 cargo fmt --check
+# The package of `make fuzz`: its format, and that its lock file fits our dependencies.
+cargo fmt --check --manifest-path tests/fuzz/Cargo.toml
+cargo update --locked --workspace --quiet --manifest-path tests/fuzz/Cargo.toml
 cargo clippy --locked --all-targets -- -D warnings
 # With all features, only the targets that can differ.
 cargo clippy --locked --all-features --lib --bins --test traces -- -D warnings

@@ -41,7 +41,7 @@ mod kubernetes;
 mod leftovers;
 mod memory;
 mod neutron_writer;
-mod objects;
+pub(crate) mod objects;
 mod panics;
 mod patch;
 mod pool;

@@ -8,6 +8,7 @@
 //! | [`controllers`] | pool, claim and sweeper: read, decide, act, report |
 //! | [`plugin`] | `kubectl fippool`: explains pools and claims, and helps to repair them |
 //! | [`metrics`] | Prometheus metrics of pools, claims and OpenStack calls |
+//! | `fuzzing` | the parsers of received data, for `make fuzz` |
 //! | [`runtime`] | the process: flags, leader election, HTTP servers, logs and traces, shutdown |
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a panic fails the test"))]
@@ -17,6 +18,8 @@ pub mod api;
 pub mod clock;
 pub mod controllers;
 pub mod floating_ip;
+#[cfg(any(fuzzing, test))]
+pub mod fuzzing;
 pub mod metrics;
 pub mod object_name;
 pub mod openstack;

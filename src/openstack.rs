@@ -11,6 +11,8 @@ use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, ProjectId, SubnetI
 
 pub mod credentials;
 pub mod error;
+#[cfg(any(fuzzing, test))]
+pub(crate) mod fuzzing;
 pub mod hosts;
 mod neutron;
 pub mod session;

@@ -29,7 +29,7 @@ pub(super) fn cluster_of(claim: &IpAddressClaim) -> Option<&str> {
 }
 
 /// What an IPAddress names. Ours have annotations with the ids of the pool and the floating IP.
-pub(super) fn read_published(object: &IpAddress) -> Option<PublishedAddress> {
+pub(crate) fn read_published(object: &IpAddress) -> Option<PublishedAddress> {
     let address = object.spec.address.parse().ok()?;
     Some(PublishedAddress { address, binding: read_binding(object) })
 }

@@ -2,6 +2,8 @@
 
 mod body;
 mod each;
+#[cfg(any(fuzzing, test))]
+pub(crate) mod fuzzing;
 mod pages;
 
 use async_trait::async_trait;

@@ -7,6 +7,8 @@
 mod answer;
 mod breaker;
 mod catalog;
+#[cfg(any(fuzzing, test))]
+pub(crate) mod fuzzing;
 mod keystone;
 mod limiter;
 mod sessions;

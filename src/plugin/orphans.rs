@@ -1,8 +1,8 @@
 //! `orphans`: floating IPs with the mark of a claim that does not exist, as the controllers' sweep finds them; a report of
 //! them, and their release from that report.
 
-mod release;
-mod report;
+pub(crate) mod release;
+pub(crate) mod report;
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

@@ -12,7 +12,7 @@ use super::exit::Failure;
 use crate::text::on_terminal;
 
 /// What a command prints: serialized for programs, as text for people.
-pub(super) trait Report: Serialize {
+pub(crate) trait Report: Serialize {
     /// With terminal styles; `is_wide` adds columns.
     fn text(&self, is_wide: bool) -> String;
 }

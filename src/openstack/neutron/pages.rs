@@ -95,9 +95,7 @@ where
     let (mut listing, mut seen, mut marker) = (Listing::default(), BTreeSet::new(), None);
     loop {
         let response = session.call(operation, Retry::Read, request(marker)).await?;
-        let mut json = serde_json::Deserializer::from_slice(response.body());
-        let page = Envelope { operation, key, listing: &mut listing, seen: &mut seen, limit };
-        let page = page.deserialize(&mut json).and_then(|page| json.end().map(|()| page));
+        let page = Envelope { operation, key, listing: &mut listing, seen: &mut seen, limit }.read(response.body());
         let page = page.map_err(|_| session.malformed(operation))?;
         match page.end {
             PageEnd::Complete => {}
@@ -124,7 +122,7 @@ pub(super) struct Listing<R> {
     /// How many rows could not be read.
     pub(super) unreadable: usize,
     /// In bytes of memory.
-    size: usize,
+    pub(super) size: usize,
 }
 
 impl<R> Default for Listing<R> {
@@ -134,29 +132,29 @@ impl<R> Default for Listing<R> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum PageEnd {
+pub(super) enum PageEnd {
     Complete,
     /// A row had been listed before.
     Repeated,
     TooLarge,
 }
 
-struct Page {
+pub(super) struct Page {
     rows: u32,
     /// The id of the last row that has one.
     last: Option<String>,
     /// None without links.
     has_next: Option<bool>,
-    end: PageEnd,
+    pub(super) end: PageEnd,
 }
 
 /// Reads `{"floatingips": [...], "floatingips_links": [...]}` row by row, so that nothing is built from what is not used.
-struct Envelope<'a, R> {
-    operation: &'static str,
-    key: &'static str,
-    listing: &'a mut Listing<R>,
-    seen: &'a mut BTreeSet<String>,
-    limit: Limit,
+pub(super) struct Envelope<'a, R> {
+    pub(super) operation: &'static str,
+    pub(super) key: &'static str,
+    pub(super) listing: &'a mut Listing<R>,
+    pub(super) seen: &'a mut BTreeSet<String>,
+    pub(super) limit: Limit,
 }
 
 impl<'de, R: Row> DeserializeSeed<'de> for Envelope<'_, R> {
@@ -197,6 +195,12 @@ impl<'de, R: Row> Visitor<'de> for Envelope<'_, R> {
 }
 
 impl<R: Row> Envelope<'_, R> {
+    pub(super) fn read(self, body: &[u8]) -> serde_json::Result<Page> {
+        let mut json = serde_json::Deserializer::from_slice(body);
+        let page = self.deserialize(&mut json)?;
+        json.end().map(|()| page)
+    }
+
     #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory, and its size")]
     fn read_row(&mut self, raw: &RawValue, page: &mut Page) {
         page.rows += 1;

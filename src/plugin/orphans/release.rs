@@ -78,19 +78,24 @@ pub(in crate::plugin) async fn release_orphans(
 fn read_report(path: &Path, cluster: &str) -> Result<OrphanReport, Failure> {
     let unusable = |why: String| Failure::Usage(format!("{} {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| unusable(format!("cannot be read: {error}")))?;
-    let report: OrphanReport = serde_json::from_str(&text)
-        .map_err(|error| unusable(format!("is not a report of `kubectl fippool orphans --report`: {error}")))?;
+    parse_report(&text, cluster).map_err(unusable)
+}
+
+/// The error says what the file is.
+pub(crate) fn parse_report(text: &str, cluster: &str) -> Result<OrphanReport, String> {
+    let report: OrphanReport = serde_json::from_str(text)
+        .map_err(|error| format!("is not a report of `kubectl fippool orphans --report`: {error}"))?;
     if report.version != VERSION {
-        return Err(unusable(format!(
+        return Err(format!(
             "has format version {}, but this program reads version {VERSION}: create a new report",
             report.version
-        )));
+        ));
     }
     if report.cluster != cluster {
-        return Err(unusable(format!(
+        return Err(format!(
             "is about the management cluster {}, but this is {cluster}: use its --context",
             report.cluster
-        )));
+        ));
     }
     Ok(report)
 }

@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::plugin::output::{Report, bold, or_dash, paint, table};
 
 /// The version of the file's format.
-pub(super) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct OrphanReport {
+pub(crate) struct OrphanReport {
     /// [`VERSION`]
     pub(super) version: u32,
     /// The URL of the management cluster's API server.
@@ -29,7 +29,7 @@ pub(super) struct OrphanReport {
 /// A floating IP with the mark of a claim that does not exist.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Orphan {
+pub(crate) struct Orphan {
     pub(super) namespace: String,
     pub(super) pool: String,
     pub(super) pool_id: String,
@@ -48,7 +48,7 @@ pub(super) struct Orphan {
 /// A floating IP that carries only marks of pools outside this management cluster.
 #[derive(Serialize, Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ForeignFloatingIp {
+pub(crate) struct ForeignFloatingIp {
     pub(super) id: String,
     pub(super) address: IpAddr,
     pub(super) project: String,

@@ -1,0 +1,2 @@
+#![no_main]
+caip_openstack_fuzz::target!(text);
