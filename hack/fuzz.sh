@@ -3,7 +3,7 @@
 #   hack/fuzz.sh             every target
 #   hack/fuzz.sh marks text  these targets
 #   FUZZ_RUNS                how many inputs of each (default 1000000)
-#   FUZZ_SEED                for other inputs; the same seed gives the same ones (default 1)
+#   FUZZ_SEED                for other inputs (default 1); the same seed gives similar ones, not the same
 #
 # A find is a panic, an overflow, an input that takes more than 5 s, or memory out of proportion to the input. It ends the
 # target, and the file and the command that repeats it are printed. The first inputs are tests/fuzz/corpus; those that
