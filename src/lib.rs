@@ -19,6 +19,7 @@ pub mod clock;
 pub mod controllers;
 pub mod floating_ip;
 #[cfg(any(fuzzing, test))]
+#[allow(clippy::indexing_slicing, reason = "a panic is a find")]
 pub mod fuzzing;
 pub mod metrics;
 pub mod object_name;

@@ -152,7 +152,6 @@ pub(super) fn health(error: &Error) -> Health {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a panic fails the test")]
 mod tests {
     use super::*;
 

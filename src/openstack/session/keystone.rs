@@ -101,6 +101,7 @@ pub(super) fn read_token(response: Response<Bytes>, received_at: Timestamp) -> O
     let lifetime = info.expires_at.timestamp().saturating_sub(issued_at);
     let lifetime = Duration::from_secs(lifetime.try_into().unwrap_or(0));
     // Leaves a short-lived token at least half of its lifetime.
+    #[expect(clippy::arithmetic_side_effects, reason = "2 is not 0")]
     let margin = RENEWAL_MARGIN.min(lifetime / 2);
     let project = info.project.and_then(|project| project.id);
     if project.as_ref().is_some_and(|id| id.len() > MAX_PROJECT_ID) {
@@ -111,7 +112,7 @@ pub(super) fn read_token(response: Response<Bytes>, received_at: Timestamp) -> O
         project: project.map(ProjectId::new),
         catalog: info.catalog.unwrap_or_default(),
         received_at,
-        renew_at: after(received_at, lifetime - margin),
+        renew_at: after(received_at, lifetime.saturating_sub(margin)),
         expires_at: after(received_at, lifetime),
     })
 }
