@@ -87,12 +87,9 @@ where
                 && !is_interrupted
                 && let Some((name, reference, object)) = self.begin_next(&mut queue, &forget)
             {
-                let span = telemetry::reconcile_span(&reference);
-                let controller = self.controller;
+                let (span, controller) = (telemetry::reconcile_span(&reference), self.controller);
                 let work = async move {
-                    let work =
-                        async { reconcile(object.clone()).await.unwrap_or_else(|error| on_error(object, &error)) };
-                    match AssertUnwindSafe(work).catch_unwind().await {
+                    match reconcile_or_panic(object, reconcile, on_error).await {
                         Ok(action) => Ok((name, reference, action)),
                         Err(_) => Err(Panicked { controller, object: name }),
                     }
@@ -100,15 +97,11 @@ where
                 running.push(work.instrument(span));
             }
             let may_begin = running.len() < limit && !is_interrupted && !self.stop.is_cancelled();
-            let due = queue.due().filter(|_| may_begin);
-            let due = due.unwrap_or_else(|| instant_after(Instant::now(), FAR));
+            let due = queue.due().filter(|_| may_begin).unwrap_or_else(|| instant_after(Instant::now(), FAR));
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
-                Some(ended) = running.next() => {
-                    let (name, reference, action) = ended?;
-                    queue.conclude(name, reference, action);
-                }
+                Some(ended) = running.next() => queue.conclude(ended?),
                 () = self.stop.cancelled(), if running.is_empty() => return Ok(()),
                 Some(reference) = self.requests.recv(), if !self.stop.is_cancelled() => {
                     queue.request(name_of(&reference), reference, Instant::now());
@@ -137,6 +130,16 @@ where
         }
         None
     }
+}
+
+/// The result of one reconcile, or what it panicked with.
+async fn reconcile_or_panic<K, E>(
+    object: Arc<K>,
+    reconcile: &impl AsyncFn(Arc<K>) -> Result<Action, E>,
+    on_error: &impl Fn(Arc<K>, &E) -> Action,
+) -> std::thread::Result<Action> {
+    let work = async { reconcile(object.clone()).await.unwrap_or_else(|error| on_error(object.clone(), &error)) };
+    AssertUnwindSafe(work).catch_unwind().await
 }
 
 fn name_of<K: Resource>(reference: &ObjectRef<K>) -> ObjectName {
@@ -195,7 +198,7 @@ impl<R> Queue<R> {
         }
     }
 
-    fn conclude(&mut self, name: ObjectName, reference: R, Action(again): Action) {
+    fn conclude(&mut self, (name, reference, Action(again)): (ObjectName, R, Action)) {
         self.end(&name);
         if let Some(after) = again {
             self.request(name, reference, instant_after(Instant::now(), after.min(FAR)));
