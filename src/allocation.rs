@@ -36,7 +36,7 @@ pub mod situation;
 pub mod supply;
 pub mod sweep;
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 pub mod usage;
 
 pub use identity::{ClaimKey, Nonce, PoolId};

@@ -83,24 +83,13 @@ impl FloatingIp {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocation::testing::fip;
 
     #[test]
     fn a_single_tag_takes_a_whole_node_of_its_tree() {
         let with_tags = |count: usize| {
-            let fip = FloatingIp {
-                id: FloatingIpId::new("f"),
-                address: IpAddr::from([192, 0, 2, 1]),
-                network: NetworkId::new("n"),
-                project: ProjectId::new("p"),
-                port: None,
-                is_forwarded: false,
-                description: String::new(),
-                tags: (0..count).map(|tag| format!("{tag:02}")).collect(),
-                dns_name: String::new(),
-                changed_at: None,
-                created_at: None,
-            };
-            fip.memory_size()
+            let tags = (0..count).map(|tag| format!("{tag:02}")).collect();
+            FloatingIp { tags, ..fip(10).0 }.memory_size()
         };
         let (node, empty) = (11 * size_of::<String>(), with_tags(0));
         assert!(with_tags(1) > empty + node);

@@ -1,8 +1,8 @@
 //! What follows a panic in a reconcile: a bug, which a tenant's objects or cloud may be able to cause.
 //!
 //! The controllers start again without any memory, as after a crash, since shared state may be half written. Nothing in
-//! the object's namespace is reconciled for a while, longer after each panic, so that whoever can cause one delays others
-//! rarely.
+//! the object's namespace is reconciled for a while, longer after each panic. So a tenant who can cause panics rarely
+//! delays other tenants.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use jiff::{SignedDuration, Timestamp};
 use parking_lot::Mutex;
 
 use crate::object_name::ObjectName;
+use crate::time::after;
 
 /// For how long a namespace is held back after the first panic; twice as long after each further one.
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_mins(1);
@@ -41,8 +42,8 @@ impl HeldBack {
         let mut all = self.0.lock();
         all.retain(|_, held| now.duration_since(held.until) < LONGEST_PAUSE);
         let before = all.get(&object.namespace).map(|held| held.pause);
-        let pause = before.map_or(FIRST_PAUSE, |pause| pause.saturating_add(pause).min(LONGEST_PAUSE));
-        let until = now.saturating_add(pause).unwrap_or(Timestamp::MAX);
+        let pause = before.map_or(FIRST_PAUSE, |pause| pause.saturating_mul(2).min(LONGEST_PAUSE));
+        let until = after(now, pause);
         all.insert(object.namespace.clone(), HoldBack { object: object.clone(), until, pause });
         pause
     }

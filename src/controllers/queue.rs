@@ -218,6 +218,7 @@ mod tests {
 
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::runtime::{reflector, watcher};
+    use tokio::sync::mpsc::UnboundedSender;
 
     use super::*;
 
@@ -230,16 +231,24 @@ mod tests {
         }
     }
 
+    type Reference = ObjectRef<ConfigMap>;
+
+    /// Objects with these names, each requested as often as it is named. The queue waits for more while there is a sender.
+    fn requested(names: &[&str]) -> (Store<ConfigMap>, UnboundedReceiver<Reference>, UnboundedSender<Reference>) {
+        let (store, mut writer) = reflector::store::<ConfigMap>();
+        let (sender, requests) = tokio::sync::mpsc::unbounded_channel();
+        for name in names {
+            let mut object = ConfigMap::default();
+            object.metadata.name = Some((*name).into());
+            writer.apply_watcher_event(&watcher::Event::Apply(object));
+            sender.send(ObjectRef::new(name)).expect("it is received");
+        }
+        (store, requests, sender)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_stopping_queue_does_not_wake_itself_for_due_objects() {
-        let (store, mut writer) = reflector::store::<ConfigMap>();
-        let (request, requests) = tokio::sync::mpsc::unbounded_channel();
-        for name in ["a", "b"] {
-            let mut object = ConfigMap::default();
-            object.metadata.name = Some(name.into());
-            writer.apply_watcher_event(&watcher::Event::Apply(object));
-            request.send(ObjectRef::<ConfigMap>::new(name)).expect("it is received");
-        }
+        let (store, requests, _sender) = requested(&["a", "b"]);
         let stop = CancellationToken::new();
         // The first is never done, and the second is due again in a second.
         let work = async |object: Arc<ConfigMap>| match object.metadata.name.as_deref() {
@@ -268,14 +277,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_burst_for_one_object_is_one_reconcile() {
-        let (store, mut writer) = reflector::store::<ConfigMap>();
-        let (request, requests) = tokio::sync::mpsc::unbounded_channel();
-        let mut object = ConfigMap::default();
-        object.metadata.name = Some("a".into());
-        writer.apply_watcher_event(&watcher::Event::Apply(object));
-        for _ in 0..100 {
-            request.send(ObjectRef::<ConfigMap>::new("a")).expect("it is received");
-        }
+        let (store, requests, _sender) = requested(&["a"; 100]);
         let (stop, reconciles) = (CancellationToken::new(), AtomicUsize::new(0));
         let work = async |_| {
             reconciles.fetch_add(1, Ordering::Relaxed);
@@ -295,14 +297,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_panic_ends_the_queue_and_drops_what_was_begun() {
-        let (store, mut writer) = reflector::store::<ConfigMap>();
-        let (request, requests) = tokio::sync::mpsc::unbounded_channel();
-        for name in ["slow", "bad"] {
-            let mut object = ConfigMap::default();
-            object.metadata.name = Some(name.into());
-            writer.apply_watcher_event(&watcher::Event::Apply(object));
-            request.send(ObjectRef::<ConfigMap>::new(name)).expect("it is received");
-        }
+        let (store, requests, _sender) = requested(&["slow", "bad"]);
         let (dropped, stop) = (CancellationToken::new(), CancellationToken::new());
         let work = async |object: Arc<ConfigMap>| {
             let _guard = dropped.clone().drop_guard();
@@ -321,12 +316,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_is_begun_while_a_watch_is_interrupted() {
-        let (store, mut writer) = reflector::store::<ConfigMap>();
-        let (request, requests) = tokio::sync::mpsc::unbounded_channel();
-        let mut object = ConfigMap::default();
-        object.metadata.name = Some("a".into());
-        writer.apply_watcher_event(&watcher::Event::Apply(object));
-        request.send(ObjectRef::<ConfigMap>::new("a")).expect("it is received");
+        let (store, requests, _sender) = requested(&["a"]);
         let (stop, reconciles, kinds) =
             (CancellationToken::new(), AtomicUsize::new(0), watch::Sender::new(["ConfigMap"].into()));
         let work = async |_| {

@@ -1,5 +1,5 @@
-//! A tenant's own Keystone and Neutron. They say that the token is for the project of somebody else, show floating IPs and
-//! marks of others, accept everything, fail in every way, and hang.
+//! The Keystone and Neutron of a hostile tenant. They claim that a token is for another tenant's project, list that
+//! tenant's floating IPs and marks, accept everything, fail in every way, and hang.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

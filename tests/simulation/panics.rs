@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::api::{Key, Kind};
-use crate::laws::{condition, text};
+use crate::api::Kind;
 use crate::memory::Elsewhere;
 use crate::simulate_bound;
 use crate::world::{NAMESPACE, Site, Start, World};
@@ -24,23 +23,17 @@ fn create_pool_that_panics(world: &World, site: &Site) {
     site.server.create(Kind::Pool, json!({"metadata": metadata("bad"), "spec": spec})).expect("it is valid");
 }
 
-fn ready(site: &Site, kind: Kind, namespace: &str, name: &str) -> (String, String) {
-    let object = site.server.get(&Key::new(kind, namespace, name)).unwrap();
-    let ready = condition(&object, "Ready").cloned().unwrap_or_default();
-    (text(&ready, "/reason").to_owned(), text(&ready, "/message").to_owned())
-}
-
 #[test]
 fn a_pool_that_causes_panics_delays_others_rarely() {
     simulate_bound(&START, async |world, site| {
         let had = site.address_of("web-0");
         create_pool_that_panics(world, site);
         world.advance(Duration::from_secs(45)).await;
-        let (reason, message) = ready(site, Kind::Pool, STRANGERS, "bad");
+        let (reason, message) = site.ready(Kind::Pool, STRANGERS, "bad");
         world.expect(4, "the pool", "reported", reason == "InternalError" && message.contains("bad"));
         // A new process would have acquired the Lease again, and waited for its predecessor's calls.
         world.expect(4, "the process", "the same", site.replicas[0].past_calls.borrow().is_empty());
-        world.expect(7, "pool public", "ready", ready(site, Kind::Pool, NAMESPACE, "public").0 == "Ready");
+        world.expect(7, "pool public", "ready", site.ready(Kind::Pool, NAMESPACE, "public").0 == "Ready");
         let mut slow = 0;
         for index in 1..=60 {
             let claim = format!("web-{index}");
@@ -65,7 +58,7 @@ fn a_claim_whose_reconcile_panicked_is_told_and_served_later() {
         let wire = site.replicas[0].wire().expect("it runs");
         wire.plan_write(crate::wire::Fault::Panic);
         world.advance(Duration::from_secs(20)).await;
-        let (reason, message) = ready(site, Kind::Claim, NAMESPACE, "web-1");
+        let (reason, message) = site.ready(Kind::Claim, NAMESPACE, "web-1");
         let is_told = reason == "AllocationFailed" && message.contains("web-1 in this namespace");
         world.expect(7, "web-1", &format!("told, and not {reason}: {message}"), is_told);
         world.advance(Duration::from_secs(100)).await;

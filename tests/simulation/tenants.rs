@@ -52,14 +52,26 @@ fn create_pool_of_strangers(site: &Site, secret: &Value, annotations: &Value, sp
     site.server.create(Kind::Pool, pool).expect("it is valid");
 }
 
-fn ready(site: &Site, namespace: &str, pool: &str) -> (String, String) {
-    let pool = site.server.get(&Key::new(Kind::Pool, namespace, pool)).unwrap();
-    let ready = laws::condition(&pool, "Ready").cloned().unwrap_or_default();
-    (laws::text(&ready, "/reason").to_owned(), laws::text(&ready, "/message").to_owned())
-}
-
 fn network() -> Value {
     json!({"floatingIPNetwork": {"filter": {"name": "public"}}})
+}
+
+/// A pool with the id `guessed`, which a pool of strangers had first, serves, also after a restart, and can be deleted.
+async fn expect_rebuilt_pool_serves(world: &World, site: &Site) {
+    let mut spec = network();
+    spec["poolID"] = json!("guessed");
+    site.create_pool("rebuilt", &spec);
+    site.create_claim("web-1", "rebuilt");
+    world.advance(SOON).await;
+    world.expect(4, "web-1", "bound", site.address_of("web-1").is_some());
+    site.kill_controller();
+    world.advance(2 * SOON).await;
+    world.expect(7, "pool rebuilt", "ready", site.ready(Kind::Pool, "team", "rebuilt").0 == "Ready");
+    site.delete(Kind::Claim, "web-1");
+    site.delete(Kind::Pool, "rebuilt");
+    world.advance(SOON).await;
+    let is_left = site.server.get(&Key::new(Kind::Pool, "team", "rebuilt")).is_some();
+    world.expect(4, "pool rebuilt", "deleted", !is_left && world.cloud.floating_ips().len() == 1);
 }
 
 #[test]
@@ -73,20 +85,7 @@ fn a_pool_in_another_project_that_had_the_id_first_stops_nobody() {
             &json!({"poolID": "guessed", "preAllocatedFloatingIPs": ["203.0.113.200"]}),
         );
         world.advance(SOON).await;
-        let mut spec = network();
-        spec["poolID"] = json!("guessed");
-        site.create_pool("rebuilt", &spec);
-        site.create_claim("web-1", "rebuilt");
-        world.advance(SOON).await;
-        world.expect(4, "web-1", "bound", site.address_of("web-1").is_some());
-        site.kill_controller();
-        world.advance(2 * SOON).await;
-        world.expect(7, "pool rebuilt", "ready", ready(site, "team", "rebuilt").0 == "Ready");
-        site.delete(Kind::Claim, "web-1");
-        site.delete(Kind::Pool, "rebuilt");
-        world.advance(SOON).await;
-        let is_left = site.server.get(&Key::new(Kind::Pool, "team", "rebuilt")).is_some();
-        world.expect(4, "pool rebuilt", "deleted", !is_left && world.cloud.floating_ips().len() == 1);
+        expect_rebuilt_pool_serves(world, site).await;
     });
 }
 
@@ -98,20 +97,7 @@ fn a_pool_with_the_id_stops_nobody_unless_it_is_proven_to_be_of_the_project() {
         let spec = json!({"poolID": "guessed", "preAllocatedFloatingIPs": ["203.0.113.200"]});
         create_pool_of_strangers(site, &secret, &json!({}), &spec);
         world.advance(SOON).await;
-        let mut spec = network();
-        spec["poolID"] = json!("guessed");
-        site.create_pool("rebuilt", &spec);
-        site.create_claim("web-1", "rebuilt");
-        world.advance(SOON).await;
-        world.expect(4, "web-1", "bound", site.address_of("web-1").is_some());
-        site.kill_controller();
-        world.advance(2 * SOON).await;
-        world.expect(7, "pool rebuilt", "ready", ready(site, "team", "rebuilt").0 == "Ready");
-        site.delete(Kind::Claim, "web-1");
-        site.delete(Kind::Pool, "rebuilt");
-        world.advance(SOON).await;
-        let is_left = site.server.get(&Key::new(Kind::Pool, "team", "rebuilt")).is_some();
-        world.expect(4, "pool rebuilt", "deleted", !is_left && world.cloud.floating_ips().len() == 1);
+        expect_rebuilt_pool_serves(world, site).await;
     });
 }
 
@@ -141,7 +127,7 @@ fn a_copy_that_writes_keystones_url_differently_sees_the_marks_and_stops() {
         copy_under_another_url(world, site, &network()).await;
         create_claim_of_strangers(site, "web-9");
         world.advance(5 * SOON).await;
-        world.expect(4, "the copy", "stopped", ready(site, STRANGERS, "copy").0 == "DuplicatePoolID");
+        world.expect(4, "the copy", "stopped", site.ready(Kind::Pool, STRANGERS, "copy").0 == "DuplicatePoolID");
         world.expect(4, "Neutron", "as it was", world.cloud.floating_ips() == had);
         let _ = site.server.delete(&Key::new(Kind::Claim, STRANGERS, "web-9"), &Deletion::default());
         let _ = site.server.delete(&Key::new(Kind::Pool, STRANGERS, "copy"), &Deletion::default());
@@ -150,7 +136,8 @@ fn a_copy_that_writes_keystones_url_differently_sees_the_marks_and_stops() {
     });
 }
 
-/// Both get claims before either can see a mark of the other. Then the older one serves, and nobody loses an address.
+/// Both pools bind a claim before either one sees the other's mark. Then the older pool serves, and no claim loses its
+/// address.
 #[test]
 fn claims_of_two_pools_with_one_id_keep_their_addresses_until_they_are_deleted() {
     simulate_bound(&START, async |world, site| {
@@ -165,7 +152,7 @@ fn claims_of_two_pools_with_one_id_keep_their_addresses_until_they_are_deleted()
         let (ours, theirs) = (site.address_of("web-1"), address_of_stranger(site, "web-9"));
         world.expect(4, "web-1 and web-9", "bound", ours.is_some() && theirs.is_some());
         world.advance(5 * SOON).await;
-        let reasons = [ready(site, "team", "public").0, ready(site, STRANGERS, "copy").0];
+        let reasons = [site.ready(Kind::Pool, "team", "public").0, site.ready(Kind::Pool, STRANGERS, "copy").0];
         world.expect(4, "the copy", "stopped", reasons == ["Ready", "DuplicatePoolID"]);
         world.expect(4, "Neutron", "left with both addresses", world.cloud.floating_ips().len() == 2);
         site.kill_controller();
@@ -190,7 +177,7 @@ fn of_two_pools_with_one_id_the_one_with_addresses_serves() {
         site.create_pool("public", &network());
         site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": copied}}));
         world.advance(2 * SOON).await;
-        let reasons = [ready(site, "team", "public").0, ready(site, STRANGERS, "copy").0];
+        let reasons = [site.ready(Kind::Pool, "team", "public").0, site.ready(Kind::Pool, STRANGERS, "copy").0];
         world.expect(4, "the copy", "stopped", reasons == ["Ready", "DuplicatePoolID"]);
     });
 }
@@ -208,7 +195,7 @@ fn a_copy_of_a_pool_stops_although_the_credentials_of_the_pool_have_expired() {
         let (secret, copied) = (json!(world.cloud.secret("ours")), json!({POOL_ID_ANNOTATION: id.as_str()}));
         create_pool_of_strangers(site, &secret, &copied, &network());
         world.advance(5 * SOON).await;
-        let (reason, message) = ready(site, STRANGERS, "copy");
+        let (reason, message) = site.ready(Kind::Pool, STRANGERS, "copy");
         world.expect(4, "the copy", "stopped", reason == "DuplicatePoolID" && !message.contains("namespace team"));
         world.expect(4, "Neutron", "as it was", world.cloud.floating_ips() == had);
         let _ = site.server.delete(&Key::new(Kind::Pool, STRANGERS, "copy"), &Deletion::default());
@@ -228,10 +215,10 @@ fn a_copy_in_another_namespace_stops_while_the_pool_works() {
         world.advance(SOON).await;
         create_pool_of_strangers(site, &json!(world.cloud.secret("ours")), &copied, &network());
         world.advance(SOON).await;
-        world.expect(4, "the copy", "stopped", ready(site, STRANGERS, "copy").0 == "DuplicatePoolID");
+        world.expect(4, "the copy", "stopped", site.ready(Kind::Pool, STRANGERS, "copy").0 == "DuplicatePoolID");
         site.delete(Kind::Pool, "public");
         world.advance(SOON).await;
-        world.expect(7, "the copy", "ready", ready(site, STRANGERS, "copy").0 == "Ready");
+        world.expect(7, "the copy", "ready", site.ready(Kind::Pool, STRANGERS, "copy").0 == "Ready");
     });
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::api::deletion::Deletion;
 use crate::api::objects::Part;
 use crate::api::{Key, Kind};
-use crate::laws::text;
+use crate::laws::{condition, text};
 use crate::process::{LEASE_NAME, LEASE_NAMESPACE, Process};
 use crate::world::{NAMESPACE, Site, World};
 
@@ -76,6 +76,13 @@ impl Site {
         let object = self.server.get(&key(Kind::Address, claim))?;
         let id = text(&object, &format!("/metadata/annotations/{}", FLOATING_IP_ID_ANNOTATION.replace('/', "~1")));
         Some((text(&object, "/spec/address").parse().ok()?, FloatingIpId::new(id)))
+    }
+
+    /// Reason and message of an object's `Ready` condition.
+    pub fn ready(&self, kind: Kind, namespace: &str, name: &str) -> (String, String) {
+        let object = self.server.get(&Key::new(kind, namespace, name)).unwrap();
+        let ready = condition(&object, "Ready").cloned().unwrap_or_default();
+        (text(&ready, "/reason").to_owned(), text(&ready, "/message").to_owned())
     }
 
     /// Whether a claim's status says that it is ready, or why not.

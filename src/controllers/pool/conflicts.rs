@@ -80,8 +80,7 @@ impl Resolver {
         is_in_scope: impl Fn(&OpenStackFloatingIPPool) -> bool,
     ) -> Option<Arc<OpenStackFloatingIPPool>> {
         let others = pools_with_id(&self.stores, &self.memory, id, pool);
-        let ours = self.precedence(pool);
-        others.into_iter().find(|other| is_in_scope(other) && self.precedence(other) < ours)
+        others.into_iter().find(|other| is_in_scope(other) && self.precedence(other) < self.precedence(pool))
     }
 
     /// Of several pools with one id the one with IPAddresses serves; of several such the oldest. A restore creates all of
