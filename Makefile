@@ -29,7 +29,7 @@ dist: ## build everything that a release publishes in dist/ (IMAGE_SOURCE, IMAGE
 	@hack/dist.sh
 
 ##@ Checks
-.PHONY: test unit soak perturb mutants fuzz fmt lint verify-generated
+.PHONY: test unit soak perturb mutants fuzz deny fmt lint verify-generated
 test: ## run all tests on servers of their own; installs what is missing, leaves nothing running
 	@hack/test.sh
 unit: ## run the tests that need no server
@@ -38,13 +38,15 @@ mutants: ## mutate the allocation core with cargo-mutants; its tests must notice
 	@hack/mutants.sh
 fuzz: ## fuzz every parser of received data with cargo-fuzz, 1,000,000 inputs each (FUZZ_RUNS)
 	@hack/fuzz.sh
+deny: ## check the dependencies with cargo-deny: licenses, sources and known vulnerabilities
+	@hack/deny.sh
 soak: ## run 100,000 generated histories of the controllers in simulated time (SOAK_HISTORIES)
 	@hack/soak.sh
 perturb: ## run the controllers with a crash after each write, with withheld events and with older views (about an hour)
 	@hack/perturb.sh
 fmt: ## format the Rust sources
 	$(CARGO) fmt
-lint: ## check format and lints; shell scripts too where shellcheck is installed
+lint: ## check format and lints; dependencies and shell scripts too where cargo-deny and shellcheck are installed
 	@hack/lint.sh
 verify-generated: ## check that the generated files are up to date
 	@hack/verify-generated.sh
