@@ -25,10 +25,11 @@ pub use neutron::ROW_SIZE;
 /// Opens sessions.
 #[async_trait]
 pub trait Clouds: Send + Sync {
-    /// A session for these credentials. While a session is in use, equal credentials get the same one.
+    /// A session for these credentials and the pools of one namespace, whose sessions have common limits. While a session
+    /// is in use, equal credentials in the namespace get the same one.
     ///
     /// Authenticates and looks Neutron up in the catalogue, so that an existing session has worked once.
-    async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error>;
+    async fn connect(&self, namespace: &str, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error>;
 }
 
 /// Identifies the set of floating IPs that a session works with.

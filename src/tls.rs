@@ -1,27 +1,60 @@
 //! TLS for HTTP clients.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeMap;
+use std::sync::{Arc, OnceLock, Weak};
 
-use rustls::pki_types::CertificateDer;
+use parking_lot::Mutex;
+use rustls::client::Resumption;
+use rustls::pki_types::{CertificateDer, TrustAnchor};
 use rustls::{ClientConfig, RootCertStore};
+use sha2::{Digest, Sha256};
 
-/// Trusts the system's CAs and `additional` ones. Works without any CA, for example in a minimal image: then only plain
-/// HTTP and servers of the additional CAs can be reached.
-pub(crate) fn client_config<'a>(
-    additional: impl IntoIterator<Item = CertificateDer<'a>>,
-) -> Result<ClientConfig, rustls::Error> {
-    let mut roots = system_roots();
-    let mut additional = additional.into_iter().peekable();
-    if additional.peek().is_some() {
-        Arc::make_mut(&mut roots).add_parsable_certificates(additional);
-    }
+/// Does not resume sessions: a server chooses how large its tickets are.
+pub(crate) fn client_config(roots: Arc<RootCertStore>) -> Result<ClientConfig, rustls::Error> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
+    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+    config.resumption = Resumption::disabled();
+    Ok(config)
 }
 
-/// Read once, and shared by all clients without CAs of their own: they take more memory than the rest of a client.
-fn system_roots() -> Arc<RootCertStore> {
+/// The system's CAs and `additional` ones. Works without any CA, for example in a minimal image: then only plain HTTP and
+/// servers of the additional CAs can be reached.
+///
+/// Clients with the same additional CAs share them: they take more memory than the rest of a client.
+pub(crate) fn roots(additional: &[CertificateDer<'_>]) -> Arc<RootCertStore> {
+    static IN_USE: Mutex<BTreeMap<[u8; 32], Weak<RootCertStore>>> = Mutex::new(BTreeMap::new());
+    if additional.is_empty() {
+        return system_roots();
+    }
+    let mut hash = Sha256::new();
+    for certificate in additional {
+        hash.update(certificate.len().to_be_bytes());
+        hash.update(certificate);
+    }
+    let mut in_use = IN_USE.lock();
+    in_use.retain(|_, roots| roots.strong_count() > 0);
+    let key = hash.finalize().into();
+    if let Some(roots) = in_use.get(&key).and_then(Weak::upgrade) {
+        return roots;
+    }
+    let mut roots = system_roots();
+    Arc::make_mut(&mut roots).add_parsable_certificates(additional.iter().cloned());
+    in_use.insert(key, Arc::downgrade(&roots));
+    roots
+}
+
+/// In bytes.
+pub(crate) fn memory_size(roots: &RootCertStore) -> usize {
+    let size = |root: &TrustAnchor<'_>| {
+        let constraints = root.name_constraints.as_ref().map_or(0, |constraints| constraints.len());
+        [size_of::<TrustAnchor<'_>>(), root.subject.len(), root.subject_public_key_info.len(), constraints].iter().sum()
+    };
+    roots.roots.iter().map(size).fold(0, usize::saturating_add)
+}
+
+/// Read once.
+pub(crate) fn system_roots() -> Arc<RootCertStore> {
     static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
     let read = || {
         let mut roots = RootCertStore::empty();

@@ -4,6 +4,7 @@
 mod failures;
 mod hostile;
 mod hosts;
+mod limits;
 mod server;
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use server::{ReceivedRequest, Reply, Server, clock, credentials, listing, row, t
 use tokio::time::{Instant, sleep};
 
 async fn connect(server: &Server) -> Arc<dyn Neutron> {
-    Sessions::new(clock()).connect(&credentials(&server.url, "hunter2")).await.expect("it connects")
+    Sessions::new(clock()).connect("team-a", &credentials(&server.url, "hunter2")).await.expect("it connects")
 }
 
 #[tokio::test(start_paused = true)]
@@ -72,22 +73,22 @@ async fn refused_credentials_are_not_retried_at_once_but_changed_ones_are() {
         failures.fetch_add(usize::from(error == Some(ErrorKind::Unauthorized)), Ordering::SeqCst);
     });
     let wrong = credentials(&server.url, "hunter2");
-    for result in join_all((0..50).map(|_| sessions.connect(&wrong))).await {
+    for result in join_all((0..50).map(|_| sessions.connect("team-a", &wrong))).await {
         let Err(error) = result else { panic!("the password is wrong") };
         assert_eq!(error.kind, ErrorKind::Unauthorized);
         assert!(error.to_string().contains("check username, password, project and domain in clouds.yaml"), "{error}");
     }
     assert_eq!(server.count("POST /v3/auth/tokens"), 1);
-    sessions.connect(&credentials(&server.url, "hunter3")).await.expect("this password is right");
+    sessions.connect("team-a", &credentials(&server.url, "hunter3")).await.expect("this password is right");
     assert_eq!(server.count("POST /v3/auth/tokens"), 2);
     sleep(Duration::from_secs(6)).await;
-    assert!(sessions.connect(&wrong).await.is_err());
+    assert!(sessions.connect("team-a", &wrong).await.is_err());
     assert_eq!(server.count("POST /v3/auth/tokens"), 3);
 
     // A fix in Keystone is noticed within 30 s.
     server.set_keystone(|_| None);
     sleep(Duration::from_secs(16)).await;
-    assert!(sessions.connect(&wrong).await.is_ok());
+    assert!(sessions.connect("team-a", &wrong).await.is_ok());
     assert_eq!(observed.load(Ordering::SeqCst), 2, "only requests to Keystone are observed");
 }
 
@@ -95,9 +96,9 @@ async fn refused_credentials_are_not_retried_at_once_but_changed_ones_are() {
 async fn the_same_credentials_share_a_session_and_others_do_not() {
     let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
     let sessions = Sessions::new(clock());
-    let first = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
-    let same = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
-    let other = sessions.connect(&credentials(&server.url, "hunter3")).await.expect("it connects");
+    let first = sessions.connect("team-a", &credentials(&server.url, "hunter2")).await.expect("it connects");
+    let same = sessions.connect("team-a", &credentials(&server.url, "hunter2")).await.expect("it connects");
+    let other = sessions.connect("team-a", &credentials(&server.url, "hunter3")).await.expect("it connects");
     assert!(Arc::ptr_eq(&first, &same) && !Arc::ptr_eq(&first, &other));
     assert_eq!(server.count("POST /v3/auth/tokens"), 2);
     assert_eq!(first.scope().endpoint, format!("{}/network/v2.0/", server.url));
@@ -111,8 +112,8 @@ async fn another_keystone_with_the_same_project_and_neutron_has_a_scope_and_a_th
     let url = server.url.clone();
     tenants.set_keystone(move |_| Some(token(1, &url, "2026-11-21T10:00:00Z")));
     let sessions = Sessions::new(clock()).max_concurrent_calls(1);
-    let honest = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
-    let other = sessions.connect(&credentials(&tenants.url, "hunter2")).await.expect("it connects");
+    let honest = sessions.connect("team-a", &credentials(&server.url, "hunter2")).await.expect("it connects");
+    let other = sessions.connect("team-a", &credentials(&tenants.url, "hunter2")).await.expect("it connects");
     assert_eq!(honest.scope().endpoint, other.scope().endpoint);
     assert_eq!(honest.scope().project, other.scope().project);
     assert_ne!(honest.scope(), other.scope());
@@ -134,9 +135,9 @@ async fn a_call_that_waits_for_a_token_keeps_no_slot() {
     let sessions = Sessions::new(clock()).max_concurrent_calls(1);
     let url = server.url.clone();
     server.set_keystone(move |_| Some(token(1, &url, "0001-01-01T00:00:00Z")));
-    let expired = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
+    let expired = sessions.connect("team-a", &credentials(&server.url, "hunter2")).await.expect("it connects");
     server.set_keystone(|_| None);
-    let valid = sessions.connect(&credentials(&server.url, "hunter3")).await.expect("it connects");
+    let valid = sessions.connect("team-a", &credentials(&server.url, "hunter3")).await.expect("it connects");
     assert_eq!(expired.scope(), valid.scope());
     sleep(Duration::from_secs(6)).await;
     server.set_keystone(|_| Some(Reply::never()));

@@ -44,7 +44,7 @@ fn program() {
     let reconcile = telemetry::reconcile_span(&"pool/web");
     let work = async {
         let sessions = Sessions::new(server::clock());
-        let neutron = sessions.connect(&server::credentials(&url, "hunter2")).await.expect("it connects");
+        let neutron = sessions.connect("team-a", &server::credentials(&url, "hunter2")).await.expect("it connects");
         neutron.list_floating_ips().await.expect("it lists");
         // Time for a batch, and for the next one.
         tokio::time::sleep(Duration::from_millis(200)).await;

@@ -41,9 +41,9 @@ impl MeteredClouds {
 
 #[async_trait]
 impl Clouds for MeteredClouds {
-    async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
+    async fn connect(&self, namespace: &str, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
         let begin = Instant::now();
-        let result = self.clouds.connect(credentials).await.map(|neutron| self.wrap(neutron));
+        let result = self.clouds.connect(namespace, credentials).await.map(|neutron| self.wrap(neutron));
         // An existing session caused no request.
         if !matches!(result, Ok((_, false))) {
             self.metrics.openstack_call("connect", &result, begin.elapsed());

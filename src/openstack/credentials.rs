@@ -35,6 +35,26 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
+/// A hash over a list of parts. Different lists have different hashes, since each part has its length before it.
+#[derive(Default)]
+struct PartsHash {
+    hash: Sha256,
+    /// In bytes: of all parts.
+    size: usize,
+}
+
+impl PartsHash {
+    fn add(&mut self, part: &[u8]) {
+        self.size = self.size.saturating_add(part.len());
+        self.hash.update(part.len().to_be_bytes());
+        self.hash.update(part);
+    }
+
+    fn finish(self) -> [u8; 32] {
+        self.hash.finalize().into()
+    }
+}
+
 /// Identifies a Keystone by its URL and by how it is authenticated: a hash over URL, verification and CAs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeystoneId([u8; 32]);
@@ -42,12 +62,12 @@ pub struct KeystoneId([u8; 32]);
 impl KeystoneId {
     /// The order of the CAs has no meaning. `auth_url` is normalised: see [`Credentials::from_secret`].
     pub fn new(auth_url: &Url, verify: bool, ca_certificates: &[CertificateDer<'_>]) -> Self {
-        let mut hash = Sha256::new();
-        identity::hash_part(&mut hash, auth_url.as_str().as_bytes());
-        identity::hash_part(&mut hash, &[u8::from(verify)]);
+        let mut hash = PartsHash::default();
+        hash.add(auth_url.as_str().as_bytes());
+        hash.add(&[u8::from(verify)]);
         let authorities: BTreeSet<&[u8]> = ca_certificates.iter().map(AsRef::as_ref).collect();
-        authorities.iter().for_each(|authority| identity::hash_part(&mut hash, authority));
-        Self(hash.finalize().into())
+        authorities.iter().for_each(|authority| hash.add(authority));
+        Self(hash.finish())
     }
 }
 
@@ -62,6 +82,8 @@ pub struct Credentials {
     pub(super) interface: &'static str,
     pub(super) verify: bool,
     pub(super) ca_certificates: Vec<CertificateDer<'static>>,
+    /// In bytes: of everything that has an effect.
+    pub(super) size: usize,
     fingerprint: Fingerprint,
 }
 
@@ -93,17 +115,18 @@ impl Credentials {
         let ca_certificates = data.get(CACERT).map(|pem| parse_certificates(&pem.0)).transpose()?.unwrap_or_default();
         let identity = Identity::new(auth, cloud.auth_type.as_deref())?;
 
-        let mut hash = Sha256::new();
+        let mut hash = PartsHash::default();
         identity.hash_into(&mut hash);
         for part in [auth_url.as_str(), region.as_deref().unwrap_or_default(), interface] {
-            identity::hash_part(&mut hash, part.as_bytes());
+            hash.add(part.as_bytes());
         }
-        identity::hash_part(&mut hash, &[u8::from(verify)]);
+        hash.add(&[u8::from(verify)]);
         for certificate in &ca_certificates {
-            identity::hash_part(&mut hash, certificate);
+            hash.add(certificate);
         }
-        let fingerprint = Fingerprint(hash.finalize().into());
-        Ok(Self { identity, auth_url, region, interface, verify, ca_certificates, fingerprint })
+        let size = hash.size;
+        let fingerprint = Fingerprint(hash.finish());
+        Ok(Self { identity, auth_url, region, interface, verify, ca_certificates, size, fingerprint })
     }
 
     pub fn fingerprint(&self) -> Fingerprint {

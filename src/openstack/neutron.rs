@@ -233,7 +233,7 @@ impl Neutron for NeutronClient {
         let operation = "list extensions";
         // Reads the list, because a 404 for a single extension could come from a proxy.
         let request = complete(extensions::Request::builder().build());
-        let response = self.session.call(operation, Retry::Read, request).await?;
+        let response = self.session.read(operation, &self.session.large_answer(), request).await?;
         let extensions = self.parse::<Extensions>(operation, &response)?.extensions;
         Ok(extensions.iter().any(|extension| extension.is(TAGS_EXTENSION)))
     }

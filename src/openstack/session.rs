@@ -4,6 +4,7 @@
 //! follows redirects with the token, takes a CA only as a file, and cannot be replaced. A request passes the cloud's
 //! throttle, gets the token, is sent, is sent once more if the token was refused, and its answer is classified.
 
+mod allowance;
 mod answer;
 mod breaker;
 mod catalog;
@@ -31,9 +32,11 @@ use openstack_sdk_core::types::{ApiVersion, BoxedAsyncRead, ServiceType};
 use tokio::time::Instant;
 
 use super::{Error, ErrorKind, ProjectScope};
+use allowance::LargeAnswer;
 use keystone::Token;
 use throttle::{Health, Throttle};
 use token_cache::TokenCache;
+use transport::AnswerLimit;
 
 pub use sessions::Sessions;
 pub use transport::{KEYSTONE_TIMEOUT, REQUEST_TIMEOUT};
@@ -62,14 +65,51 @@ pub(super) struct Session {
     scope: ProjectScope,
 }
 
+/// One call of a session, as the SDK sends it.
+struct Call<'a> {
+    session: &'a Session,
+    limit: AnswerLimit<'a>,
+}
+
 impl Session {
     pub(super) fn scope(&self) -> &ProjectScope {
         &self.scope
     }
 
+    /// Permission for large answers.
+    pub(super) fn large_answer(&self) -> LargeAnswer {
+        LargeAnswer::new(self.tokens.allowance())
+    }
+
     /// Returns a successful answer, or an error with all that is known about the failure.
     pub(super) async fn call<E>(
         &self,
+        operation: &'static str,
+        retry: Retry,
+        endpoint: E,
+    ) -> Result<Response<Bytes>, Error>
+    where
+        E: RestEndpoint + Sync + Send,
+    {
+        self.call_within(AnswerLimit::Small, operation, retry, endpoint).await
+    }
+
+    /// Reads what may be large.
+    pub(super) async fn read<E>(
+        &self,
+        operation: &'static str,
+        large: &LargeAnswer,
+        endpoint: E,
+    ) -> Result<Response<Bytes>, Error>
+    where
+        E: RestEndpoint + Sync + Send,
+    {
+        self.call_within(AnswerLimit::Large(large), operation, Retry::Read, endpoint).await
+    }
+
+    async fn call_within<E>(
+        &self,
+        limit: AnswerLimit<'_>,
         operation: &'static str,
         retry: Retry,
         endpoint: E,
@@ -85,7 +125,7 @@ impl Session {
             .with_max_delay(Duration::from_secs(2))
             .with_max_times(max_retries)
             .with_jitter();
-        let attempt = || self.attempt(operation, &query);
+        let attempt = || self.attempt_with_permission(operation, limit, &query);
         let mut unknown = None;
         let attempts = attempt
             .retry(delays)
@@ -105,15 +145,41 @@ impl Session {
         }
     }
 
-    async fn attempt<Q>(&self, operation: &'static str, query: &Q) -> Result<Response<Bytes>, Error>
+    /// An answer that turns out to be large is given up, and requested again, if another one is being read.
+    async fn attempt_with_permission<Q>(
+        &self,
+        operation: &'static str,
+        limit: AnswerLimit<'_>,
+        query: &Q,
+    ) -> Result<Response<Bytes>, Error>
     where
-        Q: QueryAsync<Response<Bytes>, Self> + Sync,
+        Q: for<'a> QueryAsync<Response<Bytes>, Call<'a>> + Sync,
+    {
+        match (self.attempt(operation, limit, query).await, limit) {
+            (Err(_), AnswerLimit::Large(large)) if large.was_refused() => {
+                large.acquire().await;
+                self.attempt(operation, limit, query).await
+            }
+            (result, _) => result,
+        }
+    }
+
+    async fn attempt<Q>(
+        &self,
+        operation: &'static str,
+        limit: AnswerLimit<'_>,
+        query: &Q,
+    ) -> Result<Response<Bytes>, Error>
+    where
+        Q: for<'a> QueryAsync<Response<Bytes>, Call<'a>> + Sync,
     {
         let in_operation = |error: Error| Error { operation, ..error };
         // First, so that a slow Keystone takes none of the cloud's slots, and its time says nothing about Neutron.
         self.tokens.token().await?;
+        // Before the cloud's slot, which would be kept from other namespaces while this one is at its limit.
+        let _allowed = self.tokens.allowance().call().await;
         let permit = self.throttle.acquire().await.map_err(in_operation)?;
-        let result = match query.query_async(self).await {
+        let result = match query.query_async(&Call { session: self, limit }).await {
             Ok(response) if response.status().is_success() => Ok(response),
             Ok(response) => Err(in_operation(self.refusal(&response))),
             Err(ApiError::Client { source }) if source.operation.is_empty() => Err(in_operation(source)),
@@ -126,25 +192,6 @@ impl Session {
             tracing::debug!(operation, request.id = error.request_id, status = error.status, %error, "call failed");
         }
         result
-    }
-
-    async fn send(&self, request: http::request::Builder, body: Vec<u8>) -> Result<Response<Bytes>, Error> {
-        let request = request.body(body).map_err(|_| invalid_request())?;
-        let token = self.tokens.token().await?;
-        let response = self.send_with(&token, request.clone()).await?;
-        if response.status() != StatusCode::UNAUTHORIZED {
-            return Ok(response);
-        }
-        // Refused before Neutron processed it, so that even a POST may be sent again.
-        let renewed = self.tokens.replace(&token).await;
-        let token = renewed.map_err(|error| self.conceal_unless_openstack(response.body(), error))?;
-        self.send_with(&token, request).await
-    }
-
-    async fn send_with(&self, token: &Token, request: http::Request<Vec<u8>>) -> Result<Response<Bytes>, Error> {
-        let mut request = reqwest::Request::try_from(request).map_err(|_| invalid_request())?;
-        request.headers_mut().insert("X-Auth-Token", token.header.clone());
-        self.tokens.http_client().send(request).await
     }
 
     fn refusal(&self, response: &Response<Bytes>) -> Error {
@@ -166,6 +213,28 @@ impl Session {
     }
 }
 
+impl Call<'_> {
+    async fn send(&self, request: http::request::Builder, body: Vec<u8>) -> Result<Response<Bytes>, Error> {
+        let request = request.body(body).map_err(|_| invalid_request())?;
+        let Session { tokens, .. } = self.session;
+        let token = tokens.token().await?;
+        let response = self.send_with(&token, request.clone()).await?;
+        if response.status() != StatusCode::UNAUTHORIZED {
+            return Ok(response);
+        }
+        // Refused before Neutron processed it, so that even a POST may be sent again.
+        let renewed = tokens.replace(&token).await;
+        let token = renewed.map_err(|error| self.session.conceal_unless_openstack(response.body(), error))?;
+        self.send_with(&token, request).await
+    }
+
+    async fn send_with(&self, token: &Token, request: http::Request<Vec<u8>>) -> Result<Response<Bytes>, Error> {
+        let mut request = reqwest::Request::try_from(request).map_err(|_| invalid_request())?;
+        request.headers_mut().insert("X-Auth-Token", token.header.clone());
+        self.session.tokens.http_client().send(request, self.limit).await
+    }
+}
+
 fn invalid_request() -> Error {
     Error::new(ErrorKind::Rejected, "", "the request cannot be built")
 }
@@ -183,16 +252,16 @@ fn is_retryable(error: &Error) -> bool {
     }
 }
 
-impl RestClient for Session {
+impl RestClient for Call<'_> {
     type Error = Error;
 
     fn get_current_project(&self) -> Option<Project> {
-        Some(Project { id: Some(self.scope.project.to_string()), name: None, domain: None })
+        Some(Project { id: Some(self.session.scope.project.to_string()), name: None, domain: None })
     }
 }
 
 #[async_trait]
-impl AsyncClient for Session {
+impl AsyncClient for Call<'_> {
     async fn rest_async(
         &self,
         request: http::request::Builder,
@@ -222,6 +291,6 @@ impl AsyncClient for Session {
         _: &ServiceType,
         _: Option<&ApiVersion>,
     ) -> Result<ServiceEndpoint, ApiError<Error>> {
-        Ok(self.endpoint.clone())
+        Ok(self.session.endpoint.clone())
     }
 }

@@ -16,7 +16,7 @@ async fn log_in(operator: &RealOperator, region: &str, fields: &str) -> Result<A
         operator.keystone()
     );
     let credentials = Credentials::from_secret(&secret(yaml.into_bytes()), "ours", None).expect("they are well formed");
-    Sessions::new(Clock::system()).connect(&credentials).await
+    Sessions::new(Clock::system()).connect("team-a", &credentials).await
 }
 
 #[tokio::test]

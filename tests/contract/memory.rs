@@ -30,8 +30,8 @@ pub(super) async fn world() -> World {
     let tiny = cloud.add_network(&operators, "tiny", true);
     cloud.add_subnet(&tiny, "tiny-v4", range("198.51.100.2", "198.51.100.4"));
     let private = cloud.add_network(&project, "private", false);
-    let neutron = cloud.connect(&cloud.credentials("ours")).await.expect("it connects");
-    let stranger = cloud.connect(&cloud.credentials("operators")).await.expect("it connects");
+    let neutron = cloud.connect("team-a", &cloud.credentials("ours")).await.expect("it connects");
+    let stranger = cloud.connect("team-a", &cloud.credentials("operators")).await.expect("it connects");
     let operator = Box::new(MemoryOperator { cloud, project });
     World { neutron, stranger, network, subnet, tiny, private, operator }
 }

@@ -56,7 +56,7 @@ pub(super) async fn world() -> (World, Arc<RealOperator>) {
     let yaml = clouds_yaml();
     let admin = Credentials::from_secret(&secret(yaml.clone()), "admin", None).expect("it has a cloud `admin`");
     let sessions = Sessions::new(Clock::system());
-    let stranger = sessions.connect(&admin).await.expect("the administrator can log in");
+    let stranger = sessions.connect("team-a", &admin).await.expect("the administrator can log in");
     let admin_client = HttpClient::for_admin(&yaml, &stranger.scope().endpoint).await;
 
     // Unique among concurrent and repeated runs.
@@ -76,7 +76,7 @@ pub(super) async fn world() -> (World, Arc<RealOperator>) {
         admin_client.keystone
     );
     let ours = Credentials::from_secret(&secret(yaml.into_bytes()), "ours", None).expect("it is well formed");
-    let neutron = sessions.connect(&ours).await.expect("the new user can log in");
+    let neutron = sessions.connect("team-a", &ours).await.expect("the new user can log in");
 
     let find = async |name: &str| {
         let filter = Filter { name: Some(name.to_owned()), ..Filter::default() };

@@ -33,7 +33,7 @@ fn message(error: &Error) -> String {
 }
 
 async fn fails_to_connect(credentials: &Credentials) -> Error {
-    match Sessions::new(clock()).connect(credentials).await {
+    match Sessions::new(clock()).connect("team-a", credentials).await {
         Ok(_) => panic!("it connects"),
         Err(error) => {
             message(&error);
@@ -307,11 +307,12 @@ async fn an_unknown_ca_is_refused_unless_the_secret_contains_it() {
     let mut data = secret(&url, "hunter2", "");
     data.insert("cacert".to_owned(), ByteString(certificate.into_bytes()));
     let trusted = Credentials::from_secret(&data, "openstack", None).expect("they are well formed");
-    let neutron: Arc<dyn Neutron> = Sessions::new(clock()).connect(&trusted).await.expect("its CA is trusted");
+    let neutron: Arc<dyn Neutron> =
+        Sessions::new(clock()).connect("team-a", &trusted).await.expect("its CA is trusted");
     neutron.list_floating_ips().await.expect("it lists");
     let unverified = Credentials::from_secret(&secret(&url, "hunter2", "verify: false"), "openstack", None);
     Sessions::new(clock())
-        .connect(&unverified.expect("they are well formed"))
+        .connect("team-a", &unverified.expect("they are well formed"))
         .await
         .expect("certificates are not checked");
 }

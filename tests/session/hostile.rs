@@ -16,7 +16,7 @@ use super::server::{ReceivedRequest, Reply, Server, clock, credentials, row};
 
 async fn connect_with_limit(server: &Server, max_floating_ips: usize) -> Arc<dyn Neutron> {
     let sessions = Sessions::new(clock()).max_floating_ips(max_floating_ips);
-    sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects")
+    sessions.connect("team-a", &credentials(&server.url, "hunter2")).await.expect("it connects")
 }
 
 /// How a listing of these rows ends where a project may have three.
@@ -131,9 +131,9 @@ async fn the_reply_to_a_write_is_short_and_otherwise_its_outcome_is_unknown() {
         let new = NewFloatingIp { network: NetworkId::new("n1"), subnet: None, description: "d".to_owned() };
         connect(&server).await.create_floating_ip(&new).await
     };
-    create(200 << 10).await.expect("it is short enough");
-    let error = create(256 << 10).await.expect_err("it is too long");
-    assert!(error.is_unknown() && error.message.ends_with("answers with more than 256 KiB"), "{error}");
+    create(100 << 10).await.expect("it is short enough");
+    let error = create(128 << 10).await.expect_err("it is too long");
+    assert!(error.is_unknown() && error.message.ends_with("answers with more than 128 KiB"), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,7 +167,7 @@ async fn a_catalogue_has_at_most_the_size_that_a_large_cloud_needs() {
             "user": {"id": "u"}, "project": {"id": "p1"}, "catalog": vec![service; 300]}});
         Some(Reply::new(201, body).header("X-Subject-Token", "token-1"))
     });
-    let result = Sessions::new(clock()).connect(&credentials(&server.url, "hunter2")).await;
+    let result = Sessions::new(clock()).connect("team-a", &credentials(&server.url, "hunter2")).await;
     let error = result.err().expect("it is too long");
-    assert!(error.message.ends_with("answers with more than 256 KiB"), "{error}");
+    assert!(error.message.ends_with("answers with more than 128 KiB"), "{error}");
 }

@@ -13,7 +13,7 @@ fn allowed(list: &str) -> AllowedHosts {
 }
 
 async fn connect_to(url: &str, hosts: AllowedHosts) -> Result<Arc<dyn Neutron>, Error> {
-    Sessions::new(clock()).allowed_hosts(hosts).connect(&credentials(url, "hunter2")).await
+    Sessions::new(clock()).allowed_hosts(hosts).connect("team-a", &credentials(url, "hunter2")).await
 }
 
 #[tokio::test]

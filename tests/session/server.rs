@@ -1,6 +1,8 @@
 //! A scripted Keystone and Neutron on one loopback port, which records the requests.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -10,6 +12,7 @@ use axum::extract::Request;
 use axum::response::Response;
 use caip_openstack::clock::Clock;
 use caip_openstack::openstack::Credentials;
+use futures::{StreamExt, stream};
 use k8s_openapi::ByteString;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -47,6 +50,12 @@ impl Reply {
 
     pub(super) fn never() -> Self {
         Self::later(std::future::pending())
+    }
+
+    /// A success that begins like this and does not end until `rest` is there.
+    pub(super) fn in_two_parts(begin: String, rest: impl Future<Output = String> + Send + 'static) -> Self {
+        let parts = stream::once(ready(begin)).chain(stream::once(rest)).map(Ok::<_, Infallible>);
+        Self::Now(Box::new(Response::new(Body::from_stream(parts))))
     }
 
     pub(super) fn unauthorized() -> Self {

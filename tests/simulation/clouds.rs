@@ -30,14 +30,14 @@ pub struct WiredClouds {
 
 #[async_trait]
 impl Clouds for WiredClouds {
-    async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
+    async fn connect(&self, namespace: &str, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
         if let Some(session) = self.liars.connect(credentials, &self.cloud).await {
             return session;
         }
-        let (cloud, credentials) = (self.cloud.clone(), Arc::new(credentials.clone()));
+        let (cloud, target) = (self.cloud.clone(), Arc::new((namespace.to_owned(), credentials.clone())));
         let make = move || {
-            let (cloud, credentials) = (cloud.clone(), credentials.clone());
-            async move { cloud.connect(&credentials).await }.boxed()
+            let (cloud, target) = (cloud.clone(), target.clone());
+            async move { cloud.connect(&target.0, &target.1).await }.boxed()
         };
         let call = Call { side: Side::OpenStack, kind: "connect".into(), what: "connect".into(), is_write: false };
         let session = self.wire.send(call, make, |failure| Err(error("connect", failure)), describe).await?;

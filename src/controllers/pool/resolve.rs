@@ -138,7 +138,7 @@ impl Resolver {
         pool: &OpenStackFloatingIPPool,
         credentials: &Credentials,
     ) -> Result<Arc<dyn Neutron>, PoolFailure> {
-        let neutron = self.clouds.connect(credentials).await.map_err(PoolFailure::Session)?;
+        let neutron = self.clouds.connect(&name_of(pool).namespace, credentials).await.map_err(PoolFailure::Session)?;
         let ProjectScope { project, region, .. } = neutron.scope();
         let other_project = recorded_project(pool, &self.memory).filter(|recorded| recorded != project);
         let other_region = recorded_region(pool, &self.memory).filter(|recorded| recorded != region);

@@ -6,9 +6,8 @@ use openstack_sdk_auth_password::PasswordAuthenticator;
 use openstack_sdk_auth_token::TokenAuthenticator;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
-use super::{CredentialsError, cloud};
+use super::{CredentialsError, PartsHash, cloud};
 
 /// Keystone's initial domain, and openstacksdk's default.
 const DEFAULT_DOMAIN_ID: &str = "default";
@@ -133,12 +132,12 @@ impl Identity {
         Ok(body)
     }
 
-    pub(super) fn hash_into(&self, hash: &mut Sha256) {
+    pub(super) fn hash_into(&self, hash: &mut PartsHash) {
         // The request contains the whole identity. If it cannot be built, the secret still makes the hash unique.
         let request = self.request().map(|request| request.to_string()).unwrap_or_default();
-        hash_part(hash, self.auth_type().as_bytes());
-        hash_part(hash, request.as_bytes());
-        hash_part(hash, self.secret().expose_secret().as_bytes());
+        hash.add(self.auth_type().as_bytes());
+        hash.add(request.as_bytes());
+        hash.add(self.secret().expose_secret().as_bytes());
     }
 }
 
@@ -173,12 +172,6 @@ impl EntityRef {
             }
         }
     }
-}
-
-/// Adds a length-prefixed part, so that different lists of parts have different hashes.
-pub(super) fn hash_part(hash: &mut Sha256, part: &[u8]) {
-    hash.update(part.len().to_be_bytes());
-    hash.update(part);
 }
 
 fn non_empty(value: &Option<String>) -> Option<String> {

@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, Map
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::super::session::{Retry, Session};
+use super::super::session::Session;
 use super::super::{Error, ErrorKind};
 use super::body::RowId;
 use super::each::Each;
@@ -93,8 +93,9 @@ where
     R: Row,
 {
     let (mut listing, mut seen, mut marker) = (Listing::default(), BTreeSet::new(), None);
+    let large = session.large_answer();
     loop {
-        let response = session.call(operation, Retry::Read, request(marker)).await?;
+        let response = session.read(operation, &large, request(marker)).await?;
         let page = Envelope { operation, key, listing: &mut listing, seen: &mut seen, limit }.read(response.body());
         let page = page.map_err(|_| session.malformed(operation))?;
         match page.end {
@@ -108,6 +109,8 @@ where
         if !has_more || marker.is_none() {
             return Ok(Some(listing));
         }
+        // The rows of several pages take as much memory as a large one.
+        large.acquire().await;
     }
 }
 

@@ -1,25 +1,36 @@
 //! Neutron's URL: the entry of the catalogue that fits region and interface.
 
+use openstack_sdk_auth_core::types::ServiceEndpoints;
 use openstack_sdk_core::catalog::ServiceEndpoint;
 use openstack_sdk_core::types::ApiVersion;
 use url::Url;
 
 use super::super::{Credentials, Error, ErrorKind};
-use super::keystone::Token;
 
 const OPERATION: &str = "find Neutron in the catalogue";
 
 /// Keystone's limit on a region's id. It becomes an annotation.
-const REGION_LENGTH: usize = 255;
+const MAX_REGION: usize = 255;
 
-/// Neutron's endpoint, ending in `/v2.0/`, and its region.
-///
+/// In bytes. Longer URLs are not accepted by servers either.
+const MAX_URL: usize = 2048;
+
+/// Where Neutron is.
+#[derive(Clone)]
+pub(super) struct NeutronEndpoint {
+    /// Ends in `/v2.0/`.
+    pub(super) endpoint: ServiceEndpoint,
+    pub(super) region: String,
+}
+
 /// The version is added, not discovered: there is no other, and discovery would cost a call for each session.
-pub(super) fn neutron_endpoint(token: &Token, credentials: &Credentials) -> Result<(ServiceEndpoint, String), Error> {
+pub(super) fn neutron_endpoint(
+    catalog: &[ServiceEndpoints],
+    credentials: &Credentials,
+) -> Result<NeutronEndpoint, Error> {
     let fail = |kind, message: String| Error::new(kind, OPERATION, message);
     let interface = credentials.interface;
-    let mut offers: Vec<(&str, &str)> = token
-        .catalog
+    let mut offers: Vec<(&str, &str)> = catalog
         .iter()
         .filter(|service| service.service_type == "network")
         .flat_map(|service| &service.endpoints)
@@ -55,8 +66,9 @@ pub(super) fn neutron_endpoint(token: &Token, credentials: &Credentials) -> Resu
         }
     };
     let malformed = || fail(ErrorKind::Malformed, format!("the URL of region {region} cannot be used"));
-    let url = versioned(url).filter(|_| region.len() <= REGION_LENGTH).ok_or_else(malformed)?;
-    Ok((ServiceEndpoint::new(url, ApiVersion::new(2, 0)), (*region).to_owned()))
+    let is_short = region.len() <= MAX_REGION && url.len() <= MAX_URL;
+    let url = versioned(url).filter(|_| is_short).ok_or_else(malformed)?;
+    Ok(NeutronEndpoint { endpoint: ServiceEndpoint::new(url, ApiVersion::new(2, 0)), region: (*region).to_owned() })
 }
 
 fn versioned(url: &str) -> Option<Url> {

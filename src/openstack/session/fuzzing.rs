@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
 use jiff::Timestamp;
 
-use super::{answer, catalog, keystone};
+use super::catalog::NeutronEndpoint;
+use super::{answer, keystone};
 use crate::fuzzing::{assert_one_line, parts};
 use crate::openstack::fuzzing::{PASSWORD, credentials};
 use crate::openstack::{Error, ErrorKind};
@@ -31,17 +32,17 @@ pub fn token(data: &[u8]) {
     let mut response = Response::new(body);
     response.headers_mut().insert("x-subject-token", header);
     let now = Timestamp::from_second(1_800_000_000).unwrap();
-    let Some(token) = keystone::read_token(response, now) else { return };
+    let Some(token) = keystone::read_token(response, credentials(), now) else { return };
     assert!(token.header.is_sensitive() && token.received_at == now);
     assert!(token.received_at <= token.renew_at && token.renew_at <= token.expires_at);
     assert!(token.project.as_ref().is_none_or(|project| project.as_str().len() <= LONGEST_ID));
-    match catalog::neutron_endpoint(&token, credentials()) {
-        Ok((endpoint, region)) => {
+    match &token.neutron {
+        Ok(NeutronEndpoint { endpoint, region }) => {
             assert!(region.len() <= LONGEST_ID);
             let url: url::Url = endpoint.url_str().parse().unwrap();
             assert!(matches!(url.scheme(), "http" | "https") && url.path().ends_with("/v2.0/"), "{url}");
         }
-        Err(error) => assert_error(&error),
+        Err(error) => assert_error(error),
     }
 }
 

@@ -7,11 +7,12 @@ use bytes::Bytes;
 use http::{HeaderValue, Response};
 use jiff::Timestamp;
 use openstack_sdk_auth_core::AuthToken;
-use openstack_sdk_auth_core::types::ServiceEndpoints;
 use secrecy::ExposeSecret;
 
 use super::super::{AllowedHosts, Credentials, Error, ErrorKind};
-use super::transport::{self, HttpClient, KEYSTONE_TIMEOUT};
+use super::allowance::Allowance;
+use super::catalog::{NeutronEndpoint, neutron_endpoint};
+use super::transport::{self, AnswerLimit, HttpClient, KEYSTONE_TIMEOUT};
 use super::{answer, span};
 use crate::clock::Clock;
 use crate::floating_ip::ProjectId;
@@ -25,12 +26,15 @@ const RENEWAL_MARGIN: Duration = Duration::from_secs(120);
 /// In bytes. Keystone's limit; it becomes an annotation.
 const MAX_PROJECT_ID: usize = 64;
 
-/// A token and what Keystone sent with it.
+/// In bytes. Web servers accept no longer headers; Keystone's tokens have about 200.
+const MAX_TOKEN: usize = 8 << 10;
+
+/// A token and what is used of what Keystone sent with it. A catalogue may be large, and is not kept.
 pub(super) struct Token {
     /// `X-Auth-Token`, marked as sensitive so that no debug output of headers shows it.
     pub(super) header: HeaderValue,
     pub(super) project: Option<ProjectId>,
-    pub(super) catalog: Vec<ServiceEndpoints>,
+    pub(super) neutron: Result<NeutronEndpoint, Error>,
     pub(super) received_at: Timestamp,
     pub(super) renew_at: Timestamp,
     pub(super) expires_at: Timestamp,
@@ -38,13 +42,22 @@ pub(super) struct Token {
 
 pub(super) struct KeystoneClient {
     pub(super) http: HttpClient,
+    pub(super) allowance: Arc<Allowance>,
     credentials: Credentials,
     clock: Clock,
 }
 
 impl KeystoneClient {
-    pub(super) fn new(credentials: Credentials, hosts: Arc<AllowedHosts>, clock: Clock) -> Result<Self, Error> {
-        Ok(Self { http: HttpClient::new(&credentials, hosts)?, credentials, clock })
+    pub(super) fn new(
+        mut credentials: Credentials,
+        allowance: Arc<Allowance>,
+        hosts: Arc<AllowedHosts>,
+        clock: Clock,
+    ) -> Result<Self, Error> {
+        let http = HttpClient::new(&credentials, hosts)?;
+        // The client has them.
+        credentials.ca_certificates = Vec::new();
+        Ok(Self { http, credentials, allowance, clock })
     }
 
     pub(super) async fn authenticate(&self) -> Result<Token, Error> {
@@ -72,12 +85,13 @@ impl KeystoneClient {
         let request = self.http.post(url).timeout(KEYSTONE_TIMEOUT).json(&body).build();
         let request = request.map_err(|_| fail("the request for a token cannot be built"))?;
 
-        let response = self.http.send(request).await;
+        let _turn = self.allowance.token_request().await;
+        let response = self.http.send(request, AnswerLimit::Small).await;
         let response = response.map_err(|error| Error { operation: OPERATION, ..with_remedy(error) })?;
         if !response.status().is_success() {
             return Err(self.refusal(&response));
         }
-        read_token(response, self.clock.now()).ok_or_else(|| {
+        read_token(response, &self.credentials, self.clock.now()).ok_or_else(|| {
             let host = transport::host_and_port(&self.credentials.auth_url);
             let message = format!("{host} answers, but not with a token: is auth_url Keystone's?");
             self.http.hosts.conceal(Error::new(ErrorKind::Malformed, OPERATION, message))
@@ -90,7 +104,11 @@ impl KeystoneClient {
     }
 }
 
-pub(super) fn read_token(response: Response<Bytes>, received_at: Timestamp) -> Option<Token> {
+pub(super) fn read_token(
+    response: Response<Bytes>,
+    credentials: &Credentials,
+    received_at: Timestamp,
+) -> Option<Token> {
     let token = AuthToken::try_from(response).ok()?;
     let info = token.auth_info?.token;
     let mut header = HeaderValue::from_str(token.token.expose_secret()).ok()?;
@@ -104,13 +122,13 @@ pub(super) fn read_token(response: Response<Bytes>, received_at: Timestamp) -> O
     #[expect(clippy::arithmetic_side_effects, reason = "2 is not 0")]
     let margin = RENEWAL_MARGIN.min(lifetime / 2);
     let project = info.project.and_then(|project| project.id);
-    if project.as_ref().is_some_and(|id| id.len() > MAX_PROJECT_ID) {
+    if project.as_ref().is_some_and(|id| id.len() > MAX_PROJECT_ID) || header.len() > MAX_TOKEN {
         return None;
     }
     Some(Token {
         header,
         project: project.map(ProjectId::new),
-        catalog: info.catalog.unwrap_or_default(),
+        neutron: neutron_endpoint(&info.catalog.unwrap_or_default(), credentials),
         received_at,
         renew_at: after(received_at, lifetime.saturating_sub(margin)),
         expires_at: after(received_at, lifetime),
@@ -154,6 +172,7 @@ fn with_remedy(error: Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::openstack::fuzzing::credentials;
 
     #[test]
     fn a_project_has_an_id_that_keystone_could_give() {
@@ -163,7 +182,7 @@ mod tests {
                 r#"{{"token":{{"expires_at":"2026-11-21T10:33:43Z","user":{user},"project":{{"id":"{id}"}}}}}}"#
             );
             let response = Response::builder().header("X-Subject-Token", "t").body(Bytes::from(body)).unwrap();
-            read_token(response, Timestamp::UNIX_EPOCH)?.project
+            read_token(response, credentials(), Timestamp::UNIX_EPOCH)?.project
         };
         assert_eq!(project(MAX_PROJECT_ID).unwrap().as_str().len(), MAX_PROJECT_ID);
         assert!(project(MAX_PROJECT_ID + 1).is_none());

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::{Client, Method, NoProxy, Proxy, Request, RequestBuilder, redirect};
-use rustls::CertificateError;
+use reqwest::{Client, NoProxy, Proxy, Request, RequestBuilder, Response, redirect};
+use rustls::{CertificateError, RootCertStore};
 use url::Url;
 
 use super::super::hosts::{AllowedResolver, NotAllowed};
 use super::super::{AllowedHosts, Credentials, Error, ErrorKind};
+use super::allowance::LargeAnswer;
 use crate::tls;
 
 /// For sending a request and reading its answer. No write reaches OpenStack later than this after it was sent, so a new
@@ -31,16 +32,36 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// In bytes. A page of 1,000 floating IPs has half a megabyte.
-const MAX_READ: usize = 2 << 20;
-/// In bytes: of the answer to a write, or to a request for a token. A token's catalogue has 20 KiB in a large cloud.
-const MAX_REPLY: usize = 256 << 10;
+const MAX_LARGE: usize = 2 << 20;
+/// In bytes: of any other answer. A token's catalogue has 20 KiB in a large cloud, a floating IP with 50 long tags 76 KiB.
+const MAX_SMALL: usize = 128 << 10;
 /// In bytes. What is longer is no refusal by OpenStack, and its text is not read.
 const MAX_REFUSAL: usize = 64 << 10;
+
+/// How much of a successful answer is read.
+#[derive(Clone, Copy)]
+pub(super) enum AnswerLimit<'a> {
+    /// 128 KiB.
+    Small,
+    /// 2 MiB; what is beyond 128 KiB with this permission.
+    Large(&'a LargeAnswer),
+}
+
+impl AnswerLimit<'_> {
+    fn bytes(self) -> usize {
+        match self {
+            Self::Small => MAX_SMALL,
+            Self::Large(_) => MAX_LARGE,
+        }
+    }
+}
 
 /// Connects to the servers that are allowed.
 #[derive(Clone)]
 pub(super) struct HttpClient {
     client: Client,
+    /// None if certificates are not checked.
+    pub(super) roots: Option<Arc<RootCertStore>>,
     pub(super) hosts: Arc<AllowedHosts>,
     proxy: Option<String>,
 }
@@ -49,7 +70,9 @@ impl HttpClient {
     pub(super) fn new(credentials: &Credentials, hosts: Arc<AllowedHosts>) -> Result<Self, Error> {
         let proxy = proxy();
         let host = proxy.as_ref().map(|(_, host)| host.clone());
-        Ok(Self { client: client(credentials, hosts.clone(), proxy)?, hosts, proxy: host })
+        let roots = credentials.verify.then(|| tls::roots(&credentials.ca_certificates));
+        let client = client(credentials, roots.clone(), hosts.clone(), proxy)?;
+        Ok(Self { client, roots, hosts, proxy: host })
     }
 
     pub(super) fn post(&self, url: Url) -> RequestBuilder {
@@ -57,14 +80,14 @@ impl HttpClient {
     }
 
     /// Returns the whole answer, whatever its status.
-    pub(super) async fn send(&self, request: Request) -> Result<http::Response<Bytes>, Error> {
+    pub(super) async fn send(&self, request: Request, limit: AnswerLimit<'_>) -> Result<http::Response<Bytes>, Error> {
         let host = host_and_port(request.url());
         // The proxy's name is resolved without a check.
         let is_proxy = self.proxy.as_deref().is_some_and(|proxy| request.url().host_str() == Some(proxy));
         if self.hosts.check(request.url()).is_err() || is_proxy && !self.hosts.lists(request.url()) {
             return Err(not_allowed(&host));
         }
-        send(&self.client, request, &host).await.map_err(|error| match error.kind {
+        send(&self.client, request, &host, limit).await.map_err(|error| match error.kind {
             // It says no more than the list of allowed hosts.
             ErrorKind::Credentials => error,
             _ => self.hosts.conceal(error),
@@ -79,6 +102,7 @@ fn not_allowed(host: &str) -> Error {
 
 fn client(
     credentials: &Credentials,
+    roots: Option<Arc<RootCertStore>>,
     hosts: Arc<AllowedHosts>,
     proxy: Option<(Proxy, String)>,
 ) -> Result<Client, Error> {
@@ -96,9 +120,8 @@ fn client(
         resolver.proxy = Some(host);
     }
     builder = builder.dns_resolver(resolver);
-    builder = if credentials.verify {
-        let config = tls::client_config(credentials.ca_certificates.iter().cloned());
-        let config = config.map_err(|_| failed("no TLS version in common with the library"))?;
+    builder = if let Some(roots) = roots {
+        let config = tls::client_config(roots).map_err(|_| failed("no TLS version in common with the library"))?;
         builder.tls_backend_preconfigured(config)
     } else {
         tracing::warn!(auth.url = %credentials.auth_url, "clouds.yaml says verify: false: certificates are not checked");
@@ -131,41 +154,58 @@ fn proxy() -> Option<(Proxy, String)> {
     }
 }
 
-async fn send(client: &Client, request: Request, host: &str) -> Result<http::Response<Bytes>, Error> {
-    let limit = if request.method() == Method::GET { MAX_READ } else { MAX_REPLY };
+async fn send(
+    client: &Client,
+    request: Request,
+    host: &str,
+    limit: AnswerLimit<'_>,
+) -> Result<http::Response<Bytes>, Error> {
     // hyper repeats a request only if it could not write its first byte to a dead connection. Then nothing was sent, so
     // that even a POST may be repeated.
     let mut response = client.execute(request).await.map_err(|error| classify(&error, host))?;
     if response.status().is_redirection() {
-        let target = response
-            .headers()
-            .get(http::header::LOCATION)
-            .and_then(|target| target.to_str().ok())
-            .and_then(|target| response.url().join(target).ok())
-            .map_or_else(|| "somewhere else".to_owned(), |target| host_and_port(&target));
-        let message = format!("{host} redirects to {target}, which is not followed: use the URL that it redirects to");
-        return Err(Error {
-            status: Some(response.status().as_u16()),
-            ..Error::new(ErrorKind::Malformed, "", message)
-        });
+        return Err(redirection(&response, host));
     }
-    let is_success = response.status().is_success();
-    let limit = if is_success { limit } else { MAX_REFUSAL };
-    let mut body = BytesMut::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| classify(&error, host))? {
-        match limit.checked_sub(body.len()) {
-            Some(left) if chunk.len() <= left => body.extend_from_slice(&chunk),
-            _ if !is_success => break,
-            _ => {
-                let message = format!("{host} answers with more than {} KiB", limit >> 10);
-                return Err(Error::new(ErrorKind::Malformed, "", message));
-            }
-        }
-    }
-    let mut whole = http::Response::new(body.freeze());
+    let body = read_body(&mut response, host, limit).await?;
+    let mut whole = http::Response::new(body);
     *whole.status_mut() = response.status();
     *whole.headers_mut() = std::mem::take(response.headers_mut());
     Ok(whole)
+}
+
+fn redirection(response: &Response, host: &str) -> Error {
+    let target = response
+        .headers()
+        .get(http::header::LOCATION)
+        .and_then(|target| target.to_str().ok())
+        .and_then(|target| response.url().join(target).ok())
+        .map_or_else(|| "somewhere else".to_owned(), |target| host_and_port(&target));
+    let message = format!("{host} redirects to {target}, which is not followed: use the URL that it redirects to");
+    Error { status: Some(response.status().as_u16()), ..Error::new(ErrorKind::Malformed, "", message) }
+}
+
+/// Of a refusal only the beginning.
+async fn read_body(response: &mut Response, host: &str, limit: AnswerLimit<'_>) -> Result<Bytes, Error> {
+    let is_success = response.status().is_success();
+    let max = if is_success { limit.bytes() } else { MAX_REFUSAL };
+    let mut body = BytesMut::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| classify(&error, host))? {
+        let size = body.len().saturating_add(chunk.len());
+        if size > max && !is_success {
+            break;
+        } else if size > max {
+            let message = format!("{host} answers with more than {} KiB", max >> 10);
+            return Err(Error::new(ErrorKind::Malformed, "", message));
+        }
+        if let AnswerLimit::Large(permission) = limit
+            && size > MAX_SMALL
+            && !permission.try_acquire()
+        {
+            return Err(Error::new(ErrorKind::Malformed, "", "another large answer is being read"));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body.freeze())
 }
 
 pub(super) fn host_and_port(url: &Url) -> String {

@@ -241,7 +241,7 @@ impl MemoryCloud {
 
 #[async_trait]
 impl Clouds for MemoryCloud {
-    async fn connect(&self, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
+    async fn connect(&self, _: &str, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
         let login = credentials.fingerprint();
         let Login { project, elsewhere } = self.state().log_in(&login)?;
         assert_ne!(elsewhere, Some(Elsewhere::Panic), "as a bug would");

@@ -1,0 +1,140 @@
+//! What the servers of one namespace may take, whatever they do: sessions, calls, and answers that are read.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use caip_openstack::openstack::session::Sessions;
+use caip_openstack::openstack::{Clouds, Credentials, ErrorKind, Neutron};
+use futures::future::join_all;
+use k8s_openapi::ByteString;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::server::{ReceivedRequest, Reply, Server, clock, credentials, listing, secret};
+
+/// Sessions of one namespace with several servers.
+async fn connect_all(sessions: &Sessions, namespace: &str, servers: &[Server]) -> Vec<Arc<dyn Neutron>> {
+    let connect = async |server: &Server| {
+        sessions.connect(namespace, &credentials(&server.url, "hunter2")).await.expect("it connects")
+    };
+    join_all(servers.iter().map(connect)).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_has_a_limited_number_of_sessions() {
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
+    let sessions = Sessions::new(clock());
+    let connect = |namespace: &'static str, number: usize| {
+        let (sessions, credentials) = (&sessions, credentials(&server.url, &format!("password-{number}")));
+        async move { sessions.connect(namespace, &credentials).await }
+    };
+    let mut open = Vec::new();
+    let error = loop {
+        match connect("team-a", open.len()).await {
+            Ok(session) => open.push(session),
+            Err(error) => break error,
+        }
+    };
+    // Some of their memory is what the credentials say.
+    assert!((60..64).contains(&open.len()), "{} sessions", open.len());
+    assert_eq!(
+        (error.kind, error.to_string().as_str()),
+        (
+            ErrorKind::Credentials,
+            "authenticate: the pools of namespace team-a have more than 64 different credentials, or credentials and CAs that take more than 2048 KiB of memory: let pools share a Secret, or shorten cacert"
+        )
+    );
+    connect("team-a", 0).await.expect("it is open");
+    connect("team-b", 99).await.expect("it is another namespace");
+    open.pop();
+    connect("team-a", 99).await.expect("another one ended");
+}
+
+/// As where all pools of a namespace trust one private CA, in addition to the system's.
+#[tokio::test(start_paused = true)]
+async fn sessions_that_trust_the_same_cas_share_them() {
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
+    let sessions = Sessions::new(clock());
+    let count = async |namespace: &str, ca: &dyn Fn(usize) -> String| {
+        let mut open = Vec::new();
+        while open.len() < 50 {
+            let mut data = secret(&server.url, &format!("password-{}", open.len()), "");
+            data.insert("cacert".to_owned(), ByteString(ca(open.len()).into_bytes()));
+            let credentials = Credentials::from_secret(&data, "openstack", None).expect("they are well formed");
+            match sessions.connect(namespace, &credentials).await {
+                Ok(session) => open.push(session),
+                Err(_) => break,
+            }
+        }
+        open.len()
+    };
+    let shared = ca_certificate("shared");
+    assert_eq!(count("team-a", &|_| shared.clone()).await, 50);
+    let large = |number: usize| (0..20).map(|each| ca_certificate(&format!("{number}-{each}"))).collect::<String>();
+    assert!(count("team-b", &large).await < 50);
+}
+
+fn ca_certificate(name: &str) -> String {
+    let mut parameters = rcgen::CertificateParams::new(Vec::new()).expect("no names");
+    parameters.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
+    let key = rcgen::KeyPair::generate().expect("a key");
+    parameters.self_signed(&key).expect("a certificate").pem()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_has_a_limited_number_of_calls_whatever_it_calls() {
+    let (sessions, mut silent) = (Sessions::new(clock()), Vec::new());
+    for _ in 0..4 {
+        silent.push(Server::start(|_: &ReceivedRequest| Reply::never()).await);
+    }
+    let own = connect_all(&sessions, "team-a", &silent).await;
+    let calls = own.iter().flat_map(|neutron| (0..6).map(|_| neutron.list_floating_ips()));
+    let listings = join_all(calls);
+    let other = async {
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(silent.iter().map(|server| server.count("GET /network")).sum::<usize>(), 8);
+        let server = Server::start(|_: &ReceivedRequest| listing(&["f1"])).await;
+        let begin = Instant::now();
+        let neutron = &connect_all(&sessions, "team-b", &[server]).await[0];
+        assert_eq!(neutron.list_floating_ips().await.expect("another namespace").len(), 1);
+        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
+    };
+    tokio::select! {
+        _ = listings => panic!("nothing answers"),
+        () = other => {}
+    }
+}
+
+/// A listing of 300 KiB: 200 at once, the rest when it is wanted.
+fn large_listing(is_complete: watch::Receiver<bool>) -> Reply {
+    let begin = format!(r#"{{"floatingips": [], "more": "{}"#, "x".repeat(200 << 10));
+    Reply::in_two_parts(begin, async move {
+        let mut is_complete = is_complete;
+        is_complete.wait_for(|is_complete| *is_complete).await.expect("the test lasts longer");
+        format!(r#"{}"}}"#, "x".repeat(100 << 10))
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_reads_one_large_answer_at_a_time() {
+    let (complete, is_complete) = watch::channel(false);
+    let slow = Server::start(move |_: &ReceivedRequest| large_listing(is_complete.clone())).await;
+    let quick = Server::start(|_: &ReceivedRequest| large_listing(watch::channel(true).1)).await;
+    let small = Server::start(|_: &ReceivedRequest| listing(&["f1"])).await;
+    let sessions = Sessions::new(clock());
+    let own = connect_all(&sessions, "team-a", &[slow, quick.clone(), small]).await;
+    let other = connect_all(&sessions, "team-b", &[quick]).await;
+    let second = Duration::from_secs(1);
+    let stalled = own[0].list_floating_ips();
+    let others = async {
+        sleep(second).await;
+        assert_eq!(own[2].list_floating_ips().await.expect("it is small").len(), 1);
+        timeout(second, other[0].list_floating_ips()).await.expect("another namespace").expect("it is complete");
+        timeout(second, own[1].list_floating_ips()).await.expect_err("it is the second large one");
+        complete.send(true).expect("it is awaited");
+        timeout(second, own[1].list_floating_ips()).await.expect("none is read").expect("it is complete");
+    };
+    let (stalled, ()) = tokio::join!(stalled, others);
+    stalled.expect("it is complete");
+}
