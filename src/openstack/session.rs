@@ -112,7 +112,7 @@ impl Session {
         let in_operation = |error: Error| Error { operation, ..error };
         // First, so that a slow Keystone takes none of the cloud's slots, and its time says nothing about Neutron.
         self.tokens.token().await?;
-        let permit = self.throttle.acquire().await.map_err(in_operation)?;
+        let permit = self.throttle.acquire(&self.scope.project).await.map_err(in_operation)?;
         let result = match query.query_async(self).await {
             Ok(response) if response.status().is_success() => Ok(response),
             Ok(response) => Err(in_operation(self.refusal(&response))),
