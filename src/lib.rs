@@ -17,6 +17,7 @@ pub mod allocation;
 pub mod api;
 pub mod clock;
 pub mod controllers;
+mod fair;
 pub mod floating_ip;
 #[cfg(any(fuzzing, test))]
 #[allow(clippy::indexing_slicing, reason = "a panic is a find")]

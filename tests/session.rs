@@ -16,7 +16,7 @@ use caip_openstack::openstack::session::Sessions;
 use caip_openstack::openstack::{Clouds, ErrorKind, Neutron};
 use futures::future::join_all;
 use serde_json::json;
-use server::{ReceivedRequest, Reply, Server, clock, credentials, listing, row, token};
+use server::{ReceivedRequest, Reply, Server, clock, credentials, listing, row, token, token_of_project};
 use tokio::time::{Instant, sleep};
 
 async fn connect(server: &Server) -> Arc<dyn Neutron> {
@@ -170,6 +170,31 @@ async fn at_most_eight_calls_run_concurrently() {
         result.expect("it lists");
     }
     assert_eq!(most.load(Ordering::SeqCst), 8);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_project_with_many_calls_does_not_delay_another() {
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
+    let url = server.url.clone();
+    server.set_keystone(move |request| request.body.contains("hunter3").then(|| token_of_project("p2", &url)));
+    let sessions = Sessions::new(clock()).max_concurrent_calls(1);
+    let loud = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
+    let quiet = sessions.connect(&credentials(&server.url, "hunter3")).await.expect("it connects");
+    assert_ne!(loud.scope().project, quiet.scope().project);
+    server.set_neutron(|_| {
+        Reply::later(async {
+            sleep(Duration::from_secs(1)).await;
+            listing(&[])
+        })
+    });
+    let many = join_all((0..20).map(|_| loud.list_floating_ips()));
+    let one = async {
+        quiet.list_floating_ips().await.expect("it lists");
+        server.count("GET /network")
+    };
+    let (many, calls) = tokio::join!(many, one);
+    assert!(many.iter().all(Result::is_ok));
+    assert!(calls <= 3, "{calls} calls came before its answer");
 }
 
 #[tokio::test(start_paused = true)]

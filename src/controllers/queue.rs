@@ -1,11 +1,12 @@
-//! One controller's work queue: every requested object is reconciled, in the order in which the requests are due.
+//! One controller's work queue: every requested object is reconciled, within a namespace in the order in which the
+//! requests are due.
 //!
 //! It replaces kube's `Controller`, which orders objects by a hash that differs between processes: a simulation could not
-//! repeat the order of two claims. Here the order is that of the requests. **Guaranteed:** an object has one reconcile at
-//! a time, different objects are reconciled in parallel; an object that is requested during its reconcile is reconciled
-//! once more; the earlier of two due times counts.
+//! repeat the order of two claims. Here the order is that of the requests, fair between namespaces. **Guaranteed:** an
+//! object has one reconcile at a time, different objects are reconciled in parallel; an object that is requested during
+//! its reconcile is reconciled once more; the earlier of two due times counts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -25,6 +26,10 @@ use super::panics::Panicked;
 use crate::clock::instant_after;
 use crate::object_name::ObjectName;
 use crate::runtime::telemetry;
+
+mod order;
+
+use order::Queue;
 
 /// When an object is reconciled again without a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,7 +117,8 @@ where
         }
     }
 
-    /// The next object that is due and exists. One that was deleted is requested by the watch if it is created again.
+    /// The next object that may be reconciled and exists. One that was deleted is requested by the watch if it is created
+    /// again.
     fn begin_next(
         &self,
         queue: &mut Queue<ObjectRef<K>>,
@@ -146,73 +152,9 @@ fn name_of<K: Resource>(reference: &ObjectRef<K>) -> ObjectName {
     ObjectName::new(reference.namespace.clone().unwrap_or_default(), &reference.name)
 }
 
-/// The requested objects, by when they are due and in the order of the requests.
-struct Queue<R> {
-    due: BTreeMap<(Instant, u64), (ObjectName, R)>,
-    keys: BTreeMap<ObjectName, (Instant, u64)>,
-    running: BTreeSet<ObjectName>,
-    /// Requested during their reconcile, and when they are due.
-    again: BTreeMap<ObjectName, (Instant, R)>,
-    next: u64,
-}
-
-impl<R> Default for Queue<R> {
-    fn default() -> Self {
-        Self { due: BTreeMap::new(), keys: BTreeMap::new(), running: BTreeSet::new(), again: BTreeMap::new(), next: 0 }
-    }
-}
-
-impl<R> Queue<R> {
-    #[expect(clippy::arithmetic_side_effects, reason = "no process makes 2^64 requests")]
-    fn request(&mut self, name: ObjectName, reference: R, when: Instant) {
-        if self.running.contains(&name) {
-            if self.again.get(&name).is_none_or(|(at, _)| when < *at) {
-                self.again.insert(name, (when, reference));
-            }
-            return;
-        }
-        if let Some(at) = self.keys.get(&name) {
-            if at.0 <= when {
-                return;
-            }
-            self.due.remove(at);
-        }
-        self.next += 1;
-        self.keys.insert(name.clone(), (when, self.next));
-        self.due.insert((when, self.next), (name, reference));
-    }
-
-    /// The first object that is due; its reconcile lasts until [`Self::end`].
-    fn take(&mut self, now: Instant) -> Option<(ObjectName, R)> {
-        let first = self.due.first_entry().filter(|first| first.key().0 <= now)?;
-        let (name, reference) = first.remove();
-        self.keys.remove(&name);
-        self.running.insert(name.clone());
-        Some((name, reference))
-    }
-
-    fn end(&mut self, name: &ObjectName) {
-        self.running.remove(name);
-        if let Some((when, reference)) = self.again.remove(name) {
-            self.request(name.clone(), reference, when);
-        }
-    }
-
-    fn conclude(&mut self, (name, reference, Action(again)): (ObjectName, R, Action)) {
-        self.end(&name);
-        if let Some(after) = again {
-            self.request(name, reference, instant_after(Instant::now(), after.min(FAR)));
-        }
-    }
-
-    fn due(&self) -> Option<Instant> {
-        self.due.first_key_value().map(|((when, _), _)| *when)
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
+    use std::pin::{Pin, pin};
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Wake, Waker};
 
@@ -220,6 +162,7 @@ mod tests {
     use kube::runtime::{reflector, watcher};
     use tokio::sync::mpsc::UnboundedSender;
 
+    use super::order::MAX_RECONCILES;
     use super::*;
 
     #[derive(Default)]
@@ -246,6 +189,21 @@ mod tests {
         (store, requests, sender)
     }
 
+    /// Whether a future does nothing before something happens, once it was polled a few times.
+    async fn is_waiting(mut future: Pin<&mut impl Future<Output: Sized>>) -> bool {
+        for _ in 0..100 {
+            let count = Arc::new(Count::default());
+            let waker = Waker::from(count.clone());
+            assert!(future.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+            // A task that yields is woken by the runtime, a turn later.
+            tokio::task::yield_now().await;
+            if count.0.load(Ordering::Relaxed) == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
     #[tokio::test(start_paused = true)]
     async fn a_stopping_queue_does_not_wake_itself_for_due_objects() {
         let (store, requests, _sender) = requested(&["a", "b"]);
@@ -260,19 +218,26 @@ mod tests {
             WorkQueue { store, requests, controller: "test", concurrency: 0, interruptions, stop: stop.clone() }
                 .process(work, |_, ()| Action::await_change(), |_| {})
         );
-        let count = Arc::new(Count::default());
-        let waker = Waker::from(count.clone());
-        let mut poll = || assert!(processing.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
-        poll();
+        assert!(is_waiting(processing.as_mut()).await);
         stop.cancel();
         tokio::time::advance(Duration::from_secs(2)).await;
-        poll();
-        // A task that yields is woken by the runtime, a turn later.
-        tokio::task::yield_now().await;
-        let before = count.0.load(Ordering::Relaxed);
-        poll();
-        tokio::task::yield_now().await;
-        assert_eq!(count.0.load(Ordering::Relaxed), before, "it does not wake itself");
+        assert!(is_waiting(processing.as_mut()).await, "it wakes itself");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_queue_does_not_wake_itself_for_a_namespace_that_may_begin_nothing() {
+        let names: Vec<_> = (0..=MAX_RECONCILES).map(|number| number.to_string()).collect();
+        let (store, requests, _sender) = requested(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let begun = AtomicUsize::new(0);
+        let work = async |_| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            std::future::pending::<Result<Action, ()>>().await
+        };
+        let (interruptions, stop) = (watch::Sender::default().subscribe(), CancellationToken::new());
+        let queue = WorkQueue { store, requests, controller: "test", concurrency: 0, interruptions, stop };
+        let mut processing = pin!(queue.process(work, |_, ()| Action::await_change(), |_| {}));
+        assert!(is_waiting(processing.as_mut()).await, "it wakes itself");
+        assert_eq!(begun.load(Ordering::Relaxed), MAX_RECONCILES);
     }
 
     #[tokio::test(start_paused = true)]
@@ -339,50 +304,5 @@ mod tests {
         });
         assert!(ended.is_ok(), "nothing panicked");
         assert_eq!(counts, [0, 2, 2]);
-    }
-
-    fn name(name: &str) -> ObjectName {
-        ObjectName::new("ns", name)
-    }
-
-    fn taken(queue: &mut Queue<()>, now: Instant) -> Vec<String> {
-        std::iter::from_fn(|| queue.take(now)).map(|(name, ())| name.name).collect()
-    }
-
-    #[test]
-    fn objects_are_taken_in_the_order_of_the_requests() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        for each in ["c", "a", "b", "a"] {
-            queue.request(name(each), (), now);
-        }
-        assert_eq!(taken(&mut queue, now), ["c", "a", "b"]);
-    }
-
-    #[test]
-    fn the_earlier_of_two_due_times_counts() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        let later = now + Duration::from_secs(9);
-        queue.request(name("a"), (), later);
-        queue.request(name("b"), (), now);
-        assert_eq!(taken(&mut queue, now), ["b"]);
-        assert_eq!(queue.due(), Some(later));
-        queue.request(name("a"), (), now);
-        queue.request(name("a"), (), later);
-        assert_eq!(taken(&mut queue, now), ["a"]);
-        assert_eq!(queue.due(), None);
-    }
-
-    #[test]
-    fn an_object_requested_during_its_reconcile_is_reconciled_once_more() {
-        let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.request(name("a"), (), now);
-        assert_eq!(taken(&mut queue, now), ["a"]);
-        queue.request(name("a"), (), now);
-        queue.request(name("a"), (), now);
-        assert_eq!(taken(&mut queue, now), Vec::<String>::new(), "once at a time");
-        queue.end(&name("a"));
-        assert_eq!(taken(&mut queue, now), ["a"]);
-        queue.end(&name("a"));
-        assert_eq!(taken(&mut queue, now), Vec::<String>::new());
     }
 }

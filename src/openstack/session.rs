@@ -178,7 +178,7 @@ impl Session {
         self.tokens.token().await?;
         // Before the cloud's slot, which would be kept from other namespaces while this one is at its limit.
         let _allowed = self.tokens.allowance().call().await;
-        let permit = self.throttle.acquire().await.map_err(in_operation)?;
+        let permit = self.throttle.acquire(&self.scope.project).await.map_err(in_operation)?;
         let result = match query.query_async(&Call { session: self, limit }).await {
             Ok(response) if response.status().is_success() => Ok(response),
             Ok(response) => Err(in_operation(self.refusal(&response))),

@@ -11,9 +11,12 @@ use kube::client::ClientBuilder;
 use kube::config::{Config, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use tokio::net::lookup_host;
 use tokio::time::{Instant, sleep, timeout};
-use tower::limit::ConcurrencyLimitLayer;
 
 use super::telemetry::chain;
+
+mod fair_limit;
+
+use fair_limit::FairLimitLayer;
 
 /// How long to wait for the API server at start; after that the process exits, to be restarted.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -32,7 +35,8 @@ pub(crate) const WATCH_TIMEOUT_SECONDS: u32 = 40;
 const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 5);
 
 /// Requests that await their response's head concurrently. kube uses HTTP/1, so each needs its own connection: a burst of
-/// hundreds of claims would spend its time on TLS handshakes, and memory on their buffers.
+/// hundreds of claims would spend its time on TLS handshakes, and memory on their buffers. A request that kube repeats
+/// keeps its slot meanwhile.
 const MAX_CONCURRENT_REQUESTS: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
@@ -74,7 +78,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError>
     config.reset_reader_on_write = true;
     let url = config.cluster_url.clone();
     let work = ClientBuilder::try_from(config.clone()).map_err(|error| ConnectError::Client(url.clone(), error))?;
-    let work = work.with_layer(&ConcurrencyLimitLayer::new(MAX_CONCURRENT_REQUESTS)).build();
+    let work = work.with_layer(&FairLimitLayer::new(MAX_CONCURRENT_REQUESTS)).build();
     config.default_retry = false;
     let control = ClientBuilder::try_from(config).map_err(|error| ConnectError::Client(url.clone(), error))?.build();
     await_answer(&control, &url).await?;

@@ -174,19 +174,26 @@ const TOKEN_EXPIRES_AT: &str = "2026-11-21T10:00:00.000000Z";
 
 /// The `number`th token of a test, with Neutron at `url` in one region.
 pub(super) fn token(number: usize, url: &str, expires_at: &str) -> Reply {
-    let endpoint = json!({"id": "e", "interface": "public", "region": "RegionOne", "url": format!("{url}/network")});
-    let catalog = json!([{"type": "network", "name": "neutron", "endpoints": [endpoint]}]);
-    token_reply(number, catalog, expires_at)
+    token_reply(number, "p1", catalog(url), expires_at)
+}
+
+pub(super) fn token_of_project(project: &str, url: &str) -> Reply {
+    token_reply(1, project, catalog(url), TOKEN_EXPIRES_AT)
 }
 
 pub(super) fn token_with_catalog(catalog: Value) -> Reply {
-    token_reply(1, catalog, TOKEN_EXPIRES_AT)
+    token_reply(1, "p1", catalog, TOKEN_EXPIRES_AT)
 }
 
-fn token_reply(number: usize, catalog: Value, expires_at: &str) -> Reply {
+fn catalog(url: &str) -> Value {
+    let endpoint = json!({"id": "e", "interface": "public", "region": "RegionOne", "url": format!("{url}/network")});
+    json!([{"type": "network", "name": "neutron", "endpoints": [endpoint]}])
+}
+
+fn token_reply(number: usize, project: &str, catalog: Value, expires_at: &str) -> Reply {
     let token = json!({"token": {
         "expires_at": expires_at, "issued_at": "2026-11-21T09:00:00.000000Z",
-        "user": {"id": "u", "name": "demo"}, "project": {"id": "p1", "name": "demo"}, "catalog": catalog}});
+        "user": {"id": "u", "name": "demo"}, "project": {"id": project, "name": "demo"}, "catalog": catalog}});
     Reply::new(201, token).header("X-Subject-Token", &format!("token-{number}"))
 }
 

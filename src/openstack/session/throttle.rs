@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use super::super::{Error, ErrorKind};
 use super::breaker::{Admission, CircuitBreaker};
 use super::limiter::Limiter;
 use crate::clock::Clock;
+use crate::fair::{FairSlots, Slot};
+use crate::floating_ip::ProjectId;
 
 /// The longest `Retry-After` that a call waits for. For a longer one it fails, so that the caller can do something else.
 const MAX_WAIT: Duration = Duration::from_secs(5);
@@ -20,16 +21,15 @@ const JITTER: f64 = 0.5;
 /// Shared by all sessions with one cloud.
 pub(super) struct Throttle {
     clock: Clock,
-    // Fair: first come, first served. Its size follows the limiter's limit as calls end.
-    slots: Arc<Semaphore>,
+    // Shared fairly by project, the tenant that a cloud knows. As many as the limiter's limit, which is followed as calls
+    // end.
+    slots: Arc<FairSlots<ProjectId>>,
     state: Mutex<ThrottleState>,
 }
 
 struct ThrottleState {
     limiter: Limiter,
     breaker: CircuitBreaker,
-    /// How many slots exist, in use or not.
-    slots: usize,
     /// Whether the last wait was asked for by an answer that is only for the log.
     is_wait_concealed: bool,
 }
@@ -37,9 +37,9 @@ struct ThrottleState {
 /// Permission to send one call. Dropping it without [`Permit::finish`] reports nothing about the cloud.
 pub(super) struct Permit {
     throttle: Arc<Throttle>,
-    slot: Option<OwnedSemaphorePermit>,
     is_probe: bool,
     granted_at: Instant,
+    _slot: Slot<ProjectId>,
 }
 
 /// What the result of a call says about the cloud's health, with the server's `Retry-After`.
@@ -55,20 +55,17 @@ pub(super) enum Health {
 
 impl Throttle {
     pub(super) fn new(clock: Clock, max_calls: usize) -> Self {
-        // A flag may ask for more than a semaphore can have.
-        let max_calls = max_calls.min(Semaphore::MAX_PERMITS);
         let limiter = Limiter::new(max_calls);
         let breaker = CircuitBreaker::default();
-        let state = ThrottleState { limiter, breaker, slots: max_calls, is_wait_concealed: false };
-        Self { clock, slots: Arc::new(Semaphore::new(max_calls)), state: Mutex::new(state) }
+        let state = ThrottleState { limiter, breaker, is_wait_concealed: false };
+        Self { clock, slots: Arc::new(FairSlots::new(max_calls)), state: Mutex::new(state) }
     }
 
-    /// Waits for a slot. Fails at once while the cloud does not answer, or asks for a wait longer than [`MAX_WAIT`].
-    pub(super) async fn acquire(self: &Arc<Self>) -> Result<Permit, Error> {
-        #[expect(clippy::expect_used, reason = "only a closed semaphore has no slots to wait for")]
-        let slot = self.slots.clone().acquire_owned().await.expect("the throttle's semaphore is never closed");
-        let mut permit =
-            Permit { throttle: self.clone(), slot: Some(slot), is_probe: false, granted_at: Instant::now() };
+    /// Waits for a slot, one of the project's share. Fails at once while the cloud does not answer, or asks for a wait
+    /// longer than [`MAX_WAIT`].
+    pub(super) async fn acquire(self: &Arc<Self>, project: &ProjectId) -> Result<Permit, Error> {
+        let slot = self.slots.acquire(project.clone()).await;
+        let mut permit = Permit { throttle: self.clone(), is_probe: false, granted_at: Instant::now(), _slot: slot };
         loop {
             let wait = self.state.lock().limiter.wait(Instant::now());
             if wait > MAX_WAIT {
@@ -126,15 +123,9 @@ impl Drop for Permit {
             state.breaker.abandoned();
         }
         let limit = state.limiter.limit();
-        if state.slots > limit {
-            if let Some(slot) = self.slot.take() {
-                state.slots = state.slots.saturating_sub(1);
-                slot.forget();
-            }
-        } else if state.slots < limit {
-            self.throttle.slots.add_permits(limit.saturating_sub(state.slots));
-            state.slots = limit;
-        }
+        drop(state);
+        // Before the slot is freed, so that it is not given to another above a lower limit.
+        self.throttle.slots.set_limit(limit);
     }
 }
 
@@ -145,6 +136,6 @@ mod tests {
     #[tokio::test]
     async fn any_number_of_calls_may_be_allowed() {
         let throttle = Arc::new(Throttle::new(Clock::system(), usize::MAX));
-        assert!(throttle.acquire().await.is_ok());
+        assert!(throttle.acquire(&ProjectId::new("p")).await.is_ok());
     }
 }
