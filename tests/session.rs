@@ -178,8 +178,8 @@ async fn a_project_with_many_calls_does_not_delay_another() {
     let url = server.url.clone();
     server.set_keystone(move |request| request.body.contains("hunter3").then(|| token_of_project("p2", &url)));
     let sessions = Sessions::new(clock()).max_concurrent_calls(1);
-    let loud = sessions.connect(&credentials(&server.url, "hunter2")).await.expect("it connects");
-    let quiet = sessions.connect(&credentials(&server.url, "hunter3")).await.expect("it connects");
+    let loud = sessions.connect("team-a", &credentials(&server.url, "hunter2")).await.expect("it connects");
+    let quiet = sessions.connect("team-b", &credentials(&server.url, "hunter3")).await.expect("it connects");
     assert_ne!(loud.scope().project, quiet.scope().project);
     server.set_neutron(|_| {
         Reply::later(async {

@@ -41,7 +41,7 @@ async fn a_namespace_has_a_limited_number_of_sessions() {
         (error.kind, error.to_string().as_str()),
         (
             ErrorKind::Credentials,
-            "authenticate: the pools of namespace team-a have more than 64 different credentials, or credentials and CAs that take more than 2048 KiB of memory: let pools share a Secret, or shorten cacert"
+            "authenticate: the pools of namespace team-a have more than 64 different credentials, or credentials and CAs that take more than 1024 KiB of memory: let pools share a Secret, or shorten cacert"
         )
     );
     connect("team-a", 0).await.expect("it is open");
