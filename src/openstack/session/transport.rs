@@ -43,7 +43,8 @@ const MAX_REFUSAL: usize = 64 << 10;
 pub(super) enum AnswerLimit<'a> {
     /// 128 KiB.
     Small,
-    /// 2 MiB; what is beyond 128 KiB with this permission.
+    /// 2 MiB, but more than 128 KiB only with permission. Without, the error is not for anybody to see: the request is sent
+    /// again.
     Large(&'a LargeAnswer),
 }
 
@@ -53,6 +54,14 @@ impl AnswerLimit<'_> {
             Self::Small => MAX_SMALL,
             Self::Large(_) => MAX_LARGE,
         }
+    }
+
+    fn allows(self, size: usize) -> bool {
+        let may_be_large = match self {
+            Self::Small => false,
+            Self::Large(permission) => size <= MAX_LARGE && permission.try_acquire(),
+        };
+        size <= MAX_SMALL || may_be_large
     }
 }
 
@@ -187,21 +196,14 @@ fn redirection(response: &Response, host: &str) -> Error {
 /// Of a refusal only the beginning.
 async fn read_body(response: &mut Response, host: &str, limit: AnswerLimit<'_>) -> Result<Bytes, Error> {
     let is_success = response.status().is_success();
-    let max = if is_success { limit.bytes() } else { MAX_REFUSAL };
     let mut body = BytesMut::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| classify(&error, host))? {
         let size = body.len().saturating_add(chunk.len());
-        if size > max && !is_success {
+        if !is_success && size > MAX_REFUSAL {
             break;
-        } else if size > max {
-            let message = format!("{host} answers with more than {} KiB", max >> 10);
+        } else if is_success && !limit.allows(size) {
+            let message = format!("{host} answers with more than {} KiB", limit.bytes() >> 10);
             return Err(Error::new(ErrorKind::Malformed, "", message));
-        }
-        if let AnswerLimit::Large(permission) = limit
-            && size > MAX_SMALL
-            && !permission.try_acquire()
-        {
-            return Err(Error::new(ErrorKind::Malformed, "", "another large answer is being read"));
         }
         body.extend_from_slice(&chunk);
     }
