@@ -7,10 +7,11 @@ use caip_openstack::openstack::session::Sessions;
 use caip_openstack::openstack::{Clouds, Credentials, ErrorKind, Neutron};
 use futures::future::join_all;
 use k8s_openapi::ByteString;
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::server::{ReceivedRequest, Reply, Server, clock, credentials, listing, secret};
+use super::server::{ReceivedRequest, Reply, Server, clock, credentials, listing, row, secret};
 
 /// Sessions of one namespace with several servers.
 async fn connect_all(sessions: &Sessions, namespace: &str, servers: &[Server]) -> Vec<Arc<dyn Neutron>> {
@@ -137,4 +138,28 @@ async fn a_namespace_reads_one_large_answer_at_a_time() {
     };
     let (stalled, ()) = tokio::join!(stalled, others);
     stalled.expect("it is complete");
+}
+
+/// Each waits for the others while it has pages left to read, and for permission to call.
+#[tokio::test(start_paused = true)]
+async fn many_large_listings_of_a_namespace_all_end() {
+    let mut servers = Vec::new();
+    for _ in 0..12 {
+        let page = |request: &ReceivedRequest| {
+            let number = ["marker=f1", "marker=f0"].iter().position(|marker| request.path.contains(marker));
+            let id = format!("f{}", 2 - number.unwrap_or(2));
+            let links: &[_] = if number == Some(0) { &[] } else { &[json!({"rel": "next"})] };
+            let body = json!({"floatingips": [row(&id)], "floatingips_links": links, "more": "x".repeat(150 << 10)});
+            Reply::later(async move {
+                sleep(Duration::from_millis(200)).await;
+                Reply::new(200, body)
+            })
+        };
+        servers.push(Server::start(page).await);
+    }
+    let sessions = Sessions::new(clock());
+    let listings = connect_all(&sessions, "team-a", &servers).await;
+    for listed in join_all(listings.iter().map(|neutron| neutron.list_floating_ips())).await {
+        assert_eq!(listed.expect("it is listed").len(), 3);
+    }
 }
