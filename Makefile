@@ -52,7 +52,7 @@ verify-generated: ## check that the generated files are up to date
 	@hack/verify-generated.sh
 
 ##@ Demo and benchmarks
-.PHONY: demo demo-stop bench bench-recovery
+.PHONY: demo demo-stop bench bench-recovery bench-hostile
 demo: ## show the controller step by step on real servers, which stay up to be used by hand
 	@hack/demo.sh
 demo-stop: ## stop the demo's servers and remove their data
@@ -61,6 +61,8 @@ bench: ## measure 20, 100 and 300 claims of each kind at once; writes bench.json
 	@hack/bench.sh
 bench-recovery: ## measure the recovery from kill -9 with 1,000 bound claims; writes bench-recovery.json
 	@hack/bench.sh --kinds new --claims 1000 --no-settled --recovery --json bench-recovery.json
+bench-hostile: ## measure an honest tenant with 1,000 claims beside ten hostile ones; writes bench-hostile.json
+	@hack/bench.sh --hostile --json bench-hostile.json
 
 ##@ Servers on loopback (CAIP_ENV: name of the set; CAIP_PORT_BASE: its first port; CAIP_CACHE: the folder of all sets)
 .PHONY: env-up env-down env-purge env tools

@@ -13,6 +13,8 @@
 mod access_log;
 #[path = "bench/claim_events.rs"]
 mod claim_events;
+#[path = "bench/hostile.rs"]
+mod hostile;
 #[path = "bench/recovery.rs"]
 mod recovery;
 #[path = "bench/report.rs"]
@@ -57,6 +59,8 @@ struct Flags {
     /// The external network to take addresses from.
     #[arg(long, default_value = "public-large")]
     network: String,
+    #[command(flatten)]
+    beside: hostile::Setting,
     /// Given by cargo.
     #[arg(long, hide = true)]
     bench: bool,
@@ -65,6 +69,10 @@ struct Flags {
 #[tokio::main]
 async fn main() -> ExitCode {
     let flags = Flags::parse();
+    if flags.beside.hostile {
+        let is_kept = flags.beside.run(&flags.network, &flags.json).await;
+        return if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let log = AccessLog::from_env();
     let mut report = Report::default();
     let mut wants_settled = !flags.no_settled;

@@ -11,6 +11,7 @@ mod deletion_orders;
 mod external_changes;
 mod floating_ips;
 mod forbidden_tags;
+mod hostile_tenants;
 mod leader_takeover;
 mod max_ips;
 mod metrics;

@@ -276,7 +276,7 @@ fn seconds_until_last(begun: Instant, times: &BTreeMap<String, Instant>) -> f64 
 }
 
 /// The smallest value that at least this share of the values does not exceed.
-fn percentile(sorted: &[f64], share: f64) -> f64 {
+pub fn percentile(sorted: &[f64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
 }

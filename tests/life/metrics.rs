@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::{pool, with_namespace};
 
-const PLAIN: [&str; 2] = ["--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics"];
+pub(super) const PLAIN: [&str; 2] = ["--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics"];
 const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
 
 /// Waits until a metric has a value or, if that is empty, does not exist. `POOL` stands for the labels of the pool `public`.

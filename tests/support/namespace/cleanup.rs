@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
+use futures::future::join_all;
 use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
-use kube::api::{DeleteParams, ListParams};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
 use kube::core::DynamicObject;
 use kube::runtime::wait::await_condition;
 use kube::{Api, ResourceExt};
+use serde_json::json;
 
 use super::Namespace;
 use super::conditions::describe;
@@ -62,6 +64,24 @@ impl Namespace {
             outcome = outcome.and(self.remove_marked(&marks).await);
         }
         outcome
+    }
+
+    /// Removes all objects without waiting for a controller, and nothing in Neutron.
+    pub(in crate::support) async fn remove_by_force(&self) {
+        let remove = async |kind: Kind, name: String| {
+            self.delete(kind, &name).await;
+            let change = Patch::Merge(json!({"metadata": {"finalizers": null}}));
+            // An error means that it is gone.
+            let _gone = self.api(kind).patch(&name, &PatchParams::default(), &change).await;
+        };
+        let namespaces: Api<KubeNamespace> = Api::all(self.world.client.clone());
+        // Twice: a reconcile that is still running may create an IPAddress. In a namespace that is being deleted it cannot.
+        for _ in 0..2 {
+            for kind in [Kind::Pool, Kind::Claim, Kind::Address, Kind::Secret] {
+                join_all(self.list(kind).await.iter().map(|object| remove(kind, object.name_any()))).await;
+            }
+            let _deleted = namespaces.delete(&self.name, &DeleteParams::background()).await;
+        }
     }
 
     async fn await_none(&self, kind: Kind, within: Duration) -> Result<(), String> {
