@@ -16,7 +16,7 @@ const KEYSTONE_STALL: Duration = Duration::from_secs(8);
 
 /// In bytes: what the program reads of an answer to a GET, and of another one.
 const MAX_READ: usize = 2 << 20;
-const MAX_REPLY: usize = 256 << 10;
+const MAX_REPLY: usize = 128 << 10;
 
 /// In bytes of memory: what the floating IPs of one namespace may take.
 const MAX_LISTED: usize = 4 << 20;

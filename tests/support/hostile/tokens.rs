@@ -8,7 +8,10 @@ use super::liar::LONGEST_HEADERS;
 use super::wire::{Answer, Request, Response};
 
 /// In bytes: a catalogue that is still accepted has this many, with the rest of the token.
-const CATALOGUE: usize = 250 << 10;
+const CATALOGUE: usize = 120 << 10;
+
+/// In bytes: what the program accepts.
+const LONGEST_TOKEN: usize = 8 << 10;
 
 const URLS: [&str; 8] = [
     "",
@@ -37,13 +40,13 @@ pub(super) fn answer(request: &Request, right: Response, place: &Place<'_>, rand
         3 => info["expires_at"] = json!("9999-12-31T23:59:59Z"),
         4 => info["catalog"] = regions(place),
         5 => info["catalog"][0]["endpoints"][0]["url"] = pick(random, URLS).into(),
-        6 => info["catalog"][0]["endpoints"][0]["url"] = format!("http://127.0.0.1/{}", "x".repeat(200_000)).into(),
+        6 => info["catalog"][0]["endpoints"][0]["url"] = format!("http://127.0.0.1/{}", "x".repeat(100_000)).into(),
         7 => info["project"] = pick(random, [Value::Null, json!({}), json!({"id": ""}), json!({"id": "../x"})]),
         8 => id = pick(random, [String::new(), "\u{e9}".into(), "a b".into(), "t".repeat(70_000)]),
         // All that a session keeps, as large as it may be.
         _ => {
             add_services(info);
-            id = "t".repeat(LONGEST_HEADERS);
+            id = "t".repeat(pick(random, [LONGEST_TOKEN, LONGEST_HEADERS]));
         }
     }
     token(body, id).whole()
@@ -59,7 +62,7 @@ fn regions(place: &Place<'_>) -> Value {
         let url = format!("{}/{}", place.url, place.name);
         json!({"id": "e", "interface": "public", "region": format!("Region-{number}"), "url": url})
     };
-    let endpoints: Vec<Value> = (0..1500).map(endpoint).collect();
+    let endpoints: Vec<Value> = (0..1000).map(endpoint).collect();
     json!([{"id": "s", "type": "network", "name": "neutron", "endpoints": endpoints}])
 }
 
