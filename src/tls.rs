@@ -5,17 +5,63 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use rustls::client::Resumption;
-use rustls::pki_types::{CertificateDer, TrustAnchor};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring};
+use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use sha2::{Digest, Sha256};
 
-/// Does not resume sessions: a server chooses how large its tickets are.
-pub(crate) fn client_config(roots: Arc<RootCertStore>) -> Result<ClientConfig, rustls::Error> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-    let mut config = config.with_root_certificates(roots).with_no_client_auth();
+/// Trusts these CAs, or any certificate if there are none to check. Does not resume sessions: a server chooses how large its
+/// tickets are.
+pub(crate) fn client_config(roots: Option<Arc<RootCertStore>>) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+    let config = match roots {
+        Some(roots) => config.with_root_certificates(roots),
+        None => config.dangerous().with_custom_certificate_verifier(Arc::new(AnyCertificate(provider))),
+    };
+    let mut config = config.with_no_client_auth();
     config.resumption = Resumption::disabled();
     Ok(config)
+}
+
+/// For `verify: false`: accepts any certificate, also one that cannot be read.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
 }
 
 /// The system's CAs and `additional` ones. Works without any CA, for example in a minimal image: then only plain HTTP and

@@ -75,7 +75,7 @@ impl<K: Ord + Clone> FairSlots<K> {
     pub(crate) async fn acquire(self: &Arc<Self>, key: K) -> Slot<K> {
         let (sender, receiver) = oneshot::channel();
         let number = self.change(|state| state.enqueue(&key, sender));
-        // Dropped before the receiver: what it then finds there is a slot, which is freed, or nothing.
+        // If a slot has been sent to a waiter that is dropped, the slot frees itself.
         let _waiter = Waiter { slots: self, key: &key, number };
         #[expect(clippy::expect_used, reason = "the sender is dropped after it has sent a slot, or by the waiter")]
         receiver.await.expect("a waiter gets its slot")

@@ -82,7 +82,7 @@ pub struct Credentials {
     pub(super) interface: &'static str,
     pub(super) verify: bool,
     pub(super) ca_certificates: Vec<CertificateDer<'static>>,
-    /// In bytes: of everything that has an effect.
+    /// In bytes: of everything that has an effect, without the CAs.
     pub(super) size: usize,
     fingerprint: Fingerprint,
 }
@@ -121,10 +121,10 @@ impl Credentials {
             hash.add(part.as_bytes());
         }
         hash.add(&[u8::from(verify)]);
+        let size = hash.size;
         for certificate in &ca_certificates {
             hash.add(certificate);
         }
-        let size = hash.size;
         let fingerprint = Fingerprint(hash.finish());
         Ok(Self { identity, auth_url, region, interface, verify, ca_certificates, size, fingerprint })
     }

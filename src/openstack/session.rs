@@ -4,13 +4,13 @@
 //! follows redirects with the token, takes a CA only as a file, and cannot be replaced. A request passes the cloud's
 //! throttle, gets the token, is sent, is sent once more if the token was refused, and its answer is classified.
 
-mod allowance;
 mod answer;
 mod breaker;
 mod catalog;
 #[cfg(any(fuzzing, test))]
 pub(crate) mod fuzzing;
 mod keystone;
+mod large_answer;
 mod limiter;
 mod sessions;
 mod span;
@@ -29,11 +29,12 @@ use openstack_sdk_auth_core::types::Project;
 use openstack_sdk_core::api::{ApiError, AsyncClient, QueryAsync, RestClient, RestEndpoint, raw};
 use openstack_sdk_core::catalog::ServiceEndpoint;
 use openstack_sdk_core::types::{ApiVersion, BoxedAsyncRead, ServiceType};
+use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{Error, ErrorKind, ProjectScope};
-use allowance::LargeAnswer;
 use keystone::Token;
+use large_answer::LargeAnswer;
 use throttle::{Health, Throttle};
 use token_cache::TokenCache;
 use transport::AnswerLimit;
@@ -61,6 +62,8 @@ pub(super) enum Retry {
 pub(super) struct Session {
     tokens: Arc<TokenCache>,
     throttle: Arc<Throttle>,
+    /// The namespace's permits to read a large answer.
+    large_answers: Arc<Semaphore>,
     endpoint: ServiceEndpoint,
     scope: ProjectScope,
 }
@@ -78,7 +81,7 @@ impl Session {
 
     /// Permission for large answers.
     pub(super) fn large_answer(&self) -> LargeAnswer {
-        LargeAnswer::new(self.tokens.allowance())
+        LargeAnswer::new(self.large_answers.clone())
     }
 
     /// Returns a successful answer, or an error with all that is known about the failure.
@@ -176,8 +179,6 @@ impl Session {
         let in_operation = |error: Error| Error { operation, ..error };
         // First, so that a slow Keystone takes none of the cloud's slots, and its time says nothing about Neutron.
         self.tokens.token().await?;
-        // Before the cloud's slot, which would be kept from other namespaces while this one is at its limit.
-        let _allowed = self.tokens.allowance().call().await;
         let permit = self.throttle.acquire(&self.scope.project).await.map_err(in_operation)?;
         let result = match query.query_async(&Call { session: self, limit }).await {
             Ok(response) if response.status().is_success() => Ok(response),

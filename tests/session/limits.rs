@@ -1,4 +1,4 @@
-//! What the servers of one namespace may take, whatever they do: sessions, calls, and answers that are read.
+//! What the servers of one namespace may take, whatever they do: sessions, and answers that are read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use futures::future::join_all;
 use k8s_openapi::ByteString;
 use serde_json::json;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use super::server::{ReceivedRequest, Reply, Server, clock, credentials, listing, row, secret};
 
@@ -37,18 +37,18 @@ async fn a_namespace_has_a_limited_number_of_sessions() {
         }
     };
     // Some of their memory is what the credentials say.
-    assert!((60..64).contains(&open.len()), "{} sessions", open.len());
+    assert!((190..205).contains(&open.len()), "{} sessions", open.len());
     assert_eq!(
         (error.kind, error.to_string().as_str()),
         (
             ErrorKind::Credentials,
-            "authenticate: the pools of namespace team-a have more than 64 different credentials, or credentials and CAs that take more than 1024 KiB of memory: let pools share a Secret, or shorten cacert"
+            "authenticate: the pools of namespace team-a have so many different credentials and CAs that they take more than 2048 KiB of memory: let pools share a Secret, shorten cacert, or use more namespaces"
         )
     );
     connect("team-a", 0).await.expect("it is open");
-    connect("team-b", 99).await.expect("it is another namespace");
+    connect("team-b", 999).await.expect("it is another namespace");
     open.pop();
-    connect("team-a", 99).await.expect("another one ended");
+    connect("team-a", 999).await.expect("another one ended");
 }
 
 /// As where all pools of a namespace trust one private CA, in addition to the system's.
@@ -81,30 +81,6 @@ fn ca_certificate(name: &str) -> String {
     parameters.distinguished_name.push(rcgen::DnType::CommonName, name);
     let key = rcgen::KeyPair::generate().expect("a key");
     parameters.self_signed(&key).expect("a certificate").pem()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_namespace_has_a_limited_number_of_calls_whatever_it_calls() {
-    let (sessions, mut silent) = (Sessions::new(clock()), Vec::new());
-    for _ in 0..4 {
-        silent.push(Server::start(|_: &ReceivedRequest| Reply::never()).await);
-    }
-    let own = connect_all(&sessions, "team-a", &silent).await;
-    let calls = own.iter().flat_map(|neutron| (0..6).map(|_| neutron.list_floating_ips()));
-    let listings = join_all(calls);
-    let other = async {
-        sleep(Duration::from_secs(5)).await;
-        assert_eq!(silent.iter().map(|server| server.count("GET /network")).sum::<usize>(), 8);
-        let server = Server::start(|_: &ReceivedRequest| listing(&["f1"])).await;
-        let begin = Instant::now();
-        let neutron = &connect_all(&sessions, "team-b", &[server]).await[0];
-        assert_eq!(neutron.list_floating_ips().await.expect("another namespace").len(), 1);
-        assert!(begin.elapsed() < Duration::from_secs(1), "{:?}", begin.elapsed());
-    };
-    tokio::select! {
-        _ = listings => panic!("nothing answers"),
-        () = other => {}
-    }
 }
 
 /// A listing of 300 KiB: 200 at once, the rest when it is wanted.
@@ -140,7 +116,7 @@ async fn a_namespace_reads_one_large_answer_at_a_time() {
     stalled.expect("it is complete");
 }
 
-/// Each waits for the others while it has pages left to read, and for permission to call.
+/// Each waits for the others while it has pages left to read.
 #[tokio::test(start_paused = true)]
 async fn many_large_listings_of_a_namespace_all_end() {
     let mut servers = Vec::new();

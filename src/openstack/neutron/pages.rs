@@ -109,8 +109,12 @@ where
         if !has_more || marker.is_none() {
             return Ok(Some(listing));
         }
-        // The rows of several pages take as much memory as a large one.
-        large.acquire().await;
+        // The rows of several pages take as much memory as a large one. Nothing of it is kept while others are read.
+        if !large.try_acquire() {
+            (listing, seen, marker) = Default::default();
+            drop(response);
+            large.acquire().await;
+        }
     }
 }
 

@@ -10,7 +10,6 @@ use openstack_sdk_auth_core::AuthToken;
 use secrecy::ExposeSecret;
 
 use super::super::{AllowedHosts, Credentials, Error, ErrorKind};
-use super::allowance::Allowance;
 use super::catalog::{NeutronEndpoint, neutron_endpoint};
 use super::transport::{self, AnswerLimit, HttpClient, KEYSTONE_TIMEOUT};
 use super::{answer, span};
@@ -42,22 +41,16 @@ pub(super) struct Token {
 
 pub(super) struct KeystoneClient {
     pub(super) http: HttpClient,
-    pub(super) allowance: Arc<Allowance>,
     credentials: Credentials,
     clock: Clock,
 }
 
 impl KeystoneClient {
-    pub(super) fn new(
-        mut credentials: Credentials,
-        allowance: Arc<Allowance>,
-        hosts: Arc<AllowedHosts>,
-        clock: Clock,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(mut credentials: Credentials, hosts: Arc<AllowedHosts>, clock: Clock) -> Result<Self, Error> {
         let http = HttpClient::new(&credentials, hosts)?;
         // The client has them.
         credentials.ca_certificates = Vec::new();
-        Ok(Self { http, credentials, allowance, clock })
+        Ok(Self { http, credentials, clock })
     }
 
     pub(super) async fn authenticate(&self) -> Result<Token, Error> {
@@ -85,7 +78,6 @@ impl KeystoneClient {
         let request = self.http.post(url).timeout(KEYSTONE_TIMEOUT).json(&body).build();
         let request = request.map_err(|_| fail("the request for a token cannot be built"))?;
 
-        let _turn = self.allowance.token_request().await;
         let response = self.http.send(request, AnswerLimit::Small).await;
         let response = response.map_err(|error| Error { operation: OPERATION, ..with_remedy(error) })?;
         if !response.status().is_success() {

@@ -1,5 +1,5 @@
-//! The open sessions: in each namespace one for each distinct content of credentials, and one throttle for each cloud, by
-//! Keystone.
+//! The open sessions: in each namespace one for each distinct content of credentials, whose tokens are those of all
+//! namespaces; and one throttle for each cloud, by Keystone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -7,12 +7,13 @@ use std::sync::{Arc, Weak};
 use async_trait::async_trait;
 use openstack_sdk_core::catalog::ServiceEndpoint;
 use parking_lot::Mutex;
+use rustls::RootCertStore;
+use tokio::sync::Semaphore;
 
 use super::super::credentials::Fingerprint;
 use super::super::neutron::{MAX_FLOATING_IPS, NeutronClient};
 use super::super::{AllowedHosts, Clouds, Credentials, Error, ErrorKind, KeystoneId, Neutron, ProjectScope};
 use super::Session;
-use super::allowance::Allowance;
 use super::catalog::NeutronEndpoint;
 use super::keystone::{OPERATION, Token};
 use super::limiter::DEFAULT_MAX_CALLS;
@@ -22,9 +23,10 @@ use crate::clock::Clock;
 use crate::tls;
 
 /// In bytes: of a session, without what its credentials say. 3,000 sessions took 30 MiB.
-const SESSION_SIZE: usize = 16 << 10;
-/// In bytes: that the sessions of one namespace may take, so that ten tenants do not fill the container's memory.
-const MAX_MEMORY: usize = 1 << 20;
+const SESSION_SIZE: usize = 10 << 10;
+/// In bytes: that the sessions of one namespace may take, so that ten tenants do not fill the container's memory. Enough
+/// for about 200 clusters in a namespace, each with a project of its own.
+const MAX_MEMORY: usize = 2 << 20;
 
 /// Opens sessions on demand and forgets those that are no longer used.
 pub struct Sessions {
@@ -40,17 +42,20 @@ pub struct Sessions {
 #[derive(Default)]
 struct OpenSessions {
     by_namespace: BTreeMap<String, NamespaceSessions>,
+    /// Shared by namespaces: each failure is one for all with these credentials, as clouds lock users out after a few.
+    tokens: BTreeMap<Fingerprint, Weak<TokenCache>>,
     /// By Keystone and Neutron's URL, so that slow servers of one tenant do not delay the calls of another.
     throttles: BTreeMap<(KeystoneId, String), Weak<Throttle>>,
 }
 
 struct NamespaceSessions {
-    allowance: Arc<Allowance>,
+    /// The permits to read a large answer.
+    large_answers: Arc<Semaphore>,
     by_credentials: BTreeMap<Fingerprint, Entry>,
 }
 
+/// Kept while it has a session, or while its tokens are requested or back off.
 struct Entry {
-    /// Kept while it has a session, or while it backs off.
     tokens: Arc<TokenCache>,
     session: Weak<NeutronClient>,
     /// In bytes: of the credentials.
@@ -97,26 +102,26 @@ impl Sessions {
     ) -> Result<(Arc<TokenCache>, Option<Arc<NeutronClient>>), Error> {
         let mut open = self.open.lock();
         open.remove_unused();
-        let sessions = open.by_namespace.entry(namespace.to_owned()).or_insert_with(|| NamespaceSessions {
-            allowance: Arc::new(Allowance::new(self.max_calls)),
-            by_credentials: BTreeMap::new(),
-        });
-        if let Some(entry) = sessions.by_credentials.get(&credentials.fingerprint()) {
+        let OpenSessions { by_namespace, tokens, .. } = &mut *open;
+        let sessions = by_namespace.entry(namespace.to_owned()).or_default();
+        let fingerprint = credentials.fingerprint();
+        if let Some(entry) = sessions.by_credentials.get(&fingerprint) {
             return Ok((entry.tokens.clone(), entry.session.upgrade()));
         }
-        let tokens = TokenCache::new(
-            credentials.clone(),
-            sessions.allowance.clone(),
-            self.hosts.clone(),
-            self.clock.clone(),
-            self.observer.clone(),
-        )?;
-        let entry = Entry { tokens: Arc::new(tokens), session: Weak::new(), size: credentials.size };
-        if sessions.memory_size_with(&entry) > MAX_MEMORY {
-            return Err(too_many_sessions(namespace));
-        }
-        let tokens = entry.tokens.clone();
-        sessions.by_credentials.insert(credentials.fingerprint(), entry);
+        // First without the CAs, which it takes time to read.
+        sessions.check_memory(namespace, credentials.size, None)?;
+        let tokens = match tokens.get(&fingerprint).and_then(Weak::upgrade) {
+            Some(shared) => shared,
+            None => {
+                let (hosts, clock, observer) = (self.hosts.clone(), self.clock.clone(), self.observer.clone());
+                let new = Arc::new(TokenCache::new(credentials.clone(), hosts, clock, observer)?);
+                tokens.insert(fingerprint, Arc::downgrade(&new));
+                new
+            }
+        };
+        sessions.check_memory(namespace, credentials.size, tokens.http_client().roots.as_ref())?;
+        let entry = Entry { tokens: tokens.clone(), session: Weak::new(), size: credentials.size };
+        sessions.by_credentials.insert(fingerprint, entry);
         Ok((tokens, None))
     }
 }
@@ -127,36 +132,44 @@ impl OpenSessions {
             sessions.by_credentials.retain(|_, entry| entry.is_used());
             !sessions.by_credentials.is_empty()
         });
+        self.tokens.retain(|_, tokens| tokens.strong_count() > 0);
         self.throttles.retain(|_, throttle| throttle.strong_count() > 0);
     }
 }
 
+impl Default for NamespaceSessions {
+    fn default() -> Self {
+        Self { large_answers: Arc::new(Semaphore::new(1)), by_credentials: BTreeMap::new() }
+    }
+}
+
 impl NamespaceSessions {
-    /// In bytes, with one more entry. Entries with the same CAs share them; the system's are everybody's.
-    fn memory_size_with(&self, new: &Entry) -> usize {
+    /// Whether there is memory for one more session. Sessions with the same CAs share them; the system's are everybody's.
+    fn check_memory(&self, namespace: &str, size: usize, roots: Option<&Arc<RootCertStore>>) -> Result<(), Error> {
+        let known = self.by_credentials.values().map(|entry| (entry.size, entry.tokens.http_client().roots.as_ref()));
         let mut counted = vec![tls::system_roots()];
-        let size = |entry: &Entry| {
-            let roots = entry.tokens.http_client().roots.as_ref();
-            let new_roots = roots.filter(|roots| !counted.iter().any(|known| Arc::ptr_eq(known, roots)));
-            counted.extend(new_roots.cloned());
-            [SESSION_SIZE, entry.size, new_roots.map_or(0, |roots| tls::memory_size(roots))]
-                .iter()
-                .fold(0, |sum: usize, size| sum.saturating_add(*size))
-        };
-        self.by_credentials.values().chain([new]).map(size).fold(0, usize::saturating_add)
+        let mut used: usize = 0;
+        for (size, roots) in known.chain([(size, roots)]) {
+            let own = roots.filter(|roots| !counted.iter().any(|known| Arc::ptr_eq(known, roots)));
+            used = [SESSION_SIZE, size, own.map_or(0, |roots| tls::memory_size(roots))]
+                .into_iter()
+                .fold(used, usize::saturating_add);
+            counted.extend(own.cloned());
+        }
+        if used > MAX_MEMORY { Err(too_many_sessions(namespace)) } else { Ok(()) }
     }
 }
 
 impl Entry {
     fn is_used(&self) -> bool {
-        self.session.strong_count() > 0 || Arc::strong_count(&self.tokens) > 1 || self.tokens.is_backing_off()
+        self.session.strong_count() > 0 || self.tokens.is_backing_off()
     }
 }
 
 fn too_many_sessions(namespace: &str) -> Error {
-    let (sessions, kib) = (MAX_MEMORY / SESSION_SIZE, MAX_MEMORY >> 10);
+    let kib = MAX_MEMORY >> 10;
     let message = format!(
-        "the pools of namespace {namespace} have more than {sessions} different credentials, or credentials and CAs that take more than {kib} KiB of memory: let pools share a Secret, or shorten cacert"
+        "the pools of namespace {namespace} have so many different credentials and CAs that they take more than {kib} KiB of memory: let pools share a Secret, shorten cacert, or use more namespaces"
     );
     Error::new(ErrorKind::Credentials, OPERATION, message)
 }
@@ -190,23 +203,23 @@ impl Clouds for Sessions {
         };
 
         let mut open = self.open.lock();
-        let OpenSessions { by_namespace, throttles } = &mut *open;
-        // It stays while its tokens are in use here.
-        let known = by_namespace.get_mut(namespace);
-        let known = known.and_then(|sessions| sessions.by_credentials.get_mut(&credentials.fingerprint()));
+        let OpenSessions { by_namespace, throttles, .. } = &mut *open;
+        let sessions = by_namespace.entry(namespace.to_owned()).or_default();
+        let entry = sessions.by_credentials.entry(credentials.fingerprint());
+        // It may have been removed meanwhile.
+        let entry =
+            entry.or_insert_with(|| Entry { tokens: tokens.clone(), session: Weak::new(), size: credentials.size });
         // A concurrent call may have opened the session.
-        if let Some(session) = known.as_ref().and_then(|entry| entry.session.upgrade()) {
+        if let Some(session) = entry.session.upgrade() {
             return Ok(session);
         }
         let cloud = (scope.keystone, scope.endpoint.clone());
         let throttle = throttles.get(&cloud).and_then(Weak::upgrade);
         let throttle = throttle.unwrap_or_else(|| Arc::new(Throttle::new(self.clock.clone(), self.max_calls)));
         throttles.insert(cloud, Arc::downgrade(&throttle));
-        let session = Session { tokens, throttle, endpoint, scope };
+        let session = Session { tokens, throttle, large_answers: sessions.large_answers.clone(), endpoint, scope };
         let session = Arc::new(NeutronClient::new(session, self.max_floating_ips));
-        if let Some(entry) = known {
-            entry.session = Arc::downgrade(&session);
-        }
+        entry.session = Arc::downgrade(&session);
         Ok(session)
     }
 }

@@ -8,7 +8,6 @@ use jiff::Timestamp;
 use tokio::sync::Mutex;
 
 use super::super::{AllowedHosts, Credentials, Error, ErrorKind};
-use super::allowance::Allowance;
 use super::keystone::{KeystoneClient, OPERATION, Token};
 use super::transport::HttpClient;
 use crate::clock::Clock;
@@ -48,23 +47,17 @@ struct FailedAuthentication {
 impl TokenCache {
     pub(super) fn new(
         credentials: Credentials,
-        allowance: Arc<Allowance>,
         hosts: Arc<AllowedHosts>,
         clock: Clock,
         observer: AuthObserver,
     ) -> Result<Self, Error> {
-        let keystone = KeystoneClient::new(credentials, allowance, hosts, clock.clone())?;
+        let keystone = KeystoneClient::new(credentials, hosts, clock.clone())?;
         Ok(Self { keystone, clock, observer, state: Mutex::default() })
     }
 
     /// For requests to any service of the cloud: it trusts the CAs of the credentials.
     pub(super) fn http_client(&self) -> &HttpClient {
         &self.keystone.http
-    }
-
-    /// What the sessions of the namespace may use.
-    pub(super) fn allowance(&self) -> &Arc<Allowance> {
-        &self.keystone.allowance
     }
 
     /// A token that is valid for at least one request.

@@ -14,7 +14,7 @@ use url::Url;
 
 use super::super::hosts::{AllowedResolver, NotAllowed};
 use super::super::{AllowedHosts, Credentials, Error, ErrorKind};
-use super::allowance::LargeAnswer;
+use super::large_answer::LargeAnswer;
 use crate::tls;
 
 /// For sending a request and reading its answer. No write reaches OpenStack later than this after it was sent, so a new
@@ -129,16 +129,11 @@ fn client(
         resolver.proxy = Some(host);
     }
     builder = builder.dns_resolver(resolver);
-    builder = if let Some(roots) = roots {
-        let config = tls::client_config(roots).map_err(|_| failed("no TLS version in common with the library"))?;
-        builder.tls_backend_preconfigured(config)
-    } else {
+    if roots.is_none() {
         tracing::warn!(auth.url = %credentials.auth_url, "clouds.yaml says verify: false: certificates are not checked");
-        // Here reqwest builds the TLS configuration, with the provider of the process. One that is already installed is as
-        // good.
-        let _ = rustls::crypto::ring::default_provider().install_default();
-        builder.tls_danger_accept_invalid_certs(true)
-    };
+    }
+    let config = tls::client_config(roots).map_err(|_| failed("no TLS version in common with the library"))?;
+    builder = builder.tls_backend_preconfigured(config);
     builder.build().map_err(|_| failed("the HTTP client cannot be built"))
 }
 

@@ -48,7 +48,7 @@ pub(super) struct Sender {
 impl Sender {
     /// Uses no proxy and follows no redirect, because the headers may contain a token.
     pub(super) fn new(timeout: Duration) -> Result<Self, SenderError> {
-        let config = tls::client_config(tls::system_roots()).map_err(SenderError::Tls)?;
+        let config = tls::client_config(Some(tls::system_roots())).map_err(SenderError::Tls)?;
         let client = Client::builder()
             .user_agent(concat!("caip-openstack/", env!("CARGO_PKG_VERSION")))
             .redirect(redirect::Policy::none())
