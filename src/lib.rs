@@ -25,6 +25,7 @@ pub mod fuzzing;
 pub mod metrics;
 pub mod object_name;
 pub mod openstack;
+mod parts_hash;
 pub mod plugin;
 pub mod runtime;
 mod text;

@@ -9,7 +9,8 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, ServerName, TrustAnchor, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
-use sha2::{Digest, Sha256};
+
+use crate::parts_hash::hash_parts;
 
 /// Trusts these CAs, or any certificate if there are none to check. Does not resume sessions: a server chooses how large its
 /// tickets are.
@@ -73,14 +74,9 @@ pub(crate) fn roots(additional: &[CertificateDer<'_>]) -> Arc<RootCertStore> {
     if additional.is_empty() {
         return system_roots();
     }
-    let mut hash = Sha256::new();
-    for certificate in additional {
-        hash.update(certificate.len().to_be_bytes());
-        hash.update(certificate);
-    }
+    let key = hash_parts(additional.iter().map(AsRef::as_ref));
     let mut in_use = IN_USE.lock();
     in_use.retain(|_, roots| roots.strong_count() > 0);
-    let key = hash.finalize().into();
     if let Some(roots) = in_use.get(&key).and_then(Weak::upgrade) {
         return roots;
     }

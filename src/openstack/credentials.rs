@@ -14,11 +14,13 @@ use std::fmt;
 use k8s_openapi::ByteString;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
-use sha2::{Digest, Sha256};
+use secrecy::ExposeSecret;
 use url::Url;
 
 pub use error::CredentialsError;
 pub(super) use identity::Identity;
+
+use crate::parts_hash::hash_parts;
 
 pub const CLOUDS_YAML: &str = "clouds.yaml";
 /// The optional key of the Secret with CA certificates, used in addition to the system's.
@@ -35,26 +37,6 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// A hash over a list of parts. Different lists have different hashes, since each part has its length before it.
-#[derive(Default)]
-struct PartsHash {
-    hash: Sha256,
-    /// In bytes: of all parts.
-    size: usize,
-}
-
-impl PartsHash {
-    fn add(&mut self, part: &[u8]) {
-        self.size = self.size.saturating_add(part.len());
-        self.hash.update(part.len().to_be_bytes());
-        self.hash.update(part);
-    }
-
-    fn finish(self) -> [u8; 32] {
-        self.hash.finalize().into()
-    }
-}
-
 /// Identifies a Keystone by its URL and by how it is authenticated: a hash over URL, verification and CAs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct KeystoneId([u8; 32]);
@@ -62,12 +44,9 @@ pub struct KeystoneId([u8; 32]);
 impl KeystoneId {
     /// The order of the CAs has no meaning. `auth_url` is normalised: see [`Credentials::from_secret`].
     pub fn new(auth_url: &Url, verify: bool, ca_certificates: &[CertificateDer<'_>]) -> Self {
-        let mut hash = PartsHash::default();
-        hash.add(auth_url.as_str().as_bytes());
-        hash.add(&[u8::from(verify)]);
+        let trust = [u8::from(verify)];
         let authorities: BTreeSet<&[u8]> = ca_certificates.iter().map(AsRef::as_ref).collect();
-        authorities.iter().for_each(|authority| hash.add(authority));
-        Self(hash.finish())
+        Self(hash_parts([auth_url.as_str().as_bytes(), &trust].into_iter().chain(authorities)))
     }
 }
 
@@ -115,17 +94,15 @@ impl Credentials {
         let ca_certificates = data.get(CACERT).map(|pem| parse_certificates(&pem.0)).transpose()?.unwrap_or_default();
         let identity = Identity::new(auth, cloud.auth_type.as_deref())?;
 
-        let mut hash = PartsHash::default();
-        identity.hash_into(&mut hash);
-        for part in [auth_url.as_str(), region.as_deref().unwrap_or_default(), interface] {
-            hash.add(part.as_bytes());
-        }
-        hash.add(&[u8::from(verify)]);
-        let size = hash.size;
-        for certificate in &ca_certificates {
-            hash.add(certificate);
-        }
-        let fingerprint = Fingerprint(hash.finish());
+        // It contains the whole identity. If it cannot be built, the secret still makes the hash unique.
+        let request = identity.request().map(|request| request.to_string()).unwrap_or_default();
+        let secret = identity.secret().expose_secret();
+        let region_name = region.as_deref().unwrap_or_default();
+        let parts = [identity.auth_type(), &request, secret, auth_url.as_str(), region_name, interface];
+        let size = parts.iter().map(|part| part.len()).fold(0, usize::saturating_add);
+        let (parts, trust) = (parts.map(str::as_bytes), [u8::from(verify)]);
+        let certificates = ca_certificates.iter().map(AsRef::as_ref);
+        let fingerprint = Fingerprint(hash_parts(parts.into_iter().chain([&trust[..]]).chain(certificates)));
         Ok(Self { identity, auth_url, region, interface, verify, ca_certificates, size, fingerprint })
     }
 

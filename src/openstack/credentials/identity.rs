@@ -7,7 +7,7 @@ use openstack_sdk_auth_token::TokenAuthenticator;
 use secrecy::{ExposeSecret, SecretString};
 use serde_json::{Value, json};
 
-use super::{CredentialsError, PartsHash, cloud};
+use super::{CredentialsError, cloud};
 
 /// Keystone's initial domain, and openstacksdk's default.
 const DEFAULT_DOMAIN_ID: &str = "default";
@@ -130,14 +130,6 @@ impl Identity {
             body["auth"]["scope"] = serde_json::to_value(AuthTokenScope::Project(project.as_project()))?;
         }
         Ok(body)
-    }
-
-    pub(super) fn hash_into(&self, hash: &mut PartsHash) {
-        // The request contains the whole identity. If it cannot be built, the secret still makes the hash unique.
-        let request = self.request().map(|request| request.to_string()).unwrap_or_default();
-        hash.add(self.auth_type().as_bytes());
-        hash.add(request.as_bytes());
-        hash.add(self.secret().expose_secret().as_bytes());
     }
 }
 
