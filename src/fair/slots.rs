@@ -1,5 +1,5 @@
-//! A semaphore whose waiters are served fairly by key, where tokio's serves them in the order in which they came: there,
-//! whoever asks for much makes everybody wait.
+//! A semaphore whose waiters are served fairly by key. tokio's serves them in the order in which they came, so that a
+//! thousand waiters of one key delay those of all others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use openstack_sdk_network::v2::quota::details as quota_details;
 use openstack_sdk_network::v2::{network, subnet};
 use serde::de::DeserializeOwned;
 
-use super::session::{Retry, Session};
+use super::session::{CallKind, Session};
 use super::{
     Error, ErrorKind, Filter, FloatingIp, FloatingIpId, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
 };
@@ -124,7 +124,7 @@ impl Neutron for NeutronClient {
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
         let operation = "read floating IP";
         let request = complete(get::Request::builder().id(id_segment(operation, id)?).build());
-        self.floating_ip(operation, &self.session.call(operation, Retry::Read, request).await?)
+        self.floating_ip(operation, &self.session.call(operation, CallKind::Read, request).await?)
     }
 
     async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
@@ -135,8 +135,8 @@ impl Neutron for NeutronClient {
             body.subnet_id(Some(subnet.as_str().into()));
         }
         let request = complete(create::Request::builder().floatingip(complete(body.build())).build());
-        // Never: a second request would create a second floating IP.
-        let response = self.session.call(operation, Retry::Never, request).await.map_err(classify_bad_network)?;
+        // Not repeated: a second request would create a second floating IP.
+        let response = self.session.call(operation, CallKind::Write, request).await.map_err(classify_bad_network)?;
         self.floating_ip(operation, &response)
     }
 
@@ -144,8 +144,8 @@ impl Neutron for NeutronClient {
         let operation = "describe floating IP";
         let body = complete(set::FloatingipBuilder::default().description(description).build());
         let request = complete(set::Request::builder().id(id_segment(operation, id)?).floatingip(body).build());
-        // Never: a late second request could overwrite another client's change.
-        let response = self.session.call(operation, Retry::Never, request).await?;
+        // Not repeated: a late second request could overwrite another client's change.
+        let response = self.session.call(operation, CallKind::Write, request).await?;
         self.floating_ip(operation, &response)
     }
 
@@ -154,10 +154,10 @@ impl Neutron for NeutronClient {
         let request = || Ok(complete(delete::Request::builder().id(id_segment(operation, id)?).build()));
         // Repeating is safe, as ids are never reused. It is done here and not by the session, because "not found" is an error
         // for the first request, but a success after one with an unknown outcome.
-        let first = self.session.call(operation, Retry::Never, request()?).await;
+        let first = self.session.call(operation, CallKind::Write, request()?).await;
         match first {
             Err(first) if first.is_unknown() && first.status != Some(500) => {
-                match self.session.call(operation, Retry::IdempotentWrite, request()?).await {
+                match self.session.call(operation, CallKind::IdempotentWrite, request()?).await {
                     Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
                     // The first request may still take effect, even if the second was refused.
                     Err(error) if !error.is_unknown() => Err(first),
@@ -173,7 +173,7 @@ impl Neutron for NeutronClient {
         let (id_path, tag) = (id_segment(operation, id)?, tag_segment(operation, tag)?);
         let request = complete(put_tag::Request::builder().floatingip_id(id_path).id(tag).build());
         // Measured: idempotent, and other tags are kept.
-        match self.session.call(operation, Retry::IdempotentWrite, request).await {
+        match self.session.call(operation, CallKind::IdempotentWrite, request).await {
             Err(error) if error.status == Some(500) => Err(self.explain_500(id, error).await),
             other => other.map(drop),
         }
@@ -183,8 +183,8 @@ impl Neutron for NeutronClient {
         let operation = "untag floating IP";
         let (id_path, tag) = (id_segment(operation, id)?, tag_segment(operation, tag)?);
         let request = complete(delete_tag::Request::builder().floatingip_id(id_path).id(tag).build());
-        // Never: after a second request is answered, a late first one could remove a mark that was added in between.
-        let result = match self.session.call(operation, Retry::Never, request).await {
+        // Not repeated: after a second request is answered, a late first one could remove a mark that was added in between.
+        let result = match self.session.call(operation, CallKind::Write, request).await {
             Err(error) if error.status == Some(500) => Err(self.explain_500(id, error).await),
             other => other.map(drop),
         };
@@ -233,7 +233,7 @@ impl Neutron for NeutronClient {
         let operation = "list extensions";
         // Reads the list, because a 404 for a single extension could come from a proxy.
         let request = complete(extensions::Request::builder().build());
-        let response = self.session.read(operation, &self.session.large_answer(), request).await?;
+        let response = self.session.call(operation, CallKind::ReadLarge(&self.session.large_answer()), request).await?;
         let extensions = self.parse::<Extensions>(operation, &response)?.extensions;
         Ok(extensions.iter().any(|extension| extension.is(TAGS_EXTENSION)))
     }
@@ -241,7 +241,7 @@ impl Neutron for NeutronClient {
     async fn quota(&self) -> Result<Option<Quota>, Error> {
         let operation = "read quota";
         let request = complete(quota_details::Request::builder().id(self.project().as_str()).build());
-        match self.session.call(operation, Retry::Read, request).await {
+        match self.session.call(operation, CallKind::Read, request).await {
             Ok(response) => Ok(Some(self.parse::<QuotaDetails>(operation, &response)?.into())),
             Err(error) if matches!(error.status, Some(403 | 404)) => Ok(None),
             Err(error) => Err(error),

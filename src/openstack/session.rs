@@ -1,8 +1,8 @@
 //! A session: one set of credentials with its token, and the one path that every request to Neutron takes.
 //!
 //! It uses the identity, catalogue, endpoint and request types of `openstack_sdk`, but its own HTTP client: the SDK's
-//! follows redirects with the token, takes a CA only as a file, and cannot be replaced. A request passes the cloud's
-//! throttle, gets the token, is sent, is sent once more if the token was refused, and its answer is classified.
+//! follows redirects with the token, takes a CA only as a file, and cannot be replaced. A request gets the token, passes
+//! the cloud's throttle, is sent, is sent once more if the token was refused, and its answer is classified.
 
 mod answer;
 mod breaker;
@@ -47,12 +47,13 @@ const MAX_ATTEMPTS: usize = 3;
 /// No attempt begins later than this after the first: the caller can come back later, and a slow cloud gets fewer calls.
 const RETRY_WINDOW: Duration = Duration::from_secs(10);
 
-/// Whether a call may be sent again when its outcome is unknown.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Retry {
-    /// After an unknown outcome, the caller has to read the result.
-    Never,
+/// What a call does: whether it may be sent again when its outcome is unknown, and how large its answer may be.
+#[derive(Clone, Copy)]
+pub(super) enum CallKind<'a> {
     Read,
+    ReadLarge(&'a LargeAnswer),
+    /// Sent once. After an unknown outcome, the caller has to read the result.
+    Write,
     /// Repeating it changes nothing. An earlier attempt without an answer may take effect after a later one is refused, so
     /// the outcome is known only if an attempt succeeded or the resource does not exist.
     IdempotentWrite,
@@ -88,33 +89,7 @@ impl Session {
     pub(super) async fn call<E>(
         &self,
         operation: &'static str,
-        retry: Retry,
-        endpoint: E,
-    ) -> Result<Response<Bytes>, Error>
-    where
-        E: RestEndpoint + Sync + Send,
-    {
-        self.call_within(AnswerLimit::Small, operation, retry, endpoint).await
-    }
-
-    /// Reads what may be large.
-    pub(super) async fn read<E>(
-        &self,
-        operation: &'static str,
-        large: &LargeAnswer,
-        endpoint: E,
-    ) -> Result<Response<Bytes>, Error>
-    where
-        E: RestEndpoint + Sync + Send,
-    {
-        self.call_within(AnswerLimit::Large(large), operation, Retry::Read, endpoint).await
-    }
-
-    async fn call_within<E>(
-        &self,
-        limit: AnswerLimit<'_>,
-        operation: &'static str,
-        retry: Retry,
+        kind: CallKind<'_>,
         endpoint: E,
     ) -> Result<Response<Bytes>, Error>
     where
@@ -122,13 +97,20 @@ impl Session {
     {
         let query = raw(endpoint).skip_error_check(true);
         let started = Instant::now();
-        let max_retries = if retry == Retry::Never { 0 } else { MAX_ATTEMPTS - 1 };
+        let max_retries = if matches!(kind, CallKind::Write) { 0 } else { MAX_ATTEMPTS - 1 };
         let delays = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(200))
             .with_max_delay(Duration::from_secs(2))
             .with_max_times(max_retries)
             .with_jitter();
-        let attempt = || self.attempt_with_permission(operation, limit, &query);
+        let attempt = async || match kind {
+            // An answer that turns out to be large is given up, and requested again, if another one is being read.
+            CallKind::ReadLarge(large) => {
+                let attempt = || self.attempt(operation, AnswerLimit::Large(large), &query);
+                large.acquire_if_refused(attempt).await
+            }
+            _ => self.attempt(operation, AnswerLimit::Small, &query).await,
+        };
         let mut unknown = None;
         let attempts = attempt
             .retry(delays)
@@ -141,27 +123,10 @@ impl Session {
             });
         let result = span::record(operation, attempts, |response| answer::request_id(response.headers())).await;
         match (result, unknown) {
-            (Err(error), Some(earlier)) if retry == Retry::IdempotentWrite && error.kind != ErrorKind::NotFound => {
+            (Err(error), Some(earlier))
+                if matches!(kind, CallKind::IdempotentWrite) && error.kind != ErrorKind::NotFound =>
+            {
                 Err(if error.is_unknown() { error } else { earlier })
-            }
-            (result, _) => result,
-        }
-    }
-
-    /// An answer that turns out to be large is given up, and requested again, if another one is being read.
-    async fn attempt_with_permission<Q>(
-        &self,
-        operation: &'static str,
-        limit: AnswerLimit<'_>,
-        query: &Q,
-    ) -> Result<Response<Bytes>, Error>
-    where
-        Q: for<'a> QueryAsync<Response<Bytes>, Call<'a>> + Sync,
-    {
-        match (self.attempt(operation, limit, query).await, limit) {
-            (Err(_), AnswerLimit::Large(large)) if large.was_refused() => {
-                large.acquire().await;
-                self.attempt(operation, limit, query).await
             }
             (result, _) => result,
         }

@@ -26,6 +26,7 @@ pub(super) struct Queue<R> {
     /// Those that were not due when an object was last taken.
     later: BTreeMap<Position, (ObjectName, R)>,
     namespaces: Turns<String, Namespace<R>>,
+    /// The objects; each namespace counts its own.
     running: BTreeSet<ObjectName>,
     /// Requested during their reconcile, and when they are due.
     again: BTreeMap<ObjectName, (Instant, R)>,
@@ -187,6 +188,7 @@ mod tests {
         queue.end(&name("a"));
         assert_eq!(taken(&mut queue, now), Vec::<String>::new());
     }
+
     fn requested(queue: &mut Queue<()>, namespace: &str, count: usize, when: Instant) {
         for number in 0..count {
             queue.request(ObjectName::new(namespace, format!("{number:05}")), (), when);

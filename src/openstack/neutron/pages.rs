@@ -11,7 +11,7 @@ use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, IgnoredAny, Map
 use serde_json::value::RawValue;
 use tokio::time::timeout;
 
-use super::super::session::Session;
+use super::super::session::{CallKind, Session};
 use super::super::{Error, ErrorKind};
 use super::body::RowId;
 use super::each::Each;
@@ -95,7 +95,7 @@ where
     let (mut listing, mut seen, mut marker) = (Listing::default(), BTreeSet::new(), None);
     let large = session.large_answer();
     loop {
-        let response = session.read(operation, &large, request(marker)).await?;
+        let response = session.call(operation, CallKind::ReadLarge(&large), request(marker)).await?;
         let page = Envelope { operation, key, listing: &mut listing, seen: &mut seen, limit }.read(response.body());
         let page = page.map_err(|_| session.malformed(operation))?;
         match page.end {

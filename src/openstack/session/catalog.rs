@@ -18,8 +18,8 @@ const MAX_URL: usize = 2048;
 /// Where Neutron is.
 #[derive(Clone)]
 pub(super) struct NeutronEndpoint {
-    /// Ends in `/v2.0/`.
-    pub(super) endpoint: ServiceEndpoint,
+    /// Its URL ends in `/v2.0/`.
+    pub(super) service: ServiceEndpoint,
     pub(super) region: String,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn neutron_endpoint(
     let malformed = || fail(ErrorKind::Malformed, format!("the URL of region {region} cannot be used"));
     let is_short = region.len() <= MAX_REGION && url.len() <= MAX_URL;
     let url = versioned(url).filter(|_| is_short).ok_or_else(malformed)?;
-    Ok(NeutronEndpoint { endpoint: ServiceEndpoint::new(url, ApiVersion::new(2, 0)), region: (*region).to_owned() })
+    Ok(NeutronEndpoint { service: ServiceEndpoint::new(url, ApiVersion::new(2, 0)), region: (*region).to_owned() })
 }
 
 fn versioned(url: &str) -> Option<Url> {

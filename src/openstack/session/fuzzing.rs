@@ -37,9 +37,9 @@ pub fn token(data: &[u8]) {
     assert!(token.received_at <= token.renew_at && token.renew_at <= token.expires_at);
     assert!(token.project.as_ref().is_none_or(|project| project.as_str().len() <= LONGEST_ID));
     match &token.neutron {
-        Ok(NeutronEndpoint { endpoint, region }) => {
+        Ok(NeutronEndpoint { service, region }) => {
             assert!(region.len() <= LONGEST_ID);
-            let url: url::Url = endpoint.url_str().parse().unwrap();
+            let url: url::Url = service.url_str().parse().unwrap();
             assert!(matches!(url.scheme(), "http" | "https") && url.path().ends_with("/v2.0/"), "{url}");
         }
         Err(error) => assert_error(error),

@@ -10,6 +10,7 @@ use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
 pub(in super::super) struct LargeAnswer {
     permits: Arc<Semaphore>,
     permit: OnceCell<OwnedSemaphorePermit>,
+    /// By the last [`Self::try_acquire`], after which the answer is given up.
     was_refused: AtomicBool,
 }
 
@@ -28,7 +29,7 @@ impl LargeAnswer {
         self.was_refused.store(false, Ordering::Relaxed);
     }
 
-    /// False if another large answer is being read.
+    /// False if another large answer is being read: then this one is not read further.
     pub(in super::super) fn try_acquire(&self) -> bool {
         let acquire = || self.permits.clone().try_acquire_owned().is_ok_and(|permit| self.permit.set(permit).is_ok());
         let is_acquired = self.permit.initialized() || acquire();
@@ -36,14 +37,25 @@ impl LargeAnswer {
         is_acquired
     }
 
-    /// Whether an answer was given up since [`Self::try_acquire`] failed.
-    pub(super) fn was_refused(&self) -> bool {
-        self.was_refused.load(Ordering::Relaxed)
+    /// The result of `attempt`. If it failed because [`Self::try_acquire`] did, of a second one, with permission.
+    pub(super) async fn acquire_if_refused<T, E, F>(&self, attempt: impl Fn() -> F) -> Result<T, E>
+    where
+        F: Future<Output = Result<T, E>>,
+    {
+        match attempt().await {
+            Err(_) if self.was_refused.load(Ordering::Relaxed) => {
+                self.acquire().await;
+                attempt().await
+            }
+            result => result,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use futures::FutureExt;
 
     use super::*;
@@ -55,8 +67,20 @@ mod tests {
             (LargeAnswer::new(own.clone()), LargeAnswer::new(own), LargeAnswer::new(elsewhere));
         assert!(first.try_acquire() && first.try_acquire() && other.try_acquire());
         first.acquire().await;
-        assert!(!second.try_acquire() && second.was_refused() && second.acquire().now_or_never().is_none());
+        let read = || async { if second.try_acquire() { Ok(()) } else { Err(()) } };
+        assert!(second.acquire_if_refused(read).now_or_never().is_none());
         drop(first);
-        assert!(second.acquire().now_or_never().is_some() && !second.was_refused() && second.try_acquire());
+        assert_eq!(second.acquire_if_refused(read).now_or_never(), Some(Ok(())));
+    }
+
+    #[tokio::test]
+    async fn an_attempt_that_failed_otherwise_is_not_repeated() {
+        let large = LargeAnswer::new(Arc::new(Semaphore::new(1)));
+        let attempts = Cell::new(0);
+        let fail = || async {
+            attempts.set(attempts.get() + 1);
+            Err::<(), _>(large.try_acquire())
+        };
+        assert_eq!((large.acquire_if_refused(fail).await, attempts.get()), (Err(true), 1));
     }
 }

@@ -179,7 +179,7 @@ fn endpoint_and_scope(token: &Token, credentials: &Credentials) -> Result<(Servi
         let message = "the token is for no project: set project_id, or project_name, in clouds.yaml";
         Error::new(ErrorKind::Credentials, OPERATION, message)
     })?;
-    let NeutronEndpoint { endpoint, region } = token.neutron.clone()?;
+    let NeutronEndpoint { service: endpoint, region } = token.neutron.clone()?;
     let (keystone, url) = (credentials.keystone(), endpoint.url_str().to_owned());
     let scope = ProjectScope { keystone, endpoint: url, region, project };
     Ok((endpoint, scope))

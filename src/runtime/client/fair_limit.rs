@@ -103,7 +103,7 @@ mod tests {
     /// The paths of the requests that were received, in this order, with what ends each.
     type Received = Arc<PlainMutex<Vec<(String, oneshot::Sender<()>)>>>;
 
-    /// A server that answers each request when it is told to, and its client with two slots.
+    /// A client with two slots, and the requests that it sent, each to be answered by the test.
     fn server() -> (Received, impl Service<Request<()>, Response = String, Future: Send + 'static>) {
         let received = Received::default();
         let all = received.clone();
