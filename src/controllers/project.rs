@@ -13,7 +13,7 @@ use crate::allocation::ledger::Sequence;
 use crate::clock::Clock;
 use crate::clock::instant_after;
 use crate::floating_ip::FloatingIp;
-use crate::openstack::{Error, Neutron, ProjectScope};
+use crate::openstack::{Error, ProjectScope};
 
 mod memory;
 mod quota;
@@ -33,13 +33,21 @@ pub(super) struct Project {
     ledger: Mutex<Ledger>,
     // tokio's mutex: held during a listing, so that all waiting callers share the next one.
     listing: tokio::sync::Mutex<()>,
-    failed: Mutex<Option<(Sequence, Error)>>,
+    failed: Mutex<Option<FailedListing>>,
     tagging: Mutex<usize>,
     /// The ledger's memory. It is charged to the namespace whose pool listed the project last.
     memory_use: Mutex<Option<MemoryUse>>,
     namespaces: RwLock<Namespaces>,
     /// The quota of floating IPs.
     pub(super) quota: QuotaCache,
+}
+
+/// Its error is one for all callers of the namespace that waited for it. Another namespace has credentials and memory of
+/// its own.
+struct FailedListing {
+    began: Sequence,
+    namespace: String,
+    error: Error,
 }
 
 /// The namespaces with a pool of the project, and how many resolutions each has.
@@ -67,8 +75,14 @@ impl ProjectHandle {
         Self { project, namespace: namespace.to_owned(), memory_limit }
     }
 
-    /// Makes sure that the ledger has a listing that began at `after` or later. Callers at the same time share one.
-    pub(super) async fn refresh(&self, neutron: &dyn Neutron, clock: &Clock, after: Sequence) -> Result<(), Error> {
+    /// Makes sure that the ledger has a listing that began at `after` or later. Callers at the same time share one; `list`
+    /// is for this caller's.
+    pub(super) async fn refresh(
+        &self,
+        list: impl Future<Output = Result<Vec<FloatingIp>, Error>>,
+        clock: &Clock,
+        after: Sequence,
+    ) -> Result<(), Error> {
         if self.is_listed_since(after) {
             return Ok(());
         }
@@ -76,18 +90,22 @@ impl ProjectHandle {
         if self.is_listed_since(after) {
             return Ok(());
         }
-        if let Some((began, error)) = &*self.failed.lock()
-            && *began >= after
+        if let Some(failed) = &*self.failed.lock()
+            && failed.began >= after
+            && failed.namespace == self.namespace
         {
-            return Err(error.clone());
+            return Err(failed.error.clone());
         }
         self.await_tagging().await;
         let began = self.ledger().begin(clock.now());
-        let listed = neutron.list_floating_ips().await.and_then(|fips| {
+        let listed = list.await.and_then(|fips| {
             let size = fips.iter().map(FloatingIp::memory_size).sum();
             self.memory_limit.replace(&mut self.memory_use.lock(), size).map(|()| fips)
         });
-        let fips = listed.inspect_err(|error| *self.failed.lock() = Some((began.sequence, error.clone())))?;
+        let fips = listed.inspect_err(|error| {
+            let (began, namespace) = (began.sequence, self.namespace.clone());
+            *self.failed.lock() = Some(FailedListing { began, namespace, error: error.clone() });
+        })?;
         self.ledger().record_listing(began, fips, clock.now());
         Ok(())
     }
@@ -172,5 +190,48 @@ impl Projects {
     pub(super) fn join(&self, scope: &ProjectScope, namespace: &str) -> ProjectHandle {
         let project = self.all.get_or_create(scope.clone(), |_| Project::default());
         ProjectHandle::begin(project, namespace, self.memory_limits.of(namespace))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::future::pending;
+
+    use url::Url;
+
+    use super::*;
+    use crate::floating_ip::ProjectId;
+    use crate::openstack::{ErrorKind, KeystoneId};
+
+    fn scope() -> ProjectScope {
+        let url = "https://keystone.example.com/v3/";
+        ProjectScope {
+            keystone: KeystoneId::new(&Url::parse(url).unwrap(), true, &[]),
+            endpoint: "https://neutron.example.com/v2.0/".to_owned(),
+            region: "RegionOne".to_owned(),
+            project: ProjectId::new("p"),
+        }
+    }
+
+    /// For example a user without the right to list, or a namespace that lists too much.
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_listing_fails_its_namespace_alone() {
+        let (clock, projects) = (Clock::system(), Projects::new(10));
+        let [first, same, other] = ["a", "a", "b"].map(|namespace| projects.join(&scope(), namespace));
+        let (after, listings) = (first.ledger().next_sequence(), Cell::new(0));
+        let list = async |result: Result<Vec<FloatingIp>, Error>| {
+            listings.set(listings.get() + 1);
+            sleep(Duration::from_secs(1)).await;
+            result
+        };
+        let forbidden = || Err(Error::new(ErrorKind::Forbidden, "list floating IPs", "no"));
+        let (failed, waited, listed) = tokio::join!(
+            first.refresh(list(forbidden()), &clock, after),
+            same.refresh(list(Ok(Vec::new())), &clock, after),
+            other.refresh(list(Ok(Vec::new())), &clock, after),
+        );
+        assert_eq!((failed.is_err(), waited.is_err(), listed.is_ok(), listings.get()), (true, true, true, 2));
+        first.refresh(pending(), &clock, after).await.expect("all share what is listed");
     }
 }

@@ -36,7 +36,7 @@ impl ResolvedPool {
     /// Lists the project's floating IPs. The listing begins now or later.
     pub(in crate::controllers) async fn list_now(&self, clock: &Clock) -> Result<(), openstack::Error> {
         let after = self.project.ledger().next_sequence();
-        self.project.refresh(self.neutron.as_ref(), clock, after).await
+        self.project.refresh(self.neutron.list_floating_ips(), clock, after).await
     }
 
     /// Lists the project's floating IPs unless the last listing is younger than this.
