@@ -9,16 +9,13 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=0.20.2
-tools=${CAIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/caip-openstack}/cargo
-export PATH="$tools/bin:$PATH"
+. hack/cargo-tool.sh
 
-if ! cargo deny --version 2>/dev/null | grep -q " $version$"; then
-  if [ "${1:-}" = --installed ]; then
-    echo "NOT CHECKED: the dependencies' licenses, sources, bans and advisories (make deny installs cargo-deny)" >&2
-    exit 0
-  fi
-  cargo install --locked --quiet --root "$tools" "cargo-deny@$version"
+if [ "${1:-}" = --installed ] && ! has_cargo_tool deny "$version"; then
+  echo "NOT CHECKED: the dependencies' licenses, sources, bans and advisories (make deny installs cargo-deny)" >&2
+  exit 0
 fi
+need_cargo_tool deny "$version"
 
 cargo deny --log-level error check bans licenses sources
 if reason=$(cargo deny --log-level error fetch db 2>&1); then

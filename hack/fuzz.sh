@@ -12,17 +12,12 @@
 # Stable Rust is enough without a sanitizer: there is no unsafe code here that one could check.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=0.13.2
+. hack/cargo-tool.sh
+need_cargo_tool fuzz 0.13.2
 runs=${FUZZ_RUNS:-1000000}
 seed=${FUZZ_SEED:-1}
-tools=${CAIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/caip-openstack}/cargo
 output=${CARGO_TARGET_DIR:-$PWD/target}/fuzz
 programs=$output/$(rustc -vV | sed -n 's/^host: //p')/release
-export PATH="$tools/bin:$PATH"
-
-if ! cargo fuzz --version 2>/dev/null | grep -q " $version$"; then
-  cargo install --locked --quiet --root "$tools" "cargo-fuzz@$version"
-fi
 
 targets=("$@")
 [ $# -gt 0 ] || mapfile -t targets < <(cd tests/fuzz/corpus && printf '%s\n' *)

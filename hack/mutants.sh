@@ -10,14 +10,10 @@
 # hack/mutants.toml lists the mutants that change nothing, with reasons.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-version=27.1.0
+. hack/cargo-tool.sh
+need_cargo_tool mutants 27.1.0
 if [ "${1:-}" = sample ]; then set -- --sharding round-robin --shard 0/60; fi
-tools=${CAIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/caip-openstack}/cargo
 core=${CARGO_TARGET_DIR:-$PWD/target}/mutants/core
-
-if ! PATH="$tools/bin:$PATH" cargo mutants --version 2>/dev/null | grep -q " $version$"; then
-  cargo install --locked --quiet --root "$tools" "cargo-mutants@$version"
-fi
 
 rm -rf "$core/src" "$core/tests"
 mkdir -p "$core/src" "$core/tests/support/laws"
@@ -43,6 +39,6 @@ MANIFEST
 
 # The same situations each time, so that a sample gives the same answer each time; what fails is not shrunk.
 export PROPTEST_RNG_SEED=1 PROPTEST_CASES=${PROPTEST_CASES:-1000} PROPTEST_MAX_SHRINK_ITERS=0
-export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 CARGO_TARGET_DIR="$core/target" PATH="$tools/bin:$PATH"
+export PROPTEST_DISABLE_FAILURE_PERSISTENCE=1 CARGO_TARGET_DIR="$core/target"
 exec cargo mutants --in-place --dir "$core" --output "$core" --config hack/mutants.toml \
   --no-shuffle --colors never "$@" -- --lib --test choice
