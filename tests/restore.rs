@@ -20,8 +20,8 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
 use serde_json::json;
 use support::{
-    FloatingIp, Kind, Namespace, PoolBuilder, RECOVERY, SYSTEM_NAMESPACE, await_laws_hold, claim, eventually, pool,
-    unique, with_namespace,
+    FloatingIp, Kind, Namespace, PoolBuilder, RECOVERY, await_laws_hold, claim, eventually, leader_election_flags,
+    pool, unique, with_namespace,
 };
 use tokio::sync::Mutex;
 
@@ -99,9 +99,7 @@ async fn etcd_backup(what: &'static str, backup: &Path, bump: &[&str]) {
 }
 
 fn start_replica(ns: &Namespace) {
-    let namespace = format!("--leader-election-namespace={SYSTEM_NAMESPACE}");
-    let lease = format!("--leader-election-id={}", ns.name);
-    ns.start_controller(&ns.world.account, &["--leader-elect=true", &namespace, &lease]);
+    ns.start_controller(&ns.world.account, &leader_election_flags(&ns.name).each_ref().map(String::as_str));
 }
 
 /// A namespace with two pools. `kept`, `gone` and `lost` are claims of `public`. The pool `small` has one address, which the

@@ -45,7 +45,7 @@ pub use clusterctl::Move;
 pub use controller::{Controller, controller};
 pub use fault::{EVERYTHING, Fault, NEUTRON, TOKEN};
 pub use laws_hold::await_laws_hold;
-pub use lease::{LeaseHistory, LeaseObserver};
+pub use lease::{LeaseHistory, LeaseObserver, RENEW_DEADLINE, leader_election_flags};
 pub use manifest::{ClaimBuilder, Kind, Manifest, PoolBuilder, claim, owner_reference, pool};
 pub use namespace::{Namespace, condition_of};
 pub use openstack::{Cloud, ExternalNetwork, FloatingIp};

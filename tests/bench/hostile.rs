@@ -14,7 +14,8 @@ use crate::claim_events::{ClaimEvents, bound_claim, deleted_claim, watch_claims}
 use crate::round::percentile;
 use crate::support::hostile::{Attack, CLAIMS, HostileTenants, SECRETS, Victim, with_hostile_tenants};
 use crate::support::{
-    Controller, Kind, LeaseHistory, LeaseObserver, Namespace, SYSTEM_NAMESPACE, claim, pool, with_namespace,
+    Controller, Kind, LeaseHistory, LeaseObserver, Namespace, RENEW_DEADLINE, claim, leader_election_flags, pool,
+    with_namespace,
 };
 use crate::usage;
 
@@ -31,8 +32,6 @@ const REST: Duration = Duration::from_secs(10);
 /// The most that is asked for.
 const SLOWDOWN: f64 = 1.5;
 const PEAK_MIB: f64 = 128.0;
-/// The default of `--leader-elect-renew-deadline`.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 
 /// What to measure.
 #[derive(clap::Args)]
@@ -87,9 +86,8 @@ impl Setting {
 
     async fn measure(&self, ns: &Namespace, network: &str) -> Measured<'_> {
         ns.create_secret_for("demo").await;
-        let leases = format!("--leader-election-namespace={SYSTEM_NAMESPACE}");
-        let lease = format!("--leader-election-id={}", ns.name);
-        let flags = ["--namespace=", "--leader-elect=true", &leases, &lease];
+        let leading = leader_election_flags(&ns.name);
+        let flags = [&["--namespace="][..], &leading.each_ref().map(String::as_str)].concat();
         let controller = ns.start_controller(&ns.world.account, &flags);
         ns.create(pool("public").network(network).served_in(&ns.name)).await;
         ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", PATIENCE).await;

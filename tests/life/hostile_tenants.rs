@@ -8,11 +8,11 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::support::hostile::{self, Attack, HostileTenants, Victim, with_hostile_tenants};
-use crate::support::{Controller, LeaseObserver, Project, SYSTEM_NAMESPACE, clouds_yaml, pool, with_namespace};
+use crate::support::{
+    Controller, LeaseObserver, Project, RENEW_DEADLINE, clouds_yaml, leader_election_flags, pool, with_namespace,
+};
 
 const NETWORK: &str = "public-large";
-/// The default of `--leader-elect-renew-deadline`.
-const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Longer than the longest call, which a server lets stall.
 const ATTACK: Duration = Duration::from_secs(32);
 /// Between two claims of the honest tenant.
@@ -22,10 +22,9 @@ const FIRST: usize = 4;
 
 /// A controller of all namespaces, which leads.
 fn start_controller(ns: &Namespace) -> Arc<Controller> {
-    let leases = format!("--leader-election-namespace={SYSTEM_NAMESPACE}");
-    let lease = format!("--leader-election-id={}", ns.name);
-    let flags = ["--namespace=", "--leader-elect=true", &leases, &lease];
-    ns.start_controller(&ns.world.account, &[&flags[..], &metrics::PLAIN].concat())
+    let leading = leader_election_flags(&ns.name);
+    let flags = [&["--namespace="][..], &leading.each_ref().map(String::as_str), &metrics::PLAIN].concat();
+    ns.start_controller(&ns.world.account, &flags)
 }
 
 /// Floating IPs of others in the honest tenant's project: plain, described, tagged. Returns them as Neutron lists them.

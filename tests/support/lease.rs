@@ -12,6 +12,18 @@ use tokio::time::sleep;
 use super::service_account::SYSTEM_NAMESPACE;
 use super::world::World;
 
+/// The default of `--leader-elect-renew-deadline`: without a renewal for longer, the holder ends.
+pub const RENEW_DEADLINE: Duration = Duration::from_secs(10);
+
+/// The flags of a controller with a Lease of this name, in the namespace of the controllers' Leases.
+pub fn leader_election_flags(name: &str) -> [String; 3] {
+    [
+        "--leader-elect=true".to_owned(),
+        format!("--leader-election-namespace={SYSTEM_NAMESPACE}"),
+        format!("--leader-election-id={name}"),
+    ]
+}
+
 /// Shorter than the interval between renewals, so that each of them is seen.
 const INTERVAL: Duration = Duration::from_millis(500);
 

@@ -70,7 +70,7 @@ impl Place<'_> {
         }})
     }
 
-    /// Some floating IPs of the honest tenant, some that nobody knows.
+    /// The copied floating IPs of the honest tenant, and some that do not exist, in any order.
     fn rows(&self, random: &mut fastrand::Rng) -> Vec<Value> {
         let copied = self.victim.rows.iter().map(|row| self.own(row.clone(), random));
         let mut rows: Vec<Value> = copied.collect();
