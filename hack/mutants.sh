@@ -15,6 +15,9 @@ need_cargo_tool mutants 27.1.0
 if [ "${1:-}" = sample ]; then set -- --sharding round-robin --shard 0/60; fi
 core=${CARGO_TARGET_DIR:-$PWD/target}/mutants/core
 
+# lines_of SECTION NAMES: the lines of Cargo.toml for these packages, of that section alone.
+lines_of() { sed -n "/^\[$1\]/,/^\[/p" Cargo.toml | grep -E "^($2) = "; }
+
 rm -rf "$core/src" "$core/tests"
 mkdir -p "$core/src" "$core/tests/support/laws"
 cp -R src/allocation* src/floating_ip.rs src/object_name.rs src/time.rs "$core/src/"
@@ -32,9 +35,9 @@ edition = "2024"
 [profile.dev]
 debug = false
 [dependencies]
-$(grep -E '^(ipnet|jiff|serde|sha2|thiserror) = ' Cargo.toml)
+$(lines_of dependencies 'ipnet|jiff|serde|sha2|thiserror')
 [dev-dependencies]
-$(grep -E '^proptest = ' Cargo.toml)
+$(lines_of dev-dependencies proptest)
 MANIFEST
 
 # The same situations each time, so that a sample gives the same answer each time; what fails is not shrunk.
