@@ -6,7 +6,7 @@ mod teardown;
 
 use std::collections::BTreeSet;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 pub use teardown::{PoolTeardown, plan_teardown};
 
@@ -18,6 +18,10 @@ use super::situation::{ClaimState, Situation};
 use super::supply::{Supply, is_owned_and_free, surplus};
 use crate::floating_ip::FloatingIpId;
 use crate::time::after;
+
+/// How soon a port that stayed after the release is looked for again, at least and at most.
+const MIN_PORT_RECHECK: SignedDuration = SignedDuration::from_secs(1);
+const MAX_PORT_RECHECK: SignedDuration = SignedDuration::from_secs(15);
 
 /// What a sweep of one pool needs to know of Kubernetes.
 #[derive(Clone, Debug, Default)]
@@ -68,12 +72,10 @@ pub struct SweepPlan {
     pub copied: Vec<FloatingIpId>,
     /// How many released ones are left to waiting claims.
     pub offered: usize,
-    /// When a grace period ends, or an orphan may be released.
+    /// When a grace period ends, an orphan may be released, or a port may be gone.
     pub wake_at: Option<Timestamp>,
     /// Something must be listed again before it is acted upon.
     pub must_list: bool,
-    /// Something released still has a port.
-    pub has_ports: bool,
     /// How many spares to create.
     pub preallocate: usize,
 }
@@ -106,6 +108,12 @@ pub fn plan_discard(situation: &Situation<'_>, id: &FloatingIpId) -> SweepAction
         }
         None => SweepAction::Delete(id.clone()),
     }
+}
+
+/// When to list again whether a released address still has a port: after as long as it was seen to stay. Before that, one
+/// listing follows the release, since CAPO deletes the port just before.
+fn next_port_check(seen: Timestamp, released: Timestamp) -> Timestamp {
+    after(seen, seen.duration_since(released).abs().clamp(MIN_PORT_RECHECK, MAX_PORT_RECHECK))
 }
 
 struct SweepPass<'a> {
@@ -152,8 +160,9 @@ impl<'a> SweepPass<'a> {
     fn visit_released(&mut self, entry: &LedgerEntry, claim: &ClaimKey, at: Timestamp) {
         let Situation { pool, now, .. } = self.situation;
         if entry.fip.is_attached() {
-            self.plan.has_ports = true;
-            return;
+            let check_at = next_port_check(entry.seen.at, at);
+            self.plan.must_list |= !entry.is_confirmed() || now >= check_at;
+            return self.wake(check_at);
         }
         // An active claim takes the release back itself, if it may; one that is being deleted has not finished.
         let may_be_taken_back =

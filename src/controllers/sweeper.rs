@@ -35,9 +35,6 @@ mod spares;
 
 /// How soon something that failed, or must be listed again, is tried again.
 const RETRY: Duration = Duration::from_secs(5);
-/// How soon a released address that still has a port is checked again. CAPO deletes the port before it removes its
-/// finalizer from the claim, so this is rare.
-const PORT_RETRY: Duration = Duration::from_secs(15);
 /// How long after the time for which a sweep was planned it begins.
 const WAKE_MARGIN: Duration = Duration::from_millis(50);
 /// More rounds than a sweep needs. The next sweep does what is left.
@@ -81,11 +78,6 @@ impl Sweeper {
         // The marks with its id are another pool's.
         let is_duplicate = known.problem.is_some_and(|problem| problem.reason == DUPLICATE_POOL_ID);
         let Some(resolved) = known.resolved else { return Ok(Action::await_change()) };
-        if has_port_left(&resolved) {
-            // Only a listing shows when the port is gone.
-            #[expect(clippy::arithmetic_side_effects, reason = "2 is not 0")]
-            resolved.list_if_older(&self.clock, PORT_RETRY / 2).await.map_err(Error::OpenStack)?;
-        }
         // What keeps one IPAddress from its release does not keep the others from the sweep.
         let strays = self.release_strays(&pool, Some(&resolved)).await;
         // A pool that is being deleted has a plan of its own.
@@ -193,9 +185,8 @@ impl Sweeper {
     fn next_sweep(&self, plan: &SweepPlan) -> Action {
         let until = |at: jiff::Timestamp| Duration::try_from(at.duration_since(self.clock.now())).unwrap_or_default();
         let planned = plan.wake_at.map(|at| until(at).saturating_add(WAKE_MARGIN));
-        let port = plan.has_ports.then(|| self.clock.jitter(PORT_RETRY, 0.5));
         let listing = plan.must_list.then_some(RETRY);
-        [planned, port, listing].into_iter().flatten().min().map_or_else(Action::await_change, Action::requeue)
+        [planned, listing].into_iter().flatten().min().map_or_else(Action::await_change, Action::requeue)
     }
 
     /// Removes IPAddresses whose claim is gone without them, since its finalizers were removed by force: those that are
@@ -262,15 +253,6 @@ fn may_be_needed(pool: &ResolvedPool, address: &IpAddress) -> bool {
             Ownership::Contested => true,
             _ => !entry.is_confirmed(),
         })
-}
-
-/// Whether something is attached to an address that no claim has.
-fn has_port_left(pool: &ResolvedPool) -> bool {
-    let (ledger, id) = (pool.project.ledger(), &pool.policy.id);
-    ledger.of_pool(id).any(|entry| {
-        entry.fip.is_attached()
-            && matches!(entry.marks.ownership(id), Ownership::Unclaimed | Ownership::Released { .. })
-    })
 }
 
 pub(super) fn cluster_view(stores: &Stores, memory: &Memory, pool: &ResolvedPool) -> ClusterView {

@@ -1,5 +1,7 @@
 //! Claims that are deleted, and what happens to their addresses.
 
+use std::time::Duration;
+
 use kube::api::DeleteParams;
 use tokio::time::Instant;
 
@@ -83,6 +85,26 @@ async fn released_address_with_a_port_is_deleted_after_the_port() {
         assert_eq!(floating_ip_of(cloud, &address).await.port.as_ref(), Some(&port));
         cloud.delete_port(&port).await;
         await_floating_ip_deleted(cloud, &address, RECOVERY).await;
+    })
+    .await;
+}
+
+/// CAPO deletes the port, and then releases the claim at once.
+#[tokio::test]
+async fn address_whose_port_was_just_deleted_is_deleted_within_two_seconds() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        let cloud = ns.cloud().await;
+        let address = ns.bind(claim("web-0")).await;
+        let port = cloud.port("private").await;
+        cloud.attach(&floating_ip_of(cloud, &address).await.id, &port).await;
+        // The release of another one makes the controller list both.
+        let other = ns.bind(claim("web-1")).await;
+        release_claim(ns, "web-1").await;
+        await_floating_ip_deleted(cloud, &other, RECOVERY).await;
+        cloud.delete_port(&port).await;
+        release_claim(ns, "web-0").await;
+        await_floating_ip_deleted(cloud, &address, Duration::from_secs(2)).await;
     })
     .await;
 }

@@ -50,7 +50,25 @@ fn a_released_listed_address_loses_its_claim_tags_first() {
 fn a_released_address_with_a_port_is_kept() {
     for fip in [released().attached(), released().forwarded()] {
         let plan = fixture().fips([fip]).plan();
-        assert!(plan.actions.is_empty() && plan.has_ports);
+        assert_eq!((plan.actions, plan.must_list, plan.wake_at), (vec![], false, Some(start() + seconds(9))));
+    }
+}
+
+#[test]
+fn a_port_that_was_seen_before_the_release_is_looked_for_at_once() {
+    let mut fixture = fixture().fips([fip(10).created_for("web").attached()]);
+    fixture.now = start() + seconds(2);
+    fixture.ledger.record_tag(&id(10), &release_tag(&pool_id("p"), &key("web"), start() + seconds(1)), true);
+    assert!(fixture.plan().must_list);
+}
+
+#[test]
+fn a_port_that_stays_is_looked_for_less_and_less_often() {
+    let pauses = [(0, 1), (1, 1), (2, 2), (9, 9), (600, 15), (-600, 15)];
+    for (age, pause) in pauses {
+        let fip = fip(10).created_for("web").released_by("web", ago(age)).attached();
+        let plan = fixture().fips([fip]).plan();
+        assert_eq!((plan.must_list, plan.wake_at), (false, Some(start() + seconds(pause))), "{age} s");
     }
 }
 
