@@ -13,9 +13,9 @@ lock 8 "$ENV_DIR/lock" "starts or stops '$CAIP_ENV'"
 stop "$CONTROLLER_PID"
 for which in 1 2; do
   management_cluster "$which"
-  for server in "$CAPI" "$CONTROLLER_MANAGER" "$APISERVER" "$ETCD"; do stop "$server" 5 & done
+  for server in "$CAPO" "$CAPI" "$CONTROLLER_MANAGER" "$APISERVER" "$ETCD"; do stop "$server" 5 & done
 done
-for server in "$KEYSTONE" "$NEUTRON"; do stop "$server" & done
+for server in "$KEYSTONE" "$NEUTRON" "$NOVA_DIR"/*.pid; do stop "$server" & done
 wait
 stop "$MARIADB" 30
 

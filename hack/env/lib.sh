@@ -29,6 +29,7 @@ require_cargo() {
 
 ENV_DIR=$CAIP_CACHE/env/$CAIP_ENV
 OPENSTACK_DIR=$ENV_DIR/openstack
+NOVA_DIR=$OPENSTACK_DIR/nova
 MARIADB_SOCKET=$OPENSTACK_DIR/mariadb.sock
 [ ${#MARIADB_SOCKET} -le 107 ] ||
   die "the path $MARIADB_SOCKET is too long for a unix socket; set CAIP_CACHE to a shorter folder"
@@ -56,6 +57,8 @@ KEYSTONE_PORT=$CAIP_PORT_BASE
 NEUTRON_PORT=$((CAIP_PORT_BASE + 1))
 HEALTH_PORT=$((CAIP_PORT_BASE + 5)) # of a controller started by hand or by the demo
 METRICS_PORT=$((CAIP_PORT_BASE + 6))
+# Of Nova and what it needs; away from the others, since only `make e2e-capo` starts them.
+NOVA_PORT_BASE=$((CAIP_PORT_BASE + 6000))
 
 KEYSTONE_URL=http://127.0.0.1:$KEYSTONE_PORT/v3
 NEUTRON_URL=http://127.0.0.1:$NEUTRON_PORT
@@ -74,6 +77,7 @@ management_cluster() { # 1|2
   APISERVER_PORT=$first
   ETCD_PORT=$((first + 1))
   CAPI_PORT=$((first + 2))
+  CAPO_PORT=$((NOVA_PORT_BASE + 6 + $1))
   MANAGEMENT_CLUSTER=$CAIP_ENV$suffix
   MANAGEMENT_DIR=$ENV_DIR/management$suffix
   KUBECONFIG_FILE=$MANAGEMENT_DIR/kubeconfig
@@ -81,6 +85,7 @@ management_cluster() { # 1|2
   APISERVER=$MANAGEMENT_DIR/kube-apiserver.pid
   CONTROLLER_MANAGER=$MANAGEMENT_DIR/kube-controller-manager.pid
   CAPI=$MANAGEMENT_DIR/capi-core.pid
+  CAPO=$MANAGEMENT_DIR/capo.pid
   AUDIT_LOG=$MANAGEMENT_DIR/audit.log # the requests of the controller's ServiceAccount
 }
 management_cluster 1

@@ -1,7 +1,7 @@
 """Prints a provider's CRDs and webhook configurations from its kubebuilder `config/` folder, as its
 release manifest would have them, but with the webhooks reached at a URL instead of through a Service.
 
-    localize.py CONFIG_DIR WEBHOOK_URL CA_FILE
+    localize.py CONFIG_DIR WEBHOOK_URL CA_FILE PROVIDER
 """
 import base64
 import glob
@@ -14,7 +14,7 @@ import yaml
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the CRDs are large: 10 times as fast in C
 Dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
-config, url, ca_file = sys.argv[1:]
+config, url, ca_file, provider = sys.argv[1:]
 
 
 def read(path, mode="r"):
@@ -34,7 +34,7 @@ objects = []
 for path in sorted(glob.glob(f"{config}/crd/bases/*.yaml")):
     crd = yaml.load(read(os.path.abspath(path)), Loader)
     versions = {version["name"] for version in crd["spec"]["versions"]}
-    served = {label: version for label, version in labels.items() if not version or version in versions}
+    served = {label: value for label, value in labels.items() if not value or set(value.split("_")) & versions}
     crd["metadata"].setdefault("labels", {}).update(served)
     if crd["spec"]["names"]["plural"] in converted:
         crd["spec"]["conversion"] = {"strategy": "Webhook", "webhook": {
@@ -44,7 +44,7 @@ for path in sorted(glob.glob(f"{config}/crd/bases/*.yaml")):
 
 for configuration in yaml.load_all(read("webhook/manifests.yaml"), Loader):
     # One name for every version, so that an upgrade takes the place of what was there.
-    configuration["metadata"]["name"] = f"cluster-api-{configuration['metadata']['name']}"
+    configuration["metadata"]["name"] = f"{provider}-{configuration['metadata']['name']}"
     for hook in configuration["webhooks"]:
         hook["clientConfig"] = {"url": url + hook["clientConfig"]["service"]["path"], "caBundle": ca}
     objects.append(configuration)

@@ -79,8 +79,10 @@ start_kubernetes() {
 # There is no pod network here, so webhooks are reached by URL instead of by Service.
 start_cluster_api() {
   local manifest=$MANAGEMENT_DIR/cluster-api.yaml
-  "$VENV/bin/python" "$HERE/localize.py" "$CAPI_CONFIG" "https://127.0.0.1:$CAPI_PORT" "$PKI/ca.crt" >"$manifest"
-  kubectl apply --server-side --force-conflicts -f "$manifest" -f "$HERE/capo-kinds.yaml" >"$LOG/apply-cluster-api.log" 2>&1 ||
+  "$VENV/bin/python" "$HERE/localize.py" "$CAPI_CONFIG" "https://127.0.0.1:$CAPI_PORT" "$PKI/ca.crt" cluster-api >"$manifest"
+  local kinds=(-f "$manifest")
+  [ -e "$MANAGEMENT_DIR/capo.yaml" ] || kinds+=(-f "$HERE/capo-kinds.yaml") # the stand-ins do not replace the real ones
+  kubectl apply --server-side --force-conflicts "${kinds[@]}" >"$LOG/apply-cluster-api.log" 2>&1 ||
     { tail -n 5 "$LOG/apply-cluster-api.log" >&2; die "Cluster API's CRDs were not accepted; see $LOG/apply-cluster-api.log"; }
   kubectl create namespace capi-system --dry-run=client -o yaml | kubectl apply -f - >>"$LOG/apply-cluster-api.log" 2>&1
   local running=$MANAGEMENT_DIR/cluster-api-version

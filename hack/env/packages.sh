@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that the servers and tests need and that are missing. Toolchains (go, python3, cargo) are
 # never installed: their versions are the user's choice.
+#   packages.sh [--nova]     --nova: also what Nova needs
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -43,7 +44,23 @@ unpack_prometheus() {
     mv "$folder"/usr/bin/{promtool,prometheus} "$BIN" && rm -rf "$folder"
 }
 
+# Debian starts the broker that it installs, now and at each boot, unless a policy forbids it. Here another one is started.
+install_rabbitmq() {
+  local policy=/usr/sbin/policy-rc.d as_root=() status=0
+  [ "$(id -u)" = 0 ] || as_root=(sudo)
+  if [ ! -e $policy ]; then
+    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee $policy >/dev/null && "${as_root[@]}" chmod +x $policy
+  else
+    policy=
+  fi
+  "$HERE/install.sh" rabbitmq-server || status=$?
+  [ -z "$policy" ] || "${as_root[@]}" rm -f $policy
+  return $status
+}
+
+[ $# = 0 ] || [ "$*" = --nova ] || die "usage: packages.sh [--nova]"
 require_toolchains
+[ "${1:-}" != --nova ] || [ -x /usr/lib/rabbitmq/bin/rabbitmq-server ] || install_rabbitmq
 missing=$(missing_packages)
 mapfile -t packages <<<"$missing"
 [ -z "$missing" ] || "$HERE/install.sh" "${packages[@]}"

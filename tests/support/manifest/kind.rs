@@ -15,13 +15,20 @@ pub enum Kind {
     Address,
     /// Cluster API's `Cluster`.
     Cluster,
-    /// CAPO's `OpenStackCluster`, which a Cluster names; a stand-in without fields.
+    /// Cluster API's `MachineDeployment`.
+    MachineDeployment,
+    /// Cluster API's `Machine`.
+    Machine,
+    // CAPO's kinds are stand-ins without fields, except in `make e2e-capo`.
+    /// CAPO's `OpenStackCluster`, which a Cluster names.
     InfrastructureCluster,
-    /// CAPO's `OpenStackServer`, which owns its claim; a stand-in without fields.
+    /// CAPO's `OpenStackMachine`; there is no stand-in.
+    InfrastructureMachine,
+    /// CAPO's `OpenStackServer`, which owns its claim.
     Server,
-    /// CAPO's in-tree `OpenStackFloatingIPPool`; a stand-in without fields.
+    /// CAPO's in-tree `OpenStackFloatingIPPool`.
     InTreePool,
-    /// CAPO's `OpenStackMachineTemplate`; a stand-in without fields.
+    /// CAPO's `OpenStackMachineTemplate`.
     MachineTemplate,
     Secret,
     /// `Event` of `events.k8s.io`.
@@ -43,6 +50,11 @@ impl Kind {
             Self::Claim => version.resource("IPAddressClaim", "ipaddressclaims"),
             Self::Address => version.resource("IPAddress", "ipaddresses"),
             Self::Cluster => of("cluster.x-k8s.io", version.as_str(), "Cluster", "clusters"),
+            Self::MachineDeployment => {
+                of("cluster.x-k8s.io", version.as_str(), "MachineDeployment", "machinedeployments")
+            }
+            Self::Machine => of("cluster.x-k8s.io", version.as_str(), "Machine", "machines"),
+            Self::InfrastructureMachine => of(INFRASTRUCTURE, "v1beta1", "OpenStackMachine", "openstackmachines"),
             Self::InfrastructureCluster => of(INFRASTRUCTURE, "v1beta1", "OpenStackCluster", "openstackclusters"),
             Self::Server => of(INFRASTRUCTURE, "v1alpha1", "OpenStackServer", "openstackservers"),
             Self::InTreePool => of(INFRASTRUCTURE, "v1alpha1", "OpenStackFloatingIPPool", "openstackfloatingippools"),
