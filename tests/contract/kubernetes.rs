@@ -49,8 +49,9 @@ const AT_ONCE: usize = 12;
 /// Requests of a history before its namespace is deleted, and after that, before and after its content is.
 const REQUESTS: usize = 250;
 const LAST_REQUESTS: usize = 12;
-/// How long the real controllers may take. The one for namespaces waits for up to 15 s before it looks again.
-const LONGEST: Duration = Duration::from_secs(60);
+/// How long the real controllers may take. The one for namespaces waits for up to 15 s before it looks again, and for up to
+/// 60 s when it has failed: as it does when the CRDs of another test come or go while it lists what there is.
+const LONGEST: Duration = Duration::from_secs(240);
 
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
