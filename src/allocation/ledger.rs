@@ -46,6 +46,7 @@ pub struct Ledger {
     by_claim: Index<(PoolId, ClaimKey), FloatingIpId>,
     by_pool: Index<PoolId, FloatingIpId>,
     unclaimed: Index<PoolId, FloatingIpId>,
+    unmarked: BTreeSet<(IpAddr, FloatingIpId)>,
     by_nonce: Index<Nonce, FloatingIpId>,
     held: BTreeSet<FloatingIpId>,
     uncertain: BTreeSet<FloatingIpId>,
@@ -202,6 +203,11 @@ impl Ledger {
         self.unclaimed.get(pool).filter_map(|id| self.entries.get(id))
     }
 
+    /// The floating IPs without any pool's mark, by address: few, where pools have thousands.
+    pub(super) fn unmarked(&self) -> impl Iterator<Item = &LedgerEntry> {
+        self.unmarked.iter().filter_map(|(_, id)| self.entries.get(id))
+    }
+
     /// Whether a floating IP may be deleted, as far as it is known: the pool created it, no other pool has marked it, and
     /// nothing is attached to it.
     pub fn may_delete(&self, id: &FloatingIpId, pool: &PoolId) -> bool {
@@ -255,6 +261,9 @@ impl Ledger {
                 self.by_claim.insert((pool.clone(), claim.clone()), id.clone());
             }
         }
+        if entry.marks.is_empty() {
+            self.unmarked.insert((entry.fip.address, id.clone()));
+        }
         if let Some(mark) = &entry.marks.created {
             self.by_nonce.insert(mark.nonce.clone(), id.clone());
         }
@@ -286,6 +295,7 @@ impl Ledger {
                 self.by_claim.remove(&(pool.clone(), claim.clone()), id);
             }
         }
+        self.unmarked.remove(&(entry.fip.address, id.clone()));
         if let Some(mark) = &entry.marks.created {
             self.by_nonce.remove(&mark.nonce, id);
         }

@@ -203,13 +203,18 @@ impl Marks {
     }
 
     pub fn names(&self, pool: &PoolId) -> bool {
-        self.pools().contains(pool)
+        self.each_pool().any(|named| named == pool)
     }
 
     pub fn pools(&self) -> BTreeSet<&PoolId> {
+        self.each_pool().collect()
+    }
+
+    /// The pool of each mark.
+    fn each_pool(&self) -> impl Iterator<Item = &PoolId> {
         let created = self.created.iter().map(|mark| &mark.pool);
         let claims = self.claims.iter().map(|(pool, _)| pool);
-        created.chain(claims).chain(self.releases.keys().map(|(pool, _)| pool)).collect()
+        created.chain(claims).chain(self.releases.keys().map(|(pool, _)| pool))
     }
 
     /// Every claim of the pool that is named, released or not.
@@ -232,9 +237,12 @@ impl Marks {
         if self.is_empty() {
             return Ownership::Unmarked;
         }
-        let pools = self.pools();
-        if self.is_unreadable || pools.iter().any(|other| *other != pool) {
-            return if pools.contains(pool) { Ownership::Contested } else { Ownership::Foreign };
+        if self.is_unreadable || self.each_pool().any(|other| other != pool) {
+            return if self.names(pool) { Ownership::Contested } else { Ownership::Foreign };
+        }
+        // Most have a description alone, and there are thousands.
+        if let (Some(mark), true, true) = (&self.created, self.claims.is_empty(), self.releases.is_empty()) {
+            return mark.claim.clone().map_or(Ownership::Unclaimed, Ownership::Claimed);
         }
         let described = self.created.iter().filter_map(|mark| mark.claim.as_ref());
         let owners: BTreeSet<&ClaimKey> = described.chain(self.claims.iter().map(|(_, claim)| claim)).collect();

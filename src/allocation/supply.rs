@@ -19,20 +19,16 @@ pub use creation::{CreationPlace, UNWANTED_LIMIT, is_usable_spare};
 pub(super) use list::is_listable;
 pub(super) use owned::is_owned_and_free;
 
-use std::cell::OnceCell;
-
 use super::ledger::LedgerEntry;
 use super::mark::Ownership;
 use super::origin::Origin;
 use super::refusal::Refusal;
 use super::situation::Situation;
-use sources::{SOURCES, Source};
+use sources::{Candidates, SOURCES, Source};
 
 /// The addresses that a pool can give at one moment.
 pub struct Supply<'a> {
     situation: Situation<'a>,
-    /// What each source has, in the order of choice: collected when it is asked for.
-    existing: OnceCell<Vec<(&'static Source, Vec<&'a LedgerEntry>)>>,
 }
 
 /// What a pool gives next.
@@ -52,23 +48,22 @@ pub(super) enum Unavailable {
 
 impl<'a> Supply<'a> {
     pub fn new(situation: Situation<'a>) -> Self {
-        Self { situation, existing: OnceCell::new() }
+        Self { situation }
     }
 
-    fn existing(&self) -> &[(&'static Source, Vec<&'a LedgerEntry>)] {
-        let collect = || SOURCES.iter().map(|source| (source, (source.candidates)(&self.situation))).collect();
-        self.existing.get_or_init(collect)
+    /// What each source has, in the order of choice.
+    fn existing(&self) -> impl Iterator<Item = (&'static Source, Candidates<'a>)> + use<'a> {
+        let situation = self.situation;
+        SOURCES.iter().map(move |source| (source, (source.candidates)(situation)))
     }
 
     /// What a claim without a reservation gets, with `older` claims before it.
     pub(super) fn next_for_any(&self, older: usize) -> Result<NextAddress<'a>, Unavailable> {
-        let uncounted = self.others().filter(|entry| !self.is_reserved(entry)).count().saturating_add(self.creatable());
-        let available = self.givable_owned().saturating_add(uncounted.min(self.room()));
-        if older >= available {
+        if !self.has_more_than(older) {
             return Err(Unavailable::Refused(self.refusal()));
         }
-        for (source, entries) in self.existing() {
-            let first = entries.iter().find(|entry| !self.is_reserved(entry));
+        for (source, mut entries) in self.existing() {
+            let first = entries.find(|entry| !self.is_reserved(entry));
             if let Some(entry) = first.filter(|_| source.is_counted || self.room() > 0) {
                 return match self.situation.fence() {
                     None => Ok(NextAddress::Existing(source.origin, entry)),
@@ -81,6 +76,21 @@ impl<'a> Supply<'a> {
             }
         }
         self.creation_place().map(NextAddress::New)
+    }
+
+    /// Whether claims without a reservation could get more addresses than this. No more are counted than that takes: a pool
+    /// may have thousands.
+    fn has_more_than(&self, count: usize) -> bool {
+        let Some(enough) = count.checked_add(1) else { return false };
+        let unreserved = |entry: &&LedgerEntry| !self.is_reserved(entry);
+        let owned = match surplus(&self.situation) {
+            0 => self.owned().filter(unreserved).take(enough).count(),
+            _ => self.owned().filter(unreserved).count().min(self.owned_within_limit(0)),
+        };
+        let Some(left) = enough.checked_sub(owned).filter(|left| *left > 0) else { return true };
+        let creatable = self.creatable();
+        let others = if creatable >= left { 0 } else { self.others().filter(unreserved).take(left).count() };
+        others.saturating_add(creatable).min(self.room()) >= left
     }
 
     /// How many addresses are ready to be given, reserved ones included. Released ones may be deleted instead.
@@ -127,11 +137,6 @@ impl<'a> Supply<'a> {
         pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(ledger.count_towards_limit(&pool.id)))
     }
 
-    /// How many of the pool's own addresses any claim may get.
-    fn givable_owned(&self) -> usize {
-        self.owned().filter(|entry| !self.is_reserved(entry)).count().min(self.owned_within_limit(0))
-    }
-
     /// How many of the pool's own free addresses may be given: all but the surplus. Otherwise a pool whose limit was
     /// lowered would never come down to it while claims wait. There are `at_least` so many.
     fn owned_within_limit(&self, at_least: usize) -> usize {
@@ -140,14 +145,12 @@ impl<'a> Supply<'a> {
 
     /// The addresses that count under the limit already.
     fn owned(&self) -> impl Iterator<Item = &'a LedgerEntry> {
-        let sources = self.existing().iter().filter(|(source, _)| source.is_counted);
-        sources.flat_map(|(_, entries)| entries.iter().copied())
+        self.existing().filter(|(source, _)| source.is_counted).flat_map(|(_, entries)| entries)
     }
 
     /// The addresses that count under the limit only when a claim has them.
     fn others(&self) -> impl Iterator<Item = &'a LedgerEntry> {
-        let sources = self.existing().iter().filter(|(source, _)| !source.is_counted);
-        sources.flat_map(|(_, entries)| entries.iter().copied())
+        self.existing().filter(|(source, _)| !source.is_counted).flat_map(|(_, entries)| entries)
     }
 
     fn is_reserved(&self, entry: &LedgerEntry) -> bool {

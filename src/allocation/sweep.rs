@@ -132,8 +132,8 @@ impl<'a> SweepPass<'a> {
     fn new(situation: Situation<'a>, cluster: &'a ClusterView) -> Self {
         let (waiting, surplus) = (situation.queue_for_any().count(), surplus(&situation));
         let mut pass = Self { situation, cluster, spares: 0, waiting, surplus, plan: SweepPlan::default() };
-        let entries = situation.ledger.of_pool(&situation.pool.id);
-        pass.spares = entries.filter(|entry| pass.is_spare(entry)).count();
+        let unclaimed = situation.ledger.unclaimed_of_pool(&situation.pool.id);
+        pass.spares = unclaimed.filter(|entry| pass.is_spare(entry)).count();
         pass
     }
 

@@ -126,7 +126,7 @@ impl Ledger {
 
     /// How many unwanted addresses are held while others are requested.
     pub(in crate::allocation) fn count_unwanted(&self, pool: &PoolId) -> usize {
-        self.of_pool(pool).filter(|entry| entry.hold == Some(Hold::Unwanted)).count()
+        self.held().filter(|entry| entry.hold == Some(Hold::Unwanted) && entry.marks.names(pool)).count()
     }
 
     /// Why Neutron last refused a creation, if it has created nothing since.

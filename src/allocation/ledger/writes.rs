@@ -1,5 +1,7 @@
 //! The calls under way, and those whose outcome is not known: which floating IPs they hold, and what they may still do.
 
+use std::collections::BTreeSet;
+
 use jiff::{SignedDuration, Timestamp};
 
 use super::{CallStart, Creation, Hold, Ledger, LedgerEntry, UncertainWrite};
@@ -111,6 +113,7 @@ impl Ledger {
 
     /// Remembers which of a pool's addresses are orphans, each since it was first seen as one.
     pub fn note_orphans(&mut self, pool: &PoolId, orphans: &[FloatingIpId], now: Timestamp) {
+        let orphans: BTreeSet<&FloatingIpId> = orphans.iter().collect();
         for id in self.by_pool.get(pool) {
             let Some(entry) = self.entries.get_mut(id) else { continue };
             if orphans.contains(id) {

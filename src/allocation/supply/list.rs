@@ -1,12 +1,14 @@
 //! The addresses of `spec.preAllocatedFloatingIPs`, in the order of the list.
 
+use super::sources::Candidates;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::situation::Situation;
 
-pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> {
-    let Situation { ledger, pool, .. } = *situation;
-    let listed = pool.listed.iter().filter(|address| !ledger.at(**address).any(|entry| entry.marks.names(&pool.id)));
-    listed.filter_map(|address| ledger.at(*address).find(|entry| is_listable(situation, entry))).collect()
+pub(super) fn candidates(situation: Situation<'_>) -> Candidates<'_> {
+    let Situation { ledger, pool, .. } = situation;
+    let is_marked = move |address| ledger.at(address).any(|entry| entry.marks.names(&pool.id));
+    let listed = pool.listed.iter().copied().filter(move |address| !is_marked(*address));
+    Box::new(listed.filter_map(move |address| ledger.at(address).find(|entry| is_listable(&situation, entry))))
 }
 
 pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {

@@ -1,11 +1,13 @@
 //! The addresses that the pool created and no claim has: preallocated, retained, or released and past the grace period.
 
+use super::sources::Candidates;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
 use crate::allocation::situation::Situation;
 
-pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> {
-    situation.ledger.unclaimed_of_pool(&situation.pool.id).filter(|entry| is_owned_and_free(situation, entry)).collect()
+pub(super) fn candidates(situation: Situation<'_>) -> Candidates<'_> {
+    let unclaimed = situation.ledger.unclaimed_of_pool(&situation.pool.id);
+    Box::new(unclaimed.filter(move |entry| is_owned_and_free(&situation, entry)))
 }
 
 pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {

@@ -1,17 +1,16 @@
 //! The free floating IPs of the project that `spec.reuse` allows, by address.
 
+use super::sources::Candidates;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::without_marks;
 use crate::allocation::policy::ReuseRule;
 use crate::allocation::situation::Situation;
 
-pub(super) fn candidates<'a>(situation: &Situation<'a>) -> Vec<&'a LedgerEntry> {
+pub(super) fn candidates(situation: Situation<'_>) -> Candidates<'_> {
     if situation.pool.reuse == ReuseRule::Never || situation.pool.network.is_none() {
-        return Vec::new();
+        return Box::new(std::iter::empty());
     }
-    let mut entries: Vec<_> = situation.ledger.entries().filter(|entry| is_reusable(situation, entry)).collect();
-    entries.sort_by_key(|entry| (entry.fip.address, entry.fip.id.clone()));
-    entries
+    Box::new(situation.ledger.unmarked().filter(move |entry| is_reusable(&situation, entry)))
 }
 
 fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
@@ -19,7 +18,6 @@ fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let published = situation.relevant_addresses();
     entry.is_free()
         && !entry.is_yielded(*now)
-        && entry.marks.is_empty()
         && entry.has_room_for_tag()
         && pool.may_reuse(&entry.fip)
         && pool.has_been_idle(&entry.fip, *now)
