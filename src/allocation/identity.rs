@@ -51,6 +51,11 @@ impl ClaimKey {
         Self((0..16).rev().map(|group| char::from(BASE32[(bits >> (group * 5) & 31) as usize])).collect())
     }
 
+    /// Comes before the key of any claim.
+    pub(super) fn lowest() -> Self {
+        Self(String::new())
+    }
+
     pub fn parse(text: &str) -> Option<Self> {
         (text.len() == 16 && text.bytes().all(|b| BASE32.contains(&b))).then(|| Self(text.into()))
     }

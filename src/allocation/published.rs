@@ -108,8 +108,9 @@ impl PublishedAddresses {
     }
 
     pub fn bindings_of_pool<'a>(&'a self, pool: &'a PoolId) -> impl Iterator<Item = &'a Binding> {
-        let bindings = self.addresses.values().filter_map(|published| published.binding.as_ref());
-        bindings.filter(move |binding| binding.pool == *pool)
+        let of_pool = self.by_claim.from((pool.clone(), ClaimKey::lowest()));
+        let of_pool = of_pool.take_while(move |((other, _), _)| other == pool);
+        of_pool.filter_map(|(_, object)| self.addresses.get(object)?.binding.as_ref())
     }
 }
 
