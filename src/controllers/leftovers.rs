@@ -89,7 +89,7 @@ impl LeftoverReleaser {
     /// Returns when to come back.
     async fn release_addresses(&self) -> Duration {
         let mut next = FAR;
-        for address in self.stores.addresses_without_pool() {
+        for address in self.stores.addresses_without_pool(&self.memory.claims) {
             let Some(deleted) = &address.metadata.deletion_timestamp else { continue };
             let left = KEPT_FOR.saturating_sub(self.clock.now().duration_since(deleted.0));
             let left = Duration::try_from(left).unwrap_or_default();

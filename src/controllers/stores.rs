@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 
+use super::memory::ClaimRecords;
 use super::patch;
 use crate::allocation::ClaimKey;
 use crate::api::claim::IpAddressClaimStatus;
@@ -134,25 +135,19 @@ impl Stores {
 
     /// The IPAddresses of a pool whose claim is gone, or points at another pool, and not because both are being moved.
     /// Only those with our finalizer or annotations: what another writer made is left alone.
-    pub(super) fn strays_of(&self, pool: &ObjectName) -> Vec<Arc<IpAddress>> {
+    pub(super) fn strays_of(&self, pool: &ObjectName, claims: &ClaimRecords) -> Vec<Arc<IpAddress>> {
         if self.has_paused_cluster(&pool.namespace) {
             return Vec::new();
         }
-        let is_stray = |address: &IpAddress| {
-            address.is_of(&pool.namespace, &pool.name)
-                && is_ours(address)
-                && HandsOff::of(&address.metadata) != Some(HandsOff::Moving)
-        };
-        let mut addresses = sorted(&self.addresses, is_stray);
-        addresses.retain(|address| {
-            let claim = self.claim(&ObjectName::new(&pool.namespace, &address.spec.claim_ref.name));
-            claim.is_none_or(|claim| !claim.is_of(&pool.namespace, &pool.name))
-        });
-        addresses
+        let strays = claims.addresses_without_claim(pool).into_iter().filter_map(|name| self.address(&name));
+        let stays = |address: &Arc<IpAddress>| HandsOff::of(&address.metadata) != Some(HandsOff::Moving);
+        strays
+            .filter(|address| address.is_of(&pool.namespace, &pool.name) && is_ours(address) && stays(address))
+            .collect()
     }
 
     /// Our IPAddresses whose claim and pool do not exist, and not because all of them are being moved.
-    pub(super) fn addresses_without_pool(&self) -> Vec<Arc<IpAddress>> {
+    pub(super) fn addresses_without_pool(&self, claims: &ClaimRecords) -> Vec<Arc<IpAddress>> {
         let pool_of =
             |address: &IpAddress| ObjectName::new(address.namespace().unwrap_or_default(), &address.spec.pool_ref.name);
         let is_left = |address: &IpAddress| {
@@ -160,7 +155,7 @@ impl Stores {
         };
         let pools: BTreeSet<ObjectName> =
             sorted(&self.addresses, is_left).iter().map(|address| pool_of(address)).collect();
-        pools.iter().flat_map(|pool| self.strays_of(pool)).collect()
+        pools.iter().flat_map(|pool| self.strays_of(pool, claims)).collect()
     }
 
     /// Whether a Cluster of the namespace is paused: a move or a restore may be under way, and missing objects may follow.

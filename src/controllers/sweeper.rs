@@ -199,7 +199,7 @@ impl Sweeper {
         resolved: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
         let mut result = Ok(());
-        for address in self.stores.strays_of(&name_of(pool)) {
+        for address in self.stores.strays_of(&name_of(pool), &self.memory.claims) {
             let is_ending = pool.metadata.deletion_timestamp.is_some() || address.metadata.deletion_timestamp.is_some();
             if is_ending || resolved.is_some_and(|resolved| !may_be_needed(resolved, &address)) {
                 result = self.release_stray(pool, resolved, &address).await.and(result);
@@ -257,7 +257,7 @@ fn may_be_needed(pool: &ResolvedPool, address: &IpAddress) -> bool {
 
 pub(super) fn cluster_view(stores: &Stores, memory: &Memory, pool: &ResolvedPool) -> ClusterView {
     let (name, id) = (&pool.name, &pool.policy.id);
-    let lost = stores.strays_of(name);
+    let lost = stores.strays_of(name, &memory.claims);
     let stray_claims = lost.iter().map(|address| ClaimKey::of(&name.namespace, &address.spec.claim_ref.name)).collect();
     let duplicates = stores.pool(name).map(|pool| pools_with_id(stores, memory, id, &pool)).unwrap_or_default();
     let claims_of_duplicates =

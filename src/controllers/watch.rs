@@ -250,12 +250,12 @@ fn remember_address(memory: &Memory, change: &Change<'_, IpAddress>) -> Vec<Obje
             Vec::new()
         }
         Change::Deleted(address) => {
-            memory.claims.observe_address(address);
+            memory.claims.forget_address(address);
             memory.published.write().remove(&name_of(*address));
             Vec::new()
         }
         Change::Listed(existing) => {
-            memory.claims.observe_all_addresses();
+            memory.claims.forget_all_addresses();
             memory.published.write().retain(existing)
         }
     }

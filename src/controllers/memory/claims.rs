@@ -52,6 +52,8 @@ struct PoolClaims {
     /// The same claims, as decisions name them.
     states: BTreeMap<ClaimKey, ClaimState>,
     queue: BTreeSet<QueuePosition>,
+    /// The pool's IPAddresses, by name, and the claim that each is for.
+    addresses: BTreeMap<String, String>,
     /// IPAddresses that were created and that the watch has not delivered yet, with the time of the creation. They outlive
     /// their claims, since a pool that is being deleted waits for them too.
     awaited_addresses: BTreeMap<ObjectName, Instant>,
@@ -87,7 +89,10 @@ impl PoolClaims {
     fn prune(&mut self) -> bool {
         self.awaited_addresses.retain(|_, since| since.elapsed() < ADDRESS_APPEARS_WITHIN);
         self.uncertain_addresses.retain(|_, until| Instant::now() < *until);
-        self.records.is_empty() && self.awaited_addresses.is_empty() && self.uncertain_addresses.is_empty()
+        self.records.is_empty()
+            && self.addresses.is_empty()
+            && self.awaited_addresses.is_empty()
+            && self.uncertain_addresses.is_empty()
     }
 }
 
@@ -100,13 +105,14 @@ impl ClaimRecords {
     pub(in crate::controllers) fn observe(&self, claim: &IpAddressClaim) {
         let mut pools = self.0.lock();
         let (pool, name) = (pool_of(claim), name_of(claim));
-        // A claim may be deleted and created again with another pool while no watch runs.
-        pools.iter_mut().filter(|(other, _)| **other != pool).for_each(|(_, claims)| claims.remove(&name));
-        let claims = pools.entry(pool).or_default();
-        if claims.records.get(&name).is_none_or(|record| record.uid != claim.uid()) {
-            claims.remove(&name);
-            claims.records.insert(name.clone(), ClaimRecord { uid: claim.uid(), is_new: true, ..Default::default() });
+        let is_known = |claims: &PoolClaims| claims.records.get(&name).is_some_and(|record| record.uid == claim.uid());
+        if !pools.get(&pool).is_some_and(is_known) {
+            // A claim may be deleted and created again with another pool while no watch runs.
+            pools.values_mut().for_each(|claims| claims.remove(&name));
+            let record = ClaimRecord { uid: claim.uid(), is_new: true, ..Default::default() };
+            pools.entry(pool.clone()).or_default().records.insert(name.clone(), record);
         }
+        let claims = pools.entry(pool).or_default();
         let is_being_deleted = claim.metadata.deletion_timestamp.is_some();
         let state = if is_being_deleted { ClaimState::Deleting } else { ClaimState::Active };
         claims.states.insert(ClaimKey::of(&name.namespace, &name.name), state);
@@ -266,17 +272,44 @@ impl ClaimRecords {
         self.0.lock().get(&pool_of(claim))?.uncertain_for(&name_of(claim))
     }
 
-    /// The watch delivered an IPAddress, or its deletion.
+    /// The watch delivered an IPAddress.
     pub(in crate::controllers) fn observe_address(&self, address: &IpAddress) {
-        let pool = ObjectName::new(address.namespace().unwrap_or_default(), &address.spec.pool_ref.name);
-        if let Some(claims) = self.0.lock().get_mut(&pool) {
-            claims.awaited_addresses.remove(&name_of(address));
+        let (pool, name) = (pool_of_address(address), name_of(address));
+        let mut pools = self.0.lock();
+        if let Some(claims) = pools.get_mut(&pool) {
+            claims.awaited_addresses.remove(&name);
+        }
+        if address.spec.pool_ref.is_ours() {
+            let claim = address.spec.claim_ref.name.clone();
+            pools.entry(pool).or_default().addresses.insert(name.name, claim);
         }
     }
 
-    /// The watch has listed all IPAddresses: one that was created and deleted before that is never seen.
-    pub(in crate::controllers) fn observe_all_addresses(&self) {
-        self.0.lock().values_mut().for_each(|claims| claims.awaited_addresses.clear());
+    /// The watch delivered the deletion of an IPAddress.
+    pub(in crate::controllers) fn forget_address(&self, address: &IpAddress) {
+        let name = name_of(address);
+        if let Some(claims) = self.0.lock().get_mut(&pool_of_address(address)) {
+            claims.awaited_addresses.remove(&name);
+            claims.addresses.remove(&name.name);
+        }
+    }
+
+    /// The watch has listed all IPAddresses, and delivers each again: one that was created and deleted before that is never
+    /// seen.
+    pub(in crate::controllers) fn forget_all_addresses(&self) {
+        self.0.lock().values_mut().for_each(|claims| {
+            claims.awaited_addresses.clear();
+            claims.addresses.clear();
+        });
+    }
+
+    /// The IPAddresses of a pool whose claim does not exist, or points at another pool.
+    pub(in crate::controllers) fn addresses_without_claim(&self, pool: &ObjectName) -> Vec<ObjectName> {
+        let pools = self.0.lock();
+        let Some(claims) = pools.get(pool) else { return Vec::new() };
+        let in_namespace = |name: &String| ObjectName::new(&pool.namespace, name);
+        let is_stray = |claim: &String| !claims.records.contains_key(&in_namespace(claim));
+        claims.addresses.iter().filter(|(_, claim)| is_stray(claim)).map(|(name, _)| in_namespace(name)).collect()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -284,7 +317,10 @@ impl ClaimRecords {
         pools.retain(|_, claims| !claims.prune());
         pools
             .values()
-            .flat_map(|claims| [claims.records.len(), claims.awaited_addresses.len(), claims.uncertain_addresses.len()])
+            .flat_map(|claims| {
+                let addresses = [&claims.awaited_addresses, &claims.uncertain_addresses].map(BTreeMap::len);
+                [claims.records.len(), claims.addresses.len()].into_iter().chain(addresses)
+            })
             .sum()
     }
 }
@@ -292,4 +328,8 @@ impl ClaimRecords {
 /// The pool that a claim points at.
 fn pool_of(claim: &IpAddressClaim) -> ObjectName {
     ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name)
+}
+
+fn pool_of_address(address: &IpAddress) -> ObjectName {
+    ObjectName::new(address.namespace().unwrap_or_default(), &address.spec.pool_ref.name)
 }
