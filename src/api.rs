@@ -5,6 +5,7 @@ pub mod claim;
 pub mod cluster;
 pub(crate) mod conditions;
 pub mod hands_off;
+mod json_text;
 pub mod names;
 pub mod pool;
 pub mod pool_network;

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use super::json_text::JsonText;
 use super::names::{GROUP, POOL_KIND};
 use super::version::IpamVersion;
 
@@ -76,14 +76,14 @@ pub struct IpAddressClaimStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address_ref: Option<AddressRef>,
     /// In the form of the object's version: see [`super::conditions`].
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub conditions: Vec<Value>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conditions: Option<JsonText>,
     /// v1beta1 only: contains v1beta2 conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub v1beta2: Option<Value>,
+    pub v1beta2: Option<JsonText>,
     /// v1beta2 only: contains v1beta1 conditions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub deprecated: Option<Value>,
+    pub deprecated: Option<JsonText>,
 }
 
 /// References an object in the same namespace.

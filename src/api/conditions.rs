@@ -5,6 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use serde_json::{Value, json};
 
 use super::claim::IpAddressClaimStatus;
+use super::json_text::JsonText;
 use super::version::IpamVersion;
 use crate::text::one_line;
 
@@ -146,15 +147,14 @@ fn truncate_to_seconds(now: Timestamp) -> Time {
 
 /// When a claim's `Ready` became `False`.
 pub fn claim_unready_since(status: Option<&IpAddressClaimStatus>) -> Option<Timestamp> {
-    let mut conditions = status?.conditions.iter();
-    let ready = conditions.find(|condition| condition["type"] == READY && condition["status"] == "False")?;
+    let conditions = conditions_of(status);
+    let ready = conditions.iter().find(|condition| condition["type"] == READY && condition["status"] == "False")?;
     ready["lastTransitionTime"].as_str()?.parse().ok()
 }
 
 /// Status, reason and message of a claim's `Ready`.
 pub fn claim_ready(status: Option<&IpAddressClaimStatus>, version: IpamVersion) -> Option<(String, String, String)> {
-    let conditions = status?.conditions.iter();
-    let ready = conditions.into_iter().find(|condition| condition["type"] == READY)?;
+    let ready = conditions_of(status).into_iter().find(|condition| condition["type"] == READY)?;
     let text = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
     // v1beta1 has no reason if the status is True.
     let reason = match (version, ready["status"].as_str()) {
@@ -172,17 +172,19 @@ pub fn claim_patch(
     desired: &DesiredCondition,
     now: Timestamp,
 ) -> Value {
-    let current = status.map(|status| status.conditions.as_slice()).unwrap_or_default();
+    let current = conditions_of(status);
     let (v1beta1, v1beta2) = (v1beta1_condition(desired, now), v1beta2_condition(desired, now));
     match version {
         IpamVersion::V1Beta2 => {
-            let deprecated = status.and_then(|status| status.deprecated.as_ref()?.pointer("/v1beta1/conditions"));
-            let deprecated = merged(elements(deprecated), v1beta1);
+            let deprecated = status.and_then(|status| status.deprecated.as_ref()).map(JsonText::value);
+            let deprecated = deprecated.as_ref().and_then(|deprecated| deprecated.pointer("/v1beta1/conditions"));
+            let deprecated = merged(elements(deprecated.cloned()), v1beta1);
             json!({"conditions": merged(current, v1beta2), "deprecated": {"v1beta1": {"conditions": deprecated}}})
         }
         IpamVersion::V1Beta1 => {
-            let new = status.and_then(|status| status.v1beta2.as_ref()?.get("conditions"));
-            json!({"conditions": merged(current, v1beta1), "v1beta2": {"conditions": merged(elements(new), v1beta2)}})
+            let new = status.and_then(|status| status.v1beta2.as_ref()).map(JsonText::value);
+            let new = elements(new.as_ref().and_then(|new| new.get("conditions")).cloned());
+            json!({"conditions": merged(current, v1beta1), "v1beta2": {"conditions": merged(new, v1beta2)}})
         }
     }
 }
@@ -207,13 +209,17 @@ fn v1beta1_condition(desired: &DesiredCondition, now: Timestamp) -> Value {
     })
 }
 
-fn elements(list: Option<&Value>) -> &[Value] {
-    list.and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+/// The conditions of the object's version.
+fn conditions_of(status: Option<&IpAddressClaimStatus>) -> Vec<Value> {
+    elements(status.and_then(|status| status.conditions.as_ref()).map(JsonText::value))
 }
 
-/// `conditions` with `condition` inserted or replaced; `lastTransitionTime` changes only with the status.
-fn merged(conditions: &[Value], mut condition: Value) -> Vec<Value> {
-    let mut all = conditions.to_vec();
+fn elements(list: Option<Value>) -> Vec<Value> {
+    if let Some(Value::Array(elements)) = list { elements } else { Vec::new() }
+}
+
+/// All conditions with `condition` inserted or replaced; `lastTransitionTime` changes only with the status.
+fn merged(mut all: Vec<Value>, mut condition: Value) -> Vec<Value> {
     match all.iter_mut().find(|other| other.get("type") == condition.get("type")) {
         Some(old) => {
             let since = old.get("lastTransitionTime").filter(|_| old.get("status") == condition.get("status"));

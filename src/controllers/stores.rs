@@ -59,6 +59,7 @@ impl Stored for IpAddressClaim {
 impl Stored for IpAddress {
     fn strip(&mut self) {
         strip(&mut self.metadata);
+        self.types = None;
         if !self.spec.pool_ref.is_ours() {
             strip_foreign(&mut self.metadata);
         }
@@ -76,11 +77,14 @@ fn strip(meta: &mut ObjectMeta) {
     if let Some(labels) = &mut meta.labels {
         labels.retain(|key, _| READ_LABELS.contains(&key.as_str()));
     }
+    // An empty map may keep a node.
+    meta.labels.take_if(|labels| labels.is_empty());
     if let Some(annotations) = &mut meta.annotations {
         annotations.retain(|key, _| READ_ANNOTATIONS.contains(&key.as_str()));
         // It is invalid, whatever it is; that it is there may count all the same.
         annotations.values_mut().filter(|value| value.len() > LONGEST_VALUE).for_each(|value| *value = String::new());
     }
+    meta.annotations.take_if(|annotations| annotations.is_empty());
 }
 
 /// Of another provider's object only what it names is read, and by `kubectl fippool` the machine that it is for.
