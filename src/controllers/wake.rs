@@ -63,12 +63,15 @@ impl Wake {
         let _ = self.claims.send(ObjectRef::new_with(&claim.name, self.version).within(&claim.namespace));
     }
 
-    /// An IPAddress of the pool may have no claim any more: the pool's sweeper releases it or, where the pool is gone, the
-    /// [`LeftoverReleaser`](super::leftovers::LeftoverReleaser).
-    pub(super) fn sweeper_or_leftovers(&self, pool: &ObjectName) {
+    /// A claim or an IPAddress of the pool is gone, or is being deleted. An IPAddress that has no claim any more is released
+    /// by the pool's sweeper or, where the pool is gone, by the
+    /// [`LeftoverReleaser`](super::leftovers::LeftoverReleaser). A pool that is being deleted waits for the last of both.
+    pub(super) fn after_removal(&self, pool: &ObjectName) {
         self.sweeper(pool);
-        if self.stores.pool(pool).is_none() {
-            self.release_leftovers();
+        match self.stores.pool(pool) {
+            None => self.release_leftovers(),
+            Some(found) if found.metadata.deletion_timestamp.is_some() => self.pool(pool),
+            Some(_) => self.report_soon(pool),
         }
     }
 

@@ -130,9 +130,7 @@ impl Watches {
             Change::Applied(claim) if claim.spec.pool_ref.is_ours() => self.wake.claim(&name_of(*claim)),
             Change::Deleted(claim) if claim.spec.pool_ref.is_ours() => {
                 let pool = ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name);
-                self.wake.sweeper_or_leftovers(&pool);
-                // A pool that is being deleted waits for its last claim.
-                self.wake.pool(&pool);
+                self.wake.after_removal(&pool);
             }
             Change::Applied(_) | Change::Deleted(_) => {}
             // A pool that is being deleted waits for its last claim, and a claim's address may be an orphan now.
@@ -149,8 +147,11 @@ impl Watches {
             self.wake.claim(&ObjectName::new(&namespace, &address.spec.claim_ref.name));
             // Until it is gone, the sweep keeps its floating IP.
             if address.metadata.deletion_timestamp.is_some() || matches!(change, Change::Deleted(_)) {
-                self.wake.sweeper_or_leftovers(&ObjectName::new(&namespace, &address.spec.pool_ref.name));
+                self.wake.after_removal(&ObjectName::new(&namespace, &address.spec.pool_ref.name));
             }
+        }
+        if !gone.is_empty() {
+            self.memory.pools.names().iter().for_each(|pool| self.wake.pool(pool));
         }
         // An IPAddress has the name of its claim.
         gone.iter().for_each(|claim| self.wake.claim(claim));

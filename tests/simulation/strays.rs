@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::api::Kind;
 use crate::users::key;
+use crate::wire::Fault;
 use crate::world::{NAMESPACE, Site, Start, World, address};
 use crate::{simulate, simulate_bound};
 
@@ -58,6 +59,22 @@ fn a_pool_goes_although_the_claim_of_an_ip_address_was_removed_by_force() {
             world.skips_rest.set(is_abandoned);
         });
     }
+}
+
+#[test]
+fn a_pool_goes_as_soon_as_its_last_ip_address_although_that_had_no_claim_any_more() {
+    simulate_bound(&START, async |world, site| {
+        site.delete_by_force(Kind::Claim, "web-0");
+        world.advance(SOON).await;
+        // The release takes longer than the pool's own reconciles.
+        site.replicas[0].wire().expect("the process runs").plan_write(Fault::Late(Duration::from_secs(8)));
+        site.delete(Kind::Pool, "public");
+        let is_gone = |kind: Kind, name: &str| site.server.get(&key(kind, name)).is_none();
+        let address_is_gone = world.wait_until(SOON, || is_gone(Kind::Address, "web-0")).await;
+        world.expect(9, "the IPAddress", "gone", address_is_gone);
+        let pool_is_gone = world.wait_until(Duration::from_secs(5), || is_gone(Kind::Pool, "public")).await;
+        world.expect(9, "public", "gone within 5 s after its last IPAddress", pool_is_gone);
+    });
 }
 
 /// Creates a claim with an IPAddress whose annotations are copied from another claim's.
