@@ -1,10 +1,12 @@
 //! Writes events. Most are announced: they are queued and written in the background, so that a burst of claims is bound
 //! first. An event about something left behind is recorded at once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::runtime::telemetry::chain;
@@ -14,21 +16,20 @@ use crate::text::one_line;
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 
 pub(super) struct Events {
-    recorder: Recorder,
+    writer: EventWriter,
     queue: mpsc::UnboundedSender<(ObjectReference, Event)>,
 }
 
 /// The events that were announced and not yet written.
 pub(super) struct QueuedEvents {
-    recorder: Recorder,
+    writer: EventWriter,
     queue: mpsc::UnboundedReceiver<(ObjectReference, Event)>,
 }
 
 pub(super) fn channel(client: kube::Client) -> (Events, QueuedEvents) {
-    let instance = std::env::var("POD_NAME").ok();
-    let recorder = Recorder::new(client, Reporter { controller: "caip-openstack".into(), instance });
+    let writer = EventWriter(Arc::new(Mutex::new((recorder(&client), 0))), client);
     let (send, receive) = mpsc::unbounded_channel();
-    (Events { recorder: recorder.clone(), queue: send }, QueuedEvents { recorder, queue: receive })
+    (Events { writer: writer.clone(), queue: send }, QueuedEvents { writer, queue: receive })
 }
 
 impl Events {
@@ -40,7 +41,7 @@ impl Events {
 
     /// Writes an event, or fails to, before it returns.
     pub(super) async fn record(&self, on: ObjectReference, type_: EventType, reason: &str, action: &str, note: String) {
-        publish(&self.recorder, &on, &event(type_, reason, action, &note)).await;
+        self.writer.write(&on, &event(type_, reason, action, &note)).await;
     }
 }
 
@@ -53,7 +54,7 @@ impl QueuedEvents {
                 biased;
                 () = &mut ending => break,
                 next = self.queue.recv() => match next {
-                    Some((on, event)) => publish(&self.recorder, &on, &event).await,
+                    Some((on, event)) => self.writer.write(&on, &event).await,
                     None => return,
                 },
             }
@@ -61,7 +62,7 @@ impl QueuedEvents {
         self.queue.close();
         let rest = async {
             while let Some((on, event)) = self.queue.recv().await {
-                publish(&self.recorder, &on, &event).await;
+                self.writer.write(&on, &event).await;
             }
         };
         let _ = tokio::time::timeout(FLUSH_TIMEOUT, rest).await;
@@ -80,10 +81,34 @@ fn event(type_: EventType, reason: &str, action: &str, note: &str) -> Event {
     Event { type_, reason: reason.into(), note: Some(note), action: action.into(), secondary: None }
 }
 
-/// A lost event is not worth a failure.
-async fn publish(recorder: &Recorder, on: &ObjectReference, event: &Event) {
-    if let Err(error) = recorder.publish(event, on).await {
-        tracing::debug!(error = %chain(&error), reason = event.reason, "event not recorded");
+/// How many events a recorder writes. It remembers each for six minutes, to count repetitions, and goes through all of
+/// them for each new one: with thousands of claims at once, that would be most of the controller's memory.
+const EVENTS_OF_A_RECORDER: usize = 256;
+
+/// Writes events with a recorder, which is replaced after [`EVENTS_OF_A_RECORDER`]. Clones share it.
+#[derive(Clone)]
+struct EventWriter(Arc<Mutex<(Recorder, usize)>>, kube::Client);
+
+fn recorder(client: &kube::Client) -> Recorder {
+    let instance = std::env::var("POD_NAME").ok();
+    Recorder::new(client.clone(), Reporter { controller: "caip-openstack".into(), instance })
+}
+
+impl EventWriter {
+    /// A lost event is not worth a failure.
+    async fn write(&self, on: &ObjectReference, event: &Event) {
+        if let Err(error) = self.next_recorder().publish(event, on).await {
+            tracing::debug!(error = %chain(&error), reason = event.reason, "event not recorded");
+        }
+    }
+
+    fn next_recorder(&self) -> Recorder {
+        let (current, count) = &mut *self.0.lock();
+        if *count >= EVENTS_OF_A_RECORDER {
+            (*current, *count) = (recorder(&self.1), 0);
+        }
+        *count = count.saturating_add(1);
+        current.clone()
     }
 }
 
