@@ -31,6 +31,7 @@ mod release;
 mod restored;
 mod rollout;
 mod settled;
+mod shards;
 mod shared_project;
 mod workload;
 
