@@ -1,5 +1,5 @@
 //! Checks the documents without servers: links work, every field and message is documented, the image has the same tag
-//! everywhere, and every command block is run by a test or says why not.
+//! everywhere, the versions are those of the tests, and every command block is run by a test or says why not.
 
 #![allow(clippy::restriction, reason = "a panic fails the test")]
 #![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
@@ -14,6 +14,7 @@ mod markdown;
 mod messages;
 mod pages;
 mod source;
+mod versions;
 
 use std::path::{Path, PathBuf};
 
