@@ -39,8 +39,8 @@ fn a_kubernetes_that_cannot_serve_the_crd_is_refused() {
 #[test]
 fn without_the_crd_the_notes_say_how_a_packaged_chart_prints_it() {
     let notes = include_str!("../../config/chart/templates/NOTES.txt");
-    assert!(notes.contains("--set crds.install=true --show-only templates/crd.yaml"), "{notes}");
-    let print = ["template", CHART, "--set", "crds.install=true", "--show-only", "templates/crd.yaml"];
+    assert!(notes.contains("--set crds.enabled=true --show-only templates/crd.yaml"), "{notes}");
+    let print = ["template", CHART, "--set", "crds.enabled=true", "--show-only", "templates/crd.yaml"];
     one(&documents(&said(&mut program("helm", &print), "")), "CustomResourceDefinition", None);
 }
 
@@ -63,7 +63,7 @@ fn crd_of_the_chart_is_the_generated_one_and_kept_unless_told_otherwise() {
     made.retain(|name, _| generated.contains_key(name));
     assert_same(&made, &generated);
     assert_eq!(keep(&render(&json!({"crds": {"keep": false}}))), Value::Null);
-    assert!(!has(&render(&json!({"crds": {"install": false}})), "CustomResourceDefinition"));
+    assert!(!has(&render(&json!({"crds": {"enabled": false}})), "CustomResourceDefinition"));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn permissions_for_metrics_are_made_where_they_are_asked_for() {
 #[test]
 fn two_releases_share_no_name_and_no_lease() {
     let names = |release: &str| {
-        let objects = try_render(release, "shared", &json!({"crds": {"install": false}})).expect("it renders");
+        let objects = try_render(release, "shared", &json!({"crds": {"enabled": false}})).expect("it renders");
         let args = &one(&objects, "Deployment", None)["spec"]["template"]["spec"]["containers"][0]["args"];
         let lease = flags(args).leader_election_id;
         let names: Vec<_> = objects.iter().map(|object| object["metadata"]["name"].clone()).collect();

@@ -126,7 +126,7 @@ fn overlay_for_one_namespace_is_the_chart_for_its_own() {
         // Kubernetes puts the variable's value there.
         arg.iter_mut().for_each(|arg| *arg = json!(arg.as_str().map(|arg| arg.replace("$(POD_NAMESPACE)", SYSTEM))));
     }
-    let chart = json!({"watchNamespace": SYSTEM, "metrics": {"secure": false}, "crds": {"install": false}});
+    let chart = json!({"watchNamespace": SYSTEM, "metrics": {"secure": false}, "crds": {"enabled": false}});
     assert_same(&content(objects), &content(render(&chart)));
 }
 

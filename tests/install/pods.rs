@@ -28,7 +28,7 @@ async fn pods_are_admitted_where_the_level_restricted_is_enforced() {
         .map(|overlay| pod(&scratch, overlay, &kustomize(overlay)))
         .to_vec();
     let more = json!({
-        "priorityClassName": "system-cluster-critical", "replicas": 3, "imagePullSecrets": [{"name": "registry"}],
+        "priorityClassName": "system-cluster-critical", "replicaCount": 3, "imagePullSecrets": [{"name": "registry"}],
         "extraVolumes": [{"name": "ca", "secret": {"secretName": "ca"}}],
         "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/certs", "readOnly": true}],
         "extraEnv": [{"name": "NO_PROXY", "value": "10.0.0.0/8"}], "podLabels": {"a": "b"}

@@ -93,13 +93,13 @@ fn values_that_cannot_be_are_refused_and_say_what_can() {
 fn cases() -> Vec<Value> {
     vec![
         json!({}),
-        json!({"replicas": 1, "leaderElection": false, "metrics": {"enabled": false}, "crds": {"install": false}}),
+        json!({"replicaCount": 1, "leaderElection": false, "metrics": {"enabled": false}, "crds": {"enabled": false}}),
         json!({"metrics": {"secure": false, "port": 9090, "service": {"enabled": false}}, "resources": {}}),
         json!({"watchNamespace": "default", "watchFilter": "blue", "crds": {"keep": false}}),
         json!({"serviceAccount": {"create": false, "name": "mine"}, "rbac": {"create": false},
             "podDisruptionBudget": {"enabled": false}, "affinity": {"nodeAffinity": {}}}),
         json!({
-            "fullnameOverride": "other", "replicas": 3, "podDisruptionBudget": {"maxUnavailable": "50%"},
+            "fullnameOverride": "other", "replicaCount": 3, "podDisruptionBudget": {"maxUnavailable": "50%"},
             "commonLabels": {"team": "a"}, "commonAnnotations": {"note": "b"}, "podLabels": {"one": "c"},
             "podAnnotations": {"two": "d"}, "serviceAccount": {"annotations": {"three": "e"}},
             "image": {"repository": "registry.example.com:5000/fip/caip-openstack", "pullPolicy": "Always",
@@ -164,5 +164,5 @@ fn nothing_that_few_need_is_made_by_default() {
     for kind in ["PodDisruptionBudget", "Service", "CustomResourceDefinition"] {
         assert!(has(&objects, kind), "{kind}");
     }
-    assert!(!has(&render(&json!({"replicas": 1})), "PodDisruptionBudget"));
+    assert!(!has(&render(&json!({"replicaCount": 1})), "PodDisruptionBudget"));
 }
