@@ -31,11 +31,14 @@ cp config/clusterctl/metadata.yaml "$components/metadata.yaml"
 
 # As `helm package` does it, but the same bytes each time; it gives the image that the manifests give.
 values() {
-  local name=${image%@*} digest='' tag=''
+  local name=${image%@*} registry='' digest='' tag=''
   [[ $image != *@* ]] || digest=${image#*@}
   if [[ ${name##*/} == *:* ]]; then tag=${name##*:} name=${name%:*}; fi
   [ "$tag" != "$version" ] || tag=
+  # As in Docker: the first part is a registry if it can be a host name.
+  [[ ! ${name%%/*} =~ [.:]|^localhost$ ]] || { registry=${name%%/*} && name=${name#*/}; }
   sed "/^image:/,/^[^ ]*imagePullSecrets/ {
+    s|^  registry: .*|  registry: \"$registry\"|
     s|^  repository: .*|  repository: $name|
     s|^  tag: .*|  tag: \"$tag\"|
     s|^  digest: .*|  digest: \"$digest\"|

@@ -141,6 +141,10 @@ fn image_is_named_by_its_digest_its_tag_or_the_charts_version() {
     assert_eq!(image(json!({})), format!("caip-openstack:v{}", env!("CARGO_PKG_VERSION")));
     assert_eq!(image(json!({"repository": "r.example.com/x", "tag": "edge"})), "r.example.com/x:edge");
     assert_eq!(image(json!({"tag": "edge", "digest": digest})), format!("caip-openstack@{digest}"));
+    let team = json!({"registry": "r.example.com", "repository": "team/x", "tag": "edge"});
+    assert_eq!(image(team.clone()), "r.example.com/team/x:edge");
+    let mirrored = container(&json!({"image": team, "global": {"imageRegistry": "mirror.example.com/r"}}));
+    assert_eq!(mirrored["image"], "mirror.example.com/r/team/x:edge");
 }
 
 #[test]

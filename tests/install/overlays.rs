@@ -184,12 +184,14 @@ fn example_for_cluster_api_operator_is_of_this_version() {
 #[test]
 fn chart_that_is_packed_gives_the_image_of_the_manifests() {
     let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
-    let repository = "registry.example.com:5000/team/caip-openstack";
+    let (registry, repository) = ("registry.example.com:5000", "team/caip-openstack");
+    let name = format!("{registry}/{repository}");
     let version = format!("v{}", env!("CARGO_PKG_VERSION"));
     for (image, values) in [
-        (format!("{repository}:{version}"), json!({"repository": repository})),
-        (format!("{repository}:other"), json!({"repository": repository, "tag": "other"})),
-        (format!("{repository}@{digest}"), json!({"repository": repository, "digest": digest})),
+        (format!("{name}:{version}"), json!({"registry": registry, "repository": repository})),
+        (format!("{name}:other"), json!({"registry": registry, "repository": repository, "tag": "other"})),
+        (format!("{name}@{digest}"), json!({"registry": registry, "repository": repository, "digest": digest})),
+        ("team/caip-openstack:other".to_owned(), json!({"repository": repository, "tag": "other"})),
     ] {
         let folder = Folder::of_image(Some(&image));
         let chart = folder.chart();
@@ -202,6 +204,11 @@ fn chart_that_is_packed_gives_the_image_of_the_manifests() {
             "of {image}"
         );
         assert_same(&content(packed), &content(render(&json!({"image": values}))));
+        let mirror = json!({"global": {"imageRegistry": "mirror.example.com"}});
+        let mirrored = try_render_chart(chart, NAME, SYSTEM, &mirror).unwrap_or_else(|error| panic!("{error}"));
+        let image = &one(&mirrored, "Deployment", None)["spec"]["template"]["spec"]["containers"][0]["image"];
+        let image = image.as_str().expect("an image is text");
+        assert!(image.starts_with("mirror.example.com/team/caip-openstack"), "{image}");
     }
 }
 

@@ -61,6 +61,7 @@ fn a_value_that_does_not_exist_is_refused_by_its_name() {
 fn values_that_cannot_be_are_refused_and_say_what_can() {
     for (values, part) in [
         (json!({"image": {"digest": "sha256:12"}}), "at '/image/digest': 'sha256:12' does not match"),
+        (json!({"image": {"registry": "r/"}}), "at '/image/registry': 'r/' does not match"),
         (json!({"image": {"repository": ""}}), "at '/image/repository': '' does not match"),
         (json!({"image": {"repository": "r/x:v1"}}), "at '/image/repository': 'r/x:v1' does not match"),
         (json!({"metrics": {"port": 80}}), "at '/metrics/port': minimum: got 80, want 1,024"),
@@ -102,8 +103,9 @@ fn cases() -> Vec<Value> {
             "fullnameOverride": "other", "replicaCount": 3, "podDisruptionBudget": {"maxUnavailable": "50%"},
             "commonLabels": {"team": "a"}, "commonAnnotations": {"note": "b"}, "podLabels": {"one": "c"},
             "podAnnotations": {"two": "d"}, "serviceAccount": {"annotations": {"three": "e"}},
-            "image": {"repository": "registry.example.com:5000/fip/caip-openstack", "pullPolicy": "Always",
+            "image": {"registry": "registry.example.com:5000", "repository": "fip/caip-openstack", "pullPolicy": "Always",
                 "digest": "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+            "global": {"imageRegistry": "mirror.example.com", "imagePullSecrets": [{"name": "mirror"}]},
             "imagePullSecrets": [{"name": "registry"}], "strategy": {"type": "Recreate"},
             "priorityClassName": "system-cluster-critical", "terminationGracePeriodSeconds": 60,
             "nodeSelector": {"kubernetes.io/os": "linux"}, "tolerations": [{"operator": "Exists"}],

@@ -55,6 +55,9 @@ annotations:
 
 {{/* The image, by digest if there is one. */}}
 {{- define "caip-openstack.image" -}}
+{{- with default .Values.image.registry .Values.global.imageRegistry -}}
+{{- printf "%s/" . -}}
+{{- end -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}
