@@ -148,6 +148,40 @@ fn image_is_named_by_its_digest_its_tag_or_the_charts_version() {
 }
 
 #[test]
+fn values_become_fields_of_the_pods() {
+    let values = json!({
+        "runtimeClassName": "gvisor", "dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.53"]},
+        "hostAliases": [{"ip": "192.0.2.10", "hostnames": ["keystone.example.com"]}], "revisionHistoryLimit": 3,
+        "livenessProbe": {"periodSeconds": 20, "failureThreshold": 5}, "readinessProbe": {"timeoutSeconds": 2},
+        "extraContainers": [{"name": "proxy", "image": "proxy:v1"}],
+        "imagePullSecrets": [{"name": "own"}], "global": {"imagePullSecrets": [{"name": "shared"}]}
+    });
+    let objects = render(&values);
+    let deployment = &one(&objects, "Deployment", None)["spec"];
+    let pod = &deployment["template"]["spec"];
+    for name in ["runtimeClassName", "dnsPolicy", "dnsConfig", "hostAliases"] {
+        assert_eq!(pod[name], values[name], "{name}");
+    }
+    assert_eq!(deployment["revisionHistoryLimit"], 3);
+    assert_eq!(pod["imagePullSecrets"], json!([{"name": "shared"}, {"name": "own"}]));
+    let containers = &pod["containers"];
+    assert_eq!([&containers[0]["name"], &containers[1]], [&json!("manager"), &values["extraContainers"][0]]);
+    let healthz = json!({"path": "/healthz", "port": "healthz"});
+    let liveness = json!({"httpGet": healthz, "periodSeconds": 20, "failureThreshold": 5});
+    let readiness = json!({"httpGet": {"path": "/readyz", "port": "healthz"}, "timeoutSeconds": 2});
+    assert_eq!([&containers[0]["livenessProbe"], &containers[0]["readinessProbe"]], [&liveness, &readiness]);
+}
+
+#[test]
+fn account_mounts_tokens_only_where_it_is_told_to() {
+    for mounts in [false, true] {
+        let objects = render(&json!({"serviceAccount": {"automountServiceAccountToken": mounts}}));
+        assert_eq!(one(&objects, "ServiceAccount", None)["automountServiceAccountToken"], mounts);
+    }
+    assert_eq!(one(&render(&json!({})), "ServiceAccount", None)["automountServiceAccountToken"], false);
+}
+
+#[test]
 fn spread_pods_are_those_of_the_release() {
     let spread = |values: Value| {
         one(&render(&values), "Deployment", None)["spec"]["template"]["spec"]["topologySpreadConstraints"].clone()
