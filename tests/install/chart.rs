@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::content::{assert_same, content, flags};
-use super::programs::{CHART, NAME, documents, has, one, program, render, run, said, try_render};
+use super::programs::{CHART, NAME, SYSTEM, documents, has, one, program, render, run, said, try_render};
 use crate::support::CRD_YAML;
 
 fn container(values: &Value) -> Value {
@@ -179,6 +179,16 @@ fn account_mounts_tokens_only_where_it_is_told_to() {
         assert_eq!(one(&objects, "ServiceAccount", None)["automountServiceAccountToken"], mounts);
     }
     assert_eq!(one(&render(&json!({})), "ServiceAccount", None)["automountServiceAccountToken"], false);
+}
+
+#[test]
+fn extra_objects_are_rendered_for_the_release() {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "one", "namespace": "{{ .Release.Namespace }}"}});
+    let text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: {{ include \"caip-openstack.fullname\" . }}-two}}";
+    let objects = render(&json!({"extraObjects": [object, text]}));
+    assert_eq!(one(&objects, "ConfigMap", Some("one"))["metadata"]["namespace"], SYSTEM);
+    one(&objects, "ConfigMap", Some("caip-openstack-two"));
 }
 
 #[test]

@@ -75,6 +75,7 @@ fn values_that_cannot_be_are_refused_and_say_what_can() {
         (json!({"hostAliases": [{"ip": "x", "hostnames": ["x"]}]}), "at '/hostAliases/0/ip': 'x' does not match"),
         (json!({"dnsPolicy": "Cluster"}), "at '/dnsPolicy': value must be one of '', 'ClusterFirst'"),
         (json!({"extraContainers": [{"name": "x"}]}), "at '/extraContainers/0': missing property 'image'"),
+        (json!({"extraObjects": [{"kind": "Secret"}]}), "at '/extraObjects/0': missing property 'apiVersion'"),
         (json!({"extraArgs": ["v=1"]}), "at '/extraArgs/0': 'v=1' does not match"),
         (json!({"leaderElection": false}), "leaderElection: must be true with more than one replica"),
         (
@@ -135,6 +136,8 @@ fn cases() -> Vec<Value> {
             "global": {"imageRegistry": "mirror.example.com", "imagePullSecrets": [{"name": "mirror"}]},
             "imagePullSecrets": [{"name": "registry"}],
             "serviceAccount": {"annotations": {"three": "e"}, "automountServiceAccountToken": true},
+            "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "more", "namespace": "{{ .Release.Namespace }}"}}],
             "openstackConcurrency": 4, "logging": {"format": "text", "verbosity": 4},
             "metrics": {"tlsMinVersion": "VersionTLS13", "readers": [{"name": "prometheus", "namespace": "monitoring"}],
                 "service": {"annotations": {"four": "f"}}},
