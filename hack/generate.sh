@@ -20,5 +20,6 @@ write() { # FILE COMMAND...
 write "$crd" cargo run --locked -q --example crdgen
 write config/chart/generated/crd.yaml cat "$out/$crd"
 write config/chart/generated/role.yaml cat config/rbac/role.yaml
+write config/chart/generated/user_roles.yaml cat config/rbac/user_roles.yaml
 write config/chart/generated/admission_policy.yaml cat config/rbac/admission_policy.yaml
 write "$table" awk -f hack/chart-values.awk config/chart/values.yaml "$table"

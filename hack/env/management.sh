@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Starts the first or second management cluster of this set on loopback: etcd, kube-apiserver, kube-controller-manager
-# (garbage collection, namespaces, service accounts) and Cluster API's core manager with its CRDs,
+# (garbage collection, namespaces, service accounts, aggregated roles) and Cluster API's core manager with its CRDs,
 # admission and conversion webhooks. Safe to run again.
 #   CAIP_CLUSTER_API   v1beta2 (default), or v1beta1: an older Cluster API that serves only that version. A second run with
 #                      v1beta2 upgrades it
@@ -73,7 +73,7 @@ start_kubernetes() {
   start "$CONTROLLER_MANAGER" "$LOG/kube-controller-manager.log" "$BIN/kube-controller-manager" --kubeconfig "$KUBECONFIG" \
     --service-account-private-key-file "$PKI/service-accounts.key" --root-ca-file "$PKI/ca.crt" --leader-elect=false \
     --bind-address 127.0.0.1 --secure-port 0 --kube-api-qps 200 --kube-api-burst 400 --controllers \
-    garbage-collector-controller,namespace-controller,serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller
+    garbage-collector-controller,namespace-controller,serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,clusterrole-aggregation-controller
 }
 
 # There is no pod network here, so webhooks are reached by URL instead of by Service.

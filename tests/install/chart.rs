@@ -102,6 +102,19 @@ fn permissions_for_metrics_are_made_where_they_are_asked_for() {
 }
 
 #[test]
+fn pools_are_added_to_the_roles_of_users_unless_told_otherwise() {
+    let labels = |values: Value| {
+        let objects = render(&values);
+        ["caip-openstack-view", "caip-openstack-edit"].map(|role| {
+            let labels = &one(&objects, "ClusterRole", Some(role))["metadata"]["labels"];
+            ["view", "edit", "admin"].map(|to| labels[format!("rbac.authorization.k8s.io/aggregate-to-{to}")] == "true")
+        })
+    };
+    assert_eq!(labels(json!({})), [[true; 3], [false, true, true]]);
+    assert_eq!(labels(json!({"rbac": {"aggregateClusterRoles": false}})), [[false; 3]; 2]);
+}
+
+#[test]
 fn two_releases_share_no_name_and_no_lease() {
     let names = |release: &str| {
         let objects = try_render(release, "shared", &json!({"crds": {"enabled": false}})).expect("it renders");

@@ -104,6 +104,7 @@ fn cases() -> Vec<Value> {
         json!({}),
         json!({"replicaCount": 1, "leaderElection": false, "metrics": {"enabled": false}, "crds": {"enabled": false}}),
         json!({"metrics": {"secure": false, "port": 9090, "service": {"enabled": false}}, "resources": {}}),
+        json!({"rbac": {"aggregateClusterRoles": false}}),
         json!({"watchNamespace": "default", "watchFilter": "blue", "crds": {"keep": false}}),
         json!({"serviceAccount": {"create": false, "name": "mine"}, "rbac": {"create": false},
             "podDisruptionBudget": {"enabled": false}, "affinity": {"nodeAffinity": {}}}),
