@@ -244,3 +244,24 @@ fn monitors_scrape_as_the_metrics_are_served() {
     let endpoint = &one(&plain, "PodMonitor", None)["spec"]["podMetricsEndpoints"][0];
     assert_eq!(endpoint, &json!({"port": "metrics", "path": "/metrics", "honorLabels": true}));
 }
+
+/// Prometheus and Grafana are often limited to objects of their own namespace.
+#[test]
+fn what_prometheus_and_grafana_read_can_be_in_their_namespace() {
+    let there = json!({"enabled": true, "namespace": "monitoring"});
+    let here = json!({"enabled": true});
+    for (options, namespace) in [(&there, "monitoring"), (&here, SYSTEM)] {
+        let pod_monitor = json!({"metrics": {"secure": false, "podMonitor": options}});
+        let others = json!({"metrics": {"serviceMonitor": options},
+            "monitoring": {"prometheusRule": options, "dashboard": options}});
+        let objects = [render(&pod_monitor), render(&others)].concat();
+        for kind in ["ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap"] {
+            assert_eq!(one(&objects, kind, None)["metadata"]["namespace"], namespace, "{kind}");
+        }
+        for kind in ["ServiceMonitor", "PodMonitor"] {
+            let selected = &one(&objects, kind, None)["spec"]["namespaceSelector"];
+            let expected = if namespace == SYSTEM { Value::Null } else { json!({"matchNames": [SYSTEM]}) };
+            assert_eq!(*selected, expected, "{kind}");
+        }
+    }
+}
