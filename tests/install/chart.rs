@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::content::{assert_same, content, flags};
-use super::programs::{CHART, NAME, SYSTEM, documents, has, one, program, render, run, said, try_render};
+use super::programs::{CHART, NAME, SYSTEM, documents, has, one, program, render, run, try_render};
 use crate::support::CRD_YAML;
 
 fn container(values: &Value) -> Value {
@@ -34,14 +34,6 @@ fn a_kubernetes_that_cannot_serve_the_crd_is_refused() {
     }
     let refused = template("v1.30.9").expect_err("Kubernetes 1.30 is refused");
     assert!(refused.contains("requires kubeVersion: >=1.31.0-0"), "{refused}");
-}
-
-#[test]
-fn without_the_crd_the_notes_say_how_a_packaged_chart_prints_it() {
-    let notes = include_str!("../../config/chart/templates/NOTES.txt");
-    assert!(notes.contains("--set crds.enabled=true --show-only templates/crd.yaml"), "{notes}");
-    let print = ["template", CHART, "--set", "crds.enabled=true", "--show-only", "templates/crd.yaml"];
-    one(&documents(&said(&mut program("helm", &print), "")), "CustomResourceDefinition", None);
 }
 
 #[test]

@@ -217,3 +217,31 @@ fn chart_is_packed_to_the_same_bytes_each_time() {
     let read = |folder: Folder| fs::read(folder.chart()).expect("the chart is written");
     assert_eq!(read(Folder::with_manifests()), read(Folder::with_manifests()));
 }
+
+#[test]
+fn chart_that_is_packed_describes_itself() {
+    let (folder, url) = (Folder::with_manifests(), "https://example.com/caip-openstack");
+    let path = folder.0.to_str().expect("it is UTF-8");
+    let mut pack = program("hack/manifests.sh", &[path, "registry.example.com/caip-openstack:v9"]);
+    said(pack.env("IMAGE_SOURCE", url), "");
+    let chart = folder.chart();
+    let show = |what| said(&mut program("helm", &["show", what, chart.to_str().expect("it is UTF-8")]), "");
+    let readme = show("readme");
+    assert!(readme.contains(r#"| `image.registry` | `"registry.example.com"` |"#), "{readme}");
+    let described: Value = serde_saphyr::from_str(&show("chart")).expect("it is YAML");
+    assert_eq!([&described["home"], &described["sources"]], [&json!(url), &json!([url])]);
+}
+
+#[tokio::test]
+async fn notes_of_the_chart_that_is_packed_say_how_to_print_the_crd() {
+    let (scratch, folder) = (Scratch::new().await, Folder::with_manifests());
+    let chart = folder.chart();
+    let chart = chart.to_str().expect("it is UTF-8");
+    let values = json!({"crds": {"enabled": false}});
+    let notes = scratch.helm("install", &[chart], &values).unwrap_or_else(|error| panic!("{error}"));
+    let command = notes.lines().find_map(|line| line.trim().strip_prefix("helm template CHART "));
+    let flags = command.and_then(|command| command.strip_suffix(" | kubectl apply --server-side -f -"));
+    let flags = flags.unwrap_or_else(|| panic!("there is no command: {notes}"));
+    let printed = said(program("helm", &["template", chart]).args(flags.split(' ')), "");
+    one(&documents(&printed), "CustomResourceDefinition", Some("openstackfloatingippools.ipam.cluster.x-k8s.io"));
+}
