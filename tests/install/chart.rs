@@ -209,7 +209,6 @@ fn spread_pods_are_those_of_the_release() {
     assert_eq!(spread(json!({"topologySpreadConstraints": []})), Value::Null);
 }
 
-/// The CRDs of the Prometheus operator are not here: this is what its documentation asks for.
 #[test]
 fn monitors_scrape_as_the_metrics_are_served() {
     let options = json!({"enabled": true, "interval": "30s", "labels": {"release": "prometheus"}});
