@@ -15,7 +15,7 @@ OUT=$(realpath -m "${1:-$PROJECT/dist}")
 [[ $COMMIT != *-dirty ]] || die "there are uncommitted changes: a release is built from a commit"
 [ ! -e "$OUT" ] || [ -e "$OUT/SHA256SUMS" ] || [ -z "$(ls -A "$OUT")" ] || die "$OUT does not contain a release, and is not replaced"
 
-[ -n "${IMAGE_SOURCE:-}" ] || die "IMAGE_SOURCE must be the URL of the sources: the image and the plugin's manifest name it"
+[ -n "${IMAGE_SOURCE:-}" ] || die "IMAGE_SOURCE must be the URL of the sources: the image, the chart and the plugin's manifest name it"
 [ -n "${IMAGE:-}" ] || die "IMAGE must be the reference that the image is pushed to: the manifests and the chart name it"
 RELEASE_URL=${RELEASE_URL:-$IMAGE_SOURCE/releases/download/v$VERSION}
 

@@ -1,13 +1,12 @@
 #!/usr/bin/env bash
 # Writes the generated files: the CRD from the Rust types, the chart's copies of the CRD and of the permissions, and the
-# table of the chart's values in docs/install.md.
+# table of the chart's values in its README and in docs/install.md.
 #   generate.sh [FOLDER]      a folder laid out like the repository (default: the repository)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 out=${1:-.}
 crd=crds/ipam.cluster.x-k8s.io_openstackfloatingippools.yaml
-table=docs/install.md
 mkdir -p "$out/crds" "$out/config/chart/generated" "$out/docs"
 
 # A file is replaced only when the new one is complete.
@@ -20,5 +19,8 @@ write() { # FILE COMMAND...
 write "$crd" cargo run --locked -q --example crdgen
 write config/chart/generated/crd.yaml cat "$out/$crd"
 write config/chart/generated/role.yaml cat config/rbac/role.yaml
+write config/chart/generated/user_roles.yaml cat config/rbac/user_roles.yaml
 write config/chart/generated/admission_policy.yaml cat config/rbac/admission_policy.yaml
-write "$table" awk -f hack/chart-values.awk config/chart/values.yaml "$table"
+for page in config/chart/README.md docs/install.md; do
+  write "$page" awk -f hack/chart-values.awk config/chart/values.yaml "$page"
+done

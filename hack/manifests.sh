@@ -4,6 +4,7 @@
 #   FOLDER/caip-openstack.yaml       the same without variables, for kubectl
 #   FOLDER/caip-openstack-X.Y.Z.tgz  the chart
 #   manifests.sh FOLDER [IMAGE]      IMAGE is caip-openstack:VERSION by default
+#   IMAGE_SOURCE                     the URL of the sources, for the chart's `home` and `sources` (default: neither)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -29,13 +30,16 @@ write clusterctl "$components/ipam-components.yaml"
 write default "$1/caip-openstack.yaml"
 cp config/clusterctl/metadata.yaml "$components/metadata.yaml"
 
-# As `helm package` does it, but the same bytes each time; it gives the image that the manifests give.
+# The chart as `helm package` packs it, but the same bytes each time, and for the image of the manifests.
 values() {
-  local name=${image%@*} digest='' tag=''
+  local name=${image%@*} registry='' digest='' tag=''
   [[ $image != *@* ]] || digest=${image#*@}
   if [[ ${name##*/} == *:* ]]; then tag=${name##*:} name=${name%:*}; fi
   [ "$tag" != "$version" ] || tag=
+  # As in Docker: the first part is a registry if it can be a host name.
+  [[ ! ${name%%/*} =~ [.:]|^localhost$ ]] || { registry=${name%%/*} && name=${name#*/}; }
   sed "/^image:/,/^[^ ]*imagePullSecrets/ {
+    s|^  registry: .*|  registry: \"$registry\"|
     s|^  repository: .*|  repository: $name|
     s|^  tag: .*|  tag: \"$tag\"|
     s|^  digest: .*|  digest: \"$digest\"|
@@ -43,8 +47,11 @@ values() {
 }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp -R config/chart "$work/caip-openstack"
-rm "$work/caip-openstack/.helmignore"
-values >"$work/caip-openstack/values.yaml"
+chart=$work/caip-openstack
+cp -R config/chart "$chart"
+rm "$chart/.helmignore"
+values >"$chart/values.yaml"
+awk -f hack/chart-values.awk "$chart/values.yaml" config/chart/README.md >"$chart/README.md"
+[ -z "${IMAGE_SOURCE:-}" ] || printf 'home: "%s"\nsources: ["%s"]\n' "$IMAGE_SOURCE" "$IMAGE_SOURCE" >>"$chart/Chart.yaml"
 tar -C "$work" --sort=name --mtime="@${SOURCE_DATE_EPOCH:-0}" --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX \
   --format=ustar -c caip-openstack | gzip -n >"$1/caip-openstack-${version#v}.tgz"

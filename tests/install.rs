@@ -13,4 +13,5 @@ mod overlays;
 mod pods;
 mod programs;
 mod scratch;
+mod user_roles;
 mod values;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Starts the first or second management cluster of this set on loopback: etcd, kube-apiserver, kube-controller-manager
-# (garbage collection, namespaces, service accounts) and Cluster API's core manager with its CRDs,
-# admission and conversion webhooks. Safe to run again.
+# (garbage collection, namespaces, service accounts, aggregated roles) and Cluster API's core manager with its CRDs,
+# admission and conversion webhooks. The CRDs of the Prometheus operator are there too, for the chart's monitors. Safe to
+# run again.
 #   CAIP_CLUSTER_API   v1beta2 (default), or v1beta1: an older Cluster API that serves only that version. A second run with
 #                      v1beta2 upgrades it
 set -euo pipefail
@@ -10,6 +11,7 @@ set -euo pipefail
 
 if [ $# -gt 1 ] || ! [[ ${1:-1} =~ ^[12]$ ]]; then die "usage: management.sh [1|2]"; fi
 management_cluster "${1:-1}"
+PROMETHEUS_OPERATOR=github.com/prometheus-operator/prometheus-operator@v0.85.0
 LOG=$MANAGEMENT_DIR/log PKI=$MANAGEMENT_DIR/pki
 case ${CAIP_CLUSTER_API:=v1beta2} in
   v1beta2) CAPI_PROGRAM=capi-core CAPI_VERSION=$(capi_version "$HERE/programs") CONFIG=core/config ;;
@@ -73,7 +75,18 @@ start_kubernetes() {
   start "$CONTROLLER_MANAGER" "$LOG/kube-controller-manager.log" "$BIN/kube-controller-manager" --kubeconfig "$KUBECONFIG" \
     --service-account-private-key-file "$PKI/service-accounts.key" --root-ca-file "$PKI/ca.crt" --leader-elect=false \
     --bind-address 127.0.0.1 --secure-port 0 --kube-api-qps 200 --kube-api-burst 400 --controllers \
-    garbage-collector-controller,namespace-controller,serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller
+    garbage-collector-controller,namespace-controller,serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,clusterrole-aggregation-controller
+}
+
+install_monitoring_kinds() {
+  local log=$LOG/apply-monitoring.log folder kind kinds=()
+  folder=$(go -C "$MANAGEMENT_DIR" mod download -json "$PROMETHEUS_OPERATOR" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p') ||
+    die "$PROMETHEUS_OPERATOR cannot be downloaded"
+  for kind in podmonitors prometheusrules servicemonitors; do
+    kinds+=(-f "$folder/example/prometheus-operator-crd/monitoring.coreos.com_$kind.yaml")
+  done
+  kubectl apply --server-side "${kinds[@]}" >"$log" 2>&1 ||
+    { tail -n 5 "$log" >&2; die "the Prometheus operator's CRDs were not accepted; see $log"; }
 }
 
 # There is no pod network here, so webhooks are reached by URL instead of by Service.
@@ -125,6 +138,7 @@ mkdir -p "$LOG"
 make_keys
 write_kubeconfig
 start_kubernetes
+install_monitoring_kinds
 start_cluster_api
 write_inventory
 say "management cluster $MANAGEMENT_CLUSTER: up after $SECONDS s: KUBECONFIG=$KUBECONFIG"

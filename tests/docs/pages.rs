@@ -26,6 +26,7 @@ pub const RUN: &[&str] = &[
 /// Pages, and why their commands are not run.
 pub const NOT_RUN: &[(&str, &str)] = &[
     ("CONTRIBUTING.md", "they start the servers and the tests that this is a part of"),
+    ("config/chart/README.md", "tests/install does the same, with names of its own"),
     ("docs/benchmark.md", "a benchmark beside other tests says nothing"),
     ("docs/image.md", "hack/image/test.sh, a part of `make test`, builds the image, which takes minutes"),
     ("docs/install.md", "tests/install does the same, with names of its own"),

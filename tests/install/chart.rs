@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::content::{assert_same, content, flags};
-use super::programs::{CHART, NAME, documents, has, one, program, render, run, said, try_render};
+use super::programs::{CHART, NAME, SYSTEM, documents, has, one, program, render, run, try_render};
 use crate::support::CRD_YAML;
 
 fn container(values: &Value) -> Value {
@@ -37,14 +37,6 @@ fn a_kubernetes_that_cannot_serve_the_crd_is_refused() {
 }
 
 #[test]
-fn without_the_crd_the_notes_say_how_a_packaged_chart_prints_it() {
-    let notes = include_str!("../../config/chart/templates/NOTES.txt");
-    assert!(notes.contains("--set crds.install=true --show-only templates/crd.yaml"), "{notes}");
-    let print = ["template", CHART, "--set", "crds.install=true", "--show-only", "templates/crd.yaml"];
-    one(&documents(&said(&mut program("helm", &print), "")), "CustomResourceDefinition", None);
-}
-
-#[test]
 fn crd_of_the_chart_is_the_generated_one_and_kept_unless_told_otherwise() {
     let mut generated = content(documents(CRD_YAML));
     let keep = |objects: &[Value]| {
@@ -63,7 +55,7 @@ fn crd_of_the_chart_is_the_generated_one_and_kept_unless_told_otherwise() {
     made.retain(|name, _| generated.contains_key(name));
     assert_same(&made, &generated);
     assert_eq!(keep(&render(&json!({"crds": {"keep": false}}))), Value::Null);
-    assert!(!has(&render(&json!({"crds": {"install": false}})), "CustomResourceDefinition"));
+    assert!(!has(&render(&json!({"crds": {"enabled": false}})), "CustomResourceDefinition"));
 }
 
 #[test]
@@ -102,9 +94,22 @@ fn permissions_for_metrics_are_made_where_they_are_asked_for() {
 }
 
 #[test]
+fn pools_are_added_to_the_roles_of_users_unless_told_otherwise() {
+    let labels = |values: Value| {
+        let objects = render(&values);
+        ["caip-openstack-view", "caip-openstack-edit"].map(|role| {
+            let labels = &one(&objects, "ClusterRole", Some(role))["metadata"]["labels"];
+            ["view", "edit", "admin"].map(|to| labels[format!("rbac.authorization.k8s.io/aggregate-to-{to}")] == "true")
+        })
+    };
+    assert_eq!(labels(json!({})), [[true; 3], [false, true, true]]);
+    assert_eq!(labels(json!({"rbac": {"aggregateClusterRoles": false}})), [[false; 3]; 2]);
+}
+
+#[test]
 fn two_releases_share_no_name_and_no_lease() {
     let names = |release: &str| {
-        let objects = try_render(release, "shared", &json!({"crds": {"install": false}})).expect("it renders");
+        let objects = try_render(release, "shared", &json!({"crds": {"enabled": false}})).expect("it renders");
         let args = &one(&objects, "Deployment", None)["spec"]["template"]["spec"]["containers"][0]["args"];
         let lease = flags(args).leader_election_id;
         let names: Vec<_> = objects.iter().map(|object| object["metadata"]["name"].clone()).collect();
@@ -141,6 +146,54 @@ fn image_is_named_by_its_digest_its_tag_or_the_charts_version() {
     assert_eq!(image(json!({})), format!("caip-openstack:v{}", env!("CARGO_PKG_VERSION")));
     assert_eq!(image(json!({"repository": "r.example.com/x", "tag": "edge"})), "r.example.com/x:edge");
     assert_eq!(image(json!({"tag": "edge", "digest": digest})), format!("caip-openstack@{digest}"));
+    let team = json!({"registry": "r.example.com", "repository": "team/x", "tag": "edge"});
+    assert_eq!(image(team.clone()), "r.example.com/team/x:edge");
+    let mirrored = container(&json!({"image": team, "global": {"imageRegistry": "mirror.example.com/r"}}));
+    assert_eq!(mirrored["image"], "mirror.example.com/r/team/x:edge");
+}
+
+#[test]
+fn values_become_fields_of_the_pods() {
+    let values = json!({
+        "runtimeClassName": "gvisor", "dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.53"]},
+        "hostAliases": [{"ip": "192.0.2.10", "hostnames": ["keystone.example.com"]}], "revisionHistoryLimit": 3,
+        "livenessProbe": {"periodSeconds": 20, "failureThreshold": 5}, "readinessProbe": {"timeoutSeconds": 2},
+        "extraContainers": [{"name": "proxy", "image": "proxy:v1"}],
+        "imagePullSecrets": [{"name": "own"}], "global": {"imagePullSecrets": [{"name": "shared"}]}
+    });
+    let objects = render(&values);
+    let deployment = &one(&objects, "Deployment", None)["spec"];
+    let pod = &deployment["template"]["spec"];
+    for name in ["runtimeClassName", "dnsPolicy", "dnsConfig", "hostAliases"] {
+        assert_eq!(pod[name], values[name], "{name}");
+    }
+    assert_eq!(deployment["revisionHistoryLimit"], 3);
+    assert_eq!(pod["imagePullSecrets"], json!([{"name": "shared"}, {"name": "own"}]));
+    let containers = &pod["containers"];
+    assert_eq!([&containers[0]["name"], &containers[1]], [&json!("manager"), &values["extraContainers"][0]]);
+    let healthz = json!({"path": "/healthz", "port": "healthz"});
+    let liveness = json!({"httpGet": healthz, "periodSeconds": 20, "failureThreshold": 5});
+    let readiness = json!({"httpGet": {"path": "/readyz", "port": "healthz"}, "timeoutSeconds": 2});
+    assert_eq!([&containers[0]["livenessProbe"], &containers[0]["readinessProbe"]], [&liveness, &readiness]);
+}
+
+#[test]
+fn account_mounts_tokens_only_where_it_is_told_to() {
+    for mounts in [false, true] {
+        let objects = render(&json!({"serviceAccount": {"automountServiceAccountToken": mounts}}));
+        assert_eq!(one(&objects, "ServiceAccount", None)["automountServiceAccountToken"], mounts);
+    }
+    assert_eq!(one(&render(&json!({})), "ServiceAccount", None)["automountServiceAccountToken"], false);
+}
+
+#[test]
+fn extra_objects_are_rendered_for_the_release() {
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "one", "namespace": "{{ .Release.Namespace }}"}});
+    let text = "{apiVersion: v1, kind: ConfigMap, metadata: {name: {{ include \"caip-openstack.fullname\" . }}-two}}";
+    let objects = render(&json!({"extraObjects": [object, text]}));
+    assert_eq!(one(&objects, "ConfigMap", Some("one"))["metadata"]["namespace"], SYSTEM);
+    one(&objects, "ConfigMap", Some("caip-openstack-two"));
 }
 
 #[test]
@@ -156,7 +209,6 @@ fn spread_pods_are_those_of_the_release() {
     assert_eq!(spread(json!({"topologySpreadConstraints": []})), Value::Null);
 }
 
-/// The CRDs of the Prometheus operator are not here: this is what its documentation asks for.
 #[test]
 fn monitors_scrape_as_the_metrics_are_served() {
     let options = json!({"enabled": true, "interval": "30s", "labels": {"release": "prometheus"}});
@@ -182,4 +234,25 @@ fn monitors_scrape_as_the_metrics_are_served() {
     let plain = render(&json!({"metrics": {"secure": false, "podMonitor": {"enabled": true}}}));
     let endpoint = &one(&plain, "PodMonitor", None)["spec"]["podMetricsEndpoints"][0];
     assert_eq!(endpoint, &json!({"port": "metrics", "path": "/metrics", "honorLabels": true}));
+}
+
+/// Prometheus and Grafana are often limited to objects of their own namespace.
+#[test]
+fn what_prometheus_and_grafana_read_can_be_in_their_namespace() {
+    let there = json!({"enabled": true, "namespace": "monitoring"});
+    let here = json!({"enabled": true});
+    for (options, namespace) in [(&there, "monitoring"), (&here, SYSTEM)] {
+        let pod_monitor = json!({"metrics": {"secure": false, "podMonitor": options}});
+        let others = json!({"metrics": {"serviceMonitor": options},
+            "monitoring": {"prometheusRule": options, "dashboard": options}});
+        let objects = [render(&pod_monitor), render(&others)].concat();
+        for kind in ["ServiceMonitor", "PodMonitor", "PrometheusRule", "ConfigMap"] {
+            assert_eq!(one(&objects, kind, None)["metadata"]["namespace"], namespace, "{kind}");
+        }
+        for kind in ["ServiceMonitor", "PodMonitor"] {
+            let selected = &one(&objects, kind, None)["spec"]["namespaceSelector"];
+            let expected = if namespace == SYSTEM { Value::Null } else { json!({"matchNames": [SYSTEM]}) };
+            assert_eq!(*selected, expected, "{kind}");
+        }
+    }
 }

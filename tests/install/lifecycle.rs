@@ -72,7 +72,7 @@ async fn release_is_installed_upgraded_rolled_back_and_uninstalled_and_pools_sta
     let (crd, pool) = (uid(&scratch, CRD), pool(&scratch));
 
     // What was set stays set, and values that are new have their defaults.
-    helm("upgrade", &[CHART, "--reset-then-reuse-values"], json!({"replicas": 3}));
+    helm("upgrade", &[CHART, "--reset-then-reuse-values"], json!({"replicaCount": 3}));
     assert_eq!([made_by(deployment(&scratch)), made_by(scratch.get(CRD))], [new.as_str(), new.as_str()]);
     let upgraded = deployment(&scratch).expect("it is there");
     assert_eq!(upgraded["spec"]["replicas"], 3);

@@ -126,7 +126,7 @@ fn overlay_for_one_namespace_is_the_chart_for_its_own() {
         // Kubernetes puts the variable's value there.
         arg.iter_mut().for_each(|arg| *arg = json!(arg.as_str().map(|arg| arg.replace("$(POD_NAMESPACE)", SYSTEM))));
     }
-    let chart = json!({"watchNamespace": SYSTEM, "metrics": {"secure": false}, "crds": {"install": false}});
+    let chart = json!({"watchNamespace": SYSTEM, "metrics": {"secure": false}, "crds": {"enabled": false}});
     assert_same(&content(objects), &content(render(&chart)));
 }
 
@@ -151,8 +151,7 @@ async fn overlays_are_taken_by_the_api_server() {
     let scratch = Scratch::new().await;
     let mut all = Vec::new();
     for name in ["default", "namespaced", "prometheus", "plain-metrics"] {
-        let objects = overlay(name).into_iter().filter(|object| object["kind"] != "ServiceMonitor");
-        let text = serde_json::to_string(&objects.collect::<Vec<_>>()).expect("it is JSON");
+        let text = serde_json::to_string(&overlay(name)).expect("it is JSON");
         let moved = text.replace(&format!(r#""{SYSTEM}""#), &format!(r#""{}""#, scratch.name));
         all.extend(serde_json::from_str::<Vec<Value>>(&moved).expect("it is JSON"));
     }
@@ -184,12 +183,14 @@ fn example_for_cluster_api_operator_is_of_this_version() {
 #[test]
 fn chart_that_is_packed_gives_the_image_of_the_manifests() {
     let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
-    let repository = "registry.example.com:5000/team/caip-openstack";
+    let (registry, repository) = ("registry.example.com:5000", "team/caip-openstack");
+    let name = format!("{registry}/{repository}");
     let version = format!("v{}", env!("CARGO_PKG_VERSION"));
     for (image, values) in [
-        (format!("{repository}:{version}"), json!({"repository": repository})),
-        (format!("{repository}:other"), json!({"repository": repository, "tag": "other"})),
-        (format!("{repository}@{digest}"), json!({"repository": repository, "digest": digest})),
+        (format!("{name}:{version}"), json!({"registry": registry, "repository": repository})),
+        (format!("{name}:other"), json!({"registry": registry, "repository": repository, "tag": "other"})),
+        (format!("{name}@{digest}"), json!({"registry": registry, "repository": repository, "digest": digest})),
+        ("team/caip-openstack:other".to_owned(), json!({"repository": repository, "tag": "other"})),
     ] {
         let folder = Folder::of_image(Some(&image));
         let chart = folder.chart();
@@ -202,6 +203,11 @@ fn chart_that_is_packed_gives_the_image_of_the_manifests() {
             "of {image}"
         );
         assert_same(&content(packed), &content(render(&json!({"image": values}))));
+        let mirror = json!({"global": {"imageRegistry": "mirror.example.com"}});
+        let mirrored = try_render_chart(chart, NAME, SYSTEM, &mirror).unwrap_or_else(|error| panic!("{error}"));
+        let image = &one(&mirrored, "Deployment", None)["spec"]["template"]["spec"]["containers"][0]["image"];
+        let image = image.as_str().expect("an image is text");
+        assert!(image.starts_with("mirror.example.com/team/caip-openstack"), "{image}");
     }
 }
 
@@ -209,4 +215,32 @@ fn chart_that_is_packed_gives_the_image_of_the_manifests() {
 fn chart_is_packed_to_the_same_bytes_each_time() {
     let read = |folder: Folder| fs::read(folder.chart()).expect("the chart is written");
     assert_eq!(read(Folder::with_manifests()), read(Folder::with_manifests()));
+}
+
+#[test]
+fn chart_that_is_packed_describes_itself() {
+    let (folder, url) = (Folder::with_manifests(), "https://example.com/caip-openstack");
+    let path = folder.0.to_str().expect("it is UTF-8");
+    let mut pack = program("hack/manifests.sh", &[path, "registry.example.com/caip-openstack:v9"]);
+    said(pack.env("IMAGE_SOURCE", url), "");
+    let chart = folder.chart();
+    let show = |what| said(&mut program("helm", &["show", what, chart.to_str().expect("it is UTF-8")]), "");
+    let readme = show("readme");
+    assert!(readme.contains(r#"| `image.registry` | `"registry.example.com"` |"#), "{readme}");
+    let described: Value = serde_saphyr::from_str(&show("chart")).expect("it is YAML");
+    assert_eq!([&described["home"], &described["sources"]], [&json!(url), &json!([url])]);
+}
+
+#[tokio::test]
+async fn notes_of_the_chart_that_is_packed_say_how_to_print_the_crd() {
+    let (scratch, folder) = (Scratch::new().await, Folder::with_manifests());
+    let chart = folder.chart();
+    let chart = chart.to_str().expect("it is UTF-8");
+    let values = json!({"crds": {"enabled": false}});
+    let notes = scratch.helm("install", &[chart], &values).unwrap_or_else(|error| panic!("{error}"));
+    let command = notes.lines().find_map(|line| line.trim().strip_prefix("helm template CHART "));
+    let flags = command.and_then(|command| command.strip_suffix(" | kubectl apply --server-side -f -"));
+    let flags = flags.unwrap_or_else(|| panic!("there is no command: {notes}"));
+    let printed = said(program("helm", &["template", chart]).args(flags.split(' ')), "");
+    one(&documents(&printed), "CustomResourceDefinition", Some("openstackfloatingippools.ipam.cluster.x-k8s.io"));
 }

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::programs::{kustomize, one, render};
+use super::programs::{kustomize, one, render, said};
 use super::scratch::Scratch;
 
 fn pod(scratch: &Scratch, name: &str, objects: &[Value]) -> Value {
@@ -17,7 +17,9 @@ fn pod(scratch: &Scratch, name: &str, objects: &[Value]) -> Value {
 
 async fn scratch_with_account() -> Scratch {
     let scratch = Scratch::new().await;
-    scratch.create(&json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "caip-openstack"}}));
+    let mut account = one(&render(&json!({})), "ServiceAccount", None).clone();
+    account["metadata"]["namespace"] = json!(scratch.name);
+    scratch.create(&account);
     scratch
 }
 
@@ -28,16 +30,30 @@ async fn pods_are_admitted_where_the_level_restricted_is_enforced() {
         .map(|overlay| pod(&scratch, overlay, &kustomize(overlay)))
         .to_vec();
     let more = json!({
-        "priorityClassName": "system-cluster-critical", "replicas": 3, "imagePullSecrets": [{"name": "registry"}],
+        "priorityClassName": "system-cluster-critical", "replicaCount": 3, "imagePullSecrets": [{"name": "registry"}],
         "extraVolumes": [{"name": "ca", "secret": {"secretName": "ca"}}],
         "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/certs", "readOnly": true}],
-        "extraEnv": [{"name": "NO_PROXY", "value": "10.0.0.0/8"}], "podLabels": {"a": "b"}
+        "extraEnv": [{"name": "NO_PROXY", "value": "10.0.0.0/8"}], "podLabels": {"a": "b"},
+        "hostAliases": [{"ip": "192.0.2.10", "hostnames": ["keystone.example.com"]}],
+        "dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.53"], "options": [{"name": "ndots", "value": "1"}]},
+        "livenessProbe": {"initialDelaySeconds": 5, "failureThreshold": 5}, "readinessProbe": {"timeoutSeconds": 2}
     });
     let cases = [json!({}), json!({"watchNamespace": "default"}), json!({"metrics": {"enabled": false}}), more];
     for (number, values) in cases.iter().enumerate() {
         pods.push(pod(&scratch, &format!("case-{number}"), &render(values)));
     }
     scratch.dry_run(&pods).unwrap_or_else(|error| panic!("{error}"));
+}
+
+#[tokio::test]
+async fn pods_have_a_token_although_their_account_mounts_none() {
+    let scratch = scratch_with_account().await;
+    let create = ["create", "--dry-run=server", "--output", "json", "--filename", "-"];
+    let pod = pod(&scratch, "one", &render(&json!({})));
+    let made = said(&mut scratch.run("kubectl", &create), &pod.to_string());
+    let made: Value = serde_json::from_str(&made).expect("kubectl writes JSON");
+    let token = &made["spec"]["volumes"][0]["projected"]["sources"][0]["serviceAccountToken"];
+    assert!(token["expirationSeconds"].is_u64(), "{made}");
 }
 
 #[tokio::test]

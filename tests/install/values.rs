@@ -50,6 +50,8 @@ fn a_value_that_does_not_exist_is_refused_by_its_name() {
         json!({"metrics": {"service": {"port": 1}}}),
         json!({"metrics": {"podMonitor": {"tokenSecret": {"secret": "x"}}}}),
         json!({"resources": {"request": {}}}),
+        json!({"readinessProbe": {"period": 5}}),
+        json!({"hostAliases": [{"ip": "192.0.2.10", "hostnames": ["a"], "name": "a"}]}),
         json!({"networkPolicy": {"ingress": []}}),
     ] {
         let said = refusal(&values);
@@ -61,12 +63,19 @@ fn a_value_that_does_not_exist_is_refused_by_its_name() {
 fn values_that_cannot_be_are_refused_and_say_what_can() {
     for (values, part) in [
         (json!({"image": {"digest": "sha256:12"}}), "at '/image/digest': 'sha256:12' does not match"),
+        (json!({"image": {"registry": "r/"}}), "at '/image/registry': 'r/' does not match"),
         (json!({"image": {"repository": ""}}), "at '/image/repository': '' does not match"),
         (json!({"image": {"repository": "r/x:v1"}}), "at '/image/repository': 'r/x:v1' does not match"),
         (json!({"metrics": {"port": 80}}), "at '/metrics/port': minimum: got 80, want 1,024"),
         (json!({"metrics": {"port": 9440}}), "at '/metrics/port': 'not' failed"),
         (json!({"metrics": {"readers": [{"name": "x"}]}}), "at '/metrics/readers/0': missing property 'namespace'"),
         (json!({"logging": {"format": "xml"}}), "at '/logging/format': value must be one of 'json', 'text'"),
+        (json!({"livenessProbe": {"timeoutSeconds": 0}}), "at '/livenessProbe/timeoutSeconds': minimum: got 0"),
+        (json!({"hostAliases": [{"ip": "192.0.2.10"}]}), "at '/hostAliases/0': missing property 'hostnames'"),
+        (json!({"hostAliases": [{"ip": "x", "hostnames": ["x"]}]}), "at '/hostAliases/0/ip': 'x' does not match"),
+        (json!({"dnsPolicy": "Cluster"}), "at '/dnsPolicy': value must be one of '', 'ClusterFirst'"),
+        (json!({"extraContainers": [{"name": "x"}]}), "at '/extraContainers/0': missing property 'image'"),
+        (json!({"extraObjects": [{"kind": "Secret"}]}), "at '/extraObjects/0': missing property 'apiVersion'"),
         (json!({"extraArgs": ["v=1"]}), "at '/extraArgs/0': 'v=1' does not match"),
         (json!({"leaderElection": false}), "leaderElection: must be true with more than one replica"),
         (
@@ -88,24 +97,27 @@ fn values_that_cannot_be_are_refused_and_say_what_can() {
     }
 }
 
-/// Values by what they are for. Together they change every value that there is, but for the monitors of the Prometheus
-/// operator, whose CRDs are not here.
+/// Values by what they are for. Together they change every value that there is.
 fn cases() -> Vec<Value> {
+    let monitor = json!({
+        "enabled": true, "namespace": "default", "labels": {"release": "prometheus"}, "annotations": {"a": "b"},
+        "tokenSecret": {"name": "prometheus-token", "key": "token"}, "interval": "30s", "scrapeTimeout": "10s",
+        "relabelings": [{"action": "labeldrop", "regex": "pod"}],
+        "metricRelabelings": [{"action": "labeldrop", "regex": "instance"}]
+    });
     vec![
         json!({}),
-        json!({"replicas": 1, "leaderElection": false, "metrics": {"enabled": false}, "crds": {"install": false}}),
+        json!({"replicaCount": 1, "leaderElection": false, "metrics": {"enabled": false}, "crds": {"enabled": false}}),
         json!({"metrics": {"secure": false, "port": 9090, "service": {"enabled": false}}, "resources": {}}),
+        json!({"rbac": {"aggregateClusterRoles": false}}),
         json!({"watchNamespace": "default", "watchFilter": "blue", "crds": {"keep": false}}),
         json!({"serviceAccount": {"create": false, "name": "mine"}, "rbac": {"create": false},
-            "podDisruptionBudget": {"enabled": false}, "affinity": {"nodeAffinity": {}}}),
+            "podDisruptionBudget": {"enabled": false}, "admissionPolicy": {"create": false},
+            "affinity": {"nodeAffinity": {}}}),
         json!({
-            "fullnameOverride": "other", "replicas": 3, "podDisruptionBudget": {"maxUnavailable": "50%"},
-            "commonLabels": {"team": "a"}, "commonAnnotations": {"note": "b"}, "podLabels": {"one": "c"},
-            "podAnnotations": {"two": "d"}, "serviceAccount": {"annotations": {"three": "e"}},
-            "image": {"repository": "registry.example.com:5000/fip/caip-openstack", "pullPolicy": "Always",
-                "digest": "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
-            "imagePullSecrets": [{"name": "registry"}], "strategy": {"type": "Recreate"},
-            "priorityClassName": "system-cluster-critical", "terminationGracePeriodSeconds": 60,
+            "replicaCount": 3, "podDisruptionBudget": {"maxUnavailable": "50%"}, "strategy": {"type": "Recreate"},
+            "revisionHistoryLimit": 3, "terminationGracePeriodSeconds": 60, "runtimeClassName": "gvisor",
+            "priorityClassName": "system-cluster-critical", "podLabels": {"a": "b"}, "podAnnotations": {"c": "d"},
             "nodeSelector": {"kubernetes.io/os": "linux"}, "tolerations": [{"operator": "Exists"}],
             "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [
                 {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"a": "b"}}}]}},
@@ -113,9 +125,26 @@ fn cases() -> Vec<Value> {
                 "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"own": "one"}}}],
             "resources": {"limits": {"cpu": "1", "memory": "256Mi"}},
             "podSecurityContext": {"runAsNonRoot": true}, "securityContext": {"privileged": false},
+            "livenessProbe": {"initialDelaySeconds": 5, "periodSeconds": 20, "timeoutSeconds": 2,
+                "failureThreshold": 5}, "readinessProbe": {"periodSeconds": 5},
+            "hostAliases": [{"ip": "192.0.2.10", "hostnames": ["keystone.example.com", "neutron.example.com"]}],
+            "dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.53"], "searches": ["example.com"],
+                "options": [{"name": "ndots", "value": "1"}]},
             "extraArgs": ["--leader-elect-lease-duration=30s"], "extraEnv": [{"name": "HTTPS_PROXY", "value": "x"}],
+            "extraContainers": [{"name": "proxy", "image": "registry.example.com/proxy:v1"}],
             "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
-            "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/certs", "readOnly": true}],
+            "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/certs", "readOnly": true}]
+        }),
+        json!({
+            "fullnameOverride": "other", "commonLabels": {"team": "a"}, "commonAnnotations": {"note": "b"},
+            "image": {"registry": "registry.example.com:5000", "repository": "fip/caip-openstack",
+                "pullPolicy": "Always",
+                "digest": "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+            "global": {"imageRegistry": "mirror.example.com", "imagePullSecrets": [{"name": "mirror"}]},
+            "imagePullSecrets": [{"name": "registry"}],
+            "serviceAccount": {"annotations": {"three": "e"}, "automountServiceAccountToken": true},
+            "extraObjects": [{"apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "more", "namespace": "{{ .Release.Namespace }}"}}],
             "openstackConcurrency": 4, "logging": {"format": "text", "verbosity": 4},
             "metrics": {"tlsMinVersion": "VersionTLS13", "readers": [{"name": "prometheus", "namespace": "monitoring"}],
                 "service": {"annotations": {"four": "f"}}},
@@ -123,7 +152,31 @@ fn cases() -> Vec<Value> {
                 "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
                 "egress": [{"ports": [{"port": 443, "protocol": "TCP"}]}]}
         }),
+        json!({"metrics": {"podMonitor": monitor}, "openstackHosts": ["*.example.com"]}),
+        json!({
+            "nameOverride": "fip", "maxFloatingIPs": 100, "image": {"tag": "edge"},
+            "metrics": {"serviceMonitor": monitor},
+            "monitoring": {
+                "prometheusRule": {"enabled": true, "namespace": "default", "labels": {"release": "prometheus"},
+                    "annotations": {"a": "b"}, "alertLabels": {"team": "platform"}, "selector": "job=\"ours\"",
+                    "excludePools": ["static"], "runbookURL": "https://example.com/runbooks",
+                    "alerts": {"claimsWaiting": {"threshold": 300}},
+                    "extraRules": [{"record": "pools", "expr": "count(caip_pool_size)"}]},
+                "dashboard": {"enabled": true, "namespace": "default", "labels": {"a": "b"}, "annotations": {"c": "d"}}
+            }
+        }),
     ]
+}
+
+#[test]
+fn every_value_is_changed_in_a_case() {
+    let (cases, mut unchanged) = (cases(), Vec::new());
+    for_each(&mut defaults(), "", &mut |path, default| {
+        if !cases.iter().any(|case| case.pointer(path).is_some_and(|value| value != default)) {
+            unchanged.push(path.to_owned());
+        }
+    });
+    assert!(unchanged.is_empty(), "{unchanged:?}");
 }
 
 #[tokio::test]
@@ -164,5 +217,5 @@ fn nothing_that_few_need_is_made_by_default() {
     for kind in ["PodDisruptionBudget", "Service", "CustomResourceDefinition"] {
         assert!(has(&objects, kind), "{kind}");
     }
-    assert!(!has(&render(&json!({"replicas": 1})), "PodDisruptionBudget"));
+    assert!(!has(&render(&json!({"replicaCount": 1})), "PodDisruptionBudget"));
 }

@@ -114,6 +114,7 @@ fn invalid_values_are_refused_with_their_field() {
         ("alerts.poolNearlyExhausted.levels.info=101", "levels"),
         ("alerts.poolExausted.enabled=true", "poolExausted"),
         ("runbookURL=here", "runbookURL"),
+        ("extraRules[0].alert=Ours", "extraRules"),
     ] {
         let value = format!("--set=monitoring.prometheusRule.{value}");
         let refused = run("helm", &["template", "release", CHART, &value], &file(""));

@@ -55,6 +55,9 @@ annotations:
 
 {{/* The image, by digest if there is one. */}}
 {{- define "caip-openstack.image" -}}
+{{- with default .Values.image.registry .Values.global.imageRegistry -}}
+{{- printf "%s/" . -}}
+{{- end -}}
 {{- if .Values.image.digest -}}
 {{- printf "%s@%s" .Values.image.repository .Values.image.digest -}}
 {{- else -}}
@@ -64,8 +67,8 @@ annotations:
 
 {{/* Checks that values.schema.json cannot express. */}}
 {{- define "caip-openstack.check" -}}
-{{- if and (gt (int .Values.replicas) 1) (not .Values.leaderElection) -}}
-{{- fail "leaderElection: must be true with more than one replica, or set replicas to 1: two controllers that work at the same time would assign an address twice" -}}
+{{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection) -}}
+{{- fail "leaderElection: must be true with more than one replica, or set replicaCount to 1: two controllers that work at the same time would assign an address twice" -}}
 {{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not (and .Values.metrics.enabled .Values.metrics.service.enabled)) -}}
 {{- fail "metrics.serviceMonitor.enabled: needs metrics.enabled and metrics.service.enabled, or use metrics.podMonitor" -}}
