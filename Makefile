@@ -48,7 +48,7 @@ perturb: ## run the controllers with a crash after each write, with withheld eve
 	@hack/perturb.sh
 fmt: ## format the Rust sources
 	$(CARGO) fmt
-lint: ## check format and lints; dependencies and shell scripts too where cargo-deny and shellcheck are installed
+lint: ## check format, lints and workflows; dependencies and shell scripts too with cargo-deny and shellcheck
 	@hack/lint.sh
 verify-generated: ## check that the generated files are up to date
 	@hack/verify-generated.sh
