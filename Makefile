@@ -20,13 +20,15 @@ clean: ## remove cargo's output (the cache of the servers stays)
 	$(CARGO) clean
 
 ##@ Releases (docs/image.md, docs/releases.md)
-.PHONY: image image-test dist
+.PHONY: image image-test dist release-dry-run
 image: ## build the container image for this machine, or IMAGE_PLATFORMS="linux/amd64 linux/arm64", in target/image
 	@hack/image/build.sh
 image-test: ## build the image and check it, running too; KUBECONFIG names a management cluster
 	@hack/image/test.sh
 dist: ## build everything that a release publishes in dist/ (IMAGE_SOURCE, IMAGE: docs/releases.md)
 	@hack/dist.sh
+release-dry-run: ## make a release on a registry on loopback: build, push, sign, verify, pull and run it
+	@hack/release/dry-run.sh
 
 ##@ Checks
 .PHONY: test unit e2e-capo soak perturb mutants fuzz deny fmt lint verify-generated
@@ -48,7 +50,7 @@ perturb: ## run the controllers with a crash after each write, with withheld eve
 	@hack/perturb.sh
 fmt: ## format the Rust sources
 	$(CARGO) fmt
-lint: ## check format and lints; dependencies and shell scripts too where cargo-deny and shellcheck are installed
+lint: ## check format, lints and workflows; dependencies and shell scripts too with cargo-deny and shellcheck
 	@hack/lint.sh
 verify-generated: ## check that the generated files are up to date
 	@hack/verify-generated.sh

@@ -11,6 +11,7 @@ cd "$HERE/../.."
 prepare_run measures
 # Nothing is compiled while it measures.
 cargo bench --locked --bench bench --no-run
+# shellcheck disable=SC2119 # without a second management cluster
 start_new_servers
 [ -z "${CAIP_BALLAST:-}" ] || hack/env/ballast.sh "$CAIP_BALLAST"
 cargo bench --locked --bench bench -- "$@"

@@ -2,20 +2,24 @@
 # Builds everything that a release publishes: `make dist`.
 #   dist.sh [FOLDER]     replaces it (default dist) with: the image of all platforms, its SBOMs, the manifests,
 #                        the chart, kubectl fippool with its krew manifest, and the checksums of all of them
-#   IMAGE_SOURCE         the URL of the sources
-#   IMAGE                the reference that the image is pushed to, such as registry.example.com/caip-openstack:v0.1.0
+#   IMAGE_SOURCE         the URL of the sources; default RELEASE_SOURCE of hack/release/owner.env
+#   IMAGE                the reference that the image is pushed to, such as registry.example.com/caip-openstack:v0.1.0;
+#                        default RELEASE_REGISTRY/caip-openstack:vVERSION
 #   RELEASE_URL          the URL of these files; default IMAGE_SOURCE/releases/download/vVERSION
 #   IMAGE_PLATFORMS      default "linux/amd64 linux/arm64"
+#   MACOS_PLUGINS        a folder with what hack/release/plugin.sh built on macOS for both architectures (default: none)
 set -euo pipefail
-# shellcheck source=image/lib.sh
-. "$(dirname "$0")/image/lib.sh"
+# shellcheck source=release/lib.sh
+. "$(dirname "$0")/release/lib.sh"
 
 [ $# -le 1 ] || die "usage: dist.sh [FOLDER]"
 OUT=$(realpath -m "${1:-$PROJECT/dist}")
 [[ $COMMIT != *-dirty ]] || die "there are uncommitted changes: a release is built from a commit"
 [ ! -e "$OUT" ] || [ -e "$OUT/SHA256SUMS" ] || [ -z "$(ls -A "$OUT")" ] || die "$OUT does not contain a release, and is not replaced"
 
-[ -n "${IMAGE_SOURCE:-}" ] || die "IMAGE_SOURCE must be the URL of the sources: the image, the chart and the plugin's manifest name it"
+export IMAGE_SOURCE=${IMAGE_SOURCE:-$RELEASE_SOURCE}
+[ -n "${IMAGE:-}" ] || [ -z "$RELEASE_REGISTRY" ] || IMAGE=$IMAGE_NAME:$TAG
+[ -n "$IMAGE_SOURCE" ] || die "IMAGE_SOURCE must be the URL of the sources: the image, the chart and the plugin's manifest name it"
 [ -n "${IMAGE:-}" ] || die "IMAGE must be the reference that the image is pushed to: the manifests and the chart name it"
 RELEASE_URL=${RELEASE_URL:-$IMAGE_SOURCE/releases/download/v$VERSION}
 
@@ -30,8 +34,13 @@ plugins=()
 for platform in $IMAGE_PLATFORMS; do
   architecture=${platform#linux/}
   "$ROOM/program.sh" "$architecture" "$MADE/$architecture" kubectl-fippool >/dev/null
-  plugins+=("$architecture=$MADE/$architecture")
+  plugins+=("linux-$architecture=$MADE/$architecture")
 done
+if [ -n "${MACOS_PLUGINS:-}" ]; then
+  for architecture in amd64 arm64; do
+    plugins+=("darwin-$architecture=$MACOS_PLUGINS/kubectl-fippool-darwin-$architecture")
+  done
+fi
 "$PROJECT/hack/krew.sh" "$IMAGE_SOURCE" "$RELEASE_URL" "${plugins[@]}" >/dev/null
 "$PROJECT/hack/manifests.sh" "$MADE" "$IMAGE"
 install -m 644 "$PROJECT"/target/krew/* "$MADE"/ipam-openstack/*/*.yaml "$MADE"/*.yaml "$MADE"/*.tgz "$NEW"

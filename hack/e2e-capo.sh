@@ -13,6 +13,7 @@ cd "$HERE/../.."
 prepare_run "boots machines"
 cargo build --locked --bins
 cargo test --locked --test capo --no-run
+# shellcheck disable=SC2119 # without a second management cluster
 start_new_servers
 hack/env/nova.sh
 hack/env/capo.sh

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Writes the generated files: the CRD from the Rust types, the chart's copies of the CRD and of the permissions, and the
-# table of the chart's values in its README and in docs/install.md.
+# Writes the generated files: the CRD from the Rust types, the chart's copies of the CRD and of the permissions, the table
+# of the chart's values in its README and in docs/install.md, and the lists of the maintainers for Prow (OWNERS) and
+# GitHub (CODEOWNERS).
 #   generate.sh [FOLDER]      a folder laid out like the repository (default: the repository)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 out=${1:-.}
 crd=crds/ipam.cluster.x-k8s.io_openstackfloatingippools.yaml
-mkdir -p "$out/crds" "$out/config/chart/generated" "$out/docs"
+mkdir -p "$out/crds" "$out/config/chart/generated" "$out/docs" "$out/.github"
+. hack/release/owner.env
 
 # A file is replaced only when the new one is complete.
 write() { # FILE COMMAND...
@@ -16,6 +18,16 @@ write() { # FILE COMMAND...
   "$@" >"$file.tmp" || { rm -f "$file.tmp"; exit 1; }
   mv "$file.tmp" "$file"
 }
+owners() {
+  echo "# Written by make generate: the maintainers are named in hack/release/owner.env."
+  printf '%s: [%s]\n' approvers "${MAINTAINERS// /, }" reviewers "${MAINTAINERS// /, }"
+}
+code_owners() {
+  echo "# Written by make generate: the maintainers are named in hack/release/owner.env."
+  [ -z "$MAINTAINERS" ] || echo "* @${MAINTAINERS// / @}"
+}
+write OWNERS owners
+write .github/CODEOWNERS code_owners
 write "$crd" cargo run --locked -q --example crdgen
 write config/chart/generated/crd.yaml cat "$out/$crd"
 write config/chart/generated/role.yaml cat config/rbac/role.yaml

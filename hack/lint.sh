@@ -11,6 +11,11 @@ cargo clippy --locked --all-targets -- -D warnings
 # With all features, only the targets that can differ.
 cargo clippy --locked --all-features --lib --bins --test traces -- -D warnings
 hack/deny.sh --installed
+if command -v go >/dev/null; then
+  hack/lint-workflows.sh
+else
+  echo "NOT CHECKED: the workflows (go is not installed)" >&2
+fi
 if command -v shellcheck >/dev/null; then
   shellcheck .ci/run hack/*.sh hack/*/*.sh
 else

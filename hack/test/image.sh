@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # A track of `make test`: builds and checks the image, in the time that the scenarios leave.
+# shellcheck disable=SC2031 # a subshell reads CAIP_CACHE too
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
