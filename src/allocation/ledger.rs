@@ -13,7 +13,7 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use backoff::CreationBackoff;
 pub use entry::{Creation, CreationBlock, Hold, LedgerEntry, UncertainWrite};
@@ -28,6 +28,11 @@ use crate::floating_ip::{FloatingIp, FloatingIpId};
 
 /// A number in the order of this process's reads and writes.
 pub type Sequence = u64;
+
+/// How long a project is not listed again for the sake of releases: so many times as long as the last listing took, and at
+/// most so long. Listing thousands of floating IPs takes a share of a core, and one listing confirms many releases.
+const REST_AFTER_LISTING: i32 = 3;
+const LONGEST_REST: SignedDuration = SignedDuration::from_secs(5);
 
 /// When a call to Neutron began.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -85,11 +90,19 @@ impl Ledger {
 
     /// A read showed a floating IP.
     pub fn record_read(&mut self, fip: FloatingIp, began: CallStart) {
-        let is_outdated = self.entries.get(&fip.id).is_some_and(|entry| !entry.is_older_than(began))
+        let known = self.entries.get_mut(&fip.id);
+        let is_outdated = known.as_ref().is_some_and(|entry| !entry.is_older_than(began))
             || self.deleted.get(&fip.id).is_some_and(|deleted| *deleted >= began.sequence);
-        if !is_outdated {
-            self.disown_late_marks(&fip);
-            self.put(fip, began);
+        if is_outdated {
+            return;
+        }
+        match known {
+            // As most of a listing: its marks and its place in the indexes are the same.
+            Some(entry) if entry.fip == fip => entry.seen = began,
+            _ => {
+                self.disown_late_marks(&fip);
+                self.put(fip, began);
+            }
         }
     }
 
@@ -167,6 +180,13 @@ impl Ledger {
     /// When the last complete listing ended.
     pub fn listing_ended(&self) -> Option<Timestamp> {
         self.last_listing.map(|(_, ended)| ended)
+    }
+
+    /// How long to wait before the project is listed again to confirm releases.
+    pub fn rest_before_listing(&self, now: Timestamp) -> SignedDuration {
+        let Some((began, ended)) = self.last_listing else { return SignedDuration::ZERO };
+        let rest = ended.duration_since(began.at).saturating_mul(REST_AFTER_LISTING).min(LONGEST_REST);
+        rest.saturating_sub(now.duration_since(ended)).max(SignedDuration::ZERO)
     }
 
     /// Until when late writes of a previous process may land; a past time means that no listing has begun since then.

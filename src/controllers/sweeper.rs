@@ -120,7 +120,7 @@ impl Sweeper {
             let plan = self.plan(pool);
             let is_listing = plan.must_list && plan.actions.is_empty();
             let (changes, performed) = match is_listing {
-                true => (0, pool.list_now(&self.clock).await),
+                true => (0, self.list(pool).await),
                 false => self.perform_all(pool, &plan).await,
             };
             has_changed |= changes > 0;
@@ -133,6 +133,12 @@ impl Sweeper {
             }
         }
         (result, has_changed)
+    }
+
+    async fn list(&self, pool: &ResolvedPool) -> Result<(), openstack::Error> {
+        let rest = pool.project.ledger().rest_before_listing(self.clock.now());
+        tokio::time::sleep(Duration::try_from(rest).unwrap_or_default()).await;
+        pool.list_now(&self.clock).await
     }
 
     /// Performs a plan; returns how much was changed, and a failure.

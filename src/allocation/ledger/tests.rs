@@ -373,3 +373,15 @@ fn an_entry_is_older_only_than_what_began_later() {
     let later = fixture.ledger.begin(fixture.now);
     assert!(fixture.entry(10).is_older_than(later));
 }
+
+#[test]
+fn a_project_rests_three_times_as_long_as_its_listing_took_and_at_most_five_seconds() {
+    for (took, since, rest) in [(0, 0, 0), (1, 0, 3), (1, 2, 1), (1, 9, 0), (4, 0, 5), (4, 3, 2)] {
+        let mut ledger = Ledger::default();
+        assert_eq!(ledger.rest_before_listing(start()), seconds(0), "it was never listed");
+        let began = ledger.begin(start());
+        let ended = start() + seconds(took);
+        ledger.record_listing(began, Vec::new(), ended);
+        assert_eq!(ledger.rest_before_listing(ended + seconds(since)), seconds(rest), "{took} s, {since} s ago");
+    }
+}
