@@ -21,8 +21,12 @@ mod recovery;
 mod report;
 #[path = "bench/round.rs"]
 mod round;
+#[path = "bench/scale.rs"]
+mod scale;
 #[path = "bench/settled.rs"]
 mod settled;
+#[path = "bench/stand_in.rs"]
+mod stand_in;
 #[allow(dead_code, unused_imports, reason = "a vocabulary of the scenarios")]
 mod support;
 #[path = "bench/usage.rs"]
@@ -61,6 +65,11 @@ struct Flags {
     network: String,
     #[command(flatten)]
     beside: hostile::Setting,
+    #[command(flatten)]
+    scale: scale::Setting,
+    /// The stand-in for OpenStack, as a process of its own.
+    #[arg(long, hide = true)]
+    serve_stand_in: bool,
     /// Given by cargo.
     #[arg(long, hide = true)]
     bench: bool,
@@ -69,9 +78,14 @@ struct Flags {
 #[tokio::main]
 async fn main() -> ExitCode {
     let flags = Flags::parse();
+    if flags.serve_stand_in {
+        stand_in::serve(flags.scale.latency).await;
+    }
+    if flags.scale.scale {
+        return exit_code(flags.scale.run(&flags.json).await);
+    }
     if flags.beside.hostile {
-        let is_kept = flags.beside.run(&flags.network, &flags.json).await;
-        return if is_kept { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        return exit_code(flags.beside.run(&flags.network, &flags.json).await);
     }
     let log = AccessLog::from_env();
     let mut report = Report::default();
@@ -93,5 +107,9 @@ async fn main() -> ExitCode {
     }
     print!("{}", report.table());
     println!("\nwritten to {}", flags.json.display());
-    if report.has_misses() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    exit_code(!report.has_misses())
+}
+
+fn exit_code(is_as_asked: bool) -> ExitCode {
+    if is_as_asked { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -1,10 +1,10 @@
-//! A watch of the claims of a namespace.
+//! A watch of claims.
 
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use kube::ResourceExt;
 use kube::core::DynamicObject;
 use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Api, ResourceExt};
 
 use crate::support::{Kind, Namespace};
 
@@ -12,7 +12,12 @@ pub type ClaimEvents = BoxStream<'static, watcher::Result<Event<DynamicObject>>>
 
 /// Watches the claims of a namespace; returns once the watch has begun.
 pub async fn watch_claims(ns: &Namespace) -> ClaimEvents {
-    let mut events = watcher(ns.api(Kind::Claim), watcher::Config::default()).boxed();
+    watch_claims_in(ns.api(Kind::Claim)).await
+}
+
+/// The same for the claims of one namespace or of all.
+pub async fn watch_claims_in(claims: Api<DynamicObject>) -> ClaimEvents {
+    let mut events = watcher(claims, watcher::Config::default()).boxed();
     while !matches!(events.next().await, Some(Ok(Event::InitDone))) {}
     events
 }

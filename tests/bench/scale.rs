@@ -1,0 +1,565 @@
+//! Thousands of claims, in many pools and in one, against a [stand-in](crate::stand_in) for OpenStack and a real API server:
+//! what a claim costs does not grow with their number, and what is settled costs next to nothing.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use futures::{StreamExt, stream};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::DynamicObject;
+use kube::runtime::watcher::Event;
+use kube::{Api, ResourceExt};
+use serde::Serialize;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use crate::access_log::{Calls, count_writes};
+use crate::claim_events::{ClaimEvents, bound_claim, deleted_claim, watch_claims_in};
+use crate::round::percentile;
+use crate::settled::changes;
+use crate::stand_in::{FAILING, StandIn};
+use crate::support::{Controller, Kind, Manifest, World, claim, pool, unique};
+use crate::usage;
+
+/// How many requests of the benchmark the API server gets at once.
+const REQUESTS: usize = 16;
+/// When something has gone wrong: no step takes this long.
+const PATIENCE: Duration = Duration::from_secs(3600);
+/// The last status and the last event may be written a little after the last claim was bound or gone.
+const STILL: Duration = Duration::from_secs(10);
+/// Longer than a new process waits for late calls of the one before.
+const FENCE: Duration = Duration::from_secs(45);
+/// Claims of another pool whose times are measured beside one that fails, and how often.
+const OTHERS: usize = 20;
+const ROUNDS: usize = 5;
+/// More than the claims of any setting.
+const MAX_FLOATING_IPS: &str = "--max-floating-ips=30000";
+
+/// What to measure.
+#[derive(clap::Args)]
+pub struct Setting {
+    /// Measure thousands of claims against a stand-in for OpenStack.
+    #[arg(long)]
+    pub scale: bool,
+    /// Bound claims.
+    #[arg(long, default_value_t = 10_000, requires = "scale")]
+    total: usize,
+    /// In how many pools they are; one setting after another.
+    #[arg(long, value_delimiter = ',', default_values_t = [100, 1], requires = "scale")]
+    pools: Vec<usize>,
+    /// In how many projects, each with a namespace of its own, the pools are at most.
+    #[arg(long, default_value_t = 20, requires = "scale")]
+    projects: usize,
+    /// Claims that wait at a pool that is used up.
+    #[arg(long, default_value_t = 1000, requires = "scale")]
+    waiting: usize,
+    /// How many seconds bound claims are watched in which nothing changes.
+    #[arg(long, default_value_t = 600, requires = "scale")]
+    settled_seconds: u64,
+    /// Let the stand-in take as long as the real Neutron was measured to.
+    #[arg(long)]
+    pub latency: bool,
+}
+
+/// The figures of one setting.
+#[derive(Serialize, Default)]
+struct Figures {
+    claims: usize,
+    pools: usize,
+    bound_s: f64,
+    /// The same claims, created and bound by plain clients.
+    plainly_bound_s: f64,
+    cpu_ms_to_bind: f64,
+    rss_bound_mib: f64,
+    calls_to_bind: Calls,
+    settled_writes: usize,
+    settled_calls: Calls,
+    settled_cpu_percent: f64,
+    served_after_restart_s: f64,
+    restart_writes: usize,
+    restart_calls: Calls,
+    rss_after_restart_mib: f64,
+    waiting_cpu_percent: f64,
+    served_after_release_s: f64,
+    gone_s: f64,
+    given_back_s: f64,
+    cpu_ms_to_release: f64,
+    peak_mib: f64,
+    others_alone_s: f64,
+    others_beside_s: f64,
+}
+
+impl Setting {
+    /// Measures, prints and writes the figures. Returns whether they are as asked.
+    pub async fn run(&self, path: &Path) -> bool {
+        let (mut all, mut is_kept) = (Vec::new(), true);
+        for &pools in &self.pools {
+            let mut bench = Bench::start(self, pools).await;
+            let figures = bench.measure().await;
+            let requirements = figures.requirements();
+            println!("\n{} claims in {pools} pools", self.total);
+            println!("{:<64} {:>10} {:>10}", "", "asked", "measured");
+            for (what, asked, measured, is_met) in &requirements {
+                println!("{what:<64} {asked:>10} {measured:>10.2}  {}", if *is_met { "PASS" } else { "MISS" });
+            }
+            is_kept &= requirements.iter().all(|(.., is_met)| *is_met);
+            all.push(figures);
+            let report = json!({"latency": self.latency, "settings": all});
+            std::fs::write(path, format!("{report:#}\n"))
+                .unwrap_or_else(|error| panic!("write {}: {error}", path.display()));
+        }
+        println!("\nwritten to {}", path.display());
+        is_kept
+    }
+}
+
+impl Figures {
+    /// Of each: what it is, what is asked, what was measured, whether it is met.
+    fn requirements(&self) -> Vec<(&'static str, String, f64, bool)> {
+        let at_most = |what, most: f64, measured: f64| (what, format!("<= {most}"), measured, measured <= most);
+        let at_least = |what, least: f64, measured: f64| (what, format!(">= {least}"), measured, measured >= least);
+        let (rate, plain_rate) = (self.claims as f64 / self.bound_s, self.claims as f64 / self.plainly_bound_s);
+        vec![
+            at_least("claims bound in a second", 43.0, rate),
+            at_least("of the rate of plain clients", 0.9, rate / plain_rate),
+            at_most("processor time to bind a claim, ms", 3.0, self.cpu_ms_to_bind),
+            at_most("processor time to release a claim, ms", 3.0, self.cpu_ms_to_release),
+            at_most("peak memory, MiB", 96.0, self.peak_mib),
+            at_most("a new claim after a restart, s", 15.0, self.served_after_restart_s),
+            at_most("writes for bound claims after a restart", 0.0, self.restart_writes as f64),
+            at_most("writes while settled", 0.0, self.settled_writes as f64),
+            at_most("processor time while settled, % of a core", 0.5, self.settled_cpu_percent),
+            at_most("processor time while claims wait, % of a core", 2.0, self.waiting_cpu_percent),
+            at_most("the oldest claim after a release, s", 1.0, self.served_after_release_s),
+            at_most(
+                "another pool's claims beside one that fails, times",
+                1.2,
+                self.others_beside_s / self.others_alone_s,
+            ),
+        ]
+    }
+}
+
+struct Bench<'a> {
+    setting: &'a Setting,
+    world: World,
+    stand_in: StandIn,
+    controller: Option<Controller>,
+    /// One for each project.
+    namespaces: Vec<String>,
+    pools: usize,
+    events: ClaimEvents,
+}
+
+impl<'a> Bench<'a> {
+    async fn start(setting: &'a Setting, pools: usize) -> Self {
+        let (world, stand_in) = (World::new().await, StandIn::start(setting.latency));
+        let controller = Some(Controller::start(&[MAX_FLOATING_IPS]));
+        let claims = Api::all_with(world.client.clone(), &Kind::Claim.resource(world.version));
+        let events = watch_claims_in(claims).await;
+        let mut bench = Self { setting, world, stand_in, controller, namespaces: Vec::new(), pools, events };
+        for project in 0..setting.projects.min(pools) {
+            let namespace = bench.create_namespace(&format!("project-{project}")).await;
+            bench.namespaces.push(namespace);
+        }
+        for number in 0..pools {
+            bench.create(&bench.namespace_of(number), pool(&pool_name(number)).network("public")).await;
+        }
+        for number in 0..pools {
+            bench.await_ready(&bench.namespace_of(number), &pool_name(number)).await;
+        }
+        bench
+    }
+
+    async fn measure(&mut self) -> Figures {
+        let mut figures = Figures { claims: self.setting.total, pools: self.pools, ..Figures::default() };
+        (figures.others_alone_s, figures.others_beside_s) = self.measure_others().await;
+        self.bind_all(&mut figures).await;
+        self.watch_settled(&mut figures).await;
+        self.restart(&mut figures).await;
+        self.wait_at_used_up_pool(&mut figures).await;
+        self.release_all(&mut figures).await;
+        figures.plainly_bound_s = self.bind_plainly().await;
+        figures
+    }
+
+    /// The claim of this number: the pools have equally many. No two claims have one name, in whatever namespaces.
+    fn claim(&self, number: usize) -> (String, Manifest) {
+        let pool = number % self.pools;
+        let claim = claim(&format!("server-{number:05}")).without_capo_finalizer().from(&pool_name(pool));
+        (self.namespace_of(pool), claim.into())
+    }
+
+    fn namespace_of(&self, pool: usize) -> String {
+        self.namespaces[pool % self.namespaces.len()].clone()
+    }
+
+    async fn bind_all(&mut self, figures: &mut Figures) {
+        eprintln!("binding {} claims in {} pools", self.setting.total, self.pools);
+        let (calls, cpu) = (self.stand_in.calls().await, self.cpu());
+        let claims: Vec<_> = (0..self.setting.total).map(|number| self.claim(number)).collect();
+        figures.bound_s = self.bind(claims).await.1;
+        sleep(STILL).await;
+        figures.cpu_ms_to_bind = (self.cpu() - cpu).as_secs_f64() * 1000.0 / self.setting.total as f64;
+        figures.calls_to_bind = since(&calls, &self.stand_in.calls().await);
+        figures.rss_bound_mib = self.memory().now;
+    }
+
+    async fn watch_settled(&mut self, figures: &mut Figures) {
+        let watched = Duration::from_secs(self.setting.settled_seconds);
+        eprintln!("watching {} s", watched.as_secs());
+        let (calls, cpu, versions) = (self.stand_in.calls().await, self.cpu(), self.versions().await);
+        sleep(watched).await;
+        figures.settled_cpu_percent = (self.cpu() - cpu).as_secs_f64() * 100.0 / watched.as_secs_f64();
+        figures.settled_calls = since(&calls, &self.stand_in.calls().await);
+        figures.settled_writes =
+            changes(&versions, &self.versions().await).len() + count_writes(&figures.settled_calls);
+    }
+
+    async fn restart(&mut self, figures: &mut Figures) {
+        eprintln!("kill -9");
+        let (calls, versions) = (self.stand_in.calls().await, self.versions().await);
+        self.controller = None;
+        self.controller = Some(Controller::start(&[MAX_FLOATING_IPS]));
+        let new = self.claim(self.setting.total);
+        let name = new.1.name();
+        figures.served_after_restart_s = self.bind(vec![new]).await.1;
+        sleep(FENCE).await;
+        figures.restart_calls = since(&calls, &self.stand_in.calls().await);
+        let mut writes = changes(&versions, &self.versions().await);
+        // The pool's status has one more address, and the claim its own objects and events.
+        writes.retain(|version| !version.contains(&name) && !version.starts_with("Pool "));
+        figures.restart_writes = writes.len();
+        figures.rss_after_restart_mib = self.memory().now;
+    }
+
+    /// Lowers the limit of the first pool to what it has, and lets claims wait there.
+    async fn wait_at_used_up_pool(&mut self, figures: &mut Figures) {
+        eprintln!("{} claims wait", self.setting.waiting);
+        let namespace = self.namespace_of(0);
+        let of_pool = self.setting.total.div_ceil(self.pools) + 1;
+        let change = json!({"spec": {"maxIPs": of_pool}});
+        let pools = self.api(Kind::Pool, &namespace);
+        pools
+            .patch(&pool_name(0), &PatchParams::default(), &Patch::Merge(&change))
+            .await
+            .expect("the pool can be changed");
+        let waiting =
+            |number: usize| claim(&format!("waiting-{number:05}")).without_capo_finalizer().from(&pool_name(0));
+        let claims: Vec<_> =
+            (0..self.setting.waiting).map(|number| (namespace.clone(), waiting(number).into())).collect();
+        self.create_all(claims).await;
+        sleep(STILL).await;
+        let (cpu, begun) = (self.cpu(), Instant::now());
+        sleep(Duration::from_secs(60)).await;
+        figures.waiting_cpu_percent = (self.cpu() - cpu).as_secs_f64() * 100.0 / begun.elapsed().as_secs_f64();
+
+        let begun = Instant::now();
+        let (_, bound) = self.claim(0);
+        self.delete(&namespace, &bound.name()).await;
+        let is_waiting = |name: &String| name.starts_with("waiting-");
+        await_count(&mut self.events, 1, |event| bound_claim(event).filter(is_waiting)).await;
+        figures.served_after_release_s = begun.elapsed().as_secs_f64();
+        let names: Vec<_> =
+            (0..self.setting.waiting).map(|number| (namespace.clone(), waiting(number).name())).collect();
+        self.delete_all(names).await;
+        let change = json!({"spec": {"maxIPs": null}});
+        pools
+            .patch(&pool_name(0), &PatchParams::default(), &Patch::Merge(&change))
+            .await
+            .expect("the pool can be changed");
+        sleep(STILL).await;
+    }
+
+    async fn release_all(&mut self, figures: &mut Figures) {
+        eprintln!("releasing all claims");
+        let (cpu, begun) = (self.cpu(), Instant::now());
+        // The first one was released before, and there is one more.
+        let claims = (1..=self.setting.total).map(|number| self.claim(number));
+        let claims: Vec<_> = claims.map(|(namespace, claim)| (namespace, claim.name())).collect();
+        self.delete_all(claims).await;
+        figures.gone_s = begun.elapsed().as_secs_f64();
+        self.await_no_floating_ips().await;
+        figures.given_back_s = begun.elapsed().as_secs_f64();
+        figures.cpu_ms_to_release = (self.cpu() - cpu).as_secs_f64() * 1000.0 / self.setting.total as f64;
+        figures.peak_mib = self.memory().peak;
+    }
+
+    /// Created and deleted floating IPs are as many as each other.
+    async fn await_no_floating_ips(&self) {
+        let count = |calls: &Calls, name: &str| calls.get(name).copied().unwrap_or_default();
+        let all = async {
+            loop {
+                let calls = self.stand_in.calls().await;
+                if count(&calls, "POST floatingips") == count(&calls, "DELETE floatingips/ID") {
+                    return;
+                }
+                sleep(Duration::from_millis(100)).await;
+            }
+        };
+        timeout(PATIENCE, all).await.expect("all floating IPs are deleted");
+    }
+
+    /// The median time of claims of a pool, alone and beside a pool whose Neutron fails and that has many claims.
+    async fn measure_others(&mut self) -> (f64, f64) {
+        eprintln!("{OTHERS} claims of a pool, alone and beside one that fails");
+        let namespace = self.create_namespace("others").await;
+        self.create(&namespace, pool("others").network("public")).await;
+        self.await_ready(&namespace, "others").await;
+        let alone = self.median_of_others(&namespace, "alone").await;
+        let failing = self.create_namespace(FAILING).await;
+        self.create(&failing, pool("failing").network("public")).await;
+        let claims = (0..self.setting.waiting).map(|number| {
+            let claim = claim(&format!("failing-{number:05}")).without_capo_finalizer().from("failing");
+            (failing.clone(), claim.into())
+        });
+        self.create_all(claims.collect()).await;
+        sleep(STILL).await;
+        let beside = self.median_of_others(&namespace, "beside").await;
+        let names =
+            (0..self.setting.waiting).map(|number| (failing.clone(), claim(&format!("failing-{number:05}")).name()));
+        self.delete_all(names.collect()).await;
+        self.delete_pool(&failing, "failing").await;
+        (alone, beside)
+    }
+
+    async fn median_of_others(&mut self, namespace: &str, name: &str) -> f64 {
+        let mut times = Vec::new();
+        for round in 0..ROUNDS {
+            let claims: Vec<(String, Manifest)> = (0..OTHERS)
+                .map(|number| {
+                    let claim = claim(&format!("{name}-{round}-{number:02}")).without_capo_finalizer().from("others");
+                    (namespace.to_owned(), claim.into())
+                })
+                .collect();
+            let names: Vec<_> = claims.iter().map(|(namespace, claim)| (namespace.clone(), claim.name())).collect();
+            times.extend(self.bind(claims).await.0);
+            self.delete_all(names).await;
+            sleep(Duration::from_secs(3)).await;
+        }
+        times.sort_by(f64::total_cmp);
+        percentile(&times, 0.5)
+    }
+
+    /// As many claims, created and bound by plain clients that write what the contract asks for, without a controller.
+    async fn bind_plainly(&mut self) -> f64 {
+        eprintln!("{} claims by plain clients", self.setting.total);
+        self.controller = None;
+        let namespace = self.create_namespace("plain").await;
+        let begun = Instant::now();
+        let bind = (0..self.setting.total).map(|number| self.bind_one_plainly(&namespace, number));
+        stream::iter(bind).buffer_unordered(REQUESTS).count().await;
+        begun.elapsed().as_secs_f64()
+    }
+
+    async fn bind_one_plainly(&self, namespace: &str, number: usize) {
+        let manifest: Manifest = claim(&format!("plain-{number:05}")).without_capo_finalizer().from("plain").into();
+        let name = manifest.name();
+        let claim = self.create(namespace, manifest).await;
+        let claims = self.api(Kind::Claim, namespace);
+        let finalizer = json!({"metadata": {"finalizers": ["ipam.cluster.x-k8s.io/plain"]}});
+        claims
+            .patch(&name, &PatchParams::default(), &Patch::Merge(&finalizer))
+            .await
+            .expect("a claim takes a finalizer");
+        let owner = json!({
+            "apiVersion": claim.types.as_ref().expect("it has a kind").api_version, "kind": "IPAddressClaim",
+            "name": name, "uid": claim.uid(), "controller": true, "blockOwnerDeletion": true,
+        });
+        let address = json!({
+            "metadata": {
+                "name": name, "ownerReferences": [owner], "finalizers": ["ipam.cluster.x-k8s.io/plain"],
+                "annotations": {"plain/floating-ip-id": "5d2b7f5e-0000-4000-8000-000000000001", "plain/origin": "created"},
+            },
+            "spec": {
+                "claimRef": {"name": name}, "poolRef": claim.data["spec"]["poolRef"],
+                "address": std::net::Ipv4Addr::from(0x0a00_0000 + number as u32).to_string(), "prefix": 32,
+            },
+        });
+        self.create(namespace, Manifest::new(Kind::Address, address)).await;
+        let now = jiff::Timestamp::now();
+        let condition = json!({
+            "type": "Ready", "status": "True", "reason": "AddressAllocated", "message": "an address is allocated",
+            "lastTransitionTime": now.to_string(),
+        });
+        let status = json!({"status": {"addressRef": {"name": name}, "conditions": [condition]}});
+        claims
+            .patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
+            .await
+            .expect("a claim takes a status");
+        let regarding = json!({"kind": "IPAddressClaim", "name": name, "namespace": namespace, "uid": claim.uid()});
+        let event = json!({
+            "metadata": {"name": format!("{name}.event")}, "eventTime": format!("{now:.6}"), "action": "Bind",
+            "reason": "AddressAllocated", "type": "Normal", "note": "an address is allocated", "regarding": regarding,
+            "reportingController": "plain", "reportingInstance": "plain",
+        });
+        self.create(namespace, Manifest::new(Kind::Event, event)).await;
+    }
+
+    /// Creates the claims. Returns how many seconds each took until it was bound, and how many all took.
+    async fn bind(&mut self, claims: Vec<(String, Manifest)>) -> (Vec<f64>, f64) {
+        let (begun, count) = (Instant::now(), claims.len());
+        let (world, mut created) = (self.world.clone(), BTreeMap::new());
+        let creations = stream::iter(claims).map(|(namespace, claim)| {
+            let world = &world;
+            async move {
+                let (name, begun) = (claim.name(), Instant::now());
+                create(world, &namespace, claim).await;
+                (name, begun)
+            }
+        });
+        let creations = creations.buffer_unordered(REQUESTS).for_each(|(name, begun)| {
+            created.insert(name, begun);
+            std::future::ready(())
+        });
+        let ((), bound) = tokio::join!(creations, await_count(&mut self.events, count, bound_claim));
+        let times = bound.iter().filter_map(|(name, at)| Some((*at - *created.get(name)?).as_secs_f64())).collect();
+        (times, begun.elapsed().as_secs_f64())
+    }
+
+    async fn create_all(&self, claims: Vec<(String, Manifest)>) {
+        let creations =
+            claims.into_iter().map(|(namespace, claim)| async move { self.create(&namespace, claim).await });
+        stream::iter(creations).buffer_unordered(REQUESTS).count().await;
+    }
+
+    /// Deletes claims, and waits until they are gone.
+    async fn delete_all(&mut self, claims: Vec<(String, String)>) {
+        let (world, count) = (self.world.clone(), claims.len());
+        let deletions = claims.into_iter().map(|(namespace, name)| {
+            let world = &world;
+            async move { delete(world, &namespace, &name).await }
+        });
+        let deletions = stream::iter(deletions).buffer_unordered(REQUESTS).count();
+        tokio::join!(deletions, await_count(&mut self.events, count, deleted_claim));
+    }
+
+    async fn create_namespace(&self, project: &str) -> String {
+        let name = unique(project);
+        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.world.client.clone());
+        let body = serde_json::from_value(json!({"metadata": {"name": name}})).expect("that is a namespace");
+        namespaces.create(&PostParams::default(), &body).await.expect("a namespace of a new name can be created");
+        let secret =
+            json!({"metadata": {"name": "cloud"}, "stringData": {"clouds.yaml": self.stand_in.clouds_yaml(project)}});
+        self.create(&name, Manifest::new(Kind::Secret, secret)).await;
+        name
+    }
+
+    async fn await_ready(&self, namespace: &str, name: &str) {
+        let pools = self.api(Kind::Pool, namespace);
+        let is_ready = |pool: &DynamicObject| {
+            let conditions = pool.data["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.into_iter().any(|condition| condition["type"] == "Ready" && condition["status"] == "True")
+        };
+        let ready = async {
+            while !is_ready(&pools.get(name).await.expect("the pool is there")) {
+                sleep(Duration::from_millis(200)).await;
+            }
+        };
+        timeout(Duration::from_secs(120), ready)
+            .await
+            .unwrap_or_else(|_| panic!("pool {namespace}/{name} is not Ready"));
+    }
+
+    async fn delete_pool(&self, namespace: &str, name: &str) {
+        let pools = self.api(Kind::Pool, namespace);
+        pools.delete(name, &DeleteParams::default()).await.expect("a pool can be deleted");
+    }
+
+    fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+        api(&self.world, kind, namespace)
+    }
+
+    async fn create(&self, namespace: &str, manifest: impl Into<Manifest>) -> DynamicObject {
+        create(&self.world, namespace, manifest.into()).await
+    }
+
+    async fn delete(&self, namespace: &str, claim: &str) {
+        delete(&self.world, namespace, claim).await;
+    }
+
+    /// Kind, name and version of every object that the controller writes.
+    async fn versions(&self) -> Vec<String> {
+        let mut versions = Vec::new();
+        for namespace in &self.namespaces {
+            for kind in [Kind::Pool, Kind::Claim, Kind::Address, Kind::Event] {
+                let objects = self
+                    .api(kind, namespace)
+                    .list_metadata(&ListParams::default())
+                    .await
+                    .expect("objects can be listed");
+                versions.extend(objects.items.iter().map(|object| {
+                    format!(
+                        "{kind:?} {namespace}/{} {}",
+                        object.name_any(),
+                        object.resource_version().unwrap_or_default()
+                    )
+                }));
+            }
+        }
+        versions.sort();
+        versions
+    }
+
+    fn pid(&self) -> u32 {
+        let controller = self.controller.as_ref().expect("the controller runs");
+        controller.assert_running();
+        controller.pid()
+    }
+
+    fn cpu(&self) -> Duration {
+        usage::cpu_time(self.pid())
+    }
+
+    fn memory(&self) -> usage::Memory {
+        usage::memory(self.pid())
+    }
+}
+
+fn pool_name(number: usize) -> String {
+    format!("pool-{number:03}")
+}
+
+fn api(world: &World, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+    Api::namespaced_with(world.client.clone(), namespace, &kind.resource(world.version))
+}
+
+async fn create(world: &World, namespace: &str, manifest: Manifest) -> DynamicObject {
+    let object = manifest.object(world.version, namespace);
+    let created = api(world, manifest.kind, namespace).create(&PostParams::default(), &object).await;
+    created.unwrap_or_else(|error| panic!("{} is refused: {error}", manifest.name()))
+}
+
+async fn delete(world: &World, namespace: &str, claim: &str) {
+    let deleted = api(world, Kind::Claim, namespace).delete(claim, &DeleteParams::default()).await;
+    deleted.unwrap_or_else(|error| panic!("claim {claim} cannot be deleted: {error}"));
+}
+
+/// The calls that were made in between.
+fn since(before: &Calls, after: &Calls) -> Calls {
+    let count = |name: &String| before.get(name).copied().unwrap_or_default();
+    let calls = after.iter().map(|(name, calls)| (name.clone(), calls - count(name)));
+    calls.filter(|(_, calls)| *calls > 0).collect()
+}
+
+/// Waits until `name_in` has recognized this many claims. Returns when it first did so for each.
+async fn await_count(
+    events: &mut ClaimEvents,
+    count: usize,
+    name_in: impl Fn(Event<DynamicObject>) -> Option<String>,
+) -> BTreeMap<String, Instant> {
+    let mut seen = BTreeMap::new();
+    let all = async {
+        while seen.len() < count {
+            let event = events.next().await.expect("a watch has no end").expect("the claims can be watched");
+            if let Some(name) = name_in(event) {
+                seen.entry(name).or_insert_with(Instant::now);
+            }
+        }
+    };
+    if timeout(PATIENCE, all).await.is_err() {
+        panic!("{} of {count} claims are bound or gone", seen.len());
+    }
+    seen
+}
