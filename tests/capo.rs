@@ -4,6 +4,10 @@
 #![allow(clippy::restriction, reason = "a panic fails the test")]
 #![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
 
+#[path = "capo/clusters.rs"]
+mod clusters;
+#[path = "capo/kubeadm.rs"]
+mod kubeadm;
 #[path = "capo/kubelets.rs"]
 mod kubelets;
 #[path = "capo/machines.rs"]
@@ -12,13 +16,21 @@ mod machines;
 mod support;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use kube::ResourceExt;
 use serde_json::json;
 
-use kubelets::with_kubelets;
+use kubeadm::with_kubeadm;
+use kubelets::{with_kubelets, with_kubelets_of};
 use machines::{Machines, PATIENCE, claim_of, server};
-use support::{Kind, Namespace, controller, eventually, pool, with_namespace};
+use support::{
+    FloatingIp, Kind, Move, Namespace, PROGRAM, claim, controller, eventually, pool, previous_program, with_namespace,
+    with_two_clusters,
+};
+
+/// A frozen controller's calls to OpenStack end within this time.
+const LONGEST_CALL: Duration = Duration::from_secs(35);
 
 /// What the scenarios here have in common: credentials and a controller.
 async fn with_capo(scenario: impl AsyncFnOnce(&Namespace)) {
@@ -135,4 +147,243 @@ async fn a_closed_list_keeps_its_addresses_when_all_machines_are_replaced() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn the_floating_ips_of_the_api_server_and_the_bastion_are_left_to_capo() {
+    with_capo(async |ns| {
+        let [api_server, bastion, free] = create_floating_ips(ns).await.map(|created| created.address);
+        let named = json!({"apiServerFloatingIP": api_server, "bastion": clusters::bastion(&bastion)});
+        clusters::create_infrastructure(ns, named).await;
+        // All three are free: only the OpenStackCluster says that two of them are not to be taken.
+        ns.create(pool("public").network("public").reuse_unmarked()).await;
+        assert_eq!(ns.bind(claim("web-0")).await, free);
+        let created = ns.bind(claim("web-1")).await;
+        assert!(created != api_server && created != bastion, "{created} belongs to CAPO");
+
+        clusters::create(ns).await;
+        clusters::create_control_plane_machine(ns, "control-plane-0", json!({})).await;
+        with_kubelets(ns, async {
+            machines::await_attached_to(ns, "control-plane-0", &api_server).await;
+            machines::await_attached_to(ns, "prod-bastion", &bastion).await;
+            machines::await_running(ns, 1).await;
+            clusters::delete_machine(ns, "control-plane-0").await;
+            clusters::delete(ns).await;
+        })
+        .await;
+        for address in [api_server, bastion] {
+            let found = ns.cloud().await.find(&address).await.expect("CAPO keeps what its user has created");
+            assert_eq!((found.port, found.description.as_str(), found.tags.len()), (None, "", 0));
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_pool_says_that_capo_has_deleted_or_attached_one_of_its_addresses() {
+    with_capo(async |ns| {
+        let [deleted, attached, last] = create_floating_ips(ns).await;
+        ns.create(pool("public").list([&deleted.address, &attached.address, &last.address])).await;
+        clusters::create_infrastructure(ns, clusters::without_api_address()).await;
+        clusters::create(ns).await;
+        clusters::create_control_plane_machine(ns, "control-plane-0", clusters::with_address()).await;
+        with_kubelets(ns, async {
+            machines::await_attached_to(ns, "control-plane-0", &deleted.address).await;
+            clusters::set_bastion(ns, clusters::bastion(&attached.address)).await;
+            machines::await_attached_to(ns, "prod-bastion", &attached.address).await;
+            clusters::await_failure(ns, &attached.address, "is attached to a port").await;
+            // CAPO takes it for the address that it gave the API server.
+            clusters::delete_machine(ns, "control-plane-0").await;
+            assert!(!ns.cloud().await.delete(&deleted.id).await, "CAPO no longer deletes it");
+            clusters::await_failure(ns, &deleted.address, "is not a floating IP of the project").await;
+
+            assert_eq!(ns.bind(claim("web-0")).await, last.address);
+            ns.create(claim("web-1")).await;
+            clusters::set_bastion(ns, json!({"enabled": false, "floatingIP": attached.address})).await;
+            assert_eq!(ns.await_bound(&claim_of("web-1"), PATIENCE).await, attached.address);
+            clusters::delete(ns).await;
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_control_plane_machine_gives_its_address_back_where_the_cluster_names_one_for_the_api_server() {
+    with_capo(async |ns| {
+        let only = ns.create_floating_ip("public").await.address;
+        ns.create(pool("public").list([&only])).await;
+        let mut named = clusters::without_api_address();
+        named["apiServerFloatingIP"] = named["controlPlaneEndpoint"]["host"].clone();
+        clusters::create_infrastructure(ns, named).await;
+        clusters::create(ns).await;
+        with_kubelets(ns, async {
+            for machine in ["control-plane-0", "control-plane-1"] {
+                clusters::create_control_plane_machine(ns, machine, clusters::with_address()).await;
+                machines::await_attached_to(ns, machine, &only).await;
+                clusters::delete_machine(ns, machine).await;
+            }
+            clusters::delete(ns).await;
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_bastion_that_is_replaced_keeps_its_reserved_address() {
+    with_capo(async |ns| {
+        let reserved = ns.create_floating_ip("public").await.address;
+        ns.create(pool("public").network("public").reserve(&claim_of("prod-bastion"), &reserved)).await;
+        clusters::apply_example(ns, "bastion/cluster.yaml", |manifest| {
+            let mut bastion = clusters::bastion(&reserved);
+            bastion["spec"]["floatingIPPoolRef"] = manifest["spec"]["bastion"]["spec"]["floatingIPPoolRef"].clone();
+            assert!(manifest["spec"]["bastion"]["floatingIP"].is_string(), "without it CAPO deletes the address");
+            manifest["spec"] = clusters::infrastructure(clusters::without_api_address());
+            manifest["spec"]["bastion"] = bastion;
+        })
+        .await;
+        clusters::create(ns).await;
+        machines::await_attached_to(ns, "prod-bastion", &reserved).await;
+        clusters::set_bastion(ns, json!({"enabled": false})).await;
+        ns.await_gone(Kind::Claim, &claim_of("prod-bastion"), PATIENCE).await;
+        clusters::set_bastion(ns, json!({"enabled": true})).await;
+        machines::await_attached_to(ns, "prod-bastion", &reserved).await;
+        clusters::delete(ns).await;
+        assert!(ns.cloud().await.find(&reserved).await.is_some(), "it is the user's, and stays");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_api_server_has_an_address_of_the_pool() {
+    with_capo(async |ns| {
+        ns.create(pool("public").network("public")).await;
+        clusters::apply_example(ns, "api-endpoint/claim.yaml", |_| {}).await;
+        let address = ns.await_bound("prod-api-server", PATIENCE).await;
+        clusters::create_secrets(ns).await;
+        clusters::apply_example(ns, "api-endpoint/cluster.yaml", |manifest| {
+            if manifest["kind"] == "OpenStackCluster" {
+                let named = json!({"apiServerFloatingIP": address});
+                manifest["spec"] = clusters::infrastructure(named);
+            }
+        })
+        .await;
+        with_kubelets(ns, async {
+            for machine in ["control-plane-0", "control-plane-1"] {
+                clusters::create_control_plane_machine(ns, machine, json!({})).await;
+                machines::await_attached_to(ns, machine, &address).await;
+                machines::await_running(ns, 1).await;
+                let cluster = ns.get(Kind::Cluster, clusters::NAME).await.expect("the Cluster is there");
+                assert_eq!(cluster.data["spec"]["controlPlaneEndpoint"]["host"], address.as_str());
+                clusters::delete_machine(ns, machine).await;
+            }
+            clusters::delete(ns).await;
+        })
+        .await;
+        assert!(ns.cloud().await.find(&address).await.is_some(), "it stays as long as its claim");
+        ns.delete(Kind::Claim, "prod-api-server").await;
+        machines::await_released(ns, &BTreeSet::from([address])).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_workers_of_a_cluster_class_have_addresses_of_the_pool_that_the_cluster_names() {
+    with_capo(async |ns| {
+        ns.create(pool("public").network("public")).await;
+        ns.create(pool("other").network("public")).await;
+        clusters::create_from_class(ns).await;
+        let machines = Machines::of_cluster(ns);
+        let scenario = with_kubeadm(ns, async {
+            let mut used = machines.await_addresses(5).await;
+            clusters::change_workers(ns, 2, "public").await;
+            let kept = machines.await_addresses(2).await;
+            assert!(used.is_superset(&kept), "a machine changed its address: {used:?}, {kept:?}");
+            clusters::change_workers(ns, 2, "other").await;
+            clusters::await_claims_of(ns, "other", 2).await;
+            used.extend(machines.await_addresses(2).await);
+            machines.delete_cluster().await;
+            machines::await_released(ns, &used).await;
+        });
+        with_kubelets(ns, scenario).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_moved_cluster_keeps_its_addresses_and_is_scaled_in_its_new_management_cluster() {
+    with_two_clusters(async |from, to| {
+        from.create_secret_for("demo").await;
+        clusters::make_secret_movable(from).await;
+        from.restart_controller();
+        to.restart_controller();
+        from.create(pool("public").network("public").served_in(&from.name)).await;
+        let machines = Machines::create(from, 3, json!({"maxSurge": 1, "maxUnavailable": 0})).await;
+        with_kubelets_of(&[from, to], async {
+            machines.await_addresses(3).await;
+            let before = machines::await_attached_by_server(from).await;
+            Move::start(from, to).succeed().await;
+            assert_eq!(clusters::objects_left_in(from).await, [""; 0]);
+
+            clusters::await_control_plane(to).await;
+            let machines = Machines::of_cluster(to);
+            let kept = machines.await_addresses(3).await;
+            assert_eq!(machines::await_attached_by_server(to).await, before);
+            machines.scale(5).await;
+            let used = machines.await_addresses(5).await;
+            assert!(used.is_superset(&kept), "a machine lost its address: {kept:?}, {used:?}");
+            machines.scale(2).await;
+            let kept = machines.await_addresses(2).await;
+            machines::await_released(to, &(&used - &kept)).await;
+            machines.delete_cluster().await;
+            machines::await_released(to, &used).await;
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_rolling_update_completes_while_the_controller_is_killed_frozen_upgraded_and_rolled_back() {
+    with_capo(async |ns| {
+        let start = |program: &str| ns.start_build(program, &ns.world.account, &[]);
+        let previous = previous_program();
+        let controller = start(&previous);
+        ns.create(pool("public").network("public").served_in(&ns.name)).await;
+        let machines = Machines::create(ns, 5, json!({"maxSurge": 1, "maxUnavailable": 0})).await;
+        with_kubelets(ns, async {
+            let mut used = machines.await_addresses(5).await;
+            machines.replace_all().await;
+            machines.await_new(1).await;
+            controller.kill();
+            let controller = start(&previous);
+
+            machines.await_new(2).await;
+            controller.signal("STOP");
+            machines::await_waiting_claim(ns).await;
+            tokio::time::sleep(LONGEST_CALL).await;
+            controller.signal("CONT");
+
+            machines.await_new(3).await;
+            controller.terminate();
+            let controller = start(PROGRAM);
+            machines.await_new(4).await;
+            controller.terminate();
+            let controller = start(&previous);
+            used.extend(machines.await_replaced(5).await);
+            controller.terminate();
+            start(PROGRAM);
+            machines.delete_cluster().await;
+            machines::await_released(ns, &used).await;
+        })
+        .await;
+    })
+    .await;
+}
+
+/// Free floating IPs of the project, as users create them.
+async fn create_floating_ips(ns: &Namespace) -> [FloatingIp; 3] {
+    let create = async || ns.create_floating_ip("public").await;
+    [create().await, create().await, create().await]
 }

@@ -22,7 +22,7 @@ async fn examples_are_taken_as_they_are() {
                 assert_eq!(manifest["spec"]["identityRef"]["name"], "cloud", "{}: the Secret's name", path.display());
             }
         }
-        assert_eq!(pools.len(), 12, "{pools:?}");
+        assert_eq!(pools.len(), 13, "{pools:?}");
     })
     .await;
 }

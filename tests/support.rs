@@ -42,7 +42,7 @@ pub use api_server_proxy::ApiServerProxy;
 pub use clouds::{cloud_entry, clouds_yaml};
 pub use cluster::cluster;
 pub use clusterctl::Move;
-pub use controller::{Controller, controller};
+pub use controller::{Controller, PROGRAM, controller, previous_program};
 pub use fault::{EVERYTHING, Fault, NEUTRON, TOKEN};
 pub use laws_hold::await_laws_hold;
 pub use lease::{LeaseHistory, LeaseObserver, RENEW_DEADLINE, leader_election_flags};

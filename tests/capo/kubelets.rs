@@ -13,24 +13,41 @@ use tokio::time::sleep;
 use crate::support::{Kind, Namespace};
 
 /// Runs a scenario; meanwhile each machine that has a server gets a ready Node. The management cluster is the workload
-/// cluster as well: see [`crate::machines::Machines::create`].
+/// cluster as well: see [`crate::clusters::create_secrets`].
 pub async fn with_kubelets(ns: &Namespace, scenario: impl Future<Output = ()>) {
+    with_kubelets_of(&[ns], scenario).await;
+}
+
+/// The same for machines that are moved from one namespace to another; their Nodes are in the management cluster of the
+/// first.
+pub async fn with_kubelets_of(sides: &[&Namespace], scenario: impl Future<Output = ()>) {
+    let ns = sides.first().expect("machines are in a namespace");
     let nodes: Api<Node> = Api::all(ns.world.client.clone());
-    let joins = async {
-        loop {
-            join(ns, &nodes).await;
-            sleep(Duration::from_millis(500)).await;
+    meanwhile(scenario, async || {
+        for side in sides {
+            join(side, &nodes).await;
         }
-    };
-    match select(Box::pin(scenario), Box::pin(joins)).await {
-        Either::Left(((), _joins)) => {}
-        Either::Right((never, _scenario)) => never,
-    }
+    })
+    .await;
     for node in nodes.list(&Default::default()).await.expect("nodes can be listed") {
         if node.labels().get("e2e") == Some(&ns.name) {
             // An error means that it is gone.
             let _gone = nodes.delete(&node.name_any(), &DeleteParams::default()).await;
         }
+    }
+}
+
+/// Runs a scenario, and `work` again and again until it ends.
+pub async fn meanwhile(scenario: impl Future<Output = ()>, mut work: impl AsyncFnMut()) {
+    let work = async {
+        loop {
+            work().await;
+            sleep(Duration::from_millis(500)).await;
+        }
+    };
+    match select(Box::pin(scenario), Box::pin(work)).await {
+        Either::Left(((), _work)) => {}
+        Either::Right((never, _scenario)) => never,
     }
 }
 

@@ -101,6 +101,19 @@ async fn commands_of_the_examples_run() {
     follow("examples/README.md", async |_| {}, async |_| {}).await;
 }
 
+#[tokio::test]
+async fn commands_of_the_api_endpoint_name_the_claims_address_for_the_api_server() {
+    let prepare = async |ns: &Namespace| {
+        ns.apply_secret("cloud", &clouds(ns)).await;
+    };
+    follow("examples/api-endpoint/README.md", prepare, async |ns| {
+        let address = ns.await_bound("prod-api-server", RECOVERY).await;
+        let cluster = ns.get(Kind::InfrastructureCluster, "prod").await.expect("the page has created it");
+        assert_eq!(cluster.data["spec"]["apiServerFloatingIP"], address.as_str());
+    })
+    .await;
+}
+
 #[test]
 fn every_page_whose_commands_are_run_has_a_test() {
     let source = include_str!("commands.rs");

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use kube::api::{Patch, PatchParams};
-use kube::core::{DynamicObject, GroupVersionKind};
-use kube::discovery::{Scope, pinned_kind};
-use kube::{Api, Error};
+use kube::Error;
+use kube::api::PatchParams;
+use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::markdown::Page;
@@ -43,26 +42,12 @@ pub fn documents(yaml: &str) -> Result<Vec<Value>, serde_saphyr::Error> {
 /// Asks the API server whether it takes a manifest in the namespace, strictly, as `kubectl apply` does: a field that the
 /// schema does not have is refused. Nothing is kept.
 pub async fn taken(ns: &Namespace, manifest: &Value) -> Result<DynamicObject, Error> {
-    apply(ns, manifest, PatchParams::apply("kubectl").force().dry_run().validation_strict()).await
+    ns.apply_any(manifest, &PatchParams::apply("kubectl").force().dry_run().validation_strict()).await
 }
 
 /// Applies a manifest of any kind in the namespace.
 pub async fn made(ns: &Namespace, manifest: &Value) -> DynamicObject {
-    apply(ns, manifest, PatchParams::apply("scenario").force())
+    ns.apply_any(manifest, &PatchParams::apply("scenario").force())
         .await
         .unwrap_or_else(|error| panic!("{manifest}: {error}"))
-}
-
-async fn apply(ns: &Namespace, manifest: &Value, how: PatchParams) -> Result<DynamicObject, Error> {
-    let mut object: DynamicObject = serde_json::from_value(manifest.clone()).map_err(Error::SerdeError)?;
-    let types = object.types.clone().unwrap_or_default();
-    let kind = GroupVersionKind::try_from(&types).expect("a manifest names its group, version and kind");
-    let (resource, capabilities) = pinned_kind(&ns.world.client, &kind).await?;
-    let api: Api<DynamicObject> = match capabilities.scope {
-        Scope::Cluster => Api::all_with(ns.world.client.clone(), &resource),
-        Scope::Namespaced => Api::namespaced_with(ns.world.client.clone(), &ns.name, &resource),
-    };
-    object.metadata.namespace = (capabilities.scope == Scope::Namespaced).then(|| ns.name.clone());
-    let name = object.metadata.name.clone().expect("a manifest has a name");
-    api.patch(&name, &how, &Patch::Apply(&object)).await
 }

@@ -21,6 +21,7 @@ pub const RUN: &[&str] = &[
     "docs/security.md",
     "docs/troubleshooting.md",
     "examples/README.md",
+    "examples/api-endpoint/README.md",
 ];
 
 /// Pages, and why their commands are not run.

@@ -13,6 +13,14 @@ use super::service_account;
 use super::wait::{RECOVERY, eventually};
 use super::world::run_id;
 
+/// The program under test.
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_caip-openstack");
+
+/// The program of an earlier release, `CAIP_PREVIOUS_BINARY`; the one under test where that is not set.
+pub fn previous_program() -> String {
+    std::env::var("CAIP_PREVIOUS_BINARY").unwrap_or_else(|_| PROGRAM.to_owned())
+}
+
 /// A running controller. Ends when it is dropped, and in any case when the test binary does.
 pub struct Controller {
     // A plain mutex: held for a system call, never across an await.
@@ -37,13 +45,18 @@ impl Controller {
 
     /// The same for the management cluster of a kubeconfig.
     pub fn start_in(kubeconfig: &str, flags: &[&str]) -> Self {
+        Self::start_build(PROGRAM, kubeconfig, flags)
+    }
+
+    /// The same with another build of the program.
+    pub fn start_build(program: &str, kubeconfig: &str, flags: &[&str]) -> Self {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let log = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("controller-{}-{number}.log", run_id()));
         let output = File::create(&log).unwrap_or_else(|error| panic!("{} cannot be made: {error}", log.display()));
         // setpriv ends the program with the test binary, however that ends: libtest has no teardown.
         let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "TERM", "--", env!("CARGO_BIN_EXE_caip-openstack")]);
+        command.args(["--pdeathsig", "TERM", "--", program]);
         command.args(["--leader-elect=false", "--health-addr=0", "--diagnostics-address=0"]);
         if !flags.iter().any(|flag| flag.starts_with("--watch-filter")) {
             command.arg(format!("--watch-filter={}", run_id()));

@@ -14,7 +14,7 @@ use serde_json::json;
 use tokio::sync::OnceCell;
 
 use super::clouds::{cloud_entry, clouds_yaml};
-use super::controller::Controller;
+use super::controller::{Controller, PROGRAM};
 use super::manifest::{Kind, Manifest};
 use super::openstack::{Cloud, FloatingIp};
 use super::world::World;
@@ -83,10 +83,15 @@ impl Namespace {
 
     /// Starts one more controller for the namespace, with more flags.
     pub fn start_controller(&self, kubeconfig: &str, flags: &[&str]) -> Arc<Controller> {
+        self.start_build(PROGRAM, kubeconfig, flags)
+    }
+
+    /// The same with another build of the program.
+    pub fn start_build(&self, program: &str, kubeconfig: &str, flags: &[&str]) -> Arc<Controller> {
         let own = [format!("--namespace={}", self.name), format!("--watch-filter={}", self.name)];
         // The last of two wins.
         let flags = [&own.each_ref().map(String::as_str), flags].concat();
-        let controller = Arc::new(Controller::start_in(kubeconfig, &flags));
+        let controller = Arc::new(Controller::start_build(program, kubeconfig, &flags));
         self.controllers().push(controller.clone());
         controller
     }

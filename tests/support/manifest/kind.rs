@@ -30,6 +30,10 @@ pub enum Kind {
     InTreePool,
     /// CAPO's `OpenStackMachineTemplate`.
     MachineTemplate,
+    /// `KubeadmControlPlane`, a stand-in.
+    ControlPlane,
+    /// `KubeadmConfig`, a stand-in.
+    BootstrapConfig,
     Secret,
     /// `Event` of `events.k8s.io`.
     Event,
@@ -61,6 +65,10 @@ impl Kind {
             Self::MachineTemplate => {
                 of(INFRASTRUCTURE, "v1beta1", "OpenStackMachineTemplate", "openstackmachinetemplates")
             }
+            Self::ControlPlane => {
+                of("controlplane.cluster.x-k8s.io", "v1beta2", "KubeadmControlPlane", "kubeadmcontrolplanes")
+            }
+            Self::BootstrapConfig => of("bootstrap.cluster.x-k8s.io", "v1beta2", "KubeadmConfig", "kubeadmconfigs"),
             Self::Secret => of("", "v1", "Secret", "secrets"),
             Self::Event => of("events.k8s.io", "v1", "Event", "events"),
         }

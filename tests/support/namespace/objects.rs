@@ -1,8 +1,9 @@
 //! Objects of a namespace: created, changed, read and deleted.
 
-use kube::ResourceExt;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
-use kube::core::DynamicObject;
+use kube::core::{DynamicObject, GroupVersionKind};
+use kube::discovery::{Scope, pinned_kind};
+use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
 use super::Namespace;
@@ -38,6 +39,21 @@ impl Namespace {
             .patch(&manifest.name(), &PatchParams::apply("scenario").force(), &Patch::Apply(&object))
             .await
             .unwrap_or_else(|error| panic!("{} is refused: {error}", manifest.name()))
+    }
+
+    /// Applies an object of any kind that the API server serves, in the namespace.
+    pub async fn apply_any(&self, manifest: &Value, how: &PatchParams) -> Result<DynamicObject, kube::Error> {
+        let mut object: DynamicObject = serde_json::from_value(manifest.clone()).map_err(kube::Error::SerdeError)?;
+        let types = object.types.clone().unwrap_or_default();
+        let kind = GroupVersionKind::try_from(&types).expect("a manifest names its group, version and kind");
+        let (resource, capabilities) = pinned_kind(&self.world.client, &kind).await?;
+        let api: Api<DynamicObject> = match capabilities.scope {
+            Scope::Cluster => Api::all_with(self.world.client.clone(), &resource),
+            Scope::Namespaced => Api::namespaced_with(self.world.client.clone(), &self.name, &resource),
+        };
+        object.metadata.namespace = (capabilities.scope == Scope::Namespaced).then(|| self.name.clone());
+        let name = object.metadata.name.clone().expect("a manifest has a name");
+        api.patch(&name, how, &Patch::Apply(&object)).await
     }
 
     /// Changes an object by a JSON merge patch.
