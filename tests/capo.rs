@@ -8,6 +8,8 @@
 mod kubelets;
 #[path = "capo/machines.rs"]
 mod machines;
+#[path = "capo/migration.rs"]
+mod migration;
 #[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]
 mod support;
 
@@ -135,4 +137,9 @@ async fn a_closed_list_keeps_its_addresses_when_all_machines_are_replaced() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_migration_from_capos_pool_keeps_every_address_while_a_machine_is_recreated() {
+    with_capo(migration::keep_addresses_while_a_machine_is_recreated).await;
 }
