@@ -12,6 +12,8 @@ mod kubeadm;
 mod kubelets;
 #[path = "capo/machines.rs"]
 mod machines;
+#[path = "capo/migration.rs"]
+mod migration;
 #[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]
 mod support;
 
@@ -380,6 +382,11 @@ async fn a_rolling_update_completes_while_the_controller_is_killed_frozen_upgrad
         .await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_migration_from_capos_pool_keeps_every_address_while_a_machine_is_recreated() {
+    with_capo(migration::keep_addresses_while_a_machine_is_recreated).await;
 }
 
 /// Free floating IPs of the project, as users create them.

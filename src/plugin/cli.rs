@@ -169,7 +169,17 @@ pub(super) struct Migrate {
     #[arg(long, value_name = "NAME")]
     pub(super) to: Option<String>,
 
-    /// Create the printed objects, unless there are obstacles. Machines are not touched.
+    /// Keep all addresses of CAPO's pool. Both pools list them, so that CAPO does not delete them and the new pool gives
+    /// them to the machines that replace the old ones.
+    #[arg(long)]
+    pub(super) keep_addresses: bool,
+
+    /// Secret with the clouds.yaml of the new pool, for example if CAPO's pool uses a ClusterIdentity; the default is
+    /// the Secret of CAPO's pool.
+    #[arg(long, value_name = "NAME")]
+    pub(super) secret: Option<String>,
+
+    /// Create the printed objects and complete the printed lists, unless there are obstacles. Machines are not touched.
     #[arg(long)]
     pub(super) apply: bool,
 }

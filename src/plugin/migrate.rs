@@ -1,34 +1,35 @@
 //! `migrate`: from CAPO's in-tree pool of the same Kind to one of ours. Reads what exists, and prints a plan. `--apply`
-//! creates the planned objects, and changes nothing else: templates are copied, and no machine is touched.
+//! creates the planned objects and adds addresses to the pools' lists. It changes nothing else: templates are copied, no
+//! machine is touched, and CAPO's pool is not deleted.
 
 mod input;
 mod plan;
 mod text;
 
 use kube::Api;
-use kube::api::{DynamicObject, PostParams};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cli::{Format, Migrate};
 use super::exit::{Answer, Failure};
 use super::output::{self, Progress};
 use super::session::PluginSession;
-use plan::{ObjectState, Plan};
+use plan::{LIST, ObjectState, Plan, PlannedObject};
 
 pub(super) async fn migrate_pool(
     session: &PluginSession,
     args: &Migrate,
     format: Option<Format>,
 ) -> Result<Answer, Failure> {
-    let to = args.to.clone().unwrap_or_else(|| format!("{}-ipam", args.pool));
+    let to = args.to.clone().unwrap_or_else(|| default_name(&args.pool));
     let progress = Progress::start("reading CAPO's pool, templates and claims");
-    let input = input::read_input(session, &args.pool, &to).await?;
+    let input = input::read_input(session, args, &to).await?;
     let mut plan = Plan::new(&input, &args.pool, &to);
     progress.step("validating the new objects on the API server");
-    for object in plan.objects.iter().filter(|object| object.state == ObjectState::New) {
+    for object in &plan.objects {
         // Schema, rules, webhooks and this user's permissions are known only to the server.
-        if let Err(error) = create(session, &object.manifest, true).await {
+        if let Err(error) = write(session, object, true).await {
             plan.obstacles.push(format!("the API server rejects {}: {}", object.title(), message(&error)));
         }
     }
@@ -41,14 +42,19 @@ pub(super) async fn migrate_pool(
     Ok(Answer::yes_if(is_possible))
 }
 
-/// Creates the new objects. An object that appeared in the meantime is an error of the API server.
+/// The name of the new pool.
+fn default_name(pool: &str) -> String {
+    format!("{pool}-ipam")
+}
+
+/// Writes the objects. One that appeared in the meantime is an error of the API server.
 async fn apply(session: &PluginSession, plan: &mut Plan) -> Result<(), Failure> {
-    for object in plan.objects.iter_mut().filter(|object| object.state == ObjectState::New) {
-        match create(session, &object.manifest, false).await {
-            Ok(()) => object.state = ObjectState::Created,
+    for object in &mut plan.objects {
+        match write(session, object, false).await {
+            Ok(state) => object.state = state,
             Err(error) => {
                 let what = format!(
-                    "create {} (objects created before it remain; the command can be repeated)",
+                    "write {} (what was written before it remains; the command can be repeated)",
                     object.title()
                 );
                 return Err(Failure::kubernetes(&what, &error));
@@ -59,10 +65,25 @@ async fn apply(session: &PluginSession, plan: &mut Plan) -> Result<(), Failure> 
     Ok(())
 }
 
-async fn create(session: &PluginSession, manifest: &Value, dry_run: bool) -> Result<(), kube::Error> {
-    let object: DynamicObject = serde_json::from_value(manifest.clone()).map_err(kube::Error::SerdeError)?;
-    let api = api(session, manifest);
-    api.create(&PostParams { dry_run, field_manager: Some("kubectl-fippool".into()) }, &object).await.map(drop)
+/// Creates a new object, or completes the list of an existing one. Returns the state that it has then.
+async fn write(session: &PluginSession, object: &PlannedObject, dry_run: bool) -> Result<ObjectState, kube::Error> {
+    let api = api(session, &object.manifest);
+    let field_manager = Some("kubectl-fippool".into());
+    match object.state {
+        ObjectState::New => {
+            let new: DynamicObject =
+                serde_json::from_value(object.manifest.clone()).map_err(kube::Error::SerdeError)?;
+            api.create(&PostParams { dry_run, field_manager }, &new).await?;
+            Ok(ObjectState::Created)
+        }
+        ObjectState::Incomplete => {
+            let list = json!({"spec": {LIST: object.manifest.pointer("/spec").and_then(|spec| spec.get(LIST))}});
+            let params = PatchParams { dry_run, field_manager, ..PatchParams::default() };
+            api.patch(object.name(), &params, &Patch::Merge(&list)).await?;
+            Ok(ObjectState::Completed)
+        }
+        state => Ok(state),
+    }
 }
 
 fn api(session: &PluginSession, manifest: &Value) -> Api<DynamicObject> {

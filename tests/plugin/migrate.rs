@@ -117,6 +117,92 @@ async fn apply_creates_what_was_planned_and_can_be_repeated() {
 }
 
 #[tokio::test]
+async fn kept_addresses_are_listed_in_both_pools_also_those_that_are_given_while_capos_pool_closes() {
+    with_namespace(async |ns| {
+        ns.create_secret_for("demo").await;
+        in_tree(ns).await;
+        // As CAPO does, so that the pool stays while a machine has an address of it.
+        let finalizer =
+            json!({"metadata": {"finalizers": ["openstackfloatingippool.infrastructure.cluster.x-k8s.io"]}});
+        ns.patch(Kind::InTreePool, "public", finalizer).await;
+        let migrate = async || asked(ns, &["migrate", "public", "--keep-addresses", "--apply"]).await;
+        let lists = async || {
+            let pools = [(Kind::Pool, "public-ipam"), (Kind::InTreePool, "public")];
+            let mut lists = Vec::new();
+            for (kind, name) in pools {
+                lists.push(
+                    ns.get(kind, name).await.expect("it is there").data["spec"]["preAllocatedFloatingIPs"].clone(),
+                );
+            }
+            lists
+        };
+        let (code, plan) = asked(ns, &["migrate", "public", "--keep-addresses"]).await;
+        assert_eq!((code, &plan["keptAddresses"]), (0, &json!(["203.0.113.77"])), "{plan:#}");
+        assert!(ns.get(Kind::Pool, "public-ipam").await.is_none(), "nothing was created");
+        let ended = plugin(ns, &["migrate", "public", "--keep-addresses"]).await;
+        assert!(ended.out.contains("# exists; addresses are added to its list"), "{}", ended.out);
+
+        let (code, plan) = migrate().await;
+        let names_and_states = |of_public| {
+            let states = [("public-ipam", of_public), ("workers-ipam", "Unchanged"), ("public", of_public)];
+            states.map(|(name, state)| (name.to_owned(), state.to_owned())).to_vec()
+        };
+        let written = [("public-ipam", "Created"), ("workers-ipam", "Created"), ("public", "Completed")];
+        let written = written.map(|(name, state)| (name.to_owned(), state.to_owned())).to_vec();
+        assert_eq!((code, states(&plan)), (0, written));
+        assert_eq!(lists().await, [json!(["203.0.113.77"]), json!(["203.0.113.77"])]);
+        let ours = ns.get(Kind::Pool, "public-ipam").await.expect("it is there");
+        assert!(ours.data["spec"]["floatingIPNetwork"].is_null(), "the list is closed");
+        assert!(plan["nextSteps"].to_string().contains("--wait=false"), "{plan:#}");
+
+        ns.delete(Kind::InTreePool, "public").await;
+        let late = ns.create(claim("web-1").pool_ref("apiGroup", CAPO).without_capo_finalizer()).await;
+        bind(ns, &late, "203.0.113.78").await;
+        let (code, plan) = migrate().await;
+        assert_eq!((code, states(&plan)), (0, names_and_states("Completed")), "{plan:#}");
+        assert_eq!(lists().await, [json!(["203.0.113.77", "203.0.113.78"]), json!(["203.0.113.77", "203.0.113.78"])]);
+        assert!(!plan["nextSteps"].to_string().contains("--wait=false"), "it is closed: {plan:#}");
+        assert_eq!(states(&migrate().await.1), names_and_states("Unchanged"));
+        ns.patch(Kind::InTreePool, "public", json!({"metadata": {"finalizers": null}})).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn no_address_is_listed_in_a_pool_that_has_claims_while_capos_pool_is_open() {
+    with_namespace(async |ns| {
+        ns.create_secret_for("demo").await;
+        in_tree(ns).await;
+        ns.create(claim("web-1").from("public-ipam").without_capo_finalizer()).await;
+        let (code, plan) = asked(ns, &["migrate", "public", "--keep-addresses", "--apply"]).await;
+        assert!(code == 1 && plan["obstacles"].to_string().contains("delete CAPO's pool first"), "{plan:#}");
+        assert!(ns.list(Kind::Pool).await.is_empty(), "nothing was created");
+        assert_eq!(asked(ns, &["migrate", "public"]).await.0, 0, "the pools have no address in common");
+        ns.delete(Kind::Claim, "web-1-floating-ip-address").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_new_pool_may_have_another_secret() {
+    with_namespace(async |ns| {
+        in_tree(ns).await;
+        let identity = json!({"type": "ClusterIdentity", "name": "shared", "cloudName": "openstack"});
+        ns.patch(Kind::InTreePool, "public", json!({"spec": {"identityRef": identity}})).await;
+        let (code, plan) = asked(ns, &["migrate", "public"]).await;
+        assert!(code == 1 && plan["obstacles"].to_string().contains("--secret"), "{plan:#}");
+        let with_secret = async || asked(ns, &["migrate", "public", "--secret", "cloud", "--apply"]).await;
+        assert!(with_secret().await.1["obstacles"].to_string().contains("Secret cloud does not exist"));
+        ns.create_secret_for("demo").await;
+        assert_eq!(with_secret().await.0, 0);
+        let pool = ns.get(Kind::Pool, "public-ipam").await.expect("it was created");
+        let reference = &pool.data["spec"]["identityRef"];
+        assert_eq!((&reference["name"], &reference["cloudName"]), (&json!("cloud"), &json!("openstack")));
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn what_stands_in_the_way_is_named_and_apply_creates_nothing() {
     with_namespace(async |ns| {
         in_tree(ns).await;

@@ -1,4 +1,5 @@
-//! What exists before a migration: CAPO's pool, the templates that point to it, the users of those, and the claims.
+//! What a migration begins with: what is asked for, CAPO's pool, the templates that point to it, the users of those, and
+//! the claims.
 
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::core::{ApiResource, GroupVersionKind};
@@ -6,8 +7,10 @@ use kube::discovery::pinned_kind;
 use kube::{Client, ResourceExt};
 use serde_json::Value;
 
+use crate::api::claim::PoolRef;
 use crate::api::names::{CLUSTER_NAME_LABEL, GROUP, POOL_KIND};
 use crate::api::{IpAddress, IpAddressClaim};
+use crate::plugin::cli::Migrate;
 use crate::plugin::exit::Failure;
 use crate::plugin::session::PluginSession;
 
@@ -19,6 +22,10 @@ const TOPOLOGY_LABEL: &str = "topology.cluster.x-k8s.io/owned";
 #[derive(Default, Debug)]
 pub(super) struct MigrationInput {
     pub(super) namespace: String,
+    /// Whether all addresses of CAPO's pool are to be kept.
+    pub(super) keeps_addresses: bool,
+    /// The Secret for the new pool, where it is not that of CAPO's pool.
+    pub(super) secret: Option<String>,
     /// CAPO's pool.
     pub(super) pool: Value,
     /// The templates that point to CAPO's pool.
@@ -26,9 +33,13 @@ pub(super) struct MigrationInput {
     pub(super) users: Vec<TemplateUser>,
     /// The claims on CAPO's pool.
     pub(super) claims: Vec<InTreeClaim>,
+    /// What the IPAddresses of CAPO's pool name.
+    pub(super) published: Vec<String>,
     /// An existing pool of ours with the new name.
     pub(super) our_pool: Option<Value>,
-    /// Whether the Secret in `identityRef` exists; none where the user may not know.
+    /// Whether claims name that pool.
+    pub(super) has_our_claims: bool,
+    /// Whether the Secret of the new pool exists; none where the user may not know.
     pub(super) has_secret: Option<bool>,
 }
 
@@ -50,6 +61,9 @@ pub(super) struct TemplateUser {
     pub(super) template: String,
     /// The JSON pointer to the template's name.
     pub(super) path: &'static str,
+    /// The JSON pointer to the numbers of a rolling update.
+    pub(super) rolling_update: &'static str,
+    pub(super) replicas: u64,
     pub(super) is_generated: bool,
 }
 
@@ -66,16 +80,23 @@ pub(super) fn successor_name(template: &str) -> String {
     format!("{template}-ipam")
 }
 
-pub(super) async fn read_input(session: &PluginSession, pool: &str, to: &str) -> Result<MigrationInput, Failure> {
+pub(super) async fn read_input(session: &PluginSession, args: &Migrate, to: &str) -> Result<MigrationInput, Failure> {
     let namespace = session.namespace.clone();
+    let pool = args.pool.as_str();
     let Some(in_tree) = get(session, &resource(CAPO_GROUP, "v1alpha1", POOL_KIND), pool).await? else {
         return Err(Failure::NotFound(format!(
             "there is no {POOL_KIND} {pool} of {CAPO_GROUP} in namespace {namespace}: `kubectl get openstackfloatingippools.{CAPO_GROUP} -A` lists them"
         )));
     };
-    let mut input = MigrationInput { namespace, pool: value(in_tree), ..MigrationInput::default() };
+    let mut input = MigrationInput {
+        namespace,
+        keeps_addresses: args.keep_addresses,
+        secret: args.secret.clone(),
+        pool: value(in_tree),
+        ..MigrationInput::default()
+    };
     input.our_pool = get(session, &resource(GROUP, "v1alpha1", POOL_KIND), to).await?.map(value);
-    input.has_secret = has_secret(session, &input.pool).await;
+    input.has_secret = has_secret(session, &input).await;
     if let Some(templates) = newest_version(&session.client, CAPO_GROUP, "OpenStackMachineTemplate").await {
         for object in list(session, &templates).await?.into_iter().filter(|object| points_to(object, pool)) {
             input.templates.push(MachineTemplate {
@@ -86,8 +107,26 @@ pub(super) async fn read_input(session: &PluginSession, pool: &str, to: &str) ->
         }
     }
     input.users = list_users(session).await?;
-    input.claims = list_claims(session, pool).await?;
+    read_claims(session, pool, to, &mut input).await?;
     Ok(input)
+}
+
+impl TemplateUser {
+    pub(super) fn is_control_plane(&self) -> bool {
+        self.resource.starts_with("kubeadmcontrolplanes")
+    }
+}
+
+impl MigrationInput {
+    /// The Secret of the new pool.
+    pub(super) fn secret_name(&self) -> Option<&str> {
+        self.secret.as_deref().or_else(|| self.pool.pointer("/spec/identityRef/name")?.as_str())
+    }
+
+    /// CAPO's pool gives no address while it is being deleted. It remains until its last IPAddress is gone.
+    pub(super) fn is_closed(&self) -> bool {
+        self.pool.pointer("/metadata/deletionTimestamp").is_some()
+    }
 }
 
 fn resource(group: &str, version: &str, kind: &str) -> ApiResource {
@@ -133,8 +172,8 @@ async fn list(session: &PluginSession, resource: &ApiResource) -> Result<Vec<Dyn
     Ok(listed.map_err(|error| Failure::kubernetes(&format!("list {}s", resource.kind), &error))?.items)
 }
 
-async fn has_secret(session: &PluginSession, pool: &Value) -> Option<bool> {
-    let name = pool.pointer("/spec/identityRef/name").and_then(Value::as_str)?;
+async fn has_secret(session: &PluginSession, input: &MigrationInput) -> Option<bool> {
+    let name = input.secret_name()?;
     let secrets: Api<k8s_openapi::api::core::v1::Secret> = Api::namespaced(session.client.clone(), &session.namespace);
     secrets.get_metadata_opt(name).await.ok().map(|found| found.is_some())
 }
@@ -159,6 +198,11 @@ async fn list_users(session: &PluginSession) -> Result<Vec<TemplateUser>, Failur
     let mut users = Vec::new();
     for (group, kind, plural) in sources {
         let Some(found) = newest_version(&session.client, group, kind).await else { continue };
+        let rolling_update = match (found.version.as_str(), kind) {
+            ("v1beta1", "MachineDeployment") => "/spec/strategy/rollingUpdate",
+            ("v1beta1", _) => "/spec/rolloutStrategy/rollingUpdate",
+            _ => "/spec/rollout/strategy/rollingUpdate",
+        };
         for object in list(session, &found).await? {
             let named = paths.iter().find_map(|path| Some((*path, object.data.pointer(path)?.as_str()?.to_owned())));
             users.extend(named.map(|(path, template)| TemplateUser {
@@ -166,6 +210,8 @@ async fn list_users(session: &PluginSession) -> Result<Vec<TemplateUser>, Failur
                 name: object.name_any(),
                 template,
                 path,
+                rolling_update,
+                replicas: object.data.pointer("/spec/replicas").and_then(Value::as_u64).unwrap_or(1),
                 is_generated: object.labels().contains_key(TOPOLOGY_LABEL),
             }));
         }
@@ -173,7 +219,7 @@ async fn list_users(session: &PluginSession) -> Result<Vec<TemplateUser>, Failur
     Ok(users)
 }
 
-async fn list_claims(session: &PluginSession, pool: &str) -> Result<Vec<InTreeClaim>, Failure> {
+async fn read_claims(session: &PluginSession, pool: &str, to: &str, input: &mut MigrationInput) -> Result<(), Failure> {
     let version = session.version().await?;
     let failed = |error| Failure::kubernetes("list IPAddressClaims and IPAddresses", &error);
     let claims: Api<IpAddressClaim> = Api::namespaced_with(session.client.clone(), &session.namespace, &version);
@@ -190,11 +236,14 @@ async fn list_claims(session: &PluginSession, pool: &str) -> Result<Vec<InTreeCl
         cluster: claim.labels().get(CLUSTER_NAME_LABEL).cloned(),
         owner: claim.owner_references().first().map(|owner| format!("{} {}", owner.kind, owner.name)),
     };
-    Ok(claims.iter().filter(|claim| is_claim_on(claim, pool)).map(read).collect())
+    input.claims = claims.iter().filter(|claim| is_in_tree(&claim.spec.pool_ref, pool)).map(read).collect();
+    input.has_our_claims = claims.iter().any(|claim| claim.spec.pool_ref.is_ours_named(to));
+    let published = addresses.iter().filter(|address| is_in_tree(&address.spec.pool_ref, pool));
+    input.published = published.map(|address| address.spec.address.clone()).collect();
+    Ok(())
 }
 
-/// On CAPO's pool of this name.
-fn is_claim_on(claim: &IpAddressClaim, pool: &str) -> bool {
-    let reference = &claim.spec.pool_ref;
+/// Whether it names CAPO's pool of this name.
+fn is_in_tree(reference: &PoolRef, pool: &str) -> bool {
     reference.kind == POOL_KIND && reference.name == pool && !reference.is_ours()
 }

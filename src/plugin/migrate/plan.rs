@@ -1,12 +1,17 @@
-//! Plans a migration from what exists: the objects to create, the effect on each machine, and the obstacles. Pure.
+//! Plans a migration from what exists: the objects to write, the effect on each machine, and the obstacles. Pure.
 
+mod addresses;
 mod manifests;
+mod steps;
 
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::input::{CAPO_GROUP, InTreeClaim, MachineTemplate, MigrationInput, successor_name};
+use super::input::{MachineTemplate, MigrationInput};
 use crate::api::names::GROUP;
+
+/// The field of both pools for addresses that the pool gives and never deletes.
+pub(super) const LIST: &str = "preAllocatedFloatingIPs";
 
 #[derive(Serialize, Debug)]
 #[serde(rename_all = "camelCase")]
@@ -16,11 +21,13 @@ pub(super) struct Plan {
     pub(super) from: String,
     /// The name of ours.
     pub(super) to: String,
-    /// In the order of their creation.
+    /// The addresses that the new pool lists.
+    pub(super) kept_addresses: Vec<String>,
+    /// In the order in which they are written.
     pub(super) objects: Vec<PlannedObject>,
     /// The machines that have an address of CAPO's pool, or wait for one.
     pub(super) machines: Vec<MachineChange>,
-    /// Nothing is created while there is one.
+    /// Nothing is written while there is one.
     pub(super) obstacles: Vec<String>,
     pub(super) remarks: Vec<String>,
     /// For the user: each is a command, or a comment that begins with `#`.
@@ -40,10 +47,14 @@ pub(super) enum ObjectState {
     New,
     /// It exists as planned.
     Unchanged,
+    /// It exists; addresses are to be added to its list.
+    Incomplete,
     /// An object of this name exists, and is not as planned.
     Different,
     /// By this command.
     Created,
+    /// By this command.
+    Completed,
 }
 
 #[derive(Serialize, Debug)]
@@ -57,33 +68,45 @@ pub(super) struct MachineChange {
 }
 
 impl PlannedObject {
-    fn new(manifest: Value, existing: Option<&Value>) -> Self {
-        let is_same = |existing: &Value| manifest.get("spec").is_none_or(|spec| is_within(spec, &existing["spec"]));
+    fn new(mut manifest: Value, existing: Option<&Value>) -> Self {
         let state = match existing {
             None => ObjectState::New,
-            Some(existing) if is_same(existing) => ObjectState::Unchanged,
-            Some(_) => ObjectState::Different,
+            Some(existing) => match complete_list(&mut manifest, existing) {
+                _ if !has_fields_of(&manifest, existing) => ObjectState::Different,
+                true => ObjectState::Incomplete,
+                false => ObjectState::Unchanged,
+            },
         };
         Self { state, manifest }
     }
 
     /// Kind and name.
     pub(super) fn title(&self) -> String {
-        format!("{} {}", text(&self.manifest, "/kind").unwrap_or_default(), object_name(&self.manifest))
+        format!("{} {}", text(&self.manifest, "/kind").unwrap_or_default(), self.name())
+    }
+
+    pub(super) fn name(&self) -> &str {
+        object_name(&self.manifest)
     }
 }
 
 impl Plan {
     pub(super) fn new(input: &MigrationInput, from: &str, to: &str) -> Self {
-        let (pool, mut remarks) = manifests::create_pool(input, to);
+        let kept = addresses::list_kept(input);
+        let (pool, mut remarks) = manifests::create_pool(input, &kept, to);
         let (generated, own): (Vec<_>, Vec<_>) = input.templates.iter().partition(|template| template.is_generated);
         let mut objects = vec![PlannedObject::new(pool, input.our_pool.as_ref())];
         objects.extend(own.into_iter().map(|template| {
             let copy = manifests::copy_template(&template.object, &input.namespace, to);
             PlannedObject::new(copy, template.successor.as_ref())
         }));
+        if input.keeps_addresses && !kept.is_empty() {
+            let listing = manifests::list_in_capos_pool(input, &kept, from);
+            objects.push(PlannedObject::new(listing, Some(&input.pool)));
+        }
         remarks.extend(generated.into_iter().map(|template| describe_generated(template, to)));
-        remarks.extend(describe_free_addresses(input));
+        remarks.extend(addresses::describe_lost(input, &kept));
+        remarks.extend(describe_risks(input, &kept));
         if input.templates.is_empty() {
             remarks.push("no OpenStackMachineTemplate of the namespace points to the pool".into());
         }
@@ -91,11 +114,12 @@ impl Plan {
             namespace: input.namespace.clone(),
             from: from.into(),
             to: to.into(),
-            machines: input.claims.iter().map(|claim| describe_machine(claim, input)).collect(),
-            obstacles: find_obstacles(input, &objects, from, to),
+            machines: input.claims.iter().map(|claim| addresses::describe_machine(claim, input, &kept)).collect(),
+            obstacles: find_obstacles(input, &kept, &objects, from, to),
             remarks,
-            next_steps: list_next_steps(input, from),
+            next_steps: steps::list_steps(input, &kept, from, to),
             is_applied: false,
+            kept_addresses: kept,
             objects,
         }
     }
@@ -123,25 +147,66 @@ fn describe_generated(template: &MachineTemplate, to: &str) -> String {
     )
 }
 
-fn find_obstacles(input: &MigrationInput, objects: &[PlannedObject], from: &str, to: &str) -> Vec<String> {
+/// What may still change an address that is to be kept.
+fn describe_risks(input: &MigrationInput, kept: &[String]) -> Vec<String> {
+    let mut risks = Vec::new();
+    if !input.keeps_addresses {
+        return risks;
+    }
+    if kept.is_empty() {
+        risks.push("CAPO's pool has no address to keep".into());
+        return risks;
+    }
+    let waiting: Vec<&str> =
+        input.claims.iter().filter(|claim| claim.address.is_none()).map(|claim| claim.name.as_str()).collect();
+    if !waiting.is_empty() && !input.is_closed() {
+        risks.push(format!(
+            "these claims wait for CAPO's pool: {}; before you close it, let them get an address, or delete their machines",
+            waiting.join(", ")
+        ));
+    }
+    if input.our_pool.as_ref().is_some_and(|pool| pool.pointer("/spec/floatingIPNetwork").is_some()) {
+        risks.push(
+            "the new pool has a floatingIPNetwork: a new machine gets an address that is not of the list while none of the list is free; remove it until the machines are replaced".into(),
+        );
+    }
+    let is_copied = |template: &str| input.has_copy_of(template);
+    if input.users.iter().any(|user| user.is_control_plane() && is_copied(&user.template)) {
+        risks.push(
+            "CAPO deletes the floating IP of a control plane machine with the machine, listed or not, unless the OpenStackCluster has a managed load balancer or names a floating IP for the API server".into(),
+        );
+    }
+    risks
+}
+
+fn find_obstacles(
+    input: &MigrationInput,
+    kept: &[String],
+    objects: &[PlannedObject],
+    from: &str,
+    to: &str,
+) -> Vec<String> {
     let mut obstacles = Vec::new();
     if from == to {
         obstacles.push(format!(
             "two pools named {to} would serve the same claims, since CAPO compares only kind and name: choose another name with --to"
         ));
     }
-    if text(&input.pool, "/spec/identityRef/type").is_some_and(|kind| kind != "Secret") {
-        obstacles.push(
-            "spec.identityRef.type is not Secret: put its clouds.yaml into a Secret of the namespace, and create the new pool manually with that".into(),
-        );
+    let identity = text(&input.pool, "/spec/identityRef/type").unwrap_or("Secret");
+    if identity != "Secret" && input.secret.is_none() {
+        obstacles.push(format!(
+            "spec.identityRef.type is {identity}, and the new pool needs a Secret: copy its clouds.yaml into a Secret of the namespace, and name it with --secret"
+        ));
     } else if input.has_secret == Some(false) {
         obstacles.push(format!(
-            "the Secret {} (spec.identityRef.name) does not exist: create it with the key clouds.yaml",
-            text(&input.pool, "/spec/identityRef/name").unwrap_or_default()
+            "the Secret {} does not exist: create it with the key clouds.yaml, or name another one with --secret",
+            input.secret_name().unwrap_or_default()
         ));
     }
-    if text(&input.pool, "/metadata/deletionTimestamp").is_some() {
-        obstacles.push("CAPO's pool is being deleted".into());
+    if !kept.is_empty() && input.has_our_claims && !input.is_closed() {
+        obstacles.push(format!(
+            "claims use pool {to} already, and CAPO's pool could give them listed addresses of each other's machines: choose another name with --to, or delete CAPO's pool first"
+        ));
     }
     let different = objects.iter().filter(|object| object.state == ObjectState::Different);
     obstacles.extend(different.map(|object| {
@@ -150,69 +215,28 @@ fn find_obstacles(input: &MigrationInput, objects: &[PlannedObject], from: &str,
     obstacles
 }
 
-/// CAPO deletes the free addresses of its pool with the pool, except for listed ones.
-fn describe_free_addresses(input: &MigrationInput) -> Option<String> {
-    let list = |path: &str| input.pool.pointer(path).and_then(Value::as_array).cloned().unwrap_or_default();
-    let listed = list("/spec/preAllocatedFloatingIPs");
-    let free: Vec<String> = list("/status/availableIPs")
-        .iter()
-        .filter(|address| !listed.contains(address))
-        .filter_map(|address| address.as_str().map(str::to_owned))
-        .collect();
-    (!free.is_empty()).then(|| {
-        format!(
-            "CAPO deletes these free addresses in OpenStack with its pool: {}; to keep them, first add them to spec.preAllocatedFloatingIPs of both pools",
-            free.join(", ")
-        )
-    })
+/// Whether the existing object is as planned, apart from the list.
+fn has_fields_of(manifest: &Value, existing: &Value) -> bool {
+    is_within(&manifest["spec"], &existing["spec"], &[LIST])
 }
 
-fn describe_machine(claim: &InTreeClaim, input: &MigrationInput) -> MachineChange {
-    let listed = input.pool.pointer("/spec/preAllocatedFloatingIPs").and_then(Value::as_array);
-    let is_listed = |address: &str| listed.is_some_and(|list| list.iter().any(|it| it == address));
-    let deletes = text(&input.pool, "/spec/reclaimPolicy") == Some("Delete");
-    let change = match &claim.address {
-        None => "waits for CAPO's pool; its replacement uses the new pool".to_owned(),
-        Some(address) if is_listed(address) => {
-            "keeps its address until it is replaced; the address is then free for the new pool, and the new machine gets one of the list".into()
-        }
-        Some(_) if deletes => {
-            "keeps its address until it is replaced; CAPO then deletes the address, and the new machine gets another one".into()
-        }
-        Some(_) => "keeps its address until it is replaced; CAPO's pool then retains it, and the new machine gets another one".into(),
-    };
-    MachineChange {
-        machine: claim.owner.clone().unwrap_or_else(|| claim.name.clone()),
-        claim: claim.name.clone(),
-        cluster: claim.cluster.clone(),
-        address: claim.address.clone(),
-        change,
-    }
+/// Lists in the manifest what the existing object lists too, in its order. Returns whether that lacked anything.
+fn complete_list(manifest: &mut Value, existing: &Value) -> bool {
+    let Some(Value::Array(wanted)) = manifest.pointer_mut(&format!("/spec/{LIST}")) else { return false };
+    let mut list = existing.pointer(&format!("/spec/{LIST}")).and_then(Value::as_array).cloned().unwrap_or_default();
+    wanted.retain(|address| !list.contains(address));
+    let is_incomplete = !wanted.is_empty();
+    list.append(wanted);
+    *wanted = list;
+    is_incomplete
 }
 
-fn list_next_steps(input: &MigrationInput, from: &str) -> Vec<String> {
-    let namespace = &input.namespace;
-    let mut steps = Vec::new();
-    for user in input.users.iter().filter(|user| input.has_copy_of(&user.template) && !user.is_generated) {
-        if steps.is_empty() {
-            steps.push("# each command replaces machines, one after the other".into());
-        }
-        let mut patch = Value::String(successor_name(&user.template));
-        for part in user.path.rsplit('/').filter(|part| !part.is_empty()) {
-            patch = json!({ part: patch });
-        }
-        steps.push(format!("kubectl -n {namespace} patch {} {} --type merge -p '{patch}'", user.resource, user.name));
-    }
-    steps.push("# when no claim of the old pool is left".into());
-    steps.push(format!("kubectl -n {namespace} delete openstackfloatingippools.{CAPO_GROUP} {from}"));
-    steps
-}
-
-/// Whether all `wanted` fields are there; others, such as defaults, may be there too.
-fn is_within(wanted: &Value, found: &Value) -> bool {
+/// Whether all `wanted` fields but the `omitted` ones are there; others, such as defaults, may be there too.
+fn is_within(wanted: &Value, found: &Value, omitted: &[&str]) -> bool {
     match (wanted, found) {
         (Value::Object(wanted), Value::Object(found)) => {
-            wanted.iter().all(|(key, value)| found.get(key).is_some_and(|found| is_within(value, found)))
+            let mut compared = wanted.iter().filter(|(key, _)| !omitted.contains(&key.as_str()));
+            compared.all(|(key, value)| found.get(key).is_some_and(|found| is_within(value, found, &[])))
         }
         (wanted, found) => wanted == found,
     }

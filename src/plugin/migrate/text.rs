@@ -34,7 +34,7 @@ impl Report for Plan {
         } else {
             text += &objects.map(PlannedObject::document).collect::<String>();
             text += "---\n# Nothing was changed";
-            text += if self.obstacles.is_empty() { "; --apply creates these objects.\n" } else { ".\n" };
+            text += if self.obstacles.is_empty() { "; --apply writes these objects.\n" } else { ".\n" };
         }
         text += "# Next steps:\n";
         for step in &self.next_steps {
@@ -49,8 +49,10 @@ impl PlannedObject {
         match self.state {
             ObjectState::New => "to be created".into(),
             ObjectState::Unchanged => "exists, unchanged".into(),
+            ObjectState::Incomplete => "exists; addresses are added to its list".into(),
             ObjectState::Different => paint(AnsiColor::Red, "exists, but is different"),
             ObjectState::Created => paint(AnsiColor::Green, "created"),
+            ObjectState::Completed => paint(AnsiColor::Green, "list completed"),
         }
     }
 

@@ -1,19 +1,16 @@
-//! The objects that a migration creates.
-
-use std::collections::BTreeSet;
+//! The objects that a migration writes.
 
 use serde_json::{Map, Value, json};
 
-use super::super::input::{MigrationInput, successor_name};
-use super::object_name;
+use super::super::input::{CAPO_GROUP, MigrationInput, successor_name};
+use super::{LIST, object_name};
 use crate::api::names::{GROUP, POOL_KIND};
 
 /// The fields with the same meaning in CAPO's pool and in ours.
-const COMMON_FIELDS: [&str; 5] =
-    ["identityRef", "floatingIPNetwork", "preAllocatedFloatingIPs", "maxIPs", "reclaimPolicy"];
+const COMMON_FIELDS: [&str; 5] = ["identityRef", "floatingIPNetwork", LIST, "maxIPs", "reclaimPolicy"];
 
-/// A pool of ours like CAPO's, and remarks on the differences.
-pub(super) fn create_pool(input: &MigrationInput, to: &str) -> (Value, Vec<String>) {
+/// A pool of ours like CAPO's that lists these addresses, and remarks on the differences.
+pub(super) fn create_pool(input: &MigrationInput, kept: &[String], to: &str) -> (Value, Vec<String>) {
     let empty = Map::new();
     let theirs = input.pool.get("spec").and_then(Value::as_object).unwrap_or(&empty);
     let mut spec: Map<String, Value> =
@@ -23,26 +20,30 @@ pub(super) fn create_pool(input: &MigrationInput, to: &str) -> (Value, Vec<Strin
         .filter(|field| !COMMON_FIELDS.contains(&field.as_str()))
         .map(|field| format!("spec.{field} of CAPO's pool has no equivalent, and is omitted"))
         .collect();
-    if let Some(Value::Array(list)) = spec.get_mut("preAllocatedFloatingIPs") {
-        let before = list.len();
-        let mut seen = BTreeSet::new();
-        list.retain(|address| seen.insert(address.to_string()));
-        if list.len() < before {
-            remarks.push("spec.preAllocatedFloatingIPs contained duplicates, which are omitted".into());
-        }
-        // CAPO treats an empty list as no list.
-        if list.is_empty() {
-            spec.remove("preAllocatedFloatingIPs");
-        }
+    if let (Some(secret), Some(Value::Object(identity))) = (&input.secret, spec.get_mut("identityRef")) {
+        identity.remove("type");
+        identity.insert("name".into(), secret.clone().into());
     }
-    // CAPO creates addresses when its list is used up, even without a network. A list of ours without a network is closed.
-    if spec.contains_key("preAllocatedFloatingIPs") && !spec.contains_key("floatingIPNetwork") {
-        let network = input.pool.pointer("/status/floatingIPNetwork/id").and_then(Value::as_str);
-        match network {
-            Some(id) => drop(spec.insert("floatingIPNetwork".into(), json!({"id": id}))),
-            None => remarks.push(
-                "the pool has a list and no floatingIPNetwork: CAPO creates addresses when the list is used up, the new pool does not; set spec.floatingIPNetwork to have it create addresses too".into(),
-            ),
+    if let Some(Value::Array(list)) = spec.remove(LIST)
+        && !input.keeps_addresses
+        && kept.len() < list.len()
+    {
+        remarks.push(format!("spec.{LIST} contained duplicates, which are omitted"));
+    }
+    if !kept.is_empty() {
+        spec.insert(LIST.into(), json!(kept));
+        if input.keeps_addresses {
+            // Without a network the list is closed: a new machine waits for the address of the one that it replaces.
+            spec.remove("floatingIPNetwork");
+        } else if !spec.contains_key("floatingIPNetwork") {
+            // CAPO creates addresses when its list is used up, even without a network.
+            let network = input.pool.pointer("/status/floatingIPNetwork/id").and_then(Value::as_str);
+            match network {
+                Some(id) => drop(spec.insert("floatingIPNetwork".into(), json!({"id": id}))),
+                None => remarks.push(
+                    "the pool has a list and no floatingIPNetwork: CAPO creates addresses when the list is used up, the new pool does not; set spec.floatingIPNetwork to have it create addresses too".into(),
+                ),
+            }
         }
     }
     // CAPO's pool never reuses free floating IPs of the project.
@@ -52,6 +53,14 @@ pub(super) fn create_pool(input: &MigrationInput, to: &str) -> (Value, Vec<Strin
         "metadata": {"name": to, "namespace": input.namespace}, "spec": spec,
     });
     (manifest, remarks)
+}
+
+/// CAPO's pool with these addresses in its list: then CAPO does not delete them when their machine or the pool is deleted.
+pub(super) fn list_in_capos_pool(input: &MigrationInput, kept: &[String], from: &str) -> Value {
+    json!({
+        "apiVersion": format!("{CAPO_GROUP}/v1alpha1"), "kind": POOL_KIND,
+        "metadata": {"name": from, "namespace": input.namespace}, "spec": {LIST: kept},
+    })
 }
 
 /// A template's spec is immutable: so this is a copy under another name, which points to our pool.

@@ -1,4 +1,6 @@
-use super::super::input::TemplateUser;
+use serde_json::json;
+
+use super::super::input::{CAPO_GROUP, InTreeClaim, TemplateUser};
 use super::*;
 use crate::api::names::POOL_KIND;
 
@@ -72,12 +74,31 @@ fn what_stands_in_the_way_is_named() {
     assert_obstacle(&MigrationInput { has_secret: Some(false), ..input(spec()) }, "new", "Secret cloud");
     let mut identity = spec();
     identity["identityRef"]["type"] = "ClusterIdentity".into();
-    assert_obstacle(&input(identity), "new", "spec.identityRef.type");
+    assert_obstacle(&input(identity), "new", "--secret");
     let other = json!({"spec": {"maxIPs": 4}});
     assert_obstacle(&MigrationInput { our_pool: Some(other), ..input(spec()) }, "new", "is different");
-    let mut going = input(spec());
-    going.pool["metadata"]["deletionTimestamp"] = "2026-11-21T09:00:00Z".into();
-    assert_obstacle(&going, "new", "being deleted");
+}
+
+#[test]
+fn a_pool_with_claims_lists_no_address_that_capos_pool_can_still_give() {
+    let mut input = MigrationInput { has_our_claims: true, ..running() };
+    let blocks =
+        |input: &MigrationInput| Plan::new(input, "public", "new").obstacles.concat().contains("claims use pool");
+    assert!(blocks(&input));
+    close(&mut input);
+    assert!(!blocks(&input), "CAPO's pool gives nothing now");
+    assert!(!blocks(&MigrationInput { keeps_addresses: false, ..input }), "the pools have no address in common");
+}
+
+#[test]
+fn a_cluster_identity_is_replaced_by_a_secret() {
+    let mut identity = spec();
+    identity["identityRef"] =
+        json!({"type": "ClusterIdentity", "name": "shared", "cloudName": "openstack", "region": "RegionOne"});
+    let plan = Plan::new(&MigrationInput { secret: Some("own".into()), ..input(identity) }, "public", "new");
+    assert!(plan.obstacles.is_empty(), "{:?}", plan.obstacles);
+    let expected = json!({"name": "own", "cloudName": "openstack", "region": "RegionOne"});
+    assert_eq!(plan.objects[0].manifest["spec"]["identityRef"], expected);
 }
 
 #[test]
@@ -106,50 +127,216 @@ fn a_list_without_a_network_goes_on_with_the_network_that_capo_found() {
     assert!(made(json!({})).remarks.iter().any(|remark| remark.contains("no floatingIPNetwork")));
 }
 
+/// CAPO's pool, with machines and a free address, whose addresses are to be kept.
+fn running() -> MigrationInput {
+    let mut input = MigrationInput { keeps_addresses: true, ..input(spec()) };
+    input.pool["spec"][LIST] = json!(["203.0.113.9"]);
+    input.pool["status"] = json!({
+        "claimedIPs": ["203.0.113.77", "203.0.113.5", "203.0.113.66"], "availableIPs": ["203.0.113.10"],
+        "failedIPs": ["203.0.113.66"]
+    });
+    input.published = vec!["203.0.113.77".into(), "203.0.113.8".into()];
+    input
+}
+
+fn close(input: &mut MigrationInput) {
+    input.pool["metadata"]["deletionTimestamp"] = "2026-11-21T09:00:00Z".into();
+}
+
+const KEPT: [&str; 5] = ["203.0.113.9", "203.0.113.5", "203.0.113.8", "203.0.113.10", "203.0.113.77"];
+
 #[test]
-fn each_machine_is_told_what_becomes_of_its_address() {
-    let claim = |address: Option<&str>| InTreeClaim {
+fn kept_addresses_are_all_that_capos_pool_has_and_both_pools_list_them() {
+    let plan = Plan::new(&running(), "public", "new");
+    assert_eq!(plan.kept_addresses, KEPT);
+    let [ours, theirs] = &plan.objects[..] else { panic!("{:?}", plan.objects) };
+    assert_eq!((ours.state, &ours.manifest["spec"][LIST]), (ObjectState::New, &json!(KEPT)));
+    // A new machine waits for a kept address, although it could get a new one.
+    assert_eq!(ours.manifest["spec"].get("floatingIPNetwork"), None);
+    assert_eq!((theirs.state, &theirs.manifest["spec"]), (ObjectState::Incomplete, &json!({ LIST: KEPT })));
+    assert_eq!(theirs.manifest["apiVersion"], "infrastructure.cluster.x-k8s.io/v1alpha1");
+}
+
+#[test]
+fn lists_are_only_extended() {
+    let mut input = running();
+    let mut ours = Plan::new(&input, "public", "new").objects[0].manifest.clone();
+    ours["spec"][LIST] = json!(["203.0.113.200", "203.0.113.77"]);
+    input.our_pool = Some(ours);
+    let plan = Plan::new(&input, "public", "new");
+    let expected = ["203.0.113.200", "203.0.113.77", "203.0.113.9", "203.0.113.5", "203.0.113.8", "203.0.113.10"];
+    assert_eq!(
+        (plan.objects[0].state, &plan.objects[0].manifest["spec"][LIST]),
+        (ObjectState::Incomplete, &json!(expected))
+    );
+    input.our_pool = Some(plan.objects[0].manifest.clone());
+    input.pool["spec"][LIST] = json!(expected);
+    let states: Vec<_> = Plan::new(&input, "public", "new").objects.iter().map(|object| object.state).collect();
+    assert_eq!(states, [ObjectState::Unchanged; 2]);
+}
+
+#[test]
+fn without_an_address_there_is_nothing_to_keep() {
+    let plan = Plan::new(&MigrationInput { keeps_addresses: true, ..input(spec()) }, "public", "new");
+    assert_eq!((plan.objects.len(), plan.kept_addresses.len()), (1, 0));
+    assert!(plan.objects[0].manifest["spec"]["floatingIPNetwork"].is_object(), "it is not closed");
+    assert!(plan.remarks.concat().contains("no address to keep"), "{:?}", plan.remarks);
+}
+
+#[test]
+fn what_may_change_a_kept_address_is_said() {
+    let mut input = running();
+    let has_remark =
+        |input: &MigrationInput, part: &str| Plan::new(input, "public", "new").remarks.concat().contains(part);
+    assert!(!has_remark(&input, "wait for CAPO's pool"));
+    input.claims.push(claim(None));
+    assert!(has_remark(&input, "wait for CAPO's pool: web-floating-ip-address"));
+    close(&mut input);
+    assert!(!has_remark(&input, "wait for CAPO's pool"), "it gives none any more");
+
+    input.our_pool = Some(json!({"spec": {"floatingIPNetwork": {"id": "net"}}}));
+    assert!(has_remark(&input, "has a floatingIPNetwork"));
+    input.templates.push(workers(false));
+    input.users = vec![deployment("md", "workers", false)];
+    assert!(!has_remark(&input, "control plane"));
+    input.users = vec![control_plane("cp", 3)];
+    assert!(has_remark(&input, "CAPO deletes the floating IP of a control plane machine"));
+}
+
+fn claim(address: Option<&str>) -> InTreeClaim {
+    InTreeClaim {
         name: "web-floating-ip-address".into(),
         address: address.map(str::to_owned),
         cluster: None,
         owner: Some("OpenStackServer web".into()),
+    }
+}
+
+#[test]
+fn each_machine_is_told_what_becomes_of_its_address() {
+    let machine = |input: MigrationInput, address| {
+        let plan = Plan::new(&MigrationInput { claims: vec![claim(address)], ..input }, "public", "new");
+        plan.machines.into_iter().next().expect("there is a machine")
     };
-    let mut listed = spec();
-    listed["preAllocatedFloatingIPs"] = json!(["203.0.113.1"]);
-    let change = |spec: &Value, address| describe_machine(&claim(address), &input(spec.clone())).change;
-    assert!(change(&listed, Some("203.0.113.1")).contains("free for the new pool"));
-    assert!(change(&listed, Some("203.0.113.9")).contains("CAPO then deletes"));
+    let change = |input, address| machine(input, address).change;
+    let mut listed = input(spec());
+    listed.pool["spec"][LIST] = json!(["203.0.113.1"]);
+    assert!(change(listed, Some("203.0.113.1")).contains("free for the new pool"));
+    assert!(change(running(), Some("203.0.113.77")).contains("free for the new pool"));
+    assert!(change(input(spec()), Some("203.0.113.9")).contains("CAPO then deletes"));
     let mut retained = spec();
     retained["reclaimPolicy"] = "Retain".into();
-    assert!(change(&retained, Some("203.0.113.9")).contains("retains"));
-    assert!(change(&listed, None).contains("waits"));
-    assert_eq!(describe_machine(&claim(None), &input(spec())).machine, "OpenStackServer web");
+    assert!(change(input(retained), Some("203.0.113.9")).contains("retains"));
+    assert!(change(input(spec()), None).contains("waits"));
+    let mut closed = running();
+    close(&mut closed);
+    assert!(change(closed, None).contains("gets no address"));
+    assert_eq!(machine(input(spec()), None).machine, "OpenStackServer web");
 }
 
 #[test]
 fn free_addresses_that_go_with_capos_pool_are_named() {
     let mut input = input(spec());
-    input.pool["spec"]["preAllocatedFloatingIPs"] = json!(["203.0.113.1"]);
+    input.pool["spec"][LIST] = json!(["203.0.113.1"]);
     input.pool["status"] = json!({"availableIPs": ["203.0.113.1", "203.0.113.7"]});
-    let remarks = Plan::new(&input, "public", "new").remarks;
-    let remark = remarks.iter().find(|remark| remark.contains("CAPO deletes")).expect("there is a remark");
+    let lost = |input: &MigrationInput| {
+        Plan::new(input, "public", "new").remarks.into_iter().find(|remark| remark.contains("CAPO deletes these"))
+    };
+    let remark = lost(&input).expect("there is a remark");
     assert!(remark.contains("203.0.113.7") && !remark.contains("203.0.113.1;"), "{remark}");
+    assert_eq!(lost(&MigrationInput { keeps_addresses: true, ..input }), None);
 }
 
-#[test]
-fn the_owners_of_templates_are_switched_by_a_person() {
-    let user = |name: &str, template: &str, is_generated| TemplateUser {
+fn deployment(name: &str, template: &str, is_generated: bool) -> TemplateUser {
+    TemplateUser {
         resource: "machinedeployments.cluster.x-k8s.io",
         name: name.into(),
         template: template.into(),
         path: "/spec/template/spec/infrastructureRef/name",
+        rolling_update: "/spec/rollout/strategy/rollingUpdate",
+        replicas: 3,
         is_generated,
-    };
+    }
+}
+
+fn control_plane(name: &str, replicas: u64) -> TemplateUser {
+    TemplateUser {
+        resource: "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io",
+        path: "/spec/machineTemplate/spec/infrastructureRef/name",
+        replicas,
+        ..deployment(name, "workers", false)
+    }
+}
+
+/// The commands that remain, without the comments.
+fn commands(input: &MigrationInput) -> Vec<String> {
+    let steps = Plan::new(input, "public", "new").next_steps;
+    steps.into_iter().filter(|step| !step.starts_with('#')).collect()
+}
+
+const IN_TREE: &str = "openstackfloatingippools.infrastructure.cluster.x-k8s.io";
+const SWITCH: &str = r#"kubectl -n team patch machinedeployments.cluster.x-k8s.io md --type merge -p '{"spec":{"template":{"spec":{"infrastructureRef":{"name":"workers-ipam"}}}}}'"#;
+
+#[test]
+fn the_owners_of_templates_are_switched_by_a_person_and_capos_pool_is_deleted_last() {
     let mut input = input(spec());
     input.templates.push(workers(false));
-    input.users = vec![user("md", "workers", false), user("unrelated", "else", false), user("classy", "workers", true)];
-    let steps = Plan::new(&input, "public", "new").next_steps.join("\n");
-    let patch = r#"patch machinedeployments.cluster.x-k8s.io md --type merge -p '{"spec":{"template":{"spec":{"infrastructureRef":{"name":"workers-ipam"}}}}}'"#;
-    assert!(steps.contains(patch), "{steps}");
-    assert!(!steps.contains("unrelated") && !steps.contains("classy"), "{steps}");
+    input.users = vec![
+        deployment("md", "workers", false),
+        deployment("unrelated", "else", false),
+        deployment("classy", "workers", true),
+    ];
+    assert_eq!(
+        commands(&input),
+        [SWITCH.to_owned(), format!("kubectl -n team delete {IN_TREE} public --ignore-not-found")]
+    );
+}
+
+#[test]
+fn capos_pool_is_closed_before_the_first_machine_gets_a_listed_address() {
+    let mut input = running();
+    input.templates.push(workers(false));
+    input.users = vec![control_plane("single", 1), control_plane("cp", 3), deployment("md", "workers", false)];
+    let patch = |kind: &str, name: &str, change: &str| {
+        format!("kubectl -n team patch {kind} {name} --type merge -p '{change}'")
+    };
+    let planes = "kubeadmcontrolplanes.controlplane.cluster.x-k8s.io";
+    let switch = |name: &str| {
+        patch(planes, name, r#"{"spec":{"machineTemplate":{"spec":{"infrastructureRef":{"name":"workers-ipam"}}}}}"#)
+    };
+    let first = |numbers: &str| format!(r#"{{"spec":{{"rollout":{{"strategy":{{"rollingUpdate":{numbers}}}}}}}}}"#);
+    let kept = KEPT.join(" ");
+    let expected = [
+        format!("kubectl -n team delete {IN_TREE} public --wait=false"),
+        "kubectl fippool migrate public -n team --to new --keep-addresses --apply".to_owned(),
+        patch(planes, "cp", &first(r#"{"maxSurge":0}"#)),
+        switch("cp"),
+        patch("machinedeployments.cluster.x-k8s.io", "md", &first(r#"{"maxSurge":0,"maxUnavailable":1}"#)),
+        SWITCH.to_owned(),
+        patch("fippool", "new", r#"{"spec":{"floatingIPNetwork":{"filter":{"name":"public"}}}}"#),
+        // It cannot delete its only machine first.
+        switch("single"),
+        format!("kubectl -n team delete {IN_TREE} public --ignore-not-found"),
+        format!(
+            "for address in {kept}; do openstack floating ip unset --tag cluster-api-provider-openstack-fip-pool-public $address; done"
+        ),
+    ];
+    assert_eq!(commands(&input), expected);
+    close(&mut input);
+    assert_eq!(commands(&input), expected[1..]);
+}
+
+#[test]
+fn a_list_of_capos_pool_is_taken_over_only_after_the_pool_is_closed() {
+    let mut input = MigrationInput { keeps_addresses: false, ..running() };
+    input.templates.push(workers(false));
+    input.users = vec![deployment("md", "workers", false)];
+    let plan = Plan::new(&input, "public", "new");
+    assert_eq!((plan.kept_addresses, plan.objects.len()), (vec!["203.0.113.9".to_owned()], 2));
+    let expected = [
+        format!("kubectl -n team delete {IN_TREE} public --wait=false"),
+        SWITCH.to_owned(),
+        format!("kubectl -n team delete {IN_TREE} public --ignore-not-found"),
+    ];
+    assert_eq!(commands(&input), expected);
 }

@@ -1,0 +1,100 @@
+//! The commands that remain for a person, in their order. Where the new pool lists addresses, CAPO's pool is closed before
+//! the first machine is replaced: otherwise both pools could give an address that a machine leaves.
+
+use serde_json::{Value, json};
+
+use super::super::input::{CAPO_GROUP, MigrationInput, TemplateUser, successor_name};
+
+/// CAPO's tag on the addresses of a pool, before the pool's name.
+const TAG: &str = "cluster-api-provider-openstack-fip-pool-";
+/// A control plane cannot delete a machine first when it has fewer.
+const SMALLEST_SCALED_IN: u64 = 3;
+
+pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to: &str) -> Vec<String> {
+    let kubectl = format!("kubectl -n {}", input.namespace);
+    let in_tree = format!("openstackfloatingippools.{CAPO_GROUP}");
+    let keeps_all = input.keeps_addresses && !kept.is_empty();
+    let users = input.users.iter().filter(|user| input.has_copy_of(&user.template) && !user.is_generated);
+    let (early, late): (Vec<_>, Vec<_>) = users.partition(|user| !keeps_all || can_delete_first(user));
+    let mut steps: Vec<String> = Vec::new();
+    if !kept.is_empty() && !input.is_closed() {
+        steps.push("# close CAPO's pool: it gives no address from now on, and is gone after its last machine".into());
+        steps.push(format!("{kubectl} delete {in_tree} {from} --wait=false"));
+    }
+    if keeps_all {
+        steps.push("# add what CAPO gave in the meantime; repeat until all is unchanged".into());
+        steps.push(format!("kubectl fippool migrate {from} -n {}{} --apply", input.namespace, flags(input, from, to)));
+    }
+    if !early.is_empty() {
+        steps.push("# each command replaces machines, one after the other".into());
+    }
+    for user in early {
+        if keeps_all {
+            steps.push(format!("# {} deletes a machine before it creates one, which gets the address", user.name));
+            steps.push(patch(&kubectl, user, user.rolling_update, rolling_update(user)));
+        }
+        steps.push(replace(&kubectl, user));
+    }
+    if input.templates.iter().any(|template| template.is_generated) {
+        steps.push("# change the ClusterClass, as remarked above".into());
+    }
+    if let Some(network) = network(&input.pool).filter(|_| keeps_all) {
+        steps
+            .push("# when these machines are replaced: the new pool creates addresses when its list is used up".into());
+        let change = json!({"spec": {"floatingIPNetwork": network}});
+        steps.push(format!("{kubectl} patch fippool {to} --type merge -p '{change}'"));
+    }
+    for user in late {
+        steps.push(format!("# {} creates a machine, with another address, before it deletes one", user.name));
+        steps.push(replace(&kubectl, user));
+    }
+    steps.push("# when no claim of the old pool is left; returns when the pool is gone".into());
+    steps.push(format!("{kubectl} delete {in_tree} {from} --ignore-not-found"));
+    if keeps_all {
+        steps.push("# a pool of CAPO with the same name would take the addresses that have its tag".into());
+        steps.push(format!(
+            "for address in {}; do openstack floating ip unset --tag {TAG}{from} $address; done",
+            kept.join(" ")
+        ));
+    }
+    steps
+}
+
+/// The network on which CAPO's pool creates addresses.
+fn network(pool: &Value) -> Option<Value> {
+    let found = || Some(json!({"id": pool.pointer("/status/floatingIPNetwork/id")?}));
+    pool.pointer("/spec/floatingIPNetwork").cloned().or_else(found)
+}
+
+fn can_delete_first(user: &TemplateUser) -> bool {
+    !user.is_control_plane() || user.replicas >= SMALLEST_SCALED_IN
+}
+
+fn rolling_update(user: &TemplateUser) -> Value {
+    if user.is_control_plane() { json!({"maxSurge": 0}) } else { json!({"maxSurge": 0, "maxUnavailable": 1}) }
+}
+
+fn replace(kubectl: &str, user: &TemplateUser) -> String {
+    patch(kubectl, user, user.path, successor_name(&user.template).into())
+}
+
+fn patch(kubectl: &str, user: &TemplateUser, path: &str, value: Value) -> String {
+    let nest = |value: Value, part: &str| json!({ part: value });
+    let change: Value = path.rsplit('/').filter(|part| !part.is_empty()).fold(value, nest);
+    format!("{kubectl} patch {} {} --type merge -p '{change}'", user.resource, user.name)
+}
+
+/// The flags of this plan, which the default does not give.
+fn flags(input: &MigrationInput, from: &str, to: &str) -> String {
+    let mut flags = String::new();
+    if to != super::super::default_name(from) {
+        flags += &format!(" --to {to}");
+    }
+    if input.keeps_addresses {
+        flags += " --keep-addresses";
+    }
+    if let Some(secret) = &input.secret {
+        flags += &format!(" --secret {secret}");
+    }
+    flags
+}

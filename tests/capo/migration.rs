@@ -1,0 +1,203 @@
+//! A migration from CAPO's in-tree pool that keeps all addresses, while machines run and one is recreated in the middle.
+//! The commands are those that `kubectl fippool migrate` prints, which are those of docs/migration.md.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use futures::future::{Either, select};
+use kube::ResourceExt;
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::kubelets::with_kubelets;
+use crate::machines::{Machines, PATIENCE, claim_of};
+use crate::support::{Kind, Manifest, Namespace, consistently, eventually};
+
+const CAPO: &str = "infrastructure.cluster.x-k8s.io";
+/// The templates of the machines before and after the migration.
+const OLD: &str = "workers";
+const NEW: &str = "workers-ipam";
+/// CAPO serves a claim of an open pool within this time.
+const SERVED: Duration = Duration::from_secs(20);
+
+pub async fn keep_addresses_while_a_machine_is_recreated(ns: &Namespace) {
+    // The pool of the plan has no label for the controller that the scenarios share.
+    ns.start_controller(&ns.world.account, &["--watch-filter="]);
+    let machines = create_in_tree_machines(ns, 3).await;
+    with_kubelets(ns, async {
+        let addresses = machines.await_addresses(3).await;
+        with_guard(ns, &addresses, migrate(ns, &machines, &addresses)).await;
+        machines.delete_cluster().await;
+        for address in &addresses {
+            let found = ns.cloud().await.find(address).await.expect("a listed floating IP is never deleted");
+            assert!(found.port.is_none() && found.tags.is_empty(), "{found:?}");
+            ns.cloud().await.delete(&found.id).await;
+        }
+    })
+    .await;
+}
+
+async fn migrate(ns: &Namespace, machines: &Machines<'_>, addresses: &BTreeSet<String>) {
+    let planned = plan(ns, &[]).await;
+    assert!(ns.list(Kind::Pool).await.is_empty(), "without --apply nothing is written");
+    let kept = planned["keptAddresses"].as_array().expect("it is a list").iter();
+    assert_eq!(
+        &kept.map(|address| address.as_str().expect("it is text").to_owned()).collect::<BTreeSet<_>>(),
+        addresses
+    );
+    let steps = plan(ns, &["--apply"]).await["nextSteps"].clone();
+    let steps = steps.as_array().expect("there are steps").iter().filter_map(Value::as_str);
+    let mut steps = steps.filter(|step| !step.starts_with('#'));
+    let mut step = |part: &str| {
+        let step = steps.next().expect("there is another step");
+        assert!(step.contains(part), "{step}");
+        step.to_owned()
+    };
+
+    run(ns, &step("--wait=false")).await;
+    run(ns, &step("--keep-addresses --apply")).await;
+    recreate_one(ns).await;
+    run(ns, &step("maxSurge")).await;
+    run(ns, &step("infrastructureRef")).await;
+    await_all_new(ns, 3).await;
+    assert_eq!(&machines.await_addresses(3).await, addresses);
+    run(ns, &step("floatingIPNetwork")).await;
+    run(ns, &step("delete openstackfloatingippools")).await;
+    assert!(ns.get(Kind::InTreePool, "capo").await.is_none());
+    run(ns, &step("unset --tag")).await;
+    // The pool is open: one machine more gets an address that it creates.
+    machines.scale(4).await;
+    assert!(machines.await_addresses(4).await.is_superset(addresses));
+}
+
+/// A machine is deleted, as by a health check. The replacement is made from the old template: CAPO's pool gives it
+/// nothing, although it lists the address that is free now.
+async fn recreate_one(ns: &Namespace) {
+    let first = ns.list(Kind::Machine).await.first().map(ResourceExt::name_any).expect("there are machines");
+    let address = ns.await_bound(&claim_of(&first), PATIENCE).await;
+    ns.delete(Kind::Machine, &first).await;
+    ns.await_gone(Kind::Address, &claim_of(&first), PATIENCE).await;
+    eventually(PATIENCE, async || {
+        let waiting = ns.list(Kind::Claim).await.iter().filter(|claim| is_waiting(claim)).count();
+        if waiting == 1 { Ok(()) } else { Err(format!("{waiting} claims wait")) }
+    })
+    .await;
+    consistently(SERVED, async || {
+        let waiting = ns.list(Kind::Claim).await.iter().filter(|claim| is_waiting(claim)).count();
+        let found = ns.cloud().await.find(&address).await.ok_or("CAPO deleted a kept address")?;
+        if waiting == 1 && found.port.is_none() { Ok(()) } else { Err("CAPO's pool gave an address") }
+    })
+    .await;
+}
+
+fn is_waiting(claim: &DynamicObject) -> bool {
+    claim.data["status"]["addressRef"]["name"].is_null()
+}
+
+/// CAPO's pool `capo`, and a MachineDeployment whose machines have addresses of it.
+async fn create_in_tree_machines(ns: &Namespace, count: usize) -> Machines<'_> {
+    let spec = json!({
+        "identityRef": {"name": "cloud", "cloudName": "openstack"}, "reclaimPolicy": "Delete",
+        "floatingIPNetwork": {"filter": {"name": "public"}}
+    });
+    ns.create(Manifest::new(Kind::InTreePool, json!({"metadata": {"name": "capo"}, "spec": spec}))).await;
+    let reference = json!({"apiGroup": CAPO, "kind": "OpenStackFloatingIPPool", "name": "capo"});
+    let machine = json!({
+        "flavor": "m1.tiny", "image": {"filter": {"name": "tiny"}}, "sshKeyName": "demo", "floatingIPPoolRef": reference
+    });
+    let template = json!({"metadata": {"name": OLD}, "spec": {"template": {"spec": machine}}});
+    ns.create(Manifest::new(Kind::MachineTemplate, template)).await;
+    let machines = Machines::create(ns, 0, json!({"maxSurge": 1, "maxUnavailable": 0})).await;
+    let change = json!({"spec": {"template": {"spec": {"infrastructureRef": {"name": OLD}}}}});
+    for deployment in ns.list(Kind::MachineDeployment).await {
+        ns.patch(Kind::MachineDeployment, &deployment.name_any(), change.clone()).await;
+    }
+    machines.scale(count).await;
+    machines
+}
+
+async fn await_all_new(ns: &Namespace, count: usize) {
+    let is_new = |machine: &DynamicObject| {
+        machine.annotations().get("cluster.x-k8s.io/cloned-from-name").is_some_and(|template| template == NEW)
+    };
+    eventually(PATIENCE * 2, async || {
+        let machines = ns.list(Kind::InfrastructureMachine).await;
+        let new = machines.iter().filter(|machine| is_new(machine)).count();
+        if (new, machines.len()) == (count, count) {
+            Ok(())
+        } else {
+            Err(format!("{new} of {} are new", machines.len()))
+        }
+    })
+    .await;
+}
+
+/// Runs the migration; meanwhile no address may have two IPAddresses, none of these may be deleted in Neutron, and no
+/// server may lose its address before it is deleted itself.
+async fn with_guard(ns: &Namespace, addresses: &BTreeSet<String>, migration: impl Future<Output = ()>) {
+    let guard = async {
+        let mut ports = BTreeMap::new();
+        loop {
+            check(ns, addresses, &mut ports).await;
+            sleep(Duration::from_millis(250)).await;
+        }
+    };
+    match select(Box::pin(migration), Box::pin(guard)).await {
+        Either::Left(((), _guard)) => {}
+        Either::Right((never, _migration)) => never,
+    }
+}
+
+/// `ports` are those that the servers' addresses were seen on.
+async fn check(ns: &Namespace, addresses: &BTreeSet<String>, ports: &mut BTreeMap<String, String>) {
+    // Neutron first: a server that is not being deleted afterwards was not before.
+    let found = ns.cloud().await.floating_ips().await;
+    let found: BTreeMap<_, _> = found.into_iter().map(|found| (found.address, found.port)).collect();
+    let lost: Vec<_> = addresses.iter().filter(|address| !found.contains_key(*address)).collect();
+    assert!(lost.is_empty(), "deleted in Neutron: {lost:?}");
+    let published = ns.list(Kind::Address).await;
+    let published: Vec<_> = published
+        .iter()
+        .filter_map(|object| Some((object.name_any(), object.data["spec"]["address"].as_str()?)))
+        .collect();
+    let different: BTreeSet<_> = published.iter().map(|(_, address)| address).collect();
+    assert_eq!(different.len(), published.len(), "given twice: {published:?}");
+    for server in ns.list(Kind::Server).await {
+        let name = server.name_any();
+        let claim = claim_of(&name);
+        let address = published.iter().find(|(object, _)| *object == claim).map(|(_, address)| *address);
+        if server.metadata.deletion_timestamp.is_some() {
+            continue;
+        }
+        let port = address.and_then(|address| found.get(address)?.clone());
+        match (ports.get(&name), port) {
+            (Some(before), port) => assert_eq!(port.as_ref(), Some(before), "{name} lost {address:?}"),
+            (None, Some(port)) => drop(ports.insert(name, port)),
+            (None, None) => {}
+        }
+    }
+}
+
+/// What the plugin prints for CAPO's pool.
+async fn plan(ns: &Namespace, args: &[&str]) -> Value {
+    let plan = format!("kubectl fippool migrate capo -n {} --keep-addresses -o json {}", ns.name, args.join(" "));
+    let plan: Value = serde_json::from_str(&run(ns, &plan).await).expect("the plugin prints JSON");
+    assert_eq!(plan["obstacles"], json!([]));
+    plan
+}
+
+/// Runs a command as a user would, and returns what it prints.
+async fn run(ns: &Namespace, line: &str) -> String {
+    let plugin = Path::new(env!("CARGO_BIN_EXE_kubectl-fippool")).parent().expect("a program is in a folder");
+    let path = format!("{}:{}", plugin.display(), std::env::var("PATH").expect("there is a PATH"));
+    let mut command = Command::new("bash");
+    command.args(["-euc", line]).stdin(Stdio::null());
+    command.env("PATH", path).env("KUBECONFIG", &ns.world.kubeconfig).env("OS_CLOUD", "demo");
+    let output = tokio::task::spawn_blocking(move || command.output()).await.expect("it does not panic");
+    let output = output.expect("bash starts");
+    assert!(output.status.success(), "{line}: {output:?}");
+    String::from_utf8(output.stdout).expect("it prints UTF-8")
+}
