@@ -228,8 +228,10 @@ start_nova() {
   wait_for 60 RabbitMQ "$LOG/rabbitmq.log" "$(server rabbitmq)" port_is_taken "$RABBITMQ_PORT"
   since='2000-01-01'
   alive "$(server nova-compute)" || since=$(date -u '+%F %T')
+  # They set titles for their processes. Without the variable these replace the environment, by which a server is found
+  # when it is stopped.
   for name in conductor scheduler compute; do
-    start "$(server nova-$name)" "$LOG/nova-$name.log" "$NOVA_VENV/bin/nova-$name" --config-file nova.conf
+    start "$(server nova-$name)" "$LOG/nova-$name.log" env SPT_NOENV=1 "$NOVA_VENV/bin/nova-$name" --config-file nova.conf
   done
   wait_for 120 Placement "$LOG/placement.log" "$(server placement)" curl -s "http://127.0.0.1:$PLACEMENT_PORT/"
   wait_for 120 Glance "$LOG/glance.log" "$(server glance)" curl -s "http://127.0.0.1:$GLANCE_PORT/"
