@@ -15,8 +15,11 @@ pub(super) fn list_kept(input: &MigrationInput) -> Vec<String> {
         // CAPO also counts addresses as claimed or available that it did not find in Neutron.
         let failed = strings(&input.pool, "/status/failedIPs");
         let status = ["/status/claimedIPs", "/status/availableIPs"].map(|path| strings(&input.pool, path)).concat();
-        let found: BTreeSet<String> = status.into_iter().filter(|address| !failed.contains(address)).collect();
-        let mut others: Vec<String> = found.union(&input.published.iter().cloned().collect()).cloned().collect();
+        let found = status.into_iter().filter(|address| !failed.contains(address));
+        let others: BTreeSet<String> = found.chain(input.published.iter().cloned()).collect();
+        // A person runs commands with them.
+        let is_address = |text: &String| text.parse::<IpAddr>().is_ok();
+        let mut others: Vec<String> = others.into_iter().filter(is_address).collect();
         others.sort_by_key(|address| address.parse::<IpAddr>().ok());
         kept.extend(others);
     }

@@ -1,6 +1,8 @@
 //! The commands that remain for a person, in their order. Where the new pool lists addresses, CAPO's pool is closed before
 //! the first machine is replaced: otherwise both pools could give an address that a machine leaves.
 
+use std::net::IpAddr;
+
 use serde_json::{Value, json};
 
 use super::super::input::{CAPO_GROUP, MigrationInput, TemplateUser, successor_name};
@@ -42,7 +44,7 @@ pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to
         steps
             .push("# when these machines are replaced: the new pool creates addresses when its list is used up".into());
         let change = json!({"spec": {"floatingIPNetwork": network}});
-        steps.push(format!("{kubectl} patch fippool {to} --type merge -p '{change}'"));
+        steps.push(format!("{kubectl} patch fippool {to} --type merge -p {}", quote(&change)));
     }
     for user in late {
         steps.push(format!("# {} creates a machine, with another address, before it deletes one", user.name));
@@ -52,9 +54,11 @@ pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to
     steps.push(format!("{kubectl} delete {in_tree} {from} --ignore-not-found"));
     if keeps_all {
         steps.push("# a pool of CAPO with the same name would take the addresses that have its tag".into());
+        let addresses: Vec<&str> =
+            kept.iter().map(String::as_str).filter(|address| address.parse::<IpAddr>().is_ok()).collect();
         steps.push(format!(
             "for address in {}; do openstack floating ip unset --tag {TAG}{from} $address; done",
-            kept.join(" ")
+            addresses.join(" ")
         ));
     }
     steps
@@ -81,7 +85,12 @@ fn replace(kubectl: &str, user: &TemplateUser) -> String {
 fn patch(kubectl: &str, user: &TemplateUser, path: &str, value: Value) -> String {
     let nest = |value: Value, part: &str| json!({ part: value });
     let change: Value = path.rsplit('/').filter(|part| !part.is_empty()).fold(value, nest);
-    format!("{kubectl} patch {} {} --type merge -p '{change}'", user.resource, user.name)
+    format!("{kubectl} patch {} {} --type merge -p {}", user.resource, user.name, quote(&change))
+}
+
+/// As one word of a shell: a network's name may have any character.
+fn quote(change: &Value) -> String {
+    format!("'{}'", change.to_string().replace('\'', r"'\''"))
 }
 
 /// The flags of this plan, which the default does not give.

@@ -340,3 +340,16 @@ fn a_list_of_capos_pool_is_taken_over_only_after_the_pool_is_closed() {
     ];
     assert_eq!(commands(&input), expected);
 }
+
+#[test]
+fn what_a_user_wrote_adds_no_command() {
+    let mut input = running();
+    input.pool["spec"][LIST] = json!(["203.0.113.9", "; reboot"]);
+    input.pool["spec"]["floatingIPNetwork"] = json!({"filter": {"name": "it's; reboot"}});
+    input.pool["status"]["availableIPs"] = json!(["$(reboot)"]);
+    let commands = commands(&input);
+    let network = r#"'{"spec":{"floatingIPNetwork":{"filter":{"name":"it'\''s; reboot"}}}}'"#;
+    assert!(commands.iter().any(|command| command.ends_with(network)), "{commands:?}");
+    let last = commands.last().expect("there are commands");
+    assert!(last.starts_with("for address in 203.0.113.9 ") && !last.contains("reboot"), "{last}");
+}
