@@ -155,9 +155,9 @@ pub fn claim_unready_since(status: Option<&IpAddressClaimStatus>) -> Option<Time
 /// Status, reason and message of a claim's `Ready`.
 pub fn claim_ready(status: Option<&IpAddressClaimStatus>, version: IpamVersion) -> Option<(String, String, String)> {
     let ready = conditions_of(status).into_iter().find(|condition| condition["type"] == READY)?;
-    let text = |key: &str| ready[key].as_str().unwrap_or_default().to_owned();
+    let text = |key: &str| ready.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     // v1beta1 has no reason if the status is True.
-    let reason = match (version, ready["status"].as_str()) {
+    let reason = match (version, ready.get("status").and_then(Value::as_str)) {
         (IpamVersion::V1Beta1, Some("True")) => claim_reasons::ADDRESS_ALLOCATED.to_owned(),
         _ => text("reason"),
     };
