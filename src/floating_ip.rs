@@ -3,19 +3,21 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
+/// Its copies share one text: an id is in several indexes.
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, serde::Serialize, serde::Deserialize)]
         #[serde(transparent)]
-        pub struct $name(String);
+        pub struct $name(Arc<str>);
 
         impl $name {
-            pub fn new(id: impl Into<String>) -> Self {
-                Self(id.into())
+            pub fn new(id: impl AsRef<str>) -> Self {
+                Self(id.as_ref().into())
             }
 
             pub fn as_str(&self) -> &str {

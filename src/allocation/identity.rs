@@ -4,26 +4,53 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
+/// At most N characters of ASCII without NUL, in place: there are thousands of identities, each in several indexes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+struct Characters<const N: usize>([u8; N]);
+
+impl<const N: usize> Characters<N> {
+    /// What does not fit is left out; every caller has checked the length.
+    fn new(text: &str) -> Self {
+        let mut bytes = [0; N];
+        bytes.iter_mut().zip(text.bytes()).for_each(|(byte, character)| *byte = character);
+        Self(bytes)
+    }
+
+    fn as_str(&self) -> &str {
+        let text = self.0.split(|byte| *byte == 0).next().unwrap_or_default();
+        std::str::from_utf8(text).unwrap_or_default()
+    }
+}
+
+impl<const N: usize> fmt::Debug for Characters<N> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.as_str(), f)
+    }
+}
+
 /// A pool's identity in Neutron: `^[a-z0-9]([a-z0-9-]{0,18}[a-z0-9])?$`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PoolId(String);
+pub struct PoolId(Characters<{ Self::LENGTH }>);
 
 impl PoolId {
+    /// At most.
+    const LENGTH: usize = 20;
+
     pub fn parse(text: &str) -> Option<Self> {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         let is_valid =
-            (1..=20).contains(&text.len()) && text.chars().all(inner) && !text.starts_with('-') && !text.ends_with('-');
-        is_valid.then(|| Self(text.into()))
+            (1..=Self::LENGTH).contains(&text.len()) && text.chars().all(inner) && !text.starts_with('-') && !text.ends_with('-');
+        is_valid.then(|| Self(Characters::new(text)))
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 }
 
 impl fmt::Display for PoolId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
@@ -31,7 +58,7 @@ impl fmt::Display for PoolId {
 ///
 /// The same claim has the same key on any management cluster and after any restore.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ClaimKey(String);
+pub struct ClaimKey(Characters<16>);
 
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
@@ -48,32 +75,33 @@ impl ClaimKey {
         let mut bits = [0; 16];
         bits[6..].copy_from_slice(&digest[..10]);
         let bits = u128::from_be_bytes(bits);
-        Self((0..16).rev().map(|group| char::from(BASE32[(bits >> (group * 5) & 31) as usize])).collect())
+        let mut characters = (0..16).rev().map(|group| BASE32[(bits >> (group * 5) & 31) as usize]);
+        Self(Characters(std::array::from_fn(|_| characters.next().unwrap_or_default())))
     }
 
     /// Comes before the key of any claim.
     pub(super) fn lowest() -> Self {
-        Self(String::new())
+        Self(Characters::new(""))
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        (text.len() == 16 && text.bytes().all(|b| BASE32.contains(&b))).then(|| Self(text.into()))
+        (text.len() == 16 && text.bytes().all(|b| BASE32.contains(&b))).then(|| Self(Characters::new(text)))
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 }
 
 impl fmt::Display for ClaimKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 
 /// Identifies one POST: two floating IPs with the same nonce mean that a mark was copied by hand.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Nonce(String);
+pub struct Nonce(Characters<{ Self::LENGTH }>);
 
 impl Nonce {
     /// There are 36^10 nonces, so that a project never sees one twice.
@@ -81,17 +109,17 @@ impl Nonce {
 
     pub fn parse(text: &str) -> Option<Self> {
         (text.len() == Self::LENGTH && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()))
-            .then(|| Self(text.into()))
+            .then(|| Self(Characters::new(text)))
     }
 
     pub fn as_str(&self) -> &str {
-        &self.0
+        self.0.as_str()
     }
 }
 
 impl fmt::Display for Nonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(self.as_str())
     }
 }
 

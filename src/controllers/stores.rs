@@ -60,7 +60,10 @@ impl Stored for IpAddress {
     fn strip(&mut self) {
         strip(&mut self.metadata);
         self.types = None;
-        if !self.spec.pool_ref.is_ours() {
+        if self.spec.pool_ref.is_ours() {
+            // Its claim has the same.
+            self.metadata.labels = None;
+        } else {
             strip_foreign(&mut self.metadata);
         }
     }
@@ -85,6 +88,9 @@ fn strip(meta: &mut ObjectMeta) {
         annotations.values_mut().filter(|value| value.len() > LONGEST_VALUE).for_each(|value| *value = String::new());
     }
     meta.annotations.take_if(|annotations| annotations.is_empty());
+    // They have room for four.
+    meta.owner_references.iter_mut().for_each(Vec::shrink_to_fit);
+    meta.finalizers.iter_mut().for_each(Vec::shrink_to_fit);
 }
 
 /// Of another provider's object only what it names is read, and by `kubectl fippool` the machine that it is for.
