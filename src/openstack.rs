@@ -15,12 +15,14 @@ pub mod error;
 pub(crate) mod fuzzing;
 pub mod hosts;
 mod neutron;
+mod proxy;
 pub mod session;
 
 pub use credentials::{Credentials, CredentialsError, KeystoneId};
 pub use error::{Error, ErrorKind};
 pub use hosts::AllowedHosts;
 pub use neutron::ROW_SIZE;
+pub use proxy::HttpsProxy;
 
 /// Opens sessions.
 #[async_trait]

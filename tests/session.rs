@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use caip_openstack::floating_ip::FloatingIpId;
+use caip_openstack::floating_ip::{FloatingIpId, NetworkId};
 use caip_openstack::openstack::session::Sessions;
-use caip_openstack::openstack::{Clouds, ErrorKind, Neutron};
+use caip_openstack::openstack::{Clouds, ErrorKind, Neutron, NewFloatingIp};
 use futures::future::join_all;
 use serde_json::json;
 use server::{ReceivedRequest, Reply, Server, clock, credentials, listing, row, token, token_of_project};
@@ -218,6 +218,17 @@ async fn a_retry_after_applies_to_all_calls_to_the_cloud() {
     let network = server.requests().into_iter().filter(|request| request.path.starts_with("/network"));
     let early = network.skip(1).filter(|request| request.at < begin + Duration::from_secs(4)).count();
     assert_eq!(early, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_without_parameters_has_no_question_mark() {
+    let server = Server::start(|_: &ReceivedRequest| Reply::new(201, json!({"floatingip": row("one")}))).await;
+    let neutron = connect(&server).await;
+    let (network, description) = (NetworkId::new("n1"), "mark".to_owned());
+    neutron.create_floating_ip(&NewFloatingIp { network, subnet: None, description }).await.expect("it is created");
+    neutron.get_floating_ip(&FloatingIpId::new("one")).await.expect("it is read");
+    let paths: Vec<_> = server.requests().into_iter().map(|request| request.path).collect();
+    assert!(paths.len() == 3 && paths.iter().all(|path| !path.contains('?')), "{paths:?}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -17,8 +17,8 @@ use crate::api::{IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::controllers::inspect::{ConnectionProblem, Inspection, View};
 use crate::object_name::ObjectName;
-use crate::openstack::Credentials;
 use crate::openstack::session::Sessions;
+use crate::openstack::{Credentials, HttpsProxy};
 use crate::runtime::telemetry::chain;
 
 mod own_cloud;
@@ -79,7 +79,8 @@ impl PluginSession {
     pub(super) async fn inspect(&self) -> Result<Inspection, Failure> {
         let version = self.version().await?;
         let open = async |namespace| {
-            let clouds = Arc::new(Sessions::new(Clock::system()).max_floating_ips(MAX_FLOATING_IPS));
+            let clouds = Sessions::new(Clock::system()).max_floating_ips(MAX_FLOATING_IPS);
+            let clouds = Arc::new(clouds.proxy(HttpsProxy::from_environment()));
             Inspection::open(self.client.clone(), clouds, namespace, version).await
         };
         match open(None).await {

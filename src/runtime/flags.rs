@@ -19,7 +19,7 @@ pub(crate) mod values;
 use crate::openstack::hosts::HostList;
 
 pub use ignored::Ignored;
-pub use values::Address;
+pub use values::{Address, OptionalProxy};
 
 /// The commit that was built, from the build's `CAIP_OPENSTACK_COMMIT`; empty if unset.
 pub(crate) const COMMIT: &str = match option_env!("CAIP_OPENSTACK_COMMIT") {
@@ -82,6 +82,15 @@ pub struct Flags {
     /// CIDR ranges, or `*`; all but those of this machine, link-local ones and the API server if empty.
     #[arg(long, value_name = "HOSTS", default_value = "", hide_default_value = true)]
     pub openstack_hosts: HostList,
+
+    /// URL of an HTTP proxy for servers of OpenStack with HTTPS, or `none`. HTTPS_PROXY is ignored.
+    #[arg(long, value_name = "URL", default_value = "none", hide_default_value = true)]
+    pub openstack_proxy: OptionalProxy,
+
+    /// Servers of OpenStack to connect to without the proxy, separated by commas: host names, which stand for their
+    /// subdomains too, addresses or CIDR ranges.
+    #[arg(long, value_name = "HOSTS", default_value = "", hide_default_value = true)]
+    pub openstack_no_proxy: String,
 
     /// Reconcile only while holding the leader election Lease. Required to run several replicas.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true",
@@ -310,6 +319,7 @@ mod tests {
             (&["--leader-elect-retry-period=10s"], "must be longer than --leader-elect-retry-period"),
             (&["--logging-format=xml"], "--logging-format"),
             (&["--openstack-hosts=cloud.test,http://cloud.test"], "expected a host name"),
+            (&["--openstack-proxy=proxy:3128"], "expected the URL of a proxy"),
         ] {
             let Err(EarlyExit::Usage(line)) = read(args) else { panic!("{args:?} was accepted") };
             assert!(line.contains(part) && !line.contains('\n'), "{args:?}: {line}");

@@ -130,7 +130,7 @@ fn cases() -> Vec<Value> {
             "hostAliases": [{"ip": "192.0.2.10", "hostnames": ["keystone.example.com", "neutron.example.com"]}],
             "dnsPolicy": "None", "dnsConfig": {"nameservers": ["192.0.2.53"], "searches": ["example.com"],
                 "options": [{"name": "ndots", "value": "1"}]},
-            "extraArgs": ["--leader-elect-lease-duration=30s"], "extraEnv": [{"name": "HTTPS_PROXY", "value": "x"}],
+            "extraArgs": ["--leader-elect-lease-duration=30s"], "extraEnv": [{"name": "SSL_CERT_FILE", "value": "x"}],
             "extraContainers": [{"name": "proxy", "image": "registry.example.com/proxy:v1"}],
             "extraVolumes": [{"name": "ca", "configMap": {"name": "ca"}}],
             "extraVolumeMounts": [{"name": "ca", "mountPath": "/etc/ssl/certs", "readOnly": true}]
@@ -152,7 +152,8 @@ fn cases() -> Vec<Value> {
                 "metricsFrom": [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}],
                 "egress": [{"ports": [{"port": 443, "protocol": "TCP"}]}]}
         }),
-        json!({"metrics": {"podMonitor": monitor}, "openstackHosts": ["*.example.com"]}),
+        json!({"metrics": {"podMonitor": monitor}, "openstackHosts": ["*.example.com"],
+            "openstackProxy": "http://proxy.example.com:3128", "openstackNoProxy": ["keystone.example.com"]}),
         json!({
             "nameOverride": "fip", "maxFloatingIPs": 100, "image": {"tag": "edge"},
             "metrics": {"serviceMonitor": monitor},

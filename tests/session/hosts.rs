@@ -4,7 +4,10 @@ use std::collections::BTreeSet;
 
 use caip_openstack::openstack::hosts::HostList;
 use caip_openstack::openstack::session::Sessions;
-use caip_openstack::openstack::{AllowedHosts, Clouds, Error, ErrorKind, Neutron};
+use caip_openstack::openstack::{AllowedHosts, Clouds, Error, ErrorKind, HttpsProxy, Neutron};
+use parking_lot::Mutex;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
 
 use super::*;
 
@@ -97,5 +100,45 @@ async fn what_a_server_answers_is_concealed_unless_it_is_openstack() {
             assert_eq!(error.is_concealed, is_concealed, "{error}");
         }
         sleep(Duration::from_secs(90)).await;
+    }
+}
+
+/// A proxy that refuses everything; returns its URL and the first line of each request.
+async fn refusing_proxy() -> (String, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let record = seen.clone();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut head = [0; 1024];
+            let length = stream.read(&mut head).await.unwrap_or(0);
+            let text = String::from_utf8_lossy(&head[..length]).into_owned();
+            record.lock().push(text.lines().next().unwrap_or_default().to_owned());
+            let _closed_by_client = stream.write_all(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n").await;
+        }
+    });
+    (url, seen)
+}
+
+#[tokio::test]
+async fn a_proxy_is_for_https_alone_and_not_for_its_exceptions() {
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
+    let (url, seen) = refusing_proxy().await;
+    let proxy: HttpsProxy = url.parse().expect("a proxy");
+    for (keystone, exceptions, is_used) in [
+        ("https://keystone.example.com/v3", "", true),
+        ("https://keystone.example.com/v3", "other.example.com,192.0.2.0/24", true),
+        ("https://keystone.invalid/v3", "invalid", false),
+        ("https://localhost:1/v3", "", false),
+        (&*server.url, "", false),
+    ] {
+        let sessions = Sessions::new(clock()).proxy(Some(proxy.clone().except(exceptions)));
+        let result = sessions.connect("team-a", &credentials(keystone, "hunter2")).await;
+        assert_eq!(result.is_ok(), keystone == server.url, "{keystone} without {exceptions}: {:?}", result.err());
+        let requests = std::mem::take(&mut *seen.lock());
+        let tunnel = "CONNECT keystone.example.com:443 HTTP/1.1";
+        assert!(requests.iter().all(|request| request == tunnel), "{requests:?}");
+        assert_eq!(!requests.is_empty(), is_used, "{keystone} without {exceptions}: {requests:?}");
     }
 }

@@ -12,13 +12,16 @@ use tokio::sync::Semaphore;
 
 use super::super::credentials::Fingerprint;
 use super::super::neutron::{MAX_FLOATING_IPS, NeutronClient};
-use super::super::{AllowedHosts, Clouds, Credentials, Error, ErrorKind, KeystoneId, Neutron, ProjectScope};
+use super::super::{
+    AllowedHosts, Clouds, Credentials, Error, ErrorKind, HttpsProxy, KeystoneId, Neutron, ProjectScope,
+};
 use super::Session;
 use super::catalog::NeutronEndpoint;
 use super::keystone::{OPERATION, Token};
 use super::limiter::DEFAULT_MAX_CALLS;
 use super::throttle::Throttle;
 use super::token_cache::{AuthObserver, TokenCache};
+use super::transport::HttpClient;
 use crate::clock::Clock;
 use crate::tls;
 
@@ -35,6 +38,7 @@ pub struct Sessions {
     max_calls: usize,
     max_floating_ips: usize,
     hosts: Arc<AllowedHosts>,
+    proxy: Option<HttpsProxy>,
     // Never locked across an await.
     open: Mutex<OpenSessions>,
 }
@@ -70,6 +74,7 @@ impl Sessions {
             max_calls: DEFAULT_MAX_CALLS,
             max_floating_ips: MAX_FLOATING_IPS,
             hosts: Arc::new(AllowedHosts::all()),
+            proxy: None,
             open: Mutex::default(),
         }
     }
@@ -87,6 +92,11 @@ impl Sessions {
     /// Limits the servers that are connected to. By default, every server is allowed.
     pub fn allowed_hosts(self, hosts: AllowedHosts) -> Self {
         Self { hosts: Arc::new(hosts), ..self }
+    }
+
+    /// Connects through a proxy. By default, there is none.
+    pub fn proxy(self, proxy: Option<HttpsProxy>) -> Self {
+        Self { proxy, ..self }
     }
 
     /// Calls `observer` after each request for a token, with the kind of the error if it failed.
@@ -113,8 +123,9 @@ impl Sessions {
         let tokens = match tokens.get(&fingerprint).and_then(Weak::upgrade) {
             Some(shared) => shared,
             None => {
-                let (hosts, clock, observer) = (self.hosts.clone(), self.clock.clone(), self.observer.clone());
-                let new = Arc::new(TokenCache::new(credentials.clone(), hosts, clock, observer)?);
+                let http = HttpClient::new(credentials, self.hosts.clone(), self.proxy.clone())?;
+                let (clock, observer) = (self.clock.clone(), self.observer.clone());
+                let new = Arc::new(TokenCache::new(credentials.clone(), http, clock, observer));
                 tokens.insert(fingerprint, Arc::downgrade(&new));
                 new
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
-use super::super::{AllowedHosts, Credentials, Error, ErrorKind};
+use super::super::{Credentials, Error, ErrorKind};
 use super::keystone::{KeystoneClient, OPERATION, Token};
 use super::transport::HttpClient;
 use crate::clock::Clock;
@@ -45,14 +45,9 @@ struct FailedAuthentication {
 }
 
 impl TokenCache {
-    pub(super) fn new(
-        credentials: Credentials,
-        hosts: Arc<AllowedHosts>,
-        clock: Clock,
-        observer: AuthObserver,
-    ) -> Result<Self, Error> {
-        let keystone = KeystoneClient::new(credentials, hosts, clock.clone())?;
-        Ok(Self { keystone, clock, observer, state: Mutex::default() })
+    pub(super) fn new(credentials: Credentials, http: HttpClient, clock: Clock, observer: AuthObserver) -> Self {
+        let keystone = KeystoneClient::new(credentials, http, clock.clone());
+        Self { keystone, clock, observer, state: Mutex::default() }
     }
 
     /// For requests to any service of the cloud: it trusts the CAs of the credentials.

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::{Client, NoProxy, Proxy, Request, RequestBuilder, Response, redirect};
+use reqwest::{Client, Request, RequestBuilder, Response, redirect};
 use rustls::{CertificateError, RootCertStore};
 use url::Url;
 
 use super::super::hosts::{AllowedResolver, NotAllowed};
-use super::super::{AllowedHosts, Credentials, Error, ErrorKind};
+use super::super::{AllowedHosts, Credentials, Error, ErrorKind, HttpsProxy};
 use super::large_answer::LargeAnswer;
 use crate::tls;
 
@@ -72,16 +72,18 @@ pub(super) struct HttpClient {
     /// None if certificates are not checked.
     pub(super) roots: Option<Arc<RootCertStore>>,
     pub(super) hosts: Arc<AllowedHosts>,
-    proxy: Option<String>,
+    proxy: Option<HttpsProxy>,
 }
 
 impl HttpClient {
-    pub(super) fn new(credentials: &Credentials, hosts: Arc<AllowedHosts>) -> Result<Self, Error> {
-        let proxy = proxy();
-        let host = proxy.as_ref().map(|(_, host)| host.clone());
+    pub(super) fn new(
+        credentials: &Credentials,
+        hosts: Arc<AllowedHosts>,
+        proxy: Option<HttpsProxy>,
+    ) -> Result<Self, Error> {
         let roots = credentials.verify.then(|| tls::roots(&credentials.ca_certificates));
-        let client = client(credentials, roots.clone(), hosts.clone(), proxy)?;
-        Ok(Self { client, roots, hosts, proxy: host })
+        let client = client(credentials, roots.clone(), hosts.clone(), proxy.as_ref())?;
+        Ok(Self { client, roots, hosts, proxy })
     }
 
     pub(super) fn post(&self, url: Url) -> RequestBuilder {
@@ -89,10 +91,15 @@ impl HttpClient {
     }
 
     /// Returns the whole answer, whatever its status.
-    pub(super) async fn send(&self, request: Request, limit: AnswerLimit<'_>) -> Result<http::Response<Bytes>, Error> {
+    pub(super) async fn send(&self, mut request: Request, limit: AnswerLimit<'_>) -> Result<http::Response<Bytes>, Error> {
+        // `openstack_sdk_core` appends a query without parameters as `?`.
+        if request.url().query() == Some("") {
+            request.url_mut().set_query(None);
+        }
         let host = host_and_port(request.url());
         // The proxy's name is resolved without a check.
-        let is_proxy = self.proxy.as_deref().is_some_and(|proxy| request.url().host_str() == Some(proxy));
+        let proxy = self.proxy.as_ref().and_then(HttpsProxy::host);
+        let is_proxy = proxy.is_some() && request.url().host_str() == proxy;
         if self.hosts.check(request.url()).is_err() || is_proxy && !self.hosts.lists(request.url()) {
             return Err(not_allowed(&host));
         }
@@ -113,7 +120,7 @@ fn client(
     credentials: &Credentials,
     roots: Option<Arc<RootCertStore>>,
     hosts: Arc<AllowedHosts>,
-    proxy: Option<(Proxy, String)>,
+    proxy: Option<&HttpsProxy>,
 ) -> Result<Client, Error> {
     let failed = |what: &str| Error::new(ErrorKind::Credentials, "set up TLS", what);
     let mut builder = Client::builder()
@@ -124,9 +131,10 @@ fn client(
         .pool_idle_timeout(IDLE_TIMEOUT)
         .no_proxy();
     let mut resolver = AllowedResolver { hosts, proxy: None };
-    if let Some((proxy, host)) = proxy {
-        builder = builder.proxy(proxy);
-        resolver.proxy = Some(host);
+    if let Some(proxy) = proxy {
+        let through = proxy.to_reqwest().ok_or_else(|| failed("the proxy cannot be used"))?;
+        builder = builder.proxy(through);
+        resolver.proxy = proxy.host().map(str::to_owned);
     }
     builder = builder.dns_resolver(resolver);
     if roots.is_none() {
@@ -135,27 +143,6 @@ fn client(
     let config = tls::client_config(roots).map_err(|_| failed("no TLS version in common with the library"))?;
     builder = builder.tls_backend_preconfigured(config);
     builder.build().map_err(|_| failed("the HTTP client cannot be built"))
-}
-
-/// The environment's proxy for https, but never for this machine. `HTTP_PROXY` is ignored on purpose: such a proxy could
-/// read every token.
-fn proxy() -> Option<(Proxy, String)> {
-    let from_environment = |names: [&str; 2]| names.into_iter().find_map(|name| std::env::var(name).ok());
-    let url = from_environment(["HTTPS_PROXY", "https_proxy"]).filter(|url| !url.is_empty())?;
-    let exceptions = from_environment(["NO_PROXY", "no_proxy"]).unwrap_or_default();
-    // It may be written without a scheme.
-    let parsed = Url::parse(&url).ok().filter(Url::has_host).or_else(|| Url::parse(&format!("http://{url}")).ok());
-    let host = parsed.and_then(|url| url.host_str().map(str::to_owned));
-    match Proxy::https(url).ok().zip(host) {
-        Some((proxy, host)) => {
-            let exceptions = NoProxy::from_string(&format!("{exceptions},localhost,127.0.0.0/8,::1"));
-            Some((proxy.no_proxy(exceptions), host))
-        }
-        None => {
-            tracing::warn!("HTTPS_PROXY is not a URL and is ignored");
-            None
-        }
-    }
 }
 
 async fn send(

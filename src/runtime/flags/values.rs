@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::openstack::HttpsProxy;
+
 /// The address of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Address {
@@ -36,6 +38,18 @@ impl fmt::Display for Address {
             Self::AnyHost(port) => write!(f, ":{port}"),
             Self::Host(address) => f.write_str(address),
         }
+    }
+}
+
+/// A proxy, or `none`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OptionalProxy(pub Option<HttpsProxy>);
+
+impl FromStr for OptionalProxy {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(Self(if text == "none" || text.is_empty() { None } else { Some(text.parse()?) }))
     }
 }
 

@@ -1,0 +1,71 @@
+//! The proxy between this program and a cloud, where a platform has one.
+
+use std::str::FromStr;
+
+use reqwest::{NoProxy, Proxy};
+use url::Url;
+
+/// An HTTP proxy for servers of OpenStack with HTTPS. A server without HTTPS is connected to directly, since the proxy could
+/// read every token, and so is one of this machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HttpsProxy {
+    url: Url,
+    exceptions: String,
+}
+
+impl HttpsProxy {
+    /// The same proxy, but not for these servers: host names, which stand for their subdomains too, addresses and CIDR
+    /// ranges, separated by commas.
+    pub fn except(self, exceptions: &str) -> Self {
+        Self { exceptions: exceptions.to_owned(), ..self }
+    }
+
+    /// `HTTPS_PROXY` and `NO_PROXY`, as command line programs read them. A pod may have them for other reasons.
+    pub fn from_environment() -> Option<Self> {
+        let read = |names: [&str; 2]| names.into_iter().find_map(|name| std::env::var(name).ok());
+        let url = read(["HTTPS_PROXY", "https_proxy"]).filter(|url| !url.is_empty())?;
+        // It may be written without a scheme.
+        let with_scheme = if url.contains("://") { url } else { format!("http://{url}") };
+        match with_scheme.parse::<Self>() {
+            Ok(proxy) => Some(proxy.except(&read(["NO_PROXY", "no_proxy"]).unwrap_or_default())),
+            Err(problem) => {
+                tracing::warn!("HTTPS_PROXY is ignored: {problem}");
+                None
+            }
+        }
+    }
+
+    pub(super) fn host(&self) -> Option<&str> {
+        self.url.host_str()
+    }
+
+    pub(super) fn to_reqwest(&self) -> Option<Proxy> {
+        let exceptions = NoProxy::from_string(&format!("{},localhost,127.0.0.0/8,::1", self.exceptions));
+        Proxy::https(self.url.clone()).ok().map(|proxy| proxy.no_proxy(exceptions))
+    }
+}
+
+impl FromStr for HttpsProxy {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
+        let proxy = url.map(|url| Self { url, exceptions: String::new() });
+        proxy.filter(|proxy| proxy.to_reqwest().is_some()).ok_or("expected the URL of a proxy, such as http://proxy.example.com:3128")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::HttpsProxy;
+
+    #[test]
+    fn a_proxy_is_a_url_with_a_host() {
+        for good in ["http://proxy:3128", "https://user:secret@proxy.example.com", "http://[fd00::1]:3128/"] {
+            assert!(good.parse::<HttpsProxy>().is_ok(), "{good}");
+        }
+        for bad in ["", "proxy", "proxy:3128", "socks5://proxy:1080", "http://", "/proxy"] {
+            assert!(bad.parse::<HttpsProxy>().is_err(), "{bad}");
+        }
+    }
+}
