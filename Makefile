@@ -56,7 +56,7 @@ verify-generated: ## check that the generated files are up to date
 	@hack/verify-generated.sh
 
 ##@ Demo and benchmarks
-.PHONY: demo demo-stop bench bench-recovery bench-hostile bench-scale
+.PHONY: demo demo-stop bench bench-recovery bench-hostile bench-scale bench-capo
 demo: ## show the controller step by step on real servers, which stay up to be used by hand
 	@hack/demo.sh
 demo-stop: ## stop the demo's servers and remove their data
@@ -69,6 +69,8 @@ bench-hostile: ## measure an honest tenant with 1,000 claims beside ten hostile 
 	@hack/bench.sh --hostile --json bench-hostile.json
 bench-scale: ## measure 10,000 claims, in 100 pools and in one, beside a stand-in for OpenStack; writes bench-scale.json
 	@hack/bench.sh --scale --json bench-scale.json
+bench-capo: ## measure CAPO's built-in pool and ours in turn on the same servers (CAPO_SOURCE); writes bench-capo.json
+	@CAIP_BESIDE_CAPO=1 hack/bench.sh --beside-capo --json bench-capo.json
 
 ##@ Servers on loopback (CAIP_ENV: name of the set; CAIP_PORT_BASE: its first port; CAIP_CACHE: the folder of all sets)
 .PHONY: env-up env-down env-purge env tools

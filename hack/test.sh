@@ -5,7 +5,7 @@
 #   test/programs.sh   compiles the tests
 #   test/scenarios.sh  what needs servers
 #   test/unit.sh       what needs no server, in the time that the scenarios leave
-#   test/checks.sh     lints, a sample of mutants and a long simulation, also in that time
+#   test/checks.sh     lints, a sample of mutants, a long simulation and what 300 claims cost, also in that time
 #   test/image.sh      builds the image, also in that time
 # The first failure ends all of them.
 #   CAIP_KEEP_ENV=1    leaves the servers running, to look into a failure

@@ -11,14 +11,22 @@
 
 #[path = "bench/access_log.rs"]
 mod access_log;
+#[path = "bench/beside_capo.rs"]
+mod beside_capo;
 #[path = "bench/claim_events.rs"]
 mod claim_events;
 #[path = "bench/hostile.rs"]
 mod hostile;
+#[path = "bench/plain.rs"]
+mod plain;
+#[path = "bench/provider.rs"]
+mod provider;
 #[path = "bench/recovery.rs"]
 mod recovery;
 #[path = "bench/report.rs"]
 mod report;
+#[path = "bench/requirement.rs"]
+mod requirement;
 #[path = "bench/round.rs"]
 mod round;
 #[path = "bench/scale.rs"]
@@ -39,8 +47,9 @@ use clap::Parser;
 use support::with_namespace;
 
 use access_log::AccessLog;
+use provider::Provider;
 use report::Report;
-use round::{Kind, Round};
+use round::{Extras, Kind, Round};
 
 /// Measures caip-openstack against real servers.
 #[derive(Parser)]
@@ -63,6 +72,9 @@ struct Flags {
     /// The external network to take addresses from.
     #[arg(long, default_value = "public-large")]
     network: String,
+    /// Measure CAPO's built-in pool too, on the same servers; `CAIP_CAPO_PID` is its manager's process.
+    #[arg(long)]
+    beside_capo: bool,
     #[command(flatten)]
     beside: hostile::Setting,
     #[command(flatten)]
@@ -84,6 +96,9 @@ async fn main() -> ExitCode {
     if flags.scale.scale {
         return exit_code(flags.scale.run(&flags.json).await);
     }
+    if flags.beside_capo {
+        return exit_code(beside_capo::run(&flags.claims, &flags.network, &flags.json).await);
+    }
     if flags.beside.hostile {
         return exit_code(flags.beside.run(&flags.network, &flags.json).await);
     }
@@ -97,8 +112,9 @@ async fn main() -> ExitCode {
             let settles = wants_settled && (claims == 100 || is_last);
             wants_settled &= !settles;
             with_namespace(async |ns| {
-                let round = Round { ns, log: &log, network: &flags.network, kind, claims };
-                report.rounds.push(round.measure(settles, flags.recovery).await);
+                let round = Round { provider: Provider::Ours, ns, log: &log, network: &flags.network, kind, claims };
+                let extras = Extras { settles, recovers: flags.recovery, idles: false };
+                report.rounds.push(round.measure(extras).await);
             })
             .await;
             // After each round: a later one may fail.

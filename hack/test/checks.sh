@@ -1,8 +1,15 @@
 #!/usr/bin/env bash
-# A track of `make test`: lints, a sample of mutants and a long simulation, in the time that the scenarios leave.
+# A track of `make test`: lints, a sample of mutants, a long simulation and what many claims cost, in the time that the
+# scenarios leave.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
+
+# Calls, writes and memory: `make bench-scale` measures more claims, and times.
+costs() (
+  eval "$(hack/env/env.sh)"
+  test_program bench --scale --costs --total 300 --pools 6 --projects 3 --waiting 30 --settled-seconds 15 --json "$RUN/scale.json"
+)
 
 yield_the_processor
 await programs
@@ -10,4 +17,6 @@ SIMULATION_STEP=1 stage_beside "10,000 pools and claims" test_program simulation
 stage_beside "documentation tests" cargo test --locked --doc
 stage_beside "lints" hack/lint.sh
 stage_beside "generated files" hack/verify-generated.sh
+await servers
+stage_beside "the costs of 300 claims" costs
 stage_beside "a sample of the mutants of the core" hack/mutants.sh sample

@@ -6,9 +6,9 @@ set -euo pipefail
 
 compile_tests() {
   local programs=$RUN/programs.json name
-  cargo test --locked --no-run --message-format=json-render-diagnostics >"$programs" || return
-  for name in it permissions perturb restore simulation upgrade; do
-    sed -n "s/.*\"kind\":\[\"test\"\].*\"name\":\"$name\".*\"executable\":\"\([^\"]*\)\".*/\1/p" "$programs" >"$RUN/program-$name"
+  cargo test --locked --no-run --lib --bins --tests --benches --message-format=json-render-diagnostics >"$programs" || return
+  for name in bench it permissions perturb restore simulation upgrade; do
+    sed -nE "s/.*\"kind\":\[\"(test|bench)\"\].*\"name\":\"$name\".*\"executable\":\"([^\"]*)\".*/\2/p" "$programs" >"$RUN/program-$name"
     [ -s "$RUN/program-$name" ] || die "cargo did not say where it put the test '$name'"
   done
 }

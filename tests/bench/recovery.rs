@@ -6,8 +6,9 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use crate::access_log::{AccessLog, Calls};
+use crate::provider::Process;
 use crate::settled::{changes, versions};
-use crate::support::{ClaimBuilder, Controller, Kind, Namespace};
+use crate::support::{ClaimBuilder, Kind, Namespace};
 use crate::usage;
 
 /// Longer than a new process waits for late calls of the old one.
@@ -31,13 +32,13 @@ pub async fn measure(
     ns: &Namespace,
     log: &AccessLog,
     claim: ClaimBuilder,
-    start: impl FnOnce() -> std::sync::Arc<Controller>,
+    start: impl FnOnce() -> Process,
 ) -> Recovery {
     eprintln!("  kill -9");
     let (before, begin) = (versions(ns).await, log.end());
     ns.kill_controllers();
     let begun = Instant::now();
-    let controller = start();
+    let process = start();
     let name = claim.name();
     ns.bind_within(claim, PATIENCE).await;
     let served_s = begun.elapsed().as_secs_f64();
@@ -50,8 +51,8 @@ pub async fn measure(
         served_s,
         neutron_calls,
         kubernetes_writes,
-        cpu_ms: usage::cpu_time(controller.pid()).as_secs_f64() * 1000.0,
-        rss_mib: usage::memory(controller.pid()).now,
+        cpu_ms: usage::cpu_time(process.pid()).as_secs_f64() * 1000.0,
+        rss_mib: usage::memory(process.pid()).now,
     };
     ns.delete(Kind::Claim, &name).await;
     ns.await_gone(Kind::Claim, &name, PATIENCE).await;

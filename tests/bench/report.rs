@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::access_log::Calls;
 use crate::round::Measured;
+use crate::settled::IDLE;
 
 #[derive(Default)]
 pub struct Report {
@@ -29,10 +30,19 @@ impl Report {
     }
 
     pub fn table(&self) -> String {
+        self.text_of(Self::write_promises)
+    }
+
+    /// The table without the promises.
+    pub fn rounds_table(&self) -> String {
+        self.text_of(|_, _| Ok(()))
+    }
+
+    fn text_of(&self, end: impl FnOnce(&Self, &mut String) -> std::fmt::Result) -> String {
         let mut text = String::new();
         self.write_rounds(&mut text)
             .and_then(|()| self.write_calls(&mut text))
-            .and_then(|()| self.write_promises(&mut text))
+            .and_then(|()| end(self, &mut text))
             .expect("a string takes any text");
         text
     }
@@ -41,13 +51,13 @@ impl Report {
         writeln!(text, "\nClaims at once; seconds, Neutron calls a claim, CPU milliseconds a claim, MiB\n")?;
         writeln!(
             text,
-            "kind         claims |  bound    p50    p99  claims/s |   gone  given back | calls: bind release | \
+            "provider       kind         claims |  bound    p50    p99  claims/s |   gone  given back | calls: bind release | \
              CPU: bind release | RSS: bound after  peak"
         )?;
         for round in &self.rounds {
             let (bind, release) = (&round.bind, &round.release);
             let (to_bind, to_release) = (round.calls_to_bind(), round.calls_to_release());
-            write!(text, "{:<12} {:>6} | ", round.kind, round.claims)?;
+            write!(text, "{:<14} {:<12} {:>6} | ", round.provider.name(), round.kind, round.claims)?;
             write!(text, "{:>6.2} {:>6.2} {:>6.2} ", bind.bound_s, bind.p50_s, bind.p99_s)?;
             write!(text, "{:>9.1} | ", round.claims as f64 / bind.bound_s)?;
             write!(text, "{:>6.2} {:>11.2} | ", release.claims_gone_s, release.given_back_s)?;
@@ -61,7 +71,7 @@ impl Report {
     fn write_calls(&self, text: &mut String) -> std::fmt::Result {
         writeln!(text, "\nNeutron calls\n")?;
         for round in &self.rounds {
-            writeln!(text, "{} {}", round.claims, round.kind)?;
+            writeln!(text, "{}: {} {}", round.provider.name(), round.claims, round.kind)?;
             writeln!(text, "  bind:    {}", listed(&round.bind.calls))?;
             writeln!(text, "  release: {}", listed(&round.release.calls))?;
             let mut writes: Vec<&String> = Vec::new();
@@ -69,6 +79,10 @@ impl Report {
                 let calls = listed(&settled.neutron_calls);
                 writeln!(text, "  settled, 60 s: {calls}; CPU {:.0} ms", settled.cpu_ms)?;
                 writes.extend(&settled.kubernetes_writes);
+            }
+            if let Some(idle) = &round.idle {
+                let (calls, seconds) = (listed(&idle.neutron_calls), IDLE.as_secs());
+                writeln!(text, "  free, {seconds} s: {} writes to the pool; {calls}", idle.pool_writes)?;
             }
             if let Some(recovery) = &round.recovery {
                 let calls = listed(&recovery.neutron_calls);
@@ -116,8 +130,7 @@ impl Report {
             if kind == "new" {
                 promise(format!("{kind}: Neutron calls to release a claim"), 2.05, round.calls_to_release());
             }
-            let cpu = round.bind.cpu_ms_per_claim + round.release.cpu_ms_per_claim;
-            promise(format!("{kind}: CPU, ms a claim bound and released"), 5.0, cpu);
+            promise(format!("{kind}: CPU, ms a claim bound and released"), 5.0, round.cpu_ms_per_claim());
             promise(format!("{kind}: RSS with 100 bound claims, MiB"), 24.0, round.bind.rss_mib);
             if let Some(settled) = &round.settled {
                 let writes = settled.kubernetes_writes.len() + settled.neutron_writes();
@@ -137,6 +150,10 @@ impl Report {
 }
 
 impl Measured {
+    pub fn cpu_ms_per_claim(&self) -> f64 {
+        self.bind.cpu_ms_per_claim + self.release.cpu_ms_per_claim
+    }
+
     fn calls_to_bind(&self) -> f64 {
         self.bind.calls.values().sum::<usize>() as f64 / self.claims as f64
     }

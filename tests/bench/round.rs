@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
+use kube::ResourceExt;
 use kube::core::DynamicObject;
 use kube::runtime::watcher::Event;
 use reqwest::Method;
 use serde::Serialize;
+use serde_json::Value;
 use tokio::time::timeout;
 
 use crate::access_log::{AccessLog, Calls, NOT_COUNTED, count_writes};
 use crate::claim_events::{ClaimEvents, bound_claim, deleted_claim, watch_claims};
+use crate::provider::{Process, Provider};
 use crate::recovery::{self, Recovery};
-use crate::settled::{self, Settled};
-use crate::support::{self, ClaimBuilder, Controller, FloatingIp, Namespace, PoolBuilder, claim, pool};
+use crate::settled::{self, Idle, Settled};
+use crate::support::{self, FloatingIp, Manifest, Namespace, pool};
 use crate::usage;
 
 /// How many requests of the benchmark the API server gets at once.
@@ -52,6 +55,7 @@ impl Kind {
 
 /// What to measure.
 pub struct Round<'a> {
+    pub provider: Provider,
     pub ns: &'a Namespace,
     pub log: &'a AccessLog,
     pub network: &'a str,
@@ -61,12 +65,25 @@ pub struct Round<'a> {
 
 #[derive(Serialize)]
 pub struct Measured {
+    pub provider: Provider,
     pub kind: &'static str,
     pub claims: usize,
     pub bind: Bind,
     pub release: Release,
     pub settled: Option<Settled>,
     pub recovery: Option<Recovery>,
+    pub idle: Option<Idle>,
+}
+
+/// What to measure besides binding and releasing.
+#[derive(Clone, Copy, Default)]
+pub struct Extras {
+    /// A minute with bound claims.
+    pub settles: bool,
+    /// The recovery from a crash.
+    pub recovers: bool,
+    /// Half a minute in which the pool has free addresses and no claims.
+    pub idles: bool,
 }
 
 #[derive(Serialize)]
@@ -94,35 +111,43 @@ pub struct Release {
 }
 
 impl Round<'_> {
-    pub async fn measure(&self, settles: bool, recovers: bool) -> Measured {
-        eprintln!("{} claims, {}", self.claims, self.kind.name());
+    pub async fn measure(&self, extras: Extras) -> Measured {
+        eprintln!("{} claims, {}, {}", self.claims, self.kind.name(), self.provider.name());
         self.ns.create_secret_for("demo").await;
         let made = self.create_floating_ips().await;
-        let start = || self.ns.start_controller(&self.ns.world.account, &[]);
-        let mut controller = start();
+        let start = || self.provider.start(self.ns);
+        let mut process = start();
+        let existing = self.list_floating_ips().await.len();
         self.ns.create(self.pool(&made)).await;
         let pool_id = self.await_ready().await;
+        let held = Held { existing, pool_id };
         let mut claims = watch_claims(self.ns).await;
-        let bind = self.bind(&mut claims, &controller).await;
+        let bind = self.bind(&mut claims, &process).await;
         eprintln!("  bound in {:.2} s", bind.bound_s);
-        let settled = match settles {
-            true => Some(settled::measure(self.ns, self.log, &controller).await),
+        let settled = match extras.settles {
+            true => Some(settled::measure(self.ns, self.log, &process).await),
             false => None,
         };
         let mut recovery = None;
-        if recovers {
+        if extras.recovers {
             let start = || {
-                controller = start();
-                controller.clone()
+                process = start();
+                process.clone()
             };
-            recovery = Some(recovery::measure(self.ns, self.log, claim_number(self.claims), start).await);
+            recovery = Some(recovery::measure(self.ns, self.log, self.provider.claim(self.claims), start).await);
         }
-        let release = self.release(&mut claims, &controller, &pool_id).await;
-        self.ns.delete(support::Kind::Pool, "public").await;
-        self.ns.await_gone(support::Kind::Pool, "public", PATIENCE).await;
+        let release = self.release(&mut claims, &process, &held).await;
+        let pool = self.provider.pool_kind();
+        let idle = match extras.idles {
+            true => Some(settled::watch_idle(self.ns, pool, self.log, &process).await),
+            false => None,
+        };
+        self.ns.delete(pool, "public").await;
+        self.ns.await_gone(pool, "public", PATIENCE).await;
         let cloud = self.ns.cloud().await;
         stream::iter(&made).map(|made| cloud.delete(&made.id)).buffer_unordered(NEUTRON_REQUESTS).count().await;
-        Measured { kind: self.kind.name(), claims: self.claims, bind, release, settled, recovery }
+        let (provider, kind, claims) = (self.provider, self.kind.name(), self.claims);
+        Measured { provider, kind, claims, bind, release, settled, recovery, idle }
     }
 
     /// The floating IPs that must be there beforehand.
@@ -138,20 +163,31 @@ impl Round<'_> {
         stream::iter(creations).buffer_unordered(NEUTRON_REQUESTS).collect().await
     }
 
-    fn pool(&self, made: &[FloatingIp]) -> PoolBuilder {
+    fn pool(&self, made: &[FloatingIp]) -> Manifest {
+        let listed = made.iter().map(|made| made.address.as_str());
+        if self.provider == Provider::InTree {
+            assert!(matches!(self.kind, Kind::New | Kind::Predefined), "CAPO's pool has no such addresses");
+            return Provider::in_tree_pool(self.network, listed.collect());
+        }
         let pool = pool("public").served_in(&self.ns.name);
         let claims = u32::try_from(self.claims).expect("a pool has as many addresses");
-        match self.kind {
+        let pool = match self.kind {
             Kind::New => pool.network(self.network),
-            Kind::Predefined => pool.list(made.iter().map(|made| made.address.as_str())),
+            Kind::Predefined => pool.list(listed),
             Kind::Reused => pool.network(self.network).reuse_unmarked(),
             // The limit keeps the pool from creating the next ones while these are given.
             Kind::Preallocated => pool.network(self.network).preallocate(claims).max_ips(claims),
-        }
+        };
+        pool.into()
     }
 
-    /// Waits until the pool can serve all claims; returns its id in Neutron's marks.
-    async fn await_ready(&self) -> String {
+    /// Waits until the pool can serve all claims; returns its id in Neutron's marks, which CAPO's pool does not have.
+    async fn await_ready(&self) -> Option<String> {
+        if self.provider == Provider::InTree {
+            let has_finalizer = |pool: Option<&DynamicObject>| pool.is_some_and(|pool| !pool.finalizers().is_empty());
+            self.ns.await_object(support::Kind::InTreePool, "public", PATIENCE, "seen by CAPO", has_finalizer).await;
+            return None;
+        }
         let free = if self.kind == Kind::Preallocated { self.claims as u64 } else { 0 };
         let is_ready = |pool: Option<&DynamicObject>| {
             pool.is_some_and(|pool| {
@@ -161,20 +197,20 @@ impl Round<'_> {
         };
         let pool = self.ns.await_object(support::Kind::Pool, "public", PATIENCE, "ready", is_ready).await;
         let pool = pool.expect("only a pool that is there is ready");
-        pool.data["status"]["poolID"].as_str().expect("a pool that serves has an id").to_owned()
+        Some(pool.data["status"]["poolID"].as_str().expect("a pool that serves has an id").to_owned())
     }
 
-    async fn bind(&self, claims: &mut ClaimEvents, controller: &Controller) -> Bind {
+    async fn bind(&self, claims: &mut ClaimEvents, process: &Process) -> Bind {
         let (_, begin) = self.log.await_quiet(QUIET).await;
-        let (cpu, begun) = (usage::cpu_time(controller.pid()), Instant::now());
+        let (cpu, begun) = (usage::cpu_time(process.pid()), Instant::now());
         let creations = (0..self.claims).map(async |number| {
-            let (claim, begun) = (claim_number(number), Instant::now());
+            let (claim, begun) = (self.provider.claim(number), Instant::now());
             let name = claim.name();
             self.ns.create(claim).await;
             (name, begun)
         });
         let creations = stream::iter(creations).buffer_unordered(KUBERNETES_REQUESTS).collect::<Vec<_>>();
-        let (created, bound) = tokio::join!(creations, self.times_of(claims, bound_claim, controller));
+        let (created, bound) = tokio::join!(creations, self.times_of(claims, bound_claim, process));
         let mut times: Vec<f64> = created.iter().map(|(name, begun)| (bound[name] - *begun).as_secs_f64()).collect();
         times.sort_by(f64::total_cmp);
         let (_, end) = self.log.await_quiet(QUIET).await;
@@ -183,33 +219,33 @@ impl Round<'_> {
             p50_s: percentile(&times, 0.50),
             p99_s: percentile(&times, 0.99),
             calls: self.log.calls(begin, end),
-            cpu_ms_per_claim: self.cpu_ms_per_claim(cpu, controller),
-            rss_mib: usage::memory(controller.pid()).now,
+            cpu_ms_per_claim: self.cpu_ms_per_claim(cpu, process),
+            rss_mib: usage::memory(process.pid()).now,
         }
     }
 
-    async fn release(&self, claims: &mut ClaimEvents, controller: &Controller, pool_id: &str) -> Release {
+    async fn release(&self, claims: &mut ClaimEvents, process: &Process, held: &Held) -> Release {
         let (_, begin) = self.log.await_quiet(QUIET).await;
-        let (cpu, begun) = (usage::cpu_time(controller.pid()), Instant::now());
+        let (cpu, begun) = (usage::cpu_time(process.pid()), Instant::now());
         let deletions = (0..self.claims).map(async |number| {
-            self.ns.delete(support::Kind::Claim, &claim_number(number).name()).await;
+            self.ns.delete(support::Kind::Claim, &self.provider.claim(number).name()).await;
         });
         let deletions = stream::iter(deletions).buffer_unordered(KUBERNETES_REQUESTS).count();
-        let (_, gone) = tokio::join!(deletions, self.times_of(claims, deleted_claim, controller));
-        let (last_write, end) = self.await_given_back(pool_id).await;
-        let memory = usage::memory(controller.pid());
+        let (_, gone) = tokio::join!(deletions, self.times_of(claims, deleted_claim, process));
+        let (last_write, end) = self.await_given_back(held).await;
+        let memory = usage::memory(process.pid());
         Release {
             claims_gone_s: seconds_until_last(begun, &gone),
             given_back_s: last_write.saturating_duration_since(begun).as_secs_f64(),
             calls: self.log.calls(begin, end),
-            cpu_ms_per_claim: self.cpu_ms_per_claim(cpu, controller),
+            cpu_ms_per_claim: self.cpu_ms_per_claim(cpu, process),
             rss_mib: memory.now,
             rss_peak_mib: memory.peak,
         }
     }
 
-    fn cpu_ms_per_claim(&self, before: Duration, controller: &Controller) -> f64 {
-        (usage::cpu_time(controller.pid()) - before).as_secs_f64() * 1000.0 / self.claims as f64
+    fn cpu_ms_per_claim(&self, before: Duration, process: &Process) -> f64 {
+        (usage::cpu_time(process.pid()) - before).as_secs_f64() * 1000.0 / self.claims as f64
     }
 
     /// When each of the claims first had an event that `name_in` recognizes.
@@ -217,7 +253,7 @@ impl Round<'_> {
         &self,
         claims: &mut ClaimEvents,
         name_in: impl Fn(Event<DynamicObject>) -> Option<String>,
-        controller: &Controller,
+        process: &Process,
     ) -> BTreeMap<String, Instant> {
         let begun = Instant::now();
         let mut times = BTreeMap::new();
@@ -228,7 +264,7 @@ impl Round<'_> {
                     let name = event.ok().and_then(&name_in);
                     name.map(|name| times.entry(name).or_insert_with(Instant::now));
                 }
-                Err(_) => controller.assert_running(),
+                Err(_) => process.assert_running(),
             }
             assert!(begun.elapsed() < PATIENCE, "{} of {} claims after {PATIENCE:?}", times.len(), self.claims);
         }
@@ -236,39 +272,44 @@ impl Round<'_> {
     }
 
     /// When Neutron was last written to, once every address is given back; and the length of its log then.
-    async fn await_given_back(&self, pool_id: &str) -> (Instant, u64) {
+    async fn await_given_back(&self, held: &Held) -> (Instant, u64) {
         let begun = Instant::now();
         let kept = if self.kind == Kind::Preallocated { self.claims } else { 0 };
         loop {
             let (last_write, end) = self.log.await_quiet(QUIET).await;
-            let (tagged, described) = self.count_marked(pool_id).await;
-            if (tagged, described) == (0, kept) {
+            let left = held.count(&self.list_floating_ips().await);
+            if left == kept {
                 // A slow write is logged when it ends: it may have ended after the quiet, before the count.
                 let (later_write, later_end) = self.log.await_quiet(QUIET).await;
                 let has_later = count_writes(&self.log.calls(end, later_end)) > 0;
                 return (if has_later { later_write } else { last_write }, later_end);
             }
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "all claims are gone, but {tagged} floating IPs have a tag and {described} a description of the pool"
-            );
+            assert!(begun.elapsed() < PATIENCE, "all claims are gone, but the pool still has {left} floating IPs");
         }
     }
 
-    /// How many floating IPs have a tag of the pool, and how many a description.
-    async fn count_marked(&self, pool_id: &str) -> (usize, usize) {
+    async fn list_floating_ips(&self) -> Vec<Value> {
         let cloud = self.ns.cloud().await;
         let (status, answer) = cloud.call(Method::GET, &format!("floatingips?{NOT_COUNTED}"), None).await;
         assert!(status.is_success(), "GET floatingips: {status} {answer}");
-        let all = answer["floatingips"].as_array().expect("Neutron lists floating IPs");
-        let count = |field: &str| all.iter().filter(|found| found[field].to_string().contains(pool_id)).count();
-        (count("tags"), count("description"))
+        answer["floatingips"].as_array().expect("Neutron lists floating IPs").clone()
     }
 }
 
-/// As CAPO makes it, but for CAPO's finalizer.
-fn claim_number(number: usize) -> ClaimBuilder {
-    claim(&format!("server-{number:04}")).without_capo_finalizer()
+/// By what the floating IPs that a pool has are recognized.
+struct Held {
+    /// How many floating IPs there were before.
+    existing: usize,
+    /// The pool's id in our marks. CAPO's pool marks no predefined ones, and tags those that it created.
+    pool_id: Option<String>,
+}
+
+impl Held {
+    fn count(&self, all: &[Value]) -> usize {
+        let Some(pool_id) = &self.pool_id else { return all.len() - self.existing };
+        let has = |found: &&Value, field: &str| found[field].to_string().contains(pool_id);
+        all.iter().filter(|found| has(found, "tags") || has(found, "description")).count()
+    }
 }
 
 fn seconds_until_last(begun: Instant, times: &BTreeMap<String, Instant>) -> f64 {

@@ -1,18 +1,23 @@
-//! Nothing changes, so nothing may be written: a minute with bound claims.
+//! Nothing changes, so nothing may be written: a minute with bound claims, half a minute with free addresses.
 
 use std::time::{Duration, Instant};
 
+use futures::StreamExt;
 use kube::ResourceExt;
+use kube::runtime::watcher::{Config, Event, watcher};
 use serde::Serialize;
-use tokio::time::sleep;
+use tokio::time::{Instant as Deadline, sleep, timeout_at};
 
 use crate::access_log::{AccessLog, Calls, count_writes};
-use crate::support::{Controller, Kind, Namespace};
+use crate::provider::Process;
+use crate::support::{Kind, Namespace};
 use crate::usage;
 
 const WATCHED: Duration = Duration::from_secs(60);
 /// The last status and the last event may be written a little after the last claim was bound.
 const STILL: Duration = Duration::from_secs(5);
+/// How long a pool with free addresses is watched.
+pub const IDLE: Duration = Duration::from_secs(30);
 
 #[derive(Serialize)]
 pub struct Settled {
@@ -34,18 +39,41 @@ impl Settled {
 }
 
 /// Measures what the controller does in a minute in which nothing changes.
-pub async fn measure(ns: &Namespace, log: &AccessLog, controller: &Controller) -> Settled {
+pub async fn measure(ns: &Namespace, log: &AccessLog, process: &Process) -> Settled {
     let before = await_stillness(ns).await;
     eprintln!("  watching {} s", WATCHED.as_secs());
-    let (begin, cpu) = (log.end(), usage::cpu_time(controller.pid()));
+    let (begin, cpu) = (log.end(), usage::cpu_time(process.pid()));
     sleep(WATCHED).await;
-    let (end, cpu) = (log.end(), usage::cpu_time(controller.pid()) - cpu);
+    let (end, cpu) = (log.end(), usage::cpu_time(process.pid()) - cpu);
     Settled {
         kubernetes_writes: changes(&before, &versions(ns).await),
         neutron_calls: log.calls(begin, end),
         cpu_ms: cpu.as_secs_f64() * 1000.0,
-        rss_mib: usage::memory(controller.pid()).now,
+        rss_mib: usage::memory(process.pid()).now,
     }
+}
+
+/// Half a minute in which a pool has free addresses and no claims.
+#[derive(Serialize)]
+pub struct Idle {
+    pub pool_writes: usize,
+    pub neutron_calls: Calls,
+    pub cpu_ms: f64,
+}
+
+/// Counts what is written to a pool of this kind, the only one of the namespace.
+pub async fn watch_idle(ns: &Namespace, pool: Kind, log: &AccessLog, process: &Process) -> Idle {
+    sleep(STILL).await;
+    let mut events = watcher(ns.api(pool), Config::default()).boxed();
+    while !matches!(events.next().await, Some(Ok(Event::InitDone))) {}
+    eprintln!("  watching the pool for {} s", IDLE.as_secs());
+    let (begin, cpu, end) = (log.end(), usage::cpu_time(process.pid()), Deadline::now() + IDLE);
+    let mut pool_writes = 0;
+    while let Ok(event) = timeout_at(end, events.next()).await {
+        pool_writes += usize::from(matches!(event, Some(Ok(Event::Apply(_)))));
+    }
+    let cpu_ms = (usage::cpu_time(process.pid()) - cpu).as_secs_f64() * 1000.0;
+    Idle { pool_writes, neutron_calls: log.calls(begin, log.end()), cpu_ms }
 }
 
 async fn await_stillness(ns: &Namespace) -> Vec<String> {

@@ -1,0 +1,181 @@
+//! The same claims served by CAPO's built-in pool, by ours and by plain clients, one after another on the same servers.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use futures::{StreamExt, stream};
+use reqwest::Method;
+use serde::Serialize;
+use serde_json::json;
+
+use crate::access_log::AccessLog;
+use crate::plain::PlainClients;
+use crate::provider::Provider;
+use crate::report::Report;
+use crate::requirement::{Requirement, print_requirements};
+use crate::round::{Extras, Kind, Measured, Round};
+use crate::support::{Cloud, Namespace, PROGRAM, with_namespace};
+
+/// As many as the fastest plain clients: 16 are no faster (docs/benchmark.md).
+const CLIENTS: usize = 8;
+/// The number of claims for which the requirements are.
+const COMPARED: usize = 100;
+
+/// What is measured of each number of claims: who serves, and where the addresses come from.
+const ROUNDS: [(Provider, Kind); 5] = [
+    (Provider::InTree, Kind::New),
+    (Provider::Ours, Kind::New),
+    (Provider::InTree, Kind::Predefined),
+    (Provider::Ours, Kind::Predefined),
+    (Provider::Ours, Kind::Preallocated),
+];
+
+/// Plain clients with new addresses.
+#[derive(Serialize)]
+struct Plain {
+    claims: usize,
+    bound_s: f64,
+    claims_gone_s: f64,
+    /// The creation of as many floating IPs, and nothing else.
+    created_s: f64,
+}
+
+/// Measures, prints and writes the figures. Returns whether they are as asked.
+pub async fn run(claims: &[usize], network: &str, path: &Path) -> bool {
+    let log = AccessLog::from_env();
+    let (mut report, mut plain) = (Report::default(), Vec::new());
+    for &claims in claims {
+        for (provider, kind) in ROUNDS {
+            with_namespace(async |ns| {
+                let round = Round { provider, ns, log: &log, network, kind, claims };
+                let idles = kind == Kind::Predefined && claims == COMPARED;
+                report.rounds.push(round.measure(Extras { idles, ..Extras::default() }).await);
+            })
+            .await;
+        }
+        with_namespace(async |ns| plain.push(measure_plain(ns, network, claims).await)).await;
+    }
+    print!("{}", report.rounds_table());
+    println!("\nPlain clients, new addresses; seconds\n");
+    for Plain { claims, bound_s, claims_gone_s, created_s } in &plain {
+        println!("{claims:>6} | bound {bound_s:>6.2} gone {claims_gone_s:>6.2} | created alone {created_s:>6.2}");
+    }
+    println!("\nOf {COMPARED} claims");
+    let requirements = requirements(&report.rounds, &plain);
+    let all = json!({"rounds": report.rounds, "plain": plain, "requirements": requirements});
+    std::fs::write(path, format!("{all:#}\n")).unwrap_or_else(|error| panic!("write {}: {error}", path.display()));
+    let is_met = print_requirements(&requirements);
+    println!("\nwritten to {}", path.display());
+    is_met
+}
+
+fn requirements(rounds: &[Measured], plain: &[Plain]) -> Vec<Requirement> {
+    let find = |provider: Provider, kind: &str| {
+        rounds.iter().find(|round| (round.provider, round.kind, round.claims) == (provider, kind, COMPARED))
+    };
+    let found = (
+        find(Provider::InTree, "new"),
+        find(Provider::Ours, "new"),
+        find(Provider::InTree, "predefined"),
+        find(Provider::Ours, "predefined"),
+        find(Provider::Ours, "preallocated"),
+        plain.iter().find(|plain| plain.claims == COMPARED),
+    );
+    let (Some(theirs), Some(ours), Some(their_list), Some(our_list), Some(ahead), Some(plain)) = found else {
+        return Vec::new();
+    };
+    let (at_most, at_least) = (Requirement::at_most, Requirement::at_least);
+    let mut all = vec![
+        at_least("new: rate, of that of CAPO's pool", 2.4, theirs.bind.bound_s / ours.bind.bound_s),
+        at_least("new: rate, of that of plain clients", 0.95, plain.bound_s / ours.bind.bound_s),
+        at_least("preallocated: rate, of CAPO's pool's new", 10.0, theirs.bind.bound_s / ahead.bind.bound_s),
+        at_least("predefined: rate, of that of CAPO's pool", 1.4, their_list.bind.bound_s / our_list.bind.bound_s),
+        at_least(
+            "new: rate of release until Neutron has none left, of CAPO's",
+            1.5,
+            theirs.release.given_back_s / ours.release.given_back_s,
+        ),
+        at_most(
+            "new: time until the claims are gone, of plain clients' tags",
+            1.3,
+            ours.release.claims_gone_s / plain.claims_gone_s,
+        ),
+        at_most("memory, of CAPO's manager", 0.4, ours.bind.rss_mib / theirs.bind.rss_mib),
+        at_most("CPU to bind and release, of CAPO's", 0.4, ours.cpu_ms_per_claim() / theirs.cpu_ms_per_claim()),
+    ];
+    if std::env::var_os("CAIP_PIN").is_some() {
+        all.push(at_least("new: rate, of that of POST alone", 0.95, plain.created_s / ours.bind.bound_s));
+    }
+    if let (Some(their_idle), Some(our_idle)) = (&their_list.idle, &our_list.idle) {
+        all.push(at_most("free addresses: writes to the pool", 0.0, our_idle.pool_writes as f64));
+        all.push(at_least("free addresses: writes of CAPO's pool to itself", 1.0, their_idle.pool_writes as f64));
+    }
+    all.extend(sizes());
+    all
+}
+
+/// The programs' sizes in MiB.
+fn sizes() -> Option<Requirement> {
+    let mebibytes = |path: &str| Some(std::fs::metadata(path).ok()?.len() as f64 / 1048576.0);
+    let capo = std::env::var("CAIP_CAPO_PID").ok().and_then(|pid| mebibytes(&format!("/proc/{pid}/exe")))?;
+    Some(Requirement::at_most("size of the program, of CAPO's manager", 0.4, mebibytes(PROGRAM)? / capo))
+}
+
+async fn measure_plain(ns: &Namespace, network: &str, claims: usize) -> Plain {
+    eprintln!("{claims} claims, new, plain clients");
+    let cloud = ns.cloud().await;
+    let probe = cloud.create(network, "of the benchmark").await;
+    let network = network_of(cloud, &probe.id).await;
+    let plain = PlainClients { world: &ns.world, namespace: &ns.name };
+
+    let begun = Instant::now();
+    let bindings = (0..claims).map(async |number| {
+        let (sent, received) = tokio::sync::oneshot::channel();
+        plain
+            .bind(number, async || {
+                let (id, address) = create(cloud, &network).await;
+                sent.send(id).expect("the id is awaited");
+                address
+            })
+            .await;
+        (number, received.await.expect("the claim has an address"))
+    });
+    let ids: BTreeMap<usize, String> = stream::iter(bindings).buffer_unordered(CLIENTS).collect().await;
+    let bound_s = begun.elapsed().as_secs_f64();
+
+    let begun = Instant::now();
+    let releases = ids.iter().map(|(number, id)| plain.release(*number, async || cloud.tag(id, "released").await));
+    stream::iter(releases).buffer_unordered(CLIENTS).count().await;
+    let claims_gone_s = begun.elapsed().as_secs_f64();
+    delete_all(cloud, ids.into_values().chain([probe.id])).await;
+
+    let begun = Instant::now();
+    let creations = (0..claims).map(async |_| create(cloud, &network).await.0);
+    let ids: Vec<String> = stream::iter(creations).buffer_unordered(CLIENTS).collect().await;
+    let created_s = begun.elapsed().as_secs_f64();
+    delete_all(cloud, ids.into_iter()).await;
+    Plain { claims, bound_s, claims_gone_s, created_s }
+}
+
+/// One POST; returns the id and the address.
+async fn create(cloud: &Cloud, network: &str) -> (String, String) {
+    let body = json!({"floatingip": {"floating_network_id": network, "description": "of the benchmark"}});
+    let (status, answer) = cloud.call(Method::POST, "floatingips", Some(body)).await;
+    let text = |field: &str| answer["floatingip"][field].as_str().map(str::to_owned);
+    let made = text("id").zip(text("floating_ip_address"));
+    made.unwrap_or_else(|| panic!("POST floatingips: {status} {answer}"))
+}
+
+async fn network_of(cloud: &Cloud, id: &str) -> String {
+    let (_, answer) = cloud.call(Method::GET, &format!("floatingips/{id}"), None).await;
+    answer["floatingip"]["floating_network_id"].as_str().expect("a floating IP has a network").to_owned()
+}
+
+async fn delete_all(cloud: &Cloud, ids: impl Iterator<Item = String>) {
+    let deletions = ids.map(async |id| {
+        let (status, answer) = cloud.call(Method::DELETE, &format!("floatingips/{id}"), None).await;
+        assert!(status.is_success(), "DELETE floatingips/{id}: {status} {answer}");
+    });
+    stream::iter(deletions).buffer_unordered(CLIENTS).count().await;
+}
