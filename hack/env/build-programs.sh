@@ -4,6 +4,8 @@
 #                                  and etcdutl, from etcdutl/go.mod, since it needs other modules than the rest,
 #                                  and capi-core-v1beta1 and clusterctl-v1beta1, from the older Cluster API of
 #                                  cluster-api-v1beta1/go.mod
+#                                  and NAME@VERSION: another version of capi-core, clusterctl, kube-apiserver or
+#                                  kube-controller-manager, with the modules that its own go.mod asks for
 # Safe to interrupt: a program is moved into place when it is whole, and Go keeps what it had compiled.
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -12,20 +14,24 @@ set -euo pipefail
 KUBERNETES=$(awk '$1 == "k8s.io/kubernetes" { print $2 }' "$HERE/programs/go.mod")
 # Without these the programs call themselves v0.0.0, which Cluster API refuses.
 V=k8s.io/component-base/version
-MINOR=$(cut -d. -f2 <<<"$KUBERNETES")
-LDFLAGS="-s -w -X $V.gitVersion=$KUBERNETES -X $V.gitMajor=1 -X $V.gitMinor=$MINOR -X $V.gitTreeState=clean"
-# As Helm's own Makefile does: otherwise `helm template` renders for Kubernetes 1.20.
-for package in pkg/chartutil pkg/lint/rules; do
-  LDFLAGS+=" -X helm.sh/helm/v3/$package.k8sVersionMajor=1 -X helm.sh/helm/v3/$package.k8sVersionMinor=$MINOR"
-done
+ldflags() { # NAME
+  local version=$KUBERNETES minor package
+  [[ $1 != kube*@* ]] || version=${1#*@}
+  minor=$(cut -d. -f2 <<<"$version")
+  echo "-s -w -X $V.gitVersion=$version -X $V.gitMajor=1 -X $V.gitMinor=$minor -X $V.gitTreeState=clean"
+  # As Helm's own Makefile does: otherwise `helm template` renders for Kubernetes 1.20.
+  for package in pkg/chartutil pkg/lint/rules; do
+    echo "-X helm.sh/helm/v3/$package.k8sVersionMajor=1 -X helm.sh/helm/v3/$package.k8sVersionMinor=$minor"
+  done
+}
 export GOFLAGS=-mod=readonly CGO_ENABLED=0
 
-package() {
-  case $1 in
+package() { # NAME, with a version or without
+  case ${1%@*} in
     etcd) echo go.etcd.io/etcd/server/v3 ;;
     etcdutl) echo go.etcd.io/etcd/etcdutl/v3 ;;
     kube-apiserver | kube-controller-manager | kubectl) echo "k8s.io/kubernetes/cmd/$1" ;;
-    capi-core) echo sigs.k8s.io/cluster-api/core ;;
+    capi-core) if has_own_folder "$1"; then echo sigs.k8s.io/cluster-api/core; else echo sigs.k8s.io/cluster-api; fi ;;
     capi-core-v1beta1) echo sigs.k8s.io/cluster-api ;;
     clusterctl | clusterctl-v1beta1) echo sigs.k8s.io/cluster-api/cmd/clusterctl ;;
     helm) echo helm.sh/helm/v3/cmd/helm ;;
@@ -33,9 +39,40 @@ package() {
   esac
 }
 
+# Whether the core manager is a package of its own: since Cluster API 1.14.
+has_own_folder() { [[ $1 != *@* ]] || (($(cut -d. -f2 <<<"${1#*@}") >= 14)); } # NAME
+
+# Kubernetes' own modules have the version v0.0.0 in its go.mod, and are replaced by folders of its repository.
+replace_staging() { # VERSION
+  local file module
+  file=$(go mod download -json "k8s.io/kubernetes@$1" | sed -n 's/^\t"GoMod": "\(.*\)",$/\1/p')
+  awk '$2 == "=>" && $3 ~ /^\.\/staging/ { print $1 }' "$file" | while read -r module; do
+    go mod edit -replace "$module=$module@v0.${1#v1.}"
+  done
+}
+
+# Writes a go.mod for another version; prints its folder.
+versioned() { # NAME@VERSION
+  local folder=$CAIP_CACHE/src/versions/$1 log=$CAIP_CACHE/log/versions-$1.log
+  if [ ! -d "$folder" ]; then
+    rm -rf "$folder.tmp" && mkdir -p "$folder.tmp"
+    (
+      cd "$folder.tmp"
+      export GOFLAGS=-mod=mod
+      go mod init caip-openstack/hack/env/versions
+      [[ $1 != kube* ]] || replace_staging "${1#*@}"
+      go get -tool "$(package "$1")@${1#*@}"
+      go mod tidy
+    ) >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "the modules of $1 were not found; see $log"; }
+    mv "$folder.tmp" "$folder"
+  fi
+  echo "$folder"
+}
+
 # The folder with the go.mod that pins a program.
 pins() { # NAME
   case $1 in
+    *@*) versioned "$1" ;;
     etcdutl) echo "$HERE/etcdutl" ;;
     *-v1beta1) echo "$HERE/cluster-api-v1beta1" ;;
     *) echo "$HERE/programs" ;;
@@ -43,7 +80,7 @@ pins() { # NAME
 }
 # Everything that decides what a program becomes.
 recipe() { # NAME
-  { cat "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" && declare -f package capi_source build_folder && echo "$LDFLAGS"; } |
+  { cat "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" && declare -f package capi_source build_folder && ldflags "$1"; } |
     sha256sum | cut -c1-16
 }
 is_current() { [ -x "$BIN/$1" ] && [ "$(cat "$BIN/.$1" 2>/dev/null)" = "$(recipe "$1")" ]; }
@@ -71,7 +108,7 @@ capi_source() { # NAME
 # to another branch meanwhile.
 build_folder() { # NAME
   local folder=$CAIP_CACHE/src/programs source
-  [[ $1 != capi-core* && $1 != *-v1beta1 && $1 != etcdutl ]] || folder=$CAIP_CACHE/src/$1
+  [[ $1 != capi-core* && $1 != *-v1beta1 && $1 != etcdutl && $1 != *@* ]] || folder=$CAIP_CACHE/src/$1
   mkdir -p "$folder"
   cp "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" "$folder"
   if [[ $1 == capi-core* ]]; then
@@ -89,7 +126,7 @@ build() { # NAME LABEL
   local name=$1 log=$CAIP_CACHE/log/build-$1.log folder
   say "programs: building $name ($2)"
   folder=$(build_folder "$name") || die "the build of $name could not be prepared"
-  go -C "$folder" build -v -buildvcs=false -o "$BIN/$name.tmp" -ldflags "$LDFLAGS" "$(package "$name")" >"$log" 2>&1 &
+  go -C "$folder" build -v -buildvcs=false -o "$BIN/$name.tmp" -ldflags "$(ldflags "$name" | tr '\n' ' ')" "$(package "$name")" >"$log" 2>&1 &
   if ! await_compiler $! "programs:   $name" packages_done "$log"; then
     grep -v '^[a-z0-9.]*/[^ ]*$' "$log" | tail -n 8 >&2 || true
     die "the build of $name failed; its output is $log"

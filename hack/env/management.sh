@@ -4,7 +4,8 @@
 # admission and conversion webhooks. The CRDs of the Prometheus operator are there too, for the chart's monitors. Safe to
 # run again.
 #   CAIP_CLUSTER_API   v1beta2 (default), or v1beta1: an older Cluster API that serves only that version. A second run with
-#                      v1beta2 upgrades it
+#                      v1beta2 upgrades it; or a version, such as v1.12.10, of which build-programs.sh has built capi-core
+#   CAIP_KUBERNETES    another version of Kubernetes, of which build-programs.sh has built the programs
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -16,8 +17,10 @@ LOG=$MANAGEMENT_DIR/log PKI=$MANAGEMENT_DIR/pki
 case ${CAIP_CLUSTER_API:=v1beta2} in
   v1beta2) CAPI_PROGRAM=capi-core CAPI_VERSION=$(capi_version "$HERE/programs") CONFIG=core/config ;;
   v1beta1) CAPI_PROGRAM=capi-core-v1beta1 CAPI_VERSION=$(capi_version "$HERE/cluster-api-v1beta1") CONFIG=config ;;
-  *) die "CAIP_CLUSTER_API must be v1beta1 or v1beta2, not '$CAIP_CLUSTER_API'" ;;
+  v1.*) CAPI_PROGRAM=capi-core@$CAIP_CLUSTER_API CAPI_VERSION=$CAIP_CLUSTER_API CONFIG=config ;;
+  *) die "CAIP_CLUSTER_API must be v1beta1, v1beta2 or a version, not '$CAIP_CLUSTER_API'" ;;
 esac
+OF_VERSION=${CAIP_KUBERNETES:+@$CAIP_KUBERNETES}
 CAPI_SOURCE=$CAIP_CACHE/src/cluster-api-$CAPI_VERSION
 CAPI_CONFIG=$CAPI_SOURCE/$CONFIG
 export KUBECONFIG=$KUBECONFIG_FILE
@@ -62,7 +65,7 @@ start_kubernetes() {
     --listen-peer-urls http://127.0.0.1:0
   # Where owners' deletion may be blocked only by those who may, as on some platforms. Old versions are forgotten after a
   # minute or two instead of five or ten, so that watches and pages meet that. And the issuer is a name, not this server's address: the ports may be moved, tokens stay good.
-  start "$APISERVER" "$LOG/kube-apiserver.log" "$BIN/kube-apiserver" --etcd-servers "http://127.0.0.1:$ETCD_PORT" \
+  start "$APISERVER" "$LOG/kube-apiserver.log" "$BIN/kube-apiserver$OF_VERSION" --etcd-servers "http://127.0.0.1:$ETCD_PORT" \
     --bind-address 127.0.0.1 --advertise-address 127.0.0.1 --secure-port "$APISERVER_PORT" \
     --tls-cert-file "$PKI/tls.crt" --tls-private-key-file "$PKI/tls.key" --client-ca-file "$PKI/ca.crt" \
     --token-auth-file "$PKI/tokens.csv" --authorization-mode RBAC --service-cluster-ip-range 10.0.0.0/24 \
@@ -72,7 +75,7 @@ start_kubernetes() {
     --audit-policy-file "$HERE/audit-policy.yaml" --audit-log-path "$AUDIT_LOG" --audit-log-maxsize 2000
   wait_for 60 kube-apiserver "$LOG/kube-apiserver.log" "$APISERVER" kubectl get --raw /readyz
   # By default it sends 20 requests in a second, so that a burst of deleted objects is collected in minutes.
-  start "$CONTROLLER_MANAGER" "$LOG/kube-controller-manager.log" "$BIN/kube-controller-manager" --kubeconfig "$KUBECONFIG" \
+  start "$CONTROLLER_MANAGER" "$LOG/kube-controller-manager.log" "$BIN/kube-controller-manager$OF_VERSION" --kubeconfig "$KUBECONFIG" \
     --service-account-private-key-file "$PKI/service-accounts.key" --root-ca-file "$PKI/ca.crt" --leader-elect=false \
     --bind-address 127.0.0.1 --secure-port 0 --kube-api-qps 200 --kube-api-burst 400 --controllers \
     garbage-collector-controller,namespace-controller,serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,clusterrole-aggregation-controller

@@ -1,0 +1,65 @@
+#!/usr/bin/env bash
+# The versions of Cluster API, Kubernetes and CAPO that README.md names, on real servers: `make compat`. Prints a table.
+#   compat.sh [NAME VERSION]...   default: all of the list below
+#   CAPO_SOURCES                  a folder with capo-VERSION.tar.gz; by default CAPO is fetched from its repository
+# For Cluster API and Kubernetes: the scenarios of test/v1beta1-scenarios, and those with `clusterctl move`, with the
+# clusterctl of that version. For CAPO: a server that gets an address and gives it back.
+set -euo pipefail
+CAIP_ENV=compat
+export CAIP_ENV
+# shellcheck source=test/lib.sh
+. "$(dirname "$0")/test/lib.sh"
+
+(($# > 0)) || set -- cluster-api v1.9.11 cluster-api v1.10.10 cluster-api v1.11.10 cluster-api v1.12.10 \
+  cluster-api v1.13.6 cluster-api v1.14.2 kubernetes v1.31.14 kubernetes v1.37.2 capo v0.12.7 capo v0.13.9 capo v0.14.7
+(($# % 2 == 0)) || die "usage: compat.sh [NAME VERSION]..."
+
+# Every scenario of the list, and the moves.
+scenarios() {
+  local names
+  mapfile -t names < <(v1beta1_scenarios)
+  test_program it --test-threads 4 --exact "${names[@]}" && test_program it life::clusterctl
+}
+
+with_cluster_api() { # VERSION
+  local programs=$CAIP_CACHE/bin/cluster-api-$1
+  hack/env/build-programs.sh "capi-core@$1" "clusterctl@$1" || return
+  mkdir -p "$programs"
+  ln -sf "$BIN/clusterctl@$1" "$programs/clusterctl"
+  ln -sf "$BIN/clusterctl@$1" "$programs/clusterctl-v1beta1"
+  CAIP_CLUSTER_API=$1 hack/env/up.sh --second || return
+  (eval "$(hack/env/env.sh)" && PATH=$programs:$PATH && scenarios)
+}
+
+with_kubernetes() { # VERSION
+  hack/env/build-programs.sh "kube-apiserver@$1" "kube-controller-manager@$1" || return
+  CAIP_KUBERNETES=$1 hack/env/up.sh --second || return
+  (eval "$(hack/env/env.sh)" && scenarios)
+}
+
+with_capo() { # VERSION
+  local source=https://github.com/kubernetes-sigs/cluster-api-provider-openstack@$1
+  [ -z "${CAPO_SOURCES:-}" ] || source=$CAPO_SOURCES/capo-$1.tar.gz
+  CAIP_ENV=compat-capo CAPO_SOURCE=$source hack/e2e-capo.sh a_server_gets
+}
+
+try() { # NAME VERSION
+  local began=$SECONDS result=passed log=$CAIP_CACHE/log/compat-$1-$2.log
+  say "compat: $1 $2; the output is in $log"
+  hack/env/down.sh --purge
+  "with_${1//-/_}" "$2" >"$log" 2>&1 || result=FAILED
+  printf '%-12s %-10s %s after %d s\n' "$1" "$2" "$result" $((SECONDS - began)) | tee -a "$RUN/table" >&2
+}
+
+prepare_run "tries other versions"
+RUN=$(mktemp -d)
+export RUN
+cargo test --locked --test it --no-run --message-format=json-render-diagnostics >"$RUN/programs.json"
+sed -n 's/.*"kind":\["test"\].*"name":"it".*"executable":"\([^"]*\)".*/\1/p' "$RUN/programs.json" >"$RUN/program-it"
+while (($# > 0)); do
+  declare -F "with_${1//-/_}" >/dev/null || die "no such name: $1 (cluster-api, kubernetes, capo)"
+  try "$1" "$2"
+  shift 2
+done
+cat "$RUN/table"
+! grep -q FAILED "$RUN/table"
