@@ -3,6 +3,9 @@
 #
 #   hack/mutants.sh              every mutant: `make mutants`
 #   hack/mutants.sh sample       one in sixty, the same each time: a part of `make test`
+#   hack/mutants.sh histories    one in sixty, by the generated histories of the whole controllers alone: minutes for each
+#                                (MUTANTS_SHARD, default 0/60; SIMULATION_HISTORIES, default 60 of each kind). It tells how
+#                                much the histories see, and fails if they miss any
 #   hack/mutants.sh --file …     any other arguments of `cargo mutants`
 #
 # It works in a scratch copy below target/, in which the core is a package of its own: that needs neither kube nor HTTP,
@@ -13,6 +16,18 @@ cd "$(dirname "$0")/.."
 . hack/cargo-tool.sh
 need_cargo_tool mutants 27.1.0
 if [ "${1:-}" = sample ]; then set -- --sharding round-robin --shard 0/60; fi
+
+by_histories() {
+  local whole=${CARGO_TARGET_DIR:-$PWD/target}/mutants/whole
+  rm -rf "$whole/src" "$whole/tests" && mkdir -p "$whole"
+  git ls-files -z | xargs -0 cp --parents -t "$whole"
+  export SIMULATION_HISTORIES=${SIMULATION_HISTORIES:-60} RUST_BACKTRACE=0 CARGO_TARGET_DIR=$whole/target
+  exec cargo mutants --in-place --dir "$whole" --output "$whole" --config hack/mutants.toml --file 'src/allocation/**' \
+    --no-shuffle --colors never --timeout 900 --sharding round-robin --shard "${MUTANTS_SHARD:-0/60}" \
+    -- --test simulation generated::the_laws
+}
+if [ "${1:-}" = histories ]; then by_histories; fi
+
 core=${CARGO_TARGET_DIR:-$PWD/target}/mutants/core
 
 # lines_of SECTION NAMES: the lines of Cargo.toml for these packages, of that section alone.
