@@ -19,7 +19,7 @@ pub(crate) mod values;
 use crate::openstack::hosts::HostList;
 
 pub use ignored::Ignored;
-pub use values::Address;
+pub use values::{Address, Namespaces};
 
 /// The commit that was built, from the build's `CAIP_OPENSTACK_COMMIT`; empty if unset.
 pub(crate) const COMMIT: &str = match option_env!("CAIP_OPENSTACK_COMMIT") {
@@ -82,6 +82,11 @@ pub struct Flags {
     /// CIDR ranges, or `*`; all but those of this machine, link-local ones and the API server if empty.
     #[arg(long, value_name = "HOSTS", default_value = "", hide_default_value = true)]
     pub openstack_hosts: HostList,
+
+    /// Let pools use OpenStackClusterIdentities of CAPO whose Secrets are in these namespaces, separated by commas; `*` for
+    /// all namespaces, none if empty.
+    #[arg(long, value_name = "NAMESPACES", default_value = "", hide_default_value = true)]
+    pub cluster_identity_namespaces: Namespaces,
 
     /// Reconcile only while holding the leader election Lease. Required to run several replicas.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true",
@@ -241,6 +246,7 @@ mod tests {
         assert_eq!(flags.leader_elect_lease_duration, Duration::from_secs(15));
         assert_eq!((flags.health_addr, flags.diagnostics_address), (None, None));
         assert_eq!(flags.openstack_concurrency.get(), 8);
+        assert!(flags.cluster_identity_namespaces.is_empty());
     }
 
     #[test]
@@ -309,6 +315,7 @@ mod tests {
             (&["--leader-elect-lease-duration=10s"], "must be longer than --leader-elect-renew-deadline"),
             (&["--leader-elect-retry-period=10s"], "must be longer than --leader-elect-retry-period"),
             (&["--logging-format=xml"], "--logging-format"),
+            (&["--cluster-identity-namespaces=capo-system,Team"], "is not the name of a namespace"),
             (&["--openstack-hosts=cloud.test,http://cloud.test"], "expected a host name"),
         ] {
             let Err(EarlyExit::Usage(line)) = read(args) else { panic!("{args:?} was accepted") };
