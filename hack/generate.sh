@@ -31,6 +31,7 @@ write .github/CODEOWNERS code_owners
 write "$crd" cargo run --locked -q --example crdgen
 write config/chart/generated/crd.yaml cat "$out/$crd"
 write config/chart/generated/role.yaml cat config/rbac/role.yaml
+write config/chart/generated/identity_role.yaml cat config/cluster-identities/role.yaml
 write config/chart/generated/user_roles.yaml cat config/rbac/user_roles.yaml
 write config/chart/generated/admission_policy.yaml cat config/rbac/admission_policy.yaml
 for page in config/chart/README.md docs/install.md; do

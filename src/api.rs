@@ -1,8 +1,9 @@
-//! Kubernetes objects: our pool, Cluster API's claim, address and cluster, and their conditions.
+//! Kubernetes objects: our pool, Cluster API's claim, address and cluster, CAPO's cluster identity, and conditions.
 
 pub mod address;
 pub mod claim;
 pub mod cluster;
+pub mod cluster_identity;
 pub(crate) mod conditions;
 pub mod hands_off;
 mod json_text;

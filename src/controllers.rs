@@ -31,6 +31,7 @@ use crate::api::IpamVersion;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::openstack::Clouds;
+use crate::runtime::flags::Namespaces;
 use crate::runtime::health::Readiness;
 
 mod claim;
@@ -92,6 +93,8 @@ pub struct Options {
     /// How many floating IPs the pools of one namespace may list, in all projects together. Each may take 1 KiB of memory
     /// on average.
     pub max_floating_ips: usize,
+    /// Where the Secrets of CAPO's cluster identities may be; pools may use none if it is empty.
+    pub identity_namespaces: Namespaces,
     /// Whether a previous process may still have calls under way.
     pub fence: bool,
 }
@@ -323,6 +326,7 @@ impl Parts {
             projects: Arc::new(Projects::new(options.max_floating_ips)),
             clock: clock.clone(),
             capo: self.capo.clone(),
+            identity_namespaces: options.identity_namespaces.clone(),
             fence_from: options.fence.then_some(self.started),
         }
     }

@@ -180,6 +180,7 @@ fn options(flags: &Flags, leader: Option<&Leader>) -> Options {
         claim_concurrency: flags.claim_concurrency(),
         pool_concurrency: flags.pool_concurrency(),
         max_floating_ips: flags.max_floating_ips.get(),
+        identity_namespaces: flags.cluster_identity_namespaces.clone(),
         // Without leader election it is unknown whether there was a predecessor.
         fence: leader.is_none_or(|leader| !leader.was_vacant()),
     }

@@ -26,6 +26,7 @@ use clap::{CommandFactory, Parser};
 
 mod check;
 mod cli;
+mod deployment;
 mod exit;
 mod explain;
 mod figures;

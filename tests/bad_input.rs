@@ -5,6 +5,7 @@ mod allowed_hosts;
 mod altered_cloud;
 mod application_credential;
 mod case;
+mod cluster_identity;
 mod credentials;
 mod ip_address;
 mod keystone;

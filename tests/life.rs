@@ -2,6 +2,7 @@
 
 mod api_server_outage;
 mod claim;
+mod cluster_identity;
 mod clusterctl;
 mod concurrent_writes;
 mod conflicting_pools;

@@ -7,7 +7,7 @@ mod orphans;
 
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::Namespace;
 
@@ -41,6 +41,19 @@ async fn plugin(ns: &Namespace, args: &[&str]) -> ShutdownOutcome {
 async fn asked(ns: &Namespace, args: &[&str]) -> (i32, Value) {
     let ended = plugin(ns, &[args, &["-o", "json"]].concat()).await;
     (ended.code, ended.json())
+}
+
+/// The Deployment of a controller that lets pools use cluster identities.
+fn with_identities() -> Value {
+    let labels = json!({"control-plane": "caip-openstack"});
+    let args = ["--leader-elect", "--cluster-identity-namespaces=capo-system"];
+    let containers = json!([{"name": "manager", "image": "caip-openstack:dev", "args": args}]);
+    let pod = json!({"serviceAccountName": "caip-openstack", "containers": containers});
+    let template = json!({"metadata": {"labels": labels}, "spec": pod});
+    json!({
+        "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "controller", "labels": labels},
+        "spec": {"replicas": 0, "selector": {"matchLabels": labels}, "template": template}
+    })
 }
 
 #[test]

@@ -18,6 +18,7 @@
 mod api_server_proxy;
 mod clouds;
 mod cluster;
+mod cluster_identity;
 mod clusterctl;
 mod controller;
 mod fault;
@@ -41,6 +42,7 @@ mod world;
 pub use api_server_proxy::ApiServerProxy;
 pub use clouds::{cloud_entry, clouds_yaml};
 pub use cluster::cluster;
+pub use cluster_identity::{apply_identity, delete_identity, label_namespace};
 pub use clusterctl::Move;
 pub use controller::{Controller, PROGRAM, controller, previous_program};
 pub use fault::{EVERYTHING, Fault, NEUTRON, TOKEN};

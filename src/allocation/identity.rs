@@ -38,8 +38,10 @@ impl PoolId {
 
     pub fn parse(text: &str) -> Option<Self> {
         let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        let is_valid =
-            (1..=Self::LENGTH).contains(&text.len()) && text.chars().all(inner) && !text.starts_with('-') && !text.ends_with('-');
+        let is_valid = (1..=Self::LENGTH).contains(&text.len())
+            && text.chars().all(inner)
+            && !text.starts_with('-')
+            && !text.ends_with('-');
         is_valid.then(|| Self(Characters::new(text)))
     }
 

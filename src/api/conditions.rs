@@ -55,6 +55,15 @@ pub mod pool_reasons {
     /// A bug in the controller.
     pub const INTERNAL_ERROR: &str = "InternalError";
     pub const SECRET_NOT_FOUND: &str = "SecretNotFound";
+    /// The controller uses no cluster identities, or none with a Secret of that namespace.
+    pub const CLUSTER_IDENTITY_DISABLED: &str = "ClusterIdentityDisabled";
+    /// CAPO, which has the kind, is not installed, or is too old.
+    pub const CLUSTER_IDENTITY_NOT_INSTALLED: &str = "ClusterIdentityNotInstalled";
+    pub const CLUSTER_IDENTITY_NOT_FOUND: &str = "ClusterIdentityNotFound";
+    /// Its selector or its reference to the Secret is not valid.
+    pub const CLUSTER_IDENTITY_INVALID: &str = "ClusterIdentityInvalid";
+    /// The cluster identity's selector does not match the pool's namespace.
+    pub const NAMESPACE_NOT_ALLOWED: &str = "NamespaceNotAllowed";
     /// The Secret's content is not valid.
     pub const CREDENTIALS_INVALID: &str = "CredentialsInvalid";
     pub const AUTHENTICATION_FAILED: &str = "AuthenticationFailed";
@@ -79,12 +88,17 @@ pub mod pool_reasons {
     pub const PAUSED: &str = "Paused";
     pub const NOT_PAUSED: &str = "NotPaused";
     /// All reasons of `Ready=False`.
-    pub const PROBLEMS: [&str; 15] = [
+    pub const PROBLEMS: [&str; 20] = [
         AUTHENTICATION_FAILED,
+        CLUSTER_IDENTITY_DISABLED,
+        CLUSTER_IDENTITY_INVALID,
+        CLUSTER_IDENTITY_NOT_FOUND,
+        CLUSTER_IDENTITY_NOT_INSTALLED,
         CREDENTIALS_INVALID,
         DELETING,
         DUPLICATE_POOL_ID,
         INTERNAL_ERROR,
+        NAMESPACE_NOT_ALLOWED,
         NAME_CONFLICT,
         NETWORK_AMBIGUOUS,
         NETWORK_NOT_EXTERNAL,

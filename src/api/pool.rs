@@ -93,9 +93,8 @@ use super::reservation::{self, Reservation};
         .message("preallocate needs a floatingIPNetwork where there is a list: add one, or remove preallocate")
 )]
 pub struct OpenStackFloatingIPPoolSpec {
-    /// The credentials: a Secret in the pool's namespace with the key `clouds.yaml` and, if the cloud has its own CA, the
-    /// key `cacert`. They must belong to the same project as the machines' credentials, because CAPO looks up the address
-    /// with those.
+    /// The credentials: a Secret with the key `clouds.yaml` and, if the cloud has its own CA, the key `cacert`. They must
+    /// belong to the same project as the machines' credentials, because CAPO looks up the address with those.
     pub identity_ref: IdentityRef,
 
     /// Existing floating IPs of the project that the pool allocates first, in this order. Without `floatingIPNetwork` the
@@ -171,12 +170,14 @@ pub struct OpenStackFloatingIPPoolSpec {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityRef {
-    /// The kind of the referenced object: `Secret`, which is also assumed if not set. CAPO sets it in its own pools.
+    /// The kind of the referenced object: `Secret`, which is also assumed if not set, is a Secret in the pool's namespace.
+    /// `ClusterIdentity` is an OpenStackClusterIdentity of CAPO, which names a Secret, and the namespaces that may use it.
+    /// It works only if the controller is started with `--cluster-identity-namespaces`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::identity_type")]
     pub type_: Option<IdentityType>,
-    /// The name of a Secret in the pool's namespace.
-    #[schemars(schema_with = "schema::secret_name")]
+    /// The name of the Secret or of the OpenStackClusterIdentity.
+    #[schemars(schema_with = "schema::identity_name")]
     pub name: String,
     /// The entry under `clouds` in the Secret's `clouds.yaml`.
     #[schemars(length(min = 1, max = 253))]
@@ -189,8 +190,10 @@ pub struct IdentityRef {
 
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdentityType {
-    /// A Secret in the pool's namespace. CAPO's `ClusterIdentity` is not supported.
+    /// A Secret in the pool's namespace.
     Secret,
+    /// CAPO's `OpenStackClusterIdentity`.
+    ClusterIdentity,
 }
 
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -325,6 +328,18 @@ impl Default for Reuse {
 impl Default for Orphans {
     fn default() -> Self {
         Self { policy: OrphanPolicy::Release, grace_seconds: default_orphan_grace() }
+    }
+}
+
+impl IdentityRef {
+    /// The name of the OpenStackClusterIdentity; none for a Secret.
+    pub fn cluster_identity(&self) -> Option<&str> {
+        (self.type_ == Some(IdentityType::ClusterIdentity)).then_some(self.name.as_str())
+    }
+
+    /// The name of the Secret in the pool's namespace; none for an OpenStackClusterIdentity.
+    pub fn own_secret(&self) -> Option<&str> {
+        (self.type_ != Some(IdentityType::ClusterIdentity)).then_some(self.name.as_str())
     }
 }
 

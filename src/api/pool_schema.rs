@@ -55,7 +55,7 @@ pub(super) fn ip_version(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn identity_type(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "enum": ["Secret"]})
+    json_schema!({"type": "string", "enum": ["Secret", "ClusterIdentity"]})
 }
 
 pub(super) fn reclaim_policy(_: &mut SchemaGenerator) -> Schema {
@@ -70,10 +70,10 @@ pub(super) fn orphan_policy(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "enum": ["Release", "Report"], "default": "Release"})
 }
 
-/// A DNS subdomain. The controller reads a Secret of this name.
-pub(super) fn secret_name(_: &mut SchemaGenerator) -> Schema {
+/// A DNS subdomain. The controller reads an object of this name.
+pub(super) fn identity_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": 253, "x-kubernetes-validations": [
-        {"rule": "self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')", "message": "must be the name of a Secret: lowercase letters, digits, - and ., with a letter or digit at both ends"}
+        {"rule": "self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')", "message": "must be the name of a Secret or an OpenStackClusterIdentity: lowercase letters, digits, - and ., with a letter or digit at both ends"}
     ]})
 }
 

@@ -13,7 +13,8 @@ use super::claim::{build_request, observe_claim, triage};
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, Problem, ResolvedPool};
 use super::neutron_writer::NeutronWriter;
-use super::pool::{CapoObjects, PoolFailure, Resolver};
+use super::patch;
+use super::pool::{CapoObjects, IdentityError, PoolFailure, Resolver};
 use super::project::Projects;
 use super::stores::{Stores, name_of, sorted};
 use super::sweeper::cluster_view;
@@ -30,6 +31,7 @@ use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::object_name::ObjectName;
 use crate::openstack::{self, Clouds, Credentials, Network, ProjectScope, Quota};
+use crate::runtime::flags::Namespaces;
 use crate::time::after;
 
 pub use super::claim::{NextStep, SkipReason};
@@ -72,7 +74,7 @@ impl ConnectionProblem {
         let Problem { reason, message } = failure.problem();
         let stage = match failure {
             PoolFailure::Conflict(_) => Stage::Name,
-            PoolFailure::Credentials(_) | PoolFailure::Session(_) => Stage::Credentials,
+            PoolFailure::Credentials(_) | PoolFailure::Access(_) | PoolFailure::Session(_) => Stage::Credentials,
             PoolFailure::Network(_) => Stage::Network,
             PoolFailure::Neutron(_) => Stage::Neutron,
         };
@@ -111,6 +113,8 @@ impl Inspection {
             projects: Arc::new(Projects::new(usize::MAX)),
             clock: Clock::system(),
             capo: Arc::new(CapoObjects::new(kube.clone(), namespace.clone(), memory.clone(), Clock::system())),
+            // The controller's conditions say which it uses.
+            identity_namespaces: Namespaces::all(),
             fence_from: None,
         };
         let inspection = Self { kube, namespace, stores, memory, resolver, writers: Mutex::new(writers) };
@@ -137,6 +141,21 @@ impl Inspection {
     /// The IPAddresses of every provider, by name.
     pub fn addresses(&self) -> Vec<Arc<IpAddress>> {
         sorted(&self.stores.addresses, |_| true)
+    }
+
+    /// What of the pool's credentials this user may not read, and why: the Secret, or the cluster identity that names it.
+    pub async fn find_forbidden(&self, pool: &OpenStackFloatingIPPool) -> Option<String> {
+        let is_forbidden = |error: &kube::Error| {
+            matches!(error, kube::Error::Api(status) if matches!(status.code, 401 | 403)).then(|| patch::reply(error))
+        };
+        match self.resolver.find_secret(pool).await {
+            Ok(secret) => {
+                let read = self.kube.secrets(&secret.namespace).get_metadata(&secret.name).await;
+                read.err().and_then(|error| is_forbidden(&error))
+            }
+            Err(IdentityError::Unread(_, error)) => is_forbidden(&error),
+            Err(IdentityError::Refused(_)) => None,
+        }
     }
 
     /// Resolves a pool and lists its project, with the credentials of its Secret or with the user's own.

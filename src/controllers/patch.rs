@@ -50,6 +50,14 @@ pub(super) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 
+/// The API server's own message, without the client's additions.
+pub(super) fn reply(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
 /// Whether a write that failed like this may have taken effect, or may still do so.
 pub(super) fn is_unknown(error: &kube::Error) -> bool {
     !matches!(error, kube::Error::Api(status) if status.code < 500)

@@ -33,6 +33,7 @@ use crate::runtime::telemetry::chain;
 
 mod adopt;
 mod capo;
+mod cluster_identity;
 mod conflicts;
 mod failure;
 mod identity;
@@ -47,6 +48,7 @@ mod teardown;
 use identity::known_id;
 
 pub(super) use capo::CapoObjects;
+pub(super) use cluster_identity::IdentityError;
 pub(super) use conflicts::pools_with_id;
 pub(super) use failure::PoolFailure;
 pub(super) use resolve::Resolver;
@@ -187,6 +189,7 @@ impl PoolController {
     async fn fail(&self, pool: &Arc<OpenStackFloatingIPPool>, failure: PoolFailure) -> Result<Action, Error> {
         let name = name_of(pool.as_ref());
         log_concealed(&name, &failure);
+        self.end_session_after(&failure, pool);
         let problem = failure.problem();
         let is_new = self.memory.pools.update(&name, |state| {
             if let Some(known) = state.resolved.take() {
@@ -232,7 +235,8 @@ impl PoolController {
         let id = known_id(pool, &self.stores, &self.memory);
         // Also one with the id of another pool: the marks of its claims name these.
         let Some(id) = id else { return };
-        if let Ok(resolved) = self.resolver.resolve_for_cleanup(pool, &id).await
+        let resolved = self.resolver.resolve_for_cleanup(pool, &id).await;
+        if let Ok(resolved) = resolved.inspect_err(|failure| self.end_session_after(failure, pool))
             && known.is_none_or(|known| !Arc::ptr_eq(&known, &resolved))
         {
             self.memory.pools.update(&name, |state| {
@@ -243,6 +247,23 @@ impl PoolController {
             });
             self.wake.unserved_claims_of(&name);
         }
+    }
+
+    /// Ends the pool's session where it has the credentials of a cluster identity that the pool may no longer use. From
+    /// then on nothing is released and nothing cleaned up, as after a restart.
+    fn end_session_after(&self, failure: &PoolFailure, pool: &OpenStackFloatingIPPool) {
+        let (name, now) = (name_of(pool), self.clock.now());
+        let is_ended = |known: &ResolvedPool| failure.ends_use_of(known.inputs.identity.as_deref(), pool);
+        let ended = self.memory.pools.update(&name, |state| state.end_session(is_ended, now));
+        let Some(resolved) = ended.flatten() else { return };
+        tracing::info!(pool.name = %name, "session ended: the pool may not use its cluster identity");
+        // Claims of the pool hold nothing in the ledger that pools with access share.
+        let has_left_calls = {
+            let mut ledger = resolved.project.ledger();
+            ledger.forget_pool(&resolved.policy.id, now);
+            ledger.has_unknown_outcomes()
+        };
+        self.memory.pools.update(&name, |state| state.has_left_calls |= has_left_calls);
     }
 
     /// Makes sure that the listing is recent enough. A new or changed pool may refer to floating IPs that were created or

@@ -170,7 +170,8 @@ impl Watches {
         sorted(&self.stores.claims, belongs).iter().for_each(|claim| self.wake.claim(&name_of(claim.as_ref())));
     }
 
-    /// Wakes the pools that name the Secret, and those whose finalizer is on it although they no longer do.
+    /// Wakes the pools that name the Secret, or whose cluster identity does, and those whose finalizer is on it although they
+    /// no longer do.
     fn secret_changed(&self, change: &SecretChange<'_>) {
         let (secret, ours): (_, BTreeSet<String>) = match change {
             Change::Applied(secret) => {
@@ -187,10 +188,11 @@ impl Watches {
         }
         let is_concerned = |pool: &OpenStackFloatingIPPool| {
             pool.namespace().as_deref() == Some(&secret.namespace)
-                && (pool.spec.identity_ref.name == secret.name
+                && (pool.spec.identity_ref.own_secret() == Some(&secret.name)
                     || !ours.is_empty() && ours.contains(&secret_finalizer(pool)))
         };
         sorted(&self.stores.pools, is_concerned).iter().for_each(|pool| self.wake.pool(&name_of(pool.as_ref())));
+        self.memory.pools.with_identity_secret(&secret).iter().for_each(|pool| self.wake.pool(pool));
     }
 }
 

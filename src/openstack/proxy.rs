@@ -51,7 +51,9 @@ impl FromStr for HttpsProxy {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
         let proxy = url.map(|url| Self { url, exceptions: String::new() });
-        proxy.filter(|proxy| proxy.to_reqwest().is_some()).ok_or("expected the URL of a proxy, such as http://proxy.example.com:3128")
+        proxy
+            .filter(|proxy| proxy.to_reqwest().is_some())
+            .ok_or("expected the URL of a proxy, such as http://proxy.example.com:3128")
     }
 }
 

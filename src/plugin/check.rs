@@ -78,10 +78,10 @@ async fn run_checks(session: &PluginSession, args: &Check) -> Result<CheckReport
     let progress = Progress::start("checking the installed kinds");
     let mut findings = installed::check_kinds(session).await?;
     progress.step("checking the controller");
-    let (controller, account) = controller::check_controller(session, args).await?;
+    let (controller, installed) = controller::check_controller(session, args).await?;
     findings.extend(controller);
     progress.step("checking the controller's permissions");
-    findings.push(permissions::check_permissions(session, args, &account).await);
+    findings.push(permissions::check_permissions(session, args, &installed).await);
     if !findings.iter().any(Finding::is_missing_kind) {
         findings.extend(pools::check_pools(session, &args.pools.pools, &progress).await?);
     }

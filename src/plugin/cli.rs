@@ -174,8 +174,7 @@ pub(super) struct Migrate {
     #[arg(long)]
     pub(super) keep_addresses: bool,
 
-    /// Secret with the clouds.yaml of the new pool, for example if CAPO's pool uses a ClusterIdentity; the default is
-    /// the Secret of CAPO's pool.
+    /// Secret with the clouds.yaml of the new pool; the default is the Secret or the ClusterIdentity of CAPO's pool.
     #[arg(long, value_name = "NAME")]
     pub(super) secret: Option<String>,
 

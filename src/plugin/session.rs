@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
-use k8s_openapi::api::core::v1::Secret;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, ResourceExt};
+use kube::{Client, Config, ResourceExt};
 
 use super::cli::Global;
 use super::exit::Failure;
@@ -130,18 +129,13 @@ impl PluginSession {
         progress: &Progress,
     ) -> Result<Result<View, ConnectionProblem>, Failure> {
         progress.step(&format!("listing the project of pool {}", object_name(pool)));
-        if self.own_credentials.is_none() {
-            let (namespace, name) = (pool.namespace().unwrap_or_default(), &pool.spec.identity_ref.name);
-            let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &namespace);
-            if let Err(kube::Error::Api(status)) = secrets.get_metadata(name).await
-                && matches!(status.code, 401 | 403)
-            {
-                return Err(Failure::Request(format!(
-                    "read the credentials of pool {namespace}/{}: {}; request permission to `get` that Secret, or use a cloud of your own with --os-cloud",
-                    pool.name_any(),
-                    status.message
-                )));
-            }
+        if self.own_credentials.is_none()
+            && let Some(message) = inspection.find_forbidden(pool).await
+        {
+            return Err(Failure::Request(format!(
+                "read the credentials of pool {}: {message}; request permission to `get` that object, or use a cloud of your own with --os-cloud",
+                object_name(pool)
+            )));
         }
         Ok(inspection.inspect_pool(pool, self.own_credentials.as_ref()).await)
     }

@@ -19,7 +19,7 @@ pub(crate) mod values;
 use crate::openstack::hosts::HostList;
 
 pub use ignored::Ignored;
-pub use values::{Address, OptionalProxy};
+pub use values::{Address, Namespaces, OptionalProxy};
 
 /// The commit that was built, from the build's `CAIP_OPENSTACK_COMMIT`; empty if unset.
 pub(crate) const COMMIT: &str = match option_env!("CAIP_OPENSTACK_COMMIT") {
@@ -91,6 +91,11 @@ pub struct Flags {
     /// subdomains too, addresses or CIDR ranges.
     #[arg(long, value_name = "HOSTS", default_value = "", hide_default_value = true)]
     pub openstack_no_proxy: String,
+
+    /// Let pools use OpenStackClusterIdentities of CAPO whose Secrets are in these namespaces, separated by commas; `*` for
+    /// all namespaces, none if empty.
+    #[arg(long, value_name = "NAMESPACES", default_value = "", hide_default_value = true)]
+    pub cluster_identity_namespaces: Namespaces,
 
     /// Reconcile only while holding the leader election Lease. Required to run several replicas.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true",
@@ -250,6 +255,7 @@ mod tests {
         assert_eq!(flags.leader_elect_lease_duration, Duration::from_secs(15));
         assert_eq!((flags.health_addr, flags.diagnostics_address), (None, None));
         assert_eq!(flags.openstack_concurrency.get(), 8);
+        assert!(flags.cluster_identity_namespaces.is_empty());
     }
 
     #[test]
@@ -318,6 +324,7 @@ mod tests {
             (&["--leader-elect-lease-duration=10s"], "must be longer than --leader-elect-renew-deadline"),
             (&["--leader-elect-retry-period=10s"], "must be longer than --leader-elect-retry-period"),
             (&["--logging-format=xml"], "--logging-format"),
+            (&["--cluster-identity-namespaces=capo-system,Team"], "is not the name of a namespace"),
             (&["--openstack-hosts=cloud.test,http://cloud.test"], "expected a host name"),
             (&["--openstack-proxy=proxy:3128"], "expected the URL of a proxy"),
         ] {

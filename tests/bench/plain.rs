@@ -48,7 +48,8 @@ impl PlainClients<'_> {
             .patch_status(&name, &PatchParams::default(), &Patch::Merge(&status))
             .await
             .expect("a claim takes a status");
-        let regarding = json!({"kind": "IPAddressClaim", "name": name, "namespace": self.namespace, "uid": claim.uid()});
+        let regarding =
+            json!({"kind": "IPAddressClaim", "name": name, "namespace": self.namespace, "uid": claim.uid()});
         let event = json!({
             "metadata": {"name": format!("{name}.event")}, "eventTime": format!("{now:.6}"), "action": "Bind",
             "reason": "AddressAllocated", "type": "Normal", "note": "an address is allocated", "regarding": regarding,

@@ -76,7 +76,7 @@ fn identity() -> Vec<Row> {
         row("spec.identityRef", "required", json!({"name": "cloud", "cloudName": "openstack"}), absent()),
         row("spec.identityRef.name", "required", "cloud".into(), absent()),
         row("spec.identityRef.cloudName", "required", "openstack".into(), absent()),
-        row("spec.identityRef.type", "enum", "Secret".into(), "ClusterIdentity".into()),
+        row("spec.identityRef.type", "enum", "ClusterIdentity".into(), "ServiceAccount".into()),
     ];
     rows.extend(bounded("spec.identityRef.name", 253));
     rows.extend(bounded("spec.identityRef.cloudName", 253));

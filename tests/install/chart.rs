@@ -94,6 +94,43 @@ fn permissions_for_metrics_are_made_where_they_are_asked_for() {
 }
 
 #[test]
+fn cluster_identities_are_granted_where_they_are_switched_on_and_no_more_than_reading() {
+    let identities = |values: Value| {
+        let name = |object: &Value| object["metadata"]["name"].as_str().map(str::to_owned);
+        let mut objects = render(&values);
+        objects.retain(|object| name(object).is_some_and(|name| name.ends_with("-cluster-identities")));
+        objects
+    };
+    for off in [json!({}), json!({"watchNamespace": "team-a"}), json!({"clusterIdentities": {"secretNamespaces": []}})]
+    {
+        assert_eq!(identities(off.clone()), Vec::<Value>::new(), "{off}");
+        assert!(flags(&container(&off)["args"]).cluster_identity_namespaces.is_empty());
+    }
+    let written =
+        rules(one(&documents(include_str!("../../config/cluster-identities/role.yaml")), "ClusterRole", None));
+    assert!(written.iter().all(|rule| rule["verbs"] == json!(["get"])), "{written:?}");
+
+    let mut values = json!({"clusterIdentities": {"secretNamespaces": ["capo-system", "team-a"]}});
+    assert_eq!(Ok(flags(&container(&values)["args"]).cluster_identity_namespaces), "capo-system,team-a".parse());
+    let everywhere = identities(values.clone());
+    assert_eq!(rules(one(&everywhere, "ClusterRole", None)), written);
+    assert!(!has(&everywhere, "Role"), "the controller reads the Secrets of all namespaces as it is");
+
+    // For one namespace: the labels of that alone, and Secrets only where they are expected.
+    values["watchNamespace"] = "team-a".into();
+    let one_namespace = identities(values.clone());
+    let mut narrowed = written;
+    narrowed[1]["resourceNames"] = json!(["team-a"]);
+    assert_eq!(rules(one(&one_namespace, "ClusterRole", None)), narrowed);
+    let secrets = one(&one_namespace, "Role", None);
+    assert_eq!(secrets["metadata"]["namespace"], "capo-system");
+    assert_eq!(rules(secrets), [json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]})]);
+    assert_eq!(one(&one_namespace, "RoleBinding", None)["metadata"]["namespace"], "capo-system");
+    values["rbac"] = json!({"create": false});
+    assert_eq!(identities(values), Vec::<Value>::new());
+}
+
+#[test]
 fn pools_are_added_to_the_roles_of_users_unless_told_otherwise() {
     let labels = |values: Value| {
         let objects = render(&values);

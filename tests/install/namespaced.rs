@@ -2,8 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::programs::{program, said, try_render};
-use crate::support::{Kind, Namespace, RECOVERY, claim, pool, with_namespace};
+use super::programs::{program, run, said, try_render};
+use crate::support::{
+    Kind, Namespace, RECOVERY, apply_identity, claim, delete_identity, label_namespace, pool, with_namespace,
+};
 
 /// Runs kubectl in the namespace.
 fn kubectl(ns: &Namespace, args: &[&str], input: &str) -> String {
@@ -53,6 +55,61 @@ async fn one_namespace_is_served_with_roles_alone() {
         assert!(!log.contains("forbidden"), "{log}");
         // An error means that it is gone already.
         let _gone = std::fs::remove_file(kubeconfig);
+    })
+    .await;
+}
+
+/// Applies the permissions among what the chart makes, each in its namespace; returns the names of what is cluster-wide.
+fn grant(ns: &Namespace, objects: &[Value]) -> Vec<String> {
+    let kind = |object: &Value| object["kind"].as_str().unwrap_or_default().to_owned();
+    let is_permission = |object: &&Value| kind(object) == "ServiceAccount" || kind(object).contains("Role");
+    let permissions: Vec<_> = objects.iter().filter(is_permission).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": permissions}).to_string();
+    said(program("kubectl", &["apply", "-f", "-"]).env("KUBECONFIG", &ns.world.kubeconfig), &list);
+    let is_wide = |object: &&&Value| kind(object).starts_with("Cluster");
+    let name = |object: &&Value| format!("{}/{}", kind(object), object["metadata"]["name"].as_str().expect("a name"));
+    permissions.iter().filter(is_wide).map(name).collect()
+}
+
+#[tokio::test]
+async fn cluster_identities_are_used_in_one_namespace_with_what_the_chart_grants() {
+    with_namespace(async |platform| {
+        with_namespace(async |ns| {
+            let values = json!({
+                "watchNamespace": ns.name, "watchFilter": ns.name, "metrics": {"secure": false},
+                "clusterIdentities": {"secretNamespaces": [platform.name]},
+            });
+            let wide = grant(ns, &try_render(&ns.name, &ns.name, &values).expect("it renders"));
+            let kubeconfig = kubeconfig_of(ns, &format!("{}-caip-openstack", ns.name));
+            let kubeconfig = kubeconfig.to_str().expect("it is UTF-8");
+            let may = |args: &[&str]| {
+                run(program("kubectl", &[&["auth", "can-i"], args].concat()).env("KUBECONFIG", kubeconfig), "").is_ok()
+            };
+            assert!(may(&["get", "secrets", "--namespace", &platform.name]));
+            for (verb, namespace) in [("list", &platform.name), ("patch", &platform.name), ("get", &"default".into())] {
+                assert!(!may(&[verb, "secrets", "--namespace", namespace]), "{verb} in {namespace}");
+            }
+
+            let flag = format!("--cluster-identity-namespaces={}", platform.name);
+            let controller = ns.start_controller(kubeconfig, &[&flag]);
+            platform.create_secret_for("demo").await;
+            let selector = json!({"matchLabels": {"identities": "shared"}});
+            apply_identity(ns, &ns.name, (&platform.name, "cloud"), selector).await;
+            label_namespace(ns, Some("shared")).await;
+            ns.create(pool("public").cluster_identity(&ns.name).served_in(&ns.name).network("public")).await;
+            ns.bind(claim("web-0")).await;
+            ns.release(&claim("web-0").name()).await;
+            ns.await_gone(Kind::Claim, &claim("web-0").name(), RECOVERY).await;
+            ns.delete(Kind::Pool, "public").await;
+            ns.await_gone(Kind::Pool, "public", RECOVERY).await;
+            let log = controller.log();
+            assert!(!log.contains("forbidden"), "{log}");
+            delete_identity(ns, &ns.name).await;
+            wide.iter().for_each(|object| drop(kubectl(ns, &["delete", object], "")));
+            // An error means that it is gone already.
+            let _gone = std::fs::remove_file(kubeconfig);
+        })
+        .await;
     })
     .await;
 }

@@ -146,11 +146,26 @@ fn overlays_with_monitors_are_the_chart_with_them() {
     assert_same(&content(overlay("plain-metrics")), &plain);
 }
 
+#[test]
+fn overlay_with_cluster_identities_is_the_chart_with_them() {
+    let chart = json!({"clusterIdentities": {"secretNamespaces": ["capo-system"]}});
+    assert_same(&content(overlay("cluster-identities")), &content(render(&chart)));
+}
+
+#[test]
+fn nothing_is_granted_for_cluster_identities_unless_they_are_switched_on() {
+    for name in ["default", "namespaced", "prometheus", "plain-metrics", "clusterctl"] {
+        let objects = serde_json::to_string(&kustomize(name)).expect("it is JSON");
+        assert!(!objects.contains("openstackclusteridentities"), "{name}");
+        assert!(!objects.contains(r#""namespaces""#), "{name}");
+    }
+}
+
 #[tokio::test]
 async fn overlays_are_taken_by_the_api_server() {
     let scratch = Scratch::new().await;
     let mut all = Vec::new();
-    for name in ["default", "namespaced", "prometheus", "plain-metrics"] {
+    for name in ["default", "namespaced", "prometheus", "plain-metrics", "cluster-identities"] {
         let text = serde_json::to_string(&overlay(name)).expect("it is JSON");
         let moved = text.replace(&format!(r#""{SYSTEM}""#), &format!(r#""{}""#, scratch.name));
         all.extend(serde_json::from_str::<Vec<Value>>(&moved).expect("it is JSON"));

@@ -77,6 +77,14 @@ fn values_that_cannot_be_are_refused_and_say_what_can() {
         (json!({"extraContainers": [{"name": "x"}]}), "at '/extraContainers/0': missing property 'image'"),
         (json!({"extraObjects": [{"kind": "Secret"}]}), "at '/extraObjects/0': missing property 'apiVersion'"),
         (json!({"extraArgs": ["v=1"]}), "at '/extraArgs/0': 'v=1' does not match"),
+        (
+            json!({"clusterIdentities": {"secretNamespaces": ["a.b"]}}),
+            "at '/clusterIdentities/secretNamespaces/0': 'a.b' does not match",
+        ),
+        (
+            json!({"clusterIdentities": {"secretNamespaces": ["*"]}, "watchNamespace": "team-a"}),
+            "clusterIdentities.secretNamespaces: name the namespaces with watchNamespace",
+        ),
         (json!({"leaderElection": false}), "leaderElection: must be true with more than one replica"),
         (
             json!({"metrics": {"serviceMonitor": {"enabled": true}, "service": {"enabled": false}}}),
@@ -109,8 +117,9 @@ fn cases() -> Vec<Value> {
         json!({}),
         json!({"replicaCount": 1, "leaderElection": false, "metrics": {"enabled": false}, "crds": {"enabled": false}}),
         json!({"metrics": {"secure": false, "port": 9090, "service": {"enabled": false}}, "resources": {}}),
-        json!({"rbac": {"aggregateClusterRoles": false}}),
-        json!({"watchNamespace": "default", "watchFilter": "blue", "crds": {"keep": false}}),
+        json!({"rbac": {"aggregateClusterRoles": false}, "clusterIdentities": {"secretNamespaces": ["*"]}}),
+        json!({"watchNamespace": "default", "watchFilter": "blue", "crds": {"keep": false},
+            "clusterIdentities": {"secretNamespaces": ["default", "kube-system"]}}),
         json!({"serviceAccount": {"create": false, "name": "mine"}, "rbac": {"create": false},
             "podDisruptionBudget": {"enabled": false}, "admissionPolicy": {"create": false},
             "affinity": {"nodeAffinity": {}}}),

@@ -7,7 +7,9 @@ use kube::core::{ApiResource, GroupVersionKind};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::support::{Kind, Manifest, RECOVERY, SOON, pool, with_namespace};
+use crate::support::{
+    Kind, Manifest, RECOVERY, SOON, apply_identity, delete_identity, label_namespace, pool, with_namespace,
+};
 
 const ROLES: &str = include_str!("../../config/rbac/role.yaml");
 
@@ -141,6 +143,44 @@ async fn a_limit_that_is_reached_is_something_to_look_at() {
         let findings = check(ns, &[]).await.1;
         assert_eq!((status(&findings, "served"), status(&findings, "addresses")), ("Ok", "Warning"));
         ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", SOON).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_cluster_identity_is_read_as_the_controller_reads_it() {
+    with_namespace(async |ns| {
+        crate::support::controller();
+        ns.create_secret_for("demo").await;
+        let selector = json!({"matchLabels": {"identities": "shared"}});
+        apply_identity(ns, &ns.name, (&ns.name, "cloud"), selector).await;
+        ns.create(pool("public").cluster_identity(&ns.name).network("public")).await;
+        ns.await_condition(Kind::Pool, "public", "Ready", "False", "ClusterIdentityDisabled", SOON).await;
+        let findings = check(ns, &[]).await.1;
+        assert_eq!((status(&findings, "credentials"), status(&findings, "network")), ("Failed", "absent"));
+        assert!(message(&findings, "credentials").contains("NamespaceNotAllowed"), "{findings:#}");
+        label_namespace(ns, Some("shared")).await;
+        let findings = check(ns, &[]).await.1;
+        assert_eq!((status(&findings, "credentials"), status(&findings, "network")), ("Ok", "Ok"), "{findings:#}");
+        // That the controller uses none, only the controller says.
+        let said = message(&findings, "served");
+        assert!(said.contains("ClusterIdentityDisabled"), "{said}");
+        delete_identity(ns, &ns.name).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_controller_with_cluster_identities_needs_their_permissions() {
+    with_namespace(async |ns| {
+        permit(ns).await;
+        assert_eq!(status(&check(ns, &[]).await.1, "permissions"), "Ok");
+        ns.apply_any(&with_identities(), &PatchParams::apply("scenario")).await.expect("it is taken");
+        let findings = check(ns, &[]).await.1;
+        assert_eq!(status(&findings, "permissions"), "Failed");
+        let said = message(&findings, "permissions");
+        assert!(said.contains("get openstackclusteridentities") && !said.contains("get secrets"), "{said}");
+        forbid(ns).await;
     })
     .await;
 }

@@ -1,5 +1,6 @@
 //! From CAPO's in-tree pool to ours.
 
+use kube::api::PatchParams;
 use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
@@ -189,8 +190,6 @@ async fn the_new_pool_may_have_another_secret() {
         in_tree(ns).await;
         let identity = json!({"type": "ClusterIdentity", "name": "shared", "cloudName": "openstack"});
         ns.patch(Kind::InTreePool, "public", json!({"spec": {"identityRef": identity}})).await;
-        let (code, plan) = asked(ns, &["migrate", "public"]).await;
-        assert!(code == 1 && plan["obstacles"].to_string().contains("--secret"), "{plan:#}");
         let with_secret = async || asked(ns, &["migrate", "public", "--secret", "cloud", "--apply"]).await;
         assert!(with_secret().await.1["obstacles"].to_string().contains("Secret cloud does not exist"));
         ns.create_secret_for("demo").await;
@@ -198,6 +197,21 @@ async fn the_new_pool_may_have_another_secret() {
         let pool = ns.get(Kind::Pool, "public-ipam").await.expect("it was created");
         let reference = &pool.data["spec"]["identityRef"];
         assert_eq!((&reference["name"], &reference["cloudName"]), (&json!("cloud"), &json!("openstack")));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_new_pool_has_the_cluster_identity_of_capos_pool_where_the_controller_uses_them() {
+    with_namespace(async |ns| {
+        in_tree(ns).await;
+        let identity = json!({"type": "ClusterIdentity", "name": "shared", "cloudName": "openstack"});
+        ns.patch(Kind::InTreePool, "public", json!({"spec": {"identityRef": identity}})).await;
+        ns.apply_any(&with_identities(), &PatchParams::apply("scenario")).await.expect("it is taken");
+        let (code, plan) = asked(ns, &["migrate", "public", "--apply"]).await;
+        assert_eq!(code, 0, "{plan:#}");
+        let pool = ns.get(Kind::Pool, "public-ipam").await.expect("it was created");
+        assert_eq!(pool.data["spec"]["identityRef"], identity);
     })
     .await;
 }

@@ -26,6 +26,7 @@
 //! | [`offered`], [`waiting`] | what a pool does with the addresses that Neutron offers, and with those it must wait for |
 //! | [`restored`] | the API server's data go back to a backup |
 //! | [`cleanup`] | releases and deletions need credentials, and nothing else of the spec |
+//! | [`identities`] | cluster identities that a namespace may use, and then may not |
 //! | [`problems`] | what a pool with a problem still does for the claims that have addresses |
 //! | [`spec_edits`] | every edit of a pool's spec, every pair of them, and back |
 //! | [`strays`] | IPAddresses that no claim has a right to |
@@ -63,6 +64,7 @@ mod generated;
 mod generator;
 mod handover;
 mod history;
+mod identities;
 mod jumps;
 mod liar;
 mod lists;

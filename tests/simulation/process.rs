@@ -14,6 +14,7 @@ use std::time::Duration;
 use caip_openstack::clock::Clock;
 use caip_openstack::controllers::{self, Options, RecordCount, Setup, ShutdownOutcome};
 use caip_openstack::metrics::Metrics;
+use caip_openstack::runtime::flags::Namespaces;
 use caip_openstack::runtime::health::Readiness;
 use caip_openstack::runtime::leader::{Leader, LeaseSettings, while_leading};
 use tokio::sync::Notify;
@@ -146,6 +147,7 @@ fn options(leader: Option<&Leader>) -> Options {
         claim_concurrency: 0,
         pool_concurrency: 0,
         max_floating_ips: 4000,
+        identity_namespaces: Namespaces::all(),
         fence: leader.is_none_or(|leader| !leader.was_vacant()),
     }
 }

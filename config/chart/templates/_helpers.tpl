@@ -70,6 +70,9 @@ annotations:
 {{- if and (gt (int .Values.replicaCount) 1) (not .Values.leaderElection) -}}
 {{- fail "leaderElection: must be true with more than one replica, or set replicaCount to 1: two controllers that work at the same time would assign an address twice" -}}
 {{- end -}}
+{{- if and .Values.watchNamespace (has "*" .Values.clusterIdentities.secretNamespaces) -}}
+{{- fail "clusterIdentities.secretNamespaces: name the namespaces with watchNamespace: the controller gets a Role in each" -}}
+{{- end -}}
 {{- if and .Values.metrics.serviceMonitor.enabled (not (and .Values.metrics.enabled .Values.metrics.service.enabled)) -}}
 {{- fail "metrics.serviceMonitor.enabled: needs metrics.enabled and metrics.service.enabled, or use metrics.podMonitor" -}}
 {{- end -}}

@@ -57,6 +57,8 @@ impl ResolvedPool {
 #[derive(Clone, PartialEq, Debug)]
 pub(in crate::controllers) struct ResolutionInputs {
     pub(in crate::controllers) fingerprint: Fingerprint,
+    /// The cluster identity that the credentials are of; none if they are of a Secret of the namespace.
+    pub(in crate::controllers) identity: Option<String>,
     pub(in crate::controllers) network: Option<NetworkParam>,
     pub(in crate::controllers) subnets: Vec<SubnetParam>,
     pub(in crate::controllers) at: Timestamp,
@@ -88,8 +90,13 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) generated_id: Option<PoolId>,
     /// The pool is being deleted and has no marks of its own in OpenStack: it has no id, or the id of another pool.
     pub(in crate::controllers) has_no_marks: bool,
-    /// When its Secret last named another Keystone or Neutron for the project, or verified it in another way.
+    /// When its Secret last named another Keystone or Neutron for the project, or verified it in another way; or when the
+    /// pool lost the use of its cluster identity.
     pub(in crate::controllers) session_changed_at: Option<Timestamp>,
+    /// The Secret that its cluster identity named last.
+    pub(in crate::controllers) identity_secret: Option<ObjectName>,
+    /// A session ended before the outcome of each of its calls was known.
+    pub(in crate::controllers) has_left_calls: bool,
     /// The addresses that the last sweep found to be orphans.
     pub(in crate::controllers) orphans: Vec<IpAddr>,
     /// The addresses that cannot be given, and since when these.
@@ -117,6 +124,17 @@ impl PoolState {
             self.served_generation = pool.metadata.generation;
             (self.is_stale, self.was_paused) = (false, false);
         }
+    }
+
+    /// Ends the session, if it is one to end: calls may still be under way.
+    pub(in crate::controllers) fn end_session(
+        &mut self,
+        is_ended: impl FnOnce(&ResolvedPool) -> bool,
+        now: Timestamp,
+    ) -> Option<Arc<ResolvedPool>> {
+        let ended = self.resolved.take_if(|resolved| is_ended(resolved))?;
+        self.session_changed_at = Some(now);
+        Some(ended)
     }
 
     /// OpenStack refused something. False if it did so a moment ago.
@@ -212,10 +230,21 @@ impl PoolRecords {
         pools.iter().filter(|(_, state)| has_it(state)).map(|(name, _)| name.clone()).collect()
     }
 
+    /// The pools whose cluster identity named this Secret when it was last asked.
+    pub(in crate::controllers) fn with_identity_secret(&self, secret: &ObjectName) -> Vec<ObjectName> {
+        let pools = self.0.lock();
+        let uses_it = |state: &PoolState| state.identity_secret.as_ref() == Some(secret);
+        pools.iter().filter(|(_, state)| uses_it(state)).map(|(name, _)| name.clone()).collect()
+    }
+
     /// Whether the outcome of any call to the projects of the pools is not known.
     pub(super) fn has_unknown_outcomes(&self) -> bool {
-        let resolved: Vec<_> = self.0.lock().values().filter_map(|state| state.resolved.clone()).collect();
-        resolved.iter().any(|pool| pool.project.ledger().has_unknown_outcomes())
+        let (resolved, has_left_calls): (Vec<_>, bool) = {
+            let pools = self.0.lock();
+            let resolved = pools.values().filter_map(|state| state.resolved.clone()).collect();
+            (resolved, pools.values().any(|state| state.has_left_calls))
+        };
+        has_left_calls || resolved.iter().any(|pool| pool.project.ledger().has_unknown_outcomes())
     }
 
     pub(super) fn len(&self) -> usize {

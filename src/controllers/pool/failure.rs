@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::controllers::explain::explain;
 use crate::controllers::memory::Problem;
@@ -14,6 +15,8 @@ pub(in crate::controllers) enum PoolFailure {
     Conflict(Problem),
     /// The Secret, or its content.
     Credentials(Problem),
+    /// The pool may not use the cluster identity that it names.
+    Access(Problem),
     /// Keystone, or the connection to it.
     Session(openstack::Error),
     /// The network or a subnet.
@@ -26,7 +29,9 @@ impl PoolFailure {
     /// What the conditions of the pool and its claims say.
     pub(in crate::controllers) fn problem(&self) -> Problem {
         match self {
-            Self::Conflict(problem) | Self::Credentials(problem) | Self::Network(problem) => problem.clone(),
+            Self::Conflict(problem) | Self::Credentials(problem) | Self::Access(problem) | Self::Network(problem) => {
+                problem.clone()
+            }
             Self::Session(error) | Self::Neutron(error) => {
                 let reason = match error.kind {
                     _ if error.is_concealed => reasons::OPENSTACK_UNREACHABLE,
@@ -38,6 +43,13 @@ impl PoolFailure {
                 Problem { reason, message: explain(error) }
             }
         }
+    }
+
+    /// Whether a session with the credentials of this cluster identity must not be used any more, not even to release and to
+    /// clean up: the pool may not use the identity, or names another one and so nobody asks whether it may.
+    pub(super) fn ends_use_of(&self, identity: Option<&str>, pool: &OpenStackFloatingIPPool) -> bool {
+        let is_another = |used| pool.spec.identity_ref.cluster_identity() != Some(used);
+        identity.is_some_and(|used| matches!(self, Self::Access(_)) || is_another(used))
     }
 
     pub(super) fn retry_after(&self) -> Option<Duration> {

@@ -227,7 +227,7 @@ fn causes(failure: &PoolFailure) -> Vec<DesiredCondition> {
     let problem = failure.problem();
     match failure {
         PoolFailure::Conflict(_) => Vec::new(),
-        PoolFailure::Credentials(_) => vec![
+        PoolFailure::Credentials(_) | PoolFailure::Access(_) => vec![
             DesiredCondition::new(CREDENTIALS_VALID, "False", problem.reason, problem.message),
             DesiredCondition::new(NETWORK_RESOLVED, "Unknown", reasons::UNKNOWN, "not known without credentials"),
         ],

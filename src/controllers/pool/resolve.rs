@@ -21,6 +21,7 @@ use crate::controllers::stores::{Stores, name_of};
 use crate::object_name::ObjectName;
 use crate::openstack::session::REQUEST_TIMEOUT;
 use crate::openstack::{Clouds, Credentials, Network, Neutron, ProjectScope};
+use crate::runtime::flags::Namespaces;
 use crate::time::after;
 
 /// How long a resolution is valid. A refusal by Neutron ends it at once.
@@ -35,6 +36,8 @@ pub(in crate::controllers) struct Resolver {
     pub(in crate::controllers) projects: Arc<Projects>,
     pub(in crate::controllers) clock: Clock,
     pub(in crate::controllers) capo: Arc<CapoObjects>,
+    /// Where the Secrets of CAPO's cluster identities may be; pools may use none if it is empty.
+    pub(in crate::controllers) identity_namespaces: Namespaces,
     /// When this process started, where a previous one may still have calls under way.
     pub(in crate::controllers) fence_from: Option<Timestamp>,
 }
@@ -76,6 +79,7 @@ impl Resolver {
         let neutron = self.open_session(pool, credentials).await?;
         let inputs = ResolutionInputs {
             fingerprint: credentials.fingerprint(),
+            identity: identity_of(pool),
             network: pool.spec.floating_ip_network.clone(),
             subnets: pool.spec.subnets.clone(),
             at: self.clock.now(),
@@ -100,7 +104,7 @@ impl Resolver {
 
     /// Resolves a pool whose addresses are only released: it is being deleted, or it cannot serve. That needs credentials
     /// that work, and nothing else of the spec. What is known is kept while its credentials are those of the Secret, or
-    /// the Secret cannot be used.
+    /// the Secret cannot be used; not if they are of a cluster identity that the pool may no longer use.
     pub(super) async fn resolve_for_cleanup(
         &self,
         pool: &OpenStackFloatingIPPool,
@@ -108,15 +112,21 @@ impl Resolver {
     ) -> Result<Arc<ResolvedPool>, PoolFailure> {
         let known = self.memory.pools.get(&name_of(pool));
         let old = known.resolved.filter(|_| !known.is_stale);
+        let identity = identity_of(pool);
         let credentials = match (self.read_credentials(pool).await, old) {
-            (Ok(credentials), Some(old)) if credentials.fingerprint() == old.inputs.fingerprint => return Ok(old),
+            (Ok(credentials), Some(old))
+                if credentials.fingerprint() == old.inputs.fingerprint && identity == old.inputs.identity =>
+            {
+                return Ok(old);
+            }
             (Ok(credentials), _) => credentials,
-            (Err(_), Some(old)) => return Ok(old),
-            (Err(failure), None) => return Err(failure),
+            (Err(failure), Some(old)) if !failure.ends_use_of(old.inputs.identity.as_deref(), pool) => return Ok(old),
+            (Err(failure), _) => return Err(failure),
         };
         let neutron = self.open_session(pool, &credentials).await?;
         let fingerprint = credentials.fingerprint();
-        let inputs = ResolutionInputs { fingerprint, network: None, subnets: Vec::new(), at: self.clock.now() };
+        let inputs =
+            ResolutionInputs { fingerprint, identity, network: None, subnets: Vec::new(), at: self.clock.now() };
         let has_tags = neutron.has_tags().await.map_err(PoolFailure::Neutron)?;
         let found = NeutronFacts { has_tags, ..NeutronFacts::default() };
         let mut resolved = self.assemble(pool, id, None, found, inputs, neutron);
@@ -195,6 +205,11 @@ impl Resolver {
         });
         session_changed_at.flatten()
     }
+}
+
+/// The cluster identity that the pool names.
+fn identity_of(pool: &OpenStackFloatingIPPool) -> Option<String> {
+    pool.spec.identity_ref.cluster_identity().map(str::to_owned)
 }
 
 async fn find(

@@ -1,19 +1,25 @@
-//! The credentials Secret: read, and protected while a pool may need it for cleaning up.
+//! The credentials Secret: found, read and, in the pool's namespace, protected while a pool may need it for cleaning up.
+//!
+//! The Secret of a cluster identity is the platform's: it is read, and gets no finalizer. Otherwise each pool of a tenant
+//! could keep it, and the controller would need to write in the platform's namespace.
 
 use k8s_openapi::api::core::v1::Secret;
 use kube::ResourceExt;
 
+use super::cluster_identity::{IdentityError, find_secret};
 use super::failure::PoolFailure;
 use super::resolve::Resolver;
 use super::{Error, PoolController};
 use crate::allocation::ClaimKey;
 use crate::api::OpenStackFloatingIPPool;
+use crate::api::cluster_identity::CLUSTER_IDENTITY_KIND;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::{POOL_FINALIZER, SECRET_FINALIZER_PREFIX};
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::Problem;
-use crate::controllers::patch;
-use crate::object_name::is_name;
+use crate::controllers::patch::{self, reply};
+use crate::controllers::stores::name_of;
+use crate::object_name::{ObjectName, is_name};
 use crate::openstack::Credentials;
 
 /// How often a Secret is read again after a conflict. Each pool that shares it and starts at the same moment causes one.
@@ -25,25 +31,41 @@ impl Resolver {
         pool: &OpenStackFloatingIPPool,
     ) -> Result<Credentials, PoolFailure> {
         let identity = &pool.spec.identity_ref;
-        let data = read_secret(&self.kube, pool).await?.data.unwrap_or_default();
+        let secret = self.find_secret(pool).await?;
+        let data = read_secret(&self.kube, &secret, pool).await?.data.unwrap_or_default();
         Credentials::from_secret(&data, &identity.cloud_name, identity.region.as_deref()).map_err(|error| {
-            let message = format!("Secret {}: {error}", identity.name);
+            let message = format!("{}: {error}", title(&secret, pool));
             PoolFailure::Credentials(Problem { reason: reasons::CREDENTIALS_INVALID, message })
         })
+    }
+
+    /// The Secret with the pool's credentials. An error if they are of a cluster identity that the pool may not use.
+    pub(in crate::controllers) async fn find_secret(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+    ) -> Result<ObjectName, IdentityError> {
+        let name = name_of(pool);
+        let found = match pool.spec.identity_ref.cluster_identity() {
+            None => Ok(ObjectName::new(&name.namespace, &pool.spec.identity_ref.name)),
+            Some(identity) => find_secret(&self.kube, &self.identity_namespaces, identity, &name.namespace).await,
+        };
+        let secret = found.as_ref().ok().filter(|_| pool.spec.identity_ref.cluster_identity().is_some());
+        self.memory.pools.update(&name, |state| state.identity_secret = secret.cloned());
+        found
     }
 }
 
 impl PoolController {
-    /// Keeps the pool's Secret until the pool releases it.
+    /// Keeps the Secret that the pool names until the pool releases it.
     pub(super) async fn protect_secret(&self, pool: &OpenStackFloatingIPPool) -> Result<(), PoolFailure> {
-        let name = &pool.spec.identity_ref.name;
+        let Some(name) = pool.spec.identity_ref.own_secret() else { return Ok(()) };
         let namespace = pool.namespace().unwrap_or_default();
         if self.memory.secrets.lock().with_finalizer(&namespace, &finalizer(pool)).contains(name) {
             return Ok(());
         }
         let api = self.kube.secrets(&namespace);
         for _ in 0..TRIES {
-            let secret = read_secret(&self.kube, pool).await?;
+            let secret = read_secret(&self.kube, &ObjectName::new(&namespace, name), pool).await?;
             // An object that is being deleted takes no new finalizer. A pool that began before uses it as long as it exists.
             let change = match secret.metadata.deletion_timestamp {
                 None => patch::with_finalizer(&secret.metadata, &finalizer(pool)),
@@ -66,7 +88,9 @@ impl PoolController {
     pub(super) async fn release_former_secrets(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
         let namespace = pool.namespace().unwrap_or_default();
         let mut protected = self.memory.secrets.lock().with_finalizer(&namespace, &finalizer(pool));
-        protected.remove(&pool.spec.identity_ref.name);
+        if let Some(name) = pool.spec.identity_ref.own_secret() {
+            protected.remove(name);
+        }
         for name in protected {
             self.release_secret(pool, &name).await?;
         }
@@ -76,7 +100,10 @@ impl PoolController {
     /// Releases every Secret of a pool that is about to be removed.
     pub(super) async fn release_secrets(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
         self.release_former_secrets(pool).await?;
-        self.release_secret(pool, &pool.spec.identity_ref.name).await
+        match pool.spec.identity_ref.own_secret() {
+            Some(name) => self.release_secret(pool, name).await,
+            None => Ok(()),
+        }
     }
 
     async fn release_secret(&self, pool: &OpenStackFloatingIPPool, name: &str) -> Result<(), Error> {
@@ -94,36 +121,40 @@ impl PoolController {
     }
 }
 
-async fn read_secret(kube: &Kubernetes, pool: &OpenStackFloatingIPPool) -> Result<Secret, PoolFailure> {
-    let name = &pool.spec.identity_ref.name;
-    if !is_name(name) {
+async fn read_secret(
+    kube: &Kubernetes,
+    secret: &ObjectName,
+    pool: &OpenStackFloatingIPPool,
+) -> Result<Secret, PoolFailure> {
+    let failed = |message| PoolFailure::Credentials(Problem { reason: reasons::SECRET_NOT_FOUND, message });
+    if !is_name(&secret.name) {
         let message = "spec.identityRef.name cannot be the name of a Secret: use lowercase letters, digits, - and .";
-        return Err(PoolFailure::Credentials(Problem { reason: reasons::SECRET_NOT_FOUND, message: message.into() }));
+        return Err(failed(message.into()));
     }
-    let secret = kube.secrets(&pool.namespace().unwrap_or_default()).get(name).await;
-    secret.map_err(|error| {
-        let message = if patch::is_not_found(&error) {
-            format!(
-                "Secret {name} (spec.identityRef.name) does not exist in this namespace: create it with the key clouds.yaml"
-            )
-        } else {
-            format!("Secret {name} (spec.identityRef.name) cannot be read: {}", reply(&error))
-        };
-        PoolFailure::Credentials(Problem { reason: reasons::SECRET_NOT_FOUND, message })
+    kube.secrets(&secret.namespace).get(&secret.name).await.map_err(|error| {
+        let title = title(secret, pool);
+        failed(match (patch::is_not_found(&error), pool.spec.identity_ref.own_secret()) {
+            (true, Some(_)) => format!(
+                "{title} (spec.identityRef.name) does not exist in this namespace: create it with the key clouds.yaml"
+            ),
+            (true, None) => format!("{title} does not exist: create it with the key clouds.yaml"),
+            (false, Some(_)) => format!("{title} (spec.identityRef.name) cannot be read: {}", reply(&error)),
+            (false, None) => format!("{title} cannot be read: {}", reply(&error)),
+        })
     })
+}
+
+/// The Secret, for messages.
+fn title(secret: &ObjectName, pool: &OpenStackFloatingIPPool) -> String {
+    match pool.spec.identity_ref.cluster_identity() {
+        None => format!("Secret {}", secret.name),
+        Some(identity) => format!("Secret {secret} of {CLUSTER_IDENTITY_KIND} {identity}"),
+    }
 }
 
 fn unprotected(name: &str, why: &str) -> PoolFailure {
     let message = format!("Secret {name} (spec.identityRef.name) cannot be protected by a finalizer: {why}");
     PoolFailure::Credentials(Problem { reason: reasons::CREDENTIALS_INVALID, message })
-}
-
-/// The API server's own message, without the client's additions.
-fn reply(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
-    }
 }
 
 /// One pool's finalizer on its Secret. A hash, since a pool's name may be longer than a finalizer's may.

@@ -224,6 +224,7 @@ impl PoolController {
     /// OpenStack cannot be cleaned up: the condition says why, and how to leave everything behind.
     async fn report_blocked(&self, pool: &OpenStackFloatingIPPool, failure: &PoolFailure) -> Result<Action, Error> {
         log_concealed(&name_of(pool), failure);
+        self.end_session_after(failure, pool);
         let message = format!(
             "the pool is being deleted, but OpenStack cannot be cleaned up: {}. Fix that, or annotate the pool with {ABANDON_ANNOTATION}=true to leave its floating IPs behind",
             failure.problem().message

@@ -91,7 +91,11 @@ impl HttpClient {
     }
 
     /// Returns the whole answer, whatever its status.
-    pub(super) async fn send(&self, mut request: Request, limit: AnswerLimit<'_>) -> Result<http::Response<Bytes>, Error> {
+    pub(super) async fn send(
+        &self,
+        mut request: Request,
+        limit: AnswerLimit<'_>,
+    ) -> Result<http::Response<Bytes>, Error> {
         // `openstack_sdk_core` appends a query without parameters as `?`.
         if request.url().query() == Some("") {
             request.url_mut().set_query(None);

@@ -8,16 +8,28 @@ use kube::api::{Api, ListParams};
 
 use super::finding::{Finding, Status};
 use crate::plugin::cli::Check;
+use crate::plugin::deployment::{identity_namespaces, is_ours};
 use crate::plugin::exit::Failure;
 use crate::plugin::output::duration;
 use crate::plugin::session::PluginSession;
+use crate::runtime::flags::Namespaces;
 
 const SUBJECT: &str = "Controller";
 
 const DEFAULT_SERVICE_ACCOUNT: &str = "caip-openstack";
 
-/// The findings, and the controller's ServiceAccount.
-pub(super) async fn check_controller(session: &PluginSession, args: &Check) -> Result<(Vec<Finding>, String), Failure> {
+/// What the controller needs permissions for.
+pub(super) struct Installed {
+    pub(super) service_account: String,
+    /// The namespaces of the Secrets of CAPO's cluster identities.
+    pub(super) identity_namespaces: Namespaces,
+}
+
+/// The findings, and what was found.
+pub(super) async fn check_controller(
+    session: &PluginSession,
+    args: &Check,
+) -> Result<(Vec<Finding>, Installed), Failure> {
     let namespace = &args.controller_namespace;
     let leases: Api<Lease> = Api::namespaced(session.client.clone(), namespace);
     let lease_name = format!("{namespace}/{}", args.lease);
@@ -33,15 +45,11 @@ pub(super) async fn check_controller(session: &PluginSession, args: &Check) -> R
     let deployed = deployments.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
     let deployment = deployed.iter().find(|deployment| is_ours(deployment));
     let account = deployment.and_then(|it| it.spec.as_ref()?.template.spec.as_ref()?.service_account_name.clone());
-    let account = args.service_account.clone().or(account).unwrap_or_else(|| DEFAULT_SERVICE_ACCOUNT.into());
+    let service_account = args.service_account.clone().or(account).unwrap_or_else(|| DEFAULT_SERVICE_ACCOUNT.into());
+    let identity_namespaces = deployment.map(identity_namespaces).unwrap_or_default();
     let mut findings = vec![lease];
     findings.extend(deployment.map(judge_replicas));
-    Ok((findings, account))
-}
-
-fn is_ours(deployment: &Deployment) -> bool {
-    let keys = ["control-plane", "app.kubernetes.io/name"];
-    keys.into_iter().any(|key| deployment.labels().get(key).is_some_and(|value| value == "caip-openstack"))
+    Ok((findings, Installed { service_account, identity_namespaces }))
 }
 
 fn judge_replicas(deployment: &Deployment) -> Finding {

@@ -1,5 +1,5 @@
-//! Whether the controller's ServiceAccount has the permissions of config/rbac/role.yaml. Each is verified by a
-//! SubjectAccessReview, whichever roles grant it.
+//! Whether the controller's ServiceAccount has the permissions of config/rbac/role.yaml and, if it uses CAPO's cluster
+//! identities, of config/cluster-identities/role.yaml. Each is verified by a SubjectAccessReview, whichever roles grant it.
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -7,11 +7,13 @@ use k8s_openapi::api::rbac::v1::PolicyRule;
 use kube::api::{Api, PostParams};
 use serde::Deserialize;
 
+use super::controller::Installed;
 use super::finding::{Finding, Status};
 use crate::plugin::cli::Check;
 use crate::plugin::session::PluginSession;
 
 const ROLES: &str = include_str!("../../../config/rbac/role.yaml");
+const IDENTITY_ROLES: &str = include_str!("../../../config/cluster-identities/role.yaml");
 
 const CONCURRENT_REVIEWS: usize = 8;
 
@@ -24,10 +26,13 @@ struct RequiredPermission {
     verb: String,
 }
 
-pub(super) async fn check_permissions(session: &PluginSession, args: &Check, account: &str) -> Finding {
-    let user = format!("system:serviceaccount:{}:{account}", args.controller_namespace);
+pub(super) async fn check_permissions(session: &PluginSession, args: &Check, installed: &Installed) -> Finding {
+    let user = format!("system:serviceaccount:{}:{}", args.controller_namespace, installed.service_account);
     let pool_namespace = (!session.is_all).then_some(session.namespace.as_str());
-    let required = required_permissions(ROLES);
+    let mut required = required_permissions(ROLES);
+    if !installed.identity_namespaces.is_empty() {
+        required.extend(required_permissions(IDENTITY_ROLES));
+    }
     let reviews = stream::iter(required.iter().map(async |permission| {
         let namespace = if permission.is_own { Some(args.controller_namespace.as_str()) } else { pool_namespace };
         (permission, is_allowed(session, &user, permission, namespace).await)
@@ -140,6 +145,14 @@ mod tests {
         let has = |text: &str, is_own| all.iter().any(|it| it.text() == text && it.is_own == is_own);
         assert!(has("patch openstackfloatingippools/status.ipam.cluster.x-k8s.io", false), "{all:?}");
         assert!(has("get secrets", false) && has("update leases.coordination.k8s.io", true), "{all:?}");
+    }
+
+    #[test]
+    fn cluster_identities_need_what_their_roles_grant_and_nothing_is_written() {
+        let all = required_permissions(IDENTITY_ROLES);
+        let texts: Vec<_> = all.iter().map(RequiredPermission::text).collect();
+        assert_eq!(texts, ["get openstackclusteridentities.infrastructure.cluster.x-k8s.io", "get namespaces"]);
+        assert!(all.iter().all(|permission| !permission.is_own), "they are cluster-wide");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::api::claim::PoolRef;
 use crate::api::names::{CLUSTER_NAME_LABEL, GROUP, POOL_KIND};
 use crate::api::{IpAddress, IpAddressClaim};
 use crate::plugin::cli::Migrate;
+use crate::plugin::deployment::uses_identities;
 use crate::plugin::exit::Failure;
 use crate::plugin::session::PluginSession;
 
@@ -39,8 +40,10 @@ pub(super) struct MigrationInput {
     pub(super) our_pool: Option<Value>,
     /// Whether claims name that pool.
     pub(super) has_our_claims: bool,
-    /// Whether the Secret of the new pool exists; none where the user may not know.
+    /// Whether the Secret of the new pool exists; none where the user may not know, or it has a cluster identity.
     pub(super) has_secret: Option<bool>,
+    /// Whether the controller uses cluster identities; none where that is not known.
+    pub(super) uses_identities: Option<bool>,
 }
 
 #[derive(Debug)]
@@ -96,7 +99,10 @@ pub(super) async fn read_input(session: &PluginSession, args: &Migrate, to: &str
         ..MigrationInput::default()
     };
     input.our_pool = get(session, &resource(GROUP, "v1alpha1", POOL_KIND), to).await?.map(value);
-    input.has_secret = has_secret(session, &input).await;
+    match input.has_cluster_identity() {
+        true => input.uses_identities = uses_identities(session).await,
+        false => input.has_secret = has_secret(session, &input).await,
+    }
     if let Some(templates) = newest_version(&session.client, CAPO_GROUP, "OpenStackMachineTemplate").await {
         for object in list(session, &templates).await?.into_iter().filter(|object| points_to(object, pool)) {
             input.templates.push(MachineTemplate {
@@ -118,6 +124,12 @@ impl TemplateUser {
 }
 
 impl MigrationInput {
+    /// Whether the new pool has the cluster identity of CAPO's pool.
+    pub(super) fn has_cluster_identity(&self) -> bool {
+        self.secret.is_none()
+            && self.pool.pointer("/spec/identityRef/type").and_then(Value::as_str) == Some("ClusterIdentity")
+    }
+
     /// The Secret of the new pool.
     pub(super) fn secret_name(&self) -> Option<&str> {
         self.secret.as_deref().or_else(|| self.pool.pointer("/spec/identityRef/name")?.as_str())

@@ -150,6 +150,11 @@ fn describe_generated(template: &MachineTemplate, to: &str) -> String {
 /// What may still change an address that is to be kept.
 fn describe_risks(input: &MigrationInput, kept: &[String]) -> Vec<String> {
     let mut risks = Vec::new();
+    if input.has_cluster_identity() && input.uses_identities.is_none() {
+        risks.push(
+            "it is not known whether the controller uses cluster identities: it needs the flag --cluster-identity-namespaces with the namespace of the identity's Secret".into(),
+        );
+    }
     if !input.keeps_addresses {
         return risks;
     }
@@ -192,11 +197,12 @@ fn find_obstacles(
             "two pools named {to} would serve the same claims, since CAPO compares only kind and name: choose another name with --to"
         ));
     }
-    let identity = text(&input.pool, "/spec/identityRef/type").unwrap_or("Secret");
-    if identity != "Secret" && input.secret.is_none() {
-        obstacles.push(format!(
-            "spec.identityRef.type is {identity}, and the new pool needs a Secret: copy its clouds.yaml into a Secret of the namespace, and name it with --secret"
-        ));
+    if input.has_cluster_identity() {
+        if input.uses_identities == Some(false) {
+            obstacles.push(
+                "spec.identityRef.type is ClusterIdentity, and the controller uses none: start it with --cluster-identity-namespaces; or copy the clouds.yaml into a Secret of the namespace, and name it with --secret".into(),
+            );
+        }
     } else if input.has_secret == Some(false) {
         obstacles.push(format!(
             "the Secret {} does not exist: create it with the key clouds.yaml, or name another one with --secret",

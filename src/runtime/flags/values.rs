@@ -1,9 +1,11 @@
-//! Flag values in the syntax of Go programs: addresses, durations, booleans.
+//! Flag values in the syntax of Go programs: addresses, durations, booleans; and lists of namespaces.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::object_name::is_name;
 use crate::openstack::HttpsProxy;
 
 /// The address of a server.
@@ -53,6 +55,44 @@ impl FromStr for OptionalProxy {
     }
 }
 
+/// Names of namespaces, separated by commas; `*` for all of them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Namespaces {
+    has_all: bool,
+    named: BTreeSet<String>,
+}
+
+impl Namespaces {
+    pub fn all() -> Self {
+        Self { has_all: true, named: BTreeSet::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        !self.has_all && self.named.is_empty()
+    }
+
+    pub fn contains(&self, namespace: &str) -> bool {
+        self.has_all || self.named.contains(namespace)
+    }
+}
+
+impl FromStr for Namespaces {
+    type Err = String;
+
+    /// clusterctl takes an empty default for none, so a comma alone is an empty list.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut namespaces = Self::default();
+        for name in text.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+            match name {
+                "*" => namespaces.has_all = true,
+                name if is_name(name) && !name.contains('.') => namespaces.named.extend([name.to_owned()]),
+                name => return Err(format!("{name:?} is not the name of a namespace")),
+            }
+        }
+        Ok(namespaces)
+    }
+}
+
 /// `15s`, `1m30s`, `1.5h`, `300ms`, `0`; never negative.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
@@ -93,6 +133,21 @@ mod tests {
             (":70000", Err(())),
         ] {
             assert_eq!(text.parse::<Address>().map_err(drop), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn namespaces_are_a_list_which_may_be_empty() {
+        let parse = |text: &str| text.parse::<Namespaces>();
+        for empty in ["", ",", " , "] {
+            assert!(parse(empty).is_ok_and(|namespaces| namespaces.is_empty()), "{empty:?}");
+        }
+        let two = parse("capo-system, shared").unwrap();
+        assert!(two.contains("capo-system") && two.contains("shared") && !two.contains("other") && !two.is_empty());
+        assert_eq!(parse("*"), Ok(Namespaces::all()));
+        assert!(Namespaces::all().contains("any") && !Namespaces::all().is_empty());
+        for bad in ["Capo", "a.b", "a/b", "capo-system,-a", "**"] {
+            assert!(parse(bad).is_err(), "{bad}");
         }
     }
 

@@ -72,9 +72,8 @@ fn what_stands_in_the_way_is_named() {
     };
     assert_obstacle(&input(spec()), "public", "--to");
     assert_obstacle(&MigrationInput { has_secret: Some(false), ..input(spec()) }, "new", "Secret cloud");
-    let mut identity = spec();
-    identity["identityRef"]["type"] = "ClusterIdentity".into();
-    assert_obstacle(&input(identity), "new", "--secret");
+    let identity = MigrationInput { uses_identities: Some(false), ..input(with_cluster_identity()) };
+    assert_obstacle(&identity, "new", "--secret");
     let other = json!({"spec": {"maxIPs": 4}});
     assert_obstacle(&MigrationInput { our_pool: Some(other), ..input(spec()) }, "new", "is different");
 }
@@ -90,11 +89,29 @@ fn a_pool_with_claims_lists_no_address_that_capos_pool_can_still_give() {
     assert!(!blocks(&MigrationInput { keeps_addresses: false, ..input }), "the pools have no address in common");
 }
 
+fn with_cluster_identity() -> Value {
+    let mut spec = spec();
+    spec["identityRef"] =
+        json!({"type": "ClusterIdentity", "name": "shared", "cloudName": "openstack", "region": "RegionOne"});
+    spec
+}
+
+#[test]
+fn a_cluster_identity_is_kept_where_the_controller_uses_them() {
+    for uses_identities in [Some(true), None] {
+        let input = MigrationInput { has_secret: None, uses_identities, ..input(with_cluster_identity()) };
+        let plan = Plan::new(&input, "public", "new");
+        assert!(plan.obstacles.is_empty(), "{:?}", plan.obstacles);
+        let expected = &with_cluster_identity()["identityRef"];
+        assert_eq!(plan.objects[0].manifest["spec"]["identityRef"], *expected);
+        let is_told = plan.remarks.iter().any(|remark| remark.contains("--cluster-identity-namespaces"));
+        assert_eq!(is_told, uses_identities.is_none(), "{:?}", plan.remarks);
+    }
+}
+
 #[test]
 fn a_cluster_identity_is_replaced_by_a_secret() {
-    let mut identity = spec();
-    identity["identityRef"] =
-        json!({"type": "ClusterIdentity", "name": "shared", "cloudName": "openstack", "region": "RegionOne"});
+    let identity = with_cluster_identity();
     let plan = Plan::new(&MigrationInput { secret: Some("own".into()), ..input(identity) }, "public", "new");
     assert!(plan.obstacles.is_empty(), "{:?}", plan.obstacles);
     let expected = json!({"name": "own", "cloudName": "openstack", "region": "RegionOne"});

@@ -1,0 +1,71 @@
+//! The controller's Deployment, where it runs in one: its flags say what it does.
+
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::ResourceExt;
+use kube::api::{Api, ListParams};
+
+use super::session::PluginSession;
+use crate::runtime::flags::Namespaces;
+
+const IDENTITIES_FLAG: &str = "--cluster-identity-namespaces";
+
+pub(super) fn is_ours(deployment: &Deployment) -> bool {
+    let keys = ["control-plane", "app.kubernetes.io/name"];
+    keys.into_iter().any(|key| deployment.labels().get(key).is_some_and(|value| value == "caip-openstack"))
+}
+
+/// Whether any controller of the management cluster lets pools use cluster identities; none where that is not known: this
+/// user may not list Deployments, or none is a controller's.
+pub(super) async fn uses_identities(session: &PluginSession) -> Option<bool> {
+    let deployments: Api<Deployment> = Api::all(session.client.clone());
+    let listed = deployments.list(&ListParams::default().labels("control-plane=caip-openstack")).await.ok()?;
+    let mut all = listed.items.iter().filter(|deployment| is_ours(deployment)).peekable();
+    all.peek()?;
+    Some(all.any(|deployment| !identity_namespaces(deployment).is_empty()))
+}
+
+/// The namespaces of the Secrets of cluster identities, as the controller's flag says; the last of several counts.
+pub(super) fn identity_namespaces(deployment: &Deployment) -> Namespaces {
+    let pod = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let args: Vec<&str> = pod
+        .iter()
+        .flat_map(|pod| &pod.containers)
+        .flat_map(|container| container.args.iter().flatten())
+        .map(String::as_str)
+        .collect();
+    let next = |at: usize| args.get(at.saturating_add(1)).copied();
+    let value = |(at, arg): (usize, &&str)| match arg.strip_prefix(IDENTITIES_FLAG)? {
+        "" => next(at).map(str::to_owned),
+        rest => rest.strip_prefix('=').map(str::to_owned),
+    };
+    let last = args.iter().enumerate().filter_map(value).next_back();
+    last.and_then(|value| value.parse().ok()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn namespaces(args: &[&str]) -> Namespaces {
+        let containers = serde_json::json!([{"name": "manager", "args": args}]);
+        let deployment = serde_json::json!({
+            "metadata": {"name": "d"}, "spec": {"selector": {}, "template": {"spec": {"containers": containers}}}
+        });
+        identity_namespaces(&serde_json::from_value(deployment).unwrap())
+    }
+
+    #[test]
+    fn identities_are_used_where_the_controllers_flag_names_a_namespace() {
+        for args in
+            [&[][..], &["--leader-elect"], &["--cluster-identity-namespaces="], &["--cluster-identity-namespaces=,"]]
+        {
+            assert!(namespaces(args).is_empty(), "{args:?}");
+        }
+        assert!(namespaces(&["--cluster-identity-namespaces=capo-system", "--v=2"]).contains("capo-system"));
+        assert!(namespaces(&["--cluster-identity-namespaces", "shared"]).contains("shared"));
+        assert!(
+            namespaces(&["--cluster-identity-namespaces=capo-system", "--cluster-identity-namespaces="]).is_empty(),
+            "the last of two wins"
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! A pool with the credentials of a cluster identity, which its namespace may use at one time and not at another.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::api::objects::Part;
+use crate::api::{Key, Kind};
+use crate::world::{NAMESPACE, Site, Start, World};
+use crate::{is_due, simulate};
+
+const START: Start = Start { seed: 31, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+const SOON: Duration = Duration::from_secs(60);
+
+/// Where [`crate::client`] answers with [`identity`], whatever the management cluster.
+pub const PATH: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/openstackclusteridentities/shared";
+
+/// For the Secret of all histories, and namespaces with a label.
+pub fn identity() -> Value {
+    json!({
+        "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "OpenStackClusterIdentity",
+        "metadata": {"name": "shared"},
+        "spec": {
+            "secretRef": {"name": "cloud", "namespace": NAMESPACE},
+            "namespaceSelector": {"matchLabels": {"identities": "shared"}},
+        },
+    })
+}
+
+fn allow(site: &Site, is_allowed: bool) {
+    let value = if is_allowed { json!("shared") } else { Value::Null };
+    let change = json!({"metadata": {"labels": {"identities": value}}});
+    site.server.patch(&Key::new(Kind::Namespace, "", NAMESPACE), Part::Main, &change).expect("it is there");
+}
+
+fn create_pool(site: &Site) {
+    let identity = json!({"type": "ClusterIdentity", "name": "shared", "cloudName": "openstack"});
+    site.create_pool("public", &json!({"identityRef": identity, "floatingIPNetwork": {"filter": {"name": "public"}}}));
+}
+
+#[test]
+fn nothing_is_changed_with_an_identity_that_the_namespace_may_not_use() {
+    for is_restarted in [false, true] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            allow(site, true);
+            create_pool(site);
+            site.create_claim("web-0", "public");
+            let had = world.await_bound("web-0").await;
+            allow(site, false);
+            if is_restarted {
+                site.kill_controller();
+            }
+            world.advance(SOON).await;
+            world.expect(5, "web-0", "bound as before", had == site.address_of("web-0").map(|(address, _)| address));
+
+            let before = world.cloud.floating_ips();
+            site.change(Kind::Pool, "public", &json!({"spec": {"preallocate": 2}}));
+            site.delete(Kind::Claim, "web-0");
+            site.create_claim("web-1", "public");
+            world.advance(3 * SOON).await;
+            world.expect(4, "Neutron", "as it was", world.cloud.floating_ips() == before);
+            world.expect(7, "web-1", "told why it waits", site.is_told("web-1", "NamespaceNotAllowed"));
+            world.expect(9, "web-0", "told why it waits", site.is_told("web-0", "namespaceSelector"));
+
+            allow(site, true);
+            world.await_bound("web-1").await;
+            let is_gone = world.wait_until(SOON, || site.address_of("web-0").is_none()).await;
+            world.expect(9, "web-0", "gone", is_gone);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
+fn a_deleted_pool_waits_until_its_namespace_may_use_the_identity_again() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        allow(site, true);
+        create_pool(site);
+        site.create_claim("web-0", "public");
+        world.await_bound("web-0").await;
+        allow(site, false);
+        world.advance(SOON).await;
+        site.delete(Kind::Claim, "web-0");
+        site.delete(Kind::Pool, "public");
+        world.advance(3 * SOON).await;
+        world.expect(4, "Neutron", "as it was", world.cloud.floating_ips().len() == 1);
+        let (reason, message) = site.ready(Kind::Pool, NAMESPACE, "public");
+        let is_told = reason == "Deleting" && message.contains("namespaceSelector") && message.contains("abandon");
+        world.expect(9, "the pool", "told why it waits", is_told);
+        allow(site, true);
+        world.expect_gone(Kind::Claim).await;
+        world.expect_gone(Kind::Pool).await;
+        world.expect(4, "Neutron", "empty", world.cloud.floating_ips().is_empty());
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn the_laws_hold_whenever_access_is_withdrawn() {
+    for at in (0..80).filter(|at| is_due(*at, 4)) {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            allow(site, true);
+            create_pool(site);
+            (0..4).for_each(|number| site.create_claim(&format!("web-{number}"), "public"));
+            world.advance(Duration::from_millis(25 * u64::try_from(at).unwrap())).await;
+            allow(site, false);
+            // Only this wakes the pool at once.
+            site.change(Kind::Pool, "public", &json!({"spec": {"maxIPs": 8}}));
+            world.advance(Duration::from_millis(100)).await;
+            site.delete(Kind::Claim, "web-0");
+            site.create_claim("web-4", "public");
+            world.advance(Duration::from_millis(900)).await;
+            allow(site, true);
+            world.await_bound("web-4").await;
+        });
+        outcome.assert_lawful();
+    }
+}
