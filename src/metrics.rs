@@ -1,7 +1,7 @@
 //! Prometheus metrics.
 //!
-//! Names have the prefix `caip_`. A counter whose label values are known in advance starts at 0, because `rate()` does not
-//! see the first increment of a series that appears with 1. A pool's series exist as long as the pool.
+//! Names have the prefix `caip_openstack_`. A counter whose label values are known in advance starts at 0, because
+//! `rate()` does not see the first increment of a series that appears with 1. A pool's series exist as long as the pool.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -123,7 +123,7 @@ impl Metrics {
     fn register(&self) -> Registry {
         let mut all = Registry::default();
         all.register_collector(Box::new(process::Process));
-        let ours = all.sub_registry_with_prefix("caip");
+        let ours = all.sub_registry_with_prefix("caip_openstack");
         let build = BuildLabels { version: env!("CARGO_PKG_VERSION"), revision: COMMIT };
         ours.register("build", "The running version.", Info::new(build));
         ours.register("leader", "Whether this process is the leader.", self.leader.clone());
@@ -135,9 +135,9 @@ impl Metrics {
         let help = "Released floating IPs by what happened to them.";
         ours.register("released_floating_ips", help, self.released_floating_ips.clone());
         let help = "Calls to OpenStack by result.";
-        ours.register("openstack_requests", help, self.requests.clone());
+        ours.register("requests", help, self.requests.clone());
         let help = "Duration of calls to OpenStack, including waiting and retries.";
-        ours.register_with_unit("openstack_request_duration", help, Unit::Seconds, self.request_duration.clone());
+        ours.register_with_unit("request_duration", help, Unit::Seconds, self.request_duration.clone());
         ours.register(
             "token_refreshes",
             "Requests for a Keystone token, successful or failed.",
@@ -258,13 +258,13 @@ mod tests {
     #[test]
     fn series_with_known_labels_start_at_zero() {
         let metrics = Metrics::new();
-        has(&metrics, r#"caip_allocations_total{origin="created",result="failure"} 0"#);
+        has(&metrics, r#"caip_openstack_allocations_total{origin="created",result="failure"} 0"#);
         has(&metrics, r#"caip_openstack_requests_total{operation="add_tag",result="ok"} 0"#);
         has(&metrics, r#"caip_openstack_request_duration_seconds_count{operation="quota"} 0"#);
-        has(&metrics, r#"caip_released_floating_ips_total{how="retained"} 0"#);
-        has(&metrics, r#"caip_reconcile_errors_total{controller="sweeper"} 0"#);
-        has(&metrics, &format!(r#"caip_build_info{{version="0.1.0",revision="{COMMIT}"}} 1"#));
-        has(&metrics, "caip_leader 0");
+        has(&metrics, r#"caip_openstack_released_floating_ips_total{how="retained"} 0"#);
+        has(&metrics, r#"caip_openstack_reconcile_errors_total{controller="sweeper"} 0"#);
+        has(&metrics, &format!(r#"caip_openstack_build_info{{version="0.1.0",revision="{COMMIT}"}} 1"#));
+        has(&metrics, "caip_openstack_leader 0");
         assert!(!metrics.to_text().contains("pool=\""));
     }
 
@@ -300,25 +300,28 @@ mod tests {
         };
         metrics.pool_observed(&web(), figures);
         metrics.pool_listed(&web(), Timestamp::from_second(1_700_000_001).expect("it is valid"));
-        has(&metrics, r#"caip_pool_size{namespace="one",pool="web"} 3"#);
-        has(&metrics, r#"caip_pool_addresses{namespace="one",pool="web",state="allocated"} 2"#);
-        has(&metrics, r#"caip_pool_addresses_out_of_range{namespace="one",pool="web"} 1"#);
-        has(&metrics, r#"caip_pool_capacity{namespace="one",pool="web"} 4"#);
-        has(&metrics, r#"caip_pool_limit{namespace="one",pool="web"} 5"#);
-        has(&metrics, r#"caip_pool_ready{namespace="one",pool="web"} 1"#);
-        has(&metrics, r#"caip_pool_problem{namespace="one",pool="web",reason="NameConflict"} 0"#);
-        has(&metrics, r#"caip_claims_waiting{namespace="one",pool="web",reason="PoolExhausted"} 1"#);
-        has(&metrics, r#"caip_claims_waiting{namespace="one",pool="web",reason="PoolNotReady"} 0"#);
-        has(&metrics, r#"caip_oldest_waiting_claim_timestamp_seconds{namespace="one",pool="web"} 1700000000.0"#);
-        has(&metrics, r#"caip_last_listing_timestamp_seconds{namespace="one",pool="web"} 1700000001.0"#);
+        has(&metrics, r#"caip_openstack_pool_size{namespace="one",pool="web"} 3"#);
+        has(&metrics, r#"caip_openstack_pool_addresses{namespace="one",pool="web",state="allocated"} 2"#);
+        has(&metrics, r#"caip_openstack_pool_addresses_out_of_range{namespace="one",pool="web"} 1"#);
+        has(&metrics, r#"caip_openstack_pool_capacity{namespace="one",pool="web"} 4"#);
+        has(&metrics, r#"caip_openstack_pool_limit{namespace="one",pool="web"} 5"#);
+        has(&metrics, r#"caip_openstack_pool_ready{namespace="one",pool="web"} 1"#);
+        has(&metrics, r#"caip_openstack_pool_problem{namespace="one",pool="web",reason="NameConflict"} 0"#);
+        has(&metrics, r#"caip_openstack_claims_waiting{namespace="one",pool="web",reason="PoolExhausted"} 1"#);
+        has(&metrics, r#"caip_openstack_claims_waiting{namespace="one",pool="web",reason="PoolNotReady"} 0"#);
+        has(
+            &metrics,
+            r#"caip_openstack_oldest_waiting_claim_timestamp_seconds{namespace="one",pool="web"} 1700000000.0"#,
+        );
+        has(&metrics, r#"caip_openstack_last_listing_timestamp_seconds{namespace="one",pool="web"} 1700000001.0"#);
 
         let failing = PoolCounts { problem: Some("NameConflict"), ..PoolCounts::default() };
         metrics.pool_observed(&web(), failing);
-        has(&metrics, r#"caip_claims_waiting{namespace="one",pool="web",reason="PoolExhausted"} 0"#);
-        has(&metrics, r#"caip_pool_problem{namespace="one",pool="web",reason="NameConflict"} 1"#);
-        has(&metrics, r#"caip_pool_credentials_valid{namespace="one",pool="web"} 1"#);
-        has(&metrics, r#"caip_pool_capacity{namespace="one",pool="web"} 4"#);
-        assert!(!metrics.to_text().contains("caip_pool_limit{"), "a removed limit has no series");
+        has(&metrics, r#"caip_openstack_claims_waiting{namespace="one",pool="web",reason="PoolExhausted"} 0"#);
+        has(&metrics, r#"caip_openstack_pool_problem{namespace="one",pool="web",reason="NameConflict"} 1"#);
+        has(&metrics, r#"caip_openstack_pool_credentials_valid{namespace="one",pool="web"} 1"#);
+        has(&metrics, r#"caip_openstack_pool_capacity{namespace="one",pool="web"} 4"#);
+        assert!(!metrics.to_text().contains("caip_openstack_pool_limit{"), "a removed limit has no series");
 
         metrics.pool_gone(&web());
         assert!(!metrics.to_text().contains(r#"pool="web""#));
@@ -340,8 +343,8 @@ mod tests {
         let other = PoolLabels { name: "other".into(), ..web() };
         let quota = Quota { limit: Some(50), used: 7 };
         [&web(), &other].into_iter().for_each(|pool| metrics.pool_quota(pool, &project(), Some(quota)));
-        let used = r#"caip_quota_floating_ips{project="p1",neutron="http://neutron",kind="used"} 7"#;
-        assert_eq!(metrics.to_text().matches("caip_quota_floating_ips{").count(), 2);
+        let used = r#"caip_openstack_quota_floating_ips{project="p1",neutron="http://neutron",kind="used"} 7"#;
+        assert_eq!(metrics.to_text().matches("caip_openstack_quota_floating_ips{").count(), 2);
         has(&metrics, used);
         metrics.pool_gone(&web());
         has(&metrics, used);
@@ -357,7 +360,7 @@ mod tests {
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         for name in names {
             assert!(text.contains(&format!("# HELP {name} ")), "{name}");
-            assert!(name.starts_with("caip_") || name.starts_with("process_"), "{name}");
+            assert!(name.starts_with("caip_openstack_") || name.starts_with("process_"), "{name}");
             assert!(!name.contains("duration") || name.ends_with("_seconds"), "{name}");
         }
     }

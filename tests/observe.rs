@@ -59,5 +59,5 @@ fn scratch(name: &str) -> PathBuf {
 fn metrics_in(expression: &str) -> impl Iterator<Item = &str> {
     let is_name = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
     let words = expression.split(move |byte| !is_name(byte));
-    words.filter(|word| word.starts_with("caip_") || word.starts_with("process_"))
+    words.filter(|word| word.starts_with("caip_openstack_") || word.starts_with("process_"))
 }

@@ -30,31 +30,33 @@ async fn metrics_follow_claims_and_pools() {
         create_ready_pool(ns, pool("public").network("public").max_ips(2).served_in(&ns.name)).await;
         let address = controller.diagnostics().await;
         let await_metric = async |metric: &str, value: &str| await_metric(ns, &address, metric, value).await;
-        await_metric("caip_pool_ready{POOL}", "1").await;
-        await_metric("caip_pool_limit{POOL}", "2").await;
+        await_metric("caip_openstack_pool_ready{POOL}", "1").await;
+        await_metric("caip_openstack_pool_limit{POOL}", "2").await;
         // As hack/env/seed.py sets it.
         let (project, neutron) = (ns.cloud().await.project(), ns.cloud().await.endpoint());
-        let quota = format!(r#"caip_quota_floating_ips{{project="{project}",neutron="{neutron}/v2.0/",kind="limit"}}"#);
+        let quota = format!(
+            r#"caip_openstack_quota_floating_ips{{project="{project}",neutron="{neutron}/v2.0/",kind="limit"}}"#
+        );
         await_metric(&quota, "5000").await;
         ns.bind(claim("web-0")).await;
         ns.bind(claim("web-1")).await;
         create_waiting_claim(ns, "web-2", "PoolExhausted").await;
-        await_metric(r#"caip_pool_addresses{POOL,state="allocated"}"#, "2").await;
-        await_metric("caip_pool_size{POOL}", "2").await;
-        await_metric(r#"caip_claims_waiting{POOL,reason="PoolExhausted"}"#, "1").await;
-        await_metric(r#"caip_allocations_total{origin="created",result="success"}"#, "2").await;
+        await_metric(r#"caip_openstack_pool_addresses{POOL,state="allocated"}"#, "2").await;
+        await_metric("caip_openstack_pool_size{POOL}", "2").await;
+        await_metric(r#"caip_openstack_claims_waiting{POOL,reason="PoolExhausted"}"#, "1").await;
+        await_metric(r#"caip_openstack_allocations_total{origin="created",result="success"}"#, "2").await;
         await_metric(r#"caip_openstack_requests_total{operation="create_floating_ip",result="ok"}"#, "2").await;
         release_claim(ns, "web-2").await;
-        await_metric(r#"caip_claims_waiting{POOL,reason="PoolExhausted"}"#, "0").await;
+        await_metric(r#"caip_openstack_claims_waiting{POOL,reason="PoolExhausted"}"#, "0").await;
         release_claim(ns, "web-0").await;
-        await_metric(r#"caip_pool_addresses{POOL,state="allocated"}"#, "1").await;
+        await_metric(r#"caip_openstack_pool_addresses{POOL,state="allocated"}"#, "1").await;
         await_metric(r#"caip_openstack_requests_total{operation="delete_floating_ip",result="ok"}"#, "1").await;
-        await_metric(r#"caip_released_floating_ips_total{how="deleted"}"#, "1").await;
-        await_metric(r#"caip_releases_total{result="success"}"#, "2").await;
+        await_metric(r#"caip_openstack_released_floating_ips_total{how="deleted"}"#, "1").await;
+        await_metric(r#"caip_openstack_releases_total{result="success"}"#, "2").await;
         release_claim(ns, "web-1").await;
         delete_pool(ns, "public").await;
-        await_metric("caip_pool_ready{POOL}", "").await;
-        await_metric("caip_pool_size{POOL}", "").await;
+        await_metric("caip_openstack_pool_ready{POOL}", "").await;
+        await_metric("caip_openstack_pool_size{POOL}", "").await;
         await_metric(&quota, "").await;
     })
     .await;
@@ -68,26 +70,26 @@ async fn pool_metrics_exist_while_the_controller_serves_the_pool_or_it_is_paused
         let await_metric = async |metric: &str, value: &str| await_metric(ns, &address, metric, value).await;
         ns.create_secret_for("demo").await;
         ns.create(pool("public").network("public").served_in(&ns.name).annotation(PAUSED, "")).await;
-        await_metric("caip_pool_paused{POOL}", "1").await;
-        await_metric("caip_pool_ready{POOL}", "0").await;
+        await_metric("caip_openstack_pool_paused{POOL}", "1").await;
+        await_metric("caip_openstack_pool_ready{POOL}", "0").await;
         ns.patch(Kind::Pool, "public", json!({"metadata": {"annotations": {PAUSED: null}}})).await;
-        await_metric("caip_pool_ready{POOL}", "1").await;
-        await_metric("caip_pool_paused{POOL}", "0").await;
-        await_metric("caip_pool_credentials_valid{POOL}", "1").await;
+        await_metric("caip_openstack_pool_ready{POOL}", "1").await;
+        await_metric("caip_openstack_pool_paused{POOL}", "0").await;
+        await_metric("caip_openstack_pool_credentials_valid{POOL}", "1").await;
 
         // The controller that serves it now shows it: shown twice, it would count twice in every sum.
         ns.patch(Kind::Pool, "public", json!({"metadata": {"labels": {WATCH_FILTER: "another"}}})).await;
-        await_metric("caip_pool_ready{POOL}", "").await;
-        await_metric("caip_last_listing_timestamp_seconds{POOL}", "").await;
+        await_metric("caip_openstack_pool_ready{POOL}", "").await;
+        await_metric("caip_openstack_last_listing_timestamp_seconds{POOL}", "").await;
         ns.patch(Kind::Pool, "public", json!({"metadata": {"labels": {WATCH_FILTER: ns.name}}})).await;
-        await_metric("caip_pool_ready{POOL}", "1").await;
+        await_metric("caip_openstack_pool_ready{POOL}", "1").await;
 
         ns.delete_by_force(&[Kind::Secret]).await;
-        await_metric(r#"caip_pool_problem{POOL,reason="SecretNotFound"}"#, "1").await;
-        await_metric("caip_pool_credentials_valid{POOL}", "0").await;
+        await_metric(r#"caip_openstack_pool_problem{POOL,reason="SecretNotFound"}"#, "1").await;
+        await_metric("caip_openstack_pool_credentials_valid{POOL}", "0").await;
         ns.create_secret_for("demo").await;
-        await_metric(r#"caip_pool_problem{POOL,reason="SecretNotFound"}"#, "0").await;
-        await_metric("caip_pool_credentials_valid{POOL}", "1").await;
+        await_metric(r#"caip_openstack_pool_problem{POOL,reason="SecretNotFound"}"#, "0").await;
+        await_metric("caip_openstack_pool_credentials_valid{POOL}", "1").await;
     })
     .await;
 }
@@ -105,7 +107,7 @@ async fn oldest_waiting_claim_keeps_its_timestamp_across_controllers() {
         let since: jiff::Timestamp = since.and_then(|since| since.parse().ok()).expect("a condition has a time");
         let next = ns.start_controller(&ns.world.account, &PLAIN);
         let since = format!("{}.0", since.as_second());
-        let metric = "caip_oldest_waiting_claim_timestamp_seconds{POOL}";
+        let metric = "caip_openstack_oldest_waiting_claim_timestamp_seconds{POOL}";
         await_metric(ns, &next.diagnostics().await, metric, &since).await;
         ns.release(&claim_name("web-0")).await;
         ns.delete(Kind::Pool, "public").await;

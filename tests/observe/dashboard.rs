@@ -91,7 +91,7 @@ fn panels_ask_for_metrics_that_there_are_and_leave_none_out() {
     };
     let left_out: Vec<_> = known.iter().filter(|name| !is_asked(name)).collect();
     // The alerts give the reason why a pool is not ready; the table only shows that it is not.
-    assert_eq!(left_out, ["caip_pool_problem"]);
+    assert_eq!(left_out, ["caip_openstack_pool_problem"]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn documented() -> BTreeMap<String, Family> {
         let name = cells.next()?.strip_suffix('`')?.to_owned();
         let (kind, labels) = (cells.next()?.to_owned(), cells.next()?);
         let labels = labels.split(", ").filter(|label| !label.is_empty()).map(str::to_owned).collect();
-        (name.starts_with("caip_") || name.starts_with("process_")).then_some((name, Family { kind, labels }))
+        (name.starts_with("caip_openstack_") || name.starts_with("process_")).then_some((name, Family { kind, labels }))
     });
     rows.collect()
 }

@@ -85,9 +85,12 @@ fn labels(sample: &str) -> impl Iterator<Item = String> {
 fn what_is_read_is_what_is_written() {
     let families = families();
     let of = |name: &str| families.get(name).unwrap_or_else(|| panic!("there is no {name} in {families:?}"));
-    assert_eq!(of("caip_allocations_total").labels, ["origin", "result"].map(str::to_owned).into());
-    assert_eq!(of("caip_allocation_duration_seconds").kind, "histogram");
-    assert!(of("caip_build_info").labels.contains("version"), "and revision, where the build was told the commit");
+    assert_eq!(of("caip_openstack_allocations_total").labels, ["origin", "result"].map(str::to_owned).into());
+    assert_eq!(of("caip_openstack_allocation_duration_seconds").kind, "histogram");
+    assert!(
+        of("caip_openstack_build_info").labels.contains("version"),
+        "and revision, where the build was told the commit"
+    );
     assert_eq!(of("process_cpu_seconds_total").kind, "counter");
     for (name, family) in &families {
         // Each of them is a set that is closed, or bounded by the pools that there are.

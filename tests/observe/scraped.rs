@@ -105,9 +105,13 @@ async fn prometheus_scrapes_what_alerts_and_dashboard_need() {
         let of = |pool: &str| format!(r#"namespace="{}",pool="{pool}""#, ns.name);
 
         // Without any pool: counters start at 0, and there are no series of pools.
-        await_value(&prometheus, r#"caip_allocations_total{job="secure",origin="created",result="failure"}"#, "0")
-            .await;
-        await_results(&prometheus, "caip_pool_size", 0).await;
+        await_value(
+            &prometheus,
+            r#"caip_openstack_allocations_total{job="secure",origin="created",result="failure"}"#,
+            "0",
+        )
+        .await;
+        await_results(&prometheus, "caip_openstack_pool_size", 0).await;
 
         let (public, other) = (of("public"), of("other"));
         check_pools_without_claims(ns, &prometheus, &public, &other).await;
@@ -115,19 +119,20 @@ async fn prometheus_scrapes_what_alerts_and_dashboard_need() {
         ns.bind(claim("web-0")).await;
         ns.bind(claim("web-1")).await;
         ns.create(claim("web-2")).await;
-        await_value(&prometheus, &format!(r#"caip_claims_waiting{{{public},reason="PoolExhausted"}}"#), "1").await;
+        await_value(&prometheus, &format!(r#"caip_openstack_claims_waiting{{{public},reason="PoolExhausted"}}"#), "1")
+            .await;
         check_panels(&prometheus, &ns.name).await;
         check_alerts(&prometheus, &ns.name).await;
 
         for server in ["web-2", "web-0", "web-1"] {
             ns.release(&format!("{server}-floating-ip-address")).await;
         }
-        await_value(&prometheus, &format!(r#"sum(caip_claims_waiting{{{public}}})"#), "0").await;
+        await_value(&prometheus, &format!(r#"sum(caip_openstack_claims_waiting{{{public}}})"#), "0").await;
         ns.delete(Kind::Pool, "public").await;
         ns.await_gone(Kind::Pool, "public", RECOVERY).await;
-        await_results(&prometheus, &format!(r#"{{__name__=~"caip_.+",{public}}}"#), 0).await;
-        await_results(&prometheus, r#"caip_quota_floating_ips{job="secure"}"#, 0).await;
-        await_value(&prometheus, &format!("caip_pool_ready{{{other}}}"), "1").await;
+        await_results(&prometheus, &format!(r#"{{__name__=~"caip_openstack_.+",{public}}}"#), 0).await;
+        await_results(&prometheus, r#"caip_openstack_quota_floating_ips{job="secure"}"#, 0).await;
+        await_value(&prometheus, &format!("caip_openstack_pool_ready{{{other}}}"), "1").await;
         reader.end(ns).await;
     })
     .await;
@@ -139,13 +144,13 @@ async fn check_pools_without_claims(ns: &Namespace, prometheus: &Prometheus, pub
     ns.create(pool("public").network("public").max_ips(2).served_in(&ns.name)).await;
     ns.create(pool("other").network("public").max_ips(1).served_in(&format!("{}-plain", ns.name))).await;
     ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", RECOVERY).await;
-    await_results(prometheus, &format!("caip_pool_addresses{{{public}}}"), 4).await;
-    await_results(prometheus, &format!("caip_claims_waiting{{{public}}} == 0"), 3).await;
-    await_value(prometheus, &format!("caip_pool_exhausted{{{public}}}"), "0").await;
-    await_value(prometheus, &format!(r#"caip_pool_ready{{{other},job="plain"}}"#), "1").await;
-    await_value(prometheus, &format!("caip_pool_capacity{{{public}}}"), "2").await;
+    await_results(prometheus, &format!("caip_openstack_pool_addresses{{{public}}}"), 4).await;
+    await_results(prometheus, &format!("caip_openstack_claims_waiting{{{public}}} == 0"), 3).await;
+    await_value(prometheus, &format!("caip_openstack_pool_exhausted{{{public}}}"), "0").await;
+    await_value(prometheus, &format!(r#"caip_openstack_pool_ready{{{other},job="plain"}}"#), "1").await;
+    await_value(prometheus, &format!("caip_openstack_pool_capacity{{{public}}}"), "2").await;
     // Two pools share one project.
-    await_results(prometheus, r#"caip_quota_floating_ips{kind="used",job="secure"}"#, 1).await;
+    await_results(prometheus, r#"caip_openstack_quota_floating_ips{kind="used",job="secure"}"#, 1).await;
 }
 
 async fn check_panels(prometheus: &Prometheus, namespace: &str) {
