@@ -343,15 +343,35 @@ mod tests {
         let other = PoolLabels { name: "other".into(), ..web() };
         let quota = Quota { limit: Some(50), used: 7 };
         [&web(), &other].into_iter().for_each(|pool| metrics.pool_quota(pool, &project(), Some(quota)));
-        let used = r#"caip_openstack_quota_floating_ips{project="p1",neutron="http://neutron",kind="used"} 7"#;
-        assert_eq!(metrics.to_text().matches("caip_openstack_quota_floating_ips{").count(), 2);
+        let used = r#"caip_openstack_quota_used_floating_ips{project="p1",neutron="http://neutron"} 7"#;
+        assert_eq!(metrics.to_text().matches("caip_openstack_quota_used_floating_ips{").count(), 1);
         has(&metrics, used);
+        has(&metrics, r#"caip_openstack_quota_limit_floating_ips{project="p1",neutron="http://neutron"} 50"#);
         metrics.pool_gone(&web());
         has(&metrics, used);
         metrics.pool_quota(&other, &project(), Some(Quota { limit: None, used: 7 }));
-        assert!(!metrics.to_text().contains(r#"kind="limit""#), "an unlimited quota has no limit series");
+        let limit = "caip_openstack_quota_limit_floating_ips{";
+        assert!(!metrics.to_text().contains(limit), "an unlimited quota has no limit series");
         metrics.pool_gone(&other);
         assert!(!metrics.to_text().contains("project="));
+    }
+
+    #[test]
+    fn what_a_server_calls_itself_is_one_short_label_value() {
+        let metrics = Metrics::new();
+        let other = PoolLabels { name: "other".into(), ..web() };
+        let endpoint = format!("http://neutron/\n\u{1b}[2K{}", "x".repeat(1000));
+        let scope = ProjectScope { endpoint: endpoint.clone(), ..project() };
+        metrics.pool_quota(&web(), &scope, Some(Quota { limit: None, used: 7 }));
+        let scope = ProjectScope { endpoint: endpoint + "y", ..scope };
+        metrics.pool_quota(&other, &scope, Some(Quota { limit: None, used: 7 }));
+        let text = metrics.to_text();
+        let series: Vec<_> = text.lines().filter(|line| line.contains("project=")).collect();
+        assert_eq!(series.len(), 1, "each series once, or Prometheus drops them all: {series:?}");
+        assert!(
+            series.iter().all(|line| line.contains(r"http://neutron/ \\u{1b}[2Kxx") && line.len() < 300),
+            "{series:?}"
+        );
     }
 
     #[test]

@@ -5,6 +5,16 @@ use std::fmt;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 
 use crate::allocation::origin::Origin;
+use crate::text::one_line;
+
+/// In characters: of a label value that a tenant or a server chose. Enough for a host name of 63 characters, a port and a
+/// region, or for a usual endpoint; Keystone would allow 255 for the region alone.
+const MAX_FOREIGN_LABEL: usize = 128;
+
+/// A label value that a tenant or a server chose.
+pub(super) fn foreign_label(text: &str) -> String {
+    one_line(text, MAX_FOREIGN_LABEL)
+}
 
 /// A wrapper, because the allocation core does not depend on the metrics crate.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

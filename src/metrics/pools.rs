@@ -14,6 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
+use super::labels::foreign_label;
 use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_EXHAUSTED, POOL_NOT_READY};
 use crate::api::conditions::pool_reasons::PROBLEMS;
 use crate::openstack::{ProjectScope, Quota};
@@ -227,16 +228,20 @@ fn encode_quotas<'a>(
     encoder: &mut DescriptorEncoder<'_>,
     all: impl Iterator<Item = &'a (ProjectScope, Quota)>,
 ) -> fmt::Result {
-    let help = "The project's floating IP quota and usage; no limit series if the quota is unlimited.";
-    let mut out = gauge(encoder, "quota_floating_ips", help, None)?;
-    let by_project: BTreeMap<_, _> =
-        all.map(|(scope, quota)| ((scope.project.as_str(), scope.endpoint.as_str()), quota)).collect();
-    for ((project, endpoint), quota) in by_project {
-        let project = [("project", project), ("neutron", endpoint)];
-        if let Some(limit) = quota.limit {
-            put(&mut out, &(project, [("kind", "limit")]), u64::from(limit))?;
-        }
-        put(&mut out, &(project, [("kind", "used")]), u64::from(quota.used))?;
+    // By the label values: two series with the same labels would make the whole scrape fail.
+    let by_project: BTreeMap<_, _> = all
+        .map(|(scope, quota)| ((foreign_label(scope.project.as_str()), foreign_label(&scope.endpoint)), quota))
+        .collect();
+    let labels = |(project, endpoint): &(String, String)| [("project", project.clone()), ("neutron", endpoint.clone())];
+    let help = "The project's floating IPs that count against its quota, no matter who created them.";
+    let mut out = gauge(encoder, "quota_used_floating_ips", help, None)?;
+    for (project, quota) in &by_project {
+        put(&mut out, &labels(project), u64::from(quota.used))?;
+    }
+    let help = "The project's quota of floating IPs; absent if it is unlimited.";
+    let mut out = gauge(encoder, "quota_limit_floating_ips", help, None)?;
+    for (project, limit) in by_project.iter().filter_map(|(project, quota)| Some((project, quota.limit?))) {
+        put(&mut out, &labels(project), u64::from(limit))?;
     }
     Ok(())
 }

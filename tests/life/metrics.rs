@@ -34,9 +34,8 @@ async fn metrics_follow_claims_and_pools() {
         await_metric("caip_openstack_pool_limit{POOL}", "2").await;
         // As hack/env/seed.py sets it.
         let (project, neutron) = (ns.cloud().await.project(), ns.cloud().await.endpoint());
-        let quota = format!(
-            r#"caip_openstack_quota_floating_ips{{project="{project}",neutron="{neutron}/v2.0/",kind="limit"}}"#
-        );
+        let quota =
+            format!(r#"caip_openstack_quota_limit_floating_ips{{project="{project}",neutron="{neutron}/v2.0/"}}"#);
         await_metric(&quota, "5000").await;
         ns.bind(claim("web-0")).await;
         ns.bind(claim("web-1")).await;

@@ -94,7 +94,7 @@ fn what_is_read_is_what_is_written() {
     assert_eq!(of("process_cpu_seconds_total").kind, "counter");
     for (name, family) in &families {
         // Each of them is a set that is closed, or bounded by the pools that there are.
-        let known = ["namespace", "pool", "state", "reason", "project", "neutron", "kind", "origin", "result", "how"];
+        let known = ["namespace", "pool", "state", "reason", "project", "neutron", "origin", "result", "how"];
         let known = [&known[..], &["operation", "controller", "version", "revision"]].concat();
         assert!(family.labels.iter().all(|label| known.contains(&label.as_str())), "{name}: {family:?}");
     }

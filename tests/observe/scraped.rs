@@ -131,7 +131,7 @@ async fn prometheus_scrapes_what_alerts_and_dashboard_need() {
         ns.delete(Kind::Pool, "public").await;
         ns.await_gone(Kind::Pool, "public", RECOVERY).await;
         await_results(&prometheus, &format!(r#"{{__name__=~"caip_openstack_.+",{public}}}"#), 0).await;
-        await_results(&prometheus, r#"caip_openstack_quota_floating_ips{job="secure"}"#, 0).await;
+        await_results(&prometheus, r#"{__name__=~"caip_openstack_quota_.+",job="secure"}"#, 0).await;
         await_value(&prometheus, &format!("caip_openstack_pool_ready{{{other}}}"), "1").await;
         reader.end(ns).await;
     })
@@ -150,7 +150,7 @@ async fn check_pools_without_claims(ns: &Namespace, prometheus: &Prometheus, pub
     await_value(prometheus, &format!(r#"caip_openstack_pool_ready{{{other},job="plain"}}"#), "1").await;
     await_value(prometheus, &format!("caip_openstack_pool_capacity{{{public}}}"), "2").await;
     // Two pools share one project.
-    await_results(prometheus, r#"caip_openstack_quota_floating_ips{kind="used",job="secure"}"#, 1).await;
+    await_results(prometheus, r#"caip_openstack_quota_used_floating_ips{job="secure"}"#, 1).await;
 }
 
 async fn check_panels(prometheus: &Prometheus, namespace: &str) {
