@@ -166,8 +166,8 @@ fn metered_clouds(flags: &Flags, hosts: AllowedHosts, clock: &Clock, metrics: &M
         .max_concurrent_calls(flags.openstack_concurrency.get())
         .max_floating_ips(flags.max_floating_ips.get())
         .allowed_hosts(hosts)
-        .on_authentication(move |error| {
-            token_metrics.token_refreshed(OperationResult::from(&error.map_or(Ok(()), Err)));
+        .on_authentication(move |cloud, error| {
+            token_metrics.token_refreshed(cloud, OperationResult::from(&error.map_or(Ok(()), Err)));
         });
     Arc::new(MeteredClouds::new(Arc::new(sessions), metrics.clone()))
 }

@@ -1,7 +1,8 @@
 //! Prometheus metrics.
 //!
 //! Names have the prefix `caip_openstack_`. A counter whose label values are known in advance starts at 0, because
-//! `rate()` does not see the first increment of a series that appears with 1. A pool's series exist as long as the pool.
+//! `rate()` does not see the first increment of a series that appears with 1. A pool's series exist as long as the pool,
+//! and a cloud's from when a pool first uses it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +16,22 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::allocation::origin::Origin;
-use crate::openstack::{Error, ProjectScope, Quota};
+use crate::openstack::{CloudName, Error, ProjectScope, Quota};
 use crate::runtime::flags::COMMIT;
 
+mod clouds;
 mod labels;
 mod metered;
 mod pools;
 mod process;
 
+pub use clouds::CloudLabel;
+use clouds::CloudLabels;
 pub use labels::OperationResult;
 pub(crate) use labels::ReleasedAs;
 use labels::{
-    AllocationLabels, BuildLabels, ControllerLabels, OperationLabels, OriginLabel, ReleasedLabels, RequestLabels,
-    ResultLabels,
+    AllocationLabels, BuildLabels, CloudLabelSet, ControllerLabels, OperationLabels, OriginLabel, ReleasedLabels,
+    RequestLabels, ResultLabels, TokenLabels,
 };
 pub use metered::MeteredClouds;
 pub use pools::{PoolCounts, PoolLabels, UsageDetails};
@@ -57,13 +61,14 @@ type HistogramFamily<L> = Family<L, Histogram, fn() -> Histogram>;
 pub struct Metrics {
     registry: Arc<Registry>,
     pools: pools::PoolCollector,
+    clouds: CloudLabels,
     allocations: Family<AllocationLabels, Counter>,
-    allocation_duration: Histogram,
+    allocation_duration: HistogramFamily<CloudLabelSet>,
     releases: Family<ResultLabels, Counter>,
     released_floating_ips: Family<ReleasedLabels, Counter>,
     requests: Family<RequestLabels, Counter>,
     request_duration: HistogramFamily<OperationLabels>,
-    token_refreshes: Family<ResultLabels, Counter>,
+    token_refreshes: Family<TokenLabels, Counter>,
     reconcile_errors: Family<ControllerLabels, Counter>,
     reconcile_panics: Family<ControllerLabels, Counter>,
     leader: Gauge,
@@ -74,11 +79,12 @@ impl Metrics {
         let mut metrics = Self {
             registry: Arc::default(),
             pools: pools::PoolCollector::default(),
+            clouds: CloudLabels::default(),
             allocations: Family::default(),
             // From an address that exists already to a claim that waits for an hour.
-            allocation_duration: Histogram::new([
-                0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
-            ]),
+            allocation_duration: Family::new_with_constructor(|| {
+                Histogram::new([0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0])
+            }),
             releases: Family::default(),
             released_floating_ips: Family::default(),
             requests: Family::default(),
@@ -97,26 +103,39 @@ impl Metrics {
     }
 
     fn start_at_zero(&self) {
-        for origin in Origin::ALL.map(OriginLabel) {
-            for result in OperationResult::ALL {
-                drop(self.allocations.get_or_create(&AllocationLabels { origin, result }));
-            }
-        }
         for result in OperationResult::ALL {
             drop(self.releases.get_or_create(&ResultLabels { result }));
-            drop(self.token_refreshes.get_or_create(&ResultLabels { result }));
         }
         for how in ReleasedAs::ALL {
             drop(self.released_floating_ips.get_or_create(&ReleasedLabels { how }));
         }
-        for operation in OPERATIONS {
-            // Failures appear when they first occur: most operations cannot fail in most ways.
-            drop(self.requests.get_or_create(&RequestLabels { operation, result: "ok" }));
-            drop(self.request_duration.get_or_create(&OperationLabels { operation }));
-        }
         for controller in CONTROLLERS {
             drop(self.reconcile_errors.get_or_create(&ControllerLabels { controller }));
             drop(self.reconcile_panics.get_or_create(&ControllerLabels { controller }));
+        }
+    }
+
+    /// Pools of the namespace use this cloud. Must come before anything else about the cloud, whose series start at 0 here.
+    pub fn admit_cloud(&self, namespace: &str, cloud: &CloudName) -> CloudLabel {
+        let (cloud, is_new) = self.clouds.admit(namespace, cloud);
+        if is_new {
+            self.start_cloud_at_zero(&cloud);
+        }
+        cloud
+    }
+
+    fn start_cloud_at_zero(&self, cloud: &CloudLabel) {
+        for result in OperationResult::ALL {
+            for origin in Origin::ALL.map(OriginLabel) {
+                drop(self.allocations.get_or_create(&AllocationLabels { cloud: cloud.clone(), origin, result }));
+            }
+            drop(self.token_refreshes.get_or_create(&TokenLabels { cloud: cloud.clone(), result }));
+        }
+        drop(self.allocation_duration.get_or_create(&CloudLabelSet { cloud: cloud.clone() }));
+        for operation in OPERATIONS {
+            // Failures appear when they first occur: most operations cannot fail in most ways.
+            drop(self.requests.get_or_create(&RequestLabels { cloud: cloud.clone(), operation, result: "ok" }));
+            drop(self.request_duration.get_or_create(&OperationLabels { cloud: cloud.clone(), operation }));
         }
     }
 
@@ -175,18 +194,21 @@ impl Metrics {
     }
 
     /// `duration` is the time since the claim was created, or since its condition became False.
-    pub fn allocated(&self, origin: Origin, duration: Duration) {
-        self.allocations
-            .get_or_create(&AllocationLabels { origin: OriginLabel(origin), result: OperationResult::Success })
-            .inc();
-        self.allocation_duration.observe(duration.as_secs_f64());
+    pub fn allocated(&self, cloud: &CloudName, origin: Origin, duration: Duration) {
+        let cloud = self.count_allocation(cloud, origin, OperationResult::Success);
+        self.allocation_duration.get_or_create(&CloudLabelSet { cloud }).observe(duration.as_secs_f64());
     }
 
     /// An address was chosen for a claim and could not be allocated.
-    pub(crate) fn allocation_failed(&self, origin: Origin) {
-        self.allocations
-            .get_or_create(&AllocationLabels { origin: OriginLabel(origin), result: OperationResult::Failure })
-            .inc();
+    pub(crate) fn allocation_failed(&self, cloud: &CloudName, origin: Origin) {
+        self.count_allocation(cloud, origin, OperationResult::Failure);
+    }
+
+    fn count_allocation(&self, cloud: &CloudName, origin: Origin, result: OperationResult) -> CloudLabel {
+        let cloud = self.clouds.find(cloud);
+        let labels = AllocationLabels { cloud: cloud.clone(), origin: OriginLabel(origin), result };
+        self.allocations.get_or_create(&labels).inc();
+        cloud
     }
 
     /// A claim's address was marked for release and the claim's finalizer removed, or that failed.
@@ -199,14 +221,22 @@ impl Metrics {
     }
 
     /// `operation` is one of [`OPERATIONS`].
-    pub(crate) fn openstack_call<T>(&self, operation: &'static str, result: &Result<T, Error>, duration: Duration) {
-        let label = result.as_ref().map_or_else(|error| error.kind.as_str(), |_| "ok");
-        self.requests.get_or_create(&RequestLabels { operation, result: label }).inc();
-        self.request_duration.get_or_create(&OperationLabels { operation }).observe(duration.as_secs_f64());
+    pub(crate) fn openstack_call<T>(
+        &self,
+        cloud: &CloudLabel,
+        operation: &'static str,
+        result: &Result<T, Error>,
+        duration: Duration,
+    ) {
+        let result = result.as_ref().map_or_else(|error| error.kind.as_str(), |_| "ok");
+        self.requests.get_or_create(&RequestLabels { cloud: cloud.clone(), operation, result }).inc();
+        let labels = OperationLabels { cloud: cloud.clone(), operation };
+        self.request_duration.get_or_create(&labels).observe(duration.as_secs_f64());
     }
 
-    pub fn token_refreshed(&self, result: OperationResult) {
-        self.token_refreshes.get_or_create(&ResultLabels { result }).inc();
+    pub fn token_refreshed(&self, cloud: &CloudName, result: OperationResult) {
+        let cloud = self.clouds.find(cloud);
+        self.token_refreshes.get_or_create(&TokenLabels { cloud, result }).inc();
     }
 
     /// `controller` is one of [`CONTROLLERS`].
@@ -258,25 +288,48 @@ mod tests {
     #[test]
     fn series_with_known_labels_start_at_zero() {
         let metrics = Metrics::new();
-        has(&metrics, r#"caip_openstack_allocations_total{origin="created",result="failure"} 0"#);
-        has(&metrics, r#"caip_openstack_requests_total{operation="add_tag",result="ok"} 0"#);
-        has(&metrics, r#"caip_openstack_request_duration_seconds_count{operation="quota"} 0"#);
         has(&metrics, r#"caip_openstack_released_floating_ips_total{how="retained"} 0"#);
         has(&metrics, r#"caip_openstack_reconcile_errors_total{controller="sweeper"} 0"#);
         has(&metrics, &format!(r#"caip_openstack_build_info{{version="0.1.0",revision="{COMMIT}"}} 1"#));
         has(&metrics, "caip_openstack_leader 0");
-        assert!(!metrics.to_text().contains("pool=\""));
+        assert!(!metrics.to_text().contains("pool=\"") && !metrics.to_text().contains("cloud=\""));
+    }
+
+    fn cloud() -> CloudName {
+        CloudName::new(&"https://keystone/v3/".parse().expect("a URL"), Some("R"))
     }
 
     #[test]
-    fn requests_are_counted_by_result() {
+    fn a_clouds_series_start_at_zero_when_a_pool_first_uses_it() {
+        let metrics = Metrics::new();
+        metrics.admit_cloud("one", &cloud());
+        for line in [
+            r#"caip_openstack_allocations_total{cloud="keystone:443/R",origin="created",result="failure"} 0"#,
+            r#"caip_openstack_allocation_duration_seconds_count{cloud="keystone:443/R"} 0"#,
+            r#"caip_openstack_requests_total{cloud="keystone:443/R",operation="add_tag",result="ok"} 0"#,
+            r#"caip_openstack_request_duration_seconds_count{cloud="keystone:443/R",operation="quota"} 0"#,
+            r#"caip_openstack_token_refreshes_total{cloud="keystone:443/R",result="failure"} 0"#,
+        ] {
+            has(&metrics, line);
+        }
+        metrics.allocated(&cloud(), Origin::Created, Duration::from_secs(1));
+        metrics.token_refreshed(&cloud(), OperationResult::Failure);
+        metrics.admit_cloud("two", &cloud());
+        has(&metrics, r#"caip_openstack_allocation_duration_seconds_count{cloud="keystone:443/R"} 1"#);
+        has(&metrics, r#"caip_openstack_token_refreshes_total{cloud="keystone:443/R",result="failure"} 1"#);
+    }
+
+    #[test]
+    fn requests_are_counted_by_cloud_and_result() {
         let metrics = Metrics::new();
         let full = Err::<(), _>(Error::new(ErrorKind::NoMoreAddresses, "create floating IP", "full"));
-        metrics.openstack_call("create_floating_ip", &full, Duration::from_millis(40));
-        metrics.openstack_call("create_floating_ip", &Ok(()), Duration::from_millis(40));
-        has(&metrics, r#"caip_openstack_requests_total{operation="create_floating_ip",result="no_more_addresses"} 1"#);
-        has(&metrics, r#"caip_openstack_requests_total{operation="create_floating_ip",result="ok"} 1"#);
-        has(&metrics, r#"caip_openstack_request_duration_seconds_count{operation="create_floating_ip"} 2"#);
+        let cloud = metrics.admit_cloud("one", &cloud());
+        let call = |result| metrics.openstack_call(&cloud, "create_floating_ip", result, Duration::from_millis(40));
+        [&full, &Ok(())].into_iter().for_each(call);
+        let labels = r#"cloud="keystone:443/R",operation="create_floating_ip""#;
+        has(&metrics, &format!(r#"caip_openstack_requests_total{{{labels},result="no_more_addresses"}} 1"#));
+        has(&metrics, &format!(r#"caip_openstack_requests_total{{{labels},result="ok"}} 1"#));
+        has(&metrics, &format!("caip_openstack_request_duration_seconds_count{{{labels}}} 2"));
     }
 
     fn project() -> ProjectScope {

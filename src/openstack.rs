@@ -17,7 +17,7 @@ pub mod hosts;
 mod neutron;
 pub mod session;
 
-pub use credentials::{Credentials, CredentialsError, KeystoneId};
+pub use credentials::{CloudName, Credentials, CredentialsError, KeystoneId};
 pub use error::{Error, ErrorKind};
 pub use hosts::AllowedHosts;
 pub use neutron::ROW_SIZE;

@@ -203,7 +203,7 @@ impl ClaimController {
                 self.publish(observed, pool, &fip, origin).await?;
                 // Not earlier: the hold keeps other claims away until the address is published.
                 pool.project.ledger().note_bound(&fip.id, &pool.policy.id, &observed.key);
-                if !self.report_bound(observed, &fip, origin).await? {
+                if !self.report_bound(observed, pool, &fip, origin).await? {
                     self.remove_address_without_claim(observed).await?;
                 }
                 Ok(Action::await_change())

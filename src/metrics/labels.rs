@@ -4,6 +4,7 @@ use std::fmt;
 
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 
+use super::clouds::CloudLabel;
 use crate::allocation::origin::Origin;
 use crate::text::one_line;
 
@@ -81,10 +82,16 @@ macro_rules! label_value {
         }
     )*};
 }
-label_value!(OriginLabel, ReleasedAs, OperationResult);
+label_value!(CloudLabel, OriginLabel, ReleasedAs, OperationResult);
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct CloudLabelSet {
+    pub(super) cloud: CloudLabel,
+}
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 pub(super) struct AllocationLabels {
+    pub(super) cloud: CloudLabel,
     pub(super) origin: OriginLabel,
     pub(super) result: OperationResult,
 }
@@ -95,18 +102,26 @@ pub(super) struct ResultLabels {
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct TokenLabels {
+    pub(super) cloud: CloudLabel,
+    pub(super) result: OperationResult,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 pub(super) struct ReleasedLabels {
     pub(super) how: ReleasedAs,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 pub(super) struct RequestLabels {
+    pub(super) cloud: CloudLabel,
     pub(super) operation: &'static str,
     pub(super) result: &'static str,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 pub(super) struct OperationLabels {
+    pub(super) cloud: CloudLabel,
     pub(super) operation: &'static str,
 }
 

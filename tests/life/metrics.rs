@@ -1,17 +1,28 @@
 //! Metrics follow what happens to claims and pools.
 
 use super::*;
-use crate::support::{pool, with_namespace};
+use crate::support::{cloud_entry, pool, with_namespace};
 
 pub(super) const PLAIN: [&str; 2] = ["--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics"];
 const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
 
-/// Waits until a metric has a value or, if that is empty, does not exist. `POOL` stands for the labels of the pool `public`.
+/// The label of the test cloud.
+fn cloud_label() -> String {
+    let entry = cloud_entry("demo");
+    let auth_url: url::Url = entry["auth"]["auth_url"].as_str().and_then(|url| url.parse().ok()).expect("it has a URL");
+    let (host, port) = (auth_url.host_str().expect("it has a host"), auth_url.port_or_known_default().expect("a port"));
+    let region = entry["region_name"].as_str().expect("hack/env/seed.py writes a region");
+    format!(r#"cloud="{host}:{port}/{region}""#)
+}
+
+/// Waits until a metric has a value or, if that is empty, does not exist. `POOL` stands for the labels of the pool
+/// `public`, and `CLOUD` for that of the cloud.
 async fn await_metric(ns: &Namespace, address: &str, metric: &str, value: &str) {
     eventually(RECOVERY, async || {
         let answer = reqwest::get(format!("http://{address}/metrics")).await.expect("it answers");
         let text = answer.text().await.expect("it answers to the end");
         let metric = metric.replace("POOL", &format!(r#"namespace="{}",pool="public""#, ns.name));
+        let metric = metric.replace("CLOUD", &cloud_label());
         let line = text.lines().find(|line| line.starts_with(&format!("{metric} "))).map(str::to_owned);
         match line {
             Some(line) if line == format!("{metric} {value}") => Ok(()),
@@ -43,13 +54,13 @@ async fn metrics_follow_claims_and_pools() {
         await_metric(r#"caip_openstack_pool_addresses{POOL,state="allocated"}"#, "2").await;
         await_metric("caip_openstack_pool_size{POOL}", "2").await;
         await_metric(r#"caip_openstack_claims_waiting{POOL,reason="PoolExhausted"}"#, "1").await;
-        await_metric(r#"caip_openstack_allocations_total{origin="created",result="success"}"#, "2").await;
-        await_metric(r#"caip_openstack_requests_total{operation="create_floating_ip",result="ok"}"#, "2").await;
+        await_metric(r#"caip_openstack_allocations_total{CLOUD,origin="created",result="success"}"#, "2").await;
+        await_metric(r#"caip_openstack_requests_total{CLOUD,operation="create_floating_ip",result="ok"}"#, "2").await;
         release_claim(ns, "web-2").await;
         await_metric(r#"caip_openstack_claims_waiting{POOL,reason="PoolExhausted"}"#, "0").await;
         release_claim(ns, "web-0").await;
         await_metric(r#"caip_openstack_pool_addresses{POOL,state="allocated"}"#, "1").await;
-        await_metric(r#"caip_openstack_requests_total{operation="delete_floating_ip",result="ok"}"#, "1").await;
+        await_metric(r#"caip_openstack_requests_total{CLOUD,operation="delete_floating_ip",result="ok"}"#, "1").await;
         await_metric(r#"caip_openstack_released_floating_ips_total{how="deleted"}"#, "1").await;
         await_metric(r#"caip_openstack_releases_total{result="success"}"#, "2").await;
         release_claim(ns, "web-1").await;

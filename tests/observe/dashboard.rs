@@ -63,7 +63,7 @@ fn variables_that_are_used_are_declared() {
     let dashboard = data(DASHBOARD);
     let declared = dashboard["templating"]["list"].as_array().expect("a dashboard has variables");
     let declared: BTreeSet<_> = declared.iter().filter_map(|variable| variable["name"].as_str()).collect();
-    assert_eq!(declared, BTreeSet::from(["datasource", "job", "namespace", "pool"]));
+    assert_eq!(declared, BTreeSet::from(["cloud", "datasource", "job", "namespace", "pool"]));
     for query in queries() {
         let used = query.expression.split('$').skip(1).map(|rest| {
             rest.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).next().unwrap_or_default().to_owned()

@@ -105,12 +105,7 @@ async fn prometheus_scrapes_what_alerts_and_dashboard_need() {
         let of = |pool: &str| format!(r#"namespace="{}",pool="{pool}""#, ns.name);
 
         // Without any pool: counters start at 0, and there are no series of pools.
-        await_value(
-            &prometheus,
-            r#"caip_openstack_allocations_total{job="secure",origin="created",result="failure"}"#,
-            "0",
-        )
-        .await;
+        await_value(&prometheus, r#"caip_openstack_releases_total{job="secure",result="failure"}"#, "0").await;
         await_results(&prometheus, "caip_openstack_pool_size", 0).await;
 
         let (public, other) = (of("public"), of("other"));
@@ -149,6 +144,8 @@ async fn check_pools_without_claims(ns: &Namespace, prometheus: &Prometheus, pub
     await_value(prometheus, &format!("caip_openstack_pool_exhausted{{{public}}}"), "0").await;
     await_value(prometheus, &format!(r#"caip_openstack_pool_ready{{{other},job="plain"}}"#), "1").await;
     await_value(prometheus, &format!("caip_openstack_pool_capacity{{{public}}}"), "2").await;
+    // The cloud's series start at 0, for each controller that uses it.
+    await_results(prometheus, r#"caip_openstack_allocations_total{origin="created",result="success"} == 0"#, 2).await;
     // Two pools share one project.
     await_results(prometheus, r#"caip_openstack_quota_used_floating_ips{job="secure"}"#, 1).await;
 }
@@ -156,7 +153,7 @@ async fn check_pools_without_claims(ns: &Namespace, prometheus: &Prometheus, pub
 async fn check_panels(prometheus: &Prometheus, namespace: &str) {
     for query in queries() {
         let asked = query.expression.replace("$__rate_interval", "1m").replace("$namespace", namespace);
-        let asked = asked.replace("$pool", ".*").replace("$job", "secure|plain");
+        let asked = asked.replace("$pool", ".*").replace("$cloud", ".*").replace("$job", "secure|plain");
         assert!(!asked.contains('$'), "{asked}");
         eventually(RECOVERY, async || match prometheus.query(&asked).await {
             Ok(found) if !found.is_empty() => Ok(()),

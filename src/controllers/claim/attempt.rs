@@ -193,7 +193,7 @@ impl<'a> Attempt<'a> {
                     self.origin = origin;
                 }
                 let marked = self.writer().mark(&id, &write, &self.request.object).await;
-                marked.inspect_err(|_| self.controller.metrics.allocation_failed(origin))?;
+                marked.inspect_err(|_| self.note_failure(origin))?;
                 self.marked.push(id);
             }
             Decision::TakeBack(id, tags) => self.writer().remove_tags(&id, &tags).await?,
@@ -236,7 +236,7 @@ impl<'a> Attempt<'a> {
         let Some(mark) = mark else { return Ok(()) };
         self.origin = Origin::Created;
         let created = self.writer().create(&place, &mark, Some(&self.request.object)).await;
-        match created.inspect_err(|_| self.controller.metrics.allocation_failed(Origin::Created)) {
+        match created.inspect_err(|_| self.note_failure(Origin::Created)) {
             Ok(fip) => {
                 self.keep_or_hold_unwanted(fip);
                 Ok(())
@@ -273,6 +273,10 @@ impl<'a> Attempt<'a> {
                 info!(pool.name = %self.pool.name, "unwanted addresses are not deleted yet, the sweep deletes them: {error}");
             }
         }
+    }
+
+    fn note_failure(&self, origin: Origin) {
+        self.controller.metrics.allocation_failed(&self.pool.inputs.cloud, origin);
     }
 
     fn hold(&self) -> Hold {

@@ -13,6 +13,7 @@ use crate::allocation::origin::Origin;
 use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED, RELEASE_FAILED};
 use crate::api::conditions::{DesiredCondition, READY, claim_patch, claim_ready, claim_unready_since};
 use crate::api::names::ABANDON_ANNOTATION;
+use crate::controllers::memory::ResolvedPool;
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
 
@@ -29,6 +30,7 @@ impl ClaimController {
     pub(super) async fn report_bound(
         &self,
         observed: &Observed,
+        pool: &ResolvedPool,
         fip: &FloatingIp,
         origin: Origin,
     ) -> Result<bool, Error> {
@@ -39,9 +41,8 @@ impl ClaimController {
         if write == StatusWrite::Written {
             let since = waited.map_or_else(|| observed.created_at(), |waiting| waiting.since);
             let duration = Duration::try_from(self.clock.now().duration_since(since)).unwrap_or_default();
-            self.metrics.allocated(origin, duration);
-            let pool = &observed.pool_name.name;
-            let note = format!("floating IP {} ({}) of pool {pool}", fip.address, origin.as_str());
+            self.metrics.allocated(&pool.inputs.cloud, origin, duration);
+            let note = format!("floating IP {} ({}) of pool {}", fip.address, origin.as_str(), observed.pool_name.name);
             self.announce(observed, EventType::Normal, ADDRESS_ALLOCATED, "Allocate", note);
             self.wake.report_soon(&observed.pool_name);
         }

@@ -76,6 +76,7 @@ impl Resolver {
         let neutron = self.open_session(pool, credentials).await?;
         let inputs = ResolutionInputs {
             fingerprint: credentials.fingerprint(),
+            cloud: credentials.cloud(),
             network: pool.spec.floating_ip_network.clone(),
             subnets: pool.spec.subnets.clone(),
             at: self.clock.now(),
@@ -115,8 +116,8 @@ impl Resolver {
             (Err(failure), None) => return Err(failure),
         };
         let neutron = self.open_session(pool, &credentials).await?;
-        let fingerprint = credentials.fingerprint();
-        let inputs = ResolutionInputs { fingerprint, network: None, subnets: Vec::new(), at: self.clock.now() };
+        let (fingerprint, cloud) = (credentials.fingerprint(), credentials.cloud());
+        let inputs = ResolutionInputs { fingerprint, cloud, network: None, subnets: Vec::new(), at: self.clock.now() };
         let has_tags = neutron.has_tags().await.map_err(PoolFailure::Neutron)?;
         let found = NeutronFacts { has_tags, ..NeutronFacts::default() };
         let mut resolved = self.assemble(pool, id, None, found, inputs, neutron);
