@@ -1,12 +1,13 @@
 //! Prometheus metrics.
 //!
-//! Names have the prefix `caip_openstack_`. A counter whose label values are known in advance starts at 0, because
-//! `rate()` does not see the first increment of a series that appears with 1. A pool's series exist as long as the pool,
-//! and a cloud's from when a pool first uses it.
+//! Our own have the prefix `caip_openstack_`; others have the names by which operators know them. A counter whose label
+//! values are known in advance starts at 0, because `rate()` does not see the first increment of a series that appears with
+//! 1. A pool's series exist as long as the pool, and a cloud's from when a pool first uses it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{Method, StatusCode};
 use jiff::Timestamp;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -20,6 +21,7 @@ use crate::openstack::{CloudName, Error, ProjectScope, Quota};
 use crate::runtime::flags::COMMIT;
 
 mod clouds;
+mod controllers;
 mod labels;
 mod metered;
 mod pools;
@@ -27,12 +29,13 @@ mod process;
 
 pub use clouds::CloudLabel;
 use clouds::CloudLabels;
+pub(crate) use controllers::{ControllerMetrics, RunningReconcile};
 pub use labels::OperationResult;
-pub(crate) use labels::ReleasedAs;
 use labels::{
-    AllocationLabels, BuildLabels, CloudLabelSet, ControllerLabels, OperationLabels, OriginLabel, ReleasedLabels,
-    RequestLabels, ResultLabels, TokenLabels,
+    AllocationLabels, ApiDurationLabels, ApiRequestLabels, BuildLabels, CloudLabelSet, ControllerLabels,
+    OperationLabels, OriginLabel, ReleasedLabels, RequestLabels, ResultLabels, TokenLabels,
 };
+pub(crate) use labels::{ReconcileResult, ReleasedAs};
 pub use metered::MeteredClouds;
 pub use pools::{PoolCounts, PoolLabels, UsageDetails};
 
@@ -71,6 +74,9 @@ pub struct Metrics {
     token_refreshes: Family<TokenLabels, Counter>,
     reconcile_errors: Family<ControllerLabels, Counter>,
     reconcile_panics: Family<ControllerLabels, Counter>,
+    controllers: controllers::Controllers,
+    api_requests: Family<ApiRequestLabels, Counter>,
+    api_request_duration: HistogramFamily<ApiDurationLabels>,
     leader: Gauge,
 }
 
@@ -95,6 +101,12 @@ impl Metrics {
             token_refreshes: Family::default(),
             reconcile_errors: Family::default(),
             reconcile_panics: Family::default(),
+            controllers: controllers::Controllers::new(),
+            api_requests: Family::default(),
+            // As the Kubernetes components have them.
+            api_request_duration: Family::new_with_constructor(|| {
+                Histogram::new([0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0])
+            }),
             leader: Gauge::default(),
         };
         metrics.start_at_zero();
@@ -112,6 +124,7 @@ impl Metrics {
         for controller in CONTROLLERS {
             drop(self.reconcile_errors.get_or_create(&ControllerLabels { controller }));
             drop(self.reconcile_panics.get_or_create(&ControllerLabels { controller }));
+            drop(self.controllers.of(controller));
         }
     }
 
@@ -141,7 +154,9 @@ impl Metrics {
 
     fn register(&self) -> Registry {
         let mut all = Registry::default();
-        all.register_collector(Box::new(process::Process));
+        all.register_collector(Box::new(process::Process::default()));
+        self.controllers.register(&mut all);
+        self.register_api_requests(&mut all);
         let ours = all.sub_registry_with_prefix("caip_openstack");
         let build = BuildLabels { version: env!("CARGO_PKG_VERSION"), revision: COMMIT };
         ours.register("build", "The running version.", Info::new(build));
@@ -167,6 +182,15 @@ impl Metrics {
         ours.register("reconcile_panics", help, self.reconcile_panics.clone());
         ours.register_collector(Box::new(self.pools.clone()));
         all
+    }
+
+    /// The names and help texts are client-go's.
+    fn register_api_requests(&self, all: &mut Registry) {
+        let requests = all.sub_registry_with_prefix("rest_client");
+        let help = "Number of HTTP requests, partitioned by status code, method, and host.";
+        requests.register("requests", help, self.api_requests.clone());
+        let help = "Request latency in seconds. Broken down by verb, and host.";
+        requests.register_with_unit("request_duration", help, Unit::Seconds, self.api_request_duration.clone());
     }
 
     pub fn pool_observed(&self, pool: &PoolLabels, figures: PoolCounts) {
@@ -237,6 +261,20 @@ impl Metrics {
     pub fn token_refreshed(&self, cloud: &CloudName, result: OperationResult) {
         let cloud = self.clouds.find(cloud);
         self.token_refreshes.get_or_create(&TokenLabels { cloud, result }).inc();
+    }
+
+    /// A request to the API server; `status` is none if it was not answered.
+    pub fn api_request(&self, host: &str, method: &Method, status: Option<StatusCode>, duration: Duration) {
+        let (host, method) = (host.to_owned(), method.as_str().to_owned());
+        let code = status.map_or_else(|| "<error>".to_owned(), |status| status.as_str().to_owned());
+        let labels = ApiDurationLabels { verb: method.clone(), host: host.clone() };
+        self.api_request_duration.get_or_create(&labels).observe(duration.as_secs_f64());
+        self.api_requests.get_or_create(&ApiRequestLabels { code, host, method }).inc();
+    }
+
+    /// `controller` is one of [`CONTROLLERS`].
+    pub(crate) fn controller(&self, controller: &'static str) -> ControllerMetrics {
+        self.controllers.of(controller)
     }
 
     /// `controller` is one of [`CONTROLLERS`].
@@ -433,7 +471,8 @@ mod tests {
         let names = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
         for name in names {
             assert!(text.contains(&format!("# HELP {name} ")), "{name}");
-            assert!(name.starts_with("caip_openstack_") || name.starts_with("process_"), "{name}");
+            let prefixes = ["caip_openstack_", "controller_runtime_", "process_", "rest_client_", "workqueue_"];
+            assert!(prefixes.iter().any(|prefix| name.starts_with(prefix)), "{name}");
             assert!(!name.contains("duration") || name.ends_with("_seconds"), "{name}");
         }
     }

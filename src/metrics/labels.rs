@@ -50,6 +50,27 @@ impl ReleasedAs {
     }
 }
 
+/// How a reconcile ended, as controller-runtime names it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum ReconcileResult {
+    Success,
+    /// It asked to be repeated later.
+    RequeueAfter,
+    Error,
+}
+
+impl ReconcileResult {
+    pub(super) const ALL: [Self; 3] = [Self::Success, Self::RequeueAfter, Self::Error];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Success => "success",
+            Self::RequeueAfter => "requeue_after",
+            Self::Error => "error",
+        }
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OperationResult {
     Success,
@@ -82,7 +103,7 @@ macro_rules! label_value {
         }
     )*};
 }
-label_value!(CloudLabel, OriginLabel, ReleasedAs, OperationResult);
+label_value!(CloudLabel, OriginLabel, ReconcileResult, ReleasedAs, OperationResult);
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 pub(super) struct CloudLabelSet {
@@ -128,6 +149,32 @@ pub(super) struct OperationLabels {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 pub(super) struct ControllerLabels {
     pub(super) controller: &'static str,
+}
+
+/// controller-runtime gives a queue the name of its controller, in both labels.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct QueueLabels {
+    pub(super) name: &'static str,
+    pub(super) controller: &'static str,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct ReconcileLabels {
+    pub(super) controller: &'static str,
+    pub(super) result: ReconcileResult,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct ApiRequestLabels {
+    pub(super) code: String,
+    pub(super) host: String,
+    pub(super) method: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+pub(super) struct ApiDurationLabels {
+    pub(super) verb: String,
+    pub(super) host: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]

@@ -246,7 +246,7 @@ fn encode_quotas<'a>(
     Ok(())
 }
 
-fn gauge<'s>(
+pub(super) fn gauge<'s>(
     encoder: &'s mut DescriptorEncoder<'_>,
     name: &'s str,
     help: &str,
@@ -255,7 +255,7 @@ fn gauge<'s>(
     encoder.encode_descriptor(name, help, unit, MetricType::Gauge)
 }
 
-fn put<N>(out: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, value: N) -> fmt::Result
+pub(super) fn put<N>(out: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, value: N) -> fmt::Result
 where
     ConstGauge<N>: EncodeMetric,
 {

@@ -1,11 +1,13 @@
 //! The metrics that the program has, read from what it writes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::ProjectId;
 use caip_openstack::metrics::{Metrics, PoolCounts, PoolLabels, UsageDetails};
 use caip_openstack::openstack::{CloudName, KeystoneId, ProjectScope, Quota};
+use http::{Method, StatusCode};
 
 /// A metric.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -50,6 +52,7 @@ fn full() -> Metrics {
     let project = ProjectScope { keystone, endpoint, region, project: ProjectId::new("p") };
     metrics.pool_quota(&pool, &project, Some(Quota { limit: Some(1), used: 0 }));
     metrics.admit_cloud("one", &CloudName::new(&auth_url, None));
+    metrics.api_request("api:6443", &Method::GET, Some(StatusCode::OK), Duration::from_secs(1));
     metrics
 }
 
@@ -94,7 +97,9 @@ fn what_is_read_is_what_is_written() {
     for (name, family) in &families {
         // Each of them is a set that is closed, or bounded by the pools that there are.
         let known = ["namespace", "pool", "state", "reason", "project", "neutron", "cloud", "origin", "result", "how"];
-        let known = [&known[..], &["operation", "controller", "version", "revision"]].concat();
+        let known =
+            [&known[..], &["operation", "controller", "version", "revision", "name", "code", "host", "method", "verb"]]
+                .concat();
         assert!(family.labels.iter().all(|label| known.contains(&label.as_str())), "{name}: {family:?}");
     }
 }
