@@ -202,6 +202,11 @@ impl Metrics {
         self.pools.listed(pool, at);
     }
 
+    /// The deletion of the pool was requested then. [`Self::pool_gone`] ends it.
+    pub fn pool_deleted(&self, pool: &PoolLabels, at: Timestamp) {
+        self.pools.deleted(pool, at);
+    }
+
     /// `None` if the project's quota cannot be read.
     pub fn pool_quota(&self, pool: &PoolLabels, project: &ProjectScope, quota: Option<Quota>) {
         self.pools.quota(pool, project, quota);
@@ -387,6 +392,8 @@ mod tests {
             credentials_valid: Some(true),
             waiting: BTreeMap::from([("PoolExhausted", 1)]),
             oldest_waiting: Some(Timestamp::from_second(1_700_000_000).expect("it is valid")),
+            lost: BTreeMap::from([("Deleted", 2)]),
+            failing_releases: 3,
             ..PoolCounts::default()
         };
         metrics.pool_observed(&web(), figures);
@@ -405,6 +412,14 @@ mod tests {
             r#"caip_openstack_oldest_waiting_claim_timestamp_seconds{namespace="one",pool="web"} 1700000000.0"#,
         );
         has(&metrics, r#"caip_openstack_last_listing_timestamp_seconds{namespace="one",pool="web"} 1700000001.0"#);
+
+        has(&metrics, r#"caip_openstack_lost_addresses{namespace="one",pool="web",reason="Deleted"} 2"#);
+        has(&metrics, r#"caip_openstack_lost_addresses{namespace="one",pool="web",reason="Taken"} 0"#);
+        has(&metrics, r#"caip_openstack_claims_release_failing{namespace="one",pool="web"} 3"#);
+        assert!(!metrics.to_text().contains("caip_openstack_pool_deletion_timestamp_seconds{"));
+        metrics.pool_deleted(&web(), Timestamp::from_second(1_700_000_002).expect("it is valid"));
+        let deletion = r#"caip_openstack_pool_deletion_timestamp_seconds{namespace="one",pool="web"} 1700000002.0"#;
+        has(&metrics, deletion);
 
         let failing = PoolCounts { problem: Some("NameConflict"), ..PoolCounts::default() };
         metrics.pool_observed(&web(), failing);

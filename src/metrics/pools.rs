@@ -15,6 +15,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
 use super::labels::foreign_label;
+use crate::allocation::claim::LostAddress;
 use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_EXHAUSTED, POOL_NOT_READY};
 use crate::api::conditions::pool_reasons::PROBLEMS;
 use crate::openstack::{ProjectScope, Quota};
@@ -55,6 +56,10 @@ pub struct PoolCounts {
     pub waiting: BTreeMap<&'static str, u64>,
     /// When the longest waiting claim started to wait.
     pub oldest_waiting: Option<Timestamp>,
+    /// Claims whose address is lost, by [`LostAddress::reason`].
+    pub lost: BTreeMap<&'static str, u64>,
+    /// Claims that are being deleted and could not be released.
+    pub failing_releases: u64,
     /// Floating IPs with the pool's mark that belong to no claim.
     pub orphans: u64,
 }
@@ -84,6 +89,8 @@ struct PoolRecord {
     figures: Option<PoolCounts>,
     quota: Option<(ProjectScope, Quota)>,
     listed: Option<Timestamp>,
+    /// When its deletion was requested.
+    deleted: Option<Timestamp>,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -101,6 +108,10 @@ impl PoolCollector {
 
     pub(super) fn listed(&self, pool: &PoolLabels, at: Timestamp) {
         self.pools.lock().entry(pool.clone()).or_default().listed = Some(at);
+    }
+
+    pub(super) fn deleted(&self, pool: &PoolLabels, at: Timestamp) {
+        self.pools.lock().entry(pool.clone()).or_default().deleted = Some(at);
     }
 
     pub(super) fn quota(&self, pool: &PoolLabels, scope: &ProjectScope, quota: Option<Quota>) {
@@ -129,6 +140,12 @@ impl Collector for PoolCollector {
         let help = "When the pool's floating IPs were last listed, as a Unix timestamp.";
         let mut out = gauge(&mut encoder, "last_listing_timestamp", help, Some(&Unit::Seconds))?;
         for (pool, at) in pools.iter().filter_map(|(pool, record)| Some((pool, record.listed?))) {
+            put(&mut out, pool, seconds(at))?;
+        }
+        let help =
+            "When the deletion of the pool was requested, as a Unix timestamp; absent if it is not being deleted.";
+        let mut out = gauge(&mut encoder, "pool_deletion_timestamp", help, Some(&Unit::Seconds))?;
+        for (pool, at) in pools.iter().filter_map(|(pool, record)| Some((pool, record.deleted?))) {
             put(&mut out, pool, seconds(at))?;
         }
         encode_quotas(&mut encoder, pools.values().filter_map(|record| record.quota.as_ref()))
@@ -214,6 +231,19 @@ fn encode_claims(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fm
         for (reason, count) in waiting {
             put(&mut out, &((*pool).clone(), [("reason", reason)]), count)?;
         }
+    }
+    let help = "Claims that had an address whose floating IP is gone, or belongs to another owner or claim, by reason.";
+    let mut out = gauge(encoder, "lost_addresses", help, None)?;
+    for (pool, figures) in pools {
+        for reason in LostAddress::REASONS {
+            let count = figures.lost.get(reason).copied().unwrap_or_default();
+            put(&mut out, &((*pool).clone(), [("reason", reason)]), count)?;
+        }
+    }
+    let help = "Claims that are being deleted and whose address could not be released.";
+    let mut out = gauge(encoder, "claims_release_failing", help, None)?;
+    for (pool, figures) in pools {
+        put(&mut out, *pool, figures.failing_releases)?;
     }
     let help = "When the longest waiting claim started to wait, as a Unix timestamp; absent if none waits.";
     let mut out = gauge(encoder, "oldest_waiting_claim_timestamp", help, Some(&Unit::Seconds))?;

@@ -1,7 +1,7 @@
 //! Metrics follow what happens to claims and pools.
 
 use super::*;
-use crate::support::{cloud_entry, pool, with_namespace};
+use crate::support::{OpenStackProxy, cloud_entry, pool, with_namespace};
 
 pub(super) const PLAIN: [&str; 2] = ["--diagnostics-address=127.0.0.1:0", "--insecure-diagnostics"];
 const WATCH_FILTER: &str = "cluster.x-k8s.io/watch-filter";
@@ -124,6 +124,46 @@ async fn oldest_waiting_claim_keeps_its_timestamp_across_controllers() {
         // Nothing is released or removed while a call of the first controller may still take effect.
         ns.await_gone(Kind::Claim, &claim_name("web-0"), BURST).await;
         ns.await_gone(Kind::Pool, "public", BURST).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn lost_addresses_failing_releases_and_deletions_that_wait_are_told_apart_from_waiting_claims() {
+    with_namespace(async |ns| {
+        let proxy = OpenStackProxy::to_cloud("demo").await;
+        ns.apply_secret("cloud", &proxy.clouds_yaml()).await;
+        let controller = ns.start_controller(&ns.world.account, &PLAIN);
+        create_ready_pool(ns, pool("public").network("public").served_in(&ns.name)).await;
+        let address = controller.diagnostics().await;
+        let await_metric = async |metric: &str, value: &str| await_metric(ns, &address, metric, value).await;
+        await_metric(r#"caip_openstack_lost_addresses{POOL,reason="Deleted"}"#, "0").await;
+        let lost = ns.bind(claim("web-0")).await;
+        ns.bind(claim("web-1")).await;
+        ns.cloud().await.delete(&floating_ip_of(ns.cloud().await, &lost).await.id).await;
+        ns.await_condition(Kind::Claim, &claim_name("web-0"), "Ready", "False", "AllocationFailed", RESYNC).await;
+        await_metric(r#"caip_openstack_lost_addresses{POOL,reason="Deleted"}"#, "1").await;
+        await_metric(r#"caip_openstack_claims_waiting{POOL,reason="AllocationFailed"}"#, "0").await;
+        await_metric("caip_openstack_oldest_waiting_claim_timestamp_seconds{POOL}", "").await;
+        await_metric("caip_openstack_claims_release_failing{POOL}", "0").await;
+        await_metric("caip_openstack_pool_deletion_timestamp_seconds{POOL}", "").await;
+
+        release_claim(ns, "web-0").await;
+        await_metric(r#"caip_openstack_lost_addresses{POOL,reason="Deleted"}"#, "0").await;
+        proxy.fail_everything();
+        ns.release(&claim_name("web-1")).await;
+        await_metric("caip_openstack_claims_release_failing{POOL}", "1").await;
+        ns.delete(Kind::Pool, "public").await;
+        let pool = ns.get(Kind::Pool, "public").await.expect("it waits for its claim");
+        let since = pool.metadata.deletion_timestamp.expect("it is being deleted").0.as_second();
+        await_metric("caip_openstack_pool_deletion_timestamp_seconds{POOL}", &format!("{since}.0")).await;
+
+        // The writes that failed may still take effect for a minute.
+        proxy.remove_faults();
+        ns.await_gone(Kind::Claim, &claim_name("web-1"), BURST).await;
+        ns.await_gone(Kind::Pool, "public", BURST).await;
+        await_metric("caip_openstack_pool_deletion_timestamp_seconds{POOL}", "").await;
+        await_metric("caip_openstack_claims_release_failing{POOL}", "").await;
     })
     .await;
 }

@@ -46,6 +46,7 @@ fn full() -> Metrics {
     };
     metrics.pool_observed(&pool, figures);
     metrics.pool_listed(&pool, now);
+    metrics.pool_deleted(&pool, now);
     let auth_url = "http://keystone/v3/".parse().expect("a URL");
     let keystone = KeystoneId::new(&auth_url, true, &[]);
     let (endpoint, region) = ("http://neutron".into(), "R".into());

@@ -108,24 +108,28 @@ async fn prometheus_scrapes_what_alerts_and_dashboard_need() {
         await_value(&prometheus, r#"caip_openstack_releases_total{job="secure",result="failure"}"#, "0").await;
         await_results(&prometheus, "caip_openstack_pool_size", 0).await;
 
-        let (public, other) = (of("public"), of("other"));
+        let (public, other, leaving) = (of("public"), of("other"), of("leaving"));
         check_pools_without_claims(ns, &prometheus, &public, &other).await;
 
         ns.bind(claim("web-0")).await;
         ns.bind(claim("web-1")).await;
         ns.create(claim("web-2")).await;
+        create_leaving_pool(ns).await;
+        await_results(&prometheus, &format!("caip_openstack_pool_deletion_timestamp_seconds{{{leaving}}}"), 1).await;
         await_value(&prometheus, &format!(r#"caip_openstack_claims_waiting{{{public},reason="PoolExhausted"}}"#), "1")
             .await;
         check_panels(&prometheus, &ns.name).await;
         check_alerts(&prometheus, &ns.name).await;
 
-        for server in ["web-2", "web-0", "web-1"] {
+        for server in ["web-2", "web-0", "web-1", "web-3"] {
             ns.release(&format!("{server}-floating-ip-address")).await;
         }
         await_value(&prometheus, &format!(r#"sum(caip_openstack_claims_waiting{{{public}}})"#), "0").await;
         ns.delete(Kind::Pool, "public").await;
-        ns.await_gone(Kind::Pool, "public", RECOVERY).await;
-        await_results(&prometheus, &format!(r#"{{__name__=~"caip_openstack_.+",{public}}}"#), 0).await;
+        for (pool, labels) in [("public", &public), ("leaving", &leaving)] {
+            ns.await_gone(Kind::Pool, pool, RECOVERY).await;
+            await_results(&prometheus, &format!(r#"{{__name__=~"caip_openstack_.+",{labels}}}"#), 0).await;
+        }
         await_results(&prometheus, r#"{__name__=~"caip_openstack_quota_.+",job="secure"}"#, 0).await;
         await_value(&prometheus, &format!("caip_openstack_pool_ready{{{other}}}"), "1").await;
         reader.end(ns).await;
@@ -148,6 +152,13 @@ async fn check_pools_without_claims(ns: &Namespace, prometheus: &Prometheus, pub
     await_results(prometheus, r#"caip_openstack_allocations_total{origin="created",result="success"} == 0"#, 2).await;
     // Two pools share one project.
     await_results(prometheus, r#"caip_openstack_quota_used_floating_ips{job="secure"}"#, 1).await;
+}
+
+/// A pool that is being deleted, and waits for the claim of `web-3`.
+async fn create_leaving_pool(ns: &Namespace) {
+    ns.create(pool("leaving").network("public").served_in(&ns.name)).await;
+    ns.bind(claim("web-3").from("leaving")).await;
+    ns.delete(Kind::Pool, "leaving").await;
 }
 
 async fn check_panels(prometheus: &Prometheus, namespace: &str) {

@@ -7,7 +7,7 @@ use tracing::info;
 
 use super::{ClaimController, publish};
 use crate::allocation::Refusal;
-use crate::allocation::claim::{ClaimRequest, Decision, decide, may_keep};
+use crate::allocation::claim::{ClaimRequest, Decision, LostAddress, decide, may_keep};
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::CreationMark;
 use crate::allocation::origin::Origin;
@@ -44,7 +44,7 @@ pub(super) enum AttemptOutcome {
     /// The address that the claim had cannot be found, and its pool may give it no other now.
     NothingLeft,
     /// The published address needs manual action.
-    Lost(String),
+    Lost(LostAddress),
     Failed(openstack::Error),
 }
 
@@ -135,7 +135,7 @@ impl<'a> Attempt<'a> {
                 return Ok(fip.map(|fip| AttemptOutcome::Bound(fip, self.origin)));
             }
             Decision::Refuse(refusal) => return Ok(Some(AttemptOutcome::Refused(refusal))),
-            Decision::Lost(lost) => return Ok(Some(AttemptOutcome::Lost(lost.to_string()))),
+            Decision::Lost(lost) => return Ok(Some(AttemptOutcome::Lost(lost))),
             Decision::Fenced(until) => {
                 let left = Duration::try_from(until.duration_since(self.controller.clock.now())).unwrap_or_default();
                 let message = "waiting until no call of a previous controller can still change an address".to_owned();
