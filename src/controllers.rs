@@ -300,8 +300,15 @@ impl Parts {
         K: Resource + Clone + 'static,
         K::DynamicType: Eq + Hash + Clone,
     {
-        let interruptions = self.memory.interruptions.subscribe();
-        WorkQueue { store: store.clone(), requests, controller, concurrency, interruptions, stop: stop.clone() }
+        WorkQueue {
+            store: store.clone(),
+            requests,
+            controller,
+            metrics: self.setup.metrics.controller(controller),
+            concurrency,
+            interruptions: self.memory.interruptions.subscribe(),
+            stop: stop.clone(),
+        }
     }
 
     fn watches(&self) -> Watches {

@@ -7,7 +7,7 @@
 //! | [`openstack`] | the client for Keystone and Neutron |
 //! | [`controllers`] | pool, claim and sweeper: read, decide, act, report |
 //! | [`plugin`] | `kubectl fippool`: explains pools and claims, and helps to repair them |
-//! | [`metrics`] | Prometheus metrics of pools, claims and OpenStack calls |
+//! | [`metrics`] | Prometheus metrics of pools, claims, reconciles and calls |
 //! | `fuzzing` | the parsers of received data, for `make fuzz` |
 //! | [`runtime`] | the process: flags, leader election, HTTP servers, logs and traces, shutdown |
 

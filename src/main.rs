@@ -11,7 +11,7 @@ use caip_openstack::controllers::{self, Options, RecordCount, Setup};
 use caip_openstack::metrics::{MeteredClouds, Metrics, OperationResult};
 use caip_openstack::openstack::AllowedHosts;
 use caip_openstack::openstack::session::Sessions;
-use caip_openstack::runtime::client::{self, Clients};
+use caip_openstack::runtime::client::{self, Clients, SentRequest};
 use caip_openstack::runtime::diagnostics::{self, TlsOptions};
 use caip_openstack::runtime::flags::{EarlyExit, Flags, VERSION};
 use caip_openstack::runtime::health::{self, Readiness};
@@ -71,9 +71,13 @@ async fn serve(flags: Flags) -> anyhow::Result<ExitCode> {
     let diagnostics = ListenAddress { flag: "--diagnostics-address", given, default_port: 8443 }.open().await?;
     let metrics = Metrics::new();
     let readiness = Readiness::new();
+    let request_metrics = metrics.clone();
+    let observer = Arc::new(move |sent: SentRequest<'_>| {
+        request_metrics.api_request(sent.host, sent.method, sent.status, sent.duration);
+    });
     let connected = async {
         let clients = tokio::select! {
-            clients = client::connect(flags.kubeconfig.as_deref()) => clients?,
+            clients = client::connect(flags.kubeconfig.as_deref(), observer) => clients?,
             () = stop.cancelled() => return Ok(ExitCode::SUCCESS),
         };
         let health = serve_health(health, clients.control.clone(), readiness.clone());
@@ -167,8 +171,8 @@ fn metered_clouds(flags: &Flags, hosts: AllowedHosts, clock: &Clock, metrics: &M
         .max_floating_ips(flags.max_floating_ips.get())
         .allowed_hosts(hosts)
         .proxy(flags.openstack_proxy.0.clone().map(|proxy| proxy.except(&flags.openstack_no_proxy)))
-        .on_authentication(move |error| {
-            token_metrics.token_refreshed(OperationResult::from(&error.map_or(Ok(()), Err)));
+        .on_authentication(move |cloud, error| {
+            token_metrics.token_refreshed(cloud, OperationResult::from(&error.map_or(Ok(()), Err)));
         });
     Arc::new(MeteredClouds::new(Arc::new(sessions), metrics.clone()))
 }

@@ -18,7 +18,7 @@ mod neutron;
 mod proxy;
 pub mod session;
 
-pub use credentials::{Credentials, CredentialsError, KeystoneId};
+pub use credentials::{CloudName, Credentials, CredentialsError, KeystoneId};
 pub use error::{Error, ErrorKind};
 pub use hosts::AllowedHosts;
 pub use neutron::ROW_SIZE;

@@ -55,9 +55,16 @@ fn scratch(name: &str) -> PathBuf {
     folder
 }
 
+/// The beginnings of the names of our metrics, and of those that have the names by which operators know them.
+const PREFIXES: [&str; 5] = ["caip_openstack_", "controller_runtime_", "process_", "rest_client_", "workqueue_"];
+
+fn is_metric(word: &str) -> bool {
+    PREFIXES.iter().any(|prefix| word.starts_with(prefix))
+}
+
 /// The metrics that a PromQL expression uses.
 fn metrics_in(expression: &str) -> impl Iterator<Item = &str> {
     let is_name = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
     let words = expression.split(move |byte| !is_name(byte));
-    words.filter(|word| word.starts_with("caip_") || word.starts_with("process_"))
+    words.filter(|word| is_metric(word))
 }

@@ -69,7 +69,7 @@ async fn refused_credentials_are_not_retried_at_once_but_changed_ones_are() {
     server.set_keystone(|seen| seen.body.contains("hunter2").then(Reply::unauthorized));
     let observed = Arc::new(AtomicUsize::new(0));
     let failures = observed.clone();
-    let sessions = Sessions::new(clock()).on_authentication(move |error| {
+    let sessions = Sessions::new(clock()).on_authentication(move |_, error| {
         failures.fetch_add(usize::from(error == Some(ErrorKind::Unauthorized)), Ordering::SeqCst);
     });
     let wrong = credentials(&server.url, "hunter2");

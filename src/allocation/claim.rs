@@ -110,6 +110,21 @@ pub enum LostAddress {
     MarkedForAnother(IpAddr),
 }
 
+impl LostAddress {
+    /// Every [`Self::reason`].
+    pub const REASONS: [&str; 3] = ["Deleted", "Taken", "MarkedForAnother"];
+
+    /// As metrics name it.
+    pub const fn reason(&self) -> &'static str {
+        let [deleted, taken, marked_for_another] = Self::REASONS;
+        match self {
+            Self::Deleted(_) => deleted,
+            Self::Taken(_) => taken,
+            Self::MarkedForAnother(_) => marked_for_another,
+        }
+    }
+}
+
 /// Decides the next thing to do for a claim.
 pub fn decide(situation: &Situation<'_>, claim: &ClaimRequest) -> Decision {
     ClaimCase { situation: *situation, claim }.decide()

@@ -147,6 +147,7 @@ impl ClaimController {
     }
 
     fn skip(&self, observed: &Observed, reason: &SkipReason) -> Action {
+        self.memory.claims.set_release_failing(&observed.claim, false);
         if reason.may_end_with_the_pool() {
             self.memory.claims.skip(&observed.claim);
         }
@@ -203,7 +204,7 @@ impl ClaimController {
                 self.publish(observed, pool, &fip, origin).await?;
                 // Not earlier: the hold keeps other claims away until the address is published.
                 pool.project.ledger().note_bound(&fip.id, &pool.policy.id, &observed.key);
-                if !self.report_bound(observed, &fip, origin).await? {
+                if !self.report_bound(observed, pool, &fip, origin).await? {
                     self.remove_address_without_claim(observed).await?;
                 }
                 Ok(Action::await_change())
@@ -222,8 +223,8 @@ impl ClaimController {
                 self.release_waiting(observed, pool_is_being_deleted(observed)).await
             }
             AttemptOutcome::NothingLeft => self.report_unrecovered(observed).await,
-            AttemptOutcome::Lost(message) => {
-                self.report_failed(observed, message).await?;
+            AttemptOutcome::Lost(lost) => {
+                self.report_lost(observed, &lost).await?;
                 self.give_up_deleted_address(observed).await?;
                 Ok(Action::requeue(self.clock.jitter(MANUAL_RETRY, 0.5)))
             }
@@ -251,6 +252,9 @@ impl ClaimController {
 
     async fn release_being_deleted(&self, observed: &Observed) -> Result<Action, Error> {
         let result = self.release(observed).await;
+        if self.memory.claims.set_release_failing(&observed.claim, result.is_err()) {
+            self.wake.report_soon(&observed.pool_name);
+        }
         if let Some(why) = result.as_ref().err().and_then(Error::for_condition) {
             self.report_release_failed(observed, &why).await?;
         }

@@ -12,7 +12,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::allocation::{Ledger, PublishedAddresses, Situation};
 use jiff::Timestamp;
 
-pub(super) use claims::{ADDRESS_APPEARS_WITHIN, ClaimRecords};
+pub(super) use claims::{ADDRESS_APPEARS_WITHIN, ClaimRecords, WaitingClaim};
 pub(super) use interruptions::Interruptions;
 pub(super) use pools::{PoolRecords, PoolState, Problem, ResolutionInputs, ResolvedPool};
 pub(super) use secrets::ProtectedSecrets;

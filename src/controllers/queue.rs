@@ -24,6 +24,7 @@ use tracing::Instrument;
 
 use super::panics::Panicked;
 use crate::clock::instant_after;
+use crate::metrics::{ControllerMetrics, ReconcileResult, RunningReconcile};
 use crate::object_name::ObjectName;
 use crate::runtime::telemetry;
 
@@ -43,6 +44,10 @@ impl Action {
     pub(super) fn requeue(after: Duration) -> Self {
         Self(Some(after))
     }
+
+    fn result(self) -> ReconcileResult {
+        if self.0.is_some() { ReconcileResult::RequeueAfter } else { ReconcileResult::Success }
+    }
 }
 
 /// Longer than any wait of ours, and short enough for every timer.
@@ -57,6 +62,7 @@ where
     pub(super) requests: UnboundedReceiver<ObjectRef<K>>,
     /// As metrics name it.
     pub(super) controller: &'static str,
+    pub(super) metrics: ControllerMetrics,
     /// The most objects that are reconciled at a time; 0 for no limit.
     pub(super) concurrency: usize,
     /// Nothing is begun while there are any.
@@ -79,6 +85,7 @@ where
         forget: impl Fn(&ObjectName),
     ) -> Result<(), Panicked> {
         let limit = if self.concurrency == 0 { usize::MAX } else { self.concurrency };
+        self.metrics.limit_is((self.concurrency != 0).then_some(limit));
         let mut queue = Queue::default();
         let mut running = FuturesUnordered::new();
         let (reconcile, on_error) = (&reconcile, &on_error);
@@ -93,20 +100,23 @@ where
                 && let Some((name, reference, object)) = self.begin_next(&mut queue, &forget)
             {
                 let (span, controller) = (telemetry::reconcile_span(&reference), self.controller);
+                let measured = self.metrics.begin();
                 let work = async move {
-                    match reconcile_or_panic(object, reconcile, on_error).await {
+                    match reconcile_or_panic(object, reconcile, on_error, measured).await {
                         Ok(action) => Ok((name, reference, action)),
                         Err(_) => Err(Panicked { controller, object: name }),
                     }
                 };
                 running.push(work.instrument(span));
             }
+            queue.find_due(Instant::now());
+            self.metrics.queue_is(queue.depth(), queue.take_added());
             let may_begin = running.len() < limit && !is_interrupted && !self.stop.is_cancelled();
             let due = queue.due().filter(|_| may_begin).unwrap_or_else(|| instant_after(Instant::now(), FAR));
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
-                Some(ended) = running.next() => queue.conclude(ended?),
+                Some(ended) = running.next() => self.conclude(&mut queue, ended?),
                 () = self.stop.cancelled(), if running.is_empty() => return Ok(()),
                 Some(reference) = self.requests.recv(), if !self.stop.is_cancelled() => {
                     queue.request(name_of(&reference), reference, Instant::now());
@@ -117,6 +127,13 @@ where
         }
     }
 
+    fn conclude(&self, queue: &mut Queue<ObjectRef<K>>, ended: (ObjectName, ObjectRef<K>, Action)) {
+        if let (_, _, Action(Some(_))) = &ended {
+            self.metrics.will_retry();
+        }
+        queue.conclude(ended);
+    }
+
     /// The next object that may be reconciled and exists. One that was deleted is requested by the watch if it is created
     /// again.
     fn begin_next(
@@ -125,7 +142,8 @@ where
         forget: &impl Fn(&ObjectName),
     ) -> Option<(ObjectName, ObjectRef<K>, Arc<K>)> {
         while !self.stop.is_cancelled() {
-            let (name, reference) = queue.take(Instant::now())?;
+            let (name, reference, waited) = queue.take(Instant::now())?;
+            self.metrics.waited(waited);
             match self.store.get(&reference) {
                 Some(object) => return Some((name, reference, object)),
                 None => {
@@ -143,9 +161,20 @@ async fn reconcile_or_panic<K, E>(
     object: Arc<K>,
     reconcile: &impl AsyncFn(Arc<K>) -> Result<Action, E>,
     on_error: &impl Fn(Arc<K>, &E) -> Action,
+    measured: RunningReconcile,
 ) -> std::thread::Result<Action> {
-    let work = async { reconcile(object.clone()).await.unwrap_or_else(|error| on_error(object.clone(), &error)) };
-    AssertUnwindSafe(work).catch_unwind().await
+    let work = async {
+        match reconcile(object.clone()).await {
+            Ok(action) => (action, action.result()),
+            Err(error) => (on_error(object.clone(), &error), ReconcileResult::Error),
+        }
+    };
+    let ended = AssertUnwindSafe(work).catch_unwind().await;
+    match &ended {
+        Ok((_, result)) => measured.end(*result),
+        Err(_) => measured.end_by_panic(),
+    }
+    ended.map(|(action, _)| action)
 }
 
 fn name_of<K: Resource>(reference: &ObjectRef<K>) -> ObjectName {
@@ -164,6 +193,7 @@ mod tests {
 
     use super::order::MAX_RECONCILES;
     use super::*;
+    use crate::metrics::Metrics;
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -172,6 +202,10 @@ mod tests {
         fn wake(self: Arc<Self>) {
             self.0.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    fn metrics() -> ControllerMetrics {
+        Metrics::new().controller("test")
     }
 
     type Reference = ObjectRef<ConfigMap>;
@@ -215,8 +249,16 @@ mod tests {
         };
         let interruptions = watch::Sender::default().subscribe();
         let mut processing = pin!(
-            WorkQueue { store, requests, controller: "test", concurrency: 0, interruptions, stop: stop.clone() }
-                .process(work, |_, ()| Action::await_change(), |_| {})
+            WorkQueue {
+                store,
+                requests,
+                controller: "test",
+                metrics: metrics(),
+                concurrency: 0,
+                interruptions,
+                stop: stop.clone()
+            }
+            .process(work, |_, ()| Action::await_change(), |_| {})
         );
         assert!(is_waiting(processing.as_mut()).await);
         stop.cancel();
@@ -234,7 +276,8 @@ mod tests {
             std::future::pending::<Result<Action, ()>>().await
         };
         let (interruptions, stop) = (watch::Sender::default().subscribe(), CancellationToken::new());
-        let queue = WorkQueue { store, requests, controller: "test", concurrency: 0, interruptions, stop };
+        let queue =
+            WorkQueue { store, requests, controller: "test", metrics: metrics(), concurrency: 0, interruptions, stop };
         let mut processing = pin!(queue.process(work, |_, ()| Action::await_change(), |_| {}));
         assert!(is_waiting(processing.as_mut()).await, "it wakes itself");
         assert_eq!(begun.load(Ordering::Relaxed), MAX_RECONCILES);
@@ -249,9 +292,16 @@ mod tests {
             Ok::<_, ()>(Action::await_change())
         };
         let interruptions = watch::Sender::default().subscribe();
-        let processing =
-            WorkQueue { store, requests, controller: "test", concurrency: 0, interruptions, stop: stop.clone() }
-                .process(work, |_, ()| Action::await_change(), |_| {});
+        let processing = WorkQueue {
+            store,
+            requests,
+            controller: "test",
+            metrics: metrics(),
+            concurrency: 0,
+            interruptions,
+            stop: stop.clone(),
+        }
+        .process(work, |_, ()| Action::await_change(), |_| {});
         let (ended, ()) = tokio::join!(processing, async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             stop.cancel();
@@ -272,11 +322,44 @@ mod tests {
             }
         };
         let interruptions = watch::Sender::default().subscribe();
-        let queue = WorkQueue { store, requests, controller: "test", concurrency: 0, interruptions, stop };
+        let queue =
+            WorkQueue { store, requests, controller: "test", metrics: metrics(), concurrency: 0, interruptions, stop };
         let ended = queue.process(work, |_, ()| Action::await_change(), |_| {}).await;
         let panicked = ended.expect_err("it panicked");
         assert_eq!((panicked.controller, panicked.object.name.as_str()), ("test", "bad"));
         assert!(dropped.is_cancelled());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_reconcile_is_measured() {
+        let (store, requests, _sender) = requested(&["bad", "good", "slow"]);
+        let (stop, all, interruptions) =
+            (CancellationToken::new(), Metrics::new(), watch::Sender::default().subscribe());
+        let work = async |object: Arc<ConfigMap>| match object.metadata.name.as_deref() {
+            Some("bad") => Err(()),
+            Some("good") => Ok(Action::await_change()),
+            _ => std::future::pending().await,
+        };
+        let metrics = all.controller("test");
+        let queue = WorkQueue { store, requests, controller: "test", metrics, concurrency: 1, interruptions, stop };
+        let mut processing = pin!(queue.process(work, |_, ()| Action::requeue(Duration::from_secs(9)), |_| {}));
+        assert!(is_waiting(processing.as_mut()).await);
+        tokio::time::advance(Duration::from_secs(30)).await;
+        let text = all.to_text();
+        for line in [
+            r#"workqueue_depth{name="test",controller="test"} 0"#,
+            r#"workqueue_adds_total{name="test",controller="test"} 3"#,
+            r#"workqueue_retries_total{name="test",controller="test"} 1"#,
+            r#"workqueue_queue_duration_seconds_count{name="test",controller="test"} 3"#,
+            r#"workqueue_work_duration_seconds_count{name="test",controller="test"} 2"#,
+            r#"workqueue_longest_running_processor_seconds{name="test",controller="test"} 30.0"#,
+            r#"controller_runtime_reconcile_total{controller="test",result="error"} 1"#,
+            r#"controller_runtime_reconcile_total{controller="test",result="success"} 1"#,
+            r#"controller_runtime_active_workers{controller="test"} 1"#,
+            r#"controller_runtime_max_concurrent_reconciles{controller="test"} 1.0"#,
+        ] {
+            assert!(text.lines().any(|other| other == line), "no line {line:?} in:\n{text}");
+        }
     }
 
     #[tokio::test(start_paused = true)]
@@ -289,9 +372,16 @@ mod tests {
             Ok::<_, ()>(Action::requeue(Duration::from_secs(1)))
         };
         let interruptions = kinds.subscribe();
-        let processing =
-            WorkQueue { store, requests, controller: "test", concurrency: 0, interruptions, stop: stop.clone() }
-                .process(work, |_, ()| Action::await_change(), |_| {});
+        let processing = WorkQueue {
+            store,
+            requests,
+            controller: "test",
+            metrics: metrics(),
+            concurrency: 0,
+            interruptions,
+            stop: stop.clone(),
+        }
+        .process(work, |_, ()| Action::await_change(), |_| {});
         let mut counts = Vec::new();
         let (ended, ()) = tokio::join!(processing, async {
             for interrupted in [true, false, true] {

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::Metrics;
+use super::clouds::CloudLabel;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::openstack::{
     Clouds, Credentials, Error, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
@@ -26,14 +27,15 @@ impl MeteredClouds {
     }
 
     /// The session in its wrapper, and whether the wrapper is new.
-    fn wrap(&self, neutron: Arc<dyn Neutron>) -> (Arc<MeteredNeutron>, bool) {
+    fn wrap(&self, neutron: Arc<dyn Neutron>, cloud: &CloudLabel) -> (Arc<MeteredNeutron>, bool) {
         let mut sessions = self.sessions.lock();
         sessions.retain(|session| session.strong_count() > 0);
         let known = sessions.iter().filter_map(Weak::upgrade).find(|session| Arc::ptr_eq(&session.neutron, &neutron));
         if let Some(session) = known {
             return (session, false);
         }
-        let session = Arc::new(MeteredNeutron { neutron, metrics: self.metrics.clone() });
+        let (cloud, metrics) = (cloud.clone(), self.metrics.clone());
+        let session = Arc::new(MeteredNeutron { neutron, cloud, metrics });
         sessions.push(Arc::downgrade(&session));
         (session, true)
     }
@@ -42,11 +44,12 @@ impl MeteredClouds {
 #[async_trait]
 impl Clouds for MeteredClouds {
     async fn connect(&self, namespace: &str, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
+        let cloud = self.metrics.admit_cloud(namespace, &credentials.cloud());
         let begin = Instant::now();
-        let result = self.clouds.connect(namespace, credentials).await.map(|neutron| self.wrap(neutron));
+        let result = self.clouds.connect(namespace, credentials).await.map(|neutron| self.wrap(neutron, &cloud));
         // An existing session caused no request.
         if !matches!(result, Ok((_, false))) {
-            self.metrics.openstack_call("connect", &result, begin.elapsed());
+            self.metrics.openstack_call(&cloud, "connect", &result, begin.elapsed());
         }
         let (session, _) = result?;
         Ok(session)
@@ -55,6 +58,7 @@ impl Clouds for MeteredClouds {
 
 struct MeteredNeutron {
     neutron: Arc<dyn Neutron>,
+    cloud: CloudLabel,
     metrics: Metrics,
 }
 
@@ -66,7 +70,7 @@ impl MeteredNeutron {
     ) -> Result<T, Error> {
         let begin = Instant::now();
         let result = call.await;
-        self.metrics.openstack_call(operation, &result, begin.elapsed());
+        self.metrics.openstack_call(&self.cloud, operation, &result, begin.elapsed());
         result
     }
 }

@@ -14,6 +14,8 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Unit;
 
+use super::labels::foreign_label;
+use crate::allocation::claim::LostAddress;
 use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_EXHAUSTED, POOL_NOT_READY};
 use crate::api::conditions::pool_reasons::PROBLEMS;
 use crate::openstack::{ProjectScope, Quota};
@@ -54,6 +56,10 @@ pub struct PoolCounts {
     pub waiting: BTreeMap<&'static str, u64>,
     /// When the longest waiting claim started to wait.
     pub oldest_waiting: Option<Timestamp>,
+    /// Claims whose address is lost, by [`LostAddress::reason`].
+    pub lost: BTreeMap<&'static str, u64>,
+    /// Claims that are being deleted and could not be released.
+    pub failing_releases: u64,
     /// Floating IPs with the pool's mark that belong to no claim.
     pub orphans: u64,
 }
@@ -83,6 +89,8 @@ struct PoolRecord {
     figures: Option<PoolCounts>,
     quota: Option<(ProjectScope, Quota)>,
     listed: Option<Timestamp>,
+    /// When its deletion was requested.
+    deleted: Option<Timestamp>,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -100,6 +108,10 @@ impl PoolCollector {
 
     pub(super) fn listed(&self, pool: &PoolLabels, at: Timestamp) {
         self.pools.lock().entry(pool.clone()).or_default().listed = Some(at);
+    }
+
+    pub(super) fn deleted(&self, pool: &PoolLabels, at: Timestamp) {
+        self.pools.lock().entry(pool.clone()).or_default().deleted = Some(at);
     }
 
     pub(super) fn quota(&self, pool: &PoolLabels, scope: &ProjectScope, quota: Option<Quota>) {
@@ -128,6 +140,12 @@ impl Collector for PoolCollector {
         let help = "When the pool's floating IPs were last listed, as a Unix timestamp.";
         let mut out = gauge(&mut encoder, "last_listing_timestamp", help, Some(&Unit::Seconds))?;
         for (pool, at) in pools.iter().filter_map(|(pool, record)| Some((pool, record.listed?))) {
+            put(&mut out, pool, seconds(at))?;
+        }
+        let help =
+            "When the deletion of the pool was requested, as a Unix timestamp; absent if it is not being deleted.";
+        let mut out = gauge(&mut encoder, "pool_deletion_timestamp", help, Some(&Unit::Seconds))?;
+        for (pool, at) in pools.iter().filter_map(|(pool, record)| Some((pool, record.deleted?))) {
             put(&mut out, pool, seconds(at))?;
         }
         encode_quotas(&mut encoder, pools.values().filter_map(|record| record.quota.as_ref()))
@@ -214,6 +232,19 @@ fn encode_claims(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fm
             put(&mut out, &((*pool).clone(), [("reason", reason)]), count)?;
         }
     }
+    let help = "Claims that had an address whose floating IP is gone, or belongs to another owner or claim, by reason.";
+    let mut out = gauge(encoder, "lost_addresses", help, None)?;
+    for (pool, figures) in pools {
+        for reason in LostAddress::REASONS {
+            let count = figures.lost.get(reason).copied().unwrap_or_default();
+            put(&mut out, &((*pool).clone(), [("reason", reason)]), count)?;
+        }
+    }
+    let help = "Claims that are being deleted and whose address could not be released.";
+    let mut out = gauge(encoder, "claims_release_failing", help, None)?;
+    for (pool, figures) in pools {
+        put(&mut out, *pool, figures.failing_releases)?;
+    }
     let help = "When the longest waiting claim started to wait, as a Unix timestamp; absent if none waits.";
     let mut out = gauge(encoder, "oldest_waiting_claim_timestamp", help, Some(&Unit::Seconds))?;
     for (pool, at) in pools.iter().filter_map(|(pool, figures)| Some((*pool, figures.oldest_waiting?))) {
@@ -227,21 +258,25 @@ fn encode_quotas<'a>(
     encoder: &mut DescriptorEncoder<'_>,
     all: impl Iterator<Item = &'a (ProjectScope, Quota)>,
 ) -> fmt::Result {
-    let help = "The project's floating IP quota and usage; no limit series if the quota is unlimited.";
-    let mut out = gauge(encoder, "quota_floating_ips", help, None)?;
-    let by_project: BTreeMap<_, _> =
-        all.map(|(scope, quota)| ((scope.project.as_str(), scope.endpoint.as_str()), quota)).collect();
-    for ((project, endpoint), quota) in by_project {
-        let project = [("project", project), ("neutron", endpoint)];
-        if let Some(limit) = quota.limit {
-            put(&mut out, &(project, [("kind", "limit")]), u64::from(limit))?;
-        }
-        put(&mut out, &(project, [("kind", "used")]), u64::from(quota.used))?;
+    // By the label values: two series with the same labels would make the whole scrape fail.
+    let by_project: BTreeMap<_, _> = all
+        .map(|(scope, quota)| ((foreign_label(scope.project.as_str()), foreign_label(&scope.endpoint)), quota))
+        .collect();
+    let labels = |(project, endpoint): &(String, String)| [("project", project.clone()), ("neutron", endpoint.clone())];
+    let help = "The project's floating IPs that count against its quota, no matter who created them.";
+    let mut out = gauge(encoder, "quota_used_floating_ips", help, None)?;
+    for (project, quota) in &by_project {
+        put(&mut out, &labels(project), u64::from(quota.used))?;
+    }
+    let help = "The project's quota of floating IPs; absent if it is unlimited.";
+    let mut out = gauge(encoder, "quota_limit_floating_ips", help, None)?;
+    for (project, limit) in by_project.iter().filter_map(|(project, quota)| Some((project, quota.limit?))) {
+        put(&mut out, &labels(project), u64::from(limit))?;
     }
     Ok(())
 }
 
-fn gauge<'s>(
+pub(super) fn gauge<'s>(
     encoder: &'s mut DescriptorEncoder<'_>,
     name: &'s str,
     help: &str,
@@ -250,7 +285,7 @@ fn gauge<'s>(
     encoder.encode_descriptor(name, help, unit, MetricType::Gauge)
 }
 
-fn put<N>(out: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, value: N) -> fmt::Result
+pub(super) fn put<N>(out: &mut MetricEncoder<'_>, labels: &impl EncodeLabelSet, value: N) -> fmt::Result
 where
     ConstGauge<N>: EncodeMetric,
 {

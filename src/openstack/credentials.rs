@@ -20,6 +20,7 @@ use url::Url;
 pub use error::CredentialsError;
 pub(super) use identity::Identity;
 
+use super::session::host_and_port;
 use crate::parts_hash::hash_parts;
 
 pub const CLOUDS_YAML: &str = "clouds.yaml";
@@ -47,6 +48,24 @@ impl KeystoneId {
         let trust = [u8::from(verify)];
         let authorities: BTreeSet<&[u8]> = ca_certificates.iter().map(AsRef::as_ref).collect();
         Self(hash_parts([auth_url.as_str().as_bytes(), &trust].into_iter().chain(authorities)))
+    }
+}
+
+/// Names a cloud for people: Keystone's host and port, and the region if one is configured, as in
+/// `keystone.example.com:5000/RegionOne`. Without a configured region the cloud has only one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CloudName(String);
+
+impl CloudName {
+    /// `auth_url` is normalised: see [`Credentials::from_secret`].
+    pub fn new(auth_url: &Url, region: Option<&str>) -> Self {
+        let keystone = host_and_port(auth_url);
+        Self(region.map_or_else(|| keystone.clone(), |region| format!("{keystone}/{region}")))
+    }
+
+    /// As a tenant wrote it.
+    pub fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
@@ -112,6 +131,10 @@ impl Credentials {
 
     pub fn keystone(&self) -> KeystoneId {
         KeystoneId::new(&self.auth_url, self.verify, &self.ca_certificates)
+    }
+
+    pub fn cloud(&self) -> CloudName {
+        CloudName::new(&self.auth_url, self.region.as_deref())
     }
 }
 

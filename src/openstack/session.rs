@@ -40,6 +40,7 @@ use token_cache::TokenCache;
 use transport::AnswerLimit;
 
 pub use sessions::Sessions;
+pub(super) use transport::host_and_port;
 pub use transport::{KEYSTONE_TIMEOUT, REQUEST_TIMEOUT};
 
 /// Including the first.

@@ -15,8 +15,11 @@ use tokio::time::{Instant, sleep, timeout};
 use super::telemetry::chain;
 
 mod fair_limit;
+mod measured;
 
 use fair_limit::FairLimitLayer;
+use measured::MeasuredLayer;
+pub use measured::{RequestObserver, SentRequest};
 
 /// How long to wait for the API server at start; after that the process exits, to be restarted.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -69,8 +72,8 @@ pub struct Clients {
 }
 
 /// Connects to the cluster of `kubeconfig`, or else of KUBECONFIG, `~/.kube/config` or the pod's ServiceAccount. Waits for
-/// the API server's first answer.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError> {
+/// the API server's first answer. `observer` gets every request of both clients.
+pub async fn connect(kubeconfig: Option<&Path>, observer: RequestObserver) -> Result<Clients, ConnectError> {
     let mut config = configuration(kubeconfig).await?;
     let agent = concat!("caip-openstack/", env!("CARGO_PKG_VERSION"));
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
@@ -78,11 +81,19 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Clients, ConnectError>
     config.reset_reader_on_write = true;
     let url = config.cluster_url.clone();
     let work = ClientBuilder::try_from(config.clone()).map_err(|error| ConnectError::Client(url.clone(), error))?;
-    let work = work.with_layer(&FairLimitLayer::new(MAX_CONCURRENT_REQUESTS)).build();
+    let measured = MeasuredLayer { host: host_and_port(&url).into(), observer };
+    let work = work.with_layer(&measured).with_layer(&FairLimitLayer::new(MAX_CONCURRENT_REQUESTS)).build();
     config.default_retry = false;
-    let control = ClientBuilder::try_from(config).map_err(|error| ConnectError::Client(url.clone(), error))?.build();
+    let control = ClientBuilder::try_from(config).map_err(|error| ConnectError::Client(url.clone(), error))?;
+    let control = control.with_layer(&measured).build();
     await_answer(&control, &url).await?;
     Ok(Clients { work, control, addresses: resolve(&url).await })
+}
+
+/// Without the user that a URL may name.
+fn host_and_port(url: &Uri) -> &str {
+    let authority = url.authority().map_or("", |authority| authority.as_str());
+    authority.rsplit('@').next().unwrap_or_default()
 }
 
 /// The addresses of the API server, which has just answered.

@@ -171,7 +171,7 @@ fn cases() -> Vec<Value> {
                     "annotations": {"a": "b"}, "alertLabels": {"team": "platform"}, "selector": "job=\"ours\"",
                     "excludePools": ["static"], "runbookURL": "https://example.com/runbooks",
                     "alerts": {"claimsWaiting": {"threshold": 300}},
-                    "extraRules": [{"record": "pools", "expr": "count(caip_pool_size)"}]},
+                    "extraRules": [{"record": "pools", "expr": "count(caip_openstack_pool_size)"}]},
                 "dashboard": {"enabled": true, "namespace": "default", "labels": {"a": "b"}, "annotations": {"c": "d"}}
             }
         }),

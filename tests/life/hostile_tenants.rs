@@ -138,7 +138,7 @@ async fn ten_hostile_tenants_do_not_harm_an_honest_one() {
             assert_eq!(controller.pid(), pid);
             let address = controller.diagnostics().await;
             assert_eq!(
-                metric(&address, "caip_reconcile_panics_total").await,
+                metric(&address, "caip_openstack_reconcile_panics_total").await,
                 0.0,
                 "{}",
                 controller.log_path().display()

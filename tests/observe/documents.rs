@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::families::{Family, families};
-use super::text;
+use super::{is_metric, text};
 
 /// Kind and labels of the documented metrics, by name.
 fn documented() -> BTreeMap<String, Family> {
@@ -13,7 +13,7 @@ fn documented() -> BTreeMap<String, Family> {
         let name = cells.next()?.strip_suffix('`')?.to_owned();
         let (kind, labels) = (cells.next()?.to_owned(), cells.next()?);
         let labels = labels.split(", ").filter(|label| !label.is_empty()).map(str::to_owned).collect();
-        (name.starts_with("caip_") || name.starts_with("process_")).then_some((name, Family { kind, labels }))
+        is_metric(&name).then_some((name, Family { kind, labels }))
     });
     rows.collect()
 }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use caip_openstack::allocation::origin::Origin;
 use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::ProjectId;
 use caip_openstack::metrics::{Metrics, PoolCounts, PoolLabels, UsageDetails};
-use caip_openstack::openstack::{KeystoneId, ProjectScope, Quota};
+use caip_openstack::openstack::{CloudName, KeystoneId, ProjectScope, Quota};
+use http::{Method, StatusCode};
 
 /// A metric.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -46,11 +46,14 @@ fn full() -> Metrics {
     };
     metrics.pool_observed(&pool, figures);
     metrics.pool_listed(&pool, now);
-    let keystone = KeystoneId::new(&"http://keystone/v3/".parse().expect("a URL"), true, &[]);
+    metrics.pool_deleted(&pool, now);
+    let auth_url = "http://keystone/v3/".parse().expect("a URL");
+    let keystone = KeystoneId::new(&auth_url, true, &[]);
     let (endpoint, region) = ("http://neutron".into(), "R".into());
     let project = ProjectScope { keystone, endpoint, region, project: ProjectId::new("p") };
     metrics.pool_quota(&pool, &project, Some(Quota { limit: Some(1), used: 0 }));
-    metrics.allocated(Origin::Created, Duration::from_secs(1));
+    metrics.admit_cloud("one", &CloudName::new(&auth_url, None));
+    metrics.api_request("api:6443", &Method::GET, Some(StatusCode::OK), Duration::from_secs(1));
     metrics
 }
 
@@ -85,14 +88,19 @@ fn labels(sample: &str) -> impl Iterator<Item = String> {
 fn what_is_read_is_what_is_written() {
     let families = families();
     let of = |name: &str| families.get(name).unwrap_or_else(|| panic!("there is no {name} in {families:?}"));
-    assert_eq!(of("caip_allocations_total").labels, ["origin", "result"].map(str::to_owned).into());
-    assert_eq!(of("caip_allocation_duration_seconds").kind, "histogram");
-    assert!(of("caip_build_info").labels.contains("version"), "and revision, where the build was told the commit");
+    assert_eq!(of("caip_openstack_allocations_total").labels, ["cloud", "origin", "result"].map(str::to_owned).into());
+    assert_eq!(of("caip_openstack_allocation_duration_seconds").kind, "histogram");
+    assert!(
+        of("caip_openstack_build_info").labels.contains("version"),
+        "and revision, where the build was told the commit"
+    );
     assert_eq!(of("process_cpu_seconds_total").kind, "counter");
     for (name, family) in &families {
         // Each of them is a set that is closed, or bounded by the pools that there are.
-        let known = ["namespace", "pool", "state", "reason", "project", "neutron", "kind", "origin", "result", "how"];
-        let known = [&known[..], &["operation", "controller", "version", "revision"]].concat();
+        let known = ["namespace", "pool", "state", "reason", "project", "neutron", "cloud", "origin", "result", "how"];
+        let known =
+            [&known[..], &["operation", "controller", "version", "revision", "name", "code", "host", "method", "verb"]]
+                .concat();
         assert!(family.labels.iter().all(|label| known.contains(&label.as_str())), "{name}: {family:?}");
     }
 }

@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
-use super::dashboard::queries;
+use super::dashboard::{queries, variables};
 use super::families::series_names;
 use super::{metrics_in, rules};
 use crate::support::{
@@ -105,29 +105,33 @@ async fn prometheus_scrapes_what_alerts_and_dashboard_need() {
         let of = |pool: &str| format!(r#"namespace="{}",pool="{pool}""#, ns.name);
 
         // Without any pool: counters start at 0, and there are no series of pools.
-        await_value(&prometheus, r#"caip_allocations_total{job="secure",origin="created",result="failure"}"#, "0")
-            .await;
-        await_results(&prometheus, "caip_pool_size", 0).await;
+        await_value(&prometheus, r#"caip_openstack_releases_total{job="secure",result="failure"}"#, "0").await;
+        await_results(&prometheus, "caip_openstack_pool_size", 0).await;
 
-        let (public, other) = (of("public"), of("other"));
+        let (public, other, leaving) = (of("public"), of("other"), of("leaving"));
         check_pools_without_claims(ns, &prometheus, &public, &other).await;
 
         ns.bind(claim("web-0")).await;
         ns.bind(claim("web-1")).await;
         ns.create(claim("web-2")).await;
-        await_value(&prometheus, &format!(r#"caip_claims_waiting{{{public},reason="PoolExhausted"}}"#), "1").await;
+        create_leaving_pool(ns).await;
+        await_results(&prometheus, &format!("caip_openstack_pool_deletion_timestamp_seconds{{{leaving}}}"), 1).await;
+        await_value(&prometheus, &format!(r#"caip_openstack_claims_waiting{{{public},reason="PoolExhausted"}}"#), "1")
+            .await;
         check_panels(&prometheus, &ns.name).await;
         check_alerts(&prometheus, &ns.name).await;
 
-        for server in ["web-2", "web-0", "web-1"] {
+        for server in ["web-2", "web-0", "web-1", "web-3"] {
             ns.release(&format!("{server}-floating-ip-address")).await;
         }
-        await_value(&prometheus, &format!(r#"sum(caip_claims_waiting{{{public}}})"#), "0").await;
+        await_value(&prometheus, &format!(r#"sum(caip_openstack_claims_waiting{{{public}}})"#), "0").await;
         ns.delete(Kind::Pool, "public").await;
-        ns.await_gone(Kind::Pool, "public", RECOVERY).await;
-        await_results(&prometheus, &format!(r#"{{__name__=~"caip_.+",{public}}}"#), 0).await;
-        await_results(&prometheus, r#"caip_quota_floating_ips{job="secure"}"#, 0).await;
-        await_value(&prometheus, &format!("caip_pool_ready{{{other}}}"), "1").await;
+        for (pool, labels) in [("public", &public), ("leaving", &leaving)] {
+            ns.await_gone(Kind::Pool, pool, RECOVERY).await;
+            await_results(&prometheus, &format!(r#"{{__name__=~"caip_openstack_.+",{labels}}}"#), 0).await;
+        }
+        await_results(&prometheus, r#"{__name__=~"caip_openstack_quota_.+",job="secure"}"#, 0).await;
+        await_value(&prometheus, &format!("caip_openstack_pool_ready{{{other}}}"), "1").await;
         reader.end(ns).await;
     })
     .await;
@@ -139,23 +143,34 @@ async fn check_pools_without_claims(ns: &Namespace, prometheus: &Prometheus, pub
     ns.create(pool("public").network("public").max_ips(2).served_in(&ns.name)).await;
     ns.create(pool("other").network("public").max_ips(1).served_in(&format!("{}-plain", ns.name))).await;
     ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", RECOVERY).await;
-    await_results(prometheus, &format!("caip_pool_addresses{{{public}}}"), 4).await;
-    await_results(prometheus, &format!("caip_claims_waiting{{{public}}} == 0"), 3).await;
-    await_value(prometheus, &format!("caip_pool_exhausted{{{public}}}"), "0").await;
-    await_value(prometheus, &format!(r#"caip_pool_ready{{{other},job="plain"}}"#), "1").await;
-    await_value(prometheus, &format!("caip_pool_capacity{{{public}}}"), "2").await;
+    await_results(prometheus, &format!("caip_openstack_pool_addresses{{{public}}}"), 4).await;
+    await_results(prometheus, &format!("caip_openstack_claims_waiting{{{public}}} == 0"), 3).await;
+    await_value(prometheus, &format!("caip_openstack_pool_exhausted{{{public}}}"), "0").await;
+    await_value(prometheus, &format!(r#"caip_openstack_pool_ready{{{other},job="plain"}}"#), "1").await;
+    await_value(prometheus, &format!("caip_openstack_pool_capacity{{{public}}}"), "2").await;
+    // The cloud's series start at 0, for each controller that uses it.
+    await_results(prometheus, r#"caip_openstack_allocations_total{origin="created",result="success"} == 0"#, 2).await;
     // Two pools share one project.
-    await_results(prometheus, r#"caip_quota_floating_ips{kind="used",job="secure"}"#, 1).await;
+    await_results(prometheus, r#"caip_openstack_quota_used_floating_ips{job="secure"}"#, 1).await;
 }
 
+/// A pool that is being deleted, and waits for the claim of `web-3`.
+async fn create_leaving_pool(ns: &Namespace) {
+    ns.create(pool("leaving").network("public").served_in(&ns.name)).await;
+    ns.bind(claim("web-3").from("leaving")).await;
+    ns.delete(Kind::Pool, "leaving").await;
+}
+
+/// Every panel has a number to show, and every variable something to choose from.
 async fn check_panels(prometheus: &Prometheus, namespace: &str) {
-    for query in queries() {
+    let is_number = |series: &Value| series["value"][1].as_str().is_some_and(|value| value != "NaN");
+    for query in queries().into_iter().chain(variables()) {
         let asked = query.expression.replace("$__rate_interval", "1m").replace("$namespace", namespace);
-        let asked = asked.replace("$pool", ".*").replace("$job", "secure|plain");
+        let asked = asked.replace("$pool", ".*").replace("$cloud", ".*").replace("$job", "secure|plain");
         assert!(!asked.contains('$'), "{asked}");
         eventually(RECOVERY, async || match prometheus.query(&asked).await {
-            Ok(found) if !found.is_empty() => Ok(()),
-            found => Err(format!("the panel {:?} is empty: {asked}: {found:?}", query.panel)),
+            Ok(found) if found.iter().any(is_number) => Ok(()),
+            found => Err(format!("{:?} is empty: {asked}: {found:?}", query.panel)),
         })
         .await;
     }

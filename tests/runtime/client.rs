@@ -1,6 +1,7 @@
 //! The connections to the API server.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::get;
@@ -43,7 +44,7 @@ async fn the_lease_does_not_wait_behind_requests_of_the_controllers_that_hang() 
         "users": [{"name": "u", "user": {}}],
     });
     std::fs::write(&file, text.to_string()).expect("the kubeconfig is written");
-    let clients = in_time(connect(Some(&file))).await.expect("the API server answers");
+    let clients = in_time(connect(Some(&file), Arc::new(|_| ()))).await.expect("the API server answers");
     std::fs::remove_file(&file).expect("it is there");
     let secrets = Api::<Secret>::default_namespaced(clients.work.clone());
     for _ in 0..HUNG {

@@ -88,7 +88,7 @@ async fn only_authorized_accounts_read_the_metrics() {
         for _ in 0..2 {
             let (status, text) = get(url(), Some(&scraper)).await;
             assert_eq!(status, StatusCode::OK, "{text}");
-            assert!(text.contains("caip_build_info") && text.ends_with("# EOF\n"));
+            assert!(text.contains("caip_openstack_build_info") && text.ends_with("# EOF\n"));
         }
         assert_eq!(get(format!("https://{address}/"), Some(&scraper)).await.0, StatusCode::FORBIDDEN);
         server.abort();
@@ -117,7 +117,7 @@ async fn insecure_metrics_need_no_token() {
     let server = tokio::spawn(serve_plain(listener, metrics()));
     let (status, text) = get(format!("http://{address}/metrics"), None).await;
     assert_eq!(status, StatusCode::OK);
-    assert!(text.contains("caip_leader 0"), "{text}");
+    assert!(text.contains("caip_openstack_leader 0"), "{text}");
     server.abort();
 }
 

@@ -7,7 +7,7 @@ use tracing::info;
 
 use super::{ClaimController, publish};
 use crate::allocation::Refusal;
-use crate::allocation::claim::{ClaimRequest, Decision, decide, may_keep};
+use crate::allocation::claim::{ClaimRequest, Decision, LostAddress, decide, may_keep};
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::CreationMark;
 use crate::allocation::origin::Origin;
@@ -44,7 +44,7 @@ pub(super) enum AttemptOutcome {
     /// The address that the claim had cannot be found, and its pool may give it no other now.
     NothingLeft,
     /// The published address needs manual action.
-    Lost(String),
+    Lost(LostAddress),
     Failed(openstack::Error),
 }
 
@@ -135,7 +135,7 @@ impl<'a> Attempt<'a> {
                 return Ok(fip.map(|fip| AttemptOutcome::Bound(fip, self.origin)));
             }
             Decision::Refuse(refusal) => return Ok(Some(AttemptOutcome::Refused(refusal))),
-            Decision::Lost(lost) => return Ok(Some(AttemptOutcome::Lost(lost.to_string()))),
+            Decision::Lost(lost) => return Ok(Some(AttemptOutcome::Lost(lost))),
             Decision::Fenced(until) => {
                 let left = Duration::try_from(until.duration_since(self.controller.clock.now())).unwrap_or_default();
                 let message = "waiting until no call of a previous controller can still change an address".to_owned();
@@ -193,7 +193,7 @@ impl<'a> Attempt<'a> {
                     self.origin = origin;
                 }
                 let marked = self.writer().mark(&id, &write, &self.request.object).await;
-                marked.inspect_err(|_| self.controller.metrics.allocation_failed(origin))?;
+                marked.inspect_err(|_| self.note_failure(origin))?;
                 self.marked.push(id);
             }
             Decision::TakeBack(id, tags) => self.writer().remove_tags(&id, &tags).await?,
@@ -236,7 +236,7 @@ impl<'a> Attempt<'a> {
         let Some(mark) = mark else { return Ok(()) };
         self.origin = Origin::Created;
         let created = self.writer().create(&place, &mark, Some(&self.request.object)).await;
-        match created.inspect_err(|_| self.controller.metrics.allocation_failed(Origin::Created)) {
+        match created.inspect_err(|_| self.note_failure(Origin::Created)) {
             Ok(fip) => {
                 self.keep_or_hold_unwanted(fip);
                 Ok(())
@@ -273,6 +273,10 @@ impl<'a> Attempt<'a> {
                 info!(pool.name = %self.pool.name, "unwanted addresses are not deleted yet, the sweep deletes them: {error}");
             }
         }
+    }
+
+    fn note_failure(&self, origin: Origin) {
+        self.controller.metrics.allocation_failed(&self.pool.inputs.cloud, origin);
     }
 
     fn hold(&self) -> Hold {

@@ -9,10 +9,12 @@ use serde_json::json;
 
 use super::observe::Observed;
 use super::{ClaimController, Error};
+use crate::allocation::claim::LostAddress;
 use crate::allocation::origin::Origin;
 use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED, RELEASE_FAILED};
 use crate::api::conditions::{DesiredCondition, READY, claim_patch, claim_ready, claim_unready_since};
 use crate::api::names::ABANDON_ANNOTATION;
+use crate::controllers::memory::{ResolvedPool, WaitingClaim};
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
 
@@ -29,6 +31,7 @@ impl ClaimController {
     pub(super) async fn report_bound(
         &self,
         observed: &Observed,
+        pool: &ResolvedPool,
         fip: &FloatingIp,
         origin: Origin,
     ) -> Result<bool, Error> {
@@ -39,9 +42,8 @@ impl ClaimController {
         if write == StatusWrite::Written {
             let since = waited.map_or_else(|| observed.created_at(), |waiting| waiting.since);
             let duration = Duration::try_from(self.clock.now().duration_since(since)).unwrap_or_default();
-            self.metrics.allocated(origin, duration);
-            let pool = &observed.pool_name.name;
-            let note = format!("floating IP {} ({}) of pool {pool}", fip.address, origin.as_str());
+            self.metrics.allocated(&pool.inputs.cloud, origin, duration);
+            let note = format!("floating IP {} ({}) of pool {}", fip.address, origin.as_str(), observed.pool_name.name);
             self.announce(observed, EventType::Normal, ADDRESS_ALLOCATED, "Allocate", note);
             self.wake.report_soon(&observed.pool_name);
         }
@@ -83,12 +85,27 @@ impl ClaimController {
         reason: &'static str,
         message: String,
     ) -> Result<(), Error> {
+        self.report_unready(observed, reason, None, message).await
+    }
+
+    /// The floating IP of a claim that had its address is gone, or belongs to another owner or claim.
+    pub(super) async fn report_lost(&self, observed: &Observed, lost: &LostAddress) -> Result<(), Error> {
+        self.report_unready(observed, ALLOCATION_FAILED, Some(lost.reason()), lost.to_string()).await
+    }
+
+    async fn report_unready(
+        &self,
+        observed: &Observed,
+        reason: &'static str,
+        lost: Option<&'static str>,
+        message: String,
+    ) -> Result<(), Error> {
         if !self.exists(observed) {
             return Ok(());
         }
         // The time that a previous process wrote counts: otherwise each restart would reset it.
         let since = claim_unready_since(observed.claim.status.as_ref()).unwrap_or_else(|| self.clock.now());
-        self.memory.claims.set_waiting(&observed.claim, reason, since);
+        self.memory.claims.set_waiting(&observed.claim, WaitingClaim { reason, lost, since });
         let condition = DesiredCondition::new(READY, "False", reason, message);
         if self.write_status(observed, &condition, None).await? == StatusWrite::Written {
             self.announce(observed, EventType::Warning, reason, "Allocate", condition.message);

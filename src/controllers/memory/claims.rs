@@ -22,11 +22,13 @@ pub(in crate::controllers) const ADDRESS_APPEARS_WITHIN: Duration = Duration::fr
 /// `--request-timeout`, 60 s by default.
 const CREATION_LANDS_WITHIN: Duration = Duration::from_secs(60);
 
-/// A claim that has no address.
+/// A claim that has no address, or has lost it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(in crate::controllers) struct WaitingClaim {
     /// The reason of its condition.
     pub(in crate::controllers) reason: &'static str,
+    /// It had an address, and so has a machine: how it lost that.
+    pub(in crate::controllers) lost: Option<&'static str>,
     /// From its condition, or from this process.
     pub(in crate::controllers) since: Timestamp,
 }
@@ -44,6 +46,8 @@ struct ClaimRecord {
     written: WrittenVersion,
     /// Its finalizer was removed while it was being deleted. The reply to that patch has no version of its own.
     is_released: bool,
+    /// It is being deleted, and its last release failed.
+    is_release_failing: bool,
 }
 
 #[derive(Default)]
@@ -180,10 +184,10 @@ impl ClaimRecords {
     }
 
     /// The claim has no address. Keeps the time since when it waits, if that is known.
-    pub(in crate::controllers) fn set_waiting(&self, claim: &IpAddressClaim, reason: &'static str, since: Timestamp) {
+    pub(in crate::controllers) fn set_waiting(&self, claim: &IpAddressClaim, waiting: WaitingClaim) {
         self.update(claim, |record| {
-            let since = record.waiting.as_ref().map_or(since, |waiting| waiting.since);
-            record.waiting = Some(WaitingClaim { reason, since });
+            let since = record.waiting.as_ref().map_or(waiting.since, |before| before.since);
+            record.waiting = Some(WaitingClaim { since, ..waiting });
         });
     }
 
@@ -196,6 +200,19 @@ impl ClaimRecords {
         let pools = self.0.lock();
         let records = pools.get(pool).into_iter().flat_map(|claims| &claims.records);
         records.filter_map(|(claim, record)| Some((claim.clone(), record.waiting.clone()?))).collect()
+    }
+
+    /// The claim is being deleted, and its release failed or not. Returns whether that is new.
+    pub(in crate::controllers) fn set_release_failing(&self, claim: &IpAddressClaim, is_failing: bool) -> bool {
+        let before = self.update(claim, |record| std::mem::replace(&mut record.is_release_failing, is_failing));
+        before.is_some_and(|before| before != is_failing)
+    }
+
+    /// How many claims of the pool are being deleted and could not be released.
+    pub(in crate::controllers) fn count_failing_releases(&self, pool: &ObjectName) -> usize {
+        let pools = self.0.lock();
+        let records = pools.get(pool).into_iter().flat_map(|claims| claims.records.values());
+        records.filter(|record| record.is_release_failing).count()
     }
 
     /// The claim was refused an address; `None` when it was not.

@@ -18,7 +18,7 @@ use crate::controllers::project::ProjectHandle;
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
 use crate::openstack::credentials::Fingerprint;
-use crate::openstack::{self, Network, Neutron};
+use crate::openstack::{self, CloudName, Network, Neutron};
 use crate::time::before;
 
 /// A pool with a session and a policy, ready to read and write floating IPs.
@@ -59,6 +59,8 @@ pub(in crate::controllers) struct ResolutionInputs {
     pub(in crate::controllers) fingerprint: Fingerprint,
     /// The cluster identity that the credentials are of; none if they are of a Secret of the namespace.
     pub(in crate::controllers) identity: Option<String>,
+    /// As metrics name it.
+    pub(in crate::controllers) cloud: CloudName,
     pub(in crate::controllers) network: Option<NetworkParam>,
     pub(in crate::controllers) subnets: Vec<SubnetParam>,
     pub(in crate::controllers) at: Timestamp,

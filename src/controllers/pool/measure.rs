@@ -39,6 +39,15 @@ impl PoolController {
         }
     }
 
+    /// The pool is being deleted, and waits until that is done.
+    pub(super) fn measure_deletion(&self, pool: &OpenStackFloatingIPPool) {
+        if let Some(since) = &pool.metadata.deletion_timestamp
+            && self.stores.pool(&name_of(pool)).is_some()
+        {
+            self.metrics.pool_deleted(&labels(pool), since.0);
+        }
+    }
+
     fn figures(
         &self,
         pool: &OpenStackFloatingIPPool,
@@ -49,10 +58,9 @@ impl PoolController {
         let name = name_of(pool);
         let addresses = status.addresses.unwrap_or_default();
         let is = |type_| condition(status, type_) == Some("True");
-        let claims = self.memory.claims.waiting(&name);
-        let mut waiting = BTreeMap::<_, u64>::new();
-        #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
-        claims.iter().for_each(|(_, claim)| *waiting.entry(claim.reason).or_default() += 1);
+        // A claim that has lost its address does not wait for one: its machine exists.
+        let (lost, waiting): (Vec<_>, Vec<_>) =
+            self.memory.claims.waiting(&name).into_iter().map(|(_, claim)| claim).partition(|it| it.lost.is_some());
         PoolCounts {
             size: addresses.total.into(),
             allocated: addresses.allocated.into(),
@@ -73,11 +81,20 @@ impl PoolController {
                 Some("False") => Some(false),
                 _ => None,
             },
-            waiting,
-            oldest_waiting: claims.iter().map(|(_, claim)| claim.since).min(),
+            oldest_waiting: waiting.iter().map(|claim| claim.since).min(),
+            waiting: count_by(waiting.iter().map(|claim| claim.reason)),
+            lost: count_by(lost.iter().filter_map(|claim| claim.lost)),
+            failing_releases: figure(self.memory.claims.count_failing_releases(&name)),
             orphans: figure(self.memory.pools.get(&name).orphans.len()),
         }
     }
+}
+
+#[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
+fn count_by(reasons: impl Iterator<Item = &'static str>) -> BTreeMap<&'static str, u64> {
+    let mut counts = BTreeMap::new();
+    reasons.for_each(|reason| *counts.entry(reason).or_default() += 1);
+    counts
 }
 
 fn figure(count: usize) -> u64 {

@@ -80,6 +80,7 @@ impl Resolver {
         let inputs = ResolutionInputs {
             fingerprint: credentials.fingerprint(),
             identity: identity_of(pool),
+            cloud: credentials.cloud(),
             network: pool.spec.floating_ip_network.clone(),
             subnets: pool.spec.subnets.clone(),
             at: self.clock.now(),
@@ -124,9 +125,9 @@ impl Resolver {
             (Err(failure), _) => return Err(failure),
         };
         let neutron = self.open_session(pool, &credentials).await?;
-        let fingerprint = credentials.fingerprint();
-        let inputs =
-            ResolutionInputs { fingerprint, identity, network: None, subnets: Vec::new(), at: self.clock.now() };
+        let (fingerprint, cloud) = (credentials.fingerprint(), credentials.cloud());
+        let (network, subnets, at) = (None, Vec::new(), self.clock.now());
+        let inputs = ResolutionInputs { fingerprint, identity, cloud, network, subnets, at };
         let has_tags = neutron.has_tags().await.map_err(PoolFailure::Neutron)?;
         let found = NeutronFacts { has_tags, ..NeutronFacts::default() };
         let mut resolved = self.assemble(pool, id, None, found, inputs, neutron);

@@ -41,6 +41,7 @@ impl PoolController {
         if !patch::has_finalizer(&pool.metadata, POOL_FINALIZER) {
             return Ok(Action::await_change());
         }
+        self.measure_deletion(pool);
         let resolved = match self.resolve_for_teardown(pool).await {
             Ok(resolved) => resolved,
             Err(failure) => return self.report_blocked(pool, &failure).await,

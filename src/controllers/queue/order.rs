@@ -4,6 +4,7 @@
 //! thousand claims of one namespace do not delay a claim of another.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -31,6 +32,10 @@ pub(super) struct Queue<R> {
     /// Requested during their reconcile, and when they are due.
     again: BTreeMap<ObjectName, (Instant, R)>,
     next: u64,
+    /// How many are due and wait.
+    waiting: usize,
+    /// How many became due since [`Self::take_added`] was last called.
+    added: u64,
 }
 
 /// A namespace with objects that are due or reconciled.
@@ -67,6 +72,8 @@ impl<R> Default for Queue<R> {
             running: BTreeSet::new(),
             again: BTreeMap::new(),
             next: 0,
+            waiting: 0,
+            added: 0,
         }
     }
 }
@@ -86,6 +93,7 @@ impl<R> Queue<R> {
             }
             if self.later.remove(at).is_none() {
                 self.namespaces.update(&name.namespace, |namespace| namespace.due.remove(at));
+                self.waiting = self.waiting.saturating_sub(1);
             }
         }
         self.next += 1;
@@ -93,24 +101,37 @@ impl<R> Queue<R> {
         self.later.insert((when, self.next), (name, reference));
     }
 
-    /// The next object that is due and may be reconciled; its reconcile lasts until [`Self::end`].
-    pub(super) fn take(&mut self, now: Instant) -> Option<(ObjectName, R)> {
+    /// The next object that is due and may be reconciled, and how long it has been due; its reconcile lasts until
+    /// [`Self::end`].
+    pub(super) fn take(&mut self, now: Instant) -> Option<(ObjectName, R, Duration)> {
         self.find_due(now);
         let (_, namespace) = self.namespaces.first()?.clone();
-        let (_, (name, reference)) = self.namespaces.update(&namespace, |namespace| {
+        let ((due, _), (name, reference)) = self.namespaces.update(&namespace, |namespace| {
             namespace.running = namespace.running.saturating_add(1);
             namespace.due.pop_first()
         })?;
         self.positions.remove(&name);
         self.running.insert(name.clone());
-        Some((name, reference))
+        self.waiting = self.waiting.saturating_sub(1);
+        Some((name, reference, now.saturating_duration_since(due)))
     }
 
-    fn find_due(&mut self, now: Instant) {
+    /// How many objects wait to be reconciled. It is up to date after [`Self::find_due`].
+    pub(super) fn depth(&self) -> usize {
+        self.waiting.saturating_add(self.again.len())
+    }
+
+    pub(super) fn take_added(&mut self) -> u64 {
+        std::mem::take(&mut self.added)
+    }
+
+    /// Finds the objects that have become due. It changes nothing but the figures: [`Self::take`] begins with it.
+    pub(super) fn find_due(&mut self, now: Instant) {
         while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= now) {
             let (position, (name, reference)) = first.remove_entry();
             let namespace = name.namespace.clone();
             self.namespaces.update(&namespace, |namespace| namespace.due.insert(position, (name, reference)));
+            (self.waiting, self.added) = (self.waiting.saturating_add(1), self.added.saturating_add(1));
         }
     }
 
@@ -140,8 +161,6 @@ impl<R> Queue<R> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     fn name(name: &str) -> ObjectName {
@@ -149,7 +168,7 @@ mod tests {
     }
 
     fn taken(queue: &mut Queue<()>, now: Instant) -> Vec<String> {
-        std::iter::from_fn(|| queue.take(now)).map(|(name, ())| name.name).collect()
+        std::iter::from_fn(|| queue.take(now)).map(|(name, ..)| name.name).collect()
     }
 
     #[test]
@@ -173,6 +192,25 @@ mod tests {
         queue.request(name("a"), (), later);
         assert_eq!(taken(&mut queue, now), ["a"]);
         assert_eq!(queue.due(), None);
+    }
+
+    #[test]
+    fn the_figures_count_each_object_that_is_due_once() {
+        let (mut queue, now) = (Queue::default(), Instant::now());
+        let later = now + Duration::from_secs(9);
+        queue.request(name("later"), (), later);
+        ["a", "a", "b"].into_iter().for_each(|each| queue.request(name(each), (), now));
+        queue.find_due(now);
+        assert_eq!((queue.depth(), queue.take_added()), (2, 2), "what is due later does not wait yet");
+        let first = queue.take(now + Duration::from_secs(2));
+        assert_eq!(first.map(|(name, (), waited)| (name.name, waited.as_secs())), Some(("a".into(), 2)));
+        queue.request(name("a"), (), now);
+        assert_eq!((queue.depth(), queue.take_added()), (2, 0), "requested during its reconcile");
+        queue.end(&name("a"));
+        queue.find_due(later);
+        assert_eq!((queue.depth(), queue.take_added()), (3, 2));
+        assert_eq!(taken(&mut queue, later), ["b", "a", "later"]);
+        assert_eq!(queue.depth(), 0);
     }
 
     #[test]
@@ -200,7 +238,7 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         requested(&mut queue, "loud", 1000, now);
         requested(&mut queue, "quiet", 1, now);
-        let next: Vec<_> = (0..4).filter_map(|_| queue.take(now)).map(|(name, ())| name.to_string()).collect();
+        let next: Vec<_> = (0..4).filter_map(|_| queue.take(now)).map(|(name, ..)| name.to_string()).collect();
         assert_eq!(next, ["loud/00000", "quiet/00000", "loud/00001", "loud/00002"]);
     }
 
@@ -214,7 +252,7 @@ mod tests {
             if let Some(namespace) = ended {
                 queue.end(&ObjectName::new(namespace, "00000"));
             }
-            queue.take(now).map(|(name, ())| name.to_string())
+            queue.take(now).map(|(name, ..)| name.to_string())
         };
         let order = [None, None, None, Some("c"), None, None, None].map(|ended| next(ended).unwrap_or_default());
         assert_eq!(order, ["b/00000", "c/00000", "a/00000", "c/00001", "b/00001", "a/00001", ""]);

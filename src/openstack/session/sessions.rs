@@ -13,7 +13,7 @@ use tokio::sync::Semaphore;
 use super::super::credentials::Fingerprint;
 use super::super::neutron::{MAX_FLOATING_IPS, NeutronClient};
 use super::super::{
-    AllowedHosts, Clouds, Credentials, Error, ErrorKind, HttpsProxy, KeystoneId, Neutron, ProjectScope,
+    AllowedHosts, CloudName, Clouds, Credentials, Error, ErrorKind, HttpsProxy, KeystoneId, Neutron, ProjectScope,
 };
 use super::Session;
 use super::catalog::NeutronEndpoint;
@@ -70,7 +70,7 @@ impl Sessions {
     pub fn new(clock: Clock) -> Self {
         Self {
             clock,
-            observer: Arc::new(|_| ()),
+            observer: Arc::new(|_, _| ()),
             max_calls: DEFAULT_MAX_CALLS,
             max_floating_ips: MAX_FLOATING_IPS,
             hosts: Arc::new(AllowedHosts::all()),
@@ -99,8 +99,8 @@ impl Sessions {
         Self { proxy, ..self }
     }
 
-    /// Calls `observer` after each request for a token, with the kind of the error if it failed.
-    pub fn on_authentication(self, observer: impl Fn(Option<ErrorKind>) + Send + Sync + 'static) -> Self {
+    /// Calls `observer` after each request for a token, with the cloud and the kind of the error if it failed.
+    pub fn on_authentication(self, observer: impl Fn(&CloudName, Option<ErrorKind>) + Send + Sync + 'static) -> Self {
         Self { observer: Arc::new(observer), ..self }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tokio::sync::Mutex;
 
-use super::super::{Credentials, Error, ErrorKind};
+use super::super::{CloudName, Credentials, Error, ErrorKind};
 use super::keystone::{KeystoneClient, OPERATION, Token};
 use super::transport::HttpClient;
 use crate::clock::Clock;
@@ -21,11 +21,12 @@ const MIN_BACKOFF: Duration = Duration::from_secs(5);
 /// So that a fix in Keystone is noticed within 30 s. A fix in the Secret makes other credentials, which are tried at once.
 const MAX_BACKOFF: Duration = Duration::from_secs(15);
 
-/// Gets the result of each authentication.
-pub(super) type AuthObserver = Arc<dyn Fn(Option<ErrorKind>) + Send + Sync>;
+/// Gets the result of each authentication, and with which cloud.
+pub(super) type AuthObserver = Arc<dyn Fn(&CloudName, Option<ErrorKind>) + Send + Sync>;
 
 pub(super) struct TokenCache {
     keystone: KeystoneClient,
+    cloud: CloudName,
     clock: Clock,
     observer: AuthObserver,
     // Locked across the request for a token, up to `KEYSTONE_TIMEOUT`, so that concurrent callers share its result.
@@ -46,8 +47,9 @@ struct FailedAuthentication {
 
 impl TokenCache {
     pub(super) fn new(credentials: Credentials, http: HttpClient, clock: Clock, observer: AuthObserver) -> Self {
+        let cloud = credentials.cloud();
         let keystone = KeystoneClient::new(credentials, http, clock.clone());
-        Self { keystone, clock, observer, state: Mutex::default() }
+        Self { keystone, cloud, clock, observer, state: Mutex::default() }
     }
 
     /// For requests to any service of the cloud: it trusts the CAs of the credentials.
@@ -94,7 +96,7 @@ impl TokenCache {
             return Err(failure.error.clone());
         }
         let result = self.keystone.authenticate().await;
-        (self.observer)(result.as_ref().err().map(|error| error.kind));
+        (self.observer)(&self.cloud, result.as_ref().err().map(|error| error.kind));
         match result {
             Ok(token) => {
                 let token = Arc::new(token);

@@ -196,7 +196,7 @@ async fn read_body(response: &mut Response, host: &str, limit: AnswerLimit<'_>) 
     Ok(body.freeze())
 }
 
-pub(super) fn host_and_port(url: &Url) -> String {
+pub(in crate::openstack) fn host_and_port(url: &Url) -> String {
     let host = url.host_str().unwrap_or("an unknown host");
     url.port_or_known_default().map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"))
 }

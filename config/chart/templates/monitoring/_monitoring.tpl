@@ -6,7 +6,7 @@
 {{- if contains "/" . -}}
 {{- $matchers = printf "namespace=%q,%s" (dir .) $matchers -}}
 {{- end -}}
-{{- $pools = append $pools (printf "caip_pool_size{%s}" $matchers) -}}
+{{- $pools = append $pools (printf "caip_openstack_pool_size{%s}" $matchers) -}}
 {{- end -}}
 {{- if $pools -}}
 unless on (namespace, pool) ({{ join " or " $pools }})

@@ -106,6 +106,13 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
 }
 
 #[test]
+fn each_loss_has_a_reason_of_its_own() {
+    let losses = [LostAddress::Deleted, LostAddress::Taken, LostAddress::MarkedForAnother];
+    let reasons = losses.map(|lost| lost(address(10)).reason());
+    assert_eq!((reasons, reasons), (["Deleted", "Taken", "MarkedForAnother"], LostAddress::REASONS));
+}
+
+#[test]
 fn of_two_claims_whose_ip_addresses_name_an_address_without_a_mark_the_older_one_marks_it() {
     for fip in [fip(10), fip(10).attached(), fip(10).idle()] {
         let fixture = || fixture().fips([fip.clone()]).active_claim("db").published("db", 10);
