@@ -316,7 +316,7 @@ impl Situation {
             },
             excluded: spec.excluded.iter().map(|index| address(*index).into()).collect(),
             reservations: reserve("web", ours).into_iter().chain(reserve("db", others)).collect::<BTreeMap<_, _>>(),
-            preallocate: 0,
+            min_free: 0,
             grace: seconds(spec.grace),
             releases_orphans: true,
             orphan_grace: seconds(3600),

@@ -171,7 +171,7 @@ pub fn fixture() -> Fixture {
         reuse: ReuseRule::Unmarked { idle: seconds(300) },
         excluded: vec![],
         reservations: BTreeMap::new(),
-        preallocate: 0,
+        min_free: 0,
         grace: seconds(0),
         releases_orphans: true,
         orphan_grace: seconds(3600),

@@ -85,12 +85,12 @@ use super::reservation::{self, Reservation};
         .message("poolID cannot be added or removed once the pool exists: create another pool"),
     validation = Rule::new("!has(self.reservations) || !has(self.excludedAddresses) || self.reservations.all(r, !self.excludedAddresses.exists(e, e.contains('/') ? isIP(r.address) && isCIDR(e) && cidr(e).containsIP(r.address) : e == r.address))")
         .message("reservations and excludedAddresses name the same address: remove it from one of them"),
-    validation = Rule::new("!has(self.preallocate) || self.preallocate == 0 || !has(self.maxIPs) || self.preallocate <= self.maxIPs")
-        .message("preallocate must not be more than maxIPs"),
+    validation = Rule::new("!has(self.minFree) || self.minFree == 0 || !has(self.maxIPs) || self.minFree <= self.maxIPs")
+        .message("minFree must not be more than maxIPs"),
     validation = Rule::new("!has(self.subnets) || has(self.floatingIPNetwork) || !has(self.preAllocatedFloatingIPs)")
         .message("subnets needs a floatingIPNetwork where there is a list: add one, or remove subnets"),
-    validation = Rule::new("!has(self.preallocate) || self.preallocate == 0 || has(self.floatingIPNetwork) || !has(self.preAllocatedFloatingIPs)")
-        .message("preallocate needs a floatingIPNetwork where there is a list: add one, or remove preallocate")
+    validation = Rule::new("!has(self.minFree) || self.minFree == 0 || has(self.floatingIPNetwork) || !has(self.preAllocatedFloatingIPs)")
+        .message("minFree needs a floatingIPNetwork where there is a list: add one, or remove minFree")
 )]
 pub struct OpenStackFloatingIPPoolSpec {
     /// The credentials: a Secret in the pool's namespace with the key `clouds.yaml` and, if the cloud has its own CA, the
@@ -118,7 +118,7 @@ pub struct OpenStackFloatingIPPoolSpec {
     pub subnets: Vec<SubnetParam>,
 
     /// The maximum number of addresses with the pool's mark: allocated, being released, in their grace period, retained,
-    /// preallocated and being created. Unclaimed addresses of the list do not count. If not set, there is no limit. A
+    /// spares and being created. Unclaimed addresses of the list do not count. If not set, there is no limit. A
     /// limit below the current number revokes no address, but blocks new allocations.
     #[serde(default, rename = "maxIPs", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 65536))]
@@ -144,11 +144,11 @@ pub struct OpenStackFloatingIPPoolSpec {
     #[schemars(schema_with = "reservation::reservations")]
     pub reservations: Vec<Reservation>,
 
-    /// The number of free floating IPs to keep ready, so that a claim does not wait for Neutron to create one. Limited by
-    /// `maxIPs`. Default 0.
+    /// How many floating IPs that the pool created are kept free and ready, so that a claim does not wait for Neutron to
+    /// create one. Retained ones count, free listed or reusable ones do not. Limited by `maxIPs`. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 1024))]
-    pub preallocate: u32,
+    pub min_free: u32,
 
     /// Seconds after a release before an address is allocated again or deleted. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]

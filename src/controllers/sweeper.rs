@@ -145,7 +145,7 @@ impl Sweeper {
     async fn perform_all(&self, pool: &ResolvedPool, plan: &SweepPlan) -> (usize, Result<(), openstack::Error>) {
         let actions = futures::stream::iter(&plan.actions).map(|action| self.perform(pool, action));
         let mut results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
-        results.extend(futures::future::join_all((0..plan.preallocate).map(|_| self.create_spare(pool))).await);
+        results.extend(futures::future::join_all((0..plan.new_spares).map(|_| self.create_spare(pool))).await);
         let changes = results.iter().filter(|result| matches!(result, Ok(true))).count();
         (changes, results.into_iter().find_map(Result::err).map_or(Ok(()), Err))
     }

@@ -36,7 +36,7 @@ pub enum Kind {
     /// Free ones of the project.
     Reused,
     /// Created ahead by the pool.
-    Preallocated,
+    Spare,
 }
 
 impl Kind {
@@ -45,7 +45,7 @@ impl Kind {
             Self::New => "new",
             Self::Predefined => "predefined",
             Self::Reused => "reused",
-            Self::Preallocated => "preallocated",
+            Self::Spare => "spare",
         }
     }
 }
@@ -128,7 +128,7 @@ impl Round<'_> {
     /// The floating IPs that must be there beforehand.
     async fn create_floating_ips(&self) -> Vec<FloatingIp> {
         let description = match self.kind {
-            Kind::New | Kind::Preallocated => return Vec::new(),
+            Kind::New | Kind::Spare => return Vec::new(),
             Kind::Predefined => "of the benchmark",
             // One with a description is not unmarked.
             Kind::Reused => "",
@@ -146,13 +146,13 @@ impl Round<'_> {
             Kind::Predefined => pool.list(made.iter().map(|made| made.address.as_str())),
             Kind::Reused => pool.network(self.network).reuse_unmarked(),
             // The limit keeps the pool from creating the next ones while these are given.
-            Kind::Preallocated => pool.network(self.network).preallocate(claims).max_ips(claims),
+            Kind::Spare => pool.network(self.network).min_free(claims).max_ips(claims),
         }
     }
 
     /// Waits until the pool can serve all claims; returns its id in Neutron's marks.
     async fn await_ready(&self) -> String {
-        let free = if self.kind == Kind::Preallocated { self.claims as u64 } else { 0 };
+        let free = if self.kind == Kind::Spare { self.claims as u64 } else { 0 };
         let is_ready = |pool: Option<&DynamicObject>| {
             pool.is_some_and(|pool| {
                 support::condition_of(pool, "Ready").is_some_and(|ready| ready["status"] == "True")
@@ -238,7 +238,7 @@ impl Round<'_> {
     /// When Neutron was last written to, once every address is given back; and the length of its log then.
     async fn await_given_back(&self, pool_id: &str) -> (Instant, u64) {
         let begun = Instant::now();
-        let kept = if self.kind == Kind::Preallocated { self.claims } else { 0 };
+        let kept = if self.kind == Kind::Spare { self.claims } else { 0 };
         loop {
             let (last_write, end) = self.log.await_quiet(QUIET).await;
             let (tagged, described) = self.count_marked(pool_id).await;

@@ -111,7 +111,7 @@ fn lists_and_numbers() -> Vec<Row> {
     ];
     rows.extend(address(&format!("{list}[]")));
     rows.extend(number("spec.maxIPs", 65536));
-    rows.extend(number("spec.preallocate", 1024));
+    rows.extend(number("spec.minFree", 1024));
     rows.extend(number("spec.reuseGracePeriodSeconds", 604800));
     rows
 }
@@ -217,9 +217,9 @@ fn across_fields() -> Vec<Row> {
         ),
         row(
             "spec",
-            "preallocate must not be more than maxIPs",
-            json!({"preallocate": 2, "maxIPs": 2}),
-            json!({"preallocate": 3, "maxIPs": 2}),
+            "minFree must not be more than maxIPs",
+            json!({"minFree": 2, "maxIPs": 2}),
+            json!({"minFree": 3, "maxIPs": 2}),
         ),
         row(
             "spec",
@@ -229,9 +229,9 @@ fn across_fields() -> Vec<Row> {
         ),
         row(
             "spec",
-            "preallocate needs a floatingIPNetwork",
-            json!({"preallocate": 1, "preAllocatedFloatingIPs": list, "floatingIPNetwork": network}),
-            json!({"preallocate": 1, "preAllocatedFloatingIPs": list}),
+            "minFree needs a floatingIPNetwork",
+            json!({"minFree": 1, "preAllocatedFloatingIPs": list, "floatingIPNetwork": network}),
+            json!({"minFree": 1, "preAllocatedFloatingIPs": list}),
         ),
     ]
 }

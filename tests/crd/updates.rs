@@ -38,9 +38,9 @@ async fn null_means_the_same_as_a_field_that_is_not_there() {
         }
         let made = ns.dry_run(nulls).await.expect("nulls are accepted");
         assert_eq!(made.data["spec"]["reclaimPolicy"], "Delete");
-        let closed = ns.dry_run(pool("p").list(["203.0.113.10"]).with("floatingIPNetwork", Value::Null).preallocate(1));
-        assert!(refusal(closed.await).contains("preallocate needs a floatingIPNetwork"));
-        let unlimited = pool("p").network("public").with("maxIPs", Value::Null).preallocate(1);
+        let closed = ns.dry_run(pool("p").list(["203.0.113.10"]).with("floatingIPNetwork", Value::Null).min_free(1));
+        assert!(refusal(closed.await).contains("minFree needs a floatingIPNetwork"));
+        let unlimited = pool("p").network("public").with("maxIPs", Value::Null).min_free(1);
         ns.dry_run(unlimited).await.expect("null is no limit");
         let both = json!({"id": null, "filter": {"name": "public", "description": null}});
         ns.dry_run(pool("p").with("floatingIPNetwork", both)).await.expect("a filter and no id");
@@ -76,7 +76,7 @@ async fn everything_but_the_pool_id_can_be_changed_and_taken_back() {
             json!({"floatingIPNetwork": {"filter": {"name": "other"}}, "subnets": [{"filter": {"name": "a"}}]}),
             json!({"preAllocatedFloatingIPs": ["203.0.113.10"], "excludedAddresses": ["203.0.113.11"]}),
             json!({"reservations": [{"claim": "a", "address": "203.0.113.12"}]}),
-            json!({"reclaimPolicy": "Retain", "maxIPs": 1, "preallocate": 1, "reuseGracePeriodSeconds": 60}),
+            json!({"reclaimPolicy": "Retain", "maxIPs": 1, "minFree": 1, "reuseGracePeriodSeconds": 60}),
             json!({"reuse": {"policy": "Tagged", "tags": ["a"]}, "orphans": {"policy": "Report"}}),
         ] {
             let back = spec.as_object().into_iter().flatten().map(|(field, _)| (field.clone(), Value::Null));

@@ -310,7 +310,7 @@ fn policy(spec: Spec, id: PoolId) -> PoolPolicy {
         reuse: ReuseRule::Unmarked { idle: SignedDuration::ZERO },
         excluded: vec![],
         reservations: BTreeMap::new(),
-        preallocate: 0,
+        min_free: 0,
         grace: SignedDuration::ZERO,
         releases_orphans: true,
         orphan_grace: TIMEOUT,

@@ -142,7 +142,7 @@ fn nothing_is_created_on_the_network_of_before() {
         let missing = json!({"floatingIPNetwork": {"filter": {"name": "missing"}}});
         site.change(Kind::Pool, "public", &json!({"spec": missing}));
         world.advance(SOON).await;
-        site.change(Kind::Pool, "public", &json!({"spec": {"preallocate": 2}}));
+        site.change(Kind::Pool, "public", &json!({"spec": {"minFree": 2}}));
         world.advance(2 * SOON).await;
         world.expect(4, "the project", "with the claim's address alone", world.cloud.floating_ips().len() == 1);
     });

@@ -109,8 +109,8 @@ fn pool_field(by: &mut Generator<'_>) -> (&'static str, Value) {
         ("reservations", json!([{"claim": "c0", "address": one}, {"claim": "c1", "address": two}])),
         ("reservations", json!([{"claim": "c0", "address": one}, {"claim": "c0", "address": two}])),
         ("reservations", json!([{"claim": "c0"}])),
-        ("preallocate", json!(0)),
-        ("preallocate", json!("2")),
+        ("minFree", json!(0)),
+        ("minFree", json!("2")),
     ])
 }
 
