@@ -59,6 +59,21 @@ pub enum AddressFailure {
     Copied,
 }
 
+impl AddressFailure {
+    /// The reason in `status.failed`. Each is in docs/troubleshooting.md.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing => "NotFound",
+            Self::Attached | Self::AttachedSpare => "Attached",
+            Self::Foreign => "MarkedByOther",
+            Self::Published => "NamedByIPAddress",
+            Self::Excluded => "Excluded",
+            Self::TooManyTags => "TooManyTags",
+            Self::Copied => "MarkCopied",
+        }
+    }
+}
+
 pub fn count(situation: &Situation<'_>) -> PoolUsage {
     let mut usage = PoolUsage::default();
     let mut failures = count_marked(situation, &mut usage);
@@ -237,6 +252,23 @@ mod tests {
         assert_eq!(why(listed().fips([fip(10)])), None);
         let copied = fip(10).idle().0.description;
         assert_eq!(why(fixture().fips([fip(10).idle(), fip(11).described(copied)])), Some(AddressFailure::Copied));
+    }
+
+    #[test]
+    fn each_failure_has_a_reason_in_one_word() {
+        let all = [
+            (AddressFailure::Missing, "NotFound"),
+            (AddressFailure::Attached, "Attached"),
+            (AddressFailure::AttachedSpare, "Attached"),
+            (AddressFailure::Foreign, "MarkedByOther"),
+            (AddressFailure::Published, "NamedByIPAddress"),
+            (AddressFailure::Excluded, "Excluded"),
+            (AddressFailure::TooManyTags, "TooManyTags"),
+            (AddressFailure::Copied, "MarkCopied"),
+        ];
+        for (failure, reason) in all {
+            assert_eq!(failure.reason(), reason, "users' programs compare it");
+        }
     }
 
     #[test]

@@ -138,7 +138,7 @@ fn add_what_else_is_required(body: &mut Value, path: &str, value: &Value) {
     } else if path.starts_with("status.network.") {
         fill(&mut body["status"]["network"], json!({"id": "a", "name": "a"}));
     } else if path.starts_with("status.failed[].") {
-        fill(&mut body["status"]["failed"][0], json!({"address": "a", "reason": "a"}));
+        fill(&mut body["status"]["failed"][0], json!({"address": "a", "reason": "A", "message": "a"}));
     } else if path.starts_with("status.conditions[].") {
         let condition = json!({
             "type": "Ready", "status": "True", "reason": "A", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"

@@ -246,15 +246,15 @@ fn status() -> Vec<Row> {
     for field in ["id", "name"] {
         rows.push(row(format!("status.network.{field}"), "required", "a".into(), absent()));
     }
-    for field in ["address", "reason"] {
+    for field in ["address", "reason", "message"] {
         rows.push(row(format!("status.failed[].{field}"), "required", "a".into(), absent()));
     }
     for field in ["type", "status", "reason", "message"] {
         rows.push(row(format!("status.conditions[].{field}"), "required", "True".into(), absent()));
     }
     rows.push(row("status.conditions[].lastTransitionTime", "required", "2026-01-01T00:00:00Z".into(), absent()));
-    let failed =
-        |count| -> Value { repeat_n(json!({"address": "203.0.113.10", "reason": "missing"}), count).collect() };
+    let missing = json!({"address": "203.0.113.10", "reason": "NotFound", "message": "create it"});
+    let failed = |count| -> Value { repeat_n(missing.clone(), count).collect() };
     rows.push(row("status.failed", "maxItems", failed(16), failed(17)));
     let conditions = |types: Vec<String>| -> Value {
         types.iter().map(|type_| {

@@ -264,7 +264,13 @@ impl From<&PoolUsage> for AddressCounts {
 
 fn failed_addresses(usage: &PoolUsage) -> Vec<FailedAddress> {
     let failed = usage.failures.iter();
-    failed.map(|(address, why)| FailedAddress { address: address.to_string(), reason: why.to_string() }).collect()
+    failed
+        .map(|(address, why)| FailedAddress {
+            address: address.to_string(),
+            reason: why.reason().to_owned(),
+            message: why.to_string(),
+        })
+        .collect()
 }
 
 /// A merge patch removes only what it names as null.
