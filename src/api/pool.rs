@@ -57,6 +57,12 @@ use super::reservation::{self, Reservation};
         json_path = ".status.addresses.free",
         description = "Addresses available without creating a floating IP"
     ),
+    printcolumn(
+        name = "Waiting",
+        type_ = "integer",
+        json_path = ".status.claims.waiting",
+        description = "Claims that have no address yet"
+    ),
     printcolumn(name = "Limit", type_ = "integer", json_path = ".spec.maxIPs", description = "spec.maxIPs"),
     printcolumn(
         name = "Network",
@@ -268,6 +274,9 @@ pub struct OpenStackFloatingIPPoolStatus {
     /// The number of addresses by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<AddressCounts>,
+    /// The number of claims by state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claims: Option<ClaimCounts>,
     /// The network that floating IPs are reused and created on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<ResolvedNetwork>,
@@ -296,6 +305,13 @@ pub struct AddressCounts {
     pub cooling: u32,
     /// Cannot be allocated: see `failed`.
     pub failed: u32,
+}
+
+/// The number of claims by state.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ClaimCounts {
+    /// Reference the pool, have no address yet, and are not being deleted.
+    pub waiting: u32,
 }
 
 /// A Neutron network.

@@ -135,6 +135,8 @@ fn add_what_else_is_required(body: &mut Value, path: &str, value: &Value) {
     } else if path.starts_with("status.addresses.") {
         let none = json!({"total": 0, "allocated": 0, "free": 0, "cooling": 0, "failed": 0});
         fill(&mut body["status"]["addresses"], none);
+    } else if path.starts_with("status.claims.") {
+        fill(&mut body["status"]["claims"], json!({"waiting": 0}));
     } else if path.starts_with("status.network.") {
         fill(&mut body["status"]["network"], json!({"id": "a", "name": "a"}));
     } else if path.starts_with("status.failed[].") {

@@ -243,6 +243,8 @@ fn status() -> Vec<Row> {
         rows.push(row(&path, "required", 0.into(), absent()));
         rows.push(row(&path, "minimum", 0.into(), (-1).into()));
     }
+    rows.push(row("status.claims.waiting", "required", 0.into(), absent()));
+    rows.push(row("status.claims.waiting", "minimum", 0.into(), (-1).into()));
     for field in ["id", "name"] {
         rows.push(row(format!("status.network.{field}"), "required", "a".into(), absent()));
     }

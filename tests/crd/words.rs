@@ -101,18 +101,19 @@ async fn table_has_the_expected_columns() {
             .map(|(column, cell)| (column["name"].as_str().unwrap_or_default(), cell.clone()))
             .collect();
         assert_eq!(
-            shown[..7],
+            shown[..8],
             [
                 ("Name", json!("public")),
                 ("Ready", json!("True")),
                 ("Reason", json!("Available")),
                 ("Allocated", json!(3)),
                 ("Free", json!(2)),
+                ("Waiting", json!(1)),
                 ("Limit", json!(20)),
                 ("Network", json!("public")),
             ]
         );
-        assert_eq!((shown.len(), shown[7].0), (8, "Age"));
+        assert_eq!((shown.len(), shown[8].0), (9, "Age"));
         let wide = columns.iter().find(|column| column["name"] == "Message");
         assert!(wide.is_some_and(|column| column["priority"] == 1), "`-o wide` says what to do");
     })
@@ -143,6 +144,7 @@ fn ready_status() -> Value {
             "lastTransitionTime": "2026-01-01T00:00:00Z"
         }],
         "addresses": {"total": 5, "allocated": 3, "free": 2, "cooling": 0, "failed": 0},
+        "claims": {"waiting": 1},
         "network": {"id": "b146e3b3-b18e-4467-b997-c4d16ef37365", "name": "public"},
         "observedGeneration": 1
     }})

@@ -12,7 +12,7 @@ use crate::api::conditions::{
     CREDENTIALS_VALID, DesiredCondition, EXHAUSTED, NETWORK_RESOLVED, ORPHANS_DETECTED, PAUSED, READY,
     pool_reasons as reasons, set,
 };
-use crate::api::pool::{AddressCounts, FailedAddress, ResolvedNetwork};
+use crate::api::pool::{AddressCounts, ClaimCounts, FailedAddress, ResolvedNetwork};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
 use crate::controllers::memory::{Problem, ResolvedPool};
 use crate::controllers::patch;
@@ -156,6 +156,7 @@ impl PoolController {
     ) -> OpenStackFloatingIPPoolStatus {
         let generation = pool.metadata.generation;
         status.observed_generation = generation;
+        status.claims = Some(ClaimCounts { waiting: figure(self.memory.claims.count_waiting(&name_of(pool))) });
         for condition in conditions {
             set(&mut status.conditions, condition, generation, self.clock.now());
         }
@@ -251,7 +252,6 @@ fn causes(failure: &PoolFailure) -> Vec<DesiredCondition> {
 
 impl From<&PoolUsage> for AddressCounts {
     fn from(usage: &PoolUsage) -> Self {
-        let figure = |figure: usize| u32::try_from(figure).unwrap_or(u32::MAX);
         Self {
             total: figure(usage.total),
             allocated: figure(usage.allocated),
@@ -260,6 +260,10 @@ impl From<&PoolUsage> for AddressCounts {
             failed: figure(usage.failed),
         }
     }
+}
+
+fn figure(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 fn failed_addresses(usage: &PoolUsage) -> Vec<FailedAddress> {
