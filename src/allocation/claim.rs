@@ -105,6 +105,10 @@ pub enum LostAddress {
         "floating IP {0} now carries another owner's mark: remove that mark, or delete the machine to get another address"
     )]
     Taken(IpAddr),
+    #[error(
+        "floating IP {0} now carries a mark of a newer version of caip-openstack: upgrade the controller, or delete the machine to get another address"
+    )]
+    MarkedByNewerVersion(IpAddr),
     /// Its mark names another claim of the pool: the claim's IPAddress was copied, forged or restored.
     #[error("floating IP {0} is marked for another claim: delete this claim's IPAddress to get another address")]
     MarkedForAnother(IpAddr),

@@ -329,7 +329,7 @@ pub struct FailedAddress {
     /// The address.
     pub address: String,
     /// Why the address cannot be allocated, in one CamelCase word: `NotFound`, `Attached`, `MarkedByOther`,
-    /// `NamedByIPAddress`, `Excluded`, `TooManyTags` or `MarkCopied`. Later versions may have others.
+    /// `MarkedByNewerVersion`, `NamedByIPAddress`, `Excluded`, `TooManyTags` or `MarkCopied`. Later versions may have others.
     pub reason: String,
     /// Why the address cannot be allocated, and what to do, for people.
     pub message: String,

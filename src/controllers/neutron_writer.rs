@@ -109,7 +109,8 @@ impl NeutronWriter<'_> {
                 ledger.yield_to_earlier_pool(id, pool, self.clock.now());
                 ledger.begin_withdrawal(id, pool, claim);
             }
-            ledger.get(id).and_then(|entry| entry.marks.created.clone())
+            // The description of what a newer version has marked stays as it is.
+            ledger.get(id).filter(|entry| !entry.marks.is_newer).and_then(|entry| entry.marks.created.clone())
         };
         let result = match created.filter(|mark| mark.pool == self.pool.policy.id) {
             Some(mark) => {

@@ -32,6 +32,7 @@
 //! | [`tenants`] | what another tenant's Keystone says |
 //! | [`noninterference`], [`liar`] | an honest tenant beside hostile ones, and their clouds |
 //! | [`panics`] | a bug that an object triggers |
+//! | [`newer`] | marks of a newer version of this provider |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 //! | [`lists`] | the controllers list nothing that is older than what they know |
 //! | [`records`] | nothing of deleted pools and claims is remembered |
@@ -67,6 +68,7 @@ mod jumps;
 mod liar;
 mod lists;
 mod missed;
+mod newer;
 mod noninterference;
 mod offered;
 mod operators;

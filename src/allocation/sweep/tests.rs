@@ -353,6 +353,44 @@ fn a_pool_that_only_releases_creates_no_spare() {
     assert_eq!((missing(false), missing(true)), (1, 0));
 }
 
+/// Whatever else is on it, and whatever the pool's rules say.
+#[test]
+fn what_a_newer_version_has_marked_is_never_released_rewritten_or_deleted() {
+    let beside = [
+        fip(10).idle(),
+        fip(10).created_for("web"),
+        fip(10).tagged_for("web"),
+        released(),
+        fip(10).tagged_for("web").released_by("web", ago(9)),
+        fip(10),
+    ];
+    let newer = beside.iter().map(|fip| fip.clone().tag("caip2.p")).chain([
+        fip(10).described("caip-openstack v=2 pool=p"),
+        fip(10).tagged_for("web").described("caip-openstack v=2 pool=p"),
+    ]);
+    for fip in newer {
+        let what = format!("{:?}", fip.0);
+        let policy = |pool: &mut PoolPolicy| (pool.min_free, pool.orphan_grace) = (1, seconds(0));
+        let mut fixture = fixture().with_policy(policy).listed([10]).fips([fip]);
+        fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(9));
+        assert!(fixture.plan().actions.is_empty(), "{what}");
+        let teardown = fixture.teardown();
+        let own_tags = |action: &SweepAction| matches!(action, SweepAction::Rewrite { description: None, .. });
+        assert!(teardown.actions.iter().all(own_tags) && !teardown.must_list, "{what}");
+        assert!(!fixture.ledger.may_delete(&id(10), &pool_id("p")), "{what}");
+        assert_eq!(marked(&fixture.decide("db")), None, "{what}");
+        assert_eq!(fixture.plan().new_spares, 1, "it is no spare: {what}");
+    }
+    let created = fixture().fips([fip(10).created_for("web").tag("caip2.p").attached()]).teardown();
+    assert_eq!((created.newer, created.actions), (vec![id(10)], vec![]), "it is reported");
+    let tagged = fixture().fips([fip(10).tagged_for("web").tag("caip2.p")]).teardown();
+    assert_eq!(
+        tagged.actions,
+        remove_tags(10, &[claim_tag(&pool_id("p"), &key("web"))]),
+        "our own tag is no mark of theirs"
+    );
+}
+
 #[test]
 fn an_orphan_is_never_released_when_first_seen() {
     let mut fixture = fixture().with_policy(|pool| pool.orphan_grace = seconds(0)).fips([fip(10).tagged_for("web")]);

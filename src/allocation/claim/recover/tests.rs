@@ -9,6 +9,19 @@ use crate::allocation::published::{Binding, PublishedAddress};
 use crate::allocation::testing::{self, *};
 
 #[test]
+fn a_published_address_that_a_newer_version_has_marked_is_reported_as_that() {
+    let lost = Decision::Lost(LostAddress::MarkedByNewerVersion(address(10)));
+    let newer = [
+        fip(10).created_for("web").tag("caip2.p"),
+        fip(10).tagged_for("web").tag("caip2.p"),
+        fip(10).described("caip-openstack v=2 pool=p"),
+    ];
+    for fip in newer {
+        assert_eq!(fixture().fips([fip]).published("web", 10).decide_published("web", 10), lost);
+    }
+}
+
+#[test]
 fn a_tag_is_confirmed_by_a_listing_that_began_after_it() {
     let mut fixture = fixture().closed_list([10]).fips([fip(10)]).chosen_by(10, "web");
     fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
