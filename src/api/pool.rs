@@ -120,7 +120,7 @@ pub struct OpenStackFloatingIPPoolSpec {
     /// Subnets of the network to create floating IPs in, in order of preference: the next one is used when one is full.
     /// If empty, Neutron chooses. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(schema_with = "schema::subnets")]
     pub subnets: Vec<SubnetParam>,
 
     /// The maximum number of addresses with the pool's mark: allocated, being released, in their grace period, retained,
@@ -153,12 +153,12 @@ pub struct OpenStackFloatingIPPoolSpec {
     /// How many floating IPs that the pool created are kept free and ready, so that a claim does not wait for Neutron to
     /// create one. Retained ones count, free listed or reusable ones do not. Limited by `maxIPs`. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0, max = 1024))]
+    #[schemars(range(min = 0, max = 1024), extend("default" = 0))]
     pub min_free: u32,
 
     /// Seconds after a release before an address is allocated again or deleted. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0, max = 604800))]
+    #[schemars(range(min = 0, max = 604800), extend("default" = 0))]
     pub reuse_grace_period_seconds: u32,
 
     /// What to do about floating IPs that have the pool's mark but belong to no claim.
@@ -285,7 +285,7 @@ pub struct OpenStackFloatingIPPoolStatus {
     pub pool_id: Option<String>,
     /// Listed or marked addresses that cannot be allocated, with the reason; the first 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(schema_with = "schema::failed")]
     pub failed: Vec<FailedAddress>,
     /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -330,6 +330,7 @@ pub struct FailedAddress {
     pub address: String,
     /// Why the address cannot be allocated, in one CamelCase word: `NotFound`, `Attached`, `MarkedByOther`,
     /// `MarkedByNewerVersion`, `NamedByIPAddress`, `Excluded`, `TooManyTags` or `MarkCopied`. Later versions may have others.
+    #[schemars(schema_with = "schema::reason")]
     pub reason: String,
     /// Why the address cannot be allocated, and what to do, for people.
     pub message: String,

@@ -157,6 +157,7 @@ fn message_of(rule: &'static str) -> &'static str {
         "minimum" => "should be greater than or equal to",
         "maximum" => "should be less than or equal to",
         "maxItems" => "must have at most",
+        "pattern" => "should match",
         "enum" => "supported values",
         "required" => "Required value",
         "set" | "map" => "Duplicate value",

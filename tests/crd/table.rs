@@ -251,6 +251,16 @@ fn status() -> Vec<Row> {
     for field in ["address", "reason", "message"] {
         rows.push(row(format!("status.failed[].{field}"), "required", "a".into(), absent()));
     }
+    for reason in ["status.failed[].reason", "status.conditions[].reason"] {
+        rows.push(row(reason, "minLength", "A".into(), "".into()));
+        rows.push(row(reason, "maxLength", long(1024), long(1025)));
+        rows.push(row(reason, "pattern", "NotFound".into(), "is not found".into()));
+    }
+    rows.push(row("status.conditions[].type", "maxLength", long(316), long(317)));
+    rows.push(row("status.conditions[].type", "pattern", "Ready".into(), "is ready".into()));
+    rows.push(row("status.conditions[].status", "enum", "Unknown".into(), "true".into()));
+    rows.push(row("status.conditions[].message", "maxLength", long(32768), long(32769)));
+    rows.push(row("status.conditions[].observedGeneration", "minimum", 0.into(), (-1).into()));
     for field in ["type", "status", "reason", "message"] {
         rows.push(row(format!("status.conditions[].{field}"), "required", "True".into(), absent()));
     }

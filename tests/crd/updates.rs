@@ -20,7 +20,9 @@ async fn defaults_are_written_where_the_documents_promise_them() {
             json!({
                 "identityRef": {"name": "cloud", "cloudName": "openstack"},
                 "floatingIPNetwork": {"filter": {"name": "public"}},
+                "minFree": 0,
                 "reclaimPolicy": "Delete",
+                "reuseGracePeriodSeconds": 0,
                 "reuse": {"policy": "Unmarked", "minIdleSeconds": 300},
                 "orphans": {"policy": "Release", "graceSeconds": 3600}
             })
@@ -106,10 +108,13 @@ spec:
     with_namespace(async |ns| {
         let ours = capo.replace("infrastructure.cluster.x-k8s.io/v1alpha1", "ipam.cluster.x-k8s.io/v1alpha1");
         let mut object: Value = serde_saphyr::from_str(&ours).expect("the manifest is YAML");
-        let spec = object["spec"].clone();
+        let mut spec = object["spec"].clone();
+        spec.as_object_mut()
+            .expect("an object")
+            .extend([("minFree".to_owned(), json!(0)), ("reuseGracePeriodSeconds".to_owned(), json!(0))]);
         // Server-side apply refuses fields that the schema does not have, as `kubectl apply` does.
         let made = apply_strictly(ns, &object).await.expect("CAPO's pool is accepted");
-        assert_eq!(made["spec"], spec, "and nothing of it is dropped or added");
+        assert_eq!(made["spec"], spec, "and nothing of it is dropped, and only defaults are added");
         object["spec"]["floatingIPNetwork"] = json!({"id": "b146e3b3-b18e-4467-b997-c4d16ef37365"});
         apply_strictly(ns, &object).await.expect("CAPO's pool with an id is accepted");
         object["spec"]["availableIPs"] = json!([]);

@@ -262,8 +262,9 @@ impl From<&PoolUsage> for AddressCounts {
     }
 }
 
+/// The CRD's counts are of the format `int32`.
 fn figure(count: usize) -> u32 {
-    u32::try_from(count).unwrap_or(u32::MAX)
+    i32::try_from(count).unwrap_or(i32::MAX).unsigned_abs()
 }
 
 fn failed_addresses(usage: &PoolUsage) -> Vec<FailedAddress> {
