@@ -317,6 +317,7 @@ impl Situation {
             excluded: spec.excluded.iter().map(|index| address(*index).into()).collect(),
             reservations: reserve("web", ours).into_iter().chain(reserve("db", others)).collect::<BTreeMap<_, _>>(),
             min_free: 0,
+            tags: BTreeSet::new(),
             grace: seconds(spec.grace),
             releases_orphans: true,
             orphan_grace: seconds(3600),

@@ -33,6 +33,8 @@ pub struct PoolPolicy {
     pub reservations: BTreeMap<String, IpAddr>,
     /// How many addresses that the pool created are kept free and ready.
     pub min_free: usize,
+    /// What the pool created carries these tags beside its marks.
+    pub tags: BTreeSet<String>,
     /// How long a released address is given to no other claim.
     pub grace: SignedDuration,
     /// Whether orphans are released, or only reported.

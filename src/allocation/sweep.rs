@@ -2,6 +2,7 @@
 //! pool is deleted is in `teardown.rs`.
 
 mod contested;
+mod labels;
 mod teardown;
 
 use std::collections::BTreeSet;
@@ -78,6 +79,8 @@ pub struct SweepPlan {
     pub must_list: bool,
     /// How many spares to create.
     pub new_spares: usize,
+    /// Tags of `spec.tags` to add, once everything else is done.
+    pub labels: Vec<(FloatingIpId, String)>,
 }
 
 /// Plans a sweep of a pool that is not being deleted. While late writes of a previous process may land, only orphans are
@@ -88,9 +91,11 @@ pub fn plan_sweep(situation: &Situation<'_>, cluster: &ClusterView) -> SweepPlan
         pass.visit(entry);
     }
     pass.plan.new_spares = pass.missing_spares();
+    pass.plan.labels = labels::missing_tags(situation, &pass.plan.actions);
     if let Some(until) = situation.fence() {
         pass.plan.actions.clear();
         pass.plan.new_spares = 0;
+        pass.plan.labels.clear();
         pass.plan.must_list |= situation.now >= until;
         pass.wake(until);
     }

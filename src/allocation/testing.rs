@@ -172,6 +172,7 @@ pub fn fixture() -> Fixture {
         excluded: vec![],
         reservations: BTreeMap::new(),
         min_free: 0,
+        tags: BTreeSet::new(),
         grace: seconds(0),
         releases_orphans: true,
         orphan_grace: seconds(3600),

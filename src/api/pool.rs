@@ -156,6 +156,12 @@ pub struct OpenStackFloatingIPPoolSpec {
     #[schemars(range(min = 0, max = 1024), extend("default" = 0))]
     pub min_free: u32,
 
+    /// Tags that the floating IPs that the pool creates get beside the pool's marks, for example for accounting. They are added
+    /// once a claim has the address, so they delay no claim, and never removed. At most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::own_tags")]
+    pub tags: Vec<String>,
+
     /// Seconds after a release before an address is allocated again or deleted. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[schemars(range(min = 0, max = 604800), extend("default" = 0))]

@@ -47,6 +47,17 @@ pub(super) fn tags(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// Older versions of Neutron limit tags to 60 characters, and its requests for single tags do not accept every character.
+pub(super) fn own_tags(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": 16, "x-kubernetes-list-type": "set",
+        "items": {"type": "string", "minLength": 1, "maxLength": 60, "x-kubernetes-validations": [
+            {"rule": "self.matches('^[A-Za-z0-9_~:=@+.-]+$') && self != '.' && self != '..'", "message": "a tag of spec.tags must consist of letters, digits and any of -_.~:=@+"},
+            {"rule": "!self.matches('(?i)^caip[0-9]*(-out)?[.]')", "message": "a tag of spec.tags must not look like a mark: caip. and caip-out. are the controller's"}
+        ]}
+    })
+}
+
 pub(super) fn uuid(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "maxLength": 36, "x-kubernetes-validations": [
         {"rule": "self.matches('^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$')", "message": "must be an id of Neutron (a UUID in lower case); use filter.name for a name"}

@@ -59,11 +59,14 @@ fn address(path: &str) -> [Row; 4] {
     ]
 }
 
+fn tag_list(count: usize) -> Value {
+    (0..count).map(|n| format!("t{n}")).collect()
+}
+
 fn tags(path: &str) -> Vec<Row> {
     let item = format!("{path}[]");
-    let many = |count: usize| -> Value { (0..count).map(|n| format!("t{n}")).collect() };
     let mut rows = vec![
-        row(path, "maxItems", many(16), many(17)),
+        row(path, "maxItems", tag_list(16), tag_list(17)),
         row(&item, "set", json!(["a", "b"]), json!(["a", "a"])),
         row(&item, "a tag must not contain a comma", "a:b".into(), "a,b".into()),
     ];
@@ -107,8 +110,13 @@ fn lists_and_numbers() -> Vec<Row> {
             "203.0.113.128/28".into(),
             "203.0.113.130/28".into(),
         ),
+        row("spec.tags", "maxItems", tag_list(16), tag_list(17)),
+        row("spec.tags[]", "set", json!(["a", "b"]), json!(["a", "a"])),
+        row("spec.tags[]", "a tag of spec.tags must consist of letters", "Cost:a_b~c=d@e+f.g-1".into(), "a/b".into()),
+        row("spec.tags[]", "a tag of spec.tags must not look like a mark", "caip-team".into(), "Caip2-out.x".into()),
         row("spec.reclaimPolicy", "enum", "Retain".into(), "Recycle".into()),
     ];
+    rows.extend(bounded("spec.tags[]", 60));
     rows.extend(address(&format!("{list}[]")));
     rows.extend(number("spec.maxIPs", 65536));
     rows.extend(number("spec.minFree", 1024));

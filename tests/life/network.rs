@@ -124,6 +124,24 @@ async fn network_with_only_excluded_addresses_is_reported_and_leaks_none() {
 }
 
 #[tokio::test]
+async fn created_addresses_get_the_tags_of_the_spec_after_they_are_bound() {
+    with_namespace(async |ns| {
+        let spec = pool("public").network("public").with("tags", json!(["cost-a", "team:b"]));
+        let (id, proxy) = create_served_pool_behind_proxy(ns, spec).await;
+        proxy.forget_calls();
+        let address = ns.bind(claim("web-0")).await;
+        assert_eq!(proxy.writes().first().map(String::as_str), Some("POST floatingips"));
+        let cloud = ns.cloud().await;
+        let has_tags = |fip: &FloatingIp| ["cost-a", "team:b"].iter().all(|tag| fip.tags.contains(*tag));
+        let tagged = await_floating_ip(cloud, &address, "tagged", has_tags).await;
+        assert!(tagged.description.contains(&id), "the mark stays");
+        release_claim(ns, "web-0").await;
+        await_floating_ip_deleted(cloud, &address, RECOVERY).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn spares_bind_with_one_write_and_are_replenished() {
     with_namespace(async |ns| {
         let (id, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public").min_free(2)).await;

@@ -311,6 +311,7 @@ fn policy(spec: Spec, id: PoolId) -> PoolPolicy {
         excluded: vec![],
         reservations: BTreeMap::new(),
         min_free: 0,
+        tags: BTreeSet::new(),
         grace: SignedDuration::ZERO,
         releases_orphans: true,
         orphan_grace: TIMEOUT,

@@ -32,6 +32,7 @@
 //! | [`tenants`] | what another tenant's Keystone says |
 //! | [`noninterference`], [`liar`] | an honest tenant beside hostile ones, and their clouds |
 //! | [`panics`] | a bug that an object triggers |
+//! | [`labels`] | the tags of `spec.tags` |
 //! | [`newer`] | marks of a newer version of this provider |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 //! | [`lists`] | the controllers list nothing that is older than what they know |
@@ -65,6 +66,7 @@ mod generator;
 mod handover;
 mod history;
 mod jumps;
+mod labels;
 mod liar;
 mod lists;
 mod missed;

@@ -23,7 +23,7 @@ use crate::openstack::{ErrorKind, Network};
 const NAMED_ORPHANS: usize = 8;
 
 const SERVES: &str = "claims can be served";
-const SERVES_WITHOUT_TAGS: &str = "claims can be served, but only with new floating IPs: this Neutron has no tags on floating IPs (extension standard-attr-tag), so spec.preAllocatedFloatingIPs and spec.reuse have no effect";
+const SERVES_WITHOUT_TAGS: &str = "claims can be served, but only with new floating IPs: this Neutron has no tags on floating IPs (extension standard-attr-tag), so spec.preAllocatedFloatingIPs, spec.reuse and spec.tags have no effect";
 
 impl PoolController {
     /// Claims are served. True when the pool need not be reconciled early.

@@ -151,6 +151,7 @@ fn limits() -> Vec<Edit> {
         set("minFree", Sort::Default, json!(0)),
         set("minFree", Sort::Changed, json!(1)),
         set("minFree", Sort::Edge, json!(1024)),
+        set("tags", Sort::Changed, json!(["cost-a"])),
         set("reclaimPolicy", Sort::Default, json!("Delete")),
         set("reclaimPolicy", Sort::Changed, json!("Retain")),
         set("reuseGracePeriodSeconds", Sort::Edge, json!(0)),
