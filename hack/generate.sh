@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes the generated files: the CRD from the Rust types, the chart's copies of the CRD and of the permissions, the table
-# of the chart's values in its README and in docs/install.md, and the lists of the maintainers for Prow (OWNERS) and
-# GitHub (CODEOWNERS).
+# Writes the generated files: the CRD and the reference of its fields from the Rust types, the chart's copies of the CRD
+# and of the permissions, the table of the chart's values in its README and in docs/install.md, and the lists of the
+# maintainers for Prow (OWNERS) and GitHub (CODEOWNERS).
 #   generate.sh [FOLDER]      a folder laid out like the repository (default: the repository)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -29,6 +29,7 @@ code_owners() {
 write OWNERS owners
 write .github/CODEOWNERS code_owners
 write "$crd" cargo run --locked -q --example crdgen
+write docs/api.md cargo run --locked -q --example apidocs
 write config/chart/generated/crd.yaml cat "$out/$crd"
 write config/chart/generated/role.yaml cat config/rbac/role.yaml
 write config/chart/generated/identity_role.yaml cat config/cluster-identities/role.yaml

@@ -93,6 +93,7 @@ pub fn marks(data: &[u8]) {
         assert_eq!(again.releases.get(&(pool.clone(), claim.clone())), Some(&(*at, [tag].into())));
     }
     assert_eq!(marks.is_empty(), marks.pools().is_empty() && !marks.is_unreadable);
+    assert!(marks.is_unreadable || !marks.is_newer);
     for pool in marks.pools().into_iter().chain(PoolId::parse("p").as_ref()) {
         let _ = marks.ownership(pool);
         assert!(marks.names(pool) || marks.claims_of(pool).is_empty());

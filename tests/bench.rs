@@ -58,7 +58,7 @@ struct Flags {
     #[arg(long, value_delimiter = ',', default_values_t = [20, 100, 300])]
     claims: Vec<usize>,
     /// Where the addresses come from.
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Kind::New, Kind::Predefined, Kind::Reused, Kind::Preallocated])]
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Kind::New, Kind::Predefined, Kind::Reused, Kind::Spare])]
     kinds: Vec<Kind>,
     /// Where to write the figures.
     #[arg(long, default_value = "bench.json")]

@@ -193,11 +193,11 @@ async fn the_pool_says_that_capo_has_deleted_or_attached_one_of_its_addresses() 
             machines::await_attached_to(ns, "control-plane-0", &deleted.address).await;
             clusters::set_bastion(ns, clusters::bastion(&attached.address)).await;
             machines::await_attached_to(ns, "prod-bastion", &attached.address).await;
-            clusters::await_failure(ns, &attached.address, "is attached to a port").await;
+            clusters::await_failure(ns, &attached.address, "Attached").await;
             // CAPO takes it for the address that it gave the API server.
             clusters::delete_machine(ns, "control-plane-0").await;
             assert!(!ns.cloud().await.delete(&deleted.id).await, "CAPO no longer deletes it");
-            clusters::await_failure(ns, &deleted.address, "is not a floating IP of the project").await;
+            clusters::await_failure(ns, &deleted.address, "NotFound").await;
 
             assert_eq!(ns.bind(claim("web-0")).await, last.address);
             ns.create(claim("web-1")).await;

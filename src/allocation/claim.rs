@@ -105,6 +105,10 @@ pub enum LostAddress {
         "floating IP {0} now carries another owner's mark: remove that mark, or delete the machine to get another address"
     )]
     Taken(IpAddr),
+    #[error(
+        "floating IP {0} now carries a mark of a newer version of caip-openstack: upgrade the controller, or delete the machine to get another address"
+    )]
+    MarkedByNewerVersion(IpAddr),
     /// Its mark names another claim of the pool: the claim's IPAddress was copied, forged or restored.
     #[error("floating IP {0} is marked for another claim: delete this claim's IPAddress to get another address")]
     MarkedForAnother(IpAddr),
@@ -112,15 +116,16 @@ pub enum LostAddress {
 
 impl LostAddress {
     /// Every [`Self::reason`].
-    pub const REASONS: [&str; 3] = ["Deleted", "Taken", "MarkedForAnother"];
+    pub const REASONS: [&str; 4] = ["Deleted", "Taken", "MarkedForAnother", "MarkedByNewerVersion"];
 
     /// As metrics name it.
     pub const fn reason(&self) -> &'static str {
-        let [deleted, taken, marked_for_another] = Self::REASONS;
+        let [deleted, taken, marked_for_another, marked_by_newer_version] = Self::REASONS;
         match self {
             Self::Deleted(_) => deleted,
             Self::Taken(_) => taken,
             Self::MarkedForAnother(_) => marked_for_another,
+            Self::MarkedByNewerVersion(_) => marked_by_newer_version,
         }
     }
 }

@@ -10,8 +10,10 @@
 //! the release tag where Neutron has no tags. All in lower case, since some databases ignore case; a tag is shorter
 //! than 60 characters (the limit of Neutron before 2021), without `/` and `,`.
 //!
-//! Another form of a tag must begin with `caip.` or `caip-out.`: an older version then takes it for a mark that it cannot
-//! read, and not for a user's tag. Code that reads a new form is released before code that writes it (docs/releases.md).
+//! This is version 1 of the marks, which has no number. Version `N` from 2 on begins its descriptions with
+//! `caip-openstack v=N `, and its tags with `caipN.` or `caipN-out.`. What else such a mark says, this code does not know: it
+//! leaves the floating IP alone, and reports it. Code that reads a new version is released before code that writes it
+//! (docs/releases.md).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,6 +27,13 @@ const DESCRIPTION: &str = "caip-openstack ";
 const CLAIM_TEXT: &str = " (claim ";
 const CLAIM_TAG: &str = "caip.";
 const RELEASE_TAG: &str = "caip-out.";
+/// The version of the marks that this code reads and writes.
+const VERSION: u32 = 1;
+/// What every tag of ours begins with, in every version, followed by the number from version 2 on and one of the endings.
+const TAG: &str = "caip";
+const TAG_ENDINGS: [&str; 2] = [".", "-out."];
+/// What follows in a description of version 2 and later, before the number.
+const DESCRIPTION_VERSION: &str = "v=";
 /// Neutron's limit on a description.
 const DESCRIPTION_LENGTH: usize = 255;
 /// As many as Neutron allows on one resource.
@@ -132,11 +141,34 @@ fn render_time(time: Timestamp) -> String {
     format!("{:x}", time.as_second())
 }
 
-/// Whether a tag begins like ours. A database that ignores case may return it in another case; then its owner is unknown.
+/// The version of a tag that begins like ours, whether or not it can be read. A database that ignores case may return it in
+/// another case; then its owner is unknown.
+fn tag_version(tag: &str) -> Option<u32> {
+    let rest = strip_prefix_ignoring_case(tag, TAG)?;
+    let (number, rest) = rest.split_at_checked(rest.find(|c: char| !c.is_ascii_digit())?)?;
+    TAG_ENDINGS.iter().find_map(|ending| strip_prefix_ignoring_case(rest, ending))?;
+    Some(if number.is_empty() { VERSION } else { parse_version(number) })
+}
+
+/// The version of a description that begins like ours, where it has a number.
+fn description_version(description: &str) -> Option<u32> {
+    let text = description.strip_prefix(DESCRIPTION)?.strip_prefix(DESCRIPTION_VERSION)?;
+    let number = text.split(' ').next().filter(|number| number.bytes().all(|c| c.is_ascii_digit()))?;
+    (!number.is_empty()).then(|| parse_version(number))
+}
+
+/// A number that is too large is of a newer version all the same.
+fn parse_version(digits: &str) -> u32 {
+    digits.parse().unwrap_or(u32::MAX)
+}
+
+fn strip_prefix_ignoring_case<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
+    let (start, rest) = text.split_at_checked(prefix.len())?;
+    start.eq_ignore_ascii_case(prefix).then_some(rest)
+}
+
 fn looks_like_ours(tag: &str) -> bool {
-    [CLAIM_TAG, RELEASE_TAG]
-        .iter()
-        .any(|prefix| tag.get(..prefix.len()).is_some_and(|text| text.eq_ignore_ascii_case(prefix)))
+    tag_version(tag).is_some()
 }
 
 fn parse_claim_tag(rest: &str) -> Option<(PoolId, ClaimKey)> {
@@ -166,12 +198,15 @@ pub struct Marks {
     pub releases: BTreeMap<(PoolId, ClaimKey), (Timestamp, BTreeSet<String>)>,
     /// Something begins like a mark but does not parse: it was written by a newer version or by hand. Never touched.
     pub is_unreadable: bool,
+    /// A mark says that it is of a newer version. It is unreadable too.
+    pub is_newer: bool,
 }
 
 impl Marks {
     pub fn read(fip: &FloatingIp) -> Self {
         let mut marks = Self { created: CreationMark::parse(&fip.description), ..Self::default() };
         marks.is_unreadable = marks.created.is_none() && fip.description.starts_with(DESCRIPTION);
+        marks.is_newer = description_version(&fip.description).is_some_and(|version| version > VERSION);
         for tag in &fip.tags {
             marks.read_tag(tag);
         }
@@ -193,8 +228,9 @@ impl Marks {
             }
         } else if let Some(owner) = tag.strip_prefix(CLAIM_TAG).and_then(parse_claim_tag) {
             self.claims.insert(owner);
-        } else if looks_like_ours(tag) {
+        } else if let Some(version) = tag_version(tag) {
             self.is_unreadable = true;
+            self.is_newer |= version > VERSION;
         }
     }
 
@@ -265,7 +301,7 @@ impl Marks {
 pub enum Ownership {
     /// No pool has marked it.
     Unmarked,
-    /// Another pool's, or a mark that cannot be read: never touched.
+    /// Another pool's, or a mark that cannot be read, such as one of a newer version: never touched.
     Foreign,
     /// This pool's and another's, or two claims': no claim may have it until one of the marks is removed.
     Contested,
@@ -407,6 +443,59 @@ mod tests {
         assert_eq!((given.claim, given.released, given.is_retained), (Some(key("web")), None, false));
         let back = mark.given_back();
         assert_eq!((back.claim, back.released, back.is_retained), (None, None, true));
+    }
+
+    #[test]
+    fn a_mark_of_a_newer_version_is_recognized_and_makes_the_floating_ip_someone_elses() {
+        let key = key("web");
+        let newer = [
+            fip(1).described("caip-openstack v=2 pool=p nonce=nonce00001"),
+            fip(1).described("caip-openstack v=2 "),
+            fip(1).described("caip-openstack v=99999999999 anything"),
+            fip(1).tag("caip2."),
+            fip(1).tag(format!("caip2.p.{key}")),
+            fip(1).tag(format!("caip10-out.p.{key}.6a1f3c20")),
+            fip(1).tag("CAIP2.p"),
+            fip(1).tag("caip99999999999.p"),
+        ];
+        for fip in newer {
+            let marks = Marks::read(&fip.0);
+            assert!(marks.is_newer && marks.is_unreadable && !marks.is_empty(), "{:?}", fip.0);
+            assert_eq!(marks.ownership(&pool_id("p")), Ownership::Foreign, "{:?}", fip.0);
+        }
+    }
+
+    #[test]
+    fn a_mark_of_a_newer_version_beside_ours_is_contested() {
+        let newer = "caip2.p";
+        for ours in
+            [fip(1).created_for("web"), fip(1).idle(), fip(1).tagged_for("web"), fip(1).released_by("web", ago(9))]
+        {
+            assert_eq!(ownership(ours.tag(newer)), Ownership::Contested);
+        }
+        let rewritten = fip(1).tagged_for("web").described("caip-openstack v=2 pool=p");
+        assert_eq!(ownership(rewritten), Ownership::Contested);
+    }
+
+    #[test]
+    fn no_other_text_is_a_mark_of_a_newer_version() {
+        let unreadable = [
+            fip(1).described("caip-openstack v=1 pool=p"),
+            fip(1).described("caip-openstack v= pool=p"),
+            fip(1).described("caip-openstack v=two"),
+            fip(1).tag("caip1.p"),
+            fip(1).tag("caip0-out.p"),
+            fip(1).tag("caip.new"),
+        ];
+        for fip in unreadable {
+            let marks = Marks::read(&fip.0);
+            assert!(marks.is_unreadable && !marks.is_newer, "{:?}", fip.0);
+        }
+        for tag in ["caip", "caip2", "caip2out.p", "caip2-p", "caip-p", "caipé.p", "caip2é", "my-caip2.p"] {
+            assert!(Marks::read(&fip(1).tag(tag).0).is_empty(), "{tag}");
+        }
+        let ours = fip(1).created_for("web").released_by("web", ago(9)).tagged_for("db");
+        assert!(!Marks::read(&ours.0).is_unreadable);
     }
 
     #[test]

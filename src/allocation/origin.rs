@@ -9,7 +9,7 @@ pub enum Origin {
     Reserved,
     /// The pool's list.
     List,
-    /// The pool's own: preallocated, retained, or released.
+    /// The pool's own: spares, retained, or released.
     Owned,
     /// A free floating IP of the project.
     Reuse,

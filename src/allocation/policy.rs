@@ -31,8 +31,10 @@ pub struct PoolPolicy {
     pub excluded: Vec<IpNet>,
     /// Kept for one claim each, by the claim's name.
     pub reservations: BTreeMap<String, IpAddr>,
-    /// How many free ones to keep ready.
-    pub preallocate: usize,
+    /// How many addresses that the pool created are kept free and ready.
+    pub min_free: usize,
+    /// What the pool created carries these tags beside its marks.
+    pub tags: BTreeSet<String>,
     /// How long a released address is given to no other claim.
     pub grace: SignedDuration,
     /// Whether orphans are released, or only reported.

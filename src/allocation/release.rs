@@ -62,6 +62,7 @@ fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> 
     let is_held = entry.is_held_for(&pool.id, claim);
     let may_tag = pool.has_tags && entry.has_room_for_tag();
     match situation.created_here(entry) {
+        Some(_) if entry.marks.is_newer => None,
         _ if situation.is_shared(entry) => {
             (is_tagged || is_held).then(|| ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim)))
         }
@@ -99,6 +100,14 @@ mod tests {
         for fip in [fip(10).created_for("web"), fip(10).tagged_for("web"), fip(10).created_for("web").attached()] {
             assert_eq!(fixture().fips([fip]).release("web"), tag());
         }
+    }
+
+    #[test]
+    fn what_a_newer_version_has_marked_is_not_released() {
+        let newer = |fip: Fip| fixture().fips([fip.tag("caip2.p")]).release("web");
+        assert_eq!(newer(fip(10).created_for("web")), ReleaseStep::Done);
+        assert_eq!(newer(fip(10).created_for("web").attached()), ReleaseStep::Done);
+        assert_eq!(newer(fip(10).tagged_for("web")), withdraw(), "no release, only our own tag");
     }
 
     #[test]

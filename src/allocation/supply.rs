@@ -1,5 +1,5 @@
 //! What a pool can give next: from which source, within which limit, and why not. Choosing for a claim, counting,
-//! preallocating and explaining all use it.
+//! creating spares and explaining all use it.
 //!
 //! | to change | open |
 //! |---|---|

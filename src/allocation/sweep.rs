@@ -2,6 +2,7 @@
 //! pool is deleted is in `teardown.rs`.
 
 mod contested;
+mod labels;
 mod teardown;
 
 use std::collections::BTreeSet;
@@ -77,7 +78,9 @@ pub struct SweepPlan {
     /// Something must be listed again before it is acted upon.
     pub must_list: bool,
     /// How many spares to create.
-    pub preallocate: usize,
+    pub new_spares: usize,
+    /// Tags of `spec.tags` to add, once everything else is done.
+    pub labels: Vec<(FloatingIpId, String)>,
 }
 
 /// Plans a sweep of a pool that is not being deleted. While late writes of a previous process may land, only orphans are
@@ -87,10 +90,12 @@ pub fn plan_sweep(situation: &Situation<'_>, cluster: &ClusterView) -> SweepPlan
     for entry in situation.ledger.of_pool(&situation.pool.id).filter(|entry| entry.hold.is_none()) {
         pass.visit(entry);
     }
-    pass.plan.preallocate = pass.missing_spares();
+    pass.plan.new_spares = pass.missing_spares();
+    pass.plan.labels = labels::missing_tags(situation, &pass.plan.actions);
     if let Some(until) = situation.fence() {
         pass.plan.actions.clear();
-        pass.plan.preallocate = 0;
+        pass.plan.new_spares = 0;
+        pass.plan.labels.clear();
         pass.plan.must_list |= situation.now >= until;
         pass.wake(until);
     }
@@ -186,7 +191,7 @@ impl<'a> SweepPass<'a> {
             self.plan.offered = self.plan.offered.saturating_add(1);
             return;
         }
-        let is_missing_spare = is_givable && self.spares < pool.preallocate && self.surplus == 0;
+        let is_missing_spare = is_givable && self.spares < pool.min_free && self.surplus == 0;
         if pool.deletes && !is_missing_spare && !self.situation.is_awaited(&entry.fip) {
             return self.delete(entry);
         }
@@ -227,7 +232,7 @@ impl<'a> SweepPass<'a> {
     fn visit_unclaimed(&mut self, entry: &LedgerEntry) {
         let pool = self.situation.pool;
         let is_dispensable = match self.is_givable(entry) {
-            true => self.surplus > 0 || self.spares > pool.preallocate && self.waiting == 0,
+            true => self.surplus > 0 || self.spares > pool.min_free && self.waiting == 0,
             false => !self.situation.is_awaited(&entry.fip),
         };
         // Without the network, a spare looks as if no claim could have it.

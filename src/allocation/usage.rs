@@ -48,6 +48,10 @@ pub enum AddressFailure {
     #[error("carries another owner's mark: remove that mark, or remove the address from the pool")]
     Foreign,
     #[error(
+        "carries a mark of a newer version of caip-openstack: upgrade the controller, or remove the address from the pool"
+    )]
+    NewerVersion,
+    #[error(
         "is named by another IPAddress: delete that IPAddress, or remove the address from spec.preAllocatedFloatingIPs"
     )]
     Published,
@@ -57,6 +61,22 @@ pub enum AddressFailure {
     TooManyTags,
     #[error("has a description that was copied from another floating IP: clear the copied description")]
     Copied,
+}
+
+impl AddressFailure {
+    /// The reason in `status.failed`. Each is in docs/troubleshooting.md.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Missing => "NotFound",
+            Self::Attached | Self::AttachedSpare => "Attached",
+            Self::Foreign => "MarkedByOther",
+            Self::NewerVersion => "MarkedByNewerVersion",
+            Self::Published => "NamedByIPAddress",
+            Self::Excluded => "Excluded",
+            Self::TooManyTags => "TooManyTags",
+            Self::Copied => "MarkCopied",
+        }
+    }
 }
 
 pub fn count(situation: &Situation<'_>) -> PoolUsage {
@@ -84,7 +104,7 @@ fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
         let failure = match situation.ownership(entry) {
             _ if situation.ledger.has_copied_mark(entry) => AddressFailure::Copied,
             Ownership::Unclaimed if entry.fip.is_attached() => AddressFailure::AttachedSpare,
-            Ownership::Contested | Ownership::Foreign => AddressFailure::Foreign,
+            Ownership::Contested | Ownership::Foreign => other_owner(entry),
             ownership => {
                 let is_orphan = entry.orphaned_since.contains_key(&situation.pool.id);
                 usage.allocated += usize::from(matches!(ownership, Ownership::Claimed(_)) && !is_orphan);
@@ -123,7 +143,7 @@ fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<Addres
     }
     let Some(entry) = ledger.at(address).next() else { return Some(AddressFailure::Missing) };
     if !entry.marks.is_empty() {
-        Some(AddressFailure::Foreign)
+        Some(other_owner(entry))
     } else if entry.fip.is_attached() {
         Some(AddressFailure::Attached)
     } else if situation.relevant_addresses().is_published(&entry.fip) {
@@ -134,6 +154,10 @@ fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<Addres
         // Chosen for a claim at this moment: neither free nor failed.
         None
     }
+}
+
+fn other_owner(entry: &LedgerEntry) -> AddressFailure {
+    if entry.marks.is_newer { AddressFailure::NewerVersion } else { AddressFailure::Foreign }
 }
 
 fn is_outside_spec(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
@@ -230,6 +254,9 @@ mod tests {
         assert_eq!(why(listed().fips([fip(10).attached()])), Some(AddressFailure::Attached));
         assert_eq!(why(listed().fips([fip(10).forwarded()])), Some(AddressFailure::Attached));
         assert_eq!(why(listed().fips([fip(10).tagged_by_another_pool()])), Some(AddressFailure::Foreign));
+        assert_eq!(why(listed().fips([fip(10).tag("caip2.p")])), Some(AddressFailure::NewerVersion));
+        let both = fip(10).tagged_for("web").tag("caip2.p");
+        assert_eq!(why(listed().fips([both])), Some(AddressFailure::NewerVersion));
         assert_eq!(why(listed().fips([fip(10)]).published_by_others(10)), Some(AddressFailure::Published));
         assert_eq!(why(listed().fips([fip(10)]).excluding("203.0.113.10/32")), Some(AddressFailure::Excluded));
         assert_eq!(why(listed().fips([fip(10).full_of_tags()])), Some(AddressFailure::TooManyTags));
@@ -237,6 +264,24 @@ mod tests {
         assert_eq!(why(listed().fips([fip(10)])), None);
         let copied = fip(10).idle().0.description;
         assert_eq!(why(fixture().fips([fip(10).idle(), fip(11).described(copied)])), Some(AddressFailure::Copied));
+    }
+
+    #[test]
+    fn each_failure_has_a_reason_in_one_word() {
+        let all = [
+            (AddressFailure::Missing, "NotFound"),
+            (AddressFailure::Attached, "Attached"),
+            (AddressFailure::AttachedSpare, "Attached"),
+            (AddressFailure::Foreign, "MarkedByOther"),
+            (AddressFailure::NewerVersion, "MarkedByNewerVersion"),
+            (AddressFailure::Published, "NamedByIPAddress"),
+            (AddressFailure::Excluded, "Excluded"),
+            (AddressFailure::TooManyTags, "TooManyTags"),
+            (AddressFailure::Copied, "MarkCopied"),
+        ];
+        for (failure, reason) in all {
+            assert_eq!(failure.reason(), reason, "users' programs compare it");
+        }
     }
 
     #[test]

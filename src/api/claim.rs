@@ -28,6 +28,12 @@ impl IpAddressClaim {
     pub fn is_of(&self, namespace: &str, pool: &str) -> bool {
         self.metadata.namespace.as_deref() == Some(namespace) && self.spec.pool_ref.is_ours_named(pool)
     }
+
+    /// Whether it has no address yet. One that is being deleted gets none.
+    pub fn is_waiting(&self) -> bool {
+        let has_address = self.status.as_ref().is_some_and(|status| status.address_ref.is_some());
+        !has_address && self.metadata.deletion_timestamp.is_none()
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

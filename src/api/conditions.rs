@@ -40,7 +40,8 @@ pub mod event_reasons {
     pub const ABANDONED: &str = "Abandoned";
     /// The pool was deleted while a floating IP was still attached.
     pub const ATTACHED_FLOATING_IP_LEFT: &str = "AttachedFloatingIPLeft";
-    /// The claim was deleted without its pool, or with the abandon annotation.
+    /// The claim was deleted without its pool, or with the abandon annotation, or a newer version has marked its floating IP.
+    /// On a pool that was deleted: a newer version has marked floating IPs of it.
     pub const FLOATING_IP_LEFT_BEHIND: &str = "FloatingIPLeftBehind";
 }
 

@@ -57,6 +57,12 @@ use super::reservation::{self, Reservation};
         json_path = ".status.addresses.free",
         description = "Addresses available without creating a floating IP"
     ),
+    printcolumn(
+        name = "Waiting",
+        type_ = "integer",
+        json_path = ".status.claims.waiting",
+        description = "Claims that have no address yet"
+    ),
     printcolumn(name = "Limit", type_ = "integer", json_path = ".spec.maxIPs", description = "spec.maxIPs"),
     printcolumn(
         name = "Network",
@@ -85,12 +91,12 @@ use super::reservation::{self, Reservation};
         .message("poolID cannot be added or removed once the pool exists: create another pool"),
     validation = Rule::new("!has(self.reservations) || !has(self.excludedAddresses) || self.reservations.all(r, !self.excludedAddresses.exists(e, e.contains('/') ? isIP(r.address) && isCIDR(e) && cidr(e).containsIP(r.address) : e == r.address))")
         .message("reservations and excludedAddresses name the same address: remove it from one of them"),
-    validation = Rule::new("!has(self.preallocate) || self.preallocate == 0 || !has(self.maxIPs) || self.preallocate <= self.maxIPs")
-        .message("preallocate must not be more than maxIPs"),
+    validation = Rule::new("!has(self.minFree) || self.minFree == 0 || !has(self.maxIPs) || self.minFree <= self.maxIPs")
+        .message("minFree must not be more than maxIPs"),
     validation = Rule::new("!has(self.subnets) || has(self.floatingIPNetwork) || !has(self.preAllocatedFloatingIPs)")
         .message("subnets needs a floatingIPNetwork where there is a list: add one, or remove subnets"),
-    validation = Rule::new("!has(self.preallocate) || self.preallocate == 0 || has(self.floatingIPNetwork) || !has(self.preAllocatedFloatingIPs)")
-        .message("preallocate needs a floatingIPNetwork where there is a list: add one, or remove preallocate")
+    validation = Rule::new("!has(self.minFree) || self.minFree == 0 || has(self.floatingIPNetwork) || !has(self.preAllocatedFloatingIPs)")
+        .message("minFree needs a floatingIPNetwork where there is a list: add one, or remove minFree")
 )]
 pub struct OpenStackFloatingIPPoolSpec {
     /// The credentials: a Secret with the key `clouds.yaml` and, if the cloud has its own CA, the key `cacert`. They must
@@ -113,11 +119,11 @@ pub struct OpenStackFloatingIPPoolSpec {
     /// Subnets of the network to create floating IPs in, in order of preference: the next one is used when one is full.
     /// If empty, Neutron chooses. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(schema_with = "schema::subnets")]
     pub subnets: Vec<SubnetParam>,
 
     /// The maximum number of addresses with the pool's mark: allocated, being released, in their grace period, retained,
-    /// preallocated and being created. Unclaimed addresses of the list do not count. If not set, there is no limit. A
+    /// spares and being created. Unclaimed addresses of the list do not count. If not set, there is no limit. A
     /// limit below the current number revokes no address, but blocks new allocations.
     #[serde(default, rename = "maxIPs", skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 65536))]
@@ -143,15 +149,21 @@ pub struct OpenStackFloatingIPPoolSpec {
     #[schemars(schema_with = "reservation::reservations")]
     pub reservations: Vec<Reservation>,
 
-    /// The number of free floating IPs to keep ready, so that a claim does not wait for Neutron to create one. Limited by
-    /// `maxIPs`. Default 0.
+    /// How many floating IPs that the pool created are kept free and ready, so that a claim does not wait for Neutron to
+    /// create one. Retained ones count, free listed or reusable ones do not. Limited by `maxIPs`. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0, max = 1024))]
-    pub preallocate: u32,
+    #[schemars(range(min = 0, max = 1024), extend("default" = 0))]
+    pub min_free: u32,
+
+    /// Tags that the floating IPs that the pool creates get beside the pool's marks, for example for accounting. They are added
+    /// once a claim has the address, so they delay no claim, and never removed. At most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::own_tags")]
+    pub tags: Vec<String>,
 
     /// Seconds after a release before an address is allocated again or deleted. Default 0.
     #[serde(default, skip_serializing_if = "is_zero")]
-    #[schemars(range(min = 0, max = 604800))]
+    #[schemars(range(min = 0, max = 604800), extend("default" = 0))]
     pub reuse_grace_period_seconds: u32,
 
     /// What to do about floating IPs that have the pool's mark but belong to no claim.
@@ -271,6 +283,9 @@ pub struct OpenStackFloatingIPPoolStatus {
     /// The number of addresses by state.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub addresses: Option<AddressCounts>,
+    /// The number of claims by state.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claims: Option<ClaimCounts>,
     /// The network that floating IPs are reused and created on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<ResolvedNetwork>,
@@ -279,7 +294,7 @@ pub struct OpenStackFloatingIPPoolStatus {
     pub pool_id: Option<String>,
     /// Listed or marked addresses that cannot be allocated, with the reason; the first 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = 16))]
+    #[schemars(schema_with = "schema::failed")]
     pub failed: Vec<FailedAddress>,
     /// The generation of the spec that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -301,6 +316,13 @@ pub struct AddressCounts {
     pub failed: u32,
 }
 
+/// The number of claims by state.
+#[derive(Serialize, Deserialize, JsonSchema, Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ClaimCounts {
+    /// Reference the pool, have no address yet, and are not being deleted.
+    pub waiting: u32,
+}
+
 /// A Neutron network.
 #[derive(Serialize, Deserialize, JsonSchema, Clone, Debug, PartialEq, Eq, Default)]
 pub struct ResolvedNetwork {
@@ -315,8 +337,12 @@ pub struct ResolvedNetwork {
 pub struct FailedAddress {
     /// The address.
     pub address: String,
-    /// Why the address cannot be allocated, and what to do.
+    /// Why the address cannot be allocated, in one CamelCase word: `NotFound`, `Attached`, `MarkedByOther`,
+    /// `MarkedByNewerVersion`, `NamedByIPAddress`, `Excluded`, `TooManyTags` or `MarkCopied`. Later versions may have others.
+    #[schemars(schema_with = "schema::reason")]
     pub reason: String,
+    /// Why the address cannot be allocated, and what to do, for people.
+    pub message: String,
 }
 
 impl Default for Reuse {

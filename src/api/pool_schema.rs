@@ -2,6 +2,9 @@
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 
+use super::pool::FailedAddress;
+use super::pool_network::SubnetParam;
+
 fn address_rules() -> serde_json::Value {
     serde_json::json!([
         {"rule": "isIP(self)", "message": "must be an IPv4 or IPv6 address, such as 203.0.113.10"},
@@ -40,6 +43,17 @@ pub(super) fn tags(_: &mut SchemaGenerator) -> Schema {
         "type": "array", "maxItems": 16, "x-kubernetes-list-type": "set",
         "items": {"type": "string", "minLength": 1, "maxLength": 255, "x-kubernetes-validations": [
             {"rule": "!self.contains(',')", "message": "a tag must not contain a comma: Neutron cannot filter by it"}
+        ]}
+    })
+}
+
+/// Older versions of Neutron limit tags to 60 characters, and its requests for single tags do not accept every character.
+pub(super) fn own_tags(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "array", "maxItems": 16, "x-kubernetes-list-type": "set",
+        "items": {"type": "string", "minLength": 1, "maxLength": 60, "x-kubernetes-validations": [
+            {"rule": "self.matches('^[A-Za-z0-9_~:=@+.-]+$') && self != '.' && self != '..'", "message": "a tag of spec.tags must consist of letters, digits and any of -_.~:=@+"},
+            {"rule": "!self.matches('(?i)^caip[0-9]*(-out)?[.]')", "message": "a tag of spec.tags must not look like a mark: caip. and caip-out. are the controller's"}
         ]}
     })
 }
@@ -85,10 +99,54 @@ pub(super) fn pool_id(_: &mut SchemaGenerator) -> Schema {
     ]})
 }
 
+pub(super) fn subnets(generator: &mut SchemaGenerator) -> Schema {
+    let item = generator.subschema_for::<SubnetParam>();
+    json_schema!({"type": "array", "maxItems": 16, "x-kubernetes-list-type": "atomic", "items": item})
+}
+
+/// Two floating IPs of different networks may have the same address, so it is no key.
+pub(super) fn failed(generator: &mut SchemaGenerator) -> Schema {
+    let item = generator.subschema_for::<FailedAddress>();
+    json_schema!({"type": "array", "maxItems": 16, "x-kubernetes-list-type": "atomic", "items": item})
+}
+
+/// As Kubernetes has it for conditions.
+pub(super) fn reason(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "string", "minLength": 1, "maxLength": 1024, "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
+    })
+}
+
+/// `metav1.Condition` with its validation, which the Rust type lacks.
 pub(super) fn conditions(generator: &mut SchemaGenerator) -> Schema {
-    let item = generator.subschema_for::<k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition>();
+    let mut reason = reason(generator);
+    reason.insert("description".to_owned(), "The reason of the last transition, in one CamelCase word.".into());
     json_schema!({
         "type": "array", "maxItems": 32, "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"],
-        "items": item
+        "items": {
+            "type": "object", "description": "One aspect of the pool's state.",
+            "required": ["lastTransitionTime", "message", "reason", "status", "type"],
+            "properties": {
+                "type": {
+                    "type": "string", "maxLength": 316, "description": "The condition's type, in CamelCase.",
+                    "pattern": r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+                },
+                "status": {
+                    "type": "string", "enum": ["True", "False", "Unknown"],
+                    "description": "Whether the condition holds."
+                },
+                "reason": reason,
+                "message": {
+                    "type": "string", "maxLength": 32768, "description": "The reason, and what to do, for people."
+                },
+                "lastTransitionTime": {
+                    "type": "string", "format": "date-time", "description": "When the status last changed."
+                },
+                "observedGeneration": {
+                    "type": "integer", "format": "int64", "minimum": 0,
+                    "description": "The generation of the spec that the condition describes."
+                }
+            }
+        }
     })
 }

@@ -67,11 +67,16 @@ impl WrittenVersion {
     /// Whether the object is older than what was written. Without this check an object would be reconciled again before
     /// the watch has delivered the write, and everything done and reported twice.
     fn is_newer_than(&mut self, object: &impl Resource) -> bool {
-        let seen: Option<u64> = object.resource_version().and_then(|version| version.parse().ok());
-        let is_newer = self.0.zip(seen).is_some_and(|(written, seen)| seen < written);
+        let is_newer = self.is_awaited_after(object);
         if !is_newer {
             self.0 = None;
         }
         is_newer
+    }
+
+    /// The same, while the version is still needed.
+    fn is_awaited_after(&self, object: &impl Resource) -> bool {
+        let seen: Option<u64> = object.resource_version().and_then(|version| version.parse().ok());
+        self.0.zip(seen).is_some_and(|(written, seen)| seen < written)
     }
 }

@@ -87,6 +87,19 @@ impl NeutronWriter<'_> {
         }
     }
 
+    /// Adds a tag of `spec.tags`. It is no mark, so an unknown outcome is harmless: the next listing shows what is missing.
+    pub(super) async fn label(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+        match self.pool.neutron.add_tag(id, tag).await {
+            Ok(()) => {
+                info!(pool.name = %self.pool.name, fip.id = %id, fip.tag = tag, "tagged");
+                self.pool.project.ledger().record_tag(id, tag, true);
+                Ok(())
+            }
+            Err(error) if error.kind == ErrorKind::NotFound => self.record_failure(id, error),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Removes tags, in their order.
     pub(super) async fn remove_tags(&self, id: &FloatingIpId, tags: &[String]) -> Result<(), Error> {
         for tag in tags {
@@ -109,7 +122,8 @@ impl NeutronWriter<'_> {
                 ledger.yield_to_earlier_pool(id, pool, self.clock.now());
                 ledger.begin_withdrawal(id, pool, claim);
             }
-            ledger.get(id).and_then(|entry| entry.marks.created.clone())
+            // The description of what a newer version has marked stays as it is.
+            ledger.get(id).filter(|entry| !entry.marks.is_newer).and_then(|entry| entry.marks.created.clone())
         };
         let result = match created.filter(|mark| mark.pool == self.pool.policy.id) {
             Some(mark) => {

@@ -1,6 +1,6 @@
 //! The sweeper: released addresses, orphans, spares. One sweep at a time for each pool, with its calls in parallel.
 //!
-//! Stages: strays → plan → perform → spares, in rounds until nothing is left to do.
+//! Stages: strays → plan → perform → spares → labels, in rounds until nothing is left to do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,7 @@ use crate::object_name::ObjectName;
 use crate::openstack;
 use crate::runtime::telemetry::chain;
 
+mod labels;
 mod spares;
 
 /// How soon something that failed, or must be listed again, is tried again.
@@ -85,6 +86,9 @@ impl Sweeper {
             return strays.map(|()| Action::await_change());
         }
         let (result, has_changed) = self.sweep(&resolved).await;
+        if let Ok(plan) = &result {
+            self.label(&resolved, plan).await;
+        }
         // The IPAddress of an orphan that was released just now goes with it.
         let strays = if has_changed { strays.and(self.release_strays(&pool, Some(&resolved)).await) } else { strays };
         if has_changed {
@@ -145,7 +149,7 @@ impl Sweeper {
     async fn perform_all(&self, pool: &ResolvedPool, plan: &SweepPlan) -> (usize, Result<(), openstack::Error>) {
         let actions = futures::stream::iter(&plan.actions).map(|action| self.perform(pool, action));
         let mut results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
-        results.extend(futures::future::join_all((0..plan.preallocate).map(|_| self.create_spare(pool))).await);
+        results.extend(futures::future::join_all((0..plan.new_spares).map(|_| self.create_spare(pool))).await);
         let changes = results.iter().filter(|result| matches!(result, Ok(true))).count();
         (changes, results.into_iter().find_map(Result::err).map_or(Ok(()), Err))
     }

@@ -22,6 +22,9 @@ pub(super) fn claim_names(inspection: &Inspection) -> ClaimNames {
 pub(super) fn describe_ownership(entry: &LedgerEntry, pool: &PoolPolicy, claims: &ClaimNames) -> String {
     match entry.marks.ownership(&pool.id) {
         Ownership::Unmarked => "no pool has marked it".into(),
+        Ownership::Foreign | Ownership::Contested if entry.marks.is_newer => {
+            "it carries a mark of a newer version of caip-openstack, and is left alone: upgrade the controller".into()
+        }
         Ownership::Foreign => "it carries the mark of another pool, or one that cannot be read".into(),
         Ownership::Contested => {
             "it carries the marks of two owners: it is not allocated until one of them is removed".into()

@@ -70,8 +70,7 @@ pub(super) async fn show_usage(
 fn count_waiting(claims: Vec<IpAddressClaim>) -> BTreeMap<ObjectName, usize> {
     let mut waiting = BTreeMap::new();
     for claim in claims {
-        let has_address = claim.status.as_ref().is_some_and(|status| status.address_ref.is_some());
-        if claim.spec.pool_ref.is_ours() && !has_address && claim.metadata.deletion_timestamp.is_none() {
+        if claim.spec.pool_ref.is_ours() && claim.is_waiting() {
             let pool = ObjectName::new(claim.namespace().unwrap_or_default(), claim.spec.pool_ref.name);
             *waiting.entry(pool).or_default() += 1;
         }

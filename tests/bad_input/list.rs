@@ -15,11 +15,11 @@ async fn unused_address(admin: &Cloud) -> String {
     panic!("every address outside the allocation pool of `public` is in use");
 }
 
-async fn failed_addresses(ns: &Namespace) -> Vec<(String, String)> {
+async fn failed_addresses(ns: &Namespace) -> Vec<[String; 3]> {
     let pool = ns.get(Kind::Pool, "listed").await.expect("it is there");
     let failed = pool.data["status"]["failed"].as_array().cloned().unwrap_or_default();
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
-    failed.iter().map(|one| (text(&one["address"]), text(&one["reason"]))).collect()
+    failed.iter().map(|one| ["address", "reason", "message"].map(|field| text(&one[field]))).collect()
 }
 
 #[tokio::test]
@@ -32,9 +32,9 @@ async fn missing_predefined_address_is_reported_and_skipped_until_it_exists() {
         let there = ns.create_floating_ip("public").await.address;
         ns.create(pool("listed").list([missing.as_str(), there.as_str()])).await;
         ns.await_condition(Kind::Pool, "listed", "Ready", "True", "Ready", SOON).await;
-        let [(address, reason)] = failed_addresses(ns).await.try_into().expect("one of the two failed");
-        assert_eq!(address, missing);
-        assert!(reason.contains("create it, or remove it from spec.preAllocatedFloatingIPs"), "{reason}");
+        let [[address, reason, message]] = failed_addresses(ns).await.try_into().expect("one of the two failed");
+        assert_eq!((address, reason.as_str()), (missing.clone(), "NotFound"));
+        assert!(message.contains("create it, or remove it from spec.preAllocatedFloatingIPs"), "{message}");
         assert_eq!(ns.bind(claim("first").from("listed")).await, there);
 
         ns.create(claim("second").from("listed")).await;

@@ -200,7 +200,7 @@ async fn deleted_pool_with_credentials_of_another_project_waits_for_the_right_on
     with_namespace(async |ns| {
         ns.create_secret_for("demo").await;
         ns.restart_controller();
-        ns.create(pool("public").network("public-large").preallocate(1).served_in(&ns.name)).await;
+        ns.create(pool("public").network("public-large").min_free(1).served_in(&ns.name)).await;
         await_ready(ns).await;
         let spare = eventually(RECOVERY, async || {
             let id = ns.get(Kind::Pool, "public").await.expect("it is there").data["status"]["poolID"].clone();

@@ -28,7 +28,7 @@ const ROUNDS: [(Provider, Kind); 5] = [
     (Provider::Ours, Kind::New),
     (Provider::InTree, Kind::Predefined),
     (Provider::Ours, Kind::Predefined),
-    (Provider::Ours, Kind::Preallocated),
+    (Provider::Ours, Kind::Spare),
 ];
 
 /// Plain clients with new addresses.
@@ -79,7 +79,7 @@ fn requirements(rounds: &[Measured], plain: &[Plain]) -> Vec<Requirement> {
         find(Provider::Ours, "new"),
         find(Provider::InTree, "predefined"),
         find(Provider::Ours, "predefined"),
-        find(Provider::Ours, "preallocated"),
+        find(Provider::Ours, "spare"),
         plain.iter().find(|plain| plain.claims == COMPARED),
     );
     let (Some(theirs), Some(ours), Some(their_list), Some(our_list), Some(ahead), Some(plain)) = found else {
@@ -89,7 +89,7 @@ fn requirements(rounds: &[Measured], plain: &[Plain]) -> Vec<Requirement> {
     let mut all = vec![
         at_least("new: rate, of that of CAPO's pool", 2.4, theirs.bind.bound_s / ours.bind.bound_s),
         at_least("new: rate, of that of plain clients", 0.95, plain.bound_s / ours.bind.bound_s),
-        at_least("preallocated: rate, of CAPO's pool's new", 10.0, theirs.bind.bound_s / ahead.bind.bound_s),
+        at_least("spare: rate, of CAPO's pool's new", 10.0, theirs.bind.bound_s / ahead.bind.bound_s),
         at_least("predefined: rate, of that of CAPO's pool", 1.4, their_list.bind.bound_s / our_list.bind.bound_s),
         at_least(
             "new: rate of release until Neutron has none left, of CAPO's",

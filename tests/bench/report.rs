@@ -125,7 +125,7 @@ impl Report {
         for round in self.rounds.iter().filter(|round| round.claims == 100) {
             let kind = round.kind;
             // A burst is listed once, whatever the number of its claims: that is left room for.
-            let calls = if matches!(kind, "new" | "preallocated") { 1.05 } else { 1.2 };
+            let calls = if matches!(kind, "new" | "spare") { 1.05 } else { 1.2 };
             promise(format!("{kind}: Neutron calls to bind a claim"), calls, round.calls_to_bind());
             if kind == "new" {
                 promise(format!("{kind}: Neutron calls to release a claim"), 2.05, round.calls_to_release());

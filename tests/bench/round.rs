@@ -39,7 +39,7 @@ pub enum Kind {
     /// Free ones of the project.
     Reused,
     /// Created ahead by the pool.
-    Preallocated,
+    Spare,
 }
 
 impl Kind {
@@ -48,7 +48,7 @@ impl Kind {
             Self::New => "new",
             Self::Predefined => "predefined",
             Self::Reused => "reused",
-            Self::Preallocated => "preallocated",
+            Self::Spare => "spare",
         }
     }
 }
@@ -153,7 +153,7 @@ impl Round<'_> {
     /// The floating IPs that must be there beforehand.
     async fn create_floating_ips(&self) -> Vec<FloatingIp> {
         let description = match self.kind {
-            Kind::New | Kind::Preallocated => return Vec::new(),
+            Kind::New | Kind::Spare => return Vec::new(),
             Kind::Predefined => "of the benchmark",
             // One with a description is not unmarked.
             Kind::Reused => "",
@@ -176,7 +176,7 @@ impl Round<'_> {
             Kind::Predefined => pool.list(listed),
             Kind::Reused => pool.network(self.network).reuse_unmarked(),
             // The limit keeps the pool from creating the next ones while these are given.
-            Kind::Preallocated => pool.network(self.network).preallocate(claims).max_ips(claims),
+            Kind::Spare => pool.network(self.network).min_free(claims).max_ips(claims),
         };
         pool.into()
     }
@@ -188,7 +188,7 @@ impl Round<'_> {
             self.ns.await_object(support::Kind::InTreePool, "public", PATIENCE, "seen by CAPO", has_finalizer).await;
             return None;
         }
-        let free = if self.kind == Kind::Preallocated { self.claims as u64 } else { 0 };
+        let free = if self.kind == Kind::Spare { self.claims as u64 } else { 0 };
         let is_ready = |pool: Option<&DynamicObject>| {
             pool.is_some_and(|pool| {
                 support::condition_of(pool, "Ready").is_some_and(|ready| ready["status"] == "True")
@@ -274,7 +274,7 @@ impl Round<'_> {
     /// When Neutron was last written to, once every address is given back; and the length of its log then.
     async fn await_given_back(&self, held: &Held) -> (Instant, u64) {
         let begun = Instant::now();
-        let kept = if self.kind == Kind::Preallocated { self.claims } else { 0 };
+        let kept = if self.kind == Kind::Spare { self.claims } else { 0 };
         loop {
             let (last_write, end) = self.log.await_quiet(QUIET).await;
             let left = held.count(&self.list_floating_ips().await);

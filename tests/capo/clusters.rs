@@ -130,12 +130,10 @@ pub async fn delete(ns: &Namespace) {
     ns.await_gone(Kind::Cluster, NAME, PATIENCE).await;
 }
 
-/// Waits until the pool says this of an address that it cannot give.
+/// Waits until the pool gives this reason for an address that it cannot give.
 pub async fn await_failure(ns: &Namespace, address: &str, reason: &str) {
-    let says_so = |failed: &Value| {
-        failed["address"] == address && failed["reason"].as_str().is_some_and(|said| said.contains(reason))
-    };
-    ns.await_object(Kind::Pool, "public", PATIENCE, &format!("saying of {address} that it {reason}"), |pool| {
+    let says_so = |failed: &Value| failed["address"] == address && failed["reason"] == reason;
+    ns.await_object(Kind::Pool, "public", PATIENCE, &format!("saying of {address}: {reason}"), |pool| {
         let failed = pool.and_then(|pool| pool.data["status"]["failed"].as_array());
         failed.is_some_and(|failed| failed.iter().any(says_so))
     })

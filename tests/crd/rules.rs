@@ -135,10 +135,12 @@ fn add_what_else_is_required(body: &mut Value, path: &str, value: &Value) {
     } else if path.starts_with("status.addresses.") {
         let none = json!({"total": 0, "allocated": 0, "free": 0, "cooling": 0, "failed": 0});
         fill(&mut body["status"]["addresses"], none);
+    } else if path.starts_with("status.claims.") {
+        fill(&mut body["status"]["claims"], json!({"waiting": 0}));
     } else if path.starts_with("status.network.") {
         fill(&mut body["status"]["network"], json!({"id": "a", "name": "a"}));
     } else if path.starts_with("status.failed[].") {
-        fill(&mut body["status"]["failed"][0], json!({"address": "a", "reason": "a"}));
+        fill(&mut body["status"]["failed"][0], json!({"address": "a", "reason": "A", "message": "a"}));
     } else if path.starts_with("status.conditions[].") {
         let condition = json!({
             "type": "Ready", "status": "True", "reason": "A", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"
@@ -155,6 +157,7 @@ fn message_of(rule: &'static str) -> &'static str {
         "minimum" => "should be greater than or equal to",
         "maximum" => "should be less than or equal to",
         "maxItems" => "must have at most",
+        "pattern" => "should match",
         "enum" => "supported values",
         "required" => "Required value",
         "set" | "map" => "Duplicate value",

@@ -59,11 +59,14 @@ fn address(path: &str) -> [Row; 4] {
     ]
 }
 
+fn tag_list(count: usize) -> Value {
+    (0..count).map(|n| format!("t{n}")).collect()
+}
+
 fn tags(path: &str) -> Vec<Row> {
     let item = format!("{path}[]");
-    let many = |count: usize| -> Value { (0..count).map(|n| format!("t{n}")).collect() };
     let mut rows = vec![
-        row(path, "maxItems", many(16), many(17)),
+        row(path, "maxItems", tag_list(16), tag_list(17)),
         row(&item, "set", json!(["a", "b"]), json!(["a", "a"])),
         row(&item, "a tag must not contain a comma", "a:b".into(), "a,b".into()),
     ];
@@ -107,11 +110,16 @@ fn lists_and_numbers() -> Vec<Row> {
             "203.0.113.128/28".into(),
             "203.0.113.130/28".into(),
         ),
+        row("spec.tags", "maxItems", tag_list(16), tag_list(17)),
+        row("spec.tags[]", "set", json!(["a", "b"]), json!(["a", "a"])),
+        row("spec.tags[]", "a tag of spec.tags must consist of letters", "Cost:a_b~c=d@e+f.g-1".into(), "a/b".into()),
+        row("spec.tags[]", "a tag of spec.tags must not look like a mark", "caip-team".into(), "Caip2-out.x".into()),
         row("spec.reclaimPolicy", "enum", "Retain".into(), "Recycle".into()),
     ];
+    rows.extend(bounded("spec.tags[]", 60));
     rows.extend(address(&format!("{list}[]")));
     rows.extend(number("spec.maxIPs", 65536));
-    rows.extend(number("spec.preallocate", 1024));
+    rows.extend(number("spec.minFree", 1024));
     rows.extend(number("spec.reuseGracePeriodSeconds", 604800));
     rows
 }
@@ -217,9 +225,9 @@ fn across_fields() -> Vec<Row> {
         ),
         row(
             "spec",
-            "preallocate must not be more than maxIPs",
-            json!({"preallocate": 2, "maxIPs": 2}),
-            json!({"preallocate": 3, "maxIPs": 2}),
+            "minFree must not be more than maxIPs",
+            json!({"minFree": 2, "maxIPs": 2}),
+            json!({"minFree": 3, "maxIPs": 2}),
         ),
         row(
             "spec",
@@ -229,9 +237,9 @@ fn across_fields() -> Vec<Row> {
         ),
         row(
             "spec",
-            "preallocate needs a floatingIPNetwork",
-            json!({"preallocate": 1, "preAllocatedFloatingIPs": list, "floatingIPNetwork": network}),
-            json!({"preallocate": 1, "preAllocatedFloatingIPs": list}),
+            "minFree needs a floatingIPNetwork",
+            json!({"minFree": 1, "preAllocatedFloatingIPs": list, "floatingIPNetwork": network}),
+            json!({"minFree": 1, "preAllocatedFloatingIPs": list}),
         ),
     ]
 }
@@ -243,18 +251,30 @@ fn status() -> Vec<Row> {
         rows.push(row(&path, "required", 0.into(), absent()));
         rows.push(row(&path, "minimum", 0.into(), (-1).into()));
     }
+    rows.push(row("status.claims.waiting", "required", 0.into(), absent()));
+    rows.push(row("status.claims.waiting", "minimum", 0.into(), (-1).into()));
     for field in ["id", "name"] {
         rows.push(row(format!("status.network.{field}"), "required", "a".into(), absent()));
     }
-    for field in ["address", "reason"] {
+    for field in ["address", "reason", "message"] {
         rows.push(row(format!("status.failed[].{field}"), "required", "a".into(), absent()));
     }
+    for reason in ["status.failed[].reason", "status.conditions[].reason"] {
+        rows.push(row(reason, "minLength", "A".into(), "".into()));
+        rows.push(row(reason, "maxLength", long(1024), long(1025)));
+        rows.push(row(reason, "pattern", "NotFound".into(), "is not found".into()));
+    }
+    rows.push(row("status.conditions[].type", "maxLength", long(316), long(317)));
+    rows.push(row("status.conditions[].type", "pattern", "Ready".into(), "is ready".into()));
+    rows.push(row("status.conditions[].status", "enum", "Unknown".into(), "true".into()));
+    rows.push(row("status.conditions[].message", "maxLength", long(32768), long(32769)));
+    rows.push(row("status.conditions[].observedGeneration", "minimum", 0.into(), (-1).into()));
     for field in ["type", "status", "reason", "message"] {
         rows.push(row(format!("status.conditions[].{field}"), "required", "True".into(), absent()));
     }
     rows.push(row("status.conditions[].lastTransitionTime", "required", "2026-01-01T00:00:00Z".into(), absent()));
-    let failed =
-        |count| -> Value { repeat_n(json!({"address": "203.0.113.10", "reason": "missing"}), count).collect() };
+    let missing = json!({"address": "203.0.113.10", "reason": "NotFound", "message": "create it"});
+    let failed = |count| -> Value { repeat_n(missing.clone(), count).collect() };
     rows.push(row("status.failed", "maxItems", failed(16), failed(17)));
     let conditions = |types: Vec<String>| -> Value {
         types.iter().map(|type_| {

@@ -20,7 +20,9 @@ async fn defaults_are_written_where_the_documents_promise_them() {
             json!({
                 "identityRef": {"name": "cloud", "cloudName": "openstack"},
                 "floatingIPNetwork": {"filter": {"name": "public"}},
+                "minFree": 0,
                 "reclaimPolicy": "Delete",
+                "reuseGracePeriodSeconds": 0,
                 "reuse": {"policy": "Unmarked", "minIdleSeconds": 300},
                 "orphans": {"policy": "Release", "graceSeconds": 3600}
             })
@@ -38,9 +40,9 @@ async fn null_means_the_same_as_a_field_that_is_not_there() {
         }
         let made = ns.dry_run(nulls).await.expect("nulls are accepted");
         assert_eq!(made.data["spec"]["reclaimPolicy"], "Delete");
-        let closed = ns.dry_run(pool("p").list(["203.0.113.10"]).with("floatingIPNetwork", Value::Null).preallocate(1));
-        assert!(refusal(closed.await).contains("preallocate needs a floatingIPNetwork"));
-        let unlimited = pool("p").network("public").with("maxIPs", Value::Null).preallocate(1);
+        let closed = ns.dry_run(pool("p").list(["203.0.113.10"]).with("floatingIPNetwork", Value::Null).min_free(1));
+        assert!(refusal(closed.await).contains("minFree needs a floatingIPNetwork"));
+        let unlimited = pool("p").network("public").with("maxIPs", Value::Null).min_free(1);
         ns.dry_run(unlimited).await.expect("null is no limit");
         let both = json!({"id": null, "filter": {"name": "public", "description": null}});
         ns.dry_run(pool("p").with("floatingIPNetwork", both)).await.expect("a filter and no id");
@@ -76,7 +78,7 @@ async fn everything_but_the_pool_id_can_be_changed_and_taken_back() {
             json!({"floatingIPNetwork": {"filter": {"name": "other"}}, "subnets": [{"filter": {"name": "a"}}]}),
             json!({"preAllocatedFloatingIPs": ["203.0.113.10"], "excludedAddresses": ["203.0.113.11"]}),
             json!({"reservations": [{"claim": "a", "address": "203.0.113.12"}]}),
-            json!({"reclaimPolicy": "Retain", "maxIPs": 1, "preallocate": 1, "reuseGracePeriodSeconds": 60}),
+            json!({"reclaimPolicy": "Retain", "maxIPs": 1, "minFree": 1, "reuseGracePeriodSeconds": 60}),
             json!({"reuse": {"policy": "Tagged", "tags": ["a"]}, "orphans": {"policy": "Report"}}),
         ] {
             let back = spec.as_object().into_iter().flatten().map(|(field, _)| (field.clone(), Value::Null));
@@ -106,10 +108,13 @@ spec:
     with_namespace(async |ns| {
         let ours = capo.replace("infrastructure.cluster.x-k8s.io/v1alpha1", "ipam.cluster.x-k8s.io/v1alpha1");
         let mut object: Value = serde_saphyr::from_str(&ours).expect("the manifest is YAML");
-        let spec = object["spec"].clone();
+        let mut spec = object["spec"].clone();
+        spec.as_object_mut()
+            .expect("an object")
+            .extend([("minFree".to_owned(), json!(0)), ("reuseGracePeriodSeconds".to_owned(), json!(0))]);
         // Server-side apply refuses fields that the schema does not have, as `kubectl apply` does.
         let made = apply_strictly(ns, &object).await.expect("CAPO's pool is accepted");
-        assert_eq!(made["spec"], spec, "and nothing of it is dropped or added");
+        assert_eq!(made["spec"], spec, "and nothing of it is dropped, and only defaults are added");
         object["spec"]["floatingIPNetwork"] = json!({"id": "b146e3b3-b18e-4467-b997-c4d16ef37365"});
         apply_strictly(ns, &object).await.expect("CAPO's pool with an id is accepted");
         object["spec"]["availableIPs"] = json!([]);

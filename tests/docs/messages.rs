@@ -55,14 +55,16 @@ fn every_rule_of_the_crd_is_on_the_page_for_troubles() {
 
 #[test]
 fn every_reason_is_on_the_page_for_troubles() {
-    let reasons = texts(&root().join("src/api/conditions.rs"), Kind::Messages).into_iter().map(|text| text.text);
+    // Of conditions and events, and of the addresses in `status.failed`.
+    let files = ["src/api/conditions.rs", "src/allocation/usage.rs"];
+    let reasons = files.iter().flat_map(|file| texts(&root().join(file), Kind::Messages)).map(|text| text.text);
     let is_reason = |text: &String| {
         text.starts_with(|c: char| c.is_ascii_uppercase()) && text.chars().all(|c| c.is_ascii_alphanumeric())
     };
     // The severities of Cluster API's older conditions.
     let reasons: BTreeSet<String> =
         reasons.filter(is_reason).filter(|text| text != "Error" && text != "Info").collect();
-    assert!(reasons.len() > 35, "the reasons are found: {reasons:?}");
+    assert!(reasons.len() > 42, "the reasons are found: {reasons:?}");
     let page = Page::read(root(), Path::new("docs/troubleshooting.md"));
     let known = page.code_spans();
     let known: BTreeSet<&str> = known.iter().flat_map(|span| span.split(|c: char| !c.is_alphanumeric())).collect();

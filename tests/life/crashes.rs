@@ -26,7 +26,7 @@ async fn controller_killed_at_random_moments_gives_no_address_twice_and_leaks_no
         ns.create_secret_for("demo").await;
         ns.restart_controller();
         let listed = [ns.create_floating_ip("public").await.address, ns.create_floating_ip("public").await.address];
-        let spec = pool("public").list(listed).network("public").preallocate(1).with("orphans", released_orphans());
+        let spec = pool("public").list(listed).network("public").min_free(1).with("orphans", released_orphans());
         create_ready_pool(ns, spec.served_in(&ns.name)).await;
         let mut servers: Vec<String> = Vec::new();
         let mut next = 0;

@@ -24,7 +24,7 @@ async fn strip_finalizers(ns: &Namespace, kind: Kind, name: &str) {
 #[tokio::test]
 async fn moved_claim_keeps_its_address() {
     with_namespace(async |ns| {
-        let (id, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public").preallocate(1)).await;
+        let (id, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public").min_free(1)).await;
         create_ready_pool(ns, pool("other").network("public")).await;
         await_address_count(ns, "free", 1).await;
         let address = ns.bind(claim("web-0")).await;
@@ -48,7 +48,7 @@ async fn moved_claim_keeps_its_address() {
         assert_eq!(marked_floating_ips(ns.cloud().await, &id).await, before);
 
         // They arrive with their annotations.
-        ns.create(pool("public").network("public").preallocate(1).annotation(POOL_ID, &id)).await;
+        ns.create(pool("public").network("public").min_free(1).annotation(POOL_ID, &id)).await;
         assert_eq!(ns.bind(claim("web-0")).await, address);
         await_address_count(ns, "total", 2).await;
     })

@@ -50,7 +50,7 @@ async fn delete_everything(order: [Step; 6]) {
     with_namespace(async |ns| {
         let listed = ns.create_floating_ip("public").await.address;
         ns.create(cluster("prod", json!({}))).await;
-        let id = create_served_pool(ns, pool("public").list([&listed]).network("public").preallocate(1)).await;
+        let id = create_served_pool(ns, pool("public").list([&listed]).network("public").min_free(1)).await;
         for number in 0..2 {
             ns.bind(claim(&format!("web-{number}")).of_cluster("prod").without_capo_finalizer()).await;
         }

@@ -38,13 +38,13 @@ async fn await_lost_leadership(replica: &Controller) {
     assert!(replica.log().contains("leadership lost, exiting"), "{}", replica.log());
 }
 
-/// A pool with two predefined addresses, a preallocated one and new ones: claims cause tags, descriptions and POSTs.
+/// A pool with two predefined addresses, a spare and new ones: claims cause tags, descriptions and POSTs.
 async fn create_mixed_pool(ns: &Namespace) -> String {
     let listed =
         [ns.create_floating_ip("public-large").await.address, ns.create_floating_ip("public-large").await.address];
     // A POST that takes effect when its claim has another address leaves an orphan: it is released soon.
     let orphans = json!({"policy": "Release", "graceSeconds": 1});
-    let public = pool("public").list(listed).network("public-large").preallocate(1).with("orphans", orphans);
+    let public = pool("public").list(listed).network("public-large").min_free(1).with("orphans", orphans);
     let id = create_ready_pool(ns, public.served_in(&ns.name)).await;
     await_address_count(ns, "free", 3).await;
     id
@@ -55,7 +55,7 @@ async fn assert_all_served_and_released(ns: &Namespace, id: &str) {
     await_bound_count(ns, CLAIMS, AFTER_LOST_CALLS).await;
     assert_distinct(&bound_addresses(ns).await);
     await_laws_hold(&[ns]).await;
-    ns.patch(Kind::Pool, "public", json!({"spec": {"preallocate": 0}})).await;
+    ns.patch(Kind::Pool, "public", json!({"spec": {"minFree": 0}})).await;
     release_bound_claims(ns).await;
     await_all_released(ns, id, AFTER_LOST_CALLS).await;
 }

@@ -1,4 +1,4 @@
-//! Addresses of a network: reused, created, excluded, preallocated.
+//! Addresses of a network: reused, created, excluded, kept free.
 
 use super::*;
 use crate::support::{pool, unique, with_external_network, with_namespace};
@@ -124,9 +124,27 @@ async fn network_with_only_excluded_addresses_is_reported_and_leaks_none() {
 }
 
 #[tokio::test]
-async fn preallocated_addresses_bind_with_one_write_and_are_replenished() {
+async fn created_addresses_get_the_tags_of_the_spec_after_they_are_bound() {
     with_namespace(async |ns| {
-        let (id, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public").preallocate(2)).await;
+        let spec = pool("public").network("public").with("tags", json!(["cost-a", "team:b"]));
+        let (id, proxy) = create_served_pool_behind_proxy(ns, spec).await;
+        proxy.forget_calls();
+        let address = ns.bind(claim("web-0")).await;
+        assert_eq!(proxy.writes().first().map(String::as_str), Some("POST floatingips"));
+        let cloud = ns.cloud().await;
+        let has_tags = |fip: &FloatingIp| ["cost-a", "team:b"].iter().all(|tag| fip.tags.contains(*tag));
+        let tagged = await_floating_ip(cloud, &address, "tagged", has_tags).await;
+        assert!(tagged.description.contains(&id), "the mark stays");
+        release_claim(ns, "web-0").await;
+        await_floating_ip_deleted(cloud, &address, RECOVERY).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn spares_bind_with_one_write_and_are_replenished() {
+    with_namespace(async |ns| {
+        let (id, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public").min_free(2)).await;
         await_address_count(ns, "free", 2).await;
         let cloud = ns.cloud().await;
         let ready = marked_addresses(cloud, &id).await;
@@ -138,7 +156,7 @@ async fn preallocated_addresses_bind_with_one_write_and_are_replenished() {
         await_address_count(ns, "total", 3).await;
         assert_eq!(proxy.writes(), ["PUT floatingips/ID", "POST floatingips"]);
 
-        ns.patch(Kind::Pool, "public", json!({"spec": {"preallocate": 0}})).await;
+        ns.patch(Kind::Pool, "public", json!({"spec": {"minFree": 0}})).await;
         await_address_count(ns, "total", 1).await;
         assert_eq!(marked_addresses(cloud, &id).await, [address].into(), "only the surplus is deleted");
     })

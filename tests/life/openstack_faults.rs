@@ -36,7 +36,7 @@ async fn run_case(case: &Case) {
     let begun = Instant::now();
     with_namespace(async |ns| {
         let (id, proxy) = create_served_pool_behind_proxy(ns, case.pool(ns).await).await;
-        if case.source == Source::Preallocated {
+        if case.source == Source::Spare {
             await_address_count(ns, "free", CLAIMS as u64).await;
         }
         proxy.forget_calls();
@@ -44,8 +44,8 @@ async fn run_case(case: &Case) {
         create_claims(ns, 0..CLAIMS).await;
         await_bound_count(ns, CLAIMS, AFTER_LOST_CALLS).await;
         proxy.await_faults_used(AFTER_LOST_CALLS).await;
-        if case.source == Source::Preallocated {
-            ns.patch(Kind::Pool, "public", json!({"spec": {"preallocate": 0}})).await;
+        if case.source == Source::Spare {
+            ns.patch(Kind::Pool, "public", json!({"spec": {"minFree": 0}})).await;
         }
         await_marks_of_bound_claims_alone(ns, &id, AFTER_LOST_CALLS).await;
 

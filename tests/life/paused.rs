@@ -98,7 +98,7 @@ async fn nothing_changes_while_the_pool_is_paused() {
 #[tokio::test]
 async fn deleted_pool_waits_while_it_is_paused() {
     with_namespace(async |ns| {
-        let id = create_served_pool(ns, pool("public").network("public").preallocate(1)).await;
+        let id = create_served_pool(ns, pool("public").network("public").min_free(1)).await;
         await_address_count(ns, "free", 1).await;
         ns.patch(Kind::Pool, "public", json!({"metadata": {"annotations": {PAUSED: ""}}})).await;
         ns.await_condition(Kind::Pool, "public", "Paused", "True", "Paused", SOON).await;

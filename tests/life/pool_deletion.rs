@@ -6,7 +6,7 @@ use crate::support::{SOON, pool, with_namespace};
 #[tokio::test]
 async fn deleted_pool_waits_for_its_claims_and_then_cleans_up() {
     with_namespace(async |ns| {
-        let id = create_served_pool(ns, pool("public").network("public").preallocate(1)).await;
+        let id = create_served_pool(ns, pool("public").network("public").min_free(1)).await;
         ns.bind(claim("web-0")).await;
         await_address_count(ns, "total", 2).await;
         let secret = ns.get(Kind::Secret, "cloud").await.expect("it is there");
@@ -118,7 +118,7 @@ async fn attached_address_is_kept_and_reported_when_its_pool_is_deleted() {
 #[tokio::test]
 async fn whole_namespace_can_be_deleted() {
     with_namespace(async |ns| {
-        let id = create_served_pool(ns, pool("public").network("public").preallocate(1)).await;
+        let id = create_served_pool(ns, pool("public").network("public").min_free(1)).await;
         for number in 0..3 {
             ns.bind(claim(&format!("web-{number}")).without_capo_finalizer()).await;
         }

@@ -58,13 +58,15 @@ async fn unusable_predefined_addresses_are_skipped_and_reported() {
         assert_eq!(ns.bind(claim("web-0")).await, good.address);
         await_address_count(ns, "failed", 3).await;
         let public = ns.get(Kind::Pool, "public").await.expect("it is there");
-        for (address, why) in
-            [(MISSING, "create it"), (&attached.address, "detach it"), (&foreign.address, "remove that mark")]
-        {
-            let failed = public.data["status"]["failed"].as_array().into_iter().flatten();
-            let reason = failed.filter(|failed| failed["address"] == address).map(|failed| &failed["reason"]).next();
-            let reason = reason.and_then(Value::as_str).unwrap_or_default();
-            assert!(reason.contains(why), "{address}: {:?}", public.data["status"]["failed"]);
+        for (address, reason, remedy) in [
+            (MISSING, "NotFound", "create it"),
+            (&attached.address, "Attached", "detach it"),
+            (&foreign.address, "MarkedByOther", "remove that mark"),
+        ] {
+            let mut failed = public.data["status"]["failed"].as_array().into_iter().flatten();
+            let failed = failed.find(|failed| failed["address"] == address).expect("it is reported");
+            assert_eq!(failed["reason"], reason, "{address}");
+            assert!(failed["message"].as_str().is_some_and(|message| message.contains(remedy)), "{failed}");
         }
         ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", RECOVERY).await;
         ns.create(claim("web-1")).await;

@@ -154,9 +154,9 @@ async fn wiped_mark_of_a_bound_address_is_restored() {
 #[tokio::test]
 async fn wiped_pool_id_is_restored() {
     with_namespace(async |ns| {
-        let id = create_served_pool(ns, pool("public").network("public").preallocate(1)).await;
+        let id = create_served_pool(ns, pool("public").network("public").min_free(1)).await;
         await_address_count(ns, "free", 1).await;
-        // Only the preallocated floating IP has the id.
+        // Only the spare has the id.
         wipe_pool_id_and_await_it(ns, &id, SOON).await;
         ns.bind(claim("web-0")).await;
         wipe_pool_id_and_await_it(ns, &id, SOON).await;

@@ -10,7 +10,7 @@ const LONGEST_RESYNC: Duration = Duration::from_secs(25);
 async fn nothing_is_written_when_nothing_changed() {
     with_namespace(async |ns| {
         let listed = ns.create_floating_ip("public").await;
-        let spec = pool("public").list([&listed.address]).network("public").preallocate(1);
+        let spec = pool("public").list([&listed.address]).network("public").min_free(1);
         let (_, proxy) = create_served_pool_behind_proxy(ns, spec).await;
         create_claims(ns, 0..8).await;
         await_bound_count(ns, 8, BURST).await;

@@ -36,7 +36,7 @@ impl Workload {
         ns.patch(Kind::Secret, "cloud", json!({"metadata": {"labels": {MOVE_LABEL: "true"}}})).await;
         let infrastructure = ns.create_provisioned_cluster().await;
         let listed = ns.create_floating_ip("public").await.address;
-        let public = pool("public").list([&listed]).network("public").preallocate(1);
+        let public = pool("public").list([&listed]).network("public").min_free(1);
         let other = pool("other").network("public").max_ips(1);
         let ids = [
             create_ready_pool(ns, public.served_in(&ns.name)).await,
@@ -49,7 +49,7 @@ impl Workload {
         let addresses = join_all(SERVERS.map(bind)).await.into_iter().collect();
         ns.create(create_server(ns, WAITING, &infrastructure).await).await;
         await_waiting(ns, WAITING, "PoolExhausted").await;
-        // Five that are bound and one that is preallocated.
+        // Five that are bound and one spare.
         await_address_count(ns, "total", 6).await;
         await_address_count(ns, "free", 1).await;
         let marked = floating_ips_of_pools(ns, &ids).await;

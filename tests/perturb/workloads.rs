@@ -26,8 +26,8 @@ pub enum Workload {
     ServeAtLimit,
     /// A pool is deleted while a claim has an address of it, and another one is free.
     DeletePool,
-    /// A pool preallocates an address, a claim gets it, and the pool preallocates another one.
-    Preallocate,
+    /// A pool creates a spare, a claim gets it, and the pool creates another one.
+    Replenish,
     /// A Cluster is paused while one of its claims is released and another one created.
     Pause,
     /// `clusterctl move` moves everything to another management cluster.
@@ -42,7 +42,7 @@ impl Workload {
         Self::ServeFromList,
         Self::ServeAtLimit,
         Self::DeletePool,
-        Self::Preallocate,
+        Self::Replenish,
         Self::Pause,
         Self::Move,
     ];
@@ -55,7 +55,7 @@ impl Workload {
             Self::ServeFromList => "serve-from-list",
             Self::ServeAtLimit => "serve-at-limit",
             Self::DeletePool => "delete-pool",
-            Self::Preallocate => "preallocate",
+            Self::Replenish => "replenish",
             Self::Pause => "pause",
             Self::Move => "move",
         }
@@ -69,7 +69,7 @@ impl Workload {
     pub async fn prepare(self, scene: &Scene<'_>) {
         let new = pool("public").network("public");
         match self {
-            Self::Bind | Self::Preallocate => {}
+            Self::Bind | Self::Replenish => {}
             Self::ReleaseCreated => {
                 scene.create_pool(new).await;
                 scene.bind("web-0").await;
@@ -84,7 +84,7 @@ impl Workload {
                 scene.bind("web-0").await;
             }
             Self::DeletePool => {
-                scene.create_pool(new.preallocate(1)).await;
+                scene.create_pool(new.min_free(1)).await;
                 scene.bind("web-0").await;
             }
             Self::Pause => {
@@ -99,7 +99,7 @@ impl Workload {
         }
         // The last write.
         match self {
-            Self::Bind | Self::Preallocate => {}
+            Self::Bind | Self::Replenish => {}
             Self::DeletePool => scene.await_counts(1, 1).await,
             _ => scene.await_counts(1, 0).await,
         }
@@ -126,8 +126,8 @@ impl Workload {
                 scene.await_bound("web-1").await;
             }
             Self::DeletePool => delete_pool(scene).await,
-            Self::Preallocate => {
-                scene.create_pool(pool("public").network("public").preallocate(1)).await;
+            Self::Replenish => {
+                scene.create_pool(pool("public").network("public").min_free(1)).await;
                 scene.await_counts(0, 1).await;
                 scene.bind("web-0").await;
                 scene.await_counts(1, 1).await;

@@ -87,7 +87,7 @@ fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_r
 #[test]
 fn the_spares_of_a_pool_whose_network_a_new_process_does_not_find_are_kept() {
     simulate_bound(&START, async |world, site| {
-        site.change(Kind::Pool, "public", &json!({"spec": {"preallocate": 2}}));
+        site.change(Kind::Pool, "public", &json!({"spec": {"minFree": 2}}));
         let is_ready = world.wait_until(SOON, || world.cloud.floating_ips().len() == 3).await;
         world.expect(7, "public", "ready with two spares", is_ready);
         world.cloud.rename_network(&world.network, "renamed");
@@ -150,7 +150,7 @@ fn a_pool_that_is_created_while_its_secret_is_being_deleted_begins_nothing() {
 fn an_id_that_a_user_removes_while_no_controller_runs_is_read_from_the_status() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "preallocate": 1}));
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "minFree": 1}));
         world.wait_until(SOON, || !world.cloud.floating_ips().is_empty()).await;
         world.advance(SOON).await;
         site.kill_controller();

@@ -31,7 +31,7 @@ fn pools() -> [(&'static str, Value); 4] {
         ("created", json!({})),
         ("retained", json!({"reclaimPolicy": "Retain", "maxIPs": 1})),
         ("listed", json!({"preAllocatedFloatingIPs": [address(0).to_string(), address(1).to_string()]})),
-        ("spare", json!({"preallocate": 1, "reuseGracePeriodSeconds": 20})),
+        ("spare", json!({"minFree": 1, "reuseGracePeriodSeconds": 20})),
     ]
 }
 

@@ -64,7 +64,7 @@ pub async fn create_fixtures(world: &World) {
     let site = &world.sites[0];
     let spec = json!({
         "preAllocatedFloatingIPs": [address(0).to_string()], "floatingIPNetwork": {"filter": {"name": "public"}},
-        "preallocate": 1,
+        "minFree": 1,
     });
     site.create_pool("public", &spec);
     CLAIMS.iter().for_each(|claim| site.create_claim(claim, "public"));

@@ -105,7 +105,7 @@ fn change(spec: &Value, edit: Edit) -> Value {
             toggle_item(spec, "excludedAddresses", range.into())
         }
         Edit::Unreserve(index) => without_reservation(spec, index),
-        Edit::Preallocate(count) => json!({"preallocate": count % 3}),
+        Edit::MinFree(count) => json!({"minFree": count % 3}),
         Edit::Retain => json!({"reclaimPolicy": swap(&spec["reclaimPolicy"], "Retain", "Delete")}),
         Edit::Reuse(how) => {
             let (policy, tags) = [("Never", Value::Null), ("Unmarked", Value::Null), ("Tagged", json!(["prod"]))]

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use caip_openstack::api::names::GROUP;
+use caip_openstack::api::names::{GROUP, POOL_KIND};
 use serde_json::{Value, json};
 
 use crate::api::objects::finalizers;
@@ -54,7 +54,7 @@ impl World {
     }
 
     /// What a status counts as allocated belongs to claims, or to IPAddresses: of a claim that was removed by force, or of
-    /// another provider, which keep it from being released.
+    /// another provider, which keep it from being released. What it counts as waiting has no address.
     fn judge_counters(&self) {
         for site in &self.sites {
             let objects = [site.server.all(Kind::Claim), site.server.all(Kind::Address)].concat();
@@ -69,6 +69,9 @@ impl World {
                 let most = claims.len() + foreign + self.witness.forged().len();
                 let is_right = usize::try_from(allocated).is_ok_and(|allocated| allocated <= most);
                 self.expect(4, name, &format!("{allocated} addresses allocated, but by {claims:?}"), is_right);
+                let (shown, waiting) = (pool["status"]["claims"]["waiting"].as_u64(), site.waiting_claims(name));
+                let is_right = shown == u64::try_from(waiting.len()).ok();
+                self.expect(7, name, &format!("showing {shown:?} waiting claims, but for {waiting:?}"), is_right);
             }
         }
     }
@@ -121,6 +124,18 @@ fn is_counted(pool: &Value) -> bool {
 }
 
 impl Site {
+    /// The claims of the pool that have no address and are not being deleted.
+    pub fn waiting_claims(&self, pool: &str) -> Vec<String> {
+        let mut claims = self.server.all(Kind::Claim);
+        claims.retain(|claim| {
+            let pool_ref = ["apiGroup", "kind", "name"].map(|field| claim["spec"]["poolRef"][field].as_str());
+            pool_ref == [Some(GROUP), Some(POOL_KIND), Some(pool)]
+                && claim["status"].get("addressRef").is_none()
+                && claim["metadata"].get("deletionTimestamp").is_none()
+        });
+        claims.iter().map(|claim| laws::text(claim, "/metadata/name").to_owned()).collect()
+    }
+
     /// CAPO's finalizers, and the IPAddresses that users made.
     fn drop_what_users_keep(&self) {
         for claim in self.server.all(Kind::Claim) {

@@ -234,7 +234,7 @@ fn first_edit(random: &mut fastrand::Rng) -> Edit {
         1 => Edit::List(any()),
         2 => Edit::Exclude(any()),
         3 => Edit::Reserve(any(), any()),
-        4 => Edit::Preallocate(any()),
+        4 => Edit::MinFree(any()),
         5 => Edit::Retain,
         6 => Edit::Reuse(any()),
         7 => Edit::Grace(any()),

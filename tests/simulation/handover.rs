@@ -155,7 +155,7 @@ fn an_address_whose_mark_is_being_written_is_not_given_again_when_its_pool_was_l
     let outcome = simulate(&start, async |world: &World| {
         let site = &world.sites[0];
         let network = json!({"filter": {"name": "public"}});
-        let spec = json!({"floatingIPNetwork": network, "preallocate": 1, "poolID": "kept"});
+        let spec = json!({"floatingIPNetwork": network, "minFree": 1, "poolID": "kept"});
         site.create_pool("public", &spec);
         world.advance(SOON).await;
         let late = Fault::Late(Duration::from_secs(10));

@@ -43,7 +43,7 @@ pub enum Edit {
     List(u8),
     Exclude(u8),
     Reserve(u8, u8),
-    Preallocate(u8),
+    MinFree(u8),
     Retain,
     Reuse(u8),
     Grace(u8),

@@ -55,7 +55,7 @@ fn nothing_is_changed_with_an_identity_that_the_namespace_may_not_use() {
             world.expect(5, "web-0", "bound as before", had == site.address_of("web-0").map(|(address, _)| address));
 
             let before = world.cloud.floating_ips();
-            site.change(Kind::Pool, "public", &json!({"spec": {"preallocate": 2}}));
+            site.change(Kind::Pool, "public", &json!({"spec": {"minFree": 2}}));
             site.delete(Kind::Claim, "web-0");
             site.create_claim("web-1", "public");
             world.advance(3 * SOON).await;

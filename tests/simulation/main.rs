@@ -33,6 +33,8 @@
 //! | [`tenants`] | what another tenant's Keystone says |
 //! | [`noninterference`], [`liar`] | an honest tenant beside hostile ones, and their clouds |
 //! | [`panics`] | a bug that an object triggers |
+//! | [`labels`] | the tags of `spec.tags` |
+//! | [`newer`] | marks of a newer version of this provider |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 //! | [`lists`] | the controllers list nothing that is older than what they know |
 //! | [`records`] | nothing of deleted pools and claims is remembered |
@@ -66,9 +68,11 @@ mod handover;
 mod history;
 mod identities;
 mod jumps;
+mod labels;
 mod liar;
 mod lists;
 mod missed;
+mod newer;
 mod noninterference;
 mod offered;
 mod operators;

@@ -226,7 +226,7 @@ impl Hostile {
         let mut spec = json!({
             "identityRef": {"name": "cloud", "cloudName": "openstack"},
             "floatingIPNetwork": {"filter": {"name": "public"}},
-            "preallocate": random.u8(0..6),
+            "minFree": random.u8(0..6),
             "orphans": {"policy": "Release", "graceSeconds": 1},
             "reuse": {"policy": "Unmarked", "minIdleSeconds": 0},
         });

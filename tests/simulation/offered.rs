@@ -40,7 +40,7 @@ fn a_pool_whose_spares_cannot_be_created_asks_neutron_only_now_and_then() {
                 true => world.cloud.alter(Alteration::DropsWhenCreated),
                 false => world.cloud.set_quota(&world.project, Some(0)),
             }
-            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "preallocate": 2}));
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "minFree": 2}));
             world.advance(Duration::from_secs(30)).await;
             let calls = || site.replicas[0].wire().map_or(0, |wire| wire.calls());
             let before = calls();
@@ -55,7 +55,7 @@ fn a_pool_whose_spares_cannot_be_created_asks_neutron_only_now_and_then() {
 /// A user of the project had the address. Nothing else is left in the network once it is deleted.
 #[test]
 fn an_address_that_neutron_offers_for_another_claim_is_kept_for_the_one_that_reserves_it() {
-    for preallocate in [0, 1] {
+    for min_free in [0, 1] {
         let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged: true };
         let outcome = simulate(&start, async |world: &World| {
             let site = &world.sites[0];
@@ -65,7 +65,7 @@ fn an_address_that_neutron_offers_for_another_claim_is_kept_for_the_one_that_res
             }
             let reservations = json!([{"claim": "web-0", "address": address(0).to_string()}]);
             let network = json!({"filter": {"name": "public"}});
-            let spec = json!({"floatingIPNetwork": network, "reservations": reservations, "preallocate": preallocate});
+            let spec = json!({"floatingIPNetwork": network, "reservations": reservations, "minFree": min_free});
             site.create_pool("public", &spec);
             site.create_claim("web-0", "public");
             site.create_claim("web-1", "public");

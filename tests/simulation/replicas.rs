@@ -25,7 +25,7 @@ fn simulate_with(fault: Option<(usize, Fault)>, skew: i64, is_logged: bool) -> O
         site.replicas[1].skew.store(skew, Relaxed);
         let spec = json!({
             "preAllocatedFloatingIPs": [address(0).to_string()], "floatingIPNetwork": {"filter": {"name": "public"}},
-            "maxIPs": 3, "preallocate": 1,
+            "maxIPs": 3, "minFree": 1,
         });
         site.create_pool("public", &spec);
         CLAIMS.iter().for_each(|claim| site.create_claim(claim, "public"));

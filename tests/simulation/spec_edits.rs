@@ -202,16 +202,16 @@ fn after_an_edit_that_is_undone_a_pool_is_as_one_created_that_way() {
     figures.report("edits that are undone", began);
 }
 
-/// The network is full of preallocated addresses, which are deleted again: nothing is used up any more.
+/// The network is full of spares, which are deleted again: nothing is used up any more.
 #[test]
 fn what_neutron_refused_before_an_edit_is_not_said_after_it() {
     let spec = |count: usize| {
         let mut spec = first_spec();
-        spec["preallocate"] = count.into();
+        spec["minFree"] = count.into();
         spec
     };
     let (began, mut figures) = (Instant::now(), Figures::default());
-    figures.compare("preallocate 1024, then 0", &[spec(1024), spec(0)]);
+    figures.compare("minFree 1024, then 0", &[spec(1024), spec(0)]);
     figures.report("a refusal", began);
 }
 

@@ -36,6 +36,39 @@ fn a_reserved_address_that_another_claim_holds_is_given_once_it_is_released() {
     }
 }
 
+/// The pool counts the claims that wait, and writes that with its other figures: once after each change.
+#[test]
+fn a_pool_counts_the_claims_that_wait_for_it() {
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            site.create_pool("public", &json!({"maxIPs": 1}));
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            let public = || site.server.get(&key(Kind::Pool, "public")).unwrap_or_default();
+            let is_shown = |count| {
+                world.wait_until(Duration::from_secs(30), move || {
+                    public()["status"]["claims"]["waiting"].as_u64() == Some(count)
+                })
+            };
+            world.expect(7, "public", "showing that no claim waits", is_shown(0).await);
+            site.create_claim("web-1", "public");
+            site.create_claim("web-2", "public");
+            world.expect(7, "public", "showing two waiting claims", is_shown(2).await);
+            site.delete(Kind::Claim, "web-2");
+            world.expect(7, "public", "showing one waiting claim", is_shown(1).await);
+            let version = || public()["metadata"]["resourceVersion"].clone();
+            let settled = version();
+            world.advance(Duration::from_secs(90)).await;
+            world.expect(8, "public", "not written while a claim waits", version() == settled);
+            site.delete(Kind::Claim, "web-0");
+            world.await_bound("web-1").await;
+            world.expect(7, "public", "showing that no claim waits", is_shown(0).await);
+        });
+        outcome.assert_lawful();
+    }
+}
+
 #[test]
 fn a_cooling_address_that_a_user_attaches_is_not_deleted_before_it_is_detached() {
     for seed in 0..8 {

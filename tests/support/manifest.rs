@@ -131,8 +131,8 @@ impl PoolBuilder {
         self
     }
 
-    pub fn preallocate(self, count: u32) -> Self {
-        self.with("preallocate", count)
+    pub fn min_free(self, count: u32) -> Self {
+        self.with("minFree", count)
     }
 
     pub fn pool_id(self, id: &str) -> Self {

@@ -18,6 +18,9 @@ impl<'a> ClaimCase<'a> {
         if let Some(entry) = ledger.get(&bound.fip).filter(|entry| entry.fip.address == bound.address) {
             return match self.situation.ownership(entry) {
                 Ownership::Claimed(key) if key == self.claim.key => Decision::Keep(entry.fip.id.clone()),
+                Ownership::Foreign | Ownership::Contested if entry.marks.is_newer => {
+                    Decision::Lost(LostAddress::MarkedByNewerVersion(bound.address))
+                }
                 Ownership::Foreign | Ownership::Contested => Decision::Lost(LostAddress::Taken(bound.address)),
                 Ownership::Claimed(other) if !self.situation.is_stale_mark(&other, &entry.fip) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))

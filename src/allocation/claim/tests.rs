@@ -323,7 +323,7 @@ fn while_fenced_no_address_changes_its_owner() {
     assert_eq!(fixture().fenced().fips([fip(10)]).reserving("web", 10).decide("web"), fenced);
     let owned = || fixture().fenced().fips([fip(10).idle()]);
     assert_eq!(owned().max_ips(3).decide("web"), fenced);
-    assert_eq!(owned().with_policy(|pool| pool.preallocate = 1).blocked().decide("web"), fenced);
+    assert_eq!(owned().with_policy(|pool| pool.min_free = 1).blocked().decide("web"), fenced);
 }
 
 #[test]

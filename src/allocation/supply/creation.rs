@@ -63,7 +63,7 @@ impl Supply<'_> {
 
     /// How many spares to create, if `ready` of them exist or are being created.
     pub(in crate::allocation) fn missing_spares(&self, ready: usize) -> usize {
-        self.situation.pool.preallocate.saturating_sub(ready).min(self.room()).min(self.creatable())
+        self.situation.pool.min_free.saturating_sub(ready).min(self.room()).min(self.creatable())
     }
 
     /// Where to create a spare; `None` where a limit, or a refusal of Neutron, forbids it now.

@@ -1,4 +1,4 @@
-//! The addresses that the pool created and no claim has: preallocated, retained, or released and past the grace period.
+//! The addresses that the pool created and no claim has: spares, retained, or released and past the grace period.
 
 use super::sources::Candidates;
 use crate::allocation::ledger::LedgerEntry;

@@ -14,6 +14,8 @@ pub struct PoolTeardown {
     pub actions: Vec<SweepAction>,
     /// Addresses that lose our marks although something is still attached.
     pub attached: Vec<FloatingIpId>,
+    /// The pool created them, and a newer version has marked them too: they stay as they are.
+    pub newer: Vec<FloatingIpId>,
     /// A write is under way or uncertain, or must be listed.
     pub must_list: bool,
 }
@@ -30,6 +32,10 @@ pub fn plan_teardown(situation: &Situation<'_>) -> PoolTeardown {
         let id = entry.fip.id.clone();
         if entry.hold.is_some() || !entry.uncertain_writes.is_empty() || !entry.is_confirmed() {
             teardown.must_list = true;
+            continue;
+        }
+        if entry.marks.is_newer && situation.created_here(entry).is_some() {
+            teardown.newer.push(id);
             continue;
         }
         if is_deletable(situation, entry) {

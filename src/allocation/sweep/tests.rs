@@ -145,13 +145,13 @@ fn a_released_address_is_deleted_when_its_claim_has_another_address() {
 
 #[test]
 fn a_released_address_becomes_a_missing_spare() {
-    let spares =
-        |count| fixture().with_policy(|pool| pool.preallocate = count).fips([released(), fip(11).idle()]).plan();
+    let spares = |count| fixture().with_policy(|pool| pool.min_free = count).fips([released(), fip(11).idle()]).plan();
     assert_eq!(spares(1).actions, delete(10));
     assert_eq!(spares(2).actions, make_idle(10, false, &[old_release_tag("web")]));
     let two = fixture().fips([released(), fip(11).created_for("api").released_by("api", ago(9))]);
-    let plan = two.with_policy(|pool| pool.preallocate = 1).plan();
+    let plan = two.with_policy(|pool| pool.min_free = 1).plan();
     assert_eq!(plan.actions, [make_idle(10, false, &[old_release_tag("web")]), delete(11)].concat(), "one is missing");
+    assert_eq!(plan.new_spares, 0);
 }
 
 #[test]
@@ -165,8 +165,8 @@ fn held_and_uncertain_addresses_are_not_swept() {
 
 #[test]
 fn while_fenced_nothing_is_swept() {
-    let plan = fixture().fenced().with_policy(|pool| pool.preallocate = 1).fips([released()]).plan();
-    assert_eq!((plan.actions, plan.preallocate, plan.wake_at), (vec![], 0, Some(start() + seconds(60))));
+    let plan = fixture().fenced().with_policy(|pool| pool.min_free = 1).fips([released()]).plan();
+    assert_eq!((plan.actions, plan.new_spares, plan.wake_at), (vec![], 0, Some(start() + seconds(60))));
     assert!(!plan.must_list);
     let mut fenced = fixture().fenced().fips([fip(10).created_for("web")]);
     fenced.ledger.record_tag(&id(10), &old_release_tag("web"), true);
@@ -180,30 +180,72 @@ fn while_fenced_nothing_is_swept() {
 
 #[test]
 fn missing_spares_are_created_and_surplus_ones_deleted() {
-    let spares = |count| fixture().with_policy(|pool| pool.preallocate = count).fips([fip(10).idle(), fip(11).idle()]);
-    assert_eq!(spares(3).plan().preallocate, 1);
+    let spares = |count| fixture().with_policy(|pool| pool.min_free = count).fips([fip(10).idle(), fip(11).idle()]);
+    assert_eq!(spares(3).plan().new_spares, 1);
     assert!(spares(2).plan().actions.is_empty());
     assert_eq!(spares(1).plan().actions, delete(10));
     assert!(spares(1).waiting_claim("db").plan().actions.is_empty(), "a waiting claim takes it");
-    assert_eq!(spares(4).max_ips(3).plan().preallocate, 1, "never more than maxIPs");
+    assert_eq!(spares(4).max_ips(3).plan().new_spares, 1, "never more than maxIPs");
     assert_eq!(spares(2).max_ips(1).plan().actions, delete(10), "maxIPs was lowered");
-    assert_eq!(spares(3).waiting_claim("db").plan().preallocate, 0, "a waiting claim asks Neutron itself");
+    assert_eq!(spares(3).waiting_claim("db").plan().new_spares, 0, "a waiting claim asks Neutron itself");
     assert!(spares(0).with_policy(|pool| pool.deletes = false).plan().actions.is_empty(), "retained ones stay");
 }
 
 #[test]
+fn min_free_counts_only_free_addresses_that_the_pool_created() {
+    let retained = CreationMark { is_retained: true, ..unclaimed_mark(10) };
+    let table = [
+        ("created in advance", fip(10).idle(), 0),
+        ("retained", fip(10).described(retained.render(None)), 0),
+        ("created by the pool, and listed since", fip(20).idle(), 0),
+        ("listed", fip(20), 1),
+        ("reusable", fip(10), 1),
+        ("allocated", fip(10).created_for("web"), 1),
+        ("in its grace period", released(), 1),
+        ("listed and in its grace period", fip(20).tagged_for("web").released_by("web", ago(9)), 1),
+        ("attached", fip(10).idle().attached(), 1),
+        ("excluded", fip(30).idle(), 1),
+        ("reserved", fip(31).idle(), 1),
+        ("on another network", fip(10).idle().on_network("another"), 1),
+    ];
+    for (what, fip, missing) in table {
+        let policy = |pool: &mut PoolPolicy| (pool.min_free, pool.grace) = (1, seconds(60));
+        let fixture = fixture().listed([20]).excluding("203.0.113.30/32").reserving("db", 31).with_policy(policy);
+        assert_eq!(fixture.fips([fip]).plan().new_spares, missing, "{what}");
+    }
+}
+
+#[test]
+fn a_retained_address_counts_as_a_spare_and_no_other_is_created() {
+    let retains = |pool: &mut PoolPolicy| (pool.min_free, pool.deletes) = (1, false);
+    let plan = fixture().with_policy(retains).fips([released()]).plan();
+    assert_eq!((plan.actions, plan.new_spares), (make_idle(10, true, &[old_release_tag("web")]), 0));
+    let two = fixture().with_policy(retains).fips([released(), fip(11).idle()]).plan();
+    assert_eq!((two.actions.len(), two.new_spares), (1, 0), "more than minFree are kept");
+}
+
+#[test]
+fn a_spare_that_was_created_during_a_grace_period_is_surplus_after_it() {
+    let fips = || [released(), fip(11).idle()];
+    let mut fixture = fixture().with_policy(|pool| (pool.min_free, pool.grace) = (1, seconds(30))).fips(fips());
+    assert_eq!((fixture.plan().actions, fixture.plan().new_spares), (vec![], 0));
+    fixture.now = start() + seconds(21);
+    assert_eq!((fixture.plan().actions, fixture.plan().new_spares), (delete(10), 0), "one is kept");
+}
+
+#[test]
 fn spares_that_are_being_created_are_not_created_twice() {
-    let mut fixture = fixture().with_policy(|pool| pool.preallocate = 2);
+    let mut fixture = fixture().with_policy(|pool| pool.min_free = 2);
     let nonce = Nonce::parse("nonce12345").expect("a nonce");
     fixture.ledger.begin_creation(nonce, pool_id("p"), None);
-    assert_eq!(fixture.plan().preallocate, 1);
+    assert_eq!(fixture.plan().new_spares, 1);
     fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
-    assert_eq!(fixture.plan().preallocate, 0, "Neutron offers only unwanted addresses");
+    assert_eq!(fixture.plan().new_spares, 0, "Neutron offers only unwanted addresses");
 }
 
 #[test]
 fn a_spare_that_no_claim_may_have_is_deleted() {
-    let spare = || fixture().with_policy(|pool| pool.preallocate = 1).fips([fip(10).idle()]);
+    let spare = || fixture().with_policy(|pool| pool.min_free = 1).fips([fip(10).idle()]);
     assert_eq!(spare().excluding("203.0.113.0/28").plan().actions, delete(10));
     assert_eq!(spare().reserving("db", 10).plan().actions, delete(10));
     assert!(spare().reserving("db", 10).active_claim("db").plan().actions.is_empty());
@@ -305,10 +347,48 @@ fn a_pool_that_only_releases_deletes_no_spare() {
 #[test]
 fn a_pool_that_only_releases_creates_no_spare() {
     let missing = |only_releases| {
-        let policy = |pool: &mut PoolPolicy| (pool.preallocate, pool.only_releases) = (1, only_releases);
-        fixture().with_policy(policy).fips([]).plan().preallocate
+        let policy = |pool: &mut PoolPolicy| (pool.min_free, pool.only_releases) = (1, only_releases);
+        fixture().with_policy(policy).fips([]).plan().new_spares
     };
     assert_eq!((missing(false), missing(true)), (1, 0));
+}
+
+/// Whatever else is on it, and whatever the pool's rules say.
+#[test]
+fn what_a_newer_version_has_marked_is_never_released_rewritten_or_deleted() {
+    let beside = [
+        fip(10).idle(),
+        fip(10).created_for("web"),
+        fip(10).tagged_for("web"),
+        released(),
+        fip(10).tagged_for("web").released_by("web", ago(9)),
+        fip(10),
+    ];
+    let newer = beside.iter().map(|fip| fip.clone().tag("caip2.p")).chain([
+        fip(10).described("caip-openstack v=2 pool=p"),
+        fip(10).tagged_for("web").described("caip-openstack v=2 pool=p"),
+    ]);
+    for fip in newer {
+        let what = format!("{:?}", fip.0);
+        let policy = |pool: &mut PoolPolicy| (pool.min_free, pool.orphan_grace) = (1, seconds(0));
+        let mut fixture = fixture().with_policy(policy).listed([10]).fips([fip]);
+        fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(9));
+        assert!(fixture.plan().actions.is_empty(), "{what}");
+        let teardown = fixture.teardown();
+        let own_tags = |action: &SweepAction| matches!(action, SweepAction::Rewrite { description: None, .. });
+        assert!(teardown.actions.iter().all(own_tags) && !teardown.must_list, "{what}");
+        assert!(!fixture.ledger.may_delete(&id(10), &pool_id("p")), "{what}");
+        assert_eq!(marked(&fixture.decide("db")), None, "{what}");
+        assert_eq!(fixture.plan().new_spares, 1, "it is no spare: {what}");
+    }
+    let created = fixture().fips([fip(10).created_for("web").tag("caip2.p").attached()]).teardown();
+    assert_eq!((created.newer, created.actions), (vec![id(10)], vec![]), "it is reported");
+    let tagged = fixture().fips([fip(10).tagged_for("web").tag("caip2.p")]).teardown();
+    assert_eq!(
+        tagged.actions,
+        remove_tags(10, &[claim_tag(&pool_id("p"), &key("web"))]),
+        "our own tag is no mark of theirs"
+    );
 }
 
 #[test]

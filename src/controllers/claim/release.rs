@@ -1,6 +1,7 @@
 //! Releases a claim's address: mark it as released, remove the IPAddress, remove the claim's finalizer. The sweep does the
 //! rest.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -80,6 +81,11 @@ impl ClaimController {
                     .await
                     .inspect_err(|_| self.metrics.released(OperationResult::Failure))
                     .map_err(Error::OpenStack)?;
+                if observed.is_being_deleted()
+                    && let Some(address) = address_of_newer_version(observed, pool)
+                {
+                    self.record_left(observed, &address, "a newer version of caip-openstack has marked it").await;
+                }
                 self.wake.sweeper(&pool.name);
                 Ok(released)
             }
@@ -130,7 +136,7 @@ impl ClaimController {
         }
     }
 
-    /// Records a floating IP that stays in OpenStack because its pool is gone or was abandoned.
+    /// Records the floating IP that stays in OpenStack because its pool is gone or was abandoned.
     async fn leave_behind(&self, observed: &Observed) {
         let published = observed.address.as_ref().map(|address| address.spec.address.clone());
         let Some(address) = published.or_else(|| marked_address(observed)) else { return };
@@ -139,11 +145,22 @@ impl ClaimController {
             Some(_) if observed.pool_state.has_no_marks => "its pool has no ID, or the ID of another pool",
             Some(_) => "the abandon annotation says so",
         };
+        self.record_left(observed, &address, why).await;
+    }
+
+    async fn record_left(&self, observed: &Observed, address: &str, why: &str) {
         tracing::warn!(claim.name = %observed.name, fip.address = %address, "floating IP left behind in OpenStack: {why}");
         let on: ObjectReference = observed.claim.object_ref(&self.kube.version);
         let note = format!("floating IP {address} was left as it is in OpenStack, since {why}: release it there");
         self.events.record(on, EventType::Warning, FLOATING_IP_LEFT_BEHIND, "Release", note).await;
     }
+}
+
+/// The claim's published address, if a newer version has marked it: then it is not released.
+fn address_of_newer_version(observed: &Observed, pool: &ResolvedPool) -> Option<String> {
+    let ip: IpAddr = observed.address.as_ref()?.spec.address.parse().ok()?;
+    let ledger = pool.project.ledger();
+    ledger.at(ip).any(|entry| entry.marks.is_newer).then(|| ip.to_string())
 }
 
 /// An address that carries the claim's mark and was not published, as far as that is known.

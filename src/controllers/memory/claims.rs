@@ -38,6 +38,8 @@ struct ClaimRecord {
     uid: Option<String>,
     /// It has not been reconciled yet.
     is_new: bool,
+    /// It has no address, whether or not its condition says why.
+    is_waiting: bool,
     waiting: Option<WaitingClaim>,
     /// Its position among those that were refused an address.
     queued: Option<QueuePosition>,
@@ -117,6 +119,9 @@ impl ClaimRecords {
             pools.entry(pool.clone()).or_default().records.insert(name.clone(), record);
         }
         let claims = pools.entry(pool).or_default();
+        if let Some(record) = claims.records.get_mut(&name).filter(|record| !record.written.is_awaited_after(claim)) {
+            record.is_waiting = claim.is_waiting();
+        }
         let is_being_deleted = claim.metadata.deletion_timestamp.is_some();
         let state = if is_being_deleted { ClaimState::Deleting } else { ClaimState::Active };
         claims.states.insert(ClaimKey::of(&name.namespace, &name.name), state);
@@ -175,7 +180,16 @@ impl ClaimRecords {
     }
 
     pub(in crate::controllers) fn note_written(&self, claim: &IpAddressClaim) {
-        self.update(claim, |record| record.written.note(claim));
+        self.update(claim, |record| {
+            record.written.note(claim);
+            record.is_waiting = claim.is_waiting();
+        });
+    }
+
+    /// How many of the pool's claims have no address, including those that are being served at this moment.
+    pub(in crate::controllers) fn count_waiting(&self, pool: &ObjectName) -> usize {
+        let pools = self.0.lock();
+        pools.get(pool).map_or(0, |claims| claims.records.values().filter(|record| record.is_waiting).count())
     }
 
     /// The claim is about to lose its finalizer, or did not after all.

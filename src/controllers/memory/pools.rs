@@ -101,6 +101,8 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) has_left_calls: bool,
     /// The addresses that the last sweep found to be orphans.
     pub(in crate::controllers) orphans: Vec<IpAddr>,
+    /// Neutron refused a tag of `spec.tags`: until then none is added.
+    pub(in crate::controllers) labels_rest_until: Option<Timestamp>,
     /// The addresses that cannot be given, and since when these.
     failures: Option<(Vec<(IpAddr, AddressFailure)>, Timestamp)>,
     uid: Option<String>,

@@ -42,7 +42,8 @@ pub(super) fn policy_of(
         reservations: reservations
             .filter_map(|reservation| Some((reservation.claim.clone(), reservation.address.parse().ok()?)))
             .collect(),
-        preallocate: count(spec.preallocate),
+        min_free: count(spec.min_free),
+        tags: spec.tags.iter().cloned().collect(),
         grace: seconds(spec.reuse_grace_period_seconds),
         releases_orphans: orphans.policy == OrphanPolicy::Release,
         orphan_grace: seconds(orphans.grace_seconds),

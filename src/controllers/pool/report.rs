@@ -12,7 +12,7 @@ use crate::api::conditions::{
     CREDENTIALS_VALID, DesiredCondition, EXHAUSTED, NETWORK_RESOLVED, ORPHANS_DETECTED, PAUSED, READY,
     pool_reasons as reasons, set,
 };
-use crate::api::pool::{AddressCounts, FailedAddress, ResolvedNetwork};
+use crate::api::pool::{AddressCounts, ClaimCounts, FailedAddress, ResolvedNetwork};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
 use crate::controllers::memory::{Problem, ResolvedPool};
 use crate::controllers::patch;
@@ -23,7 +23,7 @@ use crate::openstack::{ErrorKind, Network};
 const NAMED_ORPHANS: usize = 8;
 
 const SERVES: &str = "claims can be served";
-const SERVES_WITHOUT_TAGS: &str = "claims can be served, but only with new floating IPs: this Neutron has no tags on floating IPs (extension standard-attr-tag), so spec.preAllocatedFloatingIPs and spec.reuse have no effect";
+const SERVES_WITHOUT_TAGS: &str = "claims can be served, but only with new floating IPs: this Neutron has no tags on floating IPs (extension standard-attr-tag), so spec.preAllocatedFloatingIPs, spec.reuse and spec.tags have no effect";
 
 impl PoolController {
     /// Claims are served. True when the pool need not be reconciled early.
@@ -156,6 +156,7 @@ impl PoolController {
     ) -> OpenStackFloatingIPPoolStatus {
         let generation = pool.metadata.generation;
         status.observed_generation = generation;
+        status.claims = Some(ClaimCounts { waiting: figure(self.memory.claims.count_waiting(&name_of(pool))) });
         for condition in conditions {
             set(&mut status.conditions, condition, generation, self.clock.now());
         }
@@ -251,7 +252,6 @@ fn causes(failure: &PoolFailure) -> Vec<DesiredCondition> {
 
 impl From<&PoolUsage> for AddressCounts {
     fn from(usage: &PoolUsage) -> Self {
-        let figure = |figure: usize| u32::try_from(figure).unwrap_or(u32::MAX);
         Self {
             total: figure(usage.total),
             allocated: figure(usage.allocated),
@@ -262,9 +262,20 @@ impl From<&PoolUsage> for AddressCounts {
     }
 }
 
+/// The CRD's counts are of the format `int32`.
+fn figure(count: usize) -> u32 {
+    i32::try_from(count).unwrap_or(i32::MAX).unsigned_abs()
+}
+
 fn failed_addresses(usage: &PoolUsage) -> Vec<FailedAddress> {
     let failed = usage.failures.iter();
-    failed.map(|(address, why)| FailedAddress { address: address.to_string(), reason: why.to_string() }).collect()
+    failed
+        .map(|(address, why)| FailedAddress {
+            address: address.to_string(),
+            reason: why.reason().to_owned(),
+            message: why.to_string(),
+        })
+        .collect()
 }
 
 /// A merge patch removes only what it names as null.

@@ -13,7 +13,7 @@ use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController, log_concealed};
 use crate::allocation::PoolId;
 use crate::allocation::ledger::Hold;
 use crate::allocation::sweep::{PoolTeardown, plan_teardown};
-use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT};
+use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT, FLOATING_IP_LEFT_BEHIND};
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER, POOL_FINALIZER};
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
@@ -23,6 +23,7 @@ use crate::controllers::objects::is_abandoned;
 use crate::controllers::patch;
 use crate::controllers::queue::Action;
 use crate::controllers::stores::{is_ours, name_of};
+use crate::floating_ip::FloatingIpId;
 use crate::object_name::ObjectName;
 use crate::openstack;
 
@@ -175,13 +176,12 @@ impl PoolController {
             if self.is_duplicate(pool, resolved) {
                 return Ok(true);
             }
-            let (teardown, attached) = self.plan(resolved);
+            let teardown = self.plan(resolved);
             if teardown.actions.is_empty() && !teardown.must_list {
+                self.report_newer(pool, &addresses_of(resolved, &teardown.newer)).await;
                 return Ok(true);
             }
-            if !attached.is_empty() {
-                self.report_attached(pool, &attached.join(", ")).await;
-            }
+            self.report_attached(pool, &addresses_of(resolved, &teardown.attached)).await;
             let actions = futures::stream::iter(&teardown.actions).map(|action| writer.perform(action));
             let results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
             results.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -195,14 +195,12 @@ impl PoolController {
             || self.resolver.find_duplicate_in_project(pool, resolved).is_some()
     }
 
-    /// Plans under the ledger's lock, and holds what is planned. The addresses are those that are still attached.
-    fn plan(&self, resolved: &ResolvedPool) -> (PoolTeardown, Vec<String>) {
+    /// Plans under the ledger's lock, and holds what is planned.
+    fn plan(&self, resolved: &ResolvedPool) -> PoolTeardown {
         let mut ledger = resolved.project.ledger();
         let teardown = self.memory.with_situation(&ledger, resolved, self.clock.now(), plan_teardown);
         teardown.actions.iter().for_each(|action| ledger.set_hold(action.id(), Some(Hold::Cleanup)));
-        let attached = teardown.attached.iter().filter_map(|id| ledger.get(id));
-        let attached = attached.map(|entry| entry.fip.address.to_string()).collect();
-        (teardown, attached)
+        teardown
     }
 
     async fn remove_pool_finalizer(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
@@ -217,9 +215,23 @@ impl PoolController {
     }
 
     async fn report_attached(&self, pool: &OpenStackFloatingIPPool, attached: &str) {
+        if attached.is_empty() {
+            return;
+        }
         tracing::warn!(pool.name = %name_of(pool), "pool deleted, floating IPs in use lose its marks: {attached}");
         let note = format!("left in OpenStack without marks, since they are in use; delete them there: {attached}");
         self.events.record(pool.object_ref(&()), EventType::Warning, ATTACHED_FLOATING_IP_LEFT, "Delete", note).await;
+    }
+
+    async fn report_newer(&self, pool: &OpenStackFloatingIPPool, newer: &str) {
+        if newer.is_empty() {
+            return;
+        }
+        tracing::warn!(pool.name = %name_of(pool), "pool deleted, floating IPs that a newer version has marked stay as they are: {newer}");
+        let note = format!(
+            "left as they are in OpenStack, since a newer version of caip-openstack has marked them; delete them there if nothing uses them: {newer}"
+        );
+        self.events.record(pool.object_ref(&()), EventType::Warning, FLOATING_IP_LEFT_BEHIND, "Delete", note).await;
     }
 
     /// OpenStack cannot be cleaned up: the condition says why, and how to leave everything behind.
@@ -255,6 +267,12 @@ impl PoolController {
         let note = format!("left behind in OpenStack, as the abandon annotation says; delete them there: {left}");
         self.events.record(pool.object_ref(&()), EventType::Warning, ABANDONED, "Delete", note).await;
     }
+}
+
+fn addresses_of(resolved: &ResolvedPool, ids: &[FloatingIpId]) -> String {
+    let ledger = resolved.project.ledger();
+    let addresses = ids.iter().filter_map(|id| ledger.get(id)).map(|entry| entry.fip.address.to_string());
+    addresses.collect::<Vec<_>>().join(", ")
 }
 
 /// One whose finalizer is removed already still counts: until its end is delivered, its floating IP looks published.

@@ -109,8 +109,8 @@ fn pool_field(by: &mut Generator<'_>) -> (&'static str, Value) {
         ("reservations", json!([{"claim": "c0", "address": one}, {"claim": "c1", "address": two}])),
         ("reservations", json!([{"claim": "c0", "address": one}, {"claim": "c0", "address": two}])),
         ("reservations", json!([{"claim": "c0"}])),
-        ("preallocate", json!(0)),
-        ("preallocate", json!("2")),
+        ("minFree", json!(0)),
+        ("minFree", json!("2")),
     ])
 }
 
@@ -218,7 +218,9 @@ fn pool_status(by: &mut Generator<'_>) -> Value {
         4 | 5 => json!({"addresses": counts, "network": {"id": "n", "name": "public"}, "poolID": "abc"}),
         6 => json!({"addresses": null, "observedGeneration": 3}),
         7 => json!({"addresses": {"free": 1}}),
-        8 => json!({"failed": [{"address": "198.18.0.10", "reason": "it is attached"}], "unknown": 1}),
+        8 => {
+            json!({"failed": [{"address": "198.18.0.10", "reason": "Attached", "message": "it is attached"}], "unknown": 1})
+        }
         9 => json!({"conditions": [condition(by, "Ready"), condition(by, "Ready")]}),
         10 => json!({"failed": null, "network": null}),
         _ => Value::Null,

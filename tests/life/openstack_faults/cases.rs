@@ -20,7 +20,7 @@ pub(super) enum Source {
     /// Each is tagged and read back.
     Predefined,
     /// Each is described.
-    Preallocated,
+    Spare,
 }
 
 pub(super) struct Case {
@@ -51,7 +51,7 @@ impl Case {
     pub(super) async fn pool(&self, ns: &Namespace) -> PoolBuilder {
         match self.source {
             Source::New => pool("public").network("public-large"),
-            Source::Preallocated => pool("public").network("public-large").preallocate(CLAIMS as u32),
+            Source::Spare => pool("public").network("public-large").min_free(CLAIMS as u32),
             Source::Predefined => {
                 let mut listed = Vec::new();
                 for _ in 0..CLAIMS {
@@ -247,7 +247,7 @@ fn failing_marks() -> Vec<Case> {
         ),
         Case::new(
             "descriptions fail",
-            Source::Preallocated,
+            Source::Spare,
             [
                 Fault::reset(DESCRIBE).done().once(),
                 Fault::page(DESCRIBE, 504).done().once(),

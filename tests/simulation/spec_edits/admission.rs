@@ -15,15 +15,15 @@ pub const RULES: [Rule; 9] = [
     ("reservations and excludedAddresses name the same address: remove it from one of them", |spec| {
         !reserved(spec).any(|address| excludes(spec, address))
     }),
-    ("preallocate must not be more than maxIPs", |spec| {
+    ("minFree must not be more than maxIPs", |spec| {
         let limit = spec["maxIPs"].as_u64();
-        limit.is_none_or(|limit| preallocated(spec) == 0 || preallocated(spec) <= limit)
+        limit.is_none_or(|limit| min_free(spec) == 0 || min_free(spec) <= limit)
     }),
     ("subnets needs a floatingIPNetwork where there is a list: add one, or remove subnets", |spec| {
         spec.get("subnets").is_none() || !is_closed(spec)
     }),
-    ("preallocate needs a floatingIPNetwork where there is a list: add one, or remove preallocate", |spec| {
-        preallocated(spec) == 0 || !is_closed(spec)
+    ("minFree needs a floatingIPNetwork where there is a list: add one, or remove minFree", |spec| {
+        min_free(spec) == 0 || !is_closed(spec)
     }),
     ("name the network by exactly one of id and filter", |spec| {
         spec.get("floatingIPNetwork").is_none_or(names_exactly_one)
@@ -57,8 +57,8 @@ fn is_closed(spec: &Value) -> bool {
     spec.get("preAllocatedFloatingIPs").is_some() && spec.get("floatingIPNetwork").is_none()
 }
 
-fn preallocated(spec: &Value) -> u64 {
-    spec["preallocate"].as_u64().unwrap_or_default()
+fn min_free(spec: &Value) -> u64 {
+    spec["minFree"].as_u64().unwrap_or_default()
 }
 
 fn names_exactly_one(reference: &Value) -> bool {

@@ -68,6 +68,7 @@ impl<'a> Observer<'a> {
             self.note(what, describe_condition(condition));
         }
         self.note("addresses", status["addresses"].to_string());
+        self.note("claims", status["claims"].to_string());
         self.note("network", status["network"].to_string());
         self.note("failed", status["failed"].to_string());
         self.note("poolID", status["poolID"].to_string());

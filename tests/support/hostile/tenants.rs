@@ -115,7 +115,7 @@ fn hostile_pool(number: usize, victim: &Victim) -> PoolBuilder {
     let pool = pool(&pool_name(number)).with("identityRef", identity).network("public-large");
     let addresses = victim.rows.iter().filter_map(|row| row["floating_ip_address"].as_str());
     match number % 4 {
-        0 => pool.preallocate(2),
+        0 => pool.min_free(2),
         1 => pool.list(addresses),
         2 => pool.reuse_unmarked(),
         _ if number == 3 => pool.pool_id(&victim.pool_id),

@@ -42,7 +42,11 @@ impl MarkText {
         let mut marks = Self::default();
         if let Some(text) = fip.description.strip_prefix("caip-openstack ") {
             let text = text.split(" (").next().unwrap_or_default();
-            let fields: BTreeMap<&str, &str> = text.split(' ').filter_map(|field| field.split_once('=')).collect();
+            let mut fields: BTreeMap<&str, &str> = text.split(' ').filter_map(|field| field.split_once('=')).collect();
+            // Only a newer version writes a version.
+            if fields.contains_key("v") {
+                fields.clear();
+            }
             marks.created_by = fields.get("pool").map(|pool| pool.to_string());
             marks.nonce = fields.get("nonce").map(|nonce| nonce.to_string());
             marks.is_unreadable = marks.created_by.is_none() || marks.nonce.is_none();
@@ -58,7 +62,7 @@ impl MarkText {
                     let first = marks.releases.entry((pool.into(), claim.into())).or_insert(at);
                     *first = at.min(*first);
                 }
-                ["caip" | "caip-out", ..] => marks.is_unreadable = true,
+                ["caip" | "caip2" | "caip-out" | "caip2-out", _, ..] => marks.is_unreadable = true,
                 _ => {}
             }
         }

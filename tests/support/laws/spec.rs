@@ -32,7 +32,8 @@ pub fn policy(pool: &Value, network: Option<&NetworkId>) -> Option<PoolPolicy> {
         reservations: reservations
             .filter_map(|it| Some((text(it, "/claim").to_owned(), text(it, "/address").parse().ok()?)))
             .collect(),
-        preallocate: count(spec, "/preallocate").unwrap_or_default(),
+        min_free: count(spec, "/minFree").unwrap_or_default(),
+        tags: texts(spec, "tags").map(str::to_owned).collect(),
         grace: seconds(spec, "/reuseGracePeriodSeconds", 0),
         releases_orphans: text(spec, "/orphans/policy") != "Report",
         orphan_grace: seconds(spec, "/orphans/graceSeconds", 3600),

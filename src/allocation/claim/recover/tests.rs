@@ -9,6 +9,19 @@ use crate::allocation::published::{Binding, PublishedAddress};
 use crate::allocation::testing::{self, *};
 
 #[test]
+fn a_published_address_that_a_newer_version_has_marked_is_reported_as_that() {
+    let lost = Decision::Lost(LostAddress::MarkedByNewerVersion(address(10)));
+    let newer = [
+        fip(10).created_for("web").tag("caip2.p"),
+        fip(10).tagged_for("web").tag("caip2.p"),
+        fip(10).described("caip-openstack v=2 pool=p"),
+    ];
+    for fip in newer {
+        assert_eq!(fixture().fips([fip]).published("web", 10).decide_published("web", 10), lost);
+    }
+}
+
+#[test]
 fn a_tag_is_confirmed_by_a_listing_that_began_after_it() {
     let mut fixture = fixture().closed_list([10]).fips([fip(10)]).chosen_by(10, "web");
     fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
@@ -107,9 +120,11 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
 
 #[test]
 fn each_loss_has_a_reason_of_its_own() {
-    let losses = [LostAddress::Deleted, LostAddress::Taken, LostAddress::MarkedForAnother];
+    let losses =
+        [LostAddress::Deleted, LostAddress::Taken, LostAddress::MarkedForAnother, LostAddress::MarkedByNewerVersion];
     let reasons = losses.map(|lost| lost(address(10)).reason());
-    assert_eq!((reasons, reasons), (["Deleted", "Taken", "MarkedForAnother"], LostAddress::REASONS));
+    assert_eq!(reasons, ["Deleted", "Taken", "MarkedForAnother", "MarkedByNewerVersion"]);
+    assert_eq!(reasons, LostAddress::REASONS);
 }
 
 #[test]

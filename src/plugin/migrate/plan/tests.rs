@@ -122,7 +122,7 @@ fn a_cluster_identity_is_replaced_by_a_secret() {
 fn what_was_created_before_is_unchanged_whatever_the_server_added() {
     let mut there = Plan::new(&input(spec()), "public", "new").objects[0].manifest.clone();
     there["spec"]["reuse"]["minIdleSeconds"] = 300.into();
-    there["spec"]["preallocate"] = 0.into();
+    there["spec"]["minFree"] = 0.into();
     let plan = Plan::new(&MigrationInput { our_pool: Some(there), ..input(spec()) }, "public", "new");
     assert_eq!(plan.objects[0].state, ObjectState::Unchanged);
     assert!(plan.obstacles.is_empty(), "{:?}", plan.obstacles);
