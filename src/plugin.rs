@@ -9,10 +9,11 @@
 //! | [`cli`] | the command line |
 //! | [`exit`] | exit codes and errors |
 //! | [`session`] | the management cluster, the namespaces in scope, and the user's own cloud |
-//! | [`output`] | tables, JSON, YAML, colours, progress |
+//! | [`output`] | tables, JSON, YAML, jsonpath, colours, progress |
 //! | [`figures`] | the counts of a pool |
 //! | [`ownership`] | what the marks on a floating IP say, in words |
 //! | [`check`] | is everything ready |
+//! | [`list`] | the addresses of the pools |
 //! | [`usage`] | how full each pool is |
 //! | [`who_has`] | who has an address |
 //! | [`explain`] | why a claim has its address, or none |
@@ -29,6 +30,7 @@ mod cli;
 mod exit;
 mod explain;
 mod figures;
+mod list;
 mod migrate;
 pub(crate) mod orphans;
 pub(crate) mod output;
@@ -39,6 +41,7 @@ mod who_has;
 
 use cli::{Cli, Command, Orphans, OrphansCommand};
 use exit::{Answer, Failure};
+use output::format::Format;
 use session::PluginSession;
 
 /// Runs the plugin with these command line arguments, and returns its exit code.
@@ -68,7 +71,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 async fn execute(Cli { global, command }: Cli) -> Result<Answer, Failure> {
-    let format = global.output;
+    let format = global.output.as_ref();
+    if let Some(name) = format.and_then(Format::only_in_list).filter(|_| !matches!(command, Command::List(_))) {
+        return Err(Failure::Usage(format!("-o {name} is a format of `kubectl fippool list` only")));
+    }
     // Completions need no cluster.
     let session = async || PluginSession::open(&global).await;
     match command {
@@ -77,6 +83,7 @@ async fn execute(Cli { global, command }: Cli) -> Result<Answer, Failure> {
             Ok(Answer::Yes)
         }
         Command::Check(args) => check::check_installation(&session().await?, &args, format).await,
+        Command::List(args) => list::list_addresses(&session().await?, &args, format).await,
         Command::Usage(args) => usage::show_usage(&session().await?, &args.pools, format).await,
         Command::WhoHas(args) => who_has::trace_address(&session().await?, args.address, format).await,
         Command::Explain(args) => explain::explain_claim(&session().await?, &args.claim, format).await,

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use serde::Serialize;
 
+use super::output::format::{Format, FormatParser};
 use crate::runtime::flags::VERSION;
 use crate::runtime::flags::values::duration;
 
@@ -43,8 +45,8 @@ pub(super) struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
 
-    /// Print a table with more columns, or the data.
-    #[arg(short, long, global = true, value_name = "FORMAT")]
+    /// Print a table with more columns, or the data. A jsonpath template is as in kubectl.
+    #[arg(short, long, global = true, value_name = "FORMAT", value_parser = FormatParser)]
     pub(super) output: Option<Format>,
 
     /// Use this cloud of your own clouds.yaml (OS_CLIENT_CONFIG_FILE, ./clouds.yaml, ~/.config/openstack,
@@ -53,20 +55,13 @@ pub(super) struct Global {
     pub(super) os_cloud: Option<String>,
 }
 
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Format {
-    /// A table with more columns.
-    Wide,
-    /// One JSON document.
-    Json,
-    /// One YAML document.
-    Yaml,
-}
-
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum Command {
     /// Check that everything is ready: CRDs, permissions, controller, credentials, network, quota.
     Check(Check),
+    /// List the addresses of the pools: state, claim, machine, cluster. As a table, or as an allow-list for a firewall.
+    #[command(after_help = LIST_HELP)]
+    List(List),
     /// Show how full the pools are.
     Usage(Pools),
     /// Find the holder of an address, and its floating IP in Neutron. Searches all namespaces unless -n is given.
@@ -89,6 +84,70 @@ pub(super) struct Pools {
     /// Only these pools.
     #[arg(value_name = "POOL")]
     pub(super) pools: Vec<String>,
+}
+
+const LIST_HELP: &str = "\
+What is shown comes from Kubernetes alone, without any request to OpenStack: the IPAddresses of the pools with their \
+claims, and the addresses that the pools list or reserve. With --neutron, Neutron is asked too: for the port of each \
+address, for the addresses that a pool owns without a claim, and for those that are missing.
+
+-o name prints the IPAddresses, for other commands of kubectl. -o cidr and -o nft print an allow-list: without the \
+addresses that may be someone else's (Cooling, Orphan, Failed, Stray, Missing), unless --state names them.";
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct List {
+    #[command(flatten)]
+    pub(super) pools: Pools,
+
+    /// Only addresses of claims with these labels, such as cluster.x-k8s.io/cluster-name=demo. Addresses without a claim
+    /// are left out.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub(super) selector: Option<String>,
+
+    /// Only addresses in these states.
+    #[arg(long, value_name = "STATE", value_delimiter = ',', ignore_case = true)]
+    pub(super) state: Vec<AddressState>,
+
+    /// Print the addresses, and then each change, until interrupted.
+    #[arg(short, long, conflicts_with = "neutron")]
+    pub(super) watch: bool,
+
+    /// Ask Neutron too, with the credentials of the pool's Secret or of --os-cloud.
+    #[arg(long)]
+    pub(super) neutron: bool,
+
+    /// Do not print the header of the table or of -o csv.
+    #[arg(long)]
+    pub(super) no_headers: bool,
+}
+
+/// The state of an address, as `list` prints it.
+#[derive(ValueEnum, Serialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[value(rename_all = "PascalCase")]
+pub(super) enum AddressState {
+    /// A claim has it.
+    Allocated,
+    /// Its claim is being deleted; a machine may still use it.
+    Releasing,
+    /// It is reserved for a claim that does not have it.
+    Reserved,
+    /// It is in the pool's list, and no claim has it.
+    Listed,
+    /// No claim has it, and the pool may give it (--neutron).
+    Free,
+    /// A claim released it, and it is not free or deleted yet (--neutron).
+    Cooling,
+    /// It carries the mark of a claim that does not have it (--neutron).
+    Orphan,
+    /// It cannot be allocated: see -o wide.
+    Failed,
+    /// An IPAddress without a claim names it.
+    Stray,
+    /// A claim has it, but Neutron does not (--neutron).
+    Missing,
+    /// It is no longer an address of the pool (--watch).
+    #[value(skip)]
+    Gone,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -218,6 +277,24 @@ mod tests {
                 other => panic!("{line}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_wrong_format_names_the_flag_and_the_formats() {
+        let error = Cli::try_parse_from(["x", "list", "-o", "table"]).unwrap_err().to_string();
+        assert!(error.contains("--output") && error.contains("jsonpath=TEMPLATE"), "{error}");
+        let error = Cli::try_parse_from(["x", "list", "-o", "jsonpath={.items"]).unwrap_err().to_string();
+        assert!(error.contains("--output") && error.contains("not closed"), "{error}");
+    }
+
+    #[test]
+    fn states_are_a_list() {
+        let states = |text: &str| match Cli::try_parse_from(["x", "list", "--state", text]).map(|cli| cli.command) {
+            Ok(Command::List(list)) => Some(list.state),
+            _ => None,
+        };
+        assert_eq!(states("Allocated,free"), Some(vec![AddressState::Allocated, AddressState::Free]));
+        assert_eq!(states("Gone"), None, "it is not a state that can be listed");
     }
 
     #[test]

@@ -8,7 +8,8 @@ use http::HeaderValue;
 use http::header::USER_AGENT;
 use k8s_openapi::api::core::v1::Secret;
 use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Api, Client, Config, ResourceExt};
+use kube::core::{DeserializeGuard, DynamicResourceScope};
+use kube::{Api, Client, Config, Resource, ResourceExt};
 
 use super::cli::Global;
 use super::exit::Failure;
@@ -72,6 +73,25 @@ impl PluginSession {
         found.map_err(|error| self.unreachable(&error))?.ok_or_else(|| {
             Failure::NotFound("Cluster API's IPAM kinds are not served: install Cluster API 1.9 or later".into())
         })
+    }
+
+    /// The pools in scope.
+    pub(super) fn pools(&self) -> Api<DeserializeGuard<OpenStackFloatingIPPool>> {
+        match self.is_all {
+            true => Api::all(self.client.clone()),
+            false => Api::namespaced(self.client.clone(), &self.namespace),
+        }
+    }
+
+    /// Claims or IPAddresses in scope.
+    pub(super) fn ipam_objects<K>(&self, version: IpamVersion) -> Api<DeserializeGuard<K>>
+    where
+        DeserializeGuard<K>: Resource<DynamicType = IpamVersion, Scope = DynamicResourceScope>,
+    {
+        match self.is_all {
+            true => Api::all_with(self.client.clone(), &version),
+            false => Api::namespaced_with(self.client.clone(), &self.namespace, &version),
+        }
     }
 
     /// Lists what the controllers watch. All namespaces, since pools of several namespaces may share one project; only the
