@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use http::Uri;
+use secrecy::SecretString;
 use serde::Serialize;
 
 use super::output::format::{Format, FormatParser};
@@ -28,6 +30,7 @@ const EXIT_CODES: &str = "Exit codes: 0 yes, or done; 1 no (not ready, no holder
 
 /// The flags of every command.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options of every command")]
 pub(super) struct Global {
     /// Namespace to use; the default is that of the kubeconfig's context.
     #[arg(short, long, global = true, value_name = "NAMESPACE", conflicts_with = "all_namespaces")]
@@ -45,6 +48,38 @@ pub(super) struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
 
+    /// Cluster of the kubeconfig to use.
+    #[arg(long, global = true, value_name = "CLUSTER")]
+    pub(super) cluster: Option<String>,
+
+    /// User of the kubeconfig to use.
+    #[arg(long, global = true, value_name = "USER")]
+    pub(super) user: Option<String>,
+
+    /// URL of the API server, instead of the cluster's.
+    #[arg(short = 's', long, global = true, value_name = "URL")]
+    pub(super) server: Option<Uri>,
+
+    /// Bearer token for the API server, instead of the user's credentials.
+    #[arg(long, global = true, value_name = "TOKEN")]
+    pub(super) token: Option<SecretString>,
+
+    /// User to impersonate, such as system:serviceaccount:NAMESPACE:NAME.
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub(super) as_user: Option<String>,
+
+    /// Group to impersonate; may be repeated. Needs --as.
+    #[arg(long, global = true, value_name = "GROUP")]
+    pub(super) as_group: Vec<String>,
+
+    /// UID to impersonate. Needs --as.
+    #[arg(long, global = true, value_name = "UID")]
+    pub(super) as_uid: Option<String>,
+
+    /// How long to wait for the API server, such as 30s; 0 is without a limit [default: 60s].
+    #[arg(long, global = true, value_name = "TIMEOUT", value_parser = request_timeout)]
+    pub(super) request_timeout: Option<Duration>,
+
     /// Print a table with more columns, or the data. A jsonpath template is as in kubectl.
     #[arg(short, long, global = true, value_name = "FORMAT", value_parser = FormatParser)]
     pub(super) output: Option<Format>,
@@ -53,6 +88,14 @@ pub(super) struct Global {
     /// /etc/openstack) instead of the pool's Secret.
     #[arg(long, global = true, value_name = "CLOUD")]
     pub(super) os_cloud: Option<String>,
+}
+
+/// As kubectl: a number without a unit is in seconds.
+fn request_timeout(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => duration(text),
+    }
 }
 
 #[derive(Subcommand, Clone, Debug)]
@@ -277,6 +320,23 @@ mod tests {
                 other => panic!("{line}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_request_timeout_may_be_in_seconds() {
+        let timeout = |text: &str| {
+            Cli::try_parse_from(["x", "usage", "--request-timeout", text]).map(|cli| cli.global.request_timeout)
+        };
+        assert_eq!(timeout("30").unwrap(), Some(Duration::from_secs(30)));
+        assert_eq!(timeout("1m30s").unwrap(), Some(Duration::from_secs(90)));
+        assert_eq!(timeout("0").unwrap(), Some(Duration::ZERO));
+        assert!(timeout("soon").unwrap_err().to_string().contains("--request-timeout"));
+    }
+
+    #[test]
+    fn a_token_is_never_printed() {
+        let cli = Cli::try_parse_from(["x", "usage", "--token", "t0p-secret"]).unwrap();
+        assert!(!format!("{cli:?}").contains("t0p-secret"));
     }
 
     #[test]

@@ -23,7 +23,6 @@ use crate::plugin::exit::{Answer, Failure};
 use crate::plugin::output::format::Format;
 use crate::plugin::output::{self, Columns};
 use crate::plugin::session::PluginSession;
-use crate::runtime::client::WATCH_TIMEOUT_SECONDS;
 use crate::text::on_terminal;
 
 /// One event of a watch, which is in the store already.
@@ -44,7 +43,7 @@ pub(super) async fn print_changes(
     list: AddressList,
 ) -> Result<Answer, Failure> {
     let version = session.version().await?;
-    let config = watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS);
+    let config = watcher::Config::default().timeout(session.watch_seconds);
     let selected = watcher::Config { label_selector: args.selector.clone(), ..config.clone() };
     let (pools, changed_pools) = follow(session.pools(), (), config.clone());
     let (claims, changed_claims) = follow(session.ipam_objects(version), version, selected);
