@@ -2,6 +2,7 @@
 
 mod check;
 mod claims;
+mod list;
 mod migrate;
 mod orphans;
 
