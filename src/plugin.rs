@@ -7,6 +7,7 @@
 //! | file | what it does |
 //! |---|---|
 //! | [`cli`] | the command line |
+//! | [`completion`] | the words that can follow, for kubectl |
 //! | [`exit`] | exit codes and errors |
 //! | [`session`] | the management cluster, the namespaces in scope, and the user's own cloud |
 //! | [`output`] | tables, JSON, YAML, jsonpath, colours, progress |
@@ -27,6 +28,7 @@ use clap::{CommandFactory, Parser};
 
 mod check;
 mod cli;
+mod completion;
 mod exit;
 mod explain;
 mod figures;
@@ -46,6 +48,16 @@ use session::PluginSession;
 
 /// Runs the plugin with these command line arguments, and returns its exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    // The default for TLS clients that name no provider. It fails only if one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    // Before clap: what follows is not a valid command line yet.
+    if args.get(1).is_some_and(|word| word == completion::REQUEST) {
+        return match output::write(&completion::answer(args.into_iter().skip(2))) {
+            Ok(_) => ExitCode::from(exit::YES),
+            Err(failure) => failure.code(),
+        };
+    }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         // clap reports help and the version as errors too.
@@ -54,8 +66,6 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::YES });
         }
     };
-    // The default for TLS clients that name no provider. It fails only if one is installed already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = match runtime {
         Ok(runtime) => runtime.block_on(execute(cli)),

@@ -18,7 +18,7 @@ use crate::object_name::ObjectName;
 use crate::openstack::Credentials;
 use crate::openstack::session::Sessions;
 
-mod kubeconfig;
+pub(super) mod kubeconfig;
 mod own_cloud;
 pub(super) mod owners;
 
