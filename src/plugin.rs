@@ -16,6 +16,7 @@
 //! | [`check`] | is everything ready |
 //! | [`list`] | the addresses of the pools |
 //! | [`usage`] | how full each pool is |
+//! | [`version`] | the versions of the plugin and of the controller |
 //! | [`who_has`] | who has an address |
 //! | [`explain`] | why a claim has its address, or none |
 //! | [`orphans`] | marked floating IPs that no claim holds |
@@ -39,6 +40,7 @@ pub(crate) mod output;
 mod ownership;
 mod session;
 mod usage;
+mod version;
 mod who_has;
 
 use cli::{Cli, Command, Orphans, OrphansCommand};
@@ -95,6 +97,7 @@ async fn execute(Cli { global, command }: Cli) -> Result<Answer, Failure> {
         Command::Check(args) => check::check_installation(&session().await?, &args, format).await,
         Command::List(args) => list::list_addresses(&session().await?, &args, format).await,
         Command::Usage(args) => usage::show_usage(&session().await?, &args.pools, format).await,
+        Command::Version(args) => version::show_versions(&global, &args, format).await,
         Command::WhoHas(args) => who_has::trace_address(&session().await?, args.address, format).await,
         Command::Explain(args) => explain::explain_claim(&session().await?, &args.claim, format).await,
         Command::Orphans(Orphans { command: Some(OrphansCommand::Release(args)), .. }) => {

@@ -1,6 +1,6 @@
 //! `check`: is everything ready, from the CRDs to the quota. Each part collects facts, and then judges them.
 
-mod controller;
+pub(super) mod controller;
 mod finding;
 mod installed;
 mod permissions;

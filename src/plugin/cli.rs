@@ -115,6 +115,8 @@ pub(super) enum Command {
     Orphans(Orphans),
     /// Plan the migration from CAPO's in-tree pool to one of this provider: objects to apply, changes, obstacles.
     Migrate(Migrate),
+    /// Print the versions of the plugin and of the controller.
+    Version(Version),
     /// Print a shell completion script.
     Completion {
         /// Shell to complete for.
@@ -203,17 +205,34 @@ pub(super) struct Check {
     #[arg(value_parser = duration)]
     pub(super) wait: Option<Duration>,
 
-    /// Namespace of the controller.
-    #[arg(long, value_name = "NAMESPACE", default_value = "caip-openstack-system")]
-    pub(super) controller_namespace: String,
+    #[command(flatten)]
+    pub(super) controller: ControllerPlace,
 
     /// ServiceAccount of the controller; the default is that of its Deployment.
     #[arg(long, value_name = "NAME")]
     pub(super) service_account: Option<String>,
+}
+
+/// Where the controller is.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ControllerPlace {
+    /// Namespace of the controller.
+    #[arg(long, value_name = "NAMESPACE", default_value = "caip-openstack-system")]
+    pub(super) controller_namespace: String,
 
     /// Leader election Lease of the controller.
     #[arg(long, value_name = "NAME", default_value = "caip-openstack-leader-election")]
     pub(super) lease: String,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct Version {
+    #[command(flatten)]
+    pub(super) controller: ControllerPlace,
+
+    /// Print the version of the plugin only, without a request.
+    #[arg(long)]
+    pub(super) client: bool,
 }
 
 #[derive(Args, Clone, Debug)]

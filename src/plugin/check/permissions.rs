@@ -25,11 +25,12 @@ struct RequiredPermission {
 }
 
 pub(super) async fn check_permissions(session: &PluginSession, args: &Check, account: &str) -> Finding {
-    let user = format!("system:serviceaccount:{}:{account}", args.controller_namespace);
+    let user = format!("system:serviceaccount:{}:{account}", args.controller.controller_namespace);
     let pool_namespace = (!session.is_all).then_some(session.namespace.as_str());
     let required = required_permissions(ROLES);
     let reviews = stream::iter(required.iter().map(async |permission| {
-        let namespace = if permission.is_own { Some(args.controller_namespace.as_str()) } else { pool_namespace };
+        let namespace =
+            if permission.is_own { Some(args.controller.controller_namespace.as_str()) } else { pool_namespace };
         (permission, is_allowed(session, &user, permission, namespace).await)
     }));
     let results: Vec<_> = reviews.buffered(CONCURRENT_REVIEWS).collect().await;
