@@ -20,10 +20,12 @@ for pair; do
   given+="$platform "
   folder=$(mktemp -d)
   install -m 755 "$program" "$folder/kubectl-fippool"
+  install -m 755 config/krew/kubectl_complete-fippool "$folder/kubectl_complete-fippool"
   install -m 644 LICENSE "$folder/LICENSE"
   # The archive depends only on the program.
   archive=$out/kubectl-fippool-$platform.tar.gz
-  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$folder" -c kubectl-fippool LICENSE | gzip -n >"$archive"
+  tar --sort=name --owner=0 --group=0 --numeric-owner --mtime=@0 -C "$folder" \
+    -c kubectl-fippool kubectl_complete-fippool LICENSE | gzip -n >"$archive"
   rm -r "$folder"
   sum=$(sha256sum "$archive" | cut -d' ' -f1)
   placeholder=SHA256_${platform^^}
@@ -34,7 +36,7 @@ manifest=${manifest//@HOMEPAGE@/$homepage}
 manifest=${manifest//@URL@/$url}
 # A platform that was not given is removed, from its selector on.
 for platform in {linux,darwin}-{amd64,arm64}; do
-  [[ $given == *" $platform "* ]] || manifest=$(sed "/os: ${platform%-*}, arch: ${platform#*-}}/,+6d" <<<"$manifest")
+  [[ $given == *" $platform "* ]] || manifest=$(sed "/os: ${platform%-*}, arch: ${platform#*-}}/,+7d" <<<"$manifest")
 done
 sed '/^#/d' <<<"$manifest" >"$out/fippool.yaml"
 ! grep -n '@[A-Z]' "$out/fippool.yaml" || { echo "error: these placeholders are not filled in" >&2; exit 1; }

@@ -7,13 +7,16 @@
 //! | file | what it does |
 //! |---|---|
 //! | [`cli`] | the command line |
+//! | [`completion`] | the words that can follow, for kubectl |
 //! | [`exit`] | exit codes and errors |
 //! | [`session`] | the management cluster, the namespaces in scope, and the user's own cloud |
-//! | [`output`] | tables, JSON, YAML, colours, progress |
+//! | [`output`] | tables, JSON, YAML, jsonpath, colours, progress |
 //! | [`figures`] | the counts of a pool |
 //! | [`ownership`] | what the marks on a floating IP say, in words |
 //! | [`check`] | is everything ready |
+//! | [`list`] | the addresses of the pools |
 //! | [`usage`] | how full each pool is |
+//! | [`version`] | the versions of the plugin and of the controller |
 //! | [`who_has`] | who has an address |
 //! | [`explain`] | why a claim has its address, or none |
 //! | [`orphans`] | marked floating IPs that no claim holds |
@@ -26,24 +29,38 @@ use clap::{CommandFactory, Parser};
 
 mod check;
 mod cli;
+mod completion;
 mod deployment;
 mod exit;
 mod explain;
 mod figures;
+mod list;
 mod migrate;
 pub(crate) mod orphans;
 pub(crate) mod output;
 mod ownership;
 mod session;
 mod usage;
+mod version;
 mod who_has;
 
 use cli::{Cli, Command, Orphans, OrphansCommand};
 use exit::{Answer, Failure};
+use output::format::Format;
 use session::PluginSession;
 
 /// Runs the plugin with these command line arguments, and returns its exit code.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    // The default for TLS clients that name no provider. It fails only if one is installed already.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    // Before clap: what follows is not a valid command line yet.
+    if args.get(1).is_some_and(|word| word == completion::REQUEST) {
+        return match output::write(&completion::answer(args.into_iter().skip(2))) {
+            Ok(_) => ExitCode::from(exit::YES),
+            Err(failure) => failure.code(),
+        };
+    }
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
         // clap reports help and the version as errors too.
@@ -52,8 +69,6 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
             return ExitCode::from(if error.use_stderr() { exit::USAGE } else { exit::YES });
         }
     };
-    // The default for TLS clients that name no provider. It fails only if one is installed already.
-    let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let result = match runtime {
         Ok(runtime) => runtime.block_on(execute(cli)),
@@ -69,7 +84,10 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 }
 
 async fn execute(Cli { global, command }: Cli) -> Result<Answer, Failure> {
-    let format = global.output;
+    let format = global.output.as_ref();
+    if let Some(name) = format.and_then(Format::only_in_list).filter(|_| !matches!(command, Command::List(_))) {
+        return Err(Failure::Usage(format!("-o {name} is a format of `kubectl fippool list` only")));
+    }
     // Completions need no cluster.
     let session = async || PluginSession::open(&global).await;
     match command {
@@ -78,7 +96,9 @@ async fn execute(Cli { global, command }: Cli) -> Result<Answer, Failure> {
             Ok(Answer::Yes)
         }
         Command::Check(args) => check::check_installation(&session().await?, &args, format).await,
+        Command::List(args) => list::list_addresses(&session().await?, &args, format).await,
         Command::Usage(args) => usage::show_usage(&session().await?, &args.pools, format).await,
+        Command::Version(args) => version::show_versions(&global, &args, format).await,
         Command::WhoHas(args) => who_has::trace_address(&session().await?, args.address, format).await,
         Command::Explain(args) => explain::explain_claim(&session().await?, &args.claim, format).await,
         Command::Orphans(Orphans { command: Some(OrphansCommand::Release(args)), .. }) => {

@@ -2,6 +2,8 @@
 
 mod check;
 mod claims;
+mod completion;
+mod list;
 mod migrate;
 mod orphans;
 
@@ -70,6 +72,12 @@ fn completions_and_the_version_need_no_cluster() {
     }
     let (code, version) = run(&["--version"]);
     assert!(code == Some(0) && version.contains(env!("CARGO_PKG_VERSION")), "{version}");
+    let (code, version) = run(&["version", "--client"]);
+    assert!(
+        code == Some(0) && version.starts_with(concat!("Client Version: ", env!("CARGO_PKG_VERSION"))),
+        "{version}"
+    );
+    assert_eq!(run(&["__complete", "us"]), (Some(0), "usage\tShow how full the pools are\n:4\n".into()));
     assert_eq!(run(&["no-such-command"]).0, Some(2));
     assert_eq!(run(&["usage"]).0, Some(4), "no kubeconfig");
 }

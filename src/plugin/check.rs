@@ -1,6 +1,6 @@
 //! `check`: is everything ready, from the CRDs to the quota. Each part collects facts, and then judges them.
 
-mod controller;
+pub(super) mod controller;
 mod finding;
 mod installed;
 mod permissions;
@@ -11,8 +11,9 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use super::cli::{Check, Format};
+use super::cli::Check;
 use super::exit::{Answer, Failure};
+use super::output::format::Format;
 use super::output::{self, Progress, Report, bold};
 use super::session::PluginSession;
 use finding::{Finding, Status};
@@ -31,7 +32,7 @@ struct CheckReport {
 pub(super) async fn check_installation(
     session: &PluginSession,
     args: &Check,
-    format: Option<Format>,
+    format: Option<&Format>,
 ) -> Result<Answer, Failure> {
     if let Some(timeout) = args.wait {
         return wait_until_ready(session, args, format, timeout).await;
@@ -44,7 +45,7 @@ pub(super) async fn check_installation(
 async fn wait_until_ready(
     session: &PluginSession,
     args: &Check,
-    format: Option<Format>,
+    format: Option<&Format>,
     timeout: Duration,
 ) -> Result<Answer, Failure> {
     let start = Instant::now();

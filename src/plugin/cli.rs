@@ -6,7 +6,11 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
+use http::Uri;
+use secrecy::SecretString;
+use serde::Serialize;
 
+use super::output::format::{Format, FormatParser};
 use crate::runtime::flags::VERSION;
 use crate::runtime::flags::values::duration;
 
@@ -26,6 +30,7 @@ const EXIT_CODES: &str = "Exit codes: 0 yes, or done; 1 no (not ready, no holder
 
 /// The flags of every command.
 #[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Options of every command")]
 pub(super) struct Global {
     /// Namespace to use; the default is that of the kubeconfig's context.
     #[arg(short, long, global = true, value_name = "NAMESPACE", conflicts_with = "all_namespaces")]
@@ -43,8 +48,40 @@ pub(super) struct Global {
     #[arg(long, global = true, value_name = "FILE")]
     pub(super) kubeconfig: Option<PathBuf>,
 
-    /// Print a table with more columns, or the data.
-    #[arg(short, long, global = true, value_name = "FORMAT")]
+    /// Cluster of the kubeconfig to use.
+    #[arg(long, global = true, value_name = "CLUSTER")]
+    pub(super) cluster: Option<String>,
+
+    /// User of the kubeconfig to use.
+    #[arg(long, global = true, value_name = "USER")]
+    pub(super) user: Option<String>,
+
+    /// URL of the API server, instead of the cluster's.
+    #[arg(short = 's', long, global = true, value_name = "URL")]
+    pub(super) server: Option<Uri>,
+
+    /// Bearer token for the API server, instead of the user's credentials.
+    #[arg(long, global = true, value_name = "TOKEN")]
+    pub(super) token: Option<SecretString>,
+
+    /// User to impersonate, such as system:serviceaccount:NAMESPACE:NAME.
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub(super) as_user: Option<String>,
+
+    /// Group to impersonate; may be repeated. Needs --as.
+    #[arg(long, global = true, value_name = "GROUP")]
+    pub(super) as_group: Vec<String>,
+
+    /// UID to impersonate. Needs --as.
+    #[arg(long, global = true, value_name = "UID")]
+    pub(super) as_uid: Option<String>,
+
+    /// How long to wait for the API server, such as 30s; 0 is without a limit [default: 60s].
+    #[arg(long, global = true, value_name = "TIMEOUT", value_parser = request_timeout)]
+    pub(super) request_timeout: Option<Duration>,
+
+    /// Print a table with more columns, or the data. A jsonpath template is as in kubectl.
+    #[arg(short, long, global = true, value_name = "FORMAT", value_parser = FormatParser)]
     pub(super) output: Option<Format>,
 
     /// Use this cloud of your own clouds.yaml (OS_CLIENT_CONFIG_FILE, ./clouds.yaml, ~/.config/openstack,
@@ -53,20 +90,21 @@ pub(super) struct Global {
     pub(super) os_cloud: Option<String>,
 }
 
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Format {
-    /// A table with more columns.
-    Wide,
-    /// One JSON document.
-    Json,
-    /// One YAML document.
-    Yaml,
+/// As kubectl: a number without a unit is in seconds.
+fn request_timeout(text: &str) -> Result<Duration, String> {
+    match text.parse() {
+        Ok(seconds) => Ok(Duration::from_secs(seconds)),
+        Err(_) => duration(text),
+    }
 }
 
 #[derive(Subcommand, Clone, Debug)]
 pub(super) enum Command {
     /// Check that everything is ready: CRDs, permissions, controller, credentials, network, quota.
     Check(Check),
+    /// List the addresses of the pools: state, claim, machine, cluster. As a table, or as an allow-list for a firewall.
+    #[command(after_help = LIST_HELP)]
+    List(List),
     /// Show how full the pools are.
     Usage(Pools),
     /// Find the holder of an address, and its floating IP in Neutron. Searches all namespaces unless -n is given.
@@ -77,6 +115,8 @@ pub(super) enum Command {
     Orphans(Orphans),
     /// Plan the migration from CAPO's in-tree pool to one of this provider: objects to apply, changes, obstacles.
     Migrate(Migrate),
+    /// Print the versions of the plugin and of the controller.
+    Version(Version),
     /// Print a shell completion script.
     Completion {
         /// Shell to complete for.
@@ -91,6 +131,70 @@ pub(super) struct Pools {
     pub(super) pools: Vec<String>,
 }
 
+const LIST_HELP: &str = "\
+What is shown comes from Kubernetes alone, without any request to OpenStack: the IPAddresses of the pools with their \
+claims, and the addresses that the pools list or reserve. With --neutron, Neutron is asked too: for the port of each \
+address, for the addresses that a pool owns without a claim, and for those that are missing.
+
+-o name prints the IPAddresses, for other commands of kubectl. -o cidr and -o nft print an allow-list: without the \
+addresses that may be someone else's (Cooling, Orphan, Failed, Stray, Missing), unless --state names them.";
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct List {
+    #[command(flatten)]
+    pub(super) pools: Pools,
+
+    /// Only addresses of claims with these labels, such as cluster.x-k8s.io/cluster-name=demo. Addresses without a claim
+    /// are left out.
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    pub(super) selector: Option<String>,
+
+    /// Only addresses in these states.
+    #[arg(long, value_name = "STATE", value_delimiter = ',', ignore_case = true)]
+    pub(super) state: Vec<AddressState>,
+
+    /// Print the addresses, and then each change, until interrupted.
+    #[arg(short, long, conflicts_with = "neutron")]
+    pub(super) watch: bool,
+
+    /// Ask Neutron too, with the credentials of the pool's Secret or of --os-cloud.
+    #[arg(long)]
+    pub(super) neutron: bool,
+
+    /// Do not print the header of the table or of -o csv.
+    #[arg(long)]
+    pub(super) no_headers: bool,
+}
+
+/// The state of an address, as `list` prints it.
+#[derive(ValueEnum, Serialize, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[value(rename_all = "PascalCase")]
+pub(super) enum AddressState {
+    /// A claim has it.
+    Allocated,
+    /// Its claim is being deleted; a machine may still use it.
+    Releasing,
+    /// It is reserved for a claim that does not have it.
+    Reserved,
+    /// It is in the pool's list, and no claim has it.
+    Listed,
+    /// No claim has it, and the pool may give it (--neutron).
+    Free,
+    /// A claim released it, and it is not free or deleted yet (--neutron).
+    Cooling,
+    /// It carries the mark of a claim that does not have it (--neutron).
+    Orphan,
+    /// It cannot be allocated: see -o wide.
+    Failed,
+    /// An IPAddress without a claim names it.
+    Stray,
+    /// A claim has it, but Neutron does not (--neutron).
+    Missing,
+    /// It is no longer an address of the pool (--watch).
+    #[value(skip)]
+    Gone,
+}
+
 #[derive(Args, Clone, Debug)]
 pub(super) struct Check {
     #[command(flatten)]
@@ -101,17 +205,34 @@ pub(super) struct Check {
     #[arg(value_parser = duration)]
     pub(super) wait: Option<Duration>,
 
-    /// Namespace of the controller.
-    #[arg(long, value_name = "NAMESPACE", default_value = "caip-openstack-system")]
-    pub(super) controller_namespace: String,
+    #[command(flatten)]
+    pub(super) controller: ControllerPlace,
 
     /// ServiceAccount of the controller; the default is that of its Deployment.
     #[arg(long, value_name = "NAME")]
     pub(super) service_account: Option<String>,
+}
+
+/// Where the controller is.
+#[derive(Args, Clone, Debug)]
+pub(super) struct ControllerPlace {
+    /// Namespace of the controller.
+    #[arg(long, value_name = "NAMESPACE", default_value = "caip-openstack-system")]
+    pub(super) controller_namespace: String,
 
     /// Leader election Lease of the controller.
     #[arg(long, value_name = "NAME", default_value = "caip-openstack-leader-election")]
     pub(super) lease: String,
+}
+
+#[derive(Args, Clone, Debug)]
+pub(super) struct Version {
+    #[command(flatten)]
+    pub(super) controller: ControllerPlace,
+
+    /// Print the version of the plugin only, without a request.
+    #[arg(long)]
+    pub(super) client: bool,
 }
 
 #[derive(Args, Clone, Debug)]
@@ -217,6 +338,41 @@ mod tests {
                 other => panic!("{line}: {other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn a_request_timeout_may_be_in_seconds() {
+        let timeout = |text: &str| {
+            Cli::try_parse_from(["x", "usage", "--request-timeout", text]).map(|cli| cli.global.request_timeout)
+        };
+        assert_eq!(timeout("30").unwrap(), Some(Duration::from_secs(30)));
+        assert_eq!(timeout("1m30s").unwrap(), Some(Duration::from_secs(90)));
+        assert_eq!(timeout("0").unwrap(), Some(Duration::ZERO));
+        assert!(timeout("soon").unwrap_err().to_string().contains("--request-timeout"));
+    }
+
+    #[test]
+    fn a_token_is_never_printed() {
+        let cli = Cli::try_parse_from(["x", "usage", "--token", "t0p-secret"]).unwrap();
+        assert!(!format!("{cli:?}").contains("t0p-secret"));
+    }
+
+    #[test]
+    fn a_wrong_format_names_the_flag_and_the_formats() {
+        let error = Cli::try_parse_from(["x", "list", "-o", "table"]).unwrap_err().to_string();
+        assert!(error.contains("--output") && error.contains("jsonpath=TEMPLATE"), "{error}");
+        let error = Cli::try_parse_from(["x", "list", "-o", "jsonpath={.items"]).unwrap_err().to_string();
+        assert!(error.contains("--output") && error.contains("not closed"), "{error}");
+    }
+
+    #[test]
+    fn states_are_a_list() {
+        let states = |text: &str| match Cli::try_parse_from(["x", "list", "--state", text]).map(|cli| cli.command) {
+            Ok(Command::List(list)) => Some(list.state),
+            _ => None,
+        };
+        assert_eq!(states("Allocated,free"), Some(vec![AddressState::Allocated, AddressState::Free]));
+        assert_eq!(states("Gone"), None, "it is not a state that can be listed");
     }
 
     #[test]

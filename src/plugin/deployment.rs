@@ -4,12 +4,22 @@ use k8s_openapi::api::apps::v1::Deployment;
 use kube::ResourceExt;
 use kube::api::{Api, ListParams};
 
+use super::cli::ControllerPlace;
 use super::session::PluginSession;
 use crate::runtime::flags::Namespaces;
 
 const IDENTITIES_FLAG: &str = "--cluster-identity-namespaces";
 
-pub(super) fn is_ours(deployment: &Deployment) -> bool {
+/// The controller's Deployment in the namespace where it should be.
+pub(super) async fn read_deployment(
+    session: &PluginSession,
+    place: &ControllerPlace,
+) -> Result<Option<Deployment>, kube::Error> {
+    let deployments: Api<Deployment> = Api::namespaced(session.client.clone(), &place.controller_namespace);
+    Ok(deployments.list(&ListParams::default()).await?.items.into_iter().find(is_ours))
+}
+
+fn is_ours(deployment: &Deployment) -> bool {
     let keys = ["control-plane", "app.kubernetes.io/name"];
     keys.into_iter().any(|key| deployment.labels().get(key).is_some_and(|value| value == "caip-openstack"))
 }

@@ -9,9 +9,9 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
 
-use super::cli::Format;
 use super::exit::{Answer, Failure};
 use super::figures::PoolCapacity;
+use super::output::format::Format;
 use super::output::{self, Progress, Report, age, bold, fields};
 use super::session::{PluginSession, find_pool, object_name};
 use crate::api::conditions::claim_ready;
@@ -60,7 +60,7 @@ struct WaitingPosition {
 pub(super) async fn explain_claim(
     session: &PluginSession,
     name: &str,
-    format: Option<Format>,
+    format: Option<&Format>,
 ) -> Result<Answer, Failure> {
     let progress = Progress::start("listing pools and claims");
     let inspection = session.inspect().await?;

@@ -11,8 +11,9 @@ use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
-use super::cli::{Format, Migrate};
+use super::cli::Migrate;
 use super::exit::{Answer, Failure};
+use super::output::format::Format;
 use super::output::{self, Progress};
 use super::session::PluginSession;
 use plan::{LIST, ObjectState, Plan, PlannedObject};
@@ -20,7 +21,7 @@ use plan::{LIST, ObjectState, Plan, PlannedObject};
 pub(super) async fn migrate_pool(
     session: &PluginSession,
     args: &Migrate,
-    format: Option<Format>,
+    format: Option<&Format>,
 ) -> Result<Answer, Failure> {
     let to = args.to.clone().unwrap_or_else(|| default_name(&args.pool));
     let progress = Progress::start("reading CAPO's pool, templates and claims");

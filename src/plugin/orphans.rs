@@ -12,8 +12,9 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::ResourceExt;
 
-use super::cli::{Format, Orphans};
+use super::cli::Orphans;
 use super::exit::{Answer, Failure};
+use super::output::format::Format;
 use super::output::{self, Progress};
 use super::ownership::{ClaimNames, claim_names, describe_attachment, describe_ownership};
 use super::session::PluginSession;
@@ -33,7 +34,7 @@ const CONTESTED: &str = "it also carries another owner's mark: the controller re
 pub(super) async fn list_orphans(
     session: &PluginSession,
     args: &Orphans,
-    format: Option<Format>,
+    format: Option<&Format>,
 ) -> Result<Answer, Failure> {
     let report = create_report(session, &args.pools.pools).await?;
     if let Some(path) = &args.report {

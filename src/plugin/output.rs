@@ -1,4 +1,4 @@
-//! Prints reports: tables for people, JSON and YAML for programs. Colours and progress appear only on terminals.
+//! Prints reports: tables for people, JSON, YAML and jsonpath for programs. Colours and progress appear only on terminals.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
@@ -7,9 +7,12 @@ use anstyle::{AnsiColor, Style};
 use jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::cli::Format;
 use super::exit::Failure;
 use crate::text::on_terminal;
+use format::Format;
+
+pub(super) mod format;
+mod jsonpath;
 
 /// What a command prints: serialized for programs, as text for people.
 pub(crate) trait Report: Serialize {
@@ -18,18 +21,38 @@ pub(crate) trait Report: Serialize {
 }
 
 /// Prints to stdout, without styles where the terminal shows none (no terminal, `NO_COLOR`, `TERM=dumb`).
-pub(super) fn print(report: &impl Report, format: Option<Format>) -> Result<(), Failure> {
-    let failed = |error: &dyn Display| Failure::Request(format!("print: {error}"));
-    let text = match format {
-        Some(Format::Json) => serde_json::to_string_pretty(report).map_err(|error| failed(&error))? + "\n",
-        Some(Format::Yaml) => serde_saphyr::to_string(report).map_err(|error| failed(&error))?,
-        None | Some(Format::Wide) => on_terminal(&report.text(format.is_some())).into_owned(),
-    };
-    match anstream::stdout().write_all(text.as_bytes()) {
-        // The reader, such as `head`, has closed the pipe.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        result => result.map_err(|error| failed(&error)),
+pub(super) fn print(report: &impl Report, format: Option<&Format>) -> Result<(), Failure> {
+    write(&render(report, format)?).map(drop)
+}
+
+/// What [`print`] prints.
+pub(super) fn render(report: &impl Report, format: Option<&Format>) -> Result<String, Failure> {
+    match format {
+        Some(Format::Json) => Ok(serde_json::to_string_pretty(report).map_err(|error| cannot_print(&error))? + "\n"),
+        Some(Format::Yaml) => serde_saphyr::to_string(report).map_err(|error| cannot_print(&error)),
+        Some(Format::JsonPath(template)) => {
+            let data = serde_json::to_value(report).map_err(|error| cannot_print(&error))?;
+            template.render(&data).map_err(|error| Failure::Usage(format!("-o jsonpath: {error}")))
+        }
+        None => Ok(on_terminal(&report.text(false)).into_owned()),
+        // The others are those of `list` alone.
+        Some(Format::Wide | Format::Name | Format::Cidr | Format::Nft | Format::Csv) => {
+            Ok(on_terminal(&report.text(true)).into_owned())
+        }
     }
+}
+
+/// Returns false once the reader, such as `head`, has closed the pipe.
+pub(super) fn write(text: &str) -> Result<bool, Failure> {
+    let mut stdout = anstream::stdout();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        result => result.map(|()| true).map_err(|error| cannot_print(&error)),
+    }
+}
+
+fn cannot_print(error: &dyn Display) -> Failure {
+    Failure::Request(format!("print: {error}"))
 }
 
 pub(super) fn print_error(line: &str) {
@@ -84,23 +107,37 @@ pub(super) fn or_dash(value: Option<impl Display>) -> String {
     value.map_or("-".into(), |value| value.to_string())
 }
 
-/// Columns as wide as their widest cell, two blanks apart, as kubectl prints them. Styles have no width.
+/// Columns as wide as their widest cell, two blanks apart, as kubectl prints them.
 pub(super) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let width = |text: &str| anstream::adapter::strip_str(text).to_string().chars().count();
-    let column = |(at, title): (usize, &&str)| {
-        let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell));
-        cells.chain([width(title)]).max().unwrap_or_default()
-    };
-    let widths: Vec<usize> = head.iter().enumerate().map(column).collect();
-    let line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded = cells.zip(&widths).map(|(cell, wide)| {
+    let columns = Columns::of(head, rows);
+    let head = columns.line(head.iter().copied());
+    head + &rows.iter().map(|row| columns.line(row.iter().map(String::as_str))).collect::<String>()
+}
+
+/// The widths of the columns of a table.
+pub(super) struct Columns(Vec<usize>);
+
+impl Columns {
+    pub(super) fn of(head: &[&str], rows: &[Vec<String>]) -> Self {
+        let column = |(at, title): (usize, &&str)| {
+            let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell));
+            cells.chain([width(title)]).max().unwrap_or_default()
+        };
+        Self(head.iter().enumerate().map(column).collect())
+    }
+
+    pub(super) fn line<'a>(&self, cells: impl Iterator<Item = &'a str>) -> String {
+        let padded = cells.zip(&self.0).map(|(cell, wide)| {
             let space = " ".repeat(wide.saturating_sub(width(cell)));
             cell.replace('\n', "\\n") + &space
         });
         padded.collect::<Vec<_>>().join("  ").trim_end().to_owned() + "\n"
-    };
-    let head = line(&mut head.iter().copied());
-    head + &rows.iter().map(|row| line(&mut row.iter().map(String::as_str))).collect::<String>()
+    }
+}
+
+/// Styles have no width.
+fn width(text: &str) -> usize {
+    anstream::adapter::strip_str(text).to_string().chars().count()
 }
 
 /// One `name  value` a line, indented and aligned.

@@ -1,13 +1,11 @@
 //! The management cluster and the namespaces in scope, found as kubectl finds them; and the user's own cloud.
 
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use kube::{Client, Config, ResourceExt};
+use kube::core::{DeserializeGuard, DynamicResourceScope};
+use kube::{Api, Client, Resource, ResourceExt};
 
 use super::cli::Global;
 use super::exit::Failure;
@@ -18,14 +16,10 @@ use crate::controllers::inspect::{ConnectionProblem, Inspection, View};
 use crate::object_name::ObjectName;
 use crate::openstack::session::Sessions;
 use crate::openstack::{Credentials, HttpsProxy};
-use crate::runtime::telemetry::chain;
 
+pub(super) mod kubeconfig;
 mod own_cloud;
 pub(super) mod owners;
-
-/// Short, since a person is waiting.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Of one project. The plugin has the memory of the user's machine.
 const MAX_FLOATING_IPS: usize = 100_000;
@@ -41,6 +35,8 @@ pub(super) struct PluginSession {
     pub(super) is_given: bool,
     /// All namespaces are in scope.
     pub(super) is_all: bool,
+    /// How long one request of a watch may last: it may be silent for all that time.
+    pub(super) watch_seconds: u32,
     /// The user's own credentials (`--os-cloud`), used instead of the pools' Secrets.
     own_credentials: Option<Credentials>,
 }
@@ -48,10 +44,9 @@ pub(super) struct PluginSession {
 impl PluginSession {
     /// Reads the kubeconfig, and sends no request yet.
     pub(super) async fn open(global: &Global) -> Result<Self, Failure> {
-        let mut config = read_kubeconfig(global).await?;
+        let mut config = kubeconfig::read_config(global).await?;
         let agent = concat!("kubectl-fippool/", env!("CARGO_PKG_VERSION"));
         config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
-        (config.connect_timeout, config.read_timeout) = (Some(CONNECT_TIMEOUT), Some(READ_TIMEOUT));
         let url = config.cluster_url.to_string();
         let default = config.default_namespace.clone();
         let client = Client::try_from(config).map_err(|error| Failure::kubernetes("use the kubeconfig", &error))?;
@@ -61,6 +56,7 @@ impl PluginSession {
             namespace: global.namespace.clone().unwrap_or(default),
             is_given: global.namespace.is_some(),
             is_all: global.all_namespaces,
+            watch_seconds: kubeconfig::watch_seconds(global.request_timeout),
             own_credentials: global.os_cloud.as_deref().map(own_cloud::read_credentials).transpose()?,
         })
     }
@@ -71,6 +67,25 @@ impl PluginSession {
         found.map_err(|error| self.unreachable(&error))?.ok_or_else(|| {
             Failure::NotFound("Cluster API's IPAM kinds are not served: install Cluster API 1.9 or later".into())
         })
+    }
+
+    /// The pools in scope.
+    pub(super) fn pools(&self) -> Api<DeserializeGuard<OpenStackFloatingIPPool>> {
+        match self.is_all {
+            true => Api::all(self.client.clone()),
+            false => Api::namespaced(self.client.clone(), &self.namespace),
+        }
+    }
+
+    /// Claims or IPAddresses in scope.
+    pub(super) fn ipam_objects<K>(&self, version: IpamVersion) -> Api<DeserializeGuard<K>>
+    where
+        DeserializeGuard<K>: Resource<DynamicType = IpamVersion, Scope = DynamicResourceScope>,
+    {
+        match self.is_all {
+            true => Api::all_with(self.client.clone(), &version),
+            false => Api::namespaced_with(self.client.clone(), &self.namespace, &version),
+        }
     }
 
     /// Lists what the controllers watch. All namespaces, since pools of several namespaces may share one project; only the
@@ -171,20 +186,4 @@ pub(super) fn object_name(object: &impl ResourceExt) -> ObjectName {
 
 pub(super) fn find_pool(inspection: &Inspection, name: &ObjectName) -> Option<Arc<OpenStackFloatingIPPool>> {
     inspection.pools().into_iter().find(|pool| object_name(pool.as_ref()) == *name)
-}
-
-async fn read_kubeconfig(global: &Global) -> Result<Config, Failure> {
-    let options = KubeConfigOptions { context: global.context.clone(), ..KubeConfigOptions::default() };
-    let loaded = match &global.kubeconfig {
-        Some(path) => match Kubeconfig::read_from(path) {
-            Ok(kubeconfig) => Config::from_custom_kubeconfig(kubeconfig, &options).await,
-            Err(error) => Err(error),
-        },
-        None => Config::from_kubeconfig(&options).await,
-    };
-    loaded.map_err(|error| {
-        let path = global.kubeconfig.clone().or_else(|| std::env::var_os("KUBECONFIG").map(PathBuf::from));
-        let path = path.map_or("~/.kube/config".into(), |path| path.display().to_string());
-        Failure::Request(format!("use the kubeconfig {path} (--kubeconfig, KUBECONFIG): {}", chain(&error)))
-    })
 }

@@ -6,9 +6,9 @@ use anstyle::AnsiColor;
 use kube::{Api, ResourceExt, api::ListParams};
 use serde::Serialize;
 
-use super::cli::Format;
 use super::exit::{Answer, Failure};
 use super::figures::PoolCapacity;
+use super::output::format::Format;
 use super::output::{self, Report, or_dash, paint, table};
 use super::session::{PluginSession, object_name};
 use crate::api::conditions::{EXHAUSTED, READY};
@@ -41,7 +41,7 @@ struct UsageReport(Vec<PoolSummary>);
 pub(super) async fn show_usage(
     session: &PluginSession,
     named: &[String],
-    format: Option<Format>,
+    format: Option<&Format>,
 ) -> Result<Answer, Failure> {
     let version = session.version().await?;
     let (pools, claims): (Api<OpenStackFloatingIPPool>, Api<IpAddressClaim>) = if session.is_all {
@@ -57,7 +57,7 @@ pub(super) async fn show_usage(
     let waiting = count_waiting(claims.list(&ListParams::default()).await.map_err(failed)?.items);
     let waiting_for = |pool: &OpenStackFloatingIPPool| waiting.get(&object_name(pool)).copied().unwrap_or_default();
     let report = UsageReport(pools.iter().map(|pool| summarize(pool, waiting_for(pool))).collect());
-    if report.0.is_empty() && !matches!(format, Some(Format::Json | Format::Yaml)) {
+    if report.0.is_empty() && !format.is_some_and(Format::is_for_programs) {
         output::note(&format!("there is no OpenStackFloatingIPPool {}", session.place()));
         return Ok(Answer::Yes);
     }

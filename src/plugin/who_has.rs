@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use serde::Serialize;
 
-use super::cli::Format;
 use super::exit::{Answer, Failure};
+use super::output::format::Format;
 use super::output::{self, Progress, Report, age, bold, fields, or_dash};
 use super::ownership::{ClaimNames, claim_names, describe_attachment, describe_ownership};
 use super::session::{PluginSession, object_name, owners};
@@ -72,7 +72,7 @@ struct FloatingIpFacts {
 pub(super) async fn trace_address(
     session: &PluginSession,
     address: IpAddr,
-    format: Option<Format>,
+    format: Option<&Format>,
 ) -> Result<Answer, Failure> {
     let progress = Progress::start("listing claims and addresses");
     let inspection = session.inspect().await?;

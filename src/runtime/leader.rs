@@ -24,6 +24,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
+use super::flags::VERSION;
 use super::telemetry::chain;
 use crate::clock::Clock;
 use crate::clock::instant_after;
@@ -36,6 +37,9 @@ use record::{LeaseAction, ObservedLease, decide, held, holder, vacant, went_back
 
 /// client-go's factor: candidates retry after 1 to 2.2 retry periods, so that they do not collide.
 const JITTER: f64 = 1.2;
+
+/// On the Lease: the version of its holder, for tools such as `kubectl fippool version`.
+pub const VERSION_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/controller-version";
 
 /// Must satisfy `retry_period < renew_deadline < duration`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -256,7 +260,9 @@ impl Candidate {
     fn held_by_me(&self, lease: &Lease) -> Lease {
         let before = lease.spec.clone().unwrap_or_default();
         let spec = held(&before, &self.settings.identity, self.settings.duration, self.clock.now());
-        Lease { spec: Some(spec), ..lease.clone() }
+        let mut lease = Lease { spec: Some(spec), ..lease.clone() };
+        lease.metadata.annotations.get_or_insert_default().insert(VERSION_ANNOTATION.into(), VERSION.clone());
+        lease
     }
 
     fn new_lease(&self) -> Lease {

@@ -78,9 +78,16 @@ async fn it_is_ready_when_everything_is_and_wait_ends_then() {
         let (code, findings) = check(ns, &["--wait=90s"]).await;
         assert_eq!(code, 0, "{findings:#}");
         assert_eq!(findings["isReady"], true);
-        for what in ["running", "permissions", "name", "credentials", "network", "neutron", "quota", "served"] {
+        for what in
+            ["running", "version", "permissions", "name", "credentials", "network", "neutron", "quota", "served"]
+        {
             assert_eq!(status(&findings, what), "Ok", "{what}: {findings:#}");
         }
+        let (code, versions) = asked(ns, &["version", "--controller-namespace", &ns.name]).await;
+        assert_eq!((code, &versions["clientVersion"]), (0, &versions["controllerVersion"]), "{versions:#}");
+        assert_eq!(versions["source"], "Lease");
+        let elsewhere = plugin(ns, &["version", "--controller-namespace", "nowhere"]).await;
+        assert!(elsewhere.code == 3 && elsewhere.out.starts_with("Client Version: "), "{elsewhere:?}");
         forbid(ns).await;
         let (code, findings) = check(ns, &[]).await;
         assert_eq!((code, status(&findings, "permissions")), (1, "Failed"));

@@ -4,14 +4,15 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::coordination::v1::Lease;
 use kube::ResourceExt;
-use kube::api::{Api, ListParams};
+use kube::api::Api;
 
 use super::finding::{Finding, Status};
-use crate::plugin::cli::Check;
-use crate::plugin::deployment::{identity_namespaces, is_ours};
+use crate::plugin::cli::{Check, ControllerPlace};
+use crate::plugin::deployment::{identity_namespaces, read_deployment};
 use crate::plugin::exit::Failure;
 use crate::plugin::output::duration;
 use crate::plugin::session::PluginSession;
+use crate::plugin::version::{ControllerVersion, Skew, published_version, skew};
 use crate::runtime::flags::Namespaces;
 
 const SUBJECT: &str = "Controller";
@@ -30,26 +31,51 @@ pub(super) async fn check_controller(
     session: &PluginSession,
     args: &Check,
 ) -> Result<(Vec<Finding>, Installed), Failure> {
-    let namespace = &args.controller_namespace;
-    let leases: Api<Lease> = Api::namespaced(session.client.clone(), namespace);
-    let lease_name = format!("{namespace}/{}", args.lease);
-    let lease = match leases.get_opt(&args.lease).await {
-        Ok(lease) => judge_lease(lease.as_ref(), &lease_name, Timestamp::now()),
+    let ControllerPlace { controller_namespace: namespace, lease } = &args.controller;
+    let lease_name = format!("{namespace}/{lease}");
+    let (lease, running) = match read_lease(session, &args.controller).await {
+        Ok(lease) => {
+            let running = judge_lease(lease.as_ref(), &lease_name, Timestamp::now());
+            (lease, running)
+        }
         Err(kube::Error::Api(status)) if status.code == 403 => {
-            Finding::new(SUBJECT, "running", Status::Unknown, status.message)
+            (None, Finding::new(SUBJECT, "running", Status::Unknown, status.message))
         }
         Err(error) => return Err(session.unreachable(&error)),
     };
-    let deployments: Api<Deployment> = Api::namespaced(session.client.clone(), namespace);
     // --service-account serves users who may not list Deployments, or whose controller runs elsewhere.
-    let deployed = deployments.list(&ListParams::default()).await.map(|list| list.items).unwrap_or_default();
-    let deployment = deployed.iter().find(|deployment| is_ours(deployment));
-    let account = deployment.and_then(|it| it.spec.as_ref()?.template.spec.as_ref()?.service_account_name.clone());
+    let deployment = read_deployment(session, &args.controller).await.ok().flatten();
+    let account =
+        deployment.as_ref().and_then(|it| it.spec.as_ref()?.template.spec.as_ref()?.service_account_name.clone());
     let service_account = args.service_account.clone().or(account).unwrap_or_else(|| DEFAULT_SERVICE_ACCOUNT.into());
-    let identity_namespaces = deployment.map(identity_namespaces).unwrap_or_default();
-    let mut findings = vec![lease];
-    findings.extend(deployment.map(judge_replicas));
+    let identity_namespaces = deployment.as_ref().map(identity_namespaces).unwrap_or_default();
+    let mut findings = vec![running];
+    findings.extend(deployment.as_ref().map(judge_replicas));
+    let version = published_version(lease.as_ref(), deployment.as_ref());
+    findings.extend(version.map(|version| judge_version(env!("CARGO_PKG_VERSION"), &version)));
     Ok((findings, Installed { service_account, identity_namespaces }))
+}
+
+fn judge_version(client: &str, controller: &ControllerVersion) -> Finding {
+    let message = format!("the controller has version {}, and this program {client}", controller.version);
+    match skew(client, &controller.version) {
+        Skew::Supported => Finding::new(SUBJECT, "version", Status::Ok, message),
+        Skew::Unsupported => {
+            let message =
+                format!("{message}: they may differ by one minor version; use the plugin of the controller's release");
+            Finding::new(SUBJECT, "version", Status::Warning, message)
+        }
+        Skew::Unknown => Finding::new(SUBJECT, "version", Status::Unknown, message),
+    }
+}
+
+/// None if there is no such Lease.
+pub(in crate::plugin) async fn read_lease(
+    session: &PluginSession,
+    place: &ControllerPlace,
+) -> Result<Option<Lease>, kube::Error> {
+    let leases: Api<Lease> = Api::namespaced(session.client.clone(), &place.controller_namespace);
+    leases.get_opt(&place.lease).await
 }
 
 fn judge_replicas(deployment: &Deployment) -> Finding {
@@ -106,6 +132,17 @@ mod tests {
         );
         assert_eq!(judged("", "2026-11-21T09:00:10.000000Z"), Status::Failed, "given back");
         assert_eq!(judge_lease(None, "ns/lease", Timestamp::now()).status, Status::Failed);
+    }
+
+    #[test]
+    fn versions_that_are_too_far_apart_are_a_warning() {
+        let status = |version: &str| {
+            let controller = ControllerVersion { version: version.into(), source: "Lease" };
+            judge_version("0.3.1", &controller).status
+        };
+        assert_eq!(["0.3.9", "0.4.0", "0.2.0 (1234)"].map(status), [Status::Ok; 3]);
+        assert_eq!(["0.5.0", "0.1.0", "1.3.1"].map(status), [Status::Warning; 3]);
+        assert_eq!(status("main"), Status::Unknown);
     }
 
     #[test]

@@ -27,14 +27,16 @@ struct RequiredPermission {
 }
 
 pub(super) async fn check_permissions(session: &PluginSession, args: &Check, installed: &Installed) -> Finding {
-    let user = format!("system:serviceaccount:{}:{}", args.controller_namespace, installed.service_account);
+    let place = &args.controller.controller_namespace;
+    let user = format!("system:serviceaccount:{place}:{}", installed.service_account);
     let pool_namespace = (!session.is_all).then_some(session.namespace.as_str());
     let mut required = required_permissions(ROLES);
     if !installed.identity_namespaces.is_empty() {
         required.extend(required_permissions(IDENTITY_ROLES));
     }
     let reviews = stream::iter(required.iter().map(async |permission| {
-        let namespace = if permission.is_own { Some(args.controller_namespace.as_str()) } else { pool_namespace };
+        let namespace =
+            if permission.is_own { Some(args.controller.controller_namespace.as_str()) } else { pool_namespace };
         (permission, is_allowed(session, &user, permission, namespace).await)
     }));
     let results: Vec<_> = reviews.buffered(CONCURRENT_REVIEWS).collect().await;

@@ -16,8 +16,9 @@ use crate::allocation::sweep::{SweepAction, SweepPlan};
 use crate::controllers::inspect::View;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::object_name::ObjectName;
-use crate::plugin::cli::{Format, Release};
+use crate::plugin::cli::Release;
 use crate::plugin::exit::{Answer, Failure};
+use crate::plugin::output::format::Format;
 use crate::plugin::output::{self, Progress, Report, paint, table};
 use crate::plugin::session::{PluginSession, find_pool};
 use crate::text::one_line;
@@ -45,7 +46,7 @@ type ConfirmedRelease<'a> = (SweepAction, &'a View);
 pub(in crate::plugin) async fn release_orphans(
     session: &PluginSession,
     args: &Release,
-    format: Option<Format>,
+    format: Option<&Format>,
 ) -> Result<Answer, Failure> {
     let report = read_report(&args.from_report, &session.url)?;
     let views = inspect_pools(session, &report).await?;

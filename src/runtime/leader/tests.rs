@@ -156,3 +156,17 @@ async fn a_leader_loses_a_lease_that_is_emptied() {
     *server.lease.lock() = emptied;
     assert_eq!(leader.lost().await, Lost::Vacated);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_writes_its_version_into_the_lease() {
+    let server = Server::new();
+    let leader = server.leader().await;
+    let published =
+        || server.lease.lock().as_ref().map(|lease| lease["metadata"]["annotations"][VERSION_ANNOTATION].clone());
+    assert_eq!(published(), Some(VERSION.as_str().into()));
+    // What an older version left there is replaced by the next renewal.
+    server.lease.lock().as_mut().unwrap()["metadata"]["annotations"][VERSION_ANNOTATION] = "0.0.1".into();
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(published(), Some(VERSION.as_str().into()));
+    drop(leader);
+}
