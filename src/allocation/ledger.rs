@@ -46,7 +46,8 @@ pub struct Ledger {
     sequence: Sequence,
     /// When the last complete listing began, and when it ended.
     last_listing: Option<(CallStart, Timestamp)>,
-    entries: BTreeMap<FloatingIpId, LedgerEntry>,
+    /// In boxes: a node of the tree has room for eleven, of which a third is empty.
+    entries: BTreeMap<FloatingIpId, Box<LedgerEntry>>,
     by_address: Index<IpAddr, FloatingIpId>,
     by_claim: Index<(PoolId, ClaimKey), FloatingIpId>,
     by_pool: Index<PoolId, FloatingIpId>,
@@ -195,37 +196,37 @@ impl Ledger {
     }
 
     pub fn get(&self, id: &FloatingIpId) -> Option<&LedgerEntry> {
-        self.entries.get(id)
+        self.entries.get(id).map(Box::as_ref)
     }
 
     /// Every floating IP, by id.
     pub fn entries(&self) -> impl Iterator<Item = &LedgerEntry> {
-        self.entries.values()
+        self.entries.values().map(Box::as_ref)
     }
 
     /// The floating IPs with this address. There are several where two networks have the same address.
     pub fn at(&self, address: IpAddr) -> impl Iterator<Item = &LedgerEntry> {
-        self.by_address.get(&address).filter_map(|id| self.entries.get(id))
+        self.by_address.get(&address).filter_map(|id| self.get(id))
     }
 
     /// The floating IPs whose marks name this claim, by id.
     pub fn of_claim(&self, pool: &PoolId, claim: &ClaimKey) -> impl Iterator<Item = &LedgerEntry> {
-        self.by_claim.get(&(pool.clone(), claim.clone())).filter_map(|id| self.entries.get(id))
+        self.by_claim.get(&(pool.clone(), claim.clone())).filter_map(|id| self.get(id))
     }
 
     /// The floating IPs whose marks name this pool, by id.
     pub fn of_pool(&self, pool: &PoolId) -> impl Iterator<Item = &LedgerEntry> {
-        self.by_pool.get(pool).filter_map(|id| self.entries.get(id))
+        self.by_pool.get(pool).filter_map(|id| self.get(id))
     }
 
     /// Those of them that no claim has, by id: few, even in a pool with thousands of claims.
     pub(super) fn unclaimed_of_pool(&self, pool: &PoolId) -> impl Iterator<Item = &LedgerEntry> {
-        self.unclaimed.get(pool).filter_map(|id| self.entries.get(id))
+        self.unclaimed.get(pool).filter_map(|id| self.get(id))
     }
 
     /// The floating IPs without any pool's mark, by address: few, where pools have thousands.
     pub(super) fn unmarked(&self) -> impl Iterator<Item = &LedgerEntry> {
-        self.unmarked.iter().filter_map(|(_, id)| self.entries.get(id))
+        self.unmarked.iter().filter_map(|(_, id)| self.get(id))
     }
 
     /// Whether a floating IP may be deleted, as far as it is known: the pool created it, no other pool has marked it, and
@@ -249,7 +250,7 @@ impl Ledger {
     /// How many addresses count under the pool's `maxIPs`: all that carry its mark, are chosen for it, or are being
     /// created.
     pub(super) fn count_towards_limit(&self, pool: &PoolId) -> usize {
-        let being_written = self.held.union(&self.uncertain).filter_map(|id| self.entries.get(id));
+        let being_written = self.held.union(&self.uncertain).filter_map(|id| self.get(id));
         let chosen = being_written
             .filter(|entry| entry.writers().any(|hold| hold.is_for_pool(pool)) && !entry.marks.names(pool));
         self.by_pool.count(pool).saturating_add(self.count_creations(pool)).saturating_add(chosen.count())
@@ -293,7 +294,7 @@ impl Ledger {
         if !entry.uncertain_writes.is_empty() {
             self.uncertain.insert(id.clone());
         }
-        self.entries.insert(id, entry);
+        self.entries.insert(id, Box::new(entry));
     }
 
     /// The floating IP is gone, so Neutron may offer its address next.
@@ -304,7 +305,7 @@ impl Ledger {
     }
 
     fn remove(&mut self, id: &FloatingIpId) -> Option<LedgerEntry> {
-        let entry = self.entries.remove(id)?;
+        let entry = *self.entries.remove(id)?;
         self.held.remove(id);
         self.uncertain.remove(id);
         self.by_address.remove(&entry.fip.address, id);

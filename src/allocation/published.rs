@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use jiff::Timestamp;
 
@@ -52,9 +53,9 @@ impl Binding {
 
 #[derive(Clone, Default, Debug)]
 pub struct PublishedAddresses {
-    addresses: BTreeMap<ObjectName, PublishedAddress>,
-    by_address: Index<IpAddr, ObjectName>,
-    by_claim: Index<(PoolId, ClaimKey), ObjectName>,
+    addresses: BTreeMap<Arc<ObjectName>, PublishedAddress>,
+    by_address: Index<IpAddr, Arc<ObjectName>>,
+    by_claim: Index<(PoolId, ClaimKey), Arc<ObjectName>>,
     listed: BTreeMap<ObjectName, BTreeSet<IpAddr>>,
     listed_in_tree: BTreeMap<String, BTreeSet<IpAddr>>,
     named_by_clusters: BTreeMap<String, BTreeSet<IpAddr>>,
@@ -65,6 +66,7 @@ impl PublishedAddresses {
     /// An IPAddress is created or changed.
     pub fn insert(&mut self, object: ObjectName, published: PublishedAddress) {
         self.remove(&object);
+        let object = Arc::new(object);
         self.by_address.insert(published.address, object.clone());
         if let Some(binding) = &published.binding {
             self.by_claim.insert((binding.pool.clone(), binding.claim.clone()), object.clone());
@@ -74,16 +76,17 @@ impl PublishedAddresses {
 
     /// An IPAddress is deleted.
     pub fn remove(&mut self, object: &ObjectName) {
-        let Some(old) = self.addresses.remove(object) else { return };
-        self.by_address.remove(&old.address, object);
+        let Some((object, old)) = self.addresses.remove_entry(object) else { return };
+        self.by_address.remove(&old.address, &object);
         if let Some(binding) = old.binding {
-            self.by_claim.remove(&(binding.pool, binding.claim), object);
+            self.by_claim.remove(&(binding.pool, binding.claim), &object);
         }
     }
 
     /// Removes every IPAddress that a complete listing does not contain, and returns the removed ones.
     pub fn retain(&mut self, existing: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
-        let gone: Vec<_> = self.addresses.keys().filter(|object| !existing.contains(object)).cloned().collect();
+        let known = self.addresses.keys().map(Arc::as_ref);
+        let gone: Vec<_> = known.filter(|object| !existing.contains(object)).cloned().collect();
         gone.iter().for_each(|object| self.remove(object));
         gone
     }
@@ -193,7 +196,7 @@ impl<'a> RelevantAddresses<'a> {
         self.get(self.all.by_address.get(&address))
     }
 
-    fn get(self, objects: impl Iterator<Item = &'a ObjectName>) -> impl Iterator<Item = &'a PublishedAddress> {
+    fn get(self, objects: impl Iterator<Item = &'a Arc<ObjectName>>) -> impl Iterator<Item = &'a PublishedAddress> {
         let relevant = objects.filter(move |object| self.namespaces.contains(&object.namespace));
         relevant.filter_map(move |object| self.all.addresses.get(object))
     }

@@ -8,7 +8,7 @@ use kube::core::TypeMeta;
 use serde::{Deserialize, Serialize};
 
 use super::claim::{AddressRef, PoolRef};
-use super::names::GROUP;
+use super::names::{FLOATING_IP_ID_ANNOTATION, GROUP, NETWORK_ID_ANNOTATION, ORIGIN_ANNOTATION, POOL_ID_ANNOTATION};
 use super::version::IpamVersion;
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -21,9 +21,37 @@ pub struct IpAddress {
     /// Immutable.
     #[serde(default)]
     pub spec: IpAddressSpec,
+    /// What [`Self::compact`] took out of the metadata.
+    #[serde(skip)]
+    compacted: [Option<Box<str>>; COMPACTED.len()],
 }
 
+/// The annotations that each of our IPAddresses has.
+const COMPACTED: [&str; 4] = [POOL_ID_ANNOTATION, FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, ORIGIN_ANNOTATION];
+
 impl IpAddress {
+    /// With the `apiVersion` and `kind` that a creation requires.
+    pub fn new(version: IpamVersion, spec: IpAddressSpec) -> Self {
+        let (api_version, kind) = (Self::api_version(&version).into_owned(), Self::kind(&version).into_owned());
+        Self { types: Some(TypeMeta { api_version, kind }), spec, ..Self::default() }
+    }
+
+    /// Takes our annotations out of the metadata, to be kept in memory: a map of them takes a kilobyte.
+    pub fn compact(&mut self) {
+        let Some(annotations) = &mut self.metadata.annotations else { return };
+        for (compacted, name) in self.compacted.iter_mut().zip(COMPACTED) {
+            *compacted = annotations.remove(name).map(String::into_boxed_str);
+        }
+        self.metadata.annotations.take_if(|annotations| annotations.is_empty());
+    }
+
+    /// The value of an annotation, whether or not it was taken out of the metadata.
+    pub fn annotation(&self, name: &str) -> Option<&str> {
+        let compacted = COMPACTED.iter().zip(&self.compacted).find(|(own, _)| **own == name);
+        let in_metadata = || self.metadata.annotations.as_ref()?.get(name).map(String::as_str);
+        compacted.and_then(|(_, value)| value.as_deref()).or_else(in_metadata)
+    }
+
     /// Whether it belongs to this `OpenStackFloatingIPPool`.
     pub fn is_of(&self, namespace: &str, pool: &str) -> bool {
         self.metadata.namespace.as_deref() == Some(namespace) && self.spec.pool_ref.is_ours_named(pool)
@@ -70,5 +98,40 @@ impl Resource for IpAddress {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_compact_one_has_the_same_annotations() {
+        let whole: IpAddress = serde_json::from_value(json!({"metadata": {"annotations": {
+            POOL_ID_ANNOTATION: "p", FLOATING_IP_ID_ANNOTATION: "f", ORIGIN_ANNOTATION: "created", "other": "x",
+        }}}))
+        .unwrap();
+        let mut compact = whole.clone();
+        compact.compact();
+        for address in [&whole, &compact] {
+            let names = [POOL_ID_ANNOTATION, FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, ORIGIN_ANNOTATION];
+            let found = names.map(|name| address.annotation(name));
+            assert_eq!(
+                (found, address.annotation("other")),
+                ([Some("p"), Some("f"), None, Some("created")], Some("x"))
+            );
+        }
+        assert_eq!(compact.metadata.annotations, Some([("other".to_owned(), "x".to_owned())].into()));
+        let mut own = IpAddress {
+            metadata: ObjectMeta {
+                annotations: Some([(POOL_ID_ANNOTATION.into(), "p".into())].into()),
+                ..Default::default()
+            },
+            ..Default::default()
+        };
+        own.compact();
+        assert_eq!((own.metadata.annotations.as_ref(), own.annotation(POOL_ID_ANNOTATION)), (None, Some("p")));
     }
 }

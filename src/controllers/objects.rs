@@ -37,11 +37,10 @@ pub(crate) fn read_published(object: &IpAddress) -> Option<PublishedAddress> {
 /// None for one that is not named like its claim, as ours are: with it, a user could bind a claim to anything.
 fn read_binding(object: &IpAddress) -> Option<Binding> {
     let is_named_like_its_claim = object.metadata.name.as_ref() == Some(&object.spec.claim_ref.name);
-    let annotations = object.annotations();
-    let pool = PoolId::parse(annotations.get(POOL_ID_ANNOTATION)?)?;
-    let fip = FloatingIpId::new(annotations.get(FLOATING_IP_ID_ANNOTATION)?);
+    let pool = PoolId::parse(object.annotation(POOL_ID_ANNOTATION)?)?;
+    let fip = FloatingIpId::new(object.annotation(FLOATING_IP_ID_ANNOTATION)?);
     let claim = ClaimKey::of(&object.namespace()?, &object.spec.claim_ref.name);
-    let network = annotations.get(NETWORK_ID_ANNOTATION).map(NetworkId::new);
+    let network = object.annotation(NETWORK_ID_ANNOTATION).map(NetworkId::new);
     let since = object.metadata.creation_timestamp.as_ref().map_or(Timestamp::MAX, |created| created.0);
     (is_named_like_its_claim && object.spec.pool_ref.is_ours()).then_some(Binding { pool, claim, fip, network, since })
 }

@@ -63,6 +63,7 @@ impl Stored for IpAddress {
         if self.spec.pool_ref.is_ours() {
             // Its claim has the same.
             self.metadata.labels = None;
+            self.compact();
         } else {
             strip_foreign(&mut self.metadata);
         }
@@ -181,9 +182,7 @@ impl Stores {
 
 /// Whether an IPAddress was created, or is held, by a controller of ours.
 pub(super) fn is_ours(address: &IpAddress) -> bool {
-    let annotations = address.metadata.annotations.as_ref();
-    patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER)
-        || annotations.is_some_and(|annotations| annotations.contains_key(POOL_ID_ANNOTATION))
+    patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER) || address.annotation(POOL_ID_ANNOTATION).is_some()
 }
 
 /// Whether the pool stays, and is neither paused nor being moved.

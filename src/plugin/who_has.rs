@@ -107,7 +107,7 @@ async fn describe_holder(session: &PluginSession, inspection: &Inspection, addre
         None => Vec::new(),
     };
     let pool = &address.spec.pool_ref;
-    let annotation = |name: &str| address.annotations().get(name).cloned();
+    let annotation = |name: &str| address.annotation(name).map(str::to_owned);
     Holder {
         namespace: claim_name.namespace,
         claim: claim_name.name,

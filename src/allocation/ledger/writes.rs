@@ -98,7 +98,7 @@ impl Ledger {
     /// earlier withdrawal may still land.
     pub fn end_withdrawal(&mut self, id: &FloatingIpId, by: Hold, has_failed: bool) {
         let may_land = |entry: &LedgerEntry| entry.uncertain_writes.iter().any(|write| write.by.as_ref() != Some(&by));
-        let stays_with_claim = has_failed && !self.entries.get(id).is_some_and(may_land);
+        let stays_with_claim = has_failed && !self.get(id).is_some_and(may_land);
         self.set_hold(id, stays_with_claim.then_some(by));
     }
 
@@ -144,7 +144,7 @@ impl Ledger {
 /// Queries.
 impl Ledger {
     pub(in crate::allocation) fn held(&self) -> impl Iterator<Item = &LedgerEntry> {
-        self.held.iter().filter_map(|id| self.entries.get(id))
+        self.held.iter().filter_map(|id| self.get(id))
     }
 
     pub(super) fn held_by(&self, is_by: impl Fn(&Hold) -> bool) -> Vec<FloatingIpId> {
@@ -190,7 +190,7 @@ impl Ledger {
     }
 
     fn uncertain_writes(&self, is_by: impl Fn(&Hold) -> bool) -> impl Iterator<Item = &UncertainWrite> {
-        let entries = self.uncertain.iter().filter_map(|id| self.entries.get(id));
+        let entries = self.uncertain.iter().filter_map(|id| self.get(id));
         entries.flat_map(|entry| &entry.uncertain_writes).filter(move |write| write.by.as_ref().is_some_and(&is_by))
     }
 }

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, PostParams, Preconditions};
-use kube::core::TypeMeta;
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -196,19 +195,13 @@ fn desired_address(
     origin: Origin,
     version: IpamVersion,
 ) -> IpAddress {
-    let mut address = IpAddress {
-        spec: IpAddressSpec {
-            claim_ref: AddressRef { name: claim.name_any() },
-            pool_ref: PoolRef::ours(&pool.name_any()),
-            address: fip.address.to_string(),
-            prefix: if fip.address.is_ipv4() { 32 } else { 128 },
-        },
-        types: Some(TypeMeta {
-            api_version: IpAddress::api_version(&version).into_owned(),
-            kind: IpAddress::kind(&version).into_owned(),
-        }),
-        ..IpAddress::default()
+    let spec = IpAddressSpec {
+        claim_ref: AddressRef { name: claim.name_any() },
+        pool_ref: PoolRef::ours(&pool.name_any()),
+        address: fip.address.to_string(),
+        prefix: if fip.address.is_ipv4() { 32 } else { 128 },
     };
+    let mut address = IpAddress::new(version, spec);
     address.metadata.name = Some(claim.name_any());
     address.metadata.namespace = claim.namespace();
     address.metadata.finalizers = Some(vec![ADDRESS_FINALIZER.into()]);
@@ -253,9 +246,9 @@ fn repair_patch(address: &IpAddress, desired: &IpAddress) -> Option<Value> {
 /// All of them where the pool's id is missing, since an interrupted move loses all. Otherwise the pool's id was checked when
 /// the request was built, and what names the floating IP is written where a user changed or removed it.
 fn missing_annotations<'a>(address: &IpAddress, desired: &'a IpAddress) -> BTreeMap<&'a String, &'a String> {
-    let is_lost = !address.annotations().contains_key(POOL_ID_ANNOTATION);
+    let is_lost = address.annotation(POOL_ID_ANNOTATION).is_none();
     let names_it = |key: &str| [FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION].contains(&key);
     let is_missing =
-        |(key, value): &(&String, &String)| is_lost || names_it(key) && address.annotations().get(*key) != Some(*value);
+        |(key, value): &(&String, &String)| is_lost || names_it(key) && address.annotation(key) != Some(value.as_str());
     desired.annotations().iter().filter(is_missing).collect()
 }

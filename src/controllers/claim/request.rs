@@ -33,17 +33,15 @@ pub(in crate::controllers) fn build_request(observed: &Observed, pool: &Resolved
 
 /// What the claim's IPAddress names, by its annotations.
 pub(super) fn read_bound(address: &IpAddress, claim: &IpAddressClaim, pool: &ResolvedPool) -> Option<BoundAddress> {
-    let annotations = address.annotations();
-    let is_of_pool = annotations.get(POOL_ID_ANNOTATION).is_some_and(|id| id == pool.policy.id.as_str());
-    let fip = annotations.get(FLOATING_IP_ID_ANNOTATION).filter(|_| is_of_pool && is_for(address, claim))?;
+    let is_of_pool = address.annotation(POOL_ID_ANNOTATION) == Some(pool.policy.id.as_str());
+    let fip = address.annotation(FLOATING_IP_ID_ANNOTATION).filter(|_| is_of_pool && is_for(address, claim))?;
     Some(BoundAddress { address: address.spec.address.parse().ok()?, fip: FloatingIpId::new(fip) })
 }
 
 /// What an IPAddress without our annotations names: they are lost when an interrupted move is repeated, and a user may
 /// remove one. It is ours if its address carries the claim's mark in Neutron.
 fn recognize(address: &IpAddress, observed: &Observed, pool: &ResolvedPool) -> Option<BoundAddress> {
-    let is_of_another_pool =
-        address.annotations().get(POOL_ID_ANNOTATION).is_some_and(|id| id != pool.policy.id.as_str());
+    let is_of_another_pool = address.annotation(POOL_ID_ANNOTATION).is_some_and(|id| id != pool.policy.id.as_str());
     let named: IpAddr = address.spec.address.parse().ok()?;
     if is_of_another_pool || !is_for(address, &observed.claim) {
         return None;

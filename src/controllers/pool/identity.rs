@@ -43,9 +43,9 @@ pub(super) fn recorded_id(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Op
 fn published_id(pool: &OpenStackFloatingIPPool, stores: &Stores) -> Option<PoolId> {
     let name = name_of(pool);
     let addresses = stores.addresses.state_filter(|address: &IpAddress| address.is_of(&name.namespace, &name.name));
-    let ids = addresses.iter().filter_map(|address| address.annotations().get(POOL_ID_ANNOTATION));
+    let ids = addresses.iter().filter_map(|address| address.annotation(POOL_ID_ANNOTATION));
     // The smallest, so that the answer is the same each time.
-    ids.filter_map(|id| PoolId::parse(id)).min()
+    ids.filter_map(PoolId::parse).min()
 }
 
 /// The project that the pool's floating IPs are in, once it has served.

@@ -128,7 +128,7 @@ fn published_row(
         Some(_) => AddressState::Allocated,
     };
     // Anyone may write it, and a template prints it as it is.
-    let annotation = |name: &str| Some(one_line(address.annotations().get(name)?, ANNOTATION_LENGTH));
+    let annotation = |name: &str| Some(one_line(address.annotation(name)?, ANNOTATION_LENGTH));
     let label = |labels: &BTreeMap<String, String>| labels.get(CLUSTER_NAME_LABEL).cloned();
     let owners = claim.map(|claim| claim.owner_references()).unwrap_or_default();
     Some(AddressRow {
