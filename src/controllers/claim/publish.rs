@@ -24,6 +24,7 @@ use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::objects::read_published;
 use crate::controllers::patch;
+use crate::controllers::stores::name_of;
 use crate::floating_ip::FloatingIp;
 use crate::object_name::{ObjectName, is_name};
 
@@ -41,7 +42,11 @@ impl ClaimController {
             None => self.create_address(observed, resolved, fip, desired()).await,
             // Deleted while its claim is active: it is removed first, and then created again with the same address.
             Some(address) if address.metadata.deletion_timestamp.is_some() => {
-                remove_address_finalizer(&self.kube, address).await
+                // Of a pool that was removed by force a moment ago, nothing else may say the id.
+                match self.pool_exists(pool).await? {
+                    true => remove_address_finalizer(&self.kube, address).await,
+                    false => Ok(()),
+                }
             }
             Some(address) => match repair_patch(address, &desired()) {
                 None => Ok(()),
@@ -53,6 +58,13 @@ impl ClaimController {
                 }
             },
         }
+    }
+
+    /// Whether the pool exists, even if the watch has not delivered its deletion.
+    async fn pool_exists(&self, pool: &OpenStackFloatingIPPool) -> Result<bool, Error> {
+        let current = self.kube.pool_metadata(&name_of(pool)).await;
+        let current = current.map_err(|error| Error::Kubernetes("read the pool", error))?;
+        Ok(current.is_some_and(|current| current.metadata.uid == pool.metadata.uid))
     }
 
     async fn create_address(
