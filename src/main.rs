@@ -170,7 +170,7 @@ fn metered_clouds(flags: &Flags, hosts: AllowedHosts, clock: &Clock, metrics: &M
         .max_concurrent_calls(flags.openstack_concurrency.get())
         .max_floating_ips(flags.max_floating_ips.get())
         .allowed_hosts(hosts)
-        .proxy(flags.openstack_proxy.0.clone().map(|proxy| proxy.except(&flags.openstack_no_proxy)))
+        .proxy(flags.openstack_proxy.0.clone().map(|proxy| proxy.except(&flags.openstack_no_proxy.0)))
         .on_authentication(move |cloud, error| {
             token_metrics.token_refreshed(cloud, OperationResult::from(&error.map_or(Ok(()), Err)));
         });

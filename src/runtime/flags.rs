@@ -19,7 +19,7 @@ pub(crate) mod values;
 use crate::openstack::hosts::HostList;
 
 pub use ignored::Ignored;
-pub use values::{Address, Namespaces, OptionalProxy};
+pub use values::{Address, Namespaces, OptionalProxy, Servers};
 
 /// The commit that was built, from the build's `CAIP_OPENSTACK_COMMIT`; empty if unset.
 pub(crate) const COMMIT: &str = match option_env!("CAIP_OPENSTACK_COMMIT") {
@@ -90,7 +90,7 @@ pub struct Flags {
     /// Servers of OpenStack to connect to without the proxy, separated by commas: host names, which stand for their
     /// subdomains too, addresses or CIDR ranges.
     #[arg(long, value_name = "HOSTS", default_value = "", hide_default_value = true)]
-    pub openstack_no_proxy: String,
+    pub openstack_no_proxy: Servers,
 
     /// Let pools use OpenStackClusterIdentities of CAPO whose Secrets are in these namespaces, separated by commas; `*` for
     /// all namespaces, none if empty.

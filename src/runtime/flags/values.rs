@@ -43,6 +43,19 @@ impl fmt::Display for Address {
     }
 }
 
+/// Servers, separated by commas. clusterctl takes an empty default for none, so a comma alone is an empty list.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Servers(pub String);
+
+impl FromStr for Servers {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let servers: Vec<&str> = text.split(',').map(str::trim).filter(|server| !server.is_empty()).collect();
+        Ok(Self(servers.join(",")))
+    }
+}
+
 /// A proxy, or `none`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OptionalProxy(pub Option<HttpsProxy>);
