@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
-const ALLOWED: [&str; 12] = [
+const ALLOWED: [&str; 13] = [
     "super",
     "std::cell::OnceCell",
     "std::collections",
     "std::fmt",
     "std::net::IpAddr",
+    "std::sync::Arc",
     "ipnet",
     "jiff",
     "sha2",
