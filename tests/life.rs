@@ -186,6 +186,14 @@ async fn await_address_count(ns: &Namespace, which: &str, wanted: u64) {
     ns.await_object(Kind::Pool, "public", RESYNC, &format!("{which} {wanted}"), is_so).await;
 }
 
+/// Waits until the status of the pool `public` counts no waiting claim: a claim that is bound may still be counted.
+async fn await_none_waiting(ns: &Namespace) {
+    let is_so = |pool: Option<&DynamicObject>| {
+        pool.is_some_and(|pool| pool.data["status"]["claims"]["waiting"].as_u64() == Some(0))
+    };
+    ns.await_object(Kind::Pool, "public", RESYNC, "no claim waits", is_so).await;
+}
+
 /// The addresses of all IPAddresses, by claim.
 async fn bound_addresses(ns: &Namespace) -> Vec<(String, String)> {
     let all = ns.list(Kind::Address).await;

@@ -16,6 +16,7 @@ async fn nothing_is_written_when_nothing_changed() {
         await_bound_count(ns, 8, BURST).await;
         await_address_count(ns, "allocated", 8).await;
         await_address_count(ns, "free", 1).await;
+        await_none_waiting(ns).await;
         proxy.forget_calls();
         let before = versions(ns).await;
         consistently(LONGEST_RESYNC, async || {
