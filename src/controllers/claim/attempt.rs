@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tracing::info;
 
 use super::{ClaimController, publish};
@@ -62,6 +63,8 @@ pub(super) struct Attempt<'a> {
     /// How many addresses were unwanted, including those that were deleted to make room.
     unwanted_count: usize,
     origin: Origin,
+    /// When the pool's session had last changed at the beginning.
+    session_changed_at: Option<Timestamp>,
 }
 
 impl<'a> Attempt<'a> {
@@ -72,6 +75,7 @@ impl<'a> Attempt<'a> {
         scope: AllocationScope,
     ) -> Self {
         let (chosen, marked, unwanted) = (Vec::new(), Vec::new(), Vec::new());
+        let session_changed_at = controller.memory.pools.get(&pool.name).session_changed_at;
         Self {
             controller,
             pool,
@@ -82,6 +86,7 @@ impl<'a> Attempt<'a> {
             unwanted,
             unwanted_count: 0,
             origin: Origin::Recovered,
+            session_changed_at,
         }
     }
 
@@ -114,7 +119,7 @@ impl<'a> Attempt<'a> {
 
     /// Makes one decision and acts on it. `None` when there is more to decide.
     async fn step(&mut self) -> Result<Option<AttemptOutcome>, openstack::Error> {
-        if self.request.bound.is_none() && !self.may_begin() {
+        if self.has_session_ended() || self.request.bound.is_none() && !self.may_begin() {
             return Ok(Some(AttemptOutcome::Changed));
         }
         let Some((decision, creation)) = self.decide() else { return Ok(Some(AttemptOutcome::NothingLeft)) };
@@ -143,6 +148,12 @@ impl<'a> Attempt<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// Whether the pool lost the use of its session meanwhile, and with it what its claims held.
+    fn has_session_ended(&self) -> bool {
+        let state = self.controller.memory.pools.get(&self.pool.name);
+        state.resolved.is_none() || state.session_changed_at != self.session_changed_at
     }
 
     /// Whether an IPAddress may be created. A pool that is being deleted waits for what was begun, so nothing more may be

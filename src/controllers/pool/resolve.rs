@@ -199,7 +199,12 @@ impl Resolver {
     /// When the pool's project was last reached in another way: only the ledger of before knows which calls are under way.
     fn session_changed_at(&self, pool: &ObjectName, project: &ProjectHandle) -> Option<Timestamp> {
         let session_changed_at = self.memory.pools.update(pool, |state| {
-            if state.resolved.as_ref().is_some_and(|old| !old.project.is_in_one_project_with(project)) {
+            let is_new_way = match &state.resolved {
+                Some(old) => !old.project.is_in_one_project_with(project),
+                // Its session ended. What was under way went on for a while.
+                None => state.session_changed_at.is_some(),
+            };
+            if is_new_way {
                 state.session_changed_at = Some(self.clock.now());
             }
             state.session_changed_at
