@@ -5,6 +5,8 @@ mod contested;
 mod labels;
 mod teardown;
 
+pub use labels::needs_tag;
+
 use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};

@@ -34,6 +34,8 @@ use crate::runtime::telemetry::chain;
 mod labels;
 mod spares;
 
+pub(super) use labels::LabelMemory;
+
 /// How soon something that failed, or must be listed again, is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 /// How long after the time for which a sweep was planned it begins.
@@ -86,9 +88,6 @@ impl Sweeper {
             return strays.map(|()| Action::await_change());
         }
         let (result, has_changed) = self.sweep(&resolved).await;
-        if let Ok(plan) = &result {
-            self.label(&resolved, plan).await;
-        }
         // The IPAddress of an orphan that was released just now goes with it.
         let strays = if has_changed { strays.and(self.release_strays(&pool, Some(&resolved)).await) } else { strays };
         if has_changed {
@@ -98,7 +97,9 @@ impl Sweeper {
         if has_changed || result.as_ref().is_ok_and(|plan| plan.offered > 0) {
             self.wake.waiting_claims_of(&name);
         }
-        let next = self.next_sweep(&result.map_err(Error::OpenStack)?);
+        let plan = result.map_err(Error::OpenStack)?;
+        let next = self.next_sweep(&plan);
+        self.label(&resolved, &plan).await;
         strays.map(|()| next)
     }
 

@@ -1,5 +1,6 @@
 //! The proxy between this program and a cloud, where a platform has one.
 
+use std::fmt;
 use std::str::FromStr;
 
 use reqwest::{NoProxy, Proxy};
@@ -7,7 +8,7 @@ use url::Url;
 
 /// An HTTP proxy for servers of OpenStack with HTTPS. A server without HTTPS is connected to directly, since the proxy could
 /// read every token, and so is one of this machine.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct HttpsProxy {
     url: Url,
     exceptions: String,
@@ -45,6 +46,13 @@ impl HttpsProxy {
     }
 }
 
+/// Without the user and the password that its URL may have.
+impl fmt::Debug for HttpsProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpsProxy").field("host", &self.host()).field("exceptions", &self.exceptions).finish()
+    }
+}
+
 impl FromStr for HttpsProxy {
     type Err = &'static str;
 
@@ -60,6 +68,12 @@ impl FromStr for HttpsProxy {
 #[cfg(test)]
 mod tests {
     use super::HttpsProxy;
+
+    #[test]
+    fn its_password_is_not_shown() {
+        let proxy: HttpsProxy = "http://user:secret@proxy:3128".parse().unwrap();
+        assert!(!format!("{proxy:?}").contains("secret"), "{proxy:?}");
+    }
 
     #[test]
     fn a_proxy_is_a_url_with_a_host() {

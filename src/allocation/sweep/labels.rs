@@ -33,12 +33,20 @@ fn may_label(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
         && !situation.ledger.has_copied_mark(entry)
 }
 
-/// All that are missing, or none where they would leave no room for marks.
+/// All that are missing, or none where they would leave no room for marks. Some databases ignore case: there, a tag that is
+/// there in another case is not added, and Neutron does not say so.
 fn missing_on<'a>(entry: &'a LedgerEntry, tags: &'a BTreeSet<String>) -> impl Iterator<Item = (FloatingIpId, String)> {
-    let all = entry.fip.tags.union(tags).count();
+    let is_there = |tag: &&String| entry.fip.tags.iter().any(|there| there.eq_ignore_ascii_case(tag));
+    let missing: Vec<&String> = tags.iter().filter(|tag| !is_there(tag)).collect();
+    let all = entry.fip.tags.len().saturating_add(missing.len());
     let has_room = all.saturating_add(ROOM_FOR_MARKS) <= TAG_LIMIT;
-    let missing = tags.difference(&entry.fip.tags).filter(move |_| has_room);
-    missing.map(|tag| (entry.fip.id.clone(), tag.clone()))
+    missing.into_iter().filter(move |_| has_room).map(|tag| (entry.fip.id.clone(), tag.clone()))
+}
+
+/// Whether the floating IP still needs the tag: others may have changed it since the plan was made.
+pub fn needs_tag(situation: &Situation<'_>, id: &FloatingIpId, tag: &str) -> bool {
+    let entry = situation.ledger.get(id).filter(|entry| may_label(situation, entry));
+    entry.is_some_and(|entry| missing_on(entry, &situation.pool.tags).any(|(_, missing)| missing == tag))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use crate::api::pool_network::{NetworkParam, SubnetParam};
 use crate::clock::Clock;
 use crate::controllers::project::ProjectHandle;
 use crate::controllers::stores::name_of;
+use crate::controllers::sweeper::LabelMemory;
 use crate::object_name::ObjectName;
 use crate::openstack::credentials::Fingerprint;
 use crate::openstack::{self, CloudName, Network, Neutron};
@@ -101,8 +102,8 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) has_left_calls: bool,
     /// The addresses that the last sweep found to be orphans.
     pub(in crate::controllers) orphans: Vec<IpAddr>,
-    /// Neutron refused a tag of `spec.tags`: until then none is added.
-    pub(in crate::controllers) labels_rest_until: Option<Timestamp>,
+    /// The tags of `spec.tags`.
+    pub(in crate::controllers) labels: LabelMemory,
     /// The addresses that cannot be given, and since when these.
     failures: Option<(Vec<(IpAddr, AddressFailure)>, Timestamp)>,
     uid: Option<String>,

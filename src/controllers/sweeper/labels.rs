@@ -1,39 +1,140 @@
 //! Adds the tags of `spec.tags`, after everything else that a sweep does.
 
-use futures::{StreamExt, TryStreamExt};
-use jiff::SignedDuration;
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::StreamExt;
+use jiff::{SignedDuration, Timestamp};
 
 use super::Sweeper;
-use crate::allocation::sweep::SweepPlan;
+use crate::allocation::sweep::{SweepPlan, needs_tag};
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::neutron_writer::NeutronWriter;
+use crate::floating_ip::FloatingIpId;
+use crate::openstack::Error;
 use crate::time::after;
 
 /// How many tags one sweep adds: released addresses wait for its end.
 const LABELS_PER_SWEEP: usize = 32;
 /// How many are added in parallel. Few, since the claims share the calls to the cloud.
 const PARALLEL_LABELS: usize = 2;
-/// How long none is added after a failure. Otherwise a cloud that refuses tags would be asked at each sweep.
+/// How long a floating IP gets no tag after a failure, or the whole pool if all failed. Otherwise a cloud that refuses tags
+/// would be asked at each sweep.
 const REST_AFTER_FAILURE: SignedDuration = SignedDuration::from_mins(5);
+/// The same where Neutron said that it added a tag, and a later listing does not show it.
+const REST_WHERE_HIDDEN: SignedDuration = SignedDuration::from_hours(1);
+
+/// A tag, and the floating IP that needs it.
+type Label = (FloatingIpId, String);
+
+/// What is known of the tags that a pool's floating IPs were to get. At most one time for each floating IP.
+#[derive(Clone, Default)]
+pub(in crate::controllers) struct LabelMemory {
+    pool_rests_until: Option<Timestamp>,
+    rests_until: BTreeMap<FloatingIpId, Timestamp>,
+    /// What the last sweep added.
+    added: BTreeSet<Label>,
+}
+
+impl LabelMemory {
+    /// Those of the plan that may be added now. One that was added and is missing again was not kept.
+    fn choose(&mut self, planned: &[Label], now: Timestamp) -> Vec<Label> {
+        let hidden = planned.iter().filter(|label| self.added.contains(label)).map(|(id, _)| id.clone());
+        self.rests_until.extend(hidden.map(|id| (id, after(now, REST_WHERE_HIDDEN))));
+        self.rests_until.retain(|_, until| now < *until);
+        if self.pool_rests_until.is_some_and(|until| now < until) {
+            return Vec::new();
+        }
+        let due = planned.iter().filter(|(id, _)| !self.rests_until.contains_key(id));
+        due.take(LABELS_PER_SWEEP).cloned().collect()
+    }
+
+    fn record(&mut self, results: &[(Label, Result<(), Error>)], now: Timestamp) {
+        let until = after(now, REST_AFTER_FAILURE);
+        let failed = results.iter().filter(|(_, result)| result.is_err()).map(|((id, _), _)| id.clone());
+        self.rests_until.extend(failed.map(|id| (id, until)));
+        let has_all_failed = !results.is_empty() && results.iter().all(|(_, result)| result.is_err());
+        self.pool_rests_until = has_all_failed.then_some(until);
+        self.added = results.iter().filter(|(_, result)| result.is_ok()).map(|(label, _)| label.clone()).collect();
+    }
+}
 
 impl Sweeper {
     /// What fails is logged and tried again later: the addresses work without these tags.
     pub(super) async fn label(&self, pool: &ResolvedPool, plan: &SweepPlan) {
-        let rest_until = self.memory.pools.get(&pool.name).labels_rest_until;
-        if plan.labels.is_empty() || rest_until.is_some_and(|until| self.clock.now() < until) {
+        let now = self.clock.now();
+        let chosen = self.memory.pools.update(&pool.name, |state| state.labels.choose(&plan.labels, now));
+        let chosen = chosen.unwrap_or_default();
+        if chosen.is_empty() {
             return;
         }
-        let writer = NeutronWriter { pool, clock: &self.clock };
-        let labels = futures::stream::iter(plan.labels.iter().take(LABELS_PER_SWEEP));
-        let added = labels.map(|(id, tag)| writer.label(id, tag)).buffer_unordered(PARALLEL_LABELS);
-        match added.try_collect::<Vec<()>>().await {
-            Ok(_) if plan.labels.len() > LABELS_PER_SWEEP => self.wake.sweeper(&pool.name),
-            Ok(_) => {}
-            Err(error) => {
-                tracing::warn!(pool.name = %pool.name, "the tags of spec.tags cannot be added: {error}");
-                let until = after(self.clock.now(), REST_AFTER_FAILURE);
-                self.memory.pools.update(&pool.name, |state| state.labels_rest_until = Some(until));
-            }
+        let is_full = chosen.len() == LABELS_PER_SWEEP;
+        let added = futures::stream::iter(chosen).map(async |label| {
+            let result = self.add_label(pool, &label).await;
+            (label, result)
+        });
+        let results: Vec<_> = added.buffer_unordered(PARALLEL_LABELS).collect().await;
+        if let Some(error) = results.iter().find_map(|(_, result)| result.as_ref().err()) {
+            tracing::warn!(pool.name = %pool.name, "the tags of spec.tags cannot be added: {error}");
+        } else if is_full {
+            self.wake.sweeper(&pool.name);
         }
+        let now = self.clock.now();
+        self.memory.pools.update(&pool.name, |state| state.labels.record(&results, now));
+    }
+
+    /// Only while the pool serves, and the floating IP is the pool's still.
+    async fn add_label(&self, pool: &ResolvedPool, (id, tag): &Label) -> Result<(), Error> {
+        let needs_it = {
+            let ledger = pool.project.ledger();
+            let now = self.clock.now();
+            self.memory.with_situation(&ledger, pool, now, |situation| needs_tag(situation, id, tag))
+        };
+        match needs_it && self.stores.is_serving(&pool.name) {
+            true => NeutronWriter { pool, clock: &self.clock }.label(id, tag).await,
+            false => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocation::testing::{id, seconds, start};
+    use crate::openstack::ErrorKind;
+
+    fn label(last: u8, tag: &str) -> Label {
+        (id(last), tag.to_owned())
+    }
+
+    fn result(label: &Label, is_added: bool) -> (Label, Result<(), Error>) {
+        (label.clone(), if is_added { Ok(()) } else { Err(Error::new(ErrorKind::Rejected, "add tag", "no")) })
+    }
+
+    #[test]
+    fn one_that_is_refused_keeps_no_other_from_its_tag() {
+        let (planned, mut memory) = ([label(1, "a"), label(2, "a"), label(2, "b")], LabelMemory::default());
+        assert_eq!(memory.choose(&planned, start()), planned);
+        memory.record(&[result(&planned[0], true), result(&planned[1], false)], start());
+        let later = [label(2, "a"), label(2, "b"), label(3, "a")];
+        assert_eq!(memory.choose(&later, start() + seconds(60)), [label(3, "a")]);
+        assert_eq!(memory.choose(&later, start() + seconds(301)), later);
+    }
+
+    #[test]
+    fn a_cloud_that_refuses_all_is_asked_again_in_five_minutes() {
+        let (planned, mut memory) = ([label(1, "a"), label(2, "a")], LabelMemory::default());
+        memory.record(&[result(&planned[0], false)], start());
+        assert!(memory.choose(&planned, start() + seconds(299)).is_empty());
+        assert_eq!(memory.choose(&planned, start() + seconds(301)), planned);
+    }
+
+    #[test]
+    fn a_tag_that_was_added_and_is_not_shown_is_added_again_after_an_hour() {
+        let (planned, mut memory) = ([label(1, "a"), label(2, "a")], LabelMemory::default());
+        memory.record(&[result(&planned[0], true)], start());
+        assert_eq!(memory.choose(&planned, start() + seconds(60)), [label(2, "a")]);
+        memory.record(&[result(&planned[1], true)], start() + seconds(60));
+        assert!(memory.choose(&planned[..1], start() + seconds(3600)).is_empty());
+        assert_eq!(memory.choose(&planned[..1], start() + seconds(3661)), planned[..1]);
     }
 }
