@@ -35,6 +35,7 @@ const PEAK_MIB: f64 = 128.0;
 
 /// What to measure.
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Setting {
     /// Measure an honest tenant alone, and beside ten hostile ones.
     #[arg(long)]

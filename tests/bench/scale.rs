@@ -42,6 +42,7 @@ const MAX_FLOATING_IPS: &str = "--max-floating-ips=30000";
 
 /// What to measure.
 #[derive(clap::Args)]
+#[group(skip)]
 pub struct Setting {
     /// Measure thousands of claims against a stand-in for OpenStack.
     #[arg(long)]
