@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 
+use super::stores::name_of;
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::object_name::{ObjectName, is_name};
 
@@ -38,6 +39,12 @@ impl Kubernetes {
             true => self.pools(&pool.namespace).get_metadata_opt(&pool.name).await,
             false => Ok(None),
         }
+    }
+
+    /// Whether this pool exists, and not another one with its name, even if the watch has not delivered that.
+    pub(super) async fn is_current(&self, pool: &OpenStackFloatingIPPool) -> Result<bool, kube::Error> {
+        let current = self.pool_metadata(&name_of(pool)).await?;
+        Ok(current.is_some_and(|current| current.metadata.uid == pool.metadata.uid))
     }
 
     pub(super) fn secrets(&self, namespace: &str) -> Api<Secret> {

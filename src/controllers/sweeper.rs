@@ -232,7 +232,8 @@ impl Sweeper {
             return Ok(());
         }
         // Where all was lost and is being restored, the watch may still show the pool of before.
-        if !self.is_current(pool).await? {
+        let is_current = self.kube.is_current(pool).await;
+        if !is_current.map_err(|error| Error::Stray(claim::Error::Kubernetes("read the pool", error)))? {
             return Ok(());
         }
         let is_ours = address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref());
@@ -245,12 +246,6 @@ impl Sweeper {
             }
         }
         remove_address(&self.kube, address).await.map_err(Error::Stray)
-    }
-
-    async fn is_current(&self, pool: &OpenStackFloatingIPPool) -> Result<bool, Error> {
-        let current = self.kube.pool_metadata(&name_of(pool)).await;
-        let current = current.map_err(|error| Error::Stray(claim::Error::Kubernetes("read the pool", error)))?;
-        Ok(current.is_some_and(|current| current.metadata.uid == pool.metadata.uid))
     }
 }
 

@@ -24,7 +24,6 @@ use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::objects::read_published;
 use crate::controllers::patch;
-use crate::controllers::stores::name_of;
 use crate::floating_ip::FloatingIp;
 use crate::object_name::{ObjectName, is_name};
 
@@ -43,7 +42,8 @@ impl ClaimController {
             // Deleted while its claim is active: it is removed first, and then created again with the same address.
             Some(address) if address.metadata.deletion_timestamp.is_some() => {
                 // Of a pool that was removed by force a moment ago, nothing else may say the id.
-                match self.pool_exists(pool).await? {
+                let is_current = self.kube.is_current(pool).await;
+                match is_current.map_err(|error| Error::Kubernetes("read the pool", error))? {
                     true => remove_address_finalizer(&self.kube, address).await,
                     false => Ok(()),
                 }
@@ -58,13 +58,6 @@ impl ClaimController {
                 }
             },
         }
-    }
-
-    /// Whether the pool exists, even if the watch has not delivered its deletion.
-    async fn pool_exists(&self, pool: &OpenStackFloatingIPPool) -> Result<bool, Error> {
-        let current = self.kube.pool_metadata(&name_of(pool)).await;
-        let current = current.map_err(|error| Error::Kubernetes("read the pool", error))?;
-        Ok(current.is_some_and(|current| current.metadata.uid == pool.metadata.uid))
     }
 
     async fn create_address(
