@@ -79,8 +79,7 @@ impl NeutronWriter<'_> {
         };
         match result {
             Ok(()) => {
-                info!(pool.name = %self.pool.name, fip.id = %id, fip.tag = tag, "tagged");
-                self.pool.project.ledger().record_tag(id, tag, true);
+                self.note_tagged(id, tag);
                 Ok(())
             }
             Err(error) => self.record_failure(id, error),
@@ -91,13 +90,17 @@ impl NeutronWriter<'_> {
     pub(super) async fn label(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
         match self.pool.neutron.add_tag(id, tag).await {
             Ok(()) => {
-                info!(pool.name = %self.pool.name, fip.id = %id, fip.tag = tag, "tagged");
-                self.pool.project.ledger().record_tag(id, tag, true);
+                self.note_tagged(id, tag);
                 Ok(())
             }
             Err(error) if error.kind == ErrorKind::NotFound => self.record_failure(id, error),
             Err(error) => Err(error),
         }
+    }
+
+    fn note_tagged(&self, id: &FloatingIpId, tag: &str) {
+        info!(pool.name = %self.pool.name, fip.id = %id, fip.tag = tag, "tagged");
+        self.pool.project.ledger().record_tag(id, tag, true);
     }
 
     /// Removes tags, in their order.
