@@ -254,12 +254,12 @@ impl PoolController {
     fn end_session_after(&self, failure: &PoolFailure, pool: &OpenStackFloatingIPPool) {
         let (name, now) = (name_of(pool), self.clock.now());
         let is_ended = |known: &ResolvedPool| failure.ends_use_of(known.inputs.identity.as_deref(), pool);
-        // With the id of another pool, the holds are of that pool's claims.
-        let problem = self.memory.pools.get(&name).problem;
-        let is_duplicate = problem.is_some_and(|problem| problem.reason == DUPLICATE_POOL_ID);
         let ended = self.memory.pools.update(&name, |state| state.end_session(is_ended, now));
         let Some(resolved) = ended.flatten() else { return };
         tracing::info!(pool.name = %name, "session ended: the pool may not use its cluster identity");
+        // With the id of another pool, the holds are of that pool's claims.
+        let problem = self.memory.pools.get(&name).problem;
+        let is_duplicate = problem.is_some_and(|problem| problem.reason == DUPLICATE_POOL_ID);
         // Claims of the pool hold nothing in the ledger that pools with access share.
         let has_left_calls = {
             let mut ledger = resolved.project.ledger();

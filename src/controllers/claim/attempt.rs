@@ -152,8 +152,10 @@ impl<'a> Attempt<'a> {
 
     /// Whether the pool lost the use of its session meanwhile, and with it what its claims held.
     fn has_session_ended(&self) -> bool {
-        let state = self.controller.memory.pools.get(&self.pool.name);
-        state.resolved.is_none() || state.session_changed_at != self.session_changed_at
+        let is_same = self.controller.memory.pools.update(&self.pool.name, |state| {
+            state.resolved.is_some() && state.session_changed_at == self.session_changed_at
+        });
+        is_same != Some(true)
     }
 
     /// Whether an IPAddress may be created. A pool that is being deleted waits for what was begun, so nothing more may be

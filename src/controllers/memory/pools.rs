@@ -102,8 +102,8 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) has_left_calls: bool,
     /// The addresses that the last sweep found to be orphans.
     pub(in crate::controllers) orphans: Vec<IpAddr>,
-    /// The tags of `spec.tags`.
-    pub(in crate::controllers) labels: LabelMemory,
+    /// The tags of `spec.tags`. Shared by the copies of this record, of which each reconcile takes some.
+    pub(in crate::controllers) labels: Arc<LabelMemory>,
     /// The addresses that cannot be given, and since when these.
     failures: Option<(Vec<(IpAddr, AddressFailure)>, Timestamp)>,
     uid: Option<String>,

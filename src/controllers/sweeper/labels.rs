@@ -1,6 +1,7 @@
 //! Adds the tags of `spec.tags`, after everything else that a sweep does.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
@@ -62,7 +63,8 @@ impl Sweeper {
     /// What fails is logged and tried again later: the addresses work without these tags.
     pub(super) async fn label(&self, pool: &ResolvedPool, plan: &SweepPlan) {
         let now = self.clock.now();
-        let chosen = self.memory.pools.update(&pool.name, |state| state.labels.choose(&plan.labels, now));
+        let chosen =
+            self.memory.pools.update(&pool.name, |state| Arc::make_mut(&mut state.labels).choose(&plan.labels, now));
         let chosen = chosen.unwrap_or_default();
         if chosen.is_empty() {
             return;
@@ -79,7 +81,7 @@ impl Sweeper {
             self.wake.sweeper(&pool.name);
         }
         let now = self.clock.now();
-        self.memory.pools.update(&pool.name, |state| state.labels.record(&results, now));
+        self.memory.pools.update(&pool.name, |state| Arc::make_mut(&mut state.labels).record(&results, now));
     }
 
     /// Only while the pool serves, and the floating IP is the pool's still.
