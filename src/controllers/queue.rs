@@ -204,10 +204,6 @@ mod tests {
         }
     }
 
-    fn metrics() -> ControllerMetrics {
-        Metrics::new().controller("test")
-    }
-
     type Reference = ObjectRef<ConfigMap>;
 
     /// Objects with these names, each requested as often as it is named. The queue waits for more while there is a sender.
@@ -221,6 +217,17 @@ mod tests {
             sender.send(ObjectRef::new(name)).expect("it is received");
         }
         (store, requests, sender)
+    }
+
+    /// A queue without a limit.
+    fn queue(
+        store: Store<ConfigMap>,
+        requests: UnboundedReceiver<Reference>,
+        interruptions: watch::Receiver<BTreeSet<&'static str>>,
+        stop: CancellationToken,
+    ) -> WorkQueue<ConfigMap> {
+        let metrics = Metrics::new().controller("test");
+        WorkQueue { store, requests, controller: "test", metrics, concurrency: 0, interruptions, stop }
     }
 
     /// Whether a future does nothing before something happens, once it was polled a few times.
@@ -248,18 +255,11 @@ mod tests {
             _ => Ok(Action::requeue(Duration::from_secs(1))),
         };
         let interruptions = watch::Sender::default().subscribe();
-        let mut processing = pin!(
-            WorkQueue {
-                store,
-                requests,
-                controller: "test",
-                metrics: metrics(),
-                concurrency: 0,
-                interruptions,
-                stop: stop.clone()
-            }
-            .process(work, |_, ()| Action::await_change(), |_| {})
-        );
+        let mut processing = pin!(queue(store, requests, interruptions, stop.clone()).process(
+            work,
+            |_, ()| Action::await_change(),
+            |_| {}
+        ));
         assert!(is_waiting(processing.as_mut()).await);
         stop.cancel();
         tokio::time::advance(Duration::from_secs(2)).await;
@@ -276,8 +276,7 @@ mod tests {
             std::future::pending::<Result<Action, ()>>().await
         };
         let (interruptions, stop) = (watch::Sender::default().subscribe(), CancellationToken::new());
-        let queue =
-            WorkQueue { store, requests, controller: "test", metrics: metrics(), concurrency: 0, interruptions, stop };
+        let queue = queue(store, requests, interruptions, stop);
         let mut processing = pin!(queue.process(work, |_, ()| Action::await_change(), |_| {}));
         assert!(is_waiting(processing.as_mut()).await, "it wakes itself");
         assert_eq!(begun.load(Ordering::Relaxed), MAX_RECONCILES);
@@ -292,16 +291,8 @@ mod tests {
             Ok::<_, ()>(Action::await_change())
         };
         let interruptions = watch::Sender::default().subscribe();
-        let processing = WorkQueue {
-            store,
-            requests,
-            controller: "test",
-            metrics: metrics(),
-            concurrency: 0,
-            interruptions,
-            stop: stop.clone(),
-        }
-        .process(work, |_, ()| Action::await_change(), |_| {});
+        let processing =
+            queue(store, requests, interruptions, stop.clone()).process(work, |_, ()| Action::await_change(), |_| {});
         let (ended, ()) = tokio::join!(processing, async {
             tokio::time::sleep(Duration::from_secs(1)).await;
             stop.cancel();
@@ -322,8 +313,7 @@ mod tests {
             }
         };
         let interruptions = watch::Sender::default().subscribe();
-        let queue =
-            WorkQueue { store, requests, controller: "test", metrics: metrics(), concurrency: 0, interruptions, stop };
+        let queue = queue(store, requests, interruptions, stop);
         let ended = queue.process(work, |_, ()| Action::await_change(), |_| {}).await;
         let panicked = ended.expect_err("it panicked");
         assert_eq!((panicked.controller, panicked.object.name.as_str()), ("test", "bad"));
@@ -341,7 +331,7 @@ mod tests {
             _ => std::future::pending().await,
         };
         let metrics = all.controller("test");
-        let queue = WorkQueue { store, requests, controller: "test", metrics, concurrency: 1, interruptions, stop };
+        let queue = WorkQueue { metrics, concurrency: 1, ..queue(store, requests, interruptions, stop) };
         let mut processing = pin!(queue.process(work, |_, ()| Action::requeue(Duration::from_secs(9)), |_| {}));
         assert!(is_waiting(processing.as_mut()).await);
         tokio::time::advance(Duration::from_secs(30)).await;
@@ -372,16 +362,8 @@ mod tests {
             Ok::<_, ()>(Action::requeue(Duration::from_secs(1)))
         };
         let interruptions = kinds.subscribe();
-        let processing = WorkQueue {
-            store,
-            requests,
-            controller: "test",
-            metrics: metrics(),
-            concurrency: 0,
-            interruptions,
-            stop: stop.clone(),
-        }
-        .process(work, |_, ()| Action::await_change(), |_| {});
+        let processing =
+            queue(store, requests, interruptions, stop.clone()).process(work, |_, ()| Action::await_change(), |_| {});
         let mut counts = Vec::new();
         let (ended, ()) = tokio::join!(processing, async {
             for interrupted in [true, false, true] {
