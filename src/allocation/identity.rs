@@ -60,11 +60,13 @@ impl fmt::Display for PoolId {
 ///
 /// The same claim has the same key on any management cluster and after any restore.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ClaimKey(Characters<16>);
+pub struct ClaimKey(Characters<{ Self::LENGTH }>);
 
 const BASE32: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
 
 impl ClaimKey {
+    const LENGTH: usize = 16;
+
     #[expect(
         clippy::arithmetic_side_effects,
         clippy::as_conversions,
@@ -77,7 +79,7 @@ impl ClaimKey {
         let mut bits = [0; 16];
         bits[6..].copy_from_slice(&digest[..10]);
         let bits = u128::from_be_bytes(bits);
-        let mut characters = (0..16).rev().map(|group| BASE32[(bits >> (group * 5) & 31) as usize]);
+        let mut characters = (0..Self::LENGTH).rev().map(|group| BASE32[(bits >> (group * 5) & 31) as usize]);
         Self(Characters(std::array::from_fn(|_| characters.next().unwrap_or_default())))
     }
 
@@ -87,7 +89,7 @@ impl ClaimKey {
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        (text.len() == 16 && text.bytes().all(|b| BASE32.contains(&b))).then(|| Self(Characters::new(text)))
+        (text.len() == Self::LENGTH && text.bytes().all(|b| BASE32.contains(&b))).then(|| Self(Characters::new(text)))
     }
 
     pub fn as_str(&self) -> &str {

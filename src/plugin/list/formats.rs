@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use anstyle::AnsiColor;
+use ipnet::IpNet;
 use jiff::Timestamp;
 
 use super::AddressList;
@@ -22,7 +23,9 @@ const CSV_HEADER: [&str; 11] =
 pub(super) fn render(list: &AddressList, format: Option<&Format>, has_header: bool) -> Result<String, Failure> {
     Ok(match format {
         Some(Format::Name) => names(&list.items),
-        Some(Format::Cidr) => addresses(&list.items).into_iter().map(|address| cidr(address) + "\n").collect(),
+        Some(Format::Cidr) => {
+            addresses(&list.items).into_iter().map(|address| format!("{}\n", IpNet::from(address))).collect()
+        }
         Some(Format::Nft) => nft(&addresses(&list.items)),
         Some(Format::Csv) => csv(&list.items, has_header),
         None | Some(Format::Wide) if !has_header => without_first_line(&output::render(list, format)?),
@@ -43,10 +46,6 @@ fn names(rows: &[AddressRow]) -> String {
 /// In the order of numbers, IPv4 first. Two pools may list the same address.
 fn addresses(rows: &[AddressRow]) -> BTreeSet<IpAddr> {
     rows.iter().map(|row| row.address).collect()
-}
-
-fn cidr(address: IpAddr) -> String {
-    format!("{address}/{}", if address.is_ipv4() { 32 } else { 128 })
 }
 
 /// Replaces the content of two sets, as one transaction of `nft -f`; the rest of their table stays as it is. Empty sets are
