@@ -17,6 +17,8 @@ mod beside_capo;
 mod claim_events;
 #[path = "bench/hostile.rs"]
 mod hostile;
+#[path = "bench/objects.rs"]
+mod objects;
 #[path = "bench/plain.rs"]
 mod plain;
 #[path = "bench/provider.rs"]

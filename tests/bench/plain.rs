@@ -1,11 +1,12 @@
 //! Plain clients: they create, bind and release claims by the requests that the Cluster API IPAM provider contract asks for,
 //! one after another, without a controller. How fast they are on the same servers is the limit.
 
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Patch, PatchParams};
 use kube::core::DynamicObject;
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 
+use crate::objects::{api, create, delete};
 use crate::support::{Kind, Manifest, World, claim};
 
 const FINALIZER: &str = "ipam.cluster.x-k8s.io/plain";
@@ -69,14 +70,11 @@ impl PlainClients<'_> {
     }
 
     async fn create(&self, manifest: Manifest) -> DynamicObject {
-        let object = manifest.object(self.world.version, self.namespace);
-        let created = self.api(manifest.kind).create(&PostParams::default(), &object).await;
-        created.unwrap_or_else(|error| panic!("{} is refused: {error}", manifest.name()))
+        create(self.world, self.namespace, manifest).await
     }
 
     async fn delete(&self, kind: Kind, name: &str) {
-        let deleted = self.api(kind).delete(name, &DeleteParams::default()).await;
-        deleted.unwrap_or_else(|error| panic!("{kind:?} {name} cannot be deleted: {error}"));
+        delete(self.world, kind, self.namespace, name).await;
     }
 
     async fn set_finalizers(&self, kind: Kind, name: &str, finalizers: Value) {
@@ -86,7 +84,7 @@ impl PlainClients<'_> {
     }
 
     fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        Api::namespaced_with(self.world.client.clone(), self.namespace, &kind.resource(self.world.version))
+        api(self.world, kind, self.namespace)
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use kube::core::DynamicObject;
 use kube::runtime::watcher::Event;
 use kube::{Api, ResourceExt};
@@ -16,10 +16,11 @@ use tokio::time::{sleep, timeout};
 
 use crate::access_log::{Calls, count_writes};
 use crate::claim_events::{ClaimEvents, bound_claim, deleted_claim, watch_claims_in};
+use crate::objects::{api, create, delete};
 use crate::plain::PlainClients;
 use crate::requirement::{Requirement, print_requirements};
 use crate::round::percentile;
-use crate::settled::changes;
+use crate::settled::{await_stillness, changes};
 use crate::stand_in::{FAILING, StandIn};
 use crate::support::{Controller, Kind, Manifest, World, claim, pool, unique};
 use crate::usage;
@@ -224,24 +225,11 @@ impl<'a> Bench<'a> {
         let (calls, cpu) = (self.stand_in.calls().await, self.cpu());
         let claims: Vec<_> = (0..self.setting.total).map(|number| self.claim(number)).collect();
         figures.bound_s = self.bind(claims).await.1;
-        self.await_stillness().await;
+        // Events follow later than what they tell of. If nothing is ever still, the writes that are counted next say so.
+        let _last = await_stillness(async || self.versions().await, STILL, 30).await;
         figures.cpu_ms_to_bind = (self.cpu() - cpu).as_secs_f64() * 1000.0 / self.setting.total as f64;
         figures.calls_to_bind = since(&calls, &self.stand_in.calls().await);
         figures.rss_bound_mib = self.memory().now;
-    }
-
-    /// Events follow later than what they tell of.
-    async fn await_stillness(&self) {
-        let mut before = self.versions().await;
-        // If it is never still, the writes that are counted next say so.
-        for _ in 0..30 {
-            sleep(STILL).await;
-            let now = self.versions().await;
-            if now == before {
-                return;
-            }
-            before = now;
-        }
     }
 
     async fn watch_settled(&mut self, figures: &mut Figures) {
@@ -358,7 +346,7 @@ impl<'a> Bench<'a> {
         let names =
             (0..self.setting.waiting).map(|number| (failing.clone(), claim(&format!("failing-{number:05}")).name()));
         self.delete_all(names.collect()).await;
-        self.delete_pool(&failing, "failing").await;
+        delete(&self.world, Kind::Pool, &failing, "failing").await;
         (alone, beside)
     }
 
@@ -426,7 +414,7 @@ impl<'a> Bench<'a> {
         let (world, count) = (self.world.clone(), claims.len());
         let deletions = claims.into_iter().map(|(namespace, name)| {
             let world = &world;
-            async move { delete(world, &namespace, &name).await }
+            async move { delete(world, Kind::Claim, &namespace, &name).await }
         });
         let deletions = stream::iter(deletions).buffer_unordered(REQUESTS).count();
         tokio::join!(deletions, await_count(&mut self.events, count, deleted_claim));
@@ -459,11 +447,6 @@ impl<'a> Bench<'a> {
             .unwrap_or_else(|_| panic!("pool {namespace}/{name} is not Ready"));
     }
 
-    async fn delete_pool(&self, namespace: &str, name: &str) {
-        let pools = self.api(Kind::Pool, namespace);
-        pools.delete(name, &DeleteParams::default()).await.expect("a pool can be deleted");
-    }
-
     fn api(&self, kind: Kind, namespace: &str) -> Api<DynamicObject> {
         api(&self.world, kind, namespace)
     }
@@ -473,7 +456,7 @@ impl<'a> Bench<'a> {
     }
 
     async fn delete(&self, namespace: &str, claim: &str) {
-        delete(&self.world, namespace, claim).await;
+        delete(&self.world, Kind::Claim, namespace, claim).await;
     }
 
     /// Kind, name and version of every object that the controller writes.
@@ -516,21 +499,6 @@ impl<'a> Bench<'a> {
 
 fn pool_name(number: usize) -> String {
     format!("pool-{number:03}")
-}
-
-fn api(world: &World, kind: Kind, namespace: &str) -> Api<DynamicObject> {
-    Api::namespaced_with(world.client.clone(), namespace, &kind.resource(world.version))
-}
-
-async fn create(world: &World, namespace: &str, manifest: Manifest) -> DynamicObject {
-    let object = manifest.object(world.version, namespace);
-    let created = api(world, manifest.kind, namespace).create(&PostParams::default(), &object).await;
-    created.unwrap_or_else(|error| panic!("{} is refused: {error}", manifest.name()))
-}
-
-async fn delete(world: &World, namespace: &str, claim: &str) {
-    let deleted = api(world, Kind::Claim, namespace).delete(claim, &DeleteParams::default()).await;
-    deleted.unwrap_or_else(|error| panic!("claim {claim} cannot be deleted: {error}"));
 }
 
 /// The calls that were made in between.
