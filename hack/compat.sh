@@ -54,8 +54,7 @@ try() { # NAME VERSION
 prepare_run "tries other versions"
 RUN=$(mktemp -d)
 export RUN
-cargo test --locked --test it --no-run --message-format=json-render-diagnostics >"$RUN/programs.json"
-sed -n 's/.*"kind":\["test"\].*"name":"it".*"executable":"\([^"]*\)".*/\1/p' "$RUN/programs.json" >"$RUN/program-it"
+compile_tests --test it -- it
 while (($# > 0)); do
   declare -F "with_${1//-/_}" >/dev/null || die "no such name: $1 (cluster-api, kubernetes, capo)"
   try "$1" "$2"

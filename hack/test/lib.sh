@@ -38,6 +38,18 @@ yield_the_processor() {
 reached() { touch "$RUN/reached-$1"; }
 await() { until [ -e "$RUN/reached-$1" ]; do sleep .2; done; }
 
+# Compiles tests, and remembers where cargo put these.
+compile_tests() { # KIND_FLAGS... -- NAME...
+  local programs=$RUN/programs.json flags=() name
+  while [ "$1" != -- ]; do flags+=("$1") && shift; done
+  shift
+  cargo test --locked --no-run "${flags[@]}" --message-format=json-render-diagnostics >"$programs" || return
+  for name in "$@"; do
+    sed -nE "s/.*\"kind\":\[\"(test|bench)\"\].*\"name\":\"$name\".*\"executable\":\"([^\"]*)\".*/\2/p" "$programs" >"$RUN/program-$name"
+    [ -s "$RUN/program-$name" ] || die "cargo did not say where it put the test '$name'"
+  done
+}
+
 # Not by cargo, which would wait for the lock of a check that compiles.
 test_program() { # NAME ARGUMENT...
   local program

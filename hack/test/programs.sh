@@ -4,15 +4,6 @@ set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-compile_tests() {
-  local programs=$RUN/programs.json name
-  cargo test --locked --no-run --lib --bins --tests --benches --message-format=json-render-diagnostics >"$programs" || return
-  for name in bench it permissions perturb restore simulation upgrade; do
-    sed -nE "s/.*\"kind\":\[\"(test|bench)\"\].*\"name\":\"$name\".*\"executable\":\"([^\"]*)\".*/\2/p" "$programs" >"$RUN/program-$name"
-    [ -s "$RUN/program-$name" ] || die "cargo did not say where it put the test '$name'"
-  done
-}
-
 # The list names scenarios of tests/; one that was renamed must not drop out silently.
 check_v1beta1_list() {
   local unknown
@@ -24,6 +15,7 @@ stage "format" cargo fmt --check
 # Only this target needs the feature; everything else is tested as it is shipped. It comes first, since it leaves its own
 # program where the scenarios look for theirs.
 stage "traces (feature otel)" cargo test --locked --features otel --test traces
-stage "compile the tests" compile_tests
+stage "compile the tests" compile_tests --lib --bins --tests --benches -- \
+  bench it permissions perturb restore simulation upgrade
 stage "the list of scenarios for v1beta1" check_v1beta1_list
 reached programs
