@@ -138,7 +138,7 @@ fn select(session: &PluginSession, args: &List, format: Option<&Format>, mut row
 }
 
 impl AddressState {
-    /// Whether nobody but the pool and its machines uses an address in this state. A cooling address or an orphan is
+    /// Whether only the pool and its machines use an address in this state. A cooling address or an orphan is
     /// released, and then anyone may get it. What an IPAddress without a claim names, or a list that Neutron does not
     /// confirm, may be anyone's.
     fn is_of_pool(self) -> bool {

@@ -46,7 +46,7 @@ impl PoolFailure {
     }
 
     /// Whether a session with the credentials of this cluster identity must not be used any more, not even to release and to
-    /// clean up: the pool may not use the identity, or names another one and so nobody asks whether it may.
+    /// clean up: the pool may not use the identity, or it names another one, so that this one is no longer checked.
     pub(super) fn ends_use_of(&self, identity: Option<&str>, pool: &OpenStackFloatingIPPool) -> bool {
         let is_another = |used| pool.spec.identity_ref.cluster_identity() != Some(used);
         identity.is_some_and(|used| matches!(self, Self::Access(_)) || is_another(used))

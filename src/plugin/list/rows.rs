@@ -239,7 +239,7 @@ pub(super) mod tests {
         assert_eq!(states(&rows), [("203.0.113.7".into(), AddressState::Releasing)]);
     }
 
-    /// Whoever may create IPAddresses must not get an address of their choice into an allow-list.
+    /// A user who may create IPAddresses must not be able to put any address into an allow-list.
     #[test]
     fn an_ip_address_that_no_claim_has_is_a_stray() {
         let claims = [claim("a", json!({})), claim("b", json!({}))];

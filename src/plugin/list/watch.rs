@@ -138,7 +138,7 @@ struct Printer<'a> {
 }
 
 impl Printer<'_> {
-    /// Returns false when nobody reads any more.
+    /// Returns false once the reader has closed the pipe.
     fn print(&mut self, list: &AddressList, has_header: bool) -> Result<bool, Failure> {
         let text = match self.format {
             None | Some(Format::Wide) => self.table(list, has_header),
