@@ -311,7 +311,7 @@ impl Default for Metrics {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn has(metrics: &Metrics, line: &str) {
+    pub(crate) fn has(metrics: &Metrics, line: &str) {
         let text = metrics.to_text();
         assert!(text.lines().any(|other| other == line), "no line {line:?} in:\n{text}");
     }

@@ -194,6 +194,7 @@ mod tests {
     use super::order::MAX_RECONCILES;
     use super::*;
     use crate::metrics::Metrics;
+    use crate::metrics::tests::has;
 
     #[derive(Default)]
     struct Count(AtomicUsize);
@@ -335,7 +336,6 @@ mod tests {
         let mut processing = pin!(queue.process(work, |_, ()| Action::requeue(Duration::from_secs(9)), |_| {}));
         assert!(is_waiting(processing.as_mut()).await);
         tokio::time::advance(Duration::from_secs(30)).await;
-        let text = all.to_text();
         for line in [
             r#"workqueue_depth{name="test",controller="test"} 0"#,
             r#"workqueue_adds_total{name="test",controller="test"} 3"#,
@@ -348,7 +348,7 @@ mod tests {
             r#"controller_runtime_active_workers{controller="test"} 1"#,
             r#"controller_runtime_max_concurrent_reconciles{controller="test"} 1.0"#,
         ] {
-            assert!(text.lines().any(|other| other == line), "no line {line:?} in:\n{text}");
+            has(&all, line);
         }
     }
 

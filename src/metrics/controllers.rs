@@ -242,14 +242,12 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::super::Metrics;
+    use super::super::tests::has;
     use super::*;
 
     #[track_caller]
     fn assert_has(metrics: &Metrics, lines: &[&str]) {
-        let text = metrics.to_text();
-        for line in lines {
-            assert!(text.lines().any(|other| other == *line), "no line {line:?} in:\n{text}");
-        }
+        lines.iter().for_each(|line| has(metrics, line));
     }
 
     #[test]
