@@ -80,6 +80,7 @@ struct Observed {
 fn observe(seed: u64, events: &[Event], hostile: u8) -> Observed {
     let start = Start { seed, sites: 1, replicas: 1, slowest: 2, is_logged: false };
     let (mut states, mut acts) = (Vec::new(), 0);
+    let mut pools = BTreeMap::new();
     simulate(&start, async |world: &World| {
         // What hostile tenants do to their own objects breaks laws.
         world.skips_rest.set(true);
@@ -88,7 +89,7 @@ fn observe(seed: u64, events: &[Event], hostile: u8) -> Observed {
             for event in events {
                 world.apply(*event).await;
                 world.advance(SETTLES_WITHIN).await;
-                states.push(state(world));
+                states.push(state(world, &mut pools));
             }
         };
         let everybody = async {
@@ -105,21 +106,22 @@ fn observe(seed: u64, events: &[Event], hostile: u8) -> Observed {
     Observed { states, acts }
 }
 
-/// What the honest tenant has, without ids, nonces, versions and times.
-fn state(world: &World) -> Vec<String> {
+/// What the honest tenant has, without ids, nonces, versions and times. `pools_of_ids` has each pool's name by its id; it
+/// keeps the pools that were removed by force, whose marks remain.
+fn state(world: &World, pools_of_ids: &mut BTreeMap<String, String>) -> Vec<String> {
     let server = &world.sites[0].server;
     let own = |kind: Kind| {
         let all = server.all(kind).into_iter();
         all.filter(|object| text(object, "/metadata/namespace") == NAMESPACE).collect::<Vec<_>>()
     };
     let pools = own(Kind::Pool);
-    let ids: BTreeMap<String, &str> = pools
+    let ids = pools
         .iter()
-        .filter_map(|pool| Some((laws::pool_id(pool)?.to_string(), text(pool, "/metadata/name"))))
-        .collect();
+        .filter_map(|pool| Some((laws::pool_id(pool)?.to_string(), text(pool, "/metadata/name").to_owned())));
+    pools_of_ids.extend(ids);
     let plain = |mark: &str| {
         let mut plain = mark.to_owned();
-        ids.iter().for_each(|(id, name)| plain = plain.replace(id.as_str(), name));
+        pools_of_ids.iter().for_each(|(id, name)| plain = plain.replace(id.as_str(), name));
         plain.split(' ').filter(|part| !part.starts_with("nonce=")).collect::<Vec<_>>().join(" ")
     };
     let mut lines: Vec<String> = Vec::new();
