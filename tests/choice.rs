@@ -389,7 +389,7 @@ proptest! {
     fn every_choice_and_every_refusal_is_what_the_oracle_would_decide(situation in situation()) {
         let (ledger, pool, (published, named)) = (situation.ledger(), situation.policy(), situation.published());
         let QueuePosition { since, object } = position("web", 1000);
-        let claim = ClaimRequest { key: key("web"), object, since, bound: None };
+        let claim = ClaimRequest { key: key("web"), object, since, bound: None, was_bound: false };
         let waiting = situation.waiting();
         let namespaces = ["team".to_owned()].into();
         let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, namespaces: &namespaces, pool: &pool, claims: &BTreeMap::new(), queue: &waiting, now: now() };

@@ -29,6 +29,8 @@ pub struct ClaimRequest {
     pub since: Timestamp,
     /// What its IPAddress names, if that is one of ours.
     pub bound: Option<BoundAddress>,
+    /// Whether its status says that it had an address, also if the IPAddress is gone.
+    pub was_bound: bool,
 }
 
 impl ClaimRequest {
@@ -72,6 +74,9 @@ pub enum Decision {
     /// The claim may not have the address: remove the claim's mark (this tag, or its part of the description) and choose
     /// again.
     Withdraw(FloatingIpId, String),
+    /// The claim's own address carries another owner's mark, too, which that owner is expected to remove: list, and ask
+    /// again later.
+    AwaitOwner(IpAddr),
     /// Create a floating IP.
     Create(CreationPlace),
     /// A write's outcome is not known yet: list, and ask again.
@@ -164,8 +169,15 @@ impl<'a> ClaimCase<'a> {
         if let Some(entry) = self.find_held() {
             return self.complete(entry);
         }
+        if let Some(decision) = self.await_other_owner() {
+            return decision;
+        }
         if let Some(entry) = self.find_stranded().or_else(|| self.find_unwanted()) {
-            return Decision::Withdraw(entry.fip.id.clone(), self.tag());
+            return match self.situation.fence() {
+                // The sweep would take it for the address that the other claim's IPAddress names, so no other is chosen.
+                Some(_) => self.wait_for_fence(),
+                None => Decision::Withdraw(entry.fip.id.clone(), self.tag()),
+            };
         }
         if ledger.is_creating_for(&pool.id, &self.claim.key) {
             return Decision::Settle;

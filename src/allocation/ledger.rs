@@ -270,9 +270,10 @@ impl Ledger {
         self.insert(entry);
     }
 
-    fn insert(&mut self, entry: LedgerEntry) {
+    fn insert(&mut self, mut entry: LedgerEntry) {
         let id = entry.fip.id.clone();
         self.by_address.insert(entry.fip.address, id.clone());
+        entry.shared_since = entry.marks.are_shared().then(|| entry.shared_since.unwrap_or(entry.seen.at));
         for pool in entry.marks.pools() {
             self.by_pool.insert(pool.clone(), id.clone());
             if matches!(entry.marks.ownership(pool), Ownership::Unclaimed | Ownership::Released { .. }) {

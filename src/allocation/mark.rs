@@ -246,6 +246,11 @@ impl Marks {
         self.each_pool().collect()
     }
 
+    /// Whether several pools have marked it, or a mark cannot be read, which may be another pool's.
+    pub fn are_shared(&self) -> bool {
+        self.is_unreadable || self.pools().len() > 1
+    }
+
     /// The pool of each mark.
     fn each_pool(&self) -> impl Iterator<Item = &PoolId> {
         let created = self.created.iter().map(|mark| &mark.pool);

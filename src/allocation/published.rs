@@ -156,6 +156,12 @@ impl<'a> RelevantAddresses<'a> {
         self.is_published_where(fip, |binding| !binding.is_of(pool, claim))
     }
 
+    /// Whether another claim's IPAddress names the address of this floating IP, but another floating IP: that one must have
+    /// been deleted before this one was created.
+    pub(super) fn is_successor_of_published(self, fip: &FloatingIp, pool: &PoolId, claim: &ClaimKey) -> bool {
+        self.is_published_where(fip, |binding| !binding.is_of(pool, claim) && binding.fip != fip.id)
+    }
+
     /// Whether an IPAddress names this floating IP: one of ours that counts, or one of another provider.
     pub(super) fn is_published_where(self, fip: &FloatingIp, counts: impl Fn(&Binding) -> bool) -> bool {
         self.naming(fip).any(|published| published.binding.as_ref().is_none_or(&counts))

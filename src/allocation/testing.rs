@@ -315,7 +315,13 @@ impl Fixture {
 
 /// A claim without an IPAddress.
 pub fn request(claim: &str) -> ClaimRequest {
-    ClaimRequest { key: key(claim), object: ObjectName::new("team", claim), since: ago(1000), bound: None }
+    ClaimRequest {
+        key: key(claim),
+        object: ObjectName::new("team", claim),
+        since: ago(1000),
+        bound: None,
+        was_bound: false,
+    }
 }
 
 /// The floating IP that a decision marks.

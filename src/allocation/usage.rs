@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::ledger::LedgerEntry;
+use super::ledger::{Hold, LedgerEntry};
 use super::mark::Ownership;
 use super::refusal::Refusal;
 use super::situation::Situation;
@@ -95,11 +95,13 @@ pub fn count(situation: &Situation<'_>) -> PoolUsage {
 
 type Failures = BTreeSet<(IpAddr, AddressFailure)>;
 
-/// Counts the addresses that carry the pool's mark.
+/// Counts the addresses that carry the pool's mark, without those that Neutron offered and that are deleted at once: a
+/// pool that tries for an address from time to time would otherwise change its status each time.
 #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
 fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
     let mut failures = Failures::new();
-    for entry in situation.ledger.of_pool(&situation.pool.id) {
+    let kept = |entry: &&LedgerEntry| entry.hold != Some(Hold::Unwanted);
+    for entry in situation.ledger.of_pool(&situation.pool.id).filter(kept) {
         usage.total += 1;
         let failure = match situation.ownership(entry) {
             _ if situation.ledger.has_copied_mark(entry) => AddressFailure::Copied,
@@ -178,7 +180,7 @@ fn capacity(situation: &Situation<'_>, usable: usize, marked_failed: usize) -> O
 #[cfg(test)]
 mod tests {
     use super::super::claim::Decision;
-    use super::super::ledger::{CreationBlock, Hold};
+    use super::super::ledger::CreationBlock;
     use super::super::testing::*;
     use super::*;
 
@@ -211,6 +213,13 @@ mod tests {
         assert_eq!(counts(&fixture().fips(fips.clone())), [3, 1, 1, 1, 0]);
         let cooling = fixture().with_policy(|pool| pool.grace = seconds(60)).fips(fips);
         assert_eq!(counts(&cooling), [3, 1, 1, 1, 0]);
+    }
+
+    #[test]
+    fn an_unwanted_address_does_not_count() {
+        let fixture = fixture().fips([fip(10).idle(), fip(11).idle(), fip(12).created_for("web")]);
+        assert_eq!(counts(&fixture), [3, 1, 2, 0, 0]);
+        assert_eq!(counts(&fixture.held(11, Hold::Unwanted).held(12, Hold::Unwanted)), [1, 0, 1, 0, 0]);
     }
 
     #[test]

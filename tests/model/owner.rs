@@ -149,7 +149,7 @@ impl Owner {
                 self.begin_withdrawal(&id, &request);
                 self.send(claim, OperationKind::Withdraw, fip_index(&id), &[tag], false);
             }
-            Decision::Confirm(_) | Decision::Settle => self.must_list = true,
+            Decision::Confirm(_) | Decision::Settle | Decision::AwaitOwner(_) => self.must_list = true,
             Decision::Fenced(_) | Decision::Refuse(_) | Decision::Lost(_) => {}
             Decision::Create(..) | Decision::Mark(_, _, MarkWrite::Describe(_)) => {
                 panic!("the model creates no floating IPs")
@@ -281,6 +281,7 @@ impl Owner {
             object: ObjectName::new("team", format!("claim-{claim}")),
             since: Timestamp::from_second(claim as i64).expect("in range"),
             bound: published.map(|fip| BoundAddress { address: address(fip), fip: fip_id(fip) }),
+            was_bound: published.is_some(),
         }
     }
 

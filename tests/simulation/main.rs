@@ -62,6 +62,7 @@ mod edits;
 mod ending;
 mod events;
 mod fault;
+mod found;
 mod generated;
 mod generator;
 mod handover;

@@ -2,7 +2,7 @@
 
 use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
 use crate::allocation::identity::ClaimKey;
-use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::ledger::{LedgerEntry, YIELDS_FOR};
 use crate::allocation::mark::Ownership;
 use crate::allocation::situation::{ClaimState, Situation};
 use crate::allocation::supply::is_permitted;
@@ -110,10 +110,19 @@ impl<'a> ClaimCase<'a> {
             true => may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry),
             false => {
                 let address = entry.fip.address;
-                pool.allows(address, &self.claim.key) && !published.is_published_by_another_provider(address)
+                pool.allows(address, &self.claim.key)
+                    && !published.is_published_by_another_provider(address)
+                    && !self.is_successor(entry)
             }
         };
         entry.fip.is_attached() || may_have
+    }
+
+    /// Whether it was created for the claim, the reply was lost, and it has the address of a floating IP that was deleted
+    /// although another claim's IPAddress names that one.
+    fn is_successor(&self, entry: &LedgerEntry) -> bool {
+        let (pool, published) = (&self.situation.pool.id, self.situation.relevant_addresses());
+        !self.claim.was_bound && published.is_successor_of_published(&entry.fip, pool, &self.claim.key)
     }
 
     /// A port that was attached before the claim's mark was confirmed is not the claim's.
@@ -179,6 +188,26 @@ impl<'a> ClaimCase<'a> {
         }
     }
 
+    /// Waits for the other owner, if the address that the claim had has got another pool's mark. Whoever has just chosen an
+    /// address reads it back, sees this claim's mark, and withdraws. If that takes too long, the other owner may be gone for
+    /// good, and an address without a port is given up.
+    pub(super) fn await_other_owner(&self) -> Option<Decision> {
+        let Situation { ledger, pool, now, .. } = self.situation;
+        if !self.claim.was_bound {
+            return None;
+        }
+        let entry = ledger.of_claim(&pool.id, &self.claim.key).find(|entry| {
+            self.situation.is_shared(entry)
+                && !self.is_disowned(entry)
+                && !entry.marks.releases.contains_key(&self.owner())
+        })?;
+        match entry.shared_since.is_some_and(|since| now.duration_since(since) < YIELDS_FOR) {
+            true => Some(Decision::AwaitOwner(entry.fip.address)),
+            false if entry.fip.is_attached() => Some(Decision::Lost(LostAddress::Taken(entry.fip.address))),
+            false => None,
+        }
+    }
+
     /// An address that carries this claim's tag, but also another owner's mark or a foreign port, and that the claim does
     /// not hold: the process that wrote the tag died before it withdrew, or the tag landed late. Nothing else removes the
     /// tag while the claim waits, and meanwhile the other owner's claim cannot have the address.
@@ -202,7 +231,7 @@ impl<'a> ClaimCase<'a> {
                 && entry.is_free()
                 && !self.may_stay(entry)
                 && !situation.ledger.has_copied_mark(entry)
-                && situation.fence().is_none()
+                && (situation.fence().is_none() || self.is_successor(entry))
         })
     }
 }

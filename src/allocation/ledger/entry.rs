@@ -34,6 +34,8 @@ pub struct LedgerEntry {
     pub disowned: BTreeSet<(PoolId, ClaimKey)>,
     /// Since when it is an orphan of each pool: the pool's mark names a claim that does not have it.
     pub orphaned_since: BTreeMap<PoolId, Timestamp>,
+    /// Since when it has been seen with marks of several pools, or with a mark that cannot be read.
+    pub shared_since: Option<Timestamp>,
     /// A claim backed off from it: until then it is left to another pool.
     pub yielded_until: Option<Timestamp>,
 }
@@ -61,6 +63,7 @@ impl LedgerEntry {
             uncertain_writes: Vec::new(),
             disowned,
             orphaned_since,
+            shared_since: None,
             yielded_until: None,
         }
     }

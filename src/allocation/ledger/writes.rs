@@ -59,11 +59,18 @@ impl Ledger {
         }
     }
 
-    /// The claim's address is published: it has this one, and holds nothing any more.
+    /// The claim's address is published: it has this one, and holds nothing any more. Its tags on others do not count: they
+    /// landed late.
     pub fn note_bound(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
         self.end_holds(|hold| hold.is_for(pool, claim));
+        let mark = (pool.clone(), claim.clone());
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.disowned.remove(&(pool.clone(), claim.clone()));
+            entry.disowned.remove(&mark);
+        }
+        for other in self.by_claim.get(&mark).filter(|other| *other != id) {
+            if let Some(entry) = self.entries.get_mut(other).filter(|entry| entry.marks.claims.contains(&mark)) {
+                entry.disowned.insert(mark.clone());
+            }
         }
     }
 

@@ -135,6 +135,12 @@ impl<'a> Attempt<'a> {
                 self.discard_unwanted().await;
             }
             Decision::Settle => return self.settle().await,
+            Decision::AwaitOwner(address) => {
+                self.pool.list_now(&self.controller.clock).await?;
+                let message =
+                    format!("another owner has marked floating IP {address} too; waiting until it removes its mark");
+                return Ok(Some(AttemptOutcome::Wait(RETRY, message)));
+            }
             Decision::Keep(id) => {
                 let fip = self.pool.project.ledger().get(&id).map(|entry| entry.fip.clone());
                 return Ok(fip.map(|fip| AttemptOutcome::Bound(fip, self.origin)));

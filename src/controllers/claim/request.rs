@@ -28,7 +28,13 @@ pub(in crate::controllers) fn build_request(observed: &Observed, pool: &Resolved
             },
         )?),
     };
-    Ok(ClaimRequest { key: observed.key.clone(), object: observed.name.clone(), since: observed.created_at(), bound })
+    Ok(ClaimRequest {
+        key: observed.key.clone(),
+        object: observed.name.clone(),
+        since: observed.created_at(),
+        bound,
+        was_bound: observed.is_bound(),
+    })
 }
 
 /// What the claim's IPAddress names, by its annotations.

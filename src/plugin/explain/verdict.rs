@@ -54,6 +54,10 @@ fn describe_decision(decision: &Decision, name: impl Fn(&FloatingIpId) -> String
             format!("{} also carries another owner's mark, or is attached to a foreign port", name(id)),
             Some("the controller removes the mark, and chooses another address"),
         ),
+        Decision::AwaitOwner(address) => (
+            format!("the claim had {address}, which also carries another owner's mark"),
+            Some("the controller waits for up to a minute until that mark is removed"),
+        ),
         Decision::Create(..) => (
             "there is no free address, and the pool may create one".into(),
             Some("the controller asks Neutron to create one; Neutron's last refusal, if any, is shown below"),

@@ -83,6 +83,7 @@ fn is_exhausted(snapshot: &Snapshot, objects: &[Arc<Value>], pool: &Value, claim
         object: ObjectName::new(text(claim, "/metadata/namespace"), text(claim, "/metadata/name")),
         since: text(claim, "/metadata/creationTimestamp").parse().unwrap_or(snapshot.now),
         bound: None,
+        was_bound: false,
     };
     let named = named_addresses(objects);
     let ledger = settled_ledger(snapshot, &policy, &named, &request.key);

@@ -2,7 +2,7 @@
 
 use super::super::tests::{create, describe, hold_of, tag};
 use super::super::*;
-use crate::allocation::ledger::Ledger;
+use crate::allocation::ledger::{Ledger, YIELDS_FOR};
 use crate::allocation::mark::release_tag;
 use crate::allocation::policy::{PoolPolicy, ReuseRule};
 use crate::allocation::published::{Binding, PublishedAddress};
@@ -369,4 +369,56 @@ fn a_claim_that_is_created_again_keeps_its_address_whatever_was_written_on_it() 
     assert!(matches!(fixture().fips([released]).decide("web"), Decision::TakeBack(..)));
     let taken_back = fixture().fips([fip(10).tagged_for("web").described("mail")]).held(10, hold_of("web"));
     assert_eq!(taken_back.decide("web"), Decision::Keep(id(10)));
+}
+
+/// A claim that had the address, whose IPAddress is gone.
+fn claim_without_ip_address(fixture: &Fixture) -> Decision {
+    decide(&fixture.situation(), &ClaimRequest { was_bound: true, ..request("web") })
+}
+
+#[test]
+fn a_claim_that_had_an_address_waits_until_another_pool_backs_off_from_it() {
+    for mine in [fip(10).created_for("web"), fip(10).tagged_for("web")] {
+        let mut fixture = fixture().listed([11]).fips([mine.clone(), fip(11)]);
+        fixture.relist([mine.clone().tagged_by_another_pool(), fip(11)]);
+        assert_eq!(claim_without_ip_address(&fixture), Decision::AwaitOwner(address(10)));
+        fixture.relist([mine, fip(11)]);
+        assert_eq!(claim_without_ip_address(&fixture), Decision::Keep(id(10)));
+    }
+}
+
+#[test]
+fn a_claim_that_never_had_an_address_backs_off_at_once() {
+    let fixture = fixture().listed([11]).fips([fip(10).tagged_for("web").tagged_by_another_pool(), fip(11)]);
+    assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)));
+}
+
+#[test]
+fn after_a_minute_a_claim_gives_up_an_address_that_another_pool_has_marked_unless_it_is_attached() {
+    let shared = fip(10).tagged_for("web").tagged_by_another_pool();
+    let mut fixture = fixture().fips([shared.clone()]);
+    fixture.now = fixture.entry(10).shared_since.unwrap() + YIELDS_FOR;
+    assert!(matches!(claim_without_ip_address(&fixture), Decision::Withdraw(..)));
+    fixture.relist([shared.attached()]);
+    assert_eq!(claim_without_ip_address(&fixture), Decision::Lost(LostAddress::Taken(address(10))));
+}
+
+#[test]
+fn a_new_address_whose_reply_was_lost_is_not_kept_if_a_deleted_floating_ip_with_it_is_still_published() {
+    let fixture = fixture().fips([fip(10).created_for("web")]).published_as("db", 10, id(99));
+    assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)));
+    assert_eq!(claim_without_ip_address(&fixture), Decision::Keep(id(10)), "it had the address before");
+    assert!(matches!(fixture.fenced().decide("web"), Decision::Fenced(_)), "a predecessor's calls may take effect");
+    let forged = testing::fixture().fips([fip(10).created_for("web")]).published("db", 10);
+    assert_eq!(forged.decide("web"), Decision::Keep(id(10)), "the mark decides about one floating IP");
+}
+
+#[test]
+fn a_tag_that_landed_late_on_another_address_does_not_count_once_the_claim_is_bound() {
+    for had in [fip(11).created_for("web"), fip(11).tagged_for("web")] {
+        let mut fixture = fixture().fips([fip(10).tagged_for("web"), had]);
+        assert_eq!(fixture.decide("web"), Decision::Keep(id(10)), "nobody knows which one it had");
+        fixture.ledger.note_bound(&id(11), &pool_id("p"), &key("web"));
+        assert_eq!(fixture.decide("web"), Decision::Keep(id(11)));
+    }
 }

@@ -1,0 +1,126 @@
+//! Generated histories that broke a law, shrunk, and what was wrong.
+
+use crate::history::Edit::*;
+use crate::history::Event::{self, *};
+use crate::history::{Tampering, replay};
+use crate::world::Start;
+
+fn assert_lawful(start: &Start, events: &[Event]) {
+    replay(start, events).assert_lawful();
+}
+
+/// Law 5. The IPAddress of a claim was deleted while a pool of another management cluster wrote its mark on the address,
+/// from a view in which nobody had it. Both saw the other's mark, and both withdrew theirs.
+#[test]
+fn a_claim_without_its_ip_address_waits_until_another_pool_withdraws() {
+    let start = Start { seed: 20782000559, sites: 2, replicas: 2, slowest: 120, is_logged: true };
+    let events = [
+        CreatePool(0),
+        CreatePool(3),
+        CreateFloatingIp(0),
+        CreateFloatingIp(1),
+        Edit(0, List(0)),
+        Edit(3, Reuse(1)),
+        Pass(6100),
+        Edit(236, Reserve(80, 149)),
+        Pass(3500),
+        CreateClaim(117),
+        CreateClaim(123),
+        Pass(120),
+        CreateClaim(136),
+        CreateClaim(47),
+        DeleteAddress(207),
+    ];
+    assert_lawful(&start, &events);
+}
+
+/// Law 5. A claim was bound to an address while its tag landed late on another one, and its IPAddress was deleted before
+/// that tag was removed. The next process took the other address, since nobody knew any more which tag was late.
+#[test]
+fn a_late_tag_does_not_win_after_a_restart() {
+    let start = Start { seed: 20782005114, sites: 1, replicas: 2, slowest: 15, is_logged: true };
+    let events = [
+        CreatePool(2),
+        CreateFloatingIp(1),
+        Edit(0, List(1)),
+        Pass(7000),
+        Outage(146, 58, 223, 55),
+        CreateClaim(56),
+        Pass(600),
+        Freeze(245, 52),
+        Pass(7000),
+        Terminate(128),
+        DeleteAddress(38),
+    ];
+    assert_lawful(&start, &events);
+}
+
+/// Law 1. A user deleted the floating IP of a bound claim, Neutron gave its address again, for another claim, and the reply
+/// was lost: found in a listing, it was published, although the first claim's IPAddress named its address.
+#[test]
+fn an_address_that_is_still_published_is_not_given_if_the_reply_was_lost() {
+    let start = Start { seed: 20782001202, sites: 1, replicas: 1, slowest: 120, is_logged: true };
+    let events = [
+        CreatePool(2),
+        CreatePool(3),
+        Edit(230, List(140)),
+        CreateFloatingIp(164),
+        Pass(3500),
+        CreateClaim(31),
+        Pass(3500),
+        CreateClaim(104),
+        Pass(600),
+        Tamper(201, Tampering::Delete),
+        Outage(128, 1, 3, 12),
+        CreateClaim(0),
+        Pass(135),
+    ];
+    assert_lawful(&start, &events);
+}
+
+/// Law 1. The same, when the process ended before it read the reply.
+#[test]
+fn an_address_that_is_still_published_is_not_given_by_the_next_process() {
+    let start = Start { seed: 20782011414, sites: 1, replicas: 2, slowest: 15, is_logged: true };
+    let events = [
+        CreatePool(2),
+        CreatePool(3),
+        CreateFloatingIp(62),
+        CreateFloatingIp(127),
+        CreateClaim(102),
+        Pass(3500),
+        Terminate(76),
+        Fault(57, 30, 63),
+        CreateClaim(37),
+        Tamper(87, Tampering::Delete),
+        Pass(600),
+    ];
+    assert_lawful(&start, &events);
+}
+
+/// Law 8. A network had only excluded addresses left, and the pool wanted a free one: whenever it tried, its status counted
+/// what Neutron offered, and again what was deleted.
+#[test]
+fn the_status_does_not_count_what_neutron_offers_and_the_pool_does_not_want() {
+    let start = Start { seed: 20782010895, sites: 1, replicas: 1, slowest: 900, is_logged: true };
+    let events = [
+        CreatePool(2),
+        CreatePool(3),
+        Edit(49, ExcludeRange(58)),
+        Edit(241, ExcludeRange(6)),
+        Edit(83, ExcludeRange(129)),
+        Edit(73, MinFree(38)),
+        CreateClaim(196),
+        Pass(7000),
+        CreateClaim(209),
+        Pass(290),
+        Fault(140, 35, 182),
+        StartMachine(239),
+        CreateClaim(15),
+        Pass(5812),
+        Pass(3500),
+        DeleteClaim(161),
+        Kill(153),
+    ];
+    assert_lawful(&start, &events);
+}
