@@ -169,7 +169,7 @@ impl<'a> ClaimCase<'a> {
         if let Some(entry) = self.find_held() {
             return self.complete(entry);
         }
-        if let Some(decision) = self.await_other_owner() {
+        if let Some(decision) = self.wait_for_other_owner() {
             return decision;
         }
         if let Some(entry) = self.find_stranded().or_else(|| self.find_unwanted()) {

@@ -191,7 +191,7 @@ impl<'a> ClaimCase<'a> {
     /// Waits for the other owner, if the address that the claim had has got another pool's mark. Whoever has just chosen an
     /// address reads it back, sees this claim's mark, and withdraws. If that takes too long, the other owner may be gone for
     /// good, and an address without a port is given up.
-    pub(super) fn await_other_owner(&self) -> Option<Decision> {
+    pub(super) fn wait_for_other_owner(&self) -> Option<Decision> {
         let Situation { ledger, pool, now, .. } = self.situation;
         if !self.claim.was_bound {
             return None;
