@@ -29,7 +29,7 @@ pub struct ClaimRequest {
     pub since: Timestamp,
     /// What its IPAddress names, if that is one of ours.
     pub bound: Option<BoundAddress>,
-    /// Whether its status says that it had an address, also if the IPAddress is gone.
+    /// Whether its status names an IPAddress, also if that is gone: the claim had an address before, this one or another.
     pub was_bound: bool,
 }
 
@@ -174,7 +174,6 @@ impl<'a> ClaimCase<'a> {
         }
         if let Some(entry) = self.find_stranded().or_else(|| self.find_unwanted()) {
             return match self.situation.fence() {
-                // The sweep would take it for the address that the other claim's IPAddress names, so no other is chosen.
                 Some(_) => self.wait_for_fence(),
                 None => Decision::Withdraw(entry.fip.id.clone(), self.tag()),
             };

@@ -234,11 +234,7 @@ impl Ledger {
     pub fn may_delete(&self, id: &FloatingIpId, pool: &PoolId) -> bool {
         self.entries.get(id).is_some_and(|entry| {
             let is_created_here = entry.marks.created.as_ref().is_some_and(|mark| mark.pool == *pool);
-            is_created_here
-                && !entry.marks.is_unreadable
-                && entry.marks.pools().len() == 1
-                && !entry.fip.is_attached()
-                && !self.has_copied_mark(entry)
+            is_created_here && !entry.marks.are_shared() && !entry.fip.is_attached() && !self.has_copied_mark(entry)
         })
     }
 

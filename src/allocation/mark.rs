@@ -248,7 +248,9 @@ impl Marks {
 
     /// Whether several pools have marked it, or a mark cannot be read, which may be another pool's.
     pub fn are_shared(&self) -> bool {
-        self.is_unreadable || self.pools().len() > 1
+        let mut pools = self.each_pool();
+        let first = pools.next();
+        self.is_unreadable || pools.any(|pool| Some(pool) != first)
     }
 
     /// The pool of each mark.

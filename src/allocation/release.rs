@@ -63,7 +63,7 @@ fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> 
     let may_tag = pool.has_tags && entry.has_room_for_tag();
     match situation.created_here(entry) {
         Some(_) if entry.marks.is_newer => None,
-        _ if situation.is_shared(entry) => {
+        _ if entry.marks.are_shared() => {
             (is_tagged || is_held).then(|| ReleaseStep::Withdraw(id, claim_tag(&pool.id, claim)))
         }
         // If a rewrite for this claim lands later, it finds the release there.

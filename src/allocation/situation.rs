@@ -44,11 +44,6 @@ impl<'a> Situation<'a> {
         entry.marks.created.as_ref().filter(|mark| mark.pool == self.pool.id)
     }
 
-    /// Another pool has marked it too, or a mark on it cannot be read.
-    pub(super) fn is_shared(&self, entry: &LedgerEntry) -> bool {
-        entry.marks.is_unreadable || entry.marks.pools().iter().any(|pool| **pool != self.pool.id)
-    }
-
     pub(super) fn is_on_network(&self, entry: &LedgerEntry) -> bool {
         self.pool.network.as_ref() == Some(&entry.fip.network)
     }

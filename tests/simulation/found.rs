@@ -10,7 +10,7 @@ fn assert_lawful(start: &Start, events: &[Event]) {
 }
 
 /// Law 5. The IPAddress of a claim was deleted while a pool of another management cluster wrote its mark on the address,
-/// from a view in which nobody had it. Both saw the other's mark, and both withdrew theirs.
+/// from an outdated view in which the address was free. Each saw the other's mark, and both withdrew.
 #[test]
 fn a_claim_without_its_ip_address_waits_until_another_pool_withdraws() {
     let start = Start { seed: 20782000559, sites: 2, replicas: 2, slowest: 120, is_logged: true };
@@ -35,7 +35,7 @@ fn a_claim_without_its_ip_address_waits_until_another_pool_withdraws() {
 }
 
 /// Law 5. A claim was bound to an address while its tag landed late on another one, and its IPAddress was deleted before
-/// that tag was removed. The next process took the other address, since nobody knew any more which tag was late.
+/// that tag was removed. The next process took the other address: it did not know which tag was late.
 #[test]
 fn a_late_tag_does_not_win_after_a_restart() {
     let start = Start { seed: 20782005114, sites: 1, replicas: 2, slowest: 15, is_logged: true };

@@ -118,8 +118,8 @@ impl<'a> ClaimCase<'a> {
         entry.fip.is_attached() || may_have
     }
 
-    /// Whether it was created for the claim, the reply was lost, and it has the address of a floating IP that was deleted
-    /// although another claim's IPAddress names that one.
+    /// Whether it was created for the claim, the reply was lost, and it has the address of a deleted floating IP that another
+    /// IPAddress still names.
     fn is_successor(&self, entry: &LedgerEntry) -> bool {
         let (pool, published) = (&self.situation.pool.id, self.situation.relevant_addresses());
         !self.claim.was_bound && published.is_successor_of_published(&entry.fip, pool, &self.claim.key)
@@ -188,20 +188,19 @@ impl<'a> ClaimCase<'a> {
         }
     }
 
-    /// Waits for the other owner, if the address that the claim had has got another pool's mark. Whoever has just chosen an
-    /// address reads it back, sees this claim's mark, and withdraws. If that takes too long, the other owner may be gone for
-    /// good, and an address without a port is given up.
+    /// Waits for the other owner, if another pool has marked an address of a claim that had one before. A pool that has just
+    /// chosen an address reads it back, sees this claim's mark, and withdraws. If that takes too long, the other owner may be
+    /// gone for good, and an address without a port is given up.
     pub(super) fn wait_for_other_owner(&self) -> Option<Decision> {
         let Situation { ledger, pool, now, .. } = self.situation;
         if !self.claim.was_bound {
             return None;
         }
-        let entry = ledger.of_claim(&pool.id, &self.claim.key).find(|entry| {
-            self.situation.is_shared(entry)
-                && !self.is_disowned(entry)
-                && !entry.marks.releases.contains_key(&self.owner())
-        })?;
-        match entry.shared_since.is_some_and(|since| now.duration_since(since) < YIELDS_FOR) {
+        let own = ledger
+            .of_claim(&pool.id, &self.claim.key)
+            .filter(|entry| !self.is_disowned(entry) && !entry.marks.releases.contains_key(&self.owner()));
+        let (entry, since) = own.filter_map(|entry| Some((entry, entry.shared_since?))).next()?;
+        match now.duration_since(since) < YIELDS_FOR {
             true => Some(Decision::AwaitOwner(entry.fip.address)),
             false if entry.fip.is_attached() => Some(Decision::Lost(LostAddress::Taken(entry.fip.address))),
             false => None,
@@ -215,7 +214,7 @@ impl<'a> ClaimCase<'a> {
         let situation = &self.situation;
         situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
             entry.marks.claims.contains(&self.owner())
-                && (situation.is_shared(entry) || entry.fip.is_attached() && self.is_disowned(entry))
+                && (entry.marks.are_shared() || entry.fip.is_attached() && self.is_disowned(entry))
                 && situation.created_here(entry).is_none()
                 && entry.hold.is_none()
                 && situation.fence().is_none()
@@ -224,6 +223,8 @@ impl<'a> ClaimCase<'a> {
 
     /// An address with the claim's mark that the claim may not have: the process that got it from Neutron died before it
     /// deleted it, or the spec has changed since. Until the mark is removed, it fills the pool's limit and the network.
+    /// While a previous process may still write, the claim chooses another one meanwhile, but not beside a
+    /// [successor](Self::is_successor): the sweep would take that for the address that the other IPAddress names.
     pub(super) fn find_unwanted(&self) -> Option<&'a LedgerEntry> {
         let situation = &self.situation;
         situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {

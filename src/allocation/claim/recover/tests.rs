@@ -394,6 +394,17 @@ fn a_claim_that_never_had_an_address_backs_off_at_once() {
 }
 
 #[test]
+fn a_claim_that_had_an_address_does_not_wait_for_one_that_it_released_or_began_to_withdraw_from() {
+    let shared = fip(10).tagged_for("web").tagged_by_another_pool();
+    let mut fixture = fixture().fips([shared.clone()]);
+    fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
+    fixture.ledger.end_withdrawal(&id(10), Hold::Cleanup, false);
+    assert!(matches!(claim_without_ip_address(&fixture), Decision::Withdraw(..)));
+    let released = testing::fixture().fips([shared.released_by("web", ago(9))]);
+    assert!(matches!(claim_without_ip_address(&released), Decision::Withdraw(..)));
+}
+
+#[test]
 fn after_a_minute_a_claim_gives_up_an_address_that_another_pool_has_marked_unless_it_is_attached() {
     let shared = fip(10).tagged_for("web").tagged_by_another_pool();
     let mut fixture = fixture().fips([shared.clone()]);
@@ -407,7 +418,7 @@ fn after_a_minute_a_claim_gives_up_an_address_that_another_pool_has_marked_unles
 fn a_new_address_whose_reply_was_lost_is_not_kept_if_a_deleted_floating_ip_with_it_is_still_published() {
     let fixture = fixture().fips([fip(10).created_for("web")]).published_as("db", 10, id(99));
     assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)));
-    assert_eq!(claim_without_ip_address(&fixture), Decision::Keep(id(10)), "it had the address before");
+    assert_eq!(claim_without_ip_address(&fixture), Decision::Keep(id(10)), "it may have had this one before");
     assert!(matches!(fixture.fenced().decide("web"), Decision::Fenced(_)), "a predecessor's calls may take effect");
     let forged = testing::fixture().fips([fip(10).created_for("web")]).published("db", 10);
     assert_eq!(forged.decide("web"), Decision::Keep(id(10)), "the mark decides about one floating IP");
@@ -417,7 +428,7 @@ fn a_new_address_whose_reply_was_lost_is_not_kept_if_a_deleted_floating_ip_with_
 fn a_tag_that_landed_late_on_another_address_does_not_count_once_the_claim_is_bound() {
     for had in [fip(11).created_for("web"), fip(11).tagged_for("web")] {
         let mut fixture = fixture().fips([fip(10).tagged_for("web"), had]);
-        assert_eq!(fixture.decide("web"), Decision::Keep(id(10)), "nobody knows which one it had");
+        assert_eq!(fixture.decide("web"), Decision::Keep(id(10)), "it is not known which one it had");
         fixture.ledger.note_bound(&id(11), &pool_id("p"), &key("web"));
         assert_eq!(fixture.decide("web"), Decision::Keep(id(11)));
     }
