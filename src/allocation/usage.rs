@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::ledger::{Hold, LedgerEntry};
+use super::ledger::LedgerEntry;
 use super::mark::Ownership;
 use super::refusal::Refusal;
 use super::situation::Situation;
@@ -95,16 +95,17 @@ pub fn count(situation: &Situation<'_>) -> PoolUsage {
 
 type Failures = BTreeSet<(IpAddr, AddressFailure)>;
 
-/// Counts the addresses that carry the pool's mark, without those that Neutron offered and that are deleted at once: a
-/// pool that tries for an address from time to time would otherwise change its status each time.
+/// Counts the addresses that carry the pool's mark, without those that Neutron has just offered, some of which are deleted
+/// at once: a pool that tries for an address from time to time would otherwise change its status each time.
 #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
 fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
     let mut failures = Failures::new();
-    let kept = |entry: &&LedgerEntry| entry.hold != Some(Hold::Unwanted);
-    for entry in situation.ledger.of_pool(&situation.pool.id).filter(kept) {
+    let ledger = situation.ledger;
+    let is_offered = |entry: &LedgerEntry| ledger.is_being_created(entry) || ledger.is_unwanted(entry);
+    for entry in ledger.of_pool(&situation.pool.id).filter(|entry| !is_offered(entry)) {
         usage.total += 1;
         let failure = match situation.ownership(entry) {
-            _ if situation.ledger.has_copied_mark(entry) => AddressFailure::Copied,
+            _ if ledger.has_copied_mark(entry) => AddressFailure::Copied,
             Ownership::Unclaimed if entry.fip.is_attached() => AddressFailure::AttachedSpare,
             Ownership::Contested | Ownership::Foreign => other_owner(entry),
             ownership => {
@@ -180,8 +181,8 @@ fn capacity(situation: &Situation<'_>, usable: usize, marked_failed: usize) -> O
 #[cfg(test)]
 mod tests {
     use super::super::claim::Decision;
-    use super::super::ledger::CreationBlock;
-    use super::super::testing::*;
+    use super::super::ledger::{CreationBlock, Hold};
+    use super::super::testing::{self, *};
     use super::*;
 
     fn count_of(fixture: &Fixture) -> PoolUsage {
@@ -219,7 +220,24 @@ mod tests {
     fn an_unwanted_address_does_not_count() {
         let fixture = fixture().fips([fip(10).idle(), fip(11).idle(), fip(12).created_for("web")]);
         assert_eq!(counts(&fixture), [3, 1, 2, 0, 0]);
-        assert_eq!(counts(&fixture.held(11, Hold::Unwanted).held(12, Hold::Unwanted)), [1, 0, 1, 0, 0]);
+        let mut offered = fixture;
+        [11, 12].iter().for_each(|last| offered.ledger.hold_unwanted(&id(*last)));
+        assert_eq!(counts(&offered), [1, 0, 1, 0, 0]);
+        let mut deleted = offered.held(11, Hold::Cleanup).held(12, Hold::Cleanup);
+        assert_eq!(counts(&deleted), [1, 0, 1, 0, 0], "while it is deleted");
+        deleted.ledger.keep_unwanted(&id(12));
+        assert_eq!(counts(&deleted), [2, 1, 1, 0, 0], "a claim waits for it");
+        assert_eq!(counts(&testing::fixture().fips([fip(10).idle()]).held(10, Hold::Cleanup)), [1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn an_address_whose_creation_is_not_answered_does_not_count() {
+        let mut fixture = fixture();
+        fixture.ledger.begin_creation(unclaimed_mark(10).nonce, pool_id("p"), None);
+        fixture.relist([fip(10).idle(), fip(11).idle()]);
+        assert_eq!(counts(&fixture), [1, 0, 1, 0, 0]);
+        fixture.ledger.end_creation(&unclaimed_mark(10).nonce);
+        assert_eq!(counts(&fixture), [2, 0, 2, 0, 0]);
     }
 
     #[test]

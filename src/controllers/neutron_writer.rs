@@ -224,12 +224,17 @@ impl NeutronWriter<'_> {
     pub(super) async fn discard(&self, unwanted: Vec<FloatingIpId>, memory: &Memory) -> Result<bool, Error> {
         let mut result = Ok(false);
         for id in unwanted {
-            let action = {
+            let (action, is_kept) = {
                 let mut ledger = self.pool.project.ledger();
                 ledger.set_hold(&id, Some(Hold::Cleanup));
-                memory.with_situation(&ledger, self.pool, self.clock.now(), |situation| plan_discard(situation, &id))
+                let action = memory
+                    .with_situation(&ledger, self.pool, self.clock.now(), |situation| plan_discard(situation, &id));
+                let is_kept = !matches!(action, SweepAction::Delete(_));
+                if is_kept {
+                    ledger.keep_unwanted(&id);
+                }
+                (action, is_kept)
             };
-            let is_kept = !matches!(action, SweepAction::Delete(_));
             let performed = self.perform(&action).await;
             result = result.and_then(|any_kept| performed.map(|_| any_kept || is_kept));
         }

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{CreationBlock, Hold, Ledger};
+use super::{CreationBlock, Hold, Ledger, LedgerEntry};
 use crate::allocation::identity::PoolId;
 use crate::allocation::refusal::Refusal;
 use crate::floating_ip::{FloatingIpId, SubnetId};
@@ -122,6 +122,16 @@ impl Ledger {
     /// Whether Neutron last offered the pool only unwanted addresses.
     pub fn offers_only_unwanted(&self, pool: &PoolId) -> bool {
         self.backoff.unwanted.contains_key(pool) || self.count_unwanted(pool) > 0
+    }
+
+    /// It is not deleted after all: a claim waits for it, or the pool keeps it.
+    pub fn keep_unwanted(&mut self, id: &FloatingIpId) {
+        self.backoff.held_unwanted.remove(id);
+    }
+
+    /// Whether Neutron offered it, it was unwanted, and it is about to be deleted.
+    pub(in crate::allocation) fn is_unwanted(&self, entry: &LedgerEntry) -> bool {
+        matches!(entry.hold, Some(Hold::Unwanted | Hold::Cleanup)) && self.backoff.held_unwanted.contains(&entry.fip.id)
     }
 
     /// How many unwanted addresses are held while others are requested.
