@@ -29,7 +29,8 @@ pub struct ClaimRequest {
     pub since: Timestamp,
     /// What its IPAddress names, if that is one of ours.
     pub bound: Option<BoundAddress>,
-    /// Whether its status names an IPAddress, also if that is gone: the claim had an address before, this one or another.
+    /// Whether its status references an IPAddress, even if that is gone: the claim has had an address since it last
+    /// [forgot](Decision::ForgetAddress) one.
     pub was_bound: bool,
 }
 
@@ -74,9 +75,12 @@ pub enum Decision {
     /// The claim may not have the address: remove the claim's mark (this tag, or its part of the description) and choose
     /// again.
     Withdraw(FloatingIpId, String),
-    /// The claim's own address carries another owner's mark, too, which that owner is expected to remove: list, and ask
-    /// again later.
-    AwaitOwner(IpAddr),
+    /// The claim's own address carries another owner's mark, too, which that owner is expected to remove: list, [count
+    /// that](super::ledger::Ledger::note_owner_awaited), and ask again later.
+    AwaitOwner(FloatingIpId),
+    /// The address that the claim had is gone, and there is another for it. First remove the reference from its status: a
+    /// mark that is found later is then not taken for that of an address that the claim had.
+    ForgetAddress,
     /// Create a floating IP.
     Create(CreationPlace),
     /// A write's outcome is not known yet: list, and ask again.
@@ -89,11 +93,11 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Whether it chooses a new address for the claim, or refuses one.
+    /// Whether it chooses a new address for the claim, is about to, or refuses one.
     pub fn is_choice(&self) -> bool {
         match self {
             Self::Mark(_, origin, _) => *origin != Origin::Recovered,
-            Self::Create(..) | Self::Refuse(_) => true,
+            Self::ForgetAddress | Self::Create(..) | Self::Refuse(_) => true,
             _ => false,
         }
     }
@@ -166,11 +170,15 @@ impl<'a> ClaimCase<'a> {
         if let Some(entry) = self.find_marked() {
             return self.recover(entry);
         }
-        if let Some(entry) = self.find_held() {
+        let held = self.find_held();
+        if let Some(entry) = held.filter(|entry| entry.chosen_from.is_some()) {
             return self.complete(entry);
         }
         if let Some(decision) = self.wait_for_other_owner() {
             return decision;
+        }
+        if let Some(entry) = held {
+            return self.complete(entry);
         }
         if let Some(entry) = self.find_stranded().or_else(|| self.find_unwanted()) {
             return match self.situation.fence() {
@@ -181,7 +189,10 @@ impl<'a> ClaimCase<'a> {
         if ledger.is_creating_for(&pool.id, &self.claim.key) {
             return Decision::Settle;
         }
-        self.choose()
+        match self.choose() {
+            Decision::Mark(..) | Decision::Create(_) if self.claim.was_bound => Decision::ForgetAddress,
+            decision => decision,
+        }
     }
 
     fn mark(&self, entry: &LedgerEntry, origin: Origin) -> Decision {

@@ -16,8 +16,8 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 
 use backoff::CreationBackoff;
-pub use entry::{Creation, CreationBlock, Hold, LedgerEntry, UncertainWrite};
-pub use precedence::YIELDS_FOR;
+pub use entry::{Creation, CreationBlock, Hold, LedgerEntry, OwnerAwaited, UncertainWrite};
+pub use precedence::{OWNER_AWAITED_EVERY, YIELDS_FOR};
 pub use writes::SETTLING;
 
 use super::identity::{ClaimKey, Nonce, PoolId};
@@ -269,7 +269,9 @@ impl Ledger {
     fn insert(&mut self, mut entry: LedgerEntry) {
         let id = entry.fip.id.clone();
         self.by_address.insert(entry.fip.address, id.clone());
-        entry.shared_since = entry.marks.are_shared().then(|| entry.shared_since.unwrap_or(entry.seen.at));
+        if !entry.marks.are_shared() {
+            entry.owner_awaited = None;
+        }
         for pool in entry.marks.pools() {
             self.by_pool.insert(pool.clone(), id.clone());
             if matches!(entry.marks.ownership(pool), Ownership::Unclaimed | Ownership::Released { .. }) {

@@ -5,12 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::identity::{ClaimKey, PoolId};
 use super::index::Index;
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
 use crate::object_name::ObjectName;
+use crate::time::after;
+
+/// How far the clocks of the API server and of Neutron may be apart.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
 /// What an IPAddress names.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -156,10 +160,12 @@ impl<'a> RelevantAddresses<'a> {
         self.is_published_where(fip, |binding| !binding.is_of(pool, claim))
     }
 
-    /// Whether another claim's IPAddress names the address of this floating IP, but another floating IP: that one must have
-    /// been deleted before this one was created.
-    pub(super) fn is_successor_of_published(self, fip: &FloatingIp, pool: &PoolId, claim: &ClaimKey) -> bool {
-        self.is_published_where(fip, |binding| !binding.is_of(pool, claim) && binding.fip != fip.id)
+    /// The IPAddresses that name the address of this floating IP, but another floating IP, which must have been deleted
+    /// before this one was created. A restored IPAddress, or one that a user made, is younger.
+    pub(super) fn predecessors(self, fip: &FloatingIp) -> impl Iterator<Item = &'a Binding> {
+        let is_older = move |since: Timestamp| fip.created_at.is_none_or(|at| since <= after(at, CLOCK_SKEW));
+        let bindings = self.naming(fip).filter_map(|published| published.binding.as_ref());
+        bindings.filter(move |binding| binding.fip != fip.id && binding.network.is_some() && is_older(binding.since))
     }
 
     /// Whether an IPAddress names this floating IP: one of ours that counts, or one of another provider.

@@ -228,6 +228,10 @@ impl ClaimController {
                 self.give_up_deleted_address(observed).await?;
                 Ok(Action::requeue(self.clock.jitter(MANUAL_RETRY, 0.5)))
             }
+            AttemptOutcome::AddressGone => {
+                self.report_address_gone(observed).await?;
+                Ok(Action::requeue(CHANGED_RETRY))
+            }
             AttemptOutcome::Failed(error) => self.fail(observed, pool, error).await,
         }
     }

@@ -1,7 +1,7 @@
 //! Changes that others make in Neutron to a bound address.
 
 use super::*;
-use crate::support::{pool, with_namespace};
+use crate::support::{Fault, SOON, pool, with_namespace};
 
 #[tokio::test]
 async fn claim_of_a_deleted_floating_ip_says_so_and_gets_no_other_address() {
@@ -17,6 +17,27 @@ async fn claim_of_a_deleted_floating_ip_says_so_and_gets_no_other_address() {
         let kept: Vec<_> = bound_addresses(ns).await.into_iter().map(|(_, address)| address).collect();
         assert_eq!((kept, proxy.writes()), (vec![address], vec![]), "it gets no other address");
         release_claim(ns, "web-0").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn claim_whose_floating_ip_and_ip_address_were_deleted_gets_another_address() {
+    with_namespace(async |ns| {
+        let (_, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public")).await;
+        let address = ns.bind(claim("web-0")).await;
+        let (cloud, name) = (ns.cloud().await, claim_name("web-0"));
+        let first = floating_ip_of(cloud, &address).await;
+        cloud.delete(&first.id).await;
+        ns.await_condition(Kind::Claim, &name, "Ready", "False", "AllocationFailed", RESYNC).await;
+        proxy.set_faults([Fault::page("POST floatingips", 503)]);
+        ns.delete(Kind::Address, &name).await;
+        let has_no_reference =
+            |claim: Option<&DynamicObject>| claim.is_some_and(|claim| claim.data["status"]["addressRef"].is_null());
+        ns.await_object(Kind::Claim, &name, SOON, "without an address", has_no_reference).await;
+        proxy.remove_faults();
+        let address = ns.await_bound(&name, RECOVERY).await;
+        assert_ne!(floating_ip_of(cloud, &address).await.id, first.id);
     })
     .await;
 }

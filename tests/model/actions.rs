@@ -43,7 +43,7 @@ pub enum Action {
 impl World {
     /// All steps that may be possible; `next_state` drops those that change nothing.
     pub fn collect_actions(&self, state: &State, actions: &mut Vec<Action>) {
-        let Budget { faults, ports, deletions, recreations } = state.budget;
+        let Budget { faults, ports, deletions, recreations, deleted_addresses } = state.budget;
         for (index, sent) in state.pending.iter().enumerate() {
             actions.push(if sent.is_applied { Action::Answer(index) } else { Action::Apply(index) });
             if faults > 0 {
@@ -66,6 +66,9 @@ impl World {
                     Lifecycle::Active if deletions > 0 => actions.push(Action::Act(owner, Event::Delete(index))),
                     Lifecycle::Absent if recreations > 0 => actions.push(Action::Act(owner, Event::Create(index))),
                     _ => {}
+                }
+                if deleted_addresses > 0 && claim.published.is_some() {
+                    actions.push(Action::Act(owner, Event::DeleteAddress(index)));
                 }
             }
             actions.extend([

@@ -20,6 +20,8 @@ pub enum Flaw {
     GivesUpWhileUncertain,
     /// After two pools have backed off from an address, both try again at once.
     NoPrecedence,
+    /// A claim whose IPAddress was deleted counts as one that never had an address.
+    ForgetsBinding,
 }
 
 /// A pool's spec: the first `listed` floating IPs are its list, and it may reuse the others.
@@ -43,6 +45,8 @@ pub struct Claim {
     pub lifecycle: Lifecycle,
     /// The floating IP that its IPAddress names.
     pub published: Option<u8>,
+    /// The floating IP that it had last, while its status references an IPAddress, also one that a user deleted.
+    pub bound: Option<u8>,
     /// An attempt to serve it is in progress. Until it ends, a deletion goes unnoticed.
     pub is_being_served: bool,
     /// The controller has restarted since the claim was created, and cannot know who attached a port.
@@ -51,7 +55,7 @@ pub struct Claim {
 
 impl Claim {
     pub fn new(lifecycle: Lifecycle) -> Self {
-        Self { lifecycle, published: None, is_being_served: false, predates_process: false }
+        Self { lifecycle, published: None, bound: None, is_being_served: false, predates_process: false }
     }
 }
 
@@ -86,6 +90,8 @@ pub enum Reply {
 pub enum Event {
     Create(usize),
     Delete(usize),
+    /// A user deletes its IPAddress.
+    DeleteAddress(usize),
     /// A claim's controller decides and acts.
     Serve(usize),
     Sweep,

@@ -7,7 +7,7 @@
 //! These steps can happen at any moment and in any order: a request is sent, reaches Neutron, or is answered; it is
 //! refused, its reply is lost, it is lost, it arrives late, or a first attempt arrives after a second was answered; a
 //! process crashes and is replaced; a listing is read, and received later; time passes; a user attaches or detaches a
-//! port; a claim is deleted, or recreated with the same name; the sweep removes marks.
+//! port, or deletes an IPAddress; a claim is deleted, or recreated with the same name; the sweep removes marks.
 //!
 //! Assumptions:
 //! - Neutron writes each tag atomically, and a listing shows what has been written (in pages, each read atomically).
@@ -20,8 +20,8 @@
 //!
 //! Not modelled: descriptions (addresses that a pool created) and POSTs, limits, grace periods, deletions and forgeries.
 //!
-//! `MODEL_FAULTS=2` gives every variant two faults. `MODEL_BUDGET=1,1,0,0` adds a variant with these numbers of faults,
-//! ports, deleted claims and recreated claims; `MODEL_SLOW_LISTINGS=1` lets time pass during its listings, and with
+//! `MODEL_FAULTS=2` gives every variant two faults. `MODEL_BUDGET=1,1,0,0,0` adds a variant with these numbers of
+//! faults, ports, deleted claims, recreated claims and deleted IPAddresses; `MODEL_SLOW_LISTINGS=1` lets time pass during its listings, and with
 //! `MODEL_ORDER=1` its pools know which of them yields.
 
 #![allow(clippy::restriction, reason = "a panic fails the test")]
@@ -47,7 +47,7 @@ use world::World;
 const LIST: Spec = Spec { listed: 1, reuses: false, claims: 1, flaw: None };
 /// The longest histories of three clusters, in steps.
 const THREE_CLUSTERS_DEPTH: usize = 20;
-const UNDISTURBED: Budget = Budget { faults: 0, ports: 0, deletions: 0, recreations: 0 };
+const UNDISTURBED: Budget = Budget { faults: 0, ports: 0, deletions: 0, recreations: 0, deleted_addresses: 0 };
 
 /// A variant of a normal run, in which `MODEL_FAULTS` replaces the number of faults.
 fn variant(fips: usize, owners: usize, spec: Spec, budget: Budget) -> World {
@@ -124,6 +124,12 @@ mod laws_hold {
     }
 
     #[test]
+    fn when_a_user_deletes_an_ip_address() {
+        let budget = Budget { faults: 1, deleted_addresses: 1, ..UNDISTURBED };
+        assert_laws_hold("a deleted IPAddress", variant(1, 2, LIST, budget), None);
+    }
+
+    #[test]
     fn when_the_address_is_reused_and_not_listed() {
         assert_laws_hold("reuse", variant(1, 2, Spec { listed: 0, reuses: true, ..LIST }, UNDISTURBED), None);
     }
@@ -147,8 +153,8 @@ mod laws_hold {
     fn within_a_requested_budget() {
         let Ok(budget) = std::env::var("MODEL_BUDGET") else { return };
         let budget: Vec<u8> = budget.split(',').map(|number| number.parse().expect("a number")).collect();
-        let [faults, ports, deletions, recreations] = budget[..] else { panic!("four numbers") };
-        let world = World::new(1, 2, LIST, Budget { faults, ports, deletions, recreations });
+        let [faults, ports, deletions, recreations, deleted_addresses] = budget[..] else { panic!("five numbers") };
+        let world = World::new(1, 2, LIST, Budget { faults, ports, deletions, recreations, deleted_addresses });
         let is_set = |name| std::env::var(name).is_ok();
         let world = if is_set("MODEL_SLOW_LISTINGS") { world.with_slow_listings() } else { world };
         assert_laws_hold("requested", if is_set("MODEL_ORDER") { world.ordered() } else { world }, None);
@@ -197,6 +203,11 @@ mod flaw_is_detected {
     #[test]
     fn trying_again_at_once_after_both_have_backed_off() {
         assert_detected(Flaw::NoPrecedence, LIST, UNDISTURBED);
+    }
+
+    #[test]
+    fn forgetting_that_a_claim_had_an_address() {
+        assert_detected(Flaw::ForgetsBinding, LIST, Budget { deleted_addresses: 1, ..UNDISTURBED });
     }
 
     #[test]

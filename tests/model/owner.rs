@@ -74,6 +74,10 @@ impl Owner {
                 self.claims[*claim] = Claim::new(Lifecycle::Active);
             }
             Event::Delete(claim) => self.claims[*claim].lifecycle = Lifecycle::Deleting,
+            Event::DeleteAddress(claim) => {
+                self.published.remove(&self.request(*claim).object);
+                self.claims[*claim].published = None;
+            }
             Event::Serve(claim) => self.advance(*claim),
             Event::Sweep => self.sweep(),
             Event::Answered(slot, reply) => self.record_reply(*slot, *reply),
@@ -128,6 +132,7 @@ impl Owner {
                 let fip = fip_index(&id);
                 if self.claims[claim].published.is_none() {
                     self.claims[claim].published = Some(fip as u8);
+                    self.claims[claim].bound = Some(fip as u8);
                     self.just_published = Some((claim, fip as u8));
                 }
                 self.published.insert(request.object.clone(), self.published_address(claim, fip));
@@ -149,7 +154,16 @@ impl Owner {
                 self.begin_withdrawal(&id, &request);
                 self.send(claim, OperationKind::Withdraw, fip_index(&id), &[tag], false);
             }
-            Decision::Confirm(_) | Decision::Settle | Decision::AwaitOwner(_) => self.must_list = true,
+            Decision::Confirm(_) | Decision::Settle => self.must_list = true,
+            // How often it has waited is not counted: here, the other owner is never gone for good.
+            Decision::AwaitOwner(_) => {
+                self.claims[claim].is_being_served = false;
+                self.must_list = true;
+            }
+            Decision::ForgetAddress => {
+                self.claims[claim].bound = None;
+                self.serve(claim);
+            }
             Decision::Fenced(_) | Decision::Refuse(_) | Decision::Lost(_) => {}
             Decision::Create(..) | Decision::Mark(_, _, MarkWrite::Describe(_)) => {
                 panic!("the model creates no floating IPs")
@@ -281,7 +295,7 @@ impl Owner {
             object: ObjectName::new("team", format!("claim-{claim}")),
             since: Timestamp::from_second(claim as i64).expect("in range"),
             bound: published.map(|fip| BoundAddress { address: address(fip), fip: fip_id(fip) }),
-            was_bound: published.is_some(),
+            was_bound: self.claims[claim].bound.is_some() && self.spec.flaw != Some(Flaw::ForgetsBinding),
         }
     }
 

@@ -16,6 +16,8 @@ pub struct Budget {
     pub deletions: u8,
     /// Deleted claims that are created again under the same name.
     pub recreations: u8,
+    /// IPAddresses that a user deletes.
+    pub deleted_addresses: u8,
 }
 
 /// A call whose sender waits for the reply.

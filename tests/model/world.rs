@@ -109,9 +109,9 @@ impl World {
         let view = self.view(state, owner);
         let claim = view.claims[call.tag.claim()];
         let fip = state.fips[usize::from(call.fip)];
-        let is_bound = claim.lifecycle == Lifecycle::Active && claim.published == Some(call.fip);
+        let is_bound = claim.lifecycle == Lifecycle::Active && claim.bound == Some(call.fip);
         if !call.adds && !call.tag.is_release() && is_bound && fip.tags.has(call.tag) {
-            state.violation = Some("the mark of a published address was removed");
+            state.violation = Some("the mark of a claim's address was removed");
         }
         let was_attached = fip.tags_after_port.iter().any(|tag| tag.owner() == owner && tag.is_release());
         if kind == Some(OperationKind::Sweep(true)) && was_attached {
@@ -165,6 +165,7 @@ impl Model for World {
                 match event {
                     Event::Delete(_) => state.budget.deletions -= 1,
                     Event::Create(_) => state.budget.recreations -= 1,
+                    Event::DeleteAddress(_) => state.budget.deleted_addresses -= 1,
                     _ => {}
                 }
                 self.act(&mut state, owner, event);

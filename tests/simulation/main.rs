@@ -65,6 +65,7 @@ mod fault;
 mod found;
 mod generated;
 mod generator;
+mod gone;
 mod handover;
 mod history;
 mod identities;

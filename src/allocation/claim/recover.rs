@@ -2,8 +2,9 @@
 
 use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
 use crate::allocation::identity::ClaimKey;
-use crate::allocation::ledger::{LedgerEntry, YIELDS_FOR};
+use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
+use crate::allocation::published::Binding;
 use crate::allocation::situation::{ClaimState, Situation};
 use crate::allocation::supply::is_permitted;
 
@@ -18,10 +19,7 @@ impl<'a> ClaimCase<'a> {
         if let Some(entry) = ledger.get(&bound.fip).filter(|entry| entry.fip.address == bound.address) {
             return match self.situation.ownership(entry) {
                 Ownership::Claimed(key) if key == self.claim.key => Decision::Keep(entry.fip.id.clone()),
-                Ownership::Foreign | Ownership::Contested if entry.marks.is_newer => {
-                    Decision::Lost(LostAddress::MarkedByNewerVersion(bound.address))
-                }
-                Ownership::Foreign | Ownership::Contested => Decision::Lost(LostAddress::Taken(bound.address)),
+                Ownership::Foreign | Ownership::Contested => Decision::Lost(self.taken(entry)),
                 Ownership::Claimed(other) if !self.situation.is_stale_mark(&other, &entry.fip) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
@@ -42,6 +40,7 @@ impl<'a> ClaimCase<'a> {
         // the claim is its own; anything else is taken like any free one.
         let successor = ledger.at(bound.address).find(|entry| match self.situation.ownership(entry) {
             Ownership::Unmarked => entry.is_free() && self.situation.pool.has_tags,
+            Ownership::Unclaimed => entry.is_free() && !ledger.has_copied_mark(entry),
             ownership => ownership == Ownership::Claimed(self.claim.key.clone()),
         });
         match successor {
@@ -70,17 +69,19 @@ impl<'a> ClaimCase<'a> {
             .any(|claim| claims.contains_key(claim))
     }
 
-    /// The address with the claim's mark: one that it holds, otherwise one that was released under its name. Of several,
-    /// one whose mark did not land late; and of those that were created for it, the one that was known first, or created
-    /// first: the claim has that.
+    /// The address with the claim's mark: one that it holds, otherwise one that was released under its name. Of several, the
+    /// attached one, if the claim had an address; one whose mark did not land late; and of those that were created for it,
+    /// the one that was known first, or created first: the claim has that.
     pub(super) fn find_marked(&self) -> Option<&'a LedgerEntry> {
         let marked = self.situation.ledger.of_claim(&self.situation.pool.id, &self.claim.key);
         let is_released = |entry: &LedgerEntry| !matches!(self.situation.ownership(entry), Ownership::Claimed(_));
+        let is_not_in_use = |entry: &LedgerEntry| self.claim.was_bound && !entry.fip.is_attached();
         let known_since =
             |entry: &LedgerEntry| entry.marks.created.is_some().then_some((entry.known_since, entry.fip.created_at));
-        marked
-            .filter(|entry| self.is_recoverable(entry))
-            .min_by_key(|entry| (is_released(entry), self.is_disowned(entry), known_since(entry), entry.fip.id.clone()))
+        marked.filter(|entry| self.is_recoverable(entry)).min_by_key(|entry| {
+            let is_late = (is_released(entry), is_not_in_use(entry), self.is_disowned(entry));
+            (is_late, known_since(entry), entry.fip.id.clone())
+        })
     }
 
     fn is_recoverable(&self, entry: &LedgerEntry) -> bool {
@@ -118,11 +119,13 @@ impl<'a> ClaimCase<'a> {
         entry.fip.is_attached() || may_have
     }
 
-    /// Whether it was created for the claim, the reply was lost, and it has the address of a deleted floating IP that another
-    /// IPAddress still names.
+    /// Whether it was created for the claim, the reply was lost, and it has the address of a deleted floating IP that the
+    /// IPAddress of another claim still names.
     fn is_successor(&self, entry: &LedgerEntry) -> bool {
-        let (pool, published) = (&self.situation.pool.id, self.situation.relevant_addresses());
-        !self.claim.was_bound && published.is_successor_of_published(&entry.fip, pool, &self.claim.key)
+        let Situation { pool, claims, .. } = self.situation;
+        let exists = |binding: &Binding| binding.pool != pool.id || claims.contains_key(&binding.claim);
+        let predecessors = self.situation.relevant_addresses().predecessors(&entry.fip);
+        !self.claim.was_bound && predecessors.filter(|binding| !binding.is_of(&pool.id, &self.claim.key)).any(exists)
     }
 
     /// A port that was attached before the claim's mark was confirmed is not the claim's.
@@ -192,18 +195,25 @@ impl<'a> ClaimCase<'a> {
     /// chosen an address reads it back, sees this claim's mark, and withdraws. If that takes too long, the other owner may be
     /// gone for good, and an address without a port is given up.
     pub(super) fn wait_for_other_owner(&self) -> Option<Decision> {
-        let Situation { ledger, pool, now, .. } = self.situation;
+        let Situation { ledger, pool, .. } = self.situation;
         if !self.claim.was_bound {
             return None;
         }
-        let own = ledger
-            .of_claim(&pool.id, &self.claim.key)
-            .filter(|entry| !self.is_disowned(entry) && !entry.marks.releases.contains_key(&self.owner()));
-        let (entry, since) = own.filter_map(|entry| Some((entry, entry.shared_since?))).next()?;
-        match now.duration_since(since) < YIELDS_FOR {
-            true => Some(Decision::AwaitOwner(entry.fip.address)),
-            false if entry.fip.is_attached() => Some(Decision::Lost(LostAddress::Taken(entry.fip.address))),
-            false => None,
+        let is_shared = |entry: &&LedgerEntry| {
+            entry.marks.are_shared() && !self.is_disowned(entry) && !entry.marks.releases.contains_key(&self.owner())
+        };
+        let shared = || ledger.of_claim(&pool.id, &self.claim.key).filter(is_shared);
+        if let Some(entry) = shared().find(|entry| !entry.has_awaited_owner()) {
+            return Some(Decision::AwaitOwner(entry.fip.id.clone()));
+        }
+        shared().find(|entry| entry.fip.is_attached()).map(|entry| Decision::Lost(self.taken(entry)))
+    }
+
+    /// Another owner has marked the address of the claim, or a newer version has.
+    fn taken(&self, entry: &LedgerEntry) -> LostAddress {
+        match entry.marks.is_newer {
+            true => LostAddress::MarkedByNewerVersion(entry.fip.address),
+            false => LostAddress::Taken(entry.fip.address),
         }
     }
 

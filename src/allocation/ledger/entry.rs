@@ -34,8 +34,8 @@ pub struct LedgerEntry {
     pub disowned: BTreeSet<(PoolId, ClaimKey)>,
     /// Since when it is an orphan of each pool: the pool's mark names a claim that does not have it.
     pub orphaned_since: BTreeMap<PoolId, Timestamp>,
-    /// Since when it has been seen with marks of several pools, or with a mark that cannot be read.
-    pub shared_since: Option<Timestamp>,
+    /// How often it was seen with another owner's mark beside that of a claim that waits for the other owner.
+    pub owner_awaited: Option<OwnerAwaited>,
     /// A claim backed off from it: until then it is left to another pool.
     pub yielded_until: Option<Timestamp>,
 }
@@ -63,7 +63,7 @@ impl LedgerEntry {
             uncertain_writes: Vec::new(),
             disowned,
             orphaned_since,
-            shared_since: None,
+            owner_awaited: None,
             yielded_until: None,
         }
     }
@@ -96,6 +96,13 @@ impl LedgerEntry {
     pub(in crate::allocation) fn writers(&self) -> impl Iterator<Item = &Hold> {
         self.hold.iter().chain(self.uncertain_writes.iter().filter_map(|write| write.by.as_ref()))
     }
+}
+
+/// A claim waits until another owner removes its mark from the claim's address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OwnerAwaited {
+    pub times: u8,
+    pub last: Timestamp,
 }
 
 /// The exclusive right to write to a floating IP.

@@ -6,10 +6,13 @@
 //! each round has one competitor less.
 //!
 //! This only delays choices: as before, an address is given only if its tags, read back, show no other mark.
+//!
+//! A claim whose own address another pool has marked waits for that pool to back off, since that chose it from an outdated
+//! view. It counts what it reads, not time: while Neutron does not answer, the other pool cannot back off either.
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{Ledger, LedgerEntry};
+use super::{Ledger, LedgerEntry, OwnerAwaited};
 use crate::allocation::identity::PoolId;
 use crate::floating_ip::FloatingIpId;
 use crate::time::after;
@@ -17,6 +20,12 @@ use crate::time::after;
 /// Longer than the pool with the first id needs, if nothing fails: its claim tries again within 15 s, with three calls. If
 /// it takes longer, all compete again.
 pub const YIELDS_FOR: SignedDuration = SignedDuration::from_secs(60);
+
+/// How often an address is seen with another owner's mark before that owner counts as gone for good: for as long as
+/// [`YIELDS_FOR`], with reads that are [`OWNER_AWAITED_EVERY`] apart.
+const OWNER_AWAITED: u8 = 13;
+/// Reads that follow each other faster count once.
+pub const OWNER_AWAITED_EVERY: SignedDuration = SignedDuration::from_secs(5);
 
 impl Ledger {
     /// A claim of the pool backs off from an address that others have marked too.
@@ -26,12 +35,28 @@ impl Ledger {
             entry.yielded_until = Some(after(now, YIELDS_FOR));
         }
     }
+
+    /// A listing that ended now still shows the mark of another owner on the address of a claim that waits for that owner.
+    pub fn note_owner_awaited(&mut self, id: &FloatingIpId, now: Timestamp) {
+        let Some(entry) = self.entries.get_mut(id).filter(|entry| entry.marks.are_shared()) else { return };
+        let times = match entry.owner_awaited {
+            Some(awaited) if now.duration_since(awaited.last) < OWNER_AWAITED_EVERY => return,
+            Some(awaited) => awaited.times.saturating_add(1),
+            None => 1,
+        };
+        entry.owner_awaited = Some(OwnerAwaited { times, last: now });
+    }
 }
 
 impl LedgerEntry {
     /// Whether it is left to a pool with an earlier id.
     pub(in crate::allocation) fn is_yielded(&self, now: Timestamp) -> bool {
         self.yielded_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether the other owner of a claim's address has had the time to back off from it.
+    pub(in crate::allocation) fn has_awaited_owner(&self) -> bool {
+        self.owner_awaited.is_some_and(|awaited| awaited.times >= OWNER_AWAITED)
     }
 }
 

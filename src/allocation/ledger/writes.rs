@@ -60,7 +60,7 @@ impl Ledger {
     }
 
     /// The claim's address is published: it has this one, and holds nothing any more. Its tags on others do not count: they
-    /// landed late.
+    /// landed late. One that is attached may be the address of its machine.
     pub fn note_bound(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
         self.end_holds(|hold| hold.is_for(pool, claim));
         let mark = (pool.clone(), claim.clone());
@@ -68,7 +68,8 @@ impl Ledger {
             entry.disowned.remove(&mark);
         }
         for other in self.by_claim.get(&mark).filter(|other| *other != id) {
-            if let Some(entry) = self.entries.get_mut(other).filter(|entry| entry.marks.claims.contains(&mark)) {
+            let Some(entry) = self.entries.get_mut(other) else { continue };
+            if entry.marks.claims.contains(&mark) && !entry.fip.is_attached() {
                 entry.disowned.insert(mark.clone());
             }
         }

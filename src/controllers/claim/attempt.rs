@@ -9,7 +9,7 @@ use tracing::info;
 use super::{ClaimController, publish};
 use crate::allocation::Refusal;
 use crate::allocation::claim::{ClaimRequest, Decision, LostAddress, decide, may_keep};
-use crate::allocation::ledger::Hold;
+use crate::allocation::ledger::{Hold, OWNER_AWAITED_EVERY};
 use crate::allocation::mark::CreationMark;
 use crate::allocation::origin::Origin;
 use crate::allocation::supply::{CreationPlace, UNWANTED_LIMIT};
@@ -46,6 +46,8 @@ pub(super) enum AttemptOutcome {
     NothingLeft,
     /// The published address needs manual action.
     Lost(LostAddress),
+    /// Neither the IPAddress that the claim's status references nor its floating IP exists any more.
+    AddressGone,
     Failed(openstack::Error),
 }
 
@@ -63,6 +65,8 @@ pub(super) struct Attempt<'a> {
     /// How many addresses were unwanted, including those that were deleted to make room.
     unwanted_count: usize,
     origin: Origin,
+    /// Whether this attempt has listed the project to look for the address that the claim had.
+    has_listed: bool,
     /// When the pool's session had last changed at the beginning.
     session_changed_at: Option<Timestamp>,
 }
@@ -86,6 +90,7 @@ impl<'a> Attempt<'a> {
             unwanted,
             unwanted_count: 0,
             origin: Origin::Recovered,
+            has_listed: false,
             session_changed_at,
         }
     }
@@ -135,12 +140,12 @@ impl<'a> Attempt<'a> {
                 self.discard_unwanted().await;
             }
             Decision::Settle => return self.settle().await,
-            Decision::AwaitOwner(address) => {
+            Decision::AwaitOwner(id) => return self.await_owner(&id).await,
+            Decision::ForgetAddress if !self.has_listed => {
                 self.pool.list_now(&self.controller.clock).await?;
-                let message =
-                    format!("another owner has marked floating IP {address} too; waiting until it removes its mark");
-                return Ok(Some(AttemptOutcome::Wait(RETRY, message)));
+                self.has_listed = true;
             }
+            Decision::ForgetAddress => return Ok(Some(self.forget_address().await)),
             Decision::Keep(id) => {
                 let fip = self.pool.project.ledger().get(&id).map(|entry| entry.fip.clone());
                 return Ok(fip.map(|fip| AttemptOutcome::Bound(fip, self.origin)));
@@ -242,6 +247,25 @@ impl<'a> Attempt<'a> {
         }
         self.pool.list_now(&self.controller.clock).await?;
         Ok(None)
+    }
+
+    async fn await_owner(&self, id: &FloatingIpId) -> Result<Option<AttemptOutcome>, openstack::Error> {
+        self.pool.list_now(&self.controller.clock).await?;
+        let mut ledger = self.pool.project.ledger();
+        ledger.note_owner_awaited(id, self.controller.clock.now());
+        let address = ledger.get(id).map(|entry| entry.fip.address);
+        let message =
+            |address| format!("another owner has marked floating IP {address} too; waiting until it removes its mark");
+        Ok(address.map(|address| AttemptOutcome::Wait(OWNER_AWAITED_EVERY.unsigned_abs(), message(address))))
+    }
+
+    /// The claim may choose another address once its status references none. But the reference stays if the IPAddress
+    /// exists after all.
+    async fn forget_address(&self) -> AttemptOutcome {
+        match publish::may_have_address(&self.controller.kube, &self.request.object).await {
+            true => AttemptOutcome::Changed,
+            false => AttemptOutcome::AddressGone,
+        }
     }
 
     async fn settle(&self) -> Result<Option<AttemptOutcome>, openstack::Error> {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use kube::Resource;
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::EventType;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::observe::Observed;
 use super::{ClaimController, Error};
@@ -26,6 +26,14 @@ enum StatusWrite {
     ClaimGone,
 }
 
+/// What becomes of the address reference in a claim's status.
+#[derive(Clone, Copy)]
+enum Reference<'a> {
+    Unchanged,
+    To(&'a str),
+    Removed,
+}
+
 impl ClaimController {
     /// The claim has its address. False when the claim was deleted meanwhile.
     pub(super) async fn report_bound(
@@ -37,7 +45,7 @@ impl ClaimController {
     ) -> Result<bool, Error> {
         let message = format!("floating IP {} of pool {}", fip.address, observed.pool_name.name);
         let condition = DesiredCondition::new(READY, "True", ADDRESS_ALLOCATED, message);
-        let write = self.write_status(observed, &condition, Some(&observed.name.name)).await?;
+        let write = self.write_status(observed, &condition, Reference::To(&observed.name.name)).await?;
         let waited = self.memory.claims.end_waiting(&observed.claim);
         if write == StatusWrite::Written {
             let since = waited.map_or_else(|| observed.created_at(), |waiting| waiting.since);
@@ -65,7 +73,7 @@ impl ClaimController {
              {ABANDON_ANNOTATION}=true releases the claim and leaves the address in OpenStack"
         );
         let condition = DesiredCondition::new(READY, "False", RELEASE_FAILED, message);
-        if self.write_status(observed, &condition, None).await? == StatusWrite::Written {
+        if self.write_status(observed, &condition, Reference::Unchanged).await? == StatusWrite::Written {
             self.announce(observed, EventType::Warning, RELEASE_FAILED, "Release", condition.message);
         }
         Ok(())
@@ -75,7 +83,7 @@ impl ClaimController {
     pub(super) async fn report_release_waits(&self, observed: &Observed) -> Result<(), Error> {
         let message = "its address cannot be released yet: a call whose outcome is not known may still give the claim an address; within a minute that is over";
         let condition = DesiredCondition::new(READY, "False", RELEASE_FAILED, message);
-        self.write_status(observed, &condition, None).await.map(drop)
+        self.write_status(observed, &condition, Reference::Unchanged).await.map(drop)
     }
 
     /// The claim has no address yet.
@@ -93,6 +101,16 @@ impl ClaimController {
         self.report_unready(observed, ALLOCATION_FAILED, Some(lost.reason()), lost.to_string()).await
     }
 
+    /// The address of the claim is gone, IPAddress and floating IP.
+    pub(super) async fn report_address_gone(&self, observed: &Observed) -> Result<(), Error> {
+        let message = "its IPAddress was deleted and no floating IP has its mark any more; choosing another address";
+        let condition = DesiredCondition::new(READY, "False", ALLOCATION_FAILED, message);
+        if self.write_status(observed, &condition, Reference::Removed).await? == StatusWrite::Written {
+            self.announce(observed, EventType::Warning, ALLOCATION_FAILED, "Allocate", condition.message);
+        }
+        Ok(())
+    }
+
     async fn report_unready(
         &self,
         observed: &Observed,
@@ -107,7 +125,7 @@ impl ClaimController {
         let since = claim_unready_since(observed.claim.status.as_ref()).unwrap_or_else(|| self.clock.now());
         self.memory.claims.set_waiting(&observed.claim, WaitingClaim { reason, lost, since });
         let condition = DesiredCondition::new(READY, "False", reason, message);
-        if self.write_status(observed, &condition, None).await? == StatusWrite::Written {
+        if self.write_status(observed, &condition, Reference::Unchanged).await? == StatusWrite::Written {
             self.announce(observed, EventType::Warning, reason, "Allocate", condition.message);
             self.wake.report_soon(&observed.pool_name);
         }
@@ -124,13 +142,13 @@ impl ClaimController {
         self.events.announce(observed.claim.object_ref(&self.kube.version), type_, reason, action, note);
     }
 
-    /// Writes the status if it differs. An address reference is never removed here.
+    /// Writes the status if it differs.
     #[expect(clippy::indexing_slicing, reason = "the patch of a status is an object")]
     async fn write_status(
         &self,
         observed: &Observed,
         condition: &DesiredCondition,
-        address: Option<&str>,
+        reference: Reference<'_>,
     ) -> Result<StatusWrite, Error> {
         let status = observed.claim.status.as_ref();
         let current = status.and_then(|status| status.address_ref.as_ref()).map(|reference| reference.name.as_str());
@@ -138,12 +156,19 @@ impl ClaimController {
             let is_same_message = condition.status == "True" || message == condition.message;
             status == condition.status && reason == condition.reason && is_same_message
         });
-        if is_unchanged && (address.is_none() || address == current) {
+        let has_reference = match reference {
+            Reference::Unchanged => true,
+            Reference::To(name) => current == Some(name),
+            Reference::Removed => current.is_none(),
+        };
+        if is_unchanged && has_reference {
             return Ok(StatusWrite::Unchanged);
         }
         let mut status = claim_patch(status, self.kube.version, condition, self.clock.now());
-        if let Some(name) = address {
-            status["addressRef"] = json!({"name": name});
+        match reference {
+            Reference::Unchanged => {}
+            Reference::To(name) => status["addressRef"] = json!({"name": name}),
+            Reference::Removed => status["addressRef"] = Value::Null,
         }
         let api = self.kube.claims(&observed.name.namespace);
         let change = Patch::Merge(json!({"status": status}));

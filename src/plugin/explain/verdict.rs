@@ -54,9 +54,13 @@ fn describe_decision(decision: &Decision, name: impl Fn(&FloatingIpId) -> String
             format!("{} also carries another owner's mark, or is attached to a foreign port", name(id)),
             Some("the controller removes the mark, and chooses another address"),
         ),
-        Decision::AwaitOwner(address) => (
-            format!("the claim had {address}, which also carries another owner's mark"),
+        Decision::AwaitOwner(id) => (
+            format!("the claim had {}, which also carries another owner's mark", name(id)),
             Some("the controller waits for up to a minute until that mark is removed"),
+        ),
+        Decision::ForgetAddress => (
+            "the address that it had is gone, and no floating IP carries its mark".into(),
+            Some("the controller chooses another address"),
         ),
         Decision::Create(..) => (
             "there is no free address, and the pool may create one".into(),

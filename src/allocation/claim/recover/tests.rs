@@ -2,7 +2,7 @@
 
 use super::super::tests::{create, describe, hold_of, tag};
 use super::super::*;
-use crate::allocation::ledger::{Ledger, YIELDS_FOR};
+use crate::allocation::ledger::{Ledger, OWNER_AWAITED_EVERY};
 use crate::allocation::mark::release_tag;
 use crate::allocation::policy::{PoolPolicy, ReuseRule};
 use crate::allocation::published::{Binding, PublishedAddress};
@@ -381,7 +381,7 @@ fn a_claim_that_had_an_address_waits_until_another_pool_backs_off_from_it() {
     for mine in [fip(10).created_for("web"), fip(10).tagged_for("web")] {
         let mut fixture = fixture().listed([11]).fips([mine.clone(), fip(11)]);
         fixture.relist([mine.clone().tagged_by_another_pool(), fip(11)]);
-        assert_eq!(claim_without_ip_address(&fixture), Decision::AwaitOwner(address(10)));
+        assert_eq!(claim_without_ip_address(&fixture), Decision::AwaitOwner(id(10)));
         fixture.relist([mine, fip(11)]);
         assert_eq!(claim_without_ip_address(&fixture), Decision::Keep(id(10)));
     }
@@ -404,24 +404,129 @@ fn a_claim_that_had_an_address_does_not_wait_for_one_that_it_released_or_began_t
     assert!(matches!(claim_without_ip_address(&released), Decision::Withdraw(..)));
 }
 
+/// The claim waits for the other owner of the address until it would give up.
+fn await_owner(fixture: &mut Fixture, last: u8) {
+    for _ in 0..13 {
+        assert_eq!(claim_without_ip_address(fixture), Decision::AwaitOwner(id(last)));
+        fixture.ledger.note_owner_awaited(&id(last), fixture.now);
+        fixture.now += OWNER_AWAITED_EVERY;
+    }
+    assert!(fixture.now.duration_since(start()) >= seconds(60), "as long as another pool needs to back off");
+}
+
 #[test]
-fn after_a_minute_a_claim_gives_up_an_address_that_another_pool_has_marked_unless_it_is_attached() {
+fn after_a_minute_of_answers_a_claim_gives_up_an_address_that_another_pool_has_marked_unless_it_is_attached() {
     let shared = fip(10).tagged_for("web").tagged_by_another_pool();
     let mut fixture = fixture().fips([shared.clone()]);
-    fixture.now = fixture.entry(10).shared_since.unwrap() + YIELDS_FOR;
+    await_owner(&mut fixture, 10);
     assert!(matches!(claim_without_ip_address(&fixture), Decision::Withdraw(..)));
     fixture.relist([shared.attached()]);
     assert_eq!(claim_without_ip_address(&fixture), Decision::Lost(LostAddress::Taken(address(10))));
+    fixture.relist([fip(10).tagged_for("web").tag("caip2.p").attached()]);
+    assert_eq!(claim_without_ip_address(&fixture), Decision::Lost(LostAddress::MarkedByNewerVersion(address(10))));
+    fixture.relist([fip(10).tagged_for("web")]);
+    fixture.relist([fip(10).tagged_for("web").tagged_by_another_pool()]);
+    assert_eq!(claim_without_ip_address(&fixture), Decision::AwaitOwner(id(10)), "another one, later");
+}
+
+#[test]
+fn the_time_without_an_answer_does_not_count_as_waiting_for_the_other_owner() {
+    let mut fixture = fixture().fips([fip(10).tagged_for("web").tagged_by_another_pool()]);
+    fixture.now += seconds(3600);
+    assert_eq!(claim_without_ip_address(&fixture), Decision::AwaitOwner(id(10)));
+    for _ in 0..100 {
+        fixture.ledger.note_owner_awaited(&id(10), fixture.now);
+    }
+    assert_eq!(claim_without_ip_address(&fixture), Decision::AwaitOwner(id(10)), "many listings within a moment");
+}
+
+#[test]
+fn a_claim_waits_for_the_other_owners_of_all_its_addresses() {
+    let shared = |last| fip(last).tagged_for("web").tagged_by_another_pool();
+    let mut fixture = fixture().fips([shared(10), shared(11).attached()]);
+    await_owner(&mut fixture, 10);
+    assert_eq!(claim_without_ip_address(&fixture), Decision::AwaitOwner(id(11)));
+}
+
+#[test]
+fn a_claim_waits_for_another_owner_while_it_restores_its_mark() {
+    let shared = || fip(10).tagged_for("web").tagged_by_another_pool();
+    let restoring = fixture().fips([shared()]).held(10, hold_of("web"));
+    assert_eq!(claim_without_ip_address(&restoring), Decision::AwaitOwner(id(10)));
+    let choosing = fixture().listed([10]).fips([shared()]).chosen_by(10, "web");
+    assert!(matches!(claim_without_ip_address(&choosing), Decision::Withdraw(..)), "it never had this one");
+}
+
+#[test]
+fn a_claim_forgets_the_address_that_it_had_before_it_chooses_another() {
+    let forgets = |fixture: Fixture| claim_without_ip_address(&fixture) == Decision::ForgetAddress;
+    assert!(forgets(fixture().listed([10]).fips([fip(10)])), "there is one to mark");
+    assert!(forgets(fixture()), "one can be created");
+    let refused = fixture().closed_list([10]).fips([fip(10).attached()]);
+    assert_eq!(claim_without_ip_address(&refused), Decision::Refuse(Refusal::ListUsedUp));
+}
+
+#[test]
+fn of_two_marked_addresses_a_claim_that_had_one_has_the_attached_one() {
+    for other in [fip(10).tagged_for("web"), fip(10).created_for("web")] {
+        let mut fixture = fixture().fips([other.clone(), fip(11).tagged_for("web").attached()]);
+        assert_eq!(claim_without_ip_address(&fixture), Decision::Keep(id(11)));
+        // Its machine has the other one.
+        fixture.ledger.note_bound(&id(10), &pool_id("p"), &key("web"));
+        assert!(fixture.entry(11).disowned.is_empty());
+    }
+}
+
+#[test]
+fn a_claim_that_never_had_an_address_does_not_prefer_one_with_a_port() {
+    let fixture = fixture().fips([fip(10).tagged_for("web"), fip(11).tagged_for("web").attached()]);
+    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
+}
+
+#[test]
+fn a_published_address_that_is_the_pools_own_again_is_marked_for_the_claim_again() {
+    let bound = || BoundAddress { address: address(10), fip: id(99) };
+    let idle = fixture().fips([fip(10).idle()]).published_as("web", 10, id(99));
+    assert_eq!(idle.decide_bound("web", bound()), Decision::Mark(id(10), Origin::Recovered, describe(10)));
+    let lost = Decision::Lost(LostAddress::Deleted(address(10)));
+    let attached = fixture().fips([fip(10).idle().attached()]).published_as("web", 10, id(99));
+    assert_eq!(attached.decide_bound("web", bound()), lost);
+    let copy = fip(11).described(fip(10).idle().0.description);
+    let copied = fixture().fips([fip(10).idle(), copy]).published_as("web", 10, id(99));
+    assert_eq!(copied.decide_bound("web", bound()), lost, "which of the two it created cannot be told");
 }
 
 #[test]
 fn a_new_address_whose_reply_was_lost_is_not_kept_if_a_deleted_floating_ip_with_it_is_still_published() {
-    let fixture = fixture().fips([fip(10).created_for("web")]).published_as("db", 10, id(99));
+    let fixture = fixture().fips([fip(10).created_for("web").created_at(start())]);
+    let fixture = fixture.published_as("db", 10, id(99)).active_claim("db");
     assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)));
     assert_eq!(claim_without_ip_address(&fixture), Decision::Keep(id(10)), "it may have had this one before");
     assert!(matches!(fixture.fenced().decide("web"), Decision::Fenced(_)), "a predecessor's calls may take effect");
     let forged = testing::fixture().fips([fip(10).created_for("web")]).published("db", 10);
     assert_eq!(forged.decide("web"), Decision::Keep(id(10)), "the mark decides about one floating IP");
+}
+
+#[test]
+fn an_ip_address_of_no_claim_or_one_that_is_younger_than_the_floating_ip_names_no_deleted_one() {
+    let created = |at| fixture().fips([fip(10).created_for("web").created_at(at)]).published_as("db", 10, id(99));
+    assert_eq!(created(start()).decide("web"), Decision::Keep(id(10)), "its claim does not exist");
+    let decide = |at| created(at).active_claim("db").decide("web");
+    assert!(matches!(decide(ago(60)), Decision::Withdraw(..)), "the clocks may be apart");
+    assert_eq!(decide(ago(61)), Decision::Keep(id(10)), "it was restored, or a user made it");
+}
+
+#[test]
+fn an_ip_address_of_another_pool_counts_if_it_says_its_network() {
+    let published = |network| {
+        let mut fixture = fixture().fips([fip(10).created_for("web").created_at(start())]);
+        let binding = Binding { pool: pool_id("other"), claim: key("theirs"), fip: id(99), network, since: ago(5) };
+        let published = PublishedAddress { address: address(10), binding: Some(binding) };
+        fixture.published.insert(ObjectName::new("team", "theirs"), published);
+        fixture.decide("web")
+    };
+    assert!(matches!(published(Some(network())), Decision::Withdraw(..)));
+    assert_eq!(published(None), Decision::Keep(id(10)));
 }
 
 #[test]

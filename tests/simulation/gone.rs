@@ -1,0 +1,56 @@
+//! Claims whose address is gone, IPAddress and floating IP.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::api::Kind;
+use crate::simulate;
+use crate::users::key;
+use crate::wire::Fault;
+use crate::world::{ADDRESSES, Start, World, address};
+
+/// Law 1. The claim had an address that is gone. The reply to the creation of its next one is lost, and the floating IP has
+/// the address that the IPAddress of another claim names: its floating IP was deleted, too.
+#[test]
+fn a_claim_that_had_an_address_does_not_get_one_that_is_still_published() {
+    for seed in 0..12 {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let create_for_a_user = |address| {
+                let fip = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address));
+                world.tamper(|world| world.cloud.set_port(&fip.id, Some("port-of-a-user")));
+            };
+            (2..ADDRESSES).for_each(|index| create_for_a_user(address(index)));
+            let site = &world.sites[0];
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            let claims = ["web-0", "web-1"];
+            claims.iter().for_each(|claim| site.create_claim(claim, "public"));
+            let are_bound = || claims.iter().all(|claim| site.is_bound(claim));
+            let is_bound = world.wait_until(Duration::from_secs(60), are_bound).await;
+            world.expect(7, "the claims", "bound", is_bound);
+            let had = site.address_of("web-0").map(|(address, _)| address);
+            for fip in world.cloud.floating_ips().iter().filter(|fip| fip.port.is_none()) {
+                world.tamper(|world| world.cloud.delete(&fip.id));
+            }
+            had.into_iter().for_each(create_for_a_user);
+            world.users_interfered.set(true);
+            // Until the next listing the claims count as bound.
+            world.advance(Duration::from_secs(100)).await;
+            if let Some(wire) = site.replicas[0].wire() {
+                wire.plan_write(Fault::ReplyLost);
+            }
+            site.delete(Kind::Address, "web-0");
+            world.advance(Duration::from_secs(120)).await;
+            let claim = site.server.get(&key(Kind::Claim, "web-0"));
+            let status = claim.map_or_else(Default::default, |claim| claim["status"].clone());
+            world.expect(7, "the claim", "without the address that it had", status["addressRef"].is_null());
+            let is_refused = status["conditions"][0]["reason"] == "PoolExhausted";
+            world.expect(7, "the claim", "told that no other address is left", is_refused);
+            let is_there = site.server.get(&key(Kind::Address, "web-0")).is_some();
+            world.expect(1, "the claim", "without the address that another IPAddress names", !is_there);
+            world.skips_rest.set(true);
+        });
+        outcome.assert_lawful();
+    }
+}
