@@ -13,6 +13,7 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a panic fails the test"))]
 
+mod address_format;
 pub mod allocation;
 pub mod api;
 pub mod clock;

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use anstyle::AnsiColor;
-use ipnet::IpNet;
 use jiff::Timestamp;
 
 use super::AddressList;
 use super::rows::AddressRow;
+use crate::address_format;
 use crate::plugin::cli::AddressState;
 use crate::plugin::exit::Failure;
 use crate::plugin::output::format::Format;
@@ -23,10 +23,8 @@ const CSV_HEADER: [&str; 11] =
 pub(super) fn render(list: &AddressList, format: Option<&Format>, has_header: bool) -> Result<String, Failure> {
     Ok(match format {
         Some(Format::Name) => names(&list.items),
-        Some(Format::Cidr) => {
-            addresses(&list.items).into_iter().map(|address| format!("{}\n", IpNet::from(address))).collect()
-        }
-        Some(Format::Nft) => nft(&addresses(&list.items)),
+        Some(Format::Cidr) => address_format::cidrs(&addresses(&list.items)),
+        Some(Format::Nft) => address_format::nft(&addresses(&list.items)),
         Some(Format::Csv) => csv(&list.items, has_header),
         None | Some(Format::Wide) if !has_header => without_first_line(&output::render(list, format)?),
         _ => output::render(list, format)?,
@@ -43,24 +41,9 @@ fn names(rows: &[AddressRow]) -> String {
     names.map(|name| format!("{NAME_PREFIX}{name}\n")).collect()
 }
 
-/// In the order of numbers, IPv4 first. Two pools may list the same address.
+/// Two pools may list the same address.
 fn addresses(rows: &[AddressRow]) -> BTreeSet<IpAddr> {
     rows.iter().map(|row| row.address).collect()
-}
-
-/// Replaces the content of two sets, as one transaction of `nft -f`; the rest of their table stays as it is. Empty sets are
-/// declared too, so that rules can refer to them.
-fn nft(addresses: &BTreeSet<IpAddr>) -> String {
-    let mut text = String::from("add table inet fippool\n");
-    for (set, type_, is_v4) in [("fippool_v4", "ipv4_addr", true), ("fippool_v6", "ipv6_addr", false)] {
-        text += &format!("add set inet fippool {set} {{ type {type_}; }}\nflush set inet fippool {set}\n");
-        let elements = addresses.iter().filter(|address| address.is_ipv4() == is_v4);
-        let elements: Vec<String> = elements.map(ToString::to_string).collect();
-        if !elements.is_empty() {
-            text += &format!("add element inet fippool {set} {{ {} }}\n", elements.join(", "));
-        }
-    }
-    text
 }
 
 fn csv(rows: &[AddressRow], has_header: bool) -> String {
@@ -173,21 +156,6 @@ mod tests {
         let list = list(&["203.0.113.30", "2001:db8::7", "203.0.113.9", "203.0.113.30"]);
         assert_eq!(rendered(&list, Format::Cidr), "203.0.113.9/32\n203.0.113.30/32\n2001:db8::7/128\n");
         assert_eq!(rendered(&super::tests::list(&[]), Format::Cidr), "");
-    }
-
-    #[test]
-    fn nft_gets_whole_sets_even_if_they_are_empty() {
-        let text = rendered(&list(&["203.0.113.30", "203.0.113.9"]), Format::Nft);
-        let expected = "add table inet fippool\n\
-            add set inet fippool fippool_v4 { type ipv4_addr; }\n\
-            flush set inet fippool fippool_v4\n\
-            add element inet fippool fippool_v4 { 203.0.113.9, 203.0.113.30 }\n\
-            add set inet fippool fippool_v6 { type ipv6_addr; }\n\
-            flush set inet fippool fippool_v6\n";
-        assert_eq!(text, expected);
-        let text = rendered(&list(&["2001:db8::7"]), Format::Nft);
-        assert!(text.contains("flush set inet fippool fippool_v4\nadd set"), "{text}");
-        assert!(text.ends_with("add element inet fippool fippool_v6 { 2001:db8::7 }\n"), "{text}");
     }
 
     #[test]
