@@ -14,6 +14,7 @@
 //! | [`claim`] | what to do for a claim that needs an address |
 //! | [`release`] | what to do for a claim that is being deleted |
 //! | [`sweep`] | what to do about everything else that carries our mark |
+//! | [`address_list`] | which addresses are the pool's, for a firewall |
 //! | [`usage`] | how many addresses a pool has, and in which state |
 //! | [`refusal`] | why a claim has no address |
 //!
@@ -22,6 +23,7 @@
 
 #![deny(clippy::disallowed_types, clippy::disallowed_methods)]
 
+pub mod address_list;
 pub mod claim;
 pub mod identity;
 mod index;

@@ -132,11 +132,15 @@ fn count_unmarked_listed(situation: &Situation<'_>, usage: &mut PoolUsage) -> Fa
             continue;
         }
         usage.total += 1;
-        if !ledger.at(*address).any(|entry| is_listable(situation, entry)) {
-            failures.extend(why_not_listable(situation, *address).map(|failure| (*address, failure)));
-        }
+        failures.extend(listed_failure(situation, *address).map(|failure| (*address, failure)));
     }
     failures
+}
+
+/// Why an address without the pool's mark cannot be given, although the spec names it.
+pub(super) fn listed_failure(situation: &Situation<'_>, address: IpAddr) -> Option<AddressFailure> {
+    let is_listable = situation.ledger.at(address).any(|entry| is_listable(situation, entry));
+    if is_listable { None } else { why_not_listable(situation, address) }
 }
 
 fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<AddressFailure> {
