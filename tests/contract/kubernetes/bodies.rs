@@ -13,6 +13,7 @@ pub fn new_object(by: &mut Generator<'_>, kind: Kind, name: &str) -> Value {
         Kind::Pool => json!({"spec": pool_spec(by), "status": {"poolID": "ignored"}}),
         Kind::InTreePool => json!({"spec": {"identityRef": {"name": "s0"}}, "status": {"kept": true}}),
         Kind::Secret => json!({"data": {"clouds.yaml": "e30="}}),
+        Kind::ConfigMap => json!({"data": {"addresses": "203.0.113.10\n"}}),
         Kind::Lease => json!({"spec": lease_spec(by)}),
         Kind::Event => event(by),
         Kind::Namespace | Kind::Cluster | Kind::OpenStackCluster => json!({}),
@@ -174,6 +175,11 @@ pub fn change(by: &mut Generator<'_>, kind: Kind) -> Value {
             json!({"data": {"clouds.yaml": "e30="}}),
             json!({"data": {"clouds.yaml": "W10="}}),
             json!({"data": {"cacert": "W10=", "clouds.yaml": null}}),
+        ]),
+        Kind::ConfigMap => by.pick(&[
+            json!({"data": {"addresses": "203.0.113.10\n"}}),
+            json!({"data": {"addresses": ""}}),
+            json!({"data": {"addresses": null, "cidrs": "203.0.113.10/32\n"}}),
         ]),
         Kind::Lease => json!({"spec": lease_spec(by)}),
         Kind::Event => json!({

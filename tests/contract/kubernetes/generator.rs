@@ -14,7 +14,7 @@ use crate::memory_api::objects::finalizers;
 use crate::memory_api::{Key, Kind};
 
 /// Kinds that own and are owned, owners first.
-pub const OWNERS: [Kind; 5] = [Kind::InTreePool, Kind::Pool, Kind::Claim, Kind::Address, Kind::Secret];
+pub const OWNERS: [Kind; 6] = [Kind::InTreePool, Kind::Pool, Kind::Claim, Kind::Address, Kind::Secret, Kind::ConfigMap];
 
 pub struct Generator<'a> {
     pub random: &'a mut fastrand::Rng,
@@ -41,7 +41,8 @@ impl Generator<'_> {
             30..58 => Kind::Address,
             58..76 => Kind::Pool,
             76..84 => Kind::InTreePool,
-            84..92 => Kind::Secret,
+            84..88 => Kind::Secret,
+            88..92 => Kind::ConfigMap,
             92..96 => Kind::Lease,
             _ => Kind::Event,
         }
@@ -71,7 +72,7 @@ impl Generator<'_> {
         let (letter, count) = match kind {
             Kind::Claim | Kind::Address => ("c", 4),
             Kind::Pool | Kind::InTreePool => ("p", 2),
-            Kind::Secret => ("s", 2),
+            Kind::Secret | Kind::ConfigMap => ("s", 2),
             Kind::Event => ("e", 3),
             Kind::Lease | Kind::Namespace | Kind::Cluster | Kind::OpenStackCluster => ("l", 1),
         };
@@ -162,6 +163,8 @@ impl Generator<'_> {
     }
 
     fn list(&mut self, kind: Kind) -> Request {
+        // Kubernetes adds a ConfigMap of its own to each namespace.
+        let kind = if kind == Kind::ConfigMap { Kind::Secret } else { kind };
         let limit = self.random.usize(1..3);
         let verb = match self.random.u32(..6) {
             0 | 1 => Verb::List(0),

@@ -18,8 +18,11 @@ use super::request::{Known, Request, collection};
 use crate::memory_api::{Key, Kind};
 
 /// The kinds in a namespace whose changes are compared.
-pub const WATCHED: [Kind; 7] =
-    [Kind::Secret, Kind::Claim, Kind::Address, Kind::Pool, Kind::InTreePool, Kind::Event, Kind::Lease];
+pub const WATCHED: [Kind; 8] =
+    [Kind::Secret, Kind::Claim, Kind::Address, Kind::Pool, Kind::InTreePool, Kind::Event, Kind::Lease, Kind::ConfigMap];
+
+/// A ConfigMap that Kubernetes adds to each namespace.
+const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
 
 pub struct RealSide {
     client: Client,
@@ -111,6 +114,9 @@ impl Recorder {
                 assert_ne!(how, "ERROR", "the watch failed: {object}");
                 version = text("resourceVersion");
                 let key = Key::new(self.kind, &self.namespace, &text("name"));
+                if key.name == ROOT_CERTIFICATES {
+                    continue;
+                }
                 self.log.lock().expect("no panic").entry(key).or_default().push(Event { how, object });
                 self.news.send_modify(|count| *count += 1);
             }

@@ -15,10 +15,11 @@ pub enum Kind {
     OpenStackCluster,
     Event,
     Lease,
+    ConfigMap,
 }
 
 impl Kind {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Namespace,
         Self::Secret,
         Self::Cluster,
@@ -29,6 +30,7 @@ impl Kind {
         Self::OpenStackCluster,
         Self::Event,
         Self::Lease,
+        Self::ConfigMap,
     ];
 
     /// Group, version, plural and kind.
@@ -48,6 +50,7 @@ impl Kind {
             }
             Self::Event => ("events.k8s.io", "v1", "events", "Event"),
             Self::Lease => ("coordination.k8s.io", "v1", "leases", "Lease"),
+            Self::ConfigMap => ("", "v1", "configmaps", "ConfigMap"),
         }
     }
 
@@ -71,7 +74,7 @@ impl Kind {
 
     /// Whether a PUT without a resource version replaces whatever there is.
     pub fn is_replaced_unconditionally(self) -> bool {
-        matches!(self, Self::Namespace | Self::Secret | Self::Event)
+        matches!(self, Self::Namespace | Self::Secret | Self::Event | Self::ConfigMap)
     }
 
     /// Whether a PUT creates what does not exist.

@@ -37,7 +37,13 @@ pub fn of(kind: Kind) -> Option<&'static Value> {
         Kind::Claim => Some(&CLAIM),
         Kind::Address => Some(&ADDRESS),
         Kind::Cluster => Some(&CLUSTER),
-        Kind::Namespace | Kind::Secret | Kind::InTreePool | Kind::OpenStackCluster | Kind::Event | Kind::Lease => None,
+        Kind::Namespace
+        | Kind::Secret
+        | Kind::InTreePool
+        | Kind::OpenStackCluster
+        | Kind::Event
+        | Kind::Lease
+        | Kind::ConfigMap => None,
     }
 }
 
@@ -53,6 +59,7 @@ pub fn decode(kind: Kind, object: &mut Value) {
 fn drop_unknown(kind: Kind, object: &mut Value) {
     let parts: &[&str] = match kind {
         Kind::Secret => &["data", "immutable", "stringData", "type"],
+        Kind::ConfigMap => &["binaryData", "data", "immutable"],
         Kind::Event => &EVENT,
         Kind::Lease => &["spec"],
         Kind::Namespace => &["spec", "status"],
