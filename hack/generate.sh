@@ -33,6 +33,7 @@ write docs/api.md cargo run --locked -q --example apidocs
 write config/chart/generated/crd.yaml cat "$out/$crd"
 write config/chart/generated/role.yaml cat config/rbac/role.yaml
 write config/chart/generated/identity_role.yaml cat config/cluster-identities/role.yaml
+write config/chart/generated/address_role.yaml cat config/address-config-maps/role.yaml
 write config/chart/generated/user_roles.yaml cat config/rbac/user_roles.yaml
 write config/chart/generated/admission_policy.yaml cat config/rbac/admission_policy.yaml
 for page in config/chart/README.md docs/install.md; do

@@ -1,9 +1,15 @@
-//! The text forms of a set of addresses, for the allow-lists of firewalls. In the order of numbers, IPv4 first.
+//! The text forms of a set of addresses, for the allow-lists of firewalls: for `kubectl fippool list` and for a pool's
+//! ConfigMap. In the order of numbers, IPv4 first.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use ipnet::IpNet;
+
+/// One address a line.
+pub(crate) fn lines(addresses: &BTreeSet<IpAddr>) -> String {
+    addresses.iter().map(|address| format!("{address}\n")).collect()
+}
 
 /// One address a line, as a range that contains only it.
 pub(crate) fn cidrs(addresses: &BTreeSet<IpAddr>) -> String {
@@ -36,6 +42,7 @@ mod tests {
     #[test]
     fn addresses_are_in_the_order_of_numbers() {
         let addresses = addresses(&["2001:db8::7", "203.0.113.30", "203.0.113.9"]);
+        assert_eq!(lines(&addresses), "203.0.113.9\n203.0.113.30\n2001:db8::7\n");
         assert_eq!(cidrs(&addresses), "203.0.113.9/32\n203.0.113.30/32\n2001:db8::7/128\n");
     }
 

@@ -95,6 +95,8 @@ pub struct Options {
     pub max_floating_ips: usize,
     /// Where the Secrets of CAPO's cluster identities may be; pools may use none if it is empty.
     pub identity_namespaces: Namespaces,
+    /// Whether to write ConfigMaps with the addresses of pools that ask for one.
+    pub address_config_maps: bool,
     /// Whether a previous process may still have calls under way.
     pub fence: bool,
 }
@@ -351,6 +353,7 @@ impl Parts {
             clock: clock.clone(),
             held_back: self.held_back.clone(),
             watch_filter: options.watch_filter.clone(),
+            writes_address_config_maps: options.address_config_maps,
         }
     }
 

@@ -24,7 +24,7 @@ async fn examples_are_taken_as_they_are() {
                 assert_eq!(identity["name"], name, "{}: the Secret's or the identity's name", path.display());
             }
         }
-        assert_eq!(pools.len(), 14, "{pools:?}");
+        assert_eq!(pools.len(), 15, "{pools:?}");
     })
     .await;
 }

@@ -21,6 +21,8 @@ pub const EXHAUSTED: &str = "Exhausted";
 pub const PAUSED: &str = "Paused";
 /// Floating IPs with the pool's mark belong to no claim.
 pub const ORPHANS_DETECTED: &str = "OrphansDetected";
+/// The ConfigMap of `spec.addressConfigMap` has the pool's addresses. Only pools that ask for one have the condition.
+pub const ADDRESS_CONFIG_MAP_CURRENT: &str = "AddressConfigMapCurrent";
 
 /// Reasons of a claim's `Ready`; Cluster API's own where it defines one.
 pub mod claim_reasons {
@@ -113,6 +115,15 @@ pub mod pool_reasons {
     ];
     pub const ORPHANS_FOUND: &str = "OrphansFound";
     pub const NO_ORPHANS: &str = "NoOrphans";
+    pub const CONFIG_MAP_UP_TO_DATE: &str = "ConfigMapUpToDate";
+    /// The controller writes no ConfigMaps.
+    pub const CONFIG_MAPS_DISABLED: &str = "ConfigMapsDisabled";
+    /// The ConfigMap of that name is not the pool's.
+    pub const CONFIG_MAP_NAME_TAKEN: &str = "ConfigMapNameTaken";
+    pub const CONFIG_MAP_TOO_LARGE: &str = "ConfigMapTooLarge";
+    pub const CONFIG_MAP_WRITE_FAILED: &str = "ConfigMapWriteFailed";
+    /// The pool is not ready: the ConfigMap has what was known last.
+    pub const ADDRESSES_UNKNOWN: &str = "AddressesUnknown";
     /// Not determined yet, or no longer known.
     pub const UNKNOWN: &str = "Unknown";
 }

@@ -28,6 +28,10 @@ pub const ORIGIN_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.
 /// On a pool or claim that is being deleted: leave its floating IPs in OpenStack, and record them. Only the value `"true"`
 /// counts.
 pub const ABANDON_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/abandon";
+/// On a pool, before its ConfigMap of addresses is created: the ConfigMap's name, to delete it when the spec names another.
+pub const ADDRESS_CONFIG_MAP_ANNOTATION: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/address-config-map";
+/// On a pool's ConfigMap of addresses. One without it is not changed.
+pub const ADDRESS_CONFIG_MAP_LABEL: &str = "openstackfloatingippool.ipam.cluster.x-k8s.io/addresses";
 
 /// Cluster API: the Cluster that an object belongs to.
 pub const CLUSTER_NAME_LABEL: &str = "cluster.x-k8s.io/cluster-name";
@@ -39,7 +43,7 @@ pub const WATCH_FILTER_LABEL: &str = "cluster.x-k8s.io/watch-filter";
 pub const DELETE_FOR_MOVE_ANNOTATION: &str = "clusterctl.cluster.x-k8s.io/delete-for-move";
 
 /// All annotations that are read.
-pub(crate) const READ_ANNOTATIONS: [&str; 9] = [
+pub(crate) const READ_ANNOTATIONS: [&str; 10] = [
     POOL_ID_ANNOTATION,
     PROJECT_ID_ANNOTATION,
     REGION_ANNOTATION,
@@ -47,6 +51,7 @@ pub(crate) const READ_ANNOTATIONS: [&str; 9] = [
     NETWORK_ID_ANNOTATION,
     ORIGIN_ANNOTATION,
     ABANDON_ANNOTATION,
+    ADDRESS_CONFIG_MAP_ANNOTATION,
     PAUSED_ANNOTATION,
     DELETE_FOR_MOVE_ANNOTATION,
 ];

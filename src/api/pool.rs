@@ -170,12 +170,27 @@ pub struct OpenStackFloatingIPPoolSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphans: Option<Orphans>,
 
+    /// A ConfigMap that the controller keeps up to date with the pool's addresses, for the allow-lists of firewalls. It works
+    /// only if the controller is started with `--address-config-maps`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub address_config_map: Option<AddressConfigMap>,
+
     /// The pool's ID in the marks that it writes to OpenStack. Set it so that a management cluster that is rebuilt from
     /// scratch finds every claim's previous address. If not set, an ID is generated and stored in an annotation. At most 20
     /// of `a-z`, `0-9` and `-`; unique in the namespace and among the pools that share a project. Immutable.
     #[serde(default, rename = "poolID", skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::pool_id")]
     pub pool_id: Option<String>,
+}
+
+/// The ConfigMap with the pool's addresses.
+#[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
+#[serde(rename_all = "camelCase")]
+pub struct AddressConfigMap {
+    /// The name of the ConfigMap in the pool's namespace. The controller creates it; it never changes one that it did not
+    /// create. If the name is changed or removed, the ConfigMap of the former name is deleted.
+    #[schemars(schema_with = "schema::config_map_name")]
+    pub name: String,
 }
 
 /// References the credentials.
@@ -276,7 +291,8 @@ pub enum OrphanPolicy {
 #[serde(rename_all = "camelCase")]
 pub struct OpenStackFloatingIPPoolStatus {
     /// `Ready` is True if the pool can allocate addresses, even if none is available at the moment. Details are in
-    /// `CredentialsValid`, `NetworkResolved`, `Exhausted`, `Paused` and `OrphansDetected`.
+    /// `CredentialsValid`, `NetworkResolved`, `Exhausted`, `Paused`, `OrphansDetected` and, with `addressConfigMap`,
+    /// `AddressConfigMapCurrent`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,

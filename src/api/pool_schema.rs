@@ -91,6 +91,12 @@ pub(super) fn identity_name(_: &mut SchemaGenerator) -> Schema {
     ]})
 }
 
+pub(super) fn config_map_name(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "string", "minLength": 1, "maxLength": 253, "x-kubernetes-validations": [
+        {"rule": "self.matches('^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$')", "message": "must be the name of a ConfigMap: lowercase letters, digits, - and ., with a letter or digit at both ends"}
+    ]})
+}
+
 /// Short, because it is part of a tag, and older versions of Neutron limit tags to 60 characters.
 pub(super) fn pool_id(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": 20, "x-kubernetes-validations": [

@@ -1,6 +1,6 @@
 //! Typed access to the API server, per kind.
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 
@@ -45,6 +45,10 @@ impl Kubernetes {
     pub(super) async fn is_current(&self, pool: &OpenStackFloatingIPPool) -> Result<bool, kube::Error> {
         let current = self.pool_metadata(&name_of(pool)).await?;
         Ok(current.is_some_and(|current| current.metadata.uid == pool.metadata.uid))
+    }
+
+    pub(super) fn config_maps(&self, namespace: &str) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), namespace)
     }
 
     pub(super) fn secrets(&self, namespace: &str) -> Api<Secret> {

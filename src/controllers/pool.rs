@@ -31,6 +31,7 @@ use crate::object_name::ObjectName;
 use crate::openstack;
 use crate::runtime::telemetry::chain;
 
+mod address_config_map;
 mod adopt;
 mod capo;
 mod cluster_identity;
@@ -88,6 +89,8 @@ pub(super) struct PoolController {
     pub(super) held_back: HeldBack,
     /// The label value of the pools that this controller serves, where it is given.
     pub(super) watch_filter: Option<String>,
+    /// Whether it writes ConfigMaps with the addresses of pools that ask for one.
+    pub(super) writes_address_config_maps: bool,
 }
 
 impl PoolController {
@@ -161,11 +164,11 @@ impl PoolController {
         if let Some(has_room) = resolved.project.quota.refresh(resolved.neutron.quota(), &self.clock).await {
             resolved.project.ledger().note_quota(has_room);
         }
-        let is_idle = self.report_serving(pool, &resolved).await?;
         self.wake.sweeper(&resolved.name);
-        if !is_idle {
-            self.wake.waiting_claims_of(&resolved.name);
-        }
+        self.wake.waiting_claims_of(&resolved.name);
+        // After the wakes, since it may take a while.
+        let config_map = self.keep_address_config_map(pool, Some(&resolved), true).await;
+        let is_idle = self.report_serving(pool, &resolved, config_map).await?;
         self.release_former_secrets(pool).await?;
         Ok(Action::requeue(self.clock.jitter(if is_idle { IDLE_RESYNC } else { BUSY_RESYNC }, 0.2)))
     }
@@ -210,7 +213,8 @@ impl PoolController {
             self.wake_claims_with_wrong_marks(resolved);
             self.wake.sweeper(&name);
         }
-        self.report_failing(pool, &failure, listed.as_deref()).await?;
+        let config_map = self.keep_address_config_map_despite(pool, &failure, listed.is_some()).await;
+        self.report_failing(pool, &failure, listed.as_deref(), config_map).await?;
         if problem.reason != DUPLICATE_POOL_ID {
             self.restore_id(pool).await?;
         }

@@ -97,6 +97,11 @@ pub struct Flags {
     #[arg(long, value_name = "NAMESPACES", default_value = "", hide_default_value = true)]
     pub cluster_identity_namespaces: Namespaces,
 
+    /// Write ConfigMaps with the addresses of pools that ask for one in `spec.addressConfigMap`.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "false",
+          default_missing_value = "true", value_parser = values::boolean, action = clap::ArgAction::Set)]
+    pub address_config_maps: bool,
+
     /// Reconcile only while holding the leader election Lease. Required to run several replicas.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value = "true",
           default_missing_value = "true", value_parser = values::boolean, action = clap::ArgAction::Set)]
@@ -255,7 +260,7 @@ mod tests {
         assert_eq!(flags.leader_elect_lease_duration, Duration::from_secs(15));
         assert_eq!((flags.health_addr, flags.diagnostics_address), (None, None));
         assert_eq!(flags.openstack_concurrency.get(), 8);
-        assert!(flags.cluster_identity_namespaces.is_empty());
+        assert!(flags.cluster_identity_namespaces.is_empty() && !flags.address_config_maps);
     }
 
     #[test]

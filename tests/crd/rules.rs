@@ -110,9 +110,10 @@ fn place(body: &mut Value, path: &str, value: &Value) {
 }
 
 fn add_what_else_is_required(body: &mut Value, path: &str, value: &Value) {
-    let fill = |at: &mut Value, defaults: Value| {
+    // `within` is the path of the object that is filled.
+    let fill = |at: &mut Value, within: &str, defaults: Value| {
         for (name, default) in defaults.as_object().into_iter().flatten() {
-            let is_meant_to_be_absent = path.ends_with(&format!(".{name}")) && *value == absent();
+            let is_meant_to_be_absent = path == format!("{within}.{name}") && *value == absent();
             match is_meant_to_be_absent {
                 true => drop(at.as_object_mut().map(|fields| fields.remove(name))),
                 false if at[name].is_null() => at[name] = default.clone(),
@@ -123,29 +124,32 @@ fn add_what_else_is_required(body: &mut Value, path: &str, value: &Value) {
     if path == "spec" && *value == absent() {
         drop(body.as_object_mut().map(|fields| fields.remove("spec")));
     } else if path.starts_with("spec") {
-        fill(&mut body["spec"], json!({"identityRef": {"name": "cloud", "cloudName": "openstack"}}));
+        fill(&mut body["spec"], "spec", json!({"identityRef": {"name": "cloud", "cloudName": "openstack"}}));
         if body["spec"]["identityRef"].is_object() {
-            fill(&mut body["spec"]["identityRef"], json!({"name": "cloud", "cloudName": "openstack"}));
+            let identity = json!({"name": "cloud", "cloudName": "openstack"});
+            fill(&mut body["spec"]["identityRef"], "spec.identityRef", identity);
         }
     }
     if path.starts_with("spec.reservations[].") {
-        fill(&mut body["spec"]["reservations"][0], json!({"claim": "a", "address": "203.0.113.12"}));
+        let reservation = json!({"claim": "a", "address": "203.0.113.12"});
+        fill(&mut body["spec"]["reservations"][0], "spec.reservations[]", reservation);
     } else if path.starts_with("spec.reuse.tags") || (path == "spec.reuse.policy" && value == "Tagged") {
-        fill(&mut body["spec"]["reuse"], json!({"policy": "Tagged", "tags": ["a"]}));
+        fill(&mut body["spec"]["reuse"], "spec.reuse", json!({"policy": "Tagged", "tags": ["a"]}));
     } else if path.starts_with("status.addresses.") {
         let none = json!({"total": 0, "allocated": 0, "free": 0, "cooling": 0, "failed": 0});
-        fill(&mut body["status"]["addresses"], none);
+        fill(&mut body["status"]["addresses"], "status.addresses", none);
     } else if path.starts_with("status.claims.") {
-        fill(&mut body["status"]["claims"], json!({"waiting": 0}));
+        fill(&mut body["status"]["claims"], "status.claims", json!({"waiting": 0}));
     } else if path.starts_with("status.network.") {
-        fill(&mut body["status"]["network"], json!({"id": "a", "name": "a"}));
+        fill(&mut body["status"]["network"], "status.network", json!({"id": "a", "name": "a"}));
     } else if path.starts_with("status.failed[].") {
-        fill(&mut body["status"]["failed"][0], json!({"address": "a", "reason": "A", "message": "a"}));
+        let failed = json!({"address": "a", "reason": "A", "message": "a"});
+        fill(&mut body["status"]["failed"][0], "status.failed[]", failed);
     } else if path.starts_with("status.conditions[].") {
         let condition = json!({
             "type": "Ready", "status": "True", "reason": "A", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"
         });
-        fill(&mut body["status"]["conditions"][0], condition);
+        fill(&mut body["status"]["conditions"][0], "status.conditions[]", condition);
     }
 }
 

@@ -199,7 +199,15 @@ fn identity_in_neutron() -> Vec<Row> {
             "../../b/secrets/cloud".into(),
         ),
         row("spec.poolID", "must be at most 20 of a-z", "prod-eu-1".into(), "prod-".into()),
+        row("spec.addressConfigMap.name", "required", "public-addresses".into(), absent()),
+        row(
+            "spec.addressConfigMap.name",
+            "must be the name of a ConfigMap",
+            "public.addresses".into(),
+            "Public".into(),
+        ),
     ];
+    rows.extend(bounded("spec.addressConfigMap.name", 253));
     rows.extend(bounded("spec.reservations[].claim", 253));
     rows.extend(address("spec.reservations[].address"));
     rows

@@ -131,6 +131,40 @@ fn cluster_identities_are_granted_where_they_are_switched_on_and_no_more_than_re
 }
 
 #[test]
+fn config_maps_are_granted_where_they_are_switched_on_and_by_name_alone() {
+    let granted = |values: Value| {
+        let mut objects = render(&values);
+        objects.retain(|object| {
+            object["metadata"]["name"].as_str().is_some_and(|it| it.ends_with("-address-config-maps"))
+        });
+        objects
+    };
+    for off in [json!({}), json!({"watchNamespace": "team-a"}), json!({"addressConfigMaps": {"enabled": false}})] {
+        assert_eq!(granted(off.clone()), Vec::<Value>::new(), "{off}");
+        assert!(!flags(&container(&off)["args"]).address_config_maps);
+    }
+    let written =
+        rules(one(&documents(include_str!("../../config/address-config-maps/role.yaml")), "ClusterRole", None));
+    let verbs = json!(["get", "create", "patch", "delete"]);
+    assert_eq!(written, [json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs})]);
+
+    let mut values = json!({"addressConfigMaps": {"enabled": true}});
+    assert!(flags(&container(&values)["args"]).address_config_maps);
+    let everywhere = granted(values.clone());
+    assert_eq!(rules(one(&everywhere, "ClusterRole", None)), written);
+    assert_eq!(one(&everywhere, "ClusterRoleBinding", None)["subjects"][0]["namespace"], "caip-openstack-system");
+
+    values["watchNamespace"] = "team-a".into();
+    let one_namespace = granted(values.clone());
+    assert!(!has(&one_namespace, "ClusterRole") && !has(&one_namespace, "ClusterRoleBinding"));
+    let (role, binding) = (one(&one_namespace, "Role", None), one(&one_namespace, "RoleBinding", None));
+    assert_eq!([&role["metadata"]["namespace"], &binding["metadata"]["namespace"]], ["team-a", "team-a"]);
+    assert_eq!((rules(role), &binding["roleRef"]["kind"]), (written, &json!("Role")));
+    values["rbac"] = json!({"create": false});
+    assert_eq!(granted(values), Vec::<Value>::new());
+}
+
+#[test]
 fn pools_are_added_to_the_roles_of_users_unless_told_otherwise() {
     let labels = |values: Value| {
         let objects = render(&values);

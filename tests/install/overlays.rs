@@ -153,8 +153,24 @@ fn overlay_with_cluster_identities_is_the_chart_with_them() {
 }
 
 #[test]
+fn overlay_with_address_config_maps_is_the_chart_with_them() {
+    let chart = json!({"addressConfigMaps": {"enabled": true}});
+    assert_same(&content(overlay("address-config-maps")), &content(render(&chart)));
+}
+
+#[test]
+fn nothing_is_granted_for_config_maps_unless_they_are_switched_on() {
+    let is_role = |object: &Value| object["kind"].as_str().is_some_and(|kind| kind.ends_with("Role"));
+    for name in ["default", "namespaced", "prometheus", "plain-metrics", "cluster-identities", "clusterctl"] {
+        let mut roles = kustomize(name);
+        roles.retain(is_role);
+        assert!(!roles.is_empty() && !json!(roles).to_string().contains("configmaps"), "{name}");
+    }
+}
+
+#[test]
 fn nothing_is_granted_for_cluster_identities_unless_they_are_switched_on() {
-    for name in ["default", "namespaced", "prometheus", "plain-metrics", "clusterctl"] {
+    for name in ["default", "namespaced", "prometheus", "plain-metrics", "address-config-maps", "clusterctl"] {
         let objects = serde_json::to_string(&kustomize(name)).expect("it is JSON");
         assert!(!objects.contains("openstackclusteridentities"), "{name}");
         assert!(!objects.contains(r#""namespaces""#), "{name}");
@@ -164,13 +180,14 @@ fn nothing_is_granted_for_cluster_identities_unless_they_are_switched_on() {
 #[tokio::test]
 async fn overlays_are_taken_by_the_api_server() {
     let scratch = Scratch::new().await;
-    let mut all = Vec::new();
-    for name in ["default", "namespaced", "prometheus", "plain-metrics", "cluster-identities"] {
+    let mut objects = Vec::new();
+    let all = ["default", "namespaced", "prometheus", "plain-metrics", "cluster-identities", "address-config-maps"];
+    for name in all {
         let text = serde_json::to_string(&overlay(name)).expect("it is JSON");
         let moved = text.replace(&format!(r#""{SYSTEM}""#), &format!(r#""{}""#, scratch.name));
-        all.extend(serde_json::from_str::<Vec<Value>>(&moved).expect("it is JSON"));
+        objects.extend(serde_json::from_str::<Vec<Value>>(&moved).expect("it is JSON"));
     }
-    scratch.dry_run(&all).unwrap_or_else(|error| panic!("{error}"));
+    scratch.dry_run(&objects).unwrap_or_else(|error| panic!("{error}"));
 }
 
 #[test]

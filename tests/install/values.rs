@@ -85,6 +85,7 @@ fn values_that_cannot_be_are_refused_and_say_what_can() {
             json!({"clusterIdentities": {"secretNamespaces": ["*"]}, "watchNamespace": "team-a"}),
             "clusterIdentities.secretNamespaces: name the namespaces with watchNamespace",
         ),
+        (json!({"addressConfigMaps": true}), "at '/addressConfigMaps': got boolean, want object"),
         (json!({"leaderElection": false}), "leaderElection: must be true with more than one replica"),
         (
             json!({"metrics": {"serviceMonitor": {"enabled": true}, "service": {"enabled": false}}}),
@@ -117,6 +118,7 @@ fn cases() -> Vec<Value> {
         json!({}),
         json!({"replicaCount": 1, "leaderElection": false, "metrics": {"enabled": false}, "crds": {"enabled": false}}),
         json!({"metrics": {"secure": false, "port": 9090, "service": {"enabled": false}}, "resources": {}}),
+        json!({"addressConfigMaps": {"enabled": true}}),
         json!({"rbac": {"aggregateClusterRoles": false}, "clusterIdentities": {"secretNamespaces": ["*"]}}),
         json!({"watchNamespace": "default", "watchFilter": "blue", "crds": {"keep": false},
             "clusterIdentities": {"secretNamespaces": ["default", "kube-system"]}}),

@@ -148,6 +148,7 @@ fn options(leader: Option<&Leader>) -> Options {
         pool_concurrency: 0,
         max_floating_ips: 4000,
         identity_namespaces: Namespaces::all(),
+        address_config_maps: true,
         fence: leader.is_none_or(|leader| !leader.was_vacant()),
     }
 }

@@ -9,8 +9,8 @@ use super::failure::PoolFailure;
 use super::{Error, PoolController};
 use crate::allocation::usage::PoolUsage;
 use crate::api::conditions::{
-    CREDENTIALS_VALID, DesiredCondition, EXHAUSTED, NETWORK_RESOLVED, ORPHANS_DETECTED, PAUSED, READY,
-    pool_reasons as reasons, set,
+    ADDRESS_CONFIG_MAP_CURRENT, CREDENTIALS_VALID, DesiredCondition, EXHAUSTED, NETWORK_RESOLVED, ORPHANS_DETECTED,
+    PAUSED, READY, pool_reasons as reasons, set,
 };
 use crate::api::pool::{AddressCounts, ClaimCounts, FailedAddress, ResolvedNetwork};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
@@ -31,10 +31,12 @@ impl PoolController {
         &self,
         pool: &OpenStackFloatingIPPool,
         resolved: &ResolvedPool,
+        config_map: Option<DesiredCondition>,
     ) -> Result<bool, Error> {
         let usage = self.count(&resolved.project.ledger(), resolved);
         let network = resolved.network.as_ref();
-        let conditions = [
+        let is_config_map_current = config_map.as_ref().is_none_or(|condition| condition.status == "True");
+        let mut conditions = vec![
             DesiredCondition::new(
                 READY,
                 "True",
@@ -57,6 +59,7 @@ impl PoolController {
             not_paused(),
             self.orphans_condition(pool),
         ];
+        conditions.extend(config_map);
         let mut status = with_counts(pool, &usage);
         status.network =
             network.map(|network| ResolvedNetwork { id: network.id.to_string(), name: network.name.clone() });
@@ -64,7 +67,7 @@ impl PoolController {
         let status = self.with_conditions(pool, status, &conditions);
         self.measure(pool, &status, None, Some((resolved, &usage)));
         self.write_status(pool, status).await?;
-        Ok(self.memory.claims.waiting(&resolved.name).is_empty() && usage.failed == 0)
+        Ok(self.memory.claims.waiting(&resolved.name).is_empty() && usage.failed == 0 && is_config_map_current)
     }
 
     /// With `counted`, the figures are new: its project was listed all the same.
@@ -73,11 +76,13 @@ impl PoolController {
         pool: &OpenStackFloatingIPPool,
         failure: &PoolFailure,
         counted: Option<&ResolvedPool>,
+        config_map: Option<DesiredCondition>,
     ) -> Result<(), Error> {
         let problem = failure.problem();
         let mut conditions = vec![DesiredCondition::new(READY, "False", problem.reason, problem.message)];
         conditions.extend(causes(failure));
         conditions.push(not_paused());
+        conditions.extend(config_map);
         self.report_conditions(pool, &conditions, Some(problem.reason), counted).await
     }
 
@@ -157,6 +162,8 @@ impl PoolController {
         let generation = pool.metadata.generation;
         status.observed_generation = generation;
         status.claims = Some(ClaimCounts { waiting: figure(self.memory.claims.count_waiting(&name_of(pool))) });
+        let asks_for_config_map = pool.spec.address_config_map.is_some();
+        status.conditions.retain(|condition| asks_for_config_map || condition.type_ != ADDRESS_CONFIG_MAP_CURRENT);
         for condition in conditions {
             set(&mut status.conditions, condition, generation, self.clock.now());
         }
@@ -180,12 +187,14 @@ impl PoolController {
             Err(error) if patch::is_not_found(&error) => return Ok(()),
             Err(error) => return Err(Error::Kubernetes("write the pool's status", error)),
         };
-        let (was, is) = (ready(&before), ready(&status));
-        if was != is
-            && let Some((status, reason, message)) = is
-        {
-            let type_ = if status == "True" { EventType::Normal } else { EventType::Warning };
-            self.events.announce(pool.object_ref(&()), type_, &reason, "Reconcile", message);
+        for type_ in [READY, ADDRESS_CONFIG_MAP_CURRENT] {
+            let (was, is) = (condition(&before, type_), condition(&status, type_));
+            if was != is
+                && let Some((status, reason, message)) = is
+            {
+                let type_ = if status == "True" { EventType::Normal } else { EventType::Warning };
+                self.events.announce(pool.object_ref(&()), type_, &reason, "Reconcile", message);
+            }
         }
         Ok(())
     }
@@ -201,9 +210,10 @@ fn with_counts(pool: &OpenStackFloatingIPPool, usage: &PoolUsage) -> OpenStackFl
     }
 }
 
-fn ready(status: &OpenStackFloatingIPPoolStatus) -> Option<(String, String, String)> {
-    let ready = status.conditions.iter().find(|condition| condition.type_ == READY)?;
-    Some((ready.status.clone(), ready.reason.clone(), ready.message.clone()))
+/// Status, reason and message of a condition.
+fn condition(status: &OpenStackFloatingIPPoolStatus, type_: &str) -> Option<(String, String, String)> {
+    let found = status.conditions.iter().find(|condition| condition.type_ == type_)?;
+    Some((found.status.clone(), found.reason.clone(), found.message.clone()))
 }
 
 fn network_condition(network: Option<&Network>) -> DesiredCondition {

@@ -132,6 +132,8 @@ impl PoolController {
                 return self.report_blocked(pool, &PoolFailure::Neutron(error)).await;
             }
             self.wake_claims_with_wrong_marks(resolved);
+            // Its condition says nothing new while the pool waits.
+            self.keep_address_config_map(pool, Some(resolved), true).await;
         }
         let problem = Problem { reason: reasons::DELETING, message: self.explain_wait(&name) };
         self.memory.pools.update(&name, |state| state.problem = Some(problem.clone()));

@@ -15,8 +15,8 @@ pub struct Difference {
 /// Why a difference is right.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Excuse {
-    /// A pool that cannot serve does not look at its addresses. What its status said of them before stays; of a new pool it
-    /// says nothing.
+    /// A pool that cannot serve does not look at its addresses. What its status said of them before stays, and so does its
+    /// ConfigMap of them; of a new pool they say nothing.
     FiguresOfBefore,
     /// The Secret is missing or its content is wrong. A session that was opened before goes on working for what its claims
     /// release; without one, they wait.
@@ -42,7 +42,8 @@ impl Difference {
 
     fn excuse(&self, created: &Facts) -> Option<Excuse> {
         let is_true = |condition: &str| created.get(condition).is_some_and(|status| status.starts_with("True"));
-        let is_about_status = STATUS.contains(&self.what.as_str()) || self.what.starts_with("condition ");
+        let is_about_status = STATUS.contains(&self.what.as_str())
+            || ["condition ", "ConfigMap "].iter().any(|part| self.what.starts_with(part));
         let is_left_over = ["", "null"].contains(&self.created.as_str());
         let is_about_release = self.what.starts_with("released ") || self.what.ends_with(" is gone");
         match () {

@@ -46,6 +46,7 @@ impl<'a> Observer<'a> {
     pub fn look(&mut self) {
         self.look_at_pool();
         self.look_at_neutron("then");
+        self.look_at_config_maps();
         for secret in ["cloud", super::setting::OTHER_SECRET] {
             let object = self.setting.site().server.get(&key(Kind::Secret, secret));
             let has_finalizer = object.is_some_and(|secret| !finalizers(&secret).is_empty());
@@ -57,6 +58,19 @@ impl<'a> Observer<'a> {
             self.setting.world.expect(5, claim, "left with its address", kept);
             let condition = self.condition_of(claim);
             self.note(format!("claim {claim}"), condition);
+        }
+    }
+
+    fn look_at_config_maps(&mut self) {
+        let fips = self.setting.world.cloud.floating_ips();
+        for found in self.setting.site().server.all(Kind::ConfigMap) {
+            let describe = |line: &str| {
+                let fip = fips.iter().find(|fip| fip.address.to_string() == line);
+                fip.map_or_else(|| format!("{line}, which is gone"), |fip| self.name_address(fip.address, &fip.id))
+            };
+            let mut lines: Vec<String> = text(&found, "/data/addresses").lines().map(describe).collect();
+            lines.sort();
+            self.note(format!("ConfigMap {}", text(&found, "/metadata/name")), lines.join(", "));
         }
     }
 

@@ -39,6 +39,8 @@ pub const OTHER_SECRET: &str = "cloud-2";
 /// Another entry of the same clouds.yaml, with the same credentials.
 pub const OTHER_CLOUD: &str = "other";
 pub const OTHER_SUBNET: &str = "more";
+/// A ConfigMap of somebody else.
+pub const TAKEN: &str = "taken";
 
 /// Longer ago than `minIdleSeconds` demands by default.
 const LONG_AGO: SignedDuration = SignedDuration::from_hours(2);
@@ -85,6 +87,8 @@ impl<'a> Setting<'a> {
             create_long_ago(world, listed);
         }
         let site = &world.sites[0];
+        let theirs = json!({"metadata": {"name": TAKEN, "namespace": NAMESPACE}, "data": {"addresses": "theirs"}});
+        let _ = site.server.create(Kind::ConfigMap, theirs);
         let pool = json!({"metadata": {"name": POOL, "namespace": NAMESPACE}, "spec": first_spec()});
         let _ = site.server.create(Kind::Pool, pool);
         let mut setting = Self { world, ids, bound: BTreeMap::new() };

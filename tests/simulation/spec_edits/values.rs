@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::setting::{
-    ATTACHED, BOUND_FROM_LIST, FREE, Ids, MISSING, OTHER_CLOUD, OTHER_SECRET, OTHER_SUBNET, RESERVING, TAG,
+    ATTACHED, BOUND_FROM_LIST, FREE, Ids, MISSING, OTHER_CLOUD, OTHER_SECRET, OTHER_SUBNET, RESERVING, TAG, TAKEN,
 };
 
 /// What a value is to its property.
@@ -43,6 +43,7 @@ pub fn edits(ids: &Ids, optional: &[String]) -> Vec<Edit> {
     edits.extend(limits());
     edits.extend(reuse());
     edits.extend(particular_addresses());
+    edits.extend(config_map());
     edits.extend(removals(optional));
     edits
 }
@@ -197,6 +198,11 @@ fn particular_addresses() -> Vec<Edit> {
         reserved("address", Sort::Invalid, RESERVING, MISSING),
         reserved("address", Sort::Invalid, RESERVING, ATTACHED),
     ]
+}
+
+fn config_map() -> Vec<Edit> {
+    let named = |sort, name: &str| set("addressConfigMap.name", sort, json!(name));
+    vec![named(Sort::Changed, "public-addresses"), named(Sort::Edge, &"a".repeat(253)), named(Sort::Invalid, TAKEN)]
 }
 
 fn removals(optional: &[String]) -> impl Iterator<Item = Edit> {
