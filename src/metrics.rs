@@ -390,6 +390,7 @@ pub(crate) mod tests {
             limit: Some(5),
             ready: true,
             credentials_valid: Some(true),
+            address_config_map_current: Some(false),
             waiting: BTreeMap::from([("PoolExhausted", 1)]),
             oldest_waiting: Some(Timestamp::from_second(1_700_000_000).expect("it is valid")),
             lost: BTreeMap::from([("Deleted", 2)]),
@@ -404,6 +405,7 @@ pub(crate) mod tests {
         has(&metrics, r#"caip_openstack_pool_capacity{namespace="one",pool="web"} 4"#);
         has(&metrics, r#"caip_openstack_pool_limit{namespace="one",pool="web"} 5"#);
         has(&metrics, r#"caip_openstack_pool_ready{namespace="one",pool="web"} 1"#);
+        has(&metrics, r#"caip_openstack_pool_address_config_map_current{namespace="one",pool="web"} 0"#);
         has(&metrics, r#"caip_openstack_pool_problem{namespace="one",pool="web",reason="NameConflict"} 0"#);
         has(&metrics, r#"caip_openstack_claims_waiting{namespace="one",pool="web",reason="PoolExhausted"} 1"#);
         has(&metrics, r#"caip_openstack_claims_waiting{namespace="one",pool="web",reason="PoolNotReady"} 0"#);
@@ -428,6 +430,7 @@ pub(crate) mod tests {
         has(&metrics, r#"caip_openstack_pool_credentials_valid{namespace="one",pool="web"} 1"#);
         has(&metrics, r#"caip_openstack_pool_capacity{namespace="one",pool="web"} 4"#);
         assert!(!metrics.to_text().contains("caip_openstack_pool_limit{"), "a removed limit has no series");
+        assert!(!metrics.to_text().contains("config_map_current{"), "the spec asks for none any more");
 
         metrics.pool_gone(&web());
         assert!(!metrics.to_text().contains(r#"pool="web""#));

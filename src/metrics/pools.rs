@@ -52,6 +52,8 @@ pub struct PoolCounts {
     pub paused: bool,
     /// Whether OpenStack accepts the credentials. `None` if it did not answer: the previous value stays.
     pub credentials_valid: Option<bool>,
+    /// Whether the ConfigMap with the addresses is current. `None` if the pool asks for none.
+    pub address_config_map_current: Option<bool>,
     /// Claims without an address, by the reason of their condition.
     pub waiting: BTreeMap<&'static str, u64>,
     /// When the longest waiting claim started to wait.
@@ -197,7 +199,7 @@ fn encode_addresses(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) ->
 
 fn encode_state(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt::Result {
     type Predicate = fn(&PoolCounts) -> Option<bool>;
-    let conditions: [(&str, &str, Predicate); 4] = [
+    let conditions: [(&str, &str, Predicate); 5] = [
         ("pool_ready", "Whether the pool's condition Ready is True.", |figures| Some(figures.ready)),
         ("pool_exhausted", "Whether a new claim would wait for an address.", |figures| Some(figures.exhausted)),
         ("pool_paused", "Whether reconciliation of the pool is paused.", |figures| Some(figures.paused)),
@@ -205,6 +207,11 @@ fn encode_state(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt
             "pool_credentials_valid",
             "Whether OpenStack last accepted the credentials; absent until it has answered.",
             |figures| figures.credentials_valid,
+        ),
+        (
+            "pool_address_config_map_current",
+            "Whether the ConfigMap of spec.addressConfigMap has the pool's addresses; absent without one.",
+            |figures| figures.address_config_map_current,
         ),
     ];
     for (name, help, predicate) in conditions {

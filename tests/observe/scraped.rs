@@ -140,7 +140,9 @@ async fn prometheus_scrapes_what_alerts_and_dashboard_need() {
 /// All series of a pool exist before there is any claim. `public` and `other` are the labels of the two pools.
 async fn check_pools_without_claims(ns: &Namespace, prometheus: &Prometheus, public: &str, other: &str) {
     ns.create_secret_for("demo").await;
-    ns.create(pool("public").network("public").max_ips(2).served_in(&ns.name)).await;
+    // The controller writes no ConfigMaps, and shows that.
+    let public_pool = pool("public").network("public").max_ips(2).with("addressConfigMap", json!({"name": "public"}));
+    ns.create(public_pool.served_in(&ns.name)).await;
     ns.create(pool("other").network("public").max_ips(1).served_in(&format!("{}-plain", ns.name))).await;
     ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", RECOVERY).await;
     await_results(prometheus, &format!("caip_openstack_pool_addresses{{{public}}}"), 4).await;

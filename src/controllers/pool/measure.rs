@@ -6,7 +6,7 @@ use kube::ResourceExt;
 
 use super::PoolController;
 use crate::allocation::usage::PoolUsage;
-use crate::api::conditions::{CREDENTIALS_VALID, EXHAUSTED, PAUSED, READY};
+use crate::api::conditions::{ADDRESS_CONFIG_MAP_CURRENT, CREDENTIALS_VALID, EXHAUSTED, PAUSED, READY};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::stores::name_of;
@@ -81,6 +81,7 @@ impl PoolController {
                 Some("False") => Some(false),
                 _ => None,
             },
+            address_config_map_current: condition(status, ADDRESS_CONFIG_MAP_CURRENT).map(|status| status == "True"),
             oldest_waiting: waiting.iter().map(|claim| claim.since).min(),
             waiting: count_by(waiting.iter().map(|claim| claim.reason)),
             lost: count_by(lost.iter().filter_map(|claim| claim.lost)),
