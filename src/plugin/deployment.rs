@@ -6,9 +6,10 @@ use kube::api::{Api, ListParams};
 
 use super::cli::ControllerPlace;
 use super::session::PluginSession;
-use crate::runtime::flags::Namespaces;
+use crate::runtime::flags::{Namespaces, values};
 
 const IDENTITIES_FLAG: &str = "--cluster-identity-namespaces";
+const ADDRESSES_FLAG: &str = "--address-config-maps";
 
 /// The controller's Deployment in the namespace where it should be.
 pub(super) async fn read_deployment(
@@ -36,13 +37,7 @@ pub(super) async fn uses_identities(session: &PluginSession) -> Option<bool> {
 
 /// The namespaces of the Secrets of cluster identities, as the controller's flag says; the last of several counts.
 pub(super) fn identity_namespaces(deployment: &Deployment) -> Namespaces {
-    let pod = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-    let args: Vec<&str> = pod
-        .iter()
-        .flat_map(|pod| &pod.containers)
-        .flat_map(|container| container.args.iter().flatten())
-        .map(String::as_str)
-        .collect();
+    let args = args(deployment);
     let next = |at: usize| args.get(at.saturating_add(1)).copied();
     let value = |(at, arg): (usize, &&str)| match arg.strip_prefix(IDENTITIES_FLAG)? {
         "" => next(at).map(str::to_owned),
@@ -52,20 +47,48 @@ pub(super) fn identity_namespaces(deployment: &Deployment) -> Namespaces {
     last.and_then(|value| value.parse().ok()).unwrap_or_default()
 }
 
+/// Whether the controller writes ConfigMaps with the addresses of pools, as its flag says; the last of several counts.
+pub(super) fn writes_address_config_maps(deployment: &Deployment) -> bool {
+    let args = args(deployment);
+    let value = |arg: &&str| match arg.strip_prefix(ADDRESSES_FLAG)? {
+        "" => Some(true),
+        rest => values::boolean(rest.strip_prefix('=')?).ok(),
+    };
+    args.iter().filter_map(value).next_back().unwrap_or(false)
+}
+
+fn args(deployment: &Deployment) -> Vec<&str> {
+    let pod = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+    let containers = pod.iter().flat_map(|pod| &pod.containers);
+    containers.flat_map(|container| container.args.iter().flatten()).map(String::as_str).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn namespaces(args: &[&str]) -> Namespaces {
+    fn deployment(args: &[&str]) -> Deployment {
         let containers = serde_json::json!([{"name": "manager", "args": args}]);
         let deployment = serde_json::json!({
             "metadata": {"name": "d"}, "spec": {"selector": {}, "template": {"spec": {"containers": containers}}}
         });
-        identity_namespaces(&serde_json::from_value(deployment).unwrap())
+        serde_json::from_value(deployment).unwrap()
+    }
+
+    #[test]
+    fn config_maps_are_written_where_the_controllers_flag_says_so() {
+        let writes = |args: &[&str]| writes_address_config_maps(&deployment(args));
+        for off in
+            [&[][..], &["--address-config-maps=false"], &["--address-config-maps", "--address-config-maps=false"]]
+        {
+            assert!(!writes(off), "{off:?}");
+        }
+        assert!(writes(&["--leader-elect", "--address-config-maps"]) && writes(&["--address-config-maps=true"]));
     }
 
     #[test]
     fn identities_are_used_where_the_controllers_flag_names_a_namespace() {
+        let namespaces = |args: &[&str]| identity_namespaces(&deployment(args));
         for args in
             [&[][..], &["--leader-elect"], &["--cluster-identity-namespaces="], &["--cluster-identity-namespaces=,"]]
         {

@@ -1,5 +1,6 @@
-//! Whether the controller's ServiceAccount has the permissions of config/rbac/role.yaml and, if it uses CAPO's cluster
-//! identities, of config/cluster-identities/role.yaml. Each is verified by a SubjectAccessReview, whichever roles grant it.
+//! Whether the controller's ServiceAccount has the permissions of config/rbac/role.yaml and, where its flags need them, of
+//! config/cluster-identities/role.yaml and config/address-config-maps/role.yaml. Each is verified by a SubjectAccessReview,
+//! whichever roles grant it.
 
 use futures::{StreamExt, stream};
 use k8s_openapi::api::authorization::v1::{ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec};
@@ -14,6 +15,8 @@ use crate::plugin::session::PluginSession;
 
 const ROLES: &str = include_str!("../../../config/rbac/role.yaml");
 const IDENTITY_ROLES: &str = include_str!("../../../config/cluster-identities/role.yaml");
+
+const ADDRESS_ROLES: &str = include_str!("../../../config/address-config-maps/role.yaml");
 
 const CONCURRENT_REVIEWS: usize = 8;
 
@@ -33,6 +36,9 @@ pub(super) async fn check_permissions(session: &PluginSession, args: &Check, ins
     let mut required = required_permissions(ROLES);
     if !installed.identity_namespaces.is_empty() {
         required.extend(required_permissions(IDENTITY_ROLES));
+    }
+    if installed.writes_address_config_maps {
+        required.extend(required_permissions(ADDRESS_ROLES));
     }
     let reviews = stream::iter(required.iter().map(async |permission| {
         let namespace =
@@ -155,6 +161,13 @@ mod tests {
         let texts: Vec<_> = all.iter().map(RequiredPermission::text).collect();
         assert_eq!(texts, ["get openstackclusteridentities.infrastructure.cluster.x-k8s.io", "get namespaces"]);
         assert!(all.iter().all(|permission| !permission.is_own), "they are cluster-wide");
+    }
+
+    #[test]
+    fn the_config_maps_of_pools_are_read_and_written_by_name() {
+        let all = required_permissions(ADDRESS_ROLES);
+        let texts: Vec<_> = all.iter().map(RequiredPermission::text).collect();
+        assert_eq!(texts, ["get configmaps", "create configmaps", "patch configmaps", "delete configmaps"]);
     }
 
     #[test]
