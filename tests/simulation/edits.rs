@@ -32,6 +32,15 @@ impl World {
                 self.cloud.accept_other_region("ours");
                 json!({"identityRef": toggle(&spec["identityRef"], "region", Elsewhere::REGION.into())})
             }
+            Edit::AddressConfigMap(how) => {
+                let named = |name: &str| json!({"addressConfigMap": {"name": name}});
+                match how % 8 {
+                    0..=3 => named(&format!("{name}-addresses")),
+                    4 | 5 => named(&format!("{name}-list")),
+                    6 => named("shared"),
+                    _ => json!({"addressConfigMap": null}),
+                }
+            }
             edit => change(spec, edit),
         };
         site.change(Kind::Pool, name, &json!({"spec": change}));

@@ -82,6 +82,7 @@ impl World {
             Event::RenameNetwork => self.rename_network(),
             Event::CopyAddress(from, to) => self.copy_address(from, to),
             Event::EditAnnotation(address, how) => self.edit_annotation(address, how),
+            Event::EditConfigMap(index, how) => self.edit_config_map(index, how),
             Event::ForceDeletePool(pool) => self.force_delete_pool(pool),
             Event::Restore(site, how) => self.restore(self.site(site), how).await,
             trouble => self.cause(trouble),
@@ -220,6 +221,20 @@ impl World {
             None => all.push(CAPO_FINALIZER),
         }
         site.change(Kind::Claim, &name, &json!({"metadata": {"finalizers": all}}));
+    }
+
+    fn edit_config_map(&self, index: u8, how: u8) {
+        let site = self.site(index);
+        let all = site.server.all(Kind::ConfigMap);
+        let Some(found) = all.get(usize::from(index) / self.sites.len() % all.len().max(1)) else { return };
+        let name = laws::text(found, "/metadata/name");
+        match how % 5 {
+            0 => site.delete(Kind::ConfigMap, name),
+            1 => site.change(Kind::ConfigMap, name, &json!({"data": {"addresses": "198.51.100.1\n"}})),
+            2 => site.change(Kind::ConfigMap, name, &json!({"data": null})),
+            3 => site.change(Kind::ConfigMap, name, &json!({"data": {"theirs": "kept"}})),
+            _ => site.change(Kind::ConfigMap, name, &json!({"metadata": {"ownerReferences": null}})),
+        }
     }
 
     fn toggle_pause(&self, what: u8, index: u8) {

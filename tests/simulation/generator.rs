@@ -172,7 +172,7 @@ fn operation(random: &mut fastrand::Rng) -> Event {
 }
 
 fn interference(random: &mut fastrand::Rng) -> Event {
-    let dice = random.u8(0..32);
+    let dice = random.u8(0..33);
     match dice {
         0..=6 => Event::Tamper(random.u8(..), tampering(random)),
         7..=12 => Event::Edit(random.u8(..), edit(random)),
@@ -193,6 +193,7 @@ fn interference(random: &mut fastrand::Rng) -> Event {
         28 => Event::MisdirectSecret(random.u8(..), random.bool()),
         29 => Event::RenameNetwork,
         30 => Event::CopyAddress(random.u8(..), random.u8(..)),
+        31 => Event::EditConfigMap(random.u8(..), random.u8(..)),
         _ => match random.bool() {
             true => Event::EditAnnotation(random.u8(..), random.u8(..)),
             false => Event::ForceDeletePool(random.u8(..)),
@@ -227,7 +228,7 @@ fn tampering(random: &mut fastrand::Rng) -> Tampering {
 
 /// What a pool has from the beginning.
 fn first_edit(random: &mut fastrand::Rng) -> Edit {
-    let dice = random.u8(0..13);
+    let dice = random.u8(0..16);
     let mut any = || random.u8(..);
     match dice {
         0 => Edit::Limit(any()),
@@ -242,6 +243,7 @@ fn first_edit(random: &mut fastrand::Rng) -> Edit {
         9 => Edit::OrphanGrace(any()),
         10 => Edit::OrphanPolicy,
         11 => Edit::ExcludeRange(any()),
+        12..=14 => Edit::AddressConfigMap(any()),
         _ => Edit::Network,
     }
 }

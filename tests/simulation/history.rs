@@ -62,6 +62,8 @@ pub enum Edit {
     Region,
     /// Names a cloud that the Secret does not have, or no longer.
     CloudName,
+    /// Asks for a ConfigMap with the addresses, of one of two names or the same as another pool, or no longer.
+    AddressConfigMap(u8),
 }
 
 /// How the objects of a namespace are restored after they were lost.
@@ -156,6 +158,8 @@ pub enum Event {
     CopyAddress(u8, u8),
     /// A user changes annotations of an IPAddress.
     EditAnnotation(u8, u8),
+    /// A user deletes or changes a ConfigMap.
+    EditConfigMap(u8, u8),
     /// Everything of a namespace is lost, and restored.
     Restore(u8, Restoration),
 }

@@ -34,6 +34,7 @@
 //! | [`noninterference`], [`liar`] | an honest tenant beside hostile ones, and their clouds |
 //! | [`panics`] | a bug that an object triggers |
 //! | [`labels`] | the tags of `spec.tags` |
+//! | [`address_lists`] | the ConfigMap of `spec.addressConfigMap` |
 //! | [`newer`] | marks of a newer version of this provider |
 //! | [`deletion`] | every order of deleting everything; OpenStack gone for good |
 //! | [`lists`] | the controllers list nothing that is older than what they know |
@@ -50,6 +51,7 @@ mod support {
     pub mod memory_api;
 }
 
+mod address_lists;
 mod background;
 mod claims;
 mod cleanup;

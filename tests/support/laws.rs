@@ -6,8 +6,10 @@
 //! | [`checker`] | laws 1 to 6: addresses, marks, limits |
 //! | [`refusals`] | law 7: a claim without an address was refused with reason, as [`oracle`] sees it |
 //! | [`deletions`] | law 9: deletions end |
+//! | [`address_lists`] | law 11: ConfigMaps with the addresses of pools |
 //! | [`objects`], [`spec`] | read the JSON by hand, so that a field that the controllers misread is not misread here too |
 
+mod address_lists;
 mod checker;
 mod deletions;
 mod objects;
@@ -80,6 +82,7 @@ pub fn judge(snapshot: &Snapshot) -> Vec<Violation> {
         for site in 0..snapshot.clusters.len() {
             violations.extend(deletions::check(snapshot, site));
             violations.extend(refusals::check(snapshot, site));
+            violations.extend(address_lists::check(snapshot, site));
         }
     }
     violations

@@ -57,7 +57,7 @@ async fn observe(sides: &[&Namespace]) -> Snapshot {
 
 async fn objects(side: &Namespace) -> Vec<Arc<Value>> {
     let mut all = Vec::new();
-    for kind in [Kind::Pool, Kind::Claim, Kind::Address, Kind::Cluster, Kind::Secret] {
+    for kind in [Kind::Pool, Kind::Claim, Kind::Address, Kind::Cluster, Kind::Secret, Kind::ConfigMap] {
         let resource = kind.resource(side.world.version);
         for object in side.list(kind).await {
             let mut object = serde_json::to_value(object).expect("an object is JSON");

@@ -35,6 +35,7 @@ pub enum Kind {
     /// `KubeadmConfig`, a stand-in.
     BootstrapConfig,
     Secret,
+    ConfigMap,
     /// `Event` of `events.k8s.io`.
     Event,
 }
@@ -70,6 +71,7 @@ impl Kind {
             }
             Self::BootstrapConfig => of("bootstrap.cluster.x-k8s.io", "v1beta2", "KubeadmConfig", "kubeadmconfigs"),
             Self::Secret => of("", "v1", "Secret", "secrets"),
+            Self::ConfigMap => of("", "v1", "ConfigMap", "configmaps"),
             Self::Event => of("events.k8s.io", "v1", "Event", "events"),
         }
     }
