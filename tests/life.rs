@@ -1,5 +1,6 @@
 //! Claims, pools and their addresses on real servers, from creation to deletion and through every failure.
 
+mod address_list;
 mod api_server_outage;
 mod claim;
 mod cluster_identity;

@@ -1,5 +1,6 @@
-//! `config/rbac` and `config/cluster-identities` grant the minimum permissions: the API servers' audit logs, which `CAIP_AUDIT_LOGS` names, have a use of
-//! each and no refused request. `hack/test.sh` runs it after all scenarios.
+//! `config/rbac`, `config/cluster-identities` and `config/address-config-maps` grant the minimum permissions: the API
+//! servers' audit logs, which `CAIP_AUDIT_LOGS` names, have a use of each and no refused request. `hack/test.sh` runs it
+//! after all scenarios.
 
 #![allow(clippy::restriction, reason = "a panic fails the test")]
 #![warn(clippy::dbg_macro, clippy::todo, clippy::unwrap_used)]
@@ -25,8 +26,12 @@ fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
 }
 
 fn granted() -> BTreeSet<Permission> {
-    let roles = [include_str!("../config/rbac/role.yaml"), include_str!("../config/cluster-identities/role.yaml")]
-        .join("---\n");
+    let roles = [
+        include_str!("../config/rbac/role.yaml"),
+        include_str!("../config/cluster-identities/role.yaml"),
+        include_str!("../config/address-config-maps/role.yaml"),
+    ]
+    .join("---\n");
     let documents: Vec<Value> = serde_saphyr::from_multiple(&roles).expect("the roles are YAML");
     let mut granted = BTreeSet::new();
     for rule in documents.iter().filter_map(|role| role["rules"].as_array()).flatten() {

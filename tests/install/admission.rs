@@ -67,3 +67,71 @@ async fn the_controllers_account_changes_only_what_the_controller_changes() {
     })
     .await;
 }
+
+/// The ServiceAccount of the scenarios has the role for ConfigMaps too.
+#[tokio::test]
+async fn the_controllers_account_writes_only_the_config_maps_of_pools() {
+    with_namespace(async |ns| {
+        let owner = |kind: &str, is_controller: bool| {
+            json!([{"apiVersion": "ipam.cluster.x-k8s.io/v1alpha1", "kind": kind, "name": "public",
+                "uid": "6a5d1a9c-4a4b-4d21-9f39-3f0f1d2b8d11", "controller": is_controller}])
+        };
+        let label = json!({"openstackfloatingippool.ipam.cluster.x-k8s.io/addresses": ""});
+        let of_pool = json!({"labels": label, "ownerReferences": owner("OpenStackFloatingIPPool", true)});
+        let others = [
+            ("without-anything", json!({})),
+            ("without-owner", json!({"labels": label})),
+            ("without-label", json!({"ownerReferences": owner("OpenStackFloatingIPPool", true)})),
+            ("of-another-kind", json!({"labels": label, "ownerReferences": owner("InClusterIPPool", true)})),
+            ("not-controlled", json!({"labels": label, "ownerReferences": owner("OpenStackFloatingIPPool", false)})),
+        ];
+        let create = |name: &str, metadata: &Value| {
+            let mut metadata = metadata.clone();
+            metadata["name"] = name.into();
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}});
+            let path = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{}-{name}.json", ns.name));
+            std::fs::write(&path, object.to_string()).expect("it can be written");
+            let made = as_the_controller(ns, &["create", "--filename", path.to_str().expect("it is UTF-8")]);
+            let _gone = std::fs::remove_file(path);
+            made
+        };
+        let why = "writes only ConfigMaps of its pools";
+        for (name, metadata) in &others {
+            // The role or the policy may be a moment old.
+            let told = eventually(RECOVERY, async || {
+                let told = create(name, metadata).err().ok_or_else(|| format!("{name} is created"))?;
+                if told.contains(why) { Ok(()) } else { Err(told) }
+            });
+            told.await;
+            let mut theirs = metadata.clone();
+            theirs["name"] = (*name).into();
+            // The garbage collector would delete it.
+            theirs["ownerReferences"] = Value::Null;
+            ns.create(Manifest::new(Kind::ConfigMap, json!({"metadata": theirs, "data": {"a": "b"}}))).await;
+            let object = format!("configmap/{name}");
+            let taken_over = json!({"metadata": of_pool, "data": {"a": "c"}});
+            for told in [
+                patch(ns, &object, &json!({"data": {"a": "c"}})).expect_err("it is not of a pool"),
+                patch(ns, &object, &taken_over).expect_err("it was not of a pool"),
+                as_the_controller(ns, &["delete", &object]).expect_err("it is not of a pool"),
+            ] {
+                assert!(told.contains(why), "{name}: {told}");
+            }
+        }
+
+        let path = "configmap/public-addresses";
+        ns.create_secret_for("demo").await;
+        ns.start_controller(&ns.world.account, &["--address-config-maps"]);
+        let named = json!({"name": "public-addresses"});
+        ns.create(pool("public").served_in(&ns.name).network("public").with("addressConfigMap", named)).await;
+        ns.await_condition(Kind::Pool, "public", "AddressConfigMapCurrent", "True", "ConfigMapUpToDate", RECOVERY)
+            .await;
+        patch(ns, path, &json!({"data": {"addresses": ""}})).expect("it is of a pool");
+        let told = patch(ns, path, &json!({"metadata": {"labels": null}})).expect_err("then it would be nobody's");
+        assert!(told.contains(why), "{told}");
+        // To wait until it is gone, kubectl would list.
+        as_the_controller(ns, &["delete", path, "--wait=false"]).expect("it is of a pool");
+        as_the_controller(ns, &["auth", "can-i", "list", "configmaps"]).expect_err("it may list none");
+    })
+    .await;
+}

@@ -113,3 +113,34 @@ async fn cluster_identities_are_used_in_one_namespace_with_what_the_chart_grants
     })
     .await;
 }
+
+#[tokio::test]
+async fn config_maps_are_written_in_one_namespace_with_what_the_chart_grants() {
+    with_namespace(async |ns| {
+        let values = json!({
+            "watchNamespace": ns.name, "watchFilter": ns.name, "metrics": {"secure": false},
+            "addressConfigMaps": {"enabled": true},
+        });
+        let wide = grant(ns, &try_render(&ns.name, &ns.name, &values).expect("it renders"));
+        assert_eq!(wide, [""; 0], "Roles are enough");
+        let kubeconfig = kubeconfig_of(ns, &format!("{}-caip-openstack", ns.name));
+        let kubeconfig = kubeconfig.to_str().expect("it is UTF-8");
+        let controller = ns.start_controller(kubeconfig, &["--address-config-maps"]);
+        ns.create_secret_for("demo").await;
+        let named = json!({"name": "public-addresses"});
+        ns.create(pool("public").served_in(&ns.name).network("public").with("addressConfigMap", named)).await;
+        ns.await_condition(Kind::Pool, "public", "AddressConfigMapCurrent", "True", "ConfigMapUpToDate", RECOVERY)
+            .await;
+        let address = ns.bind(claim("web-0")).await;
+        let is_listed = |found: &kube::core::DynamicObject| found.data["data"]["addresses"] == format!("{address}\n");
+        let is_listed = |found: Option<&kube::core::DynamicObject>| found.is_some_and(is_listed);
+        ns.await_object(Kind::ConfigMap, "public-addresses", RECOVERY, "with the address", is_listed).await;
+        ns.patch(Kind::Pool, "public", json!({"spec": {"addressConfigMap": null}})).await;
+        ns.await_gone(Kind::ConfigMap, "public-addresses", RECOVERY).await;
+        let log = controller.log();
+        assert!(!log.contains("forbidden"), "{log}");
+        // An error means that it is gone already.
+        let _gone = std::fs::remove_file(kubeconfig);
+    })
+    .await;
+}

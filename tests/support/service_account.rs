@@ -1,6 +1,7 @@
 //! The ServiceAccount of `config/rbac` under another name, since scenarios also install and uninstall the program. The
 //! controllers of all scenarios run as it, so that a missing permission fails a scenario. It has the permissions of
-//! `config/cluster-identities` too; only controllers that are started with the flag for it use them.
+//! `config/cluster-identities` and `config/address-config-maps` too; only controllers that are started with the flags for
+//! these use them.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -19,10 +20,11 @@ use super::world::{client, required, run_id};
 pub const SYSTEM_NAMESPACE: &str = "caip-scenarios-system";
 /// Replaces `caip-openstack` in every name; `hack/env/audit-policy.yaml` has it too.
 const NAME: &str = "caip-scenarios";
-const MANIFESTS: [&str; 4] = [
+const MANIFESTS: [&str; 5] = [
     include_str!("../../config/rbac/service_account.yaml"),
     include_str!("../../config/rbac/role.yaml"),
     include_str!("../../config/cluster-identities/role.yaml"),
+    include_str!("../../config/address-config-maps/role.yaml"),
     include_str!("../../config/rbac/admission_policy.yaml"),
 ];
 /// Longer than the tests take.
