@@ -12,10 +12,9 @@ export CAIP_ENV
 cd "$HERE/../.."
 
 prepare_run "boots machines"
-cargo build --locked --bins
 cargo test --locked --test capo --no-run
 start_new_servers --second
 hack/env/nova.sh
 hack/env/capo.sh 1
 hack/env/capo.sh 2
-RUST_BACKTRACE=0 cargo test --locked -q --test capo -- --nocapture --test-threads 1 "$@"
+RUST_BACKTRACE=0 cargo test --locked --test capo -- --nocapture --test-threads 1 "$@"
