@@ -15,14 +15,15 @@ management_cluster "${1:-1}"
 PROMETHEUS_OPERATOR=github.com/prometheus-operator/prometheus-operator@v0.85.0
 LOG=$MANAGEMENT_DIR/log PKI=$MANAGEMENT_DIR/pki
 case ${CAIP_CLUSTER_API:=v1beta2} in
-  v1beta2) CAPI_PROGRAM=capi-core CAPI_VERSION=$(capi_version "$HERE/programs") CONFIG=core/config ;;
-  v1beta1) CAPI_PROGRAM=capi-core-v1beta1 CAPI_VERSION=$(capi_version "$HERE/cluster-api-v1beta1") CONFIG=config ;;
-  v1.*) CAPI_PROGRAM=capi-core@$CAIP_CLUSTER_API CAPI_VERSION=$CAIP_CLUSTER_API CONFIG=config ;;
+  v1beta2) CAPI_PROGRAM=capi-core CAPI_VERSION=$(capi_version "$HERE/programs") ;;
+  v1beta1) CAPI_PROGRAM=capi-core-v1beta1 CAPI_VERSION=$(capi_version "$HERE/cluster-api-v1beta1") ;;
+  v1.*) CAPI_PROGRAM=capi-core@$CAIP_CLUSTER_API CAPI_VERSION=$CAIP_CLUSTER_API ;;
   *) die "CAIP_CLUSTER_API must be v1beta1, v1beta2 or a version, not '$CAIP_CLUSTER_API'" ;;
 esac
 OF_VERSION=${CAIP_KUBERNETES:+@$CAIP_KUBERNETES}
 CAPI_SOURCE=$CAIP_CACHE/src/cluster-api-$CAPI_VERSION
-CAPI_CONFIG=$CAPI_SOURCE/$CONFIG
+CAPI_CONFIG=$CAPI_SOURCE/config
+[ -d "$CAPI_CONFIG" ] || CAPI_CONFIG=$CAPI_SOURCE/core/config # since Cluster API 1.14
 export KUBECONFIG=$KUBECONFIG_FILE
 kubectl() { "$BIN/kubectl" --cache-dir "$MANAGEMENT_DIR/kubectl-cache" "$@"; }
 
