@@ -101,6 +101,7 @@ start_manager() { # PROGRAM
 }
 
 alive "$APISERVER" || die "the management cluster $MANAGEMENT_CLUSTER is not up; run hack/env/up.sh first"
+require_port "$CAPO" "$CAPO_PORT" "CAPO's webhooks"
 mkdir -p "$CAIP_CACHE/src"
 lock 9 "$CAIP_CACHE/lock-capo" "builds CAPO"
 name=$(identity)

@@ -4,7 +4,7 @@
 #
 #   CAIP_CACHE      the folder of everything that is built or stored (default ~/.cache/caip-openstack)
 #   CAIP_ENV        name of one set of servers with its own data (default dev)
-#   CAIP_PORT_BASE  the first of the ten loopback ports that the set uses
+#   CAIP_PORT_BASE  the first of the ten loopback ports that the set uses; Nova and CAPO use nine from 6000 above it
 
 shopt -s inherit_errexit
 

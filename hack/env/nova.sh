@@ -8,7 +8,10 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 export PYTHONWARNINGS=ignore PIP_DISABLE_PIP_VERSION_CHECK=1
 
-((NOVA_PORT_BASE + 6 <= 65535)) || die "Nova's ports would be above 65535; set CAIP_PORT_BASE to 59500 or less"
+((NOVA_PORT_BASE + 8 <= 65535)) || die "Nova's and CAPO's ports would be above 65535; set CAIP_PORT_BASE to 59500 or less"
+read -r first_of_connections _ </proc/sys/net/ipv4/ip_local_port_range
+((NOVA_PORT_BASE + 8 < first_of_connections)) ||
+  say "warning: an outgoing connection may have one of Nova's ports; CAIP_PORT_BASE below $((first_of_connections - 6008)) prevents that"
 NOVA_PORT=$NOVA_PORT_BASE
 GLANCE_PORT=$((NOVA_PORT_BASE + 1))
 PLACEMENT_PORT=$((NOVA_PORT_BASE + 2))
@@ -244,6 +247,13 @@ start_nova() {
 }
 
 alive "$NEUTRON" || die "Neutron of '$CAIP_ENV' is not up; run hack/env/up.sh first"
+# The ports come first: otherwise a build of minutes may turn out useless.
+require_port "$(server nova)" "$NOVA_PORT" Nova
+require_port "$(server glance)" "$GLANCE_PORT" Glance
+require_port "$(server placement)" "$PLACEMENT_PORT" Placement
+require_port "$(server rabbitmq)" "$RABBITMQ_PORT" RabbitMQ
+require_port "$(server rabbitmq)" "$ERLANG_PORT" RabbitMQ
+require_port "$(server epmd)" "$EPMD_PORT" "Erlang's port mapper"
 "$HERE/packages.sh" --nova
 build
 mkdir -p "$LOG" "$NOVA_DIR"/{rabbitmq,images,state/lock}
