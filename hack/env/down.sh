@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Stops a set of servers by its pid files, a controller that was started on it included.
+# Stops a set of servers by its pid files, with what else was started on it: a controller, a node, a registry.
 #   down.sh [--purge]      --purge also removes its data, and keeps the programs
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -10,7 +10,7 @@ set -euo pipefail
 lock 8 "$ENV_DIR/lock" "starts or stops '$CAIP_ENV'"
 
 # What writes stops before what stores.
-stop "$CONTROLLER_PID"
+for server in "$ENV_DIR"/*.pid; do [ ! -e "$server" ] || stop "$server"; done
 for which in 1 2; do
   management_cluster "$which"
   for server in "$CAPO" "$CAPI" "$CONTROLLER_MANAGER" "$APISERVER" "$ETCD"; do stop "$server" 5 & done

@@ -5,6 +5,7 @@
 # run again.
 #   CAIP_CLUSTER_API   v1beta2 (default), or v1beta1: an older Cluster API that serves only that version. A second run with
 #                      v1beta2 upgrades it; or a version, such as v1.12.10, of which build-programs.sh has built capi-core
+#   CAIP_CONTROLLERS   more controllers of Kubernetes, such as deployment-controller,replicaset-controller
 #   CAIP_KUBERNETES    another version of Kubernetes, of which build-programs.sh has built the programs
 set -euo pipefail
 # shellcheck source=lib.sh
@@ -79,7 +80,7 @@ start_kubernetes() {
   start "$CONTROLLER_MANAGER" "$LOG/kube-controller-manager.log" "$BIN/kube-controller-manager$OF_VERSION" --kubeconfig "$KUBECONFIG" \
     --service-account-private-key-file "$PKI/service-accounts.key" --root-ca-file "$PKI/ca.crt" --leader-elect=false \
     --bind-address 127.0.0.1 --secure-port 0 --kube-api-qps 200 --kube-api-burst 400 --controllers \
-    garbage-collector-controller,namespace-controller,serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,clusterrole-aggregation-controller
+    garbage-collector-controller,namespace-controller,serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,clusterrole-aggregation-controller"${CAIP_CONTROLLERS:+,$CAIP_CONTROLLERS}"
 }
 
 install_monitoring_kinds() {
