@@ -18,7 +18,6 @@ export RELEASE_KEY=$WORK/release.key COSIGN_PASSWORD=
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 cd "$PROJECT"
-REGISTRY=$ENV_DIR/registry.pid
 
 finish() {
   local status=$?
@@ -29,12 +28,6 @@ finish() {
 }
 trap finish EXIT
 trap 'exit 130' INT TERM
-
-start_registry() {
-  require_port "$REGISTRY" "$CAIP_PORT_BASE" "a registry"
-  start "$REGISTRY" "$ENV_DIR/registry.log" "$BIN/crane" registry serve --address "$RELEASE_REGISTRY"
-  wait_for 20 "the registry" "$ENV_DIR/registry.log" "$REGISTRY" curl -fsS "http://$RELEASE_REGISTRY/v2/"
-}
 
 refuses() { # WHAT COMMAND...
   local what=$1
@@ -61,25 +54,6 @@ named_images() {
     helm template caip-openstack "oci://$chart_name" --version "$VERSION" --plain-http
     cat "$DIST/caip-openstack.yaml" "$DIST/ipam-components.yaml"
   } | sed -n 's/^[ -]*image: *"\{0,1\}\([^" ]*\)"\{0,1\}$/\1/p' | sort -u
-}
-
-emulator() { # ARCHITECTURE
-  [ "$1" != "$(this_architecture)" ] || return 0
-  local machine
-  machine=$(rust_target "$1")
-  echo "qemu-${machine%%-*}-static"
-}
-
-run_image() { # IMAGE PLATFORM
-  local program=$WORK/program commit said with
-  with=$(emulator "${2#*/}")
-  [ -z "$with" ] || have "$with" || hack/env/install.sh qemu-user-static
-  crane export --platform "$2" "$1" - | tar -xO caip-openstack >"$program"
-  chmod +x "$program"
-  commit=$(crane config --platform "$2" "$1" | grep -o '"org.opencontainers.image.revision":"[0-9a-f]*' | grep -o '[0-9a-f]\{12\}' | head -n 1)
-  said=$(env -i ${with:+"$(command -v "$with")"} "$program" --version)
-  [ "$said" = "caip-openstack $VERSION ($commit)" ] || die "$1 ($2) says '$said'"
-  say "pulled and run: $1 ($2): $said"
 }
 
 run_images() {

@@ -56,3 +56,31 @@ else
     --certificate-oidc-issuer "${RELEASE_ISSUER:-https://token.actions.githubusercontent.com}"
   )
 fi
+
+# --- a registry on loopback, for tests ------------------------------------------
+REGISTRY=$ENV_DIR/registry.pid
+start_registry() { # on loopback, at the first part of RELEASE_REGISTRY
+  require_port "$REGISTRY" "$CAIP_PORT_BASE" "a registry"
+  start "$REGISTRY" "$ENV_DIR/registry.log" "$BIN/crane" registry serve --address "${RELEASE_REGISTRY%%/*}"
+  wait_for 20 "the registry" "$ENV_DIR/registry.log" "$REGISTRY" curl -fsS "http://${RELEASE_REGISTRY%%/*}/v2/"
+}
+
+emulator() { # ARCHITECTURE
+  [ "$1" != "$(this_architecture)" ] || return 0
+  local machine
+  machine=$(rust_target "$1")
+  echo "qemu-${machine%%-*}-static"
+}
+
+run_image() { # IMAGE PLATFORM: pulls it into the caller's folder WORK, and executes it there
+  local program=$WORK/program revision said with
+  with=$(emulator "${2#*/}")
+  [ -z "$with" ] || have "$with" || "$PROJECT/hack/env/install.sh" qemu-user-static
+  crane export --platform "$2" "$1" - | tar -xO caip-openstack >"$program"
+  chmod +x "$program"
+  revision=$(crane config --platform "$2" "$1" |
+    sed -nE 's/.*"org\.opencontainers\.image\.revision":"([0-9a-f]{7,12})[0-9a-f]*(-dirty)?".*/\1\2/p')
+  said=$(env -i ${with:+"$(command -v "$with")"} "$program" --version)
+  [ "$said" = "caip-openstack $VERSION ($revision)" ] || die "$1 ($2) says '$said'"
+  say "pulled and run: $1 ($2): $said"
+}
