@@ -31,11 +31,13 @@ release-dry-run: ## make a release on a registry on loopback: build, push, sign,
 	@hack/release/dry-run.sh
 
 ##@ Checks
-.PHONY: test unit e2e-capo compat soak perturb mutants fuzz deny fmt lint verify-generated
+.PHONY: test unit installs e2e-capo compat soak perturb mutants fuzz deny fmt lint verify-generated
 test: ## run all tests on servers of their own; installs what is missing, leaves nothing running
 	@hack/test.sh
 unit: ## run the tests that need no server
 	$(CARGO) test --locked --lib --bins --test docs --test choice --test model --test simulation
+installs: ## install as the documents say, from a registry on loopback, and execute every image that pods name
+	@hack/test/installs.sh
 e2e-capo: ## boot machines with the real CAPO and Nova, with addresses from our pools (CAPO_SOURCE: hack/env/capo.sh)
 	@hack/e2e-capo.sh
 compat: ## try the versions of Cluster API, Kubernetes and CAPO that README.md names (CAPO_SOURCES)

@@ -69,6 +69,17 @@ image_test() { # --build|--built
   hack/image/test.sh "$1"
 }
 
+# Cargo's folder for the image: the dependencies are compiled once for all clones. A folder that no test used for a week
+# goes.
+image_build_dir() {
+  local folder
+  folder=$CAIP_CACHE/image/target-$(cat Cargo.lock <(rustc -vV) | sha256sum | cut -c1-10)
+  mkdir -p "$folder"
+  touch "$folder"
+  find "$CAIP_CACHE/image" -maxdepth 1 -name 'target-*' -mtime +7 -exec rm -rf {} +
+  echo "$folder"
+}
+
 # Another management cluster for the same OpenStack, on ports of its own.
 with_older_cluster_api() { CAIP_ENV=$CAIP_ENV-v1beta1 CAIP_PORT_BASE=$((CAIP_PORT_BASE + 3000)) "$@"; }
 

@@ -32,10 +32,10 @@ pub const RUN: &[&str] = &[
 /// Pages, and why their commands are not run.
 pub const NOT_RUN: &[(&str, &str)] = &[
     ("CONTRIBUTING.md", "they start the servers and the tests that this is a part of"),
-    ("config/chart/README.md", "tests/install does the same, with names of its own"),
+    ("config/chart/README.md", "hack/test/installs.sh runs them"),
     ("docs/benchmark.md", "a benchmark beside other tests says nothing"),
-    ("docs/image.md", "hack/image/test.sh, a part of `make test`, builds the image, which takes minutes"),
-    ("docs/install.md", "tests/install does the same, with names of its own"),
+    ("docs/image.md", "hack/test/installs.sh runs them"),
+    ("docs/install.md", "hack/test/installs.sh runs them"),
     ("docs/kubectl-fippool.md", "tests/plugin runs each command; the page shows what they print"),
     ("docs/laws.md", "they are longer runs of tests that run anyway"),
     ("docs/monitoring.md", "tests/observe renders the rules and checks them in the same way"),
