@@ -171,7 +171,8 @@ impl<'a> ClaimCase<'a> {
             return self.recover(entry);
         }
         let held = self.find_held();
-        if let Some(entry) = held.filter(|entry| entry.chosen_from.is_some()) {
+        let is_contested = |entry: &LedgerEntry| entry.chosen_from.is_none() && entry.marks.are_shared();
+        if let Some(entry) = held.filter(|entry| !is_contested(entry)) {
             return self.complete(entry);
         }
         if let Some(decision) = self.wait_for_other_owner() {

@@ -29,10 +29,16 @@ impl IpAddressClaim {
         self.metadata.namespace.as_deref() == Some(namespace) && self.spec.pool_ref.is_ours_named(pool)
     }
 
+    /// The IPAddress that its status references. Where an API server with v1beta2 serves v1beta1, a claim without one has
+    /// a reference with an empty name.
+    pub fn address_name(&self) -> Option<&str> {
+        let reference = self.status.as_ref()?.address_ref.as_ref()?;
+        Some(reference.name.as_str()).filter(|name| !name.is_empty())
+    }
+
     /// Whether it has no address yet. One that is being deleted gets none.
     pub fn is_waiting(&self) -> bool {
-        let has_address = self.status.as_ref().is_some_and(|status| status.address_ref.is_some());
-        !has_address && self.metadata.deletion_timestamp.is_none()
+        self.address_name().is_none() && self.metadata.deletion_timestamp.is_none()
     }
 }
 
@@ -125,5 +131,23 @@ impl Resource for IpAddressClaim {
 
     fn meta_mut(&mut self) -> &mut ObjectMeta {
         &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_reference_with_an_empty_name_references_nothing() {
+        let claim = |status| serde_json::from_value::<IpAddressClaim>(json!({"status": status})).unwrap();
+        for status in [json!({}), json!({"addressRef": {}}), json!({"addressRef": {"name": ""}})] {
+            let claim = claim(status);
+            assert_eq!((claim.address_name(), claim.is_waiting()), (None, true));
+        }
+        let bound = claim(json!({"addressRef": {"name": "web-0"}}));
+        assert_eq!((bound.address_name(), bound.is_waiting()), (Some("web-0"), false));
     }
 }

@@ -177,9 +177,10 @@ impl ClaimController {
         self.protect(observed).await?;
         let mut attempt = Attempt::new(self, &pool, request, scope);
         let outcome = attempt.allocate().await;
-        let is_refused = matches!(outcome, AttemptOutcome::Refused(_));
+        // One that is about to choose keeps its place: no younger claim gets what is there for it.
+        let is_queued = matches!(outcome, AttemptOutcome::Refused(_) | AttemptOutcome::AddressGone);
         let position = attempt.request.queue_position();
-        self.memory.claims.set_queued(&observed.claim, is_refused.then_some(position));
+        self.memory.claims.set_queued(&observed.claim, is_queued.then_some(position));
         self.conclude(observed, &pool, outcome).await
     }
 

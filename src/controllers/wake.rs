@@ -94,9 +94,8 @@ impl Wake {
     /// IPAddress that stays.
     pub(super) fn unserved_claims_of(&self, pool: &ObjectName) {
         self.claims_of(pool, |claim| {
-            let address = claim.status.as_ref().and_then(|status| status.address_ref.as_ref());
-            let address =
-                address.and_then(|address| self.stores.address(&ObjectName::new(&pool.namespace, &address.name)));
+            let address = claim.address_name();
+            let address = address.and_then(|name| self.stores.address(&ObjectName::new(&pool.namespace, name)));
             let is_published = address.is_some_and(|address| address.metadata.deletion_timestamp.is_none());
             claim.metadata.deletion_timestamp.is_some() || !is_published
         });

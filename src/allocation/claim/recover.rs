@@ -40,7 +40,12 @@ impl<'a> ClaimCase<'a> {
         // the claim is its own; anything else is taken like any free one.
         let successor = ledger.at(bound.address).find(|entry| match self.situation.ownership(entry) {
             Ownership::Unmarked => entry.is_free() && self.situation.pool.has_tags,
-            Ownership::Unclaimed => entry.is_free() && !ledger.has_copied_mark(entry),
+            Ownership::Unclaimed => {
+                entry.is_free()
+                    && !ledger.is_being_created(entry)
+                    && !ledger.has_copied_mark(entry)
+                    && !self.is_of_older_claim(entry)
+            }
             ownership => ownership == Ownership::Claimed(self.claim.key.clone()),
         });
         match successor {
@@ -128,9 +133,10 @@ impl<'a> ClaimCase<'a> {
         !self.claim.was_bound && predecessors.filter(|binding| !binding.is_of(&pool.id, &self.claim.key)).any(exists)
     }
 
-    /// A port that was attached before the claim's mark was confirmed is not the claim's.
+    /// A port that was attached before the claim's mark was confirmed is not the claim's, unless the mark is restored.
     fn has_foreign_port(&self, entry: &LedgerEntry) -> bool {
-        entry.fip.is_attached() && (entry.hold.is_some() || self.is_disowned(entry))
+        let is_choice = entry.hold.is_some() && (entry.chosen_from.is_some() || !self.claim.was_bound);
+        entry.fip.is_attached() && (is_choice || self.is_disowned(entry))
     }
 
     fn is_disowned(&self, entry: &LedgerEntry) -> bool {
@@ -184,7 +190,7 @@ impl<'a> ClaimCase<'a> {
     pub(super) fn complete(&self, entry: &LedgerEntry) -> Decision {
         let is_contested = matches!(self.situation.ownership(entry), Ownership::Foreign | Ownership::Contested);
         let may_keep = may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry);
-        match entry.fip.is_attached() || is_contested || !may_keep {
+        match self.has_foreign_port(entry) || is_contested || !entry.fip.is_attached() && !may_keep {
             true => Decision::Withdraw(entry.fip.id.clone(), self.tag()),
             // It writes the same text again, so a late first write does no harm.
             false => self.mark(entry, entry.chosen_from.unwrap_or(Origin::Recovered)),

@@ -60,16 +60,18 @@ impl Ledger {
     }
 
     /// The claim's address is published: it has this one, and holds nothing any more. Its tags on others do not count: they
-    /// landed late. One that is attached may be the address of its machine.
+    /// landed late. But if this one is not attached and another one is, that may be the address of its machine.
     pub fn note_bound(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
         self.end_holds(|hold| hold.is_for(pool, claim));
         let mark = (pool.clone(), claim.clone());
+        let mut is_bound_attached = false;
         if let Some(entry) = self.entries.get_mut(id) {
             entry.disowned.remove(&mark);
+            is_bound_attached = entry.fip.is_attached();
         }
         for other in self.by_claim.get(&mark).filter(|other| *other != id) {
             let Some(entry) = self.entries.get_mut(other) else { continue };
-            if entry.marks.claims.contains(&mark) && !entry.fip.is_attached() {
+            if entry.marks.claims.contains(&mark) && (is_bound_attached || !entry.fip.is_attached()) {
                 entry.disowned.insert(mark.clone());
             }
         }

@@ -141,11 +141,15 @@ impl<'a> Attempt<'a> {
             }
             Decision::Settle => return self.settle().await,
             Decision::AwaitOwner(id) => return self.await_owner(&id).await,
-            Decision::ForgetAddress if !self.has_listed => {
+            // The reference stays if the IPAddress exists after all, or a mark of the claim.
+            Decision::ForgetAddress if self.has_listed => return Ok(Some(AttemptOutcome::AddressGone)),
+            Decision::ForgetAddress if publish::may_have_address(&self.controller.kube, &self.request.object).await => {
+                return Ok(Some(AttemptOutcome::Changed));
+            }
+            Decision::ForgetAddress => {
                 self.pool.list_now(&self.controller.clock).await?;
                 self.has_listed = true;
             }
-            Decision::ForgetAddress => return Ok(Some(self.forget_address().await)),
             Decision::Keep(id) => {
                 let fip = self.pool.project.ledger().get(&id).map(|entry| entry.fip.clone());
                 return Ok(fip.map(|fip| AttemptOutcome::Bound(fip, self.origin)));
@@ -257,15 +261,6 @@ impl<'a> Attempt<'a> {
         let message =
             |address| format!("another owner has marked floating IP {address} too; waiting until it removes its mark");
         Ok(address.map(|address| AttemptOutcome::Wait(OWNER_AWAITED_EVERY.unsigned_abs(), message(address))))
-    }
-
-    /// The claim may choose another address once its status references none. But the reference stays if the IPAddress
-    /// exists after all.
-    async fn forget_address(&self) -> AttemptOutcome {
-        match publish::may_have_address(&self.controller.kube, &self.request.object).await {
-            true => AttemptOutcome::Changed,
-            false => AttemptOutcome::AddressGone,
-        }
     }
 
     async fn settle(&self) -> Result<Option<AttemptOutcome>, openstack::Error> {

@@ -73,7 +73,7 @@ fn find_cluster(claim: &IpAddressClaim, namespace: &str, stores: &Stores) -> Cla
 impl Observed {
     /// Whether the claim's status says that it has an address.
     pub(super) fn is_bound(&self) -> bool {
-        self.claim.status.as_ref().is_some_and(|status| status.address_ref.is_some())
+        self.claim.address_name().is_some()
     }
 
     pub(super) fn is_being_deleted(&self) -> bool {

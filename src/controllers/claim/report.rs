@@ -93,29 +93,28 @@ impl ClaimController {
         reason: &'static str,
         message: String,
     ) -> Result<(), Error> {
-        self.report_unready(observed, reason, None, message).await
+        self.report_without(observed, reason, None, Reference::Unchanged, message).await
     }
 
     /// The floating IP of a claim that had its address is gone, or belongs to another owner or claim.
     pub(super) async fn report_lost(&self, observed: &Observed, lost: &LostAddress) -> Result<(), Error> {
-        self.report_unready(observed, ALLOCATION_FAILED, Some(lost.reason()), lost.to_string()).await
+        let (reference, message) = (Reference::Unchanged, lost.to_string());
+        self.report_without(observed, ALLOCATION_FAILED, Some(lost.reason()), reference, message).await
     }
 
     /// The address of the claim is gone, IPAddress and floating IP.
     pub(super) async fn report_address_gone(&self, observed: &Observed) -> Result<(), Error> {
         let message = "its IPAddress was deleted and no floating IP has its mark any more; choosing another address";
-        let condition = DesiredCondition::new(READY, "False", ALLOCATION_FAILED, message);
-        if self.write_status(observed, &condition, Reference::Removed).await? == StatusWrite::Written {
-            self.announce(observed, EventType::Warning, ALLOCATION_FAILED, "Allocate", condition.message);
-        }
-        Ok(())
+        self.report_without(observed, ALLOCATION_FAILED, None, Reference::Removed, message.into()).await
     }
 
-    async fn report_unready(
+    /// The claim has no address, or not any more.
+    async fn report_without(
         &self,
         observed: &Observed,
         reason: &'static str,
         lost: Option<&'static str>,
+        reference: Reference<'_>,
         message: String,
     ) -> Result<(), Error> {
         if !self.exists(observed) {
@@ -125,7 +124,7 @@ impl ClaimController {
         let since = claim_unready_since(observed.claim.status.as_ref()).unwrap_or_else(|| self.clock.now());
         self.memory.claims.set_waiting(&observed.claim, WaitingClaim { reason, lost, since });
         let condition = DesiredCondition::new(READY, "False", reason, message);
-        if self.write_status(observed, &condition, Reference::Unchanged).await? == StatusWrite::Written {
+        if self.write_status(observed, &condition, reference).await? == StatusWrite::Written {
             self.announce(observed, EventType::Warning, reason, "Allocate", condition.message);
             self.wake.report_soon(&observed.pool_name);
         }
@@ -151,7 +150,7 @@ impl ClaimController {
         reference: Reference<'_>,
     ) -> Result<StatusWrite, Error> {
         let status = observed.claim.status.as_ref();
-        let current = status.and_then(|status| status.address_ref.as_ref()).map(|reference| reference.name.as_str());
+        let current = observed.claim.address_name();
         let is_unchanged = claim_ready(status, self.kube.version).is_some_and(|(status, reason, message)| {
             let is_same_message = condition.status == "True" || message == condition.message;
             status == condition.status && reason == condition.reason && is_same_message

@@ -458,6 +458,29 @@ fn a_claim_waits_for_another_owner_while_it_restores_its_mark() {
 }
 
 #[test]
+fn a_claim_restores_its_mark_whoever_has_another_address_with_its_tag() {
+    let other = fip(11).tagged_for("web").tagged_by_another_pool().attached();
+    let restoring = fixture().fips([fip(10), other]).held(10, hold_of("web"));
+    assert_eq!(claim_without_ip_address(&restoring), Decision::Mark(id(10), Origin::Recovered, tag()));
+}
+
+#[test]
+fn a_port_does_not_keep_a_claim_from_the_address_whose_mark_it_restores() {
+    let mut fixture = fixture().fips([fip(10).attached()]).held(10, hold_of("web"));
+    assert_eq!(claim_without_ip_address(&fixture), Decision::Mark(id(10), Origin::Recovered, tag()));
+    assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)), "it never had an address");
+    fixture.relist([fip(10).tagged_for("web").attached()]);
+    assert_eq!(claim_without_ip_address(&fixture), Decision::Keep(id(10)));
+}
+
+#[test]
+fn a_late_tag_on_an_attached_address_does_not_count_if_the_claims_own_one_is_attached() {
+    let mut fixture = fixture().fips([fip(10).tagged_for("web").attached(), fip(11).created_for("web").attached()]);
+    fixture.ledger.note_bound(&id(11), &pool_id("p"), &key("web"));
+    assert_eq!(claim_without_ip_address(&fixture), Decision::Keep(id(11)));
+}
+
+#[test]
 fn a_claim_forgets_the_address_that_it_had_before_it_chooses_another() {
     let forgets = |fixture: Fixture| claim_without_ip_address(&fixture) == Decision::ForgetAddress;
     assert!(forgets(fixture().listed([10]).fips([fip(10)])), "there is one to mark");
@@ -489,6 +512,13 @@ fn a_published_address_that_is_the_pools_own_again_is_marked_for_the_claim_again
     let idle = fixture().fips([fip(10).idle()]).published_as("web", 10, id(99));
     assert_eq!(idle.decide_bound("web", bound()), Decision::Mark(id(10), Origin::Recovered, describe(10)));
     let lost = Decision::Lost(LostAddress::Deleted(address(10)));
+    let mut created = fixture().published_as("web", 10, id(99));
+    created.ledger.begin_creation(unclaimed_mark(10).nonce, pool_id("p"), None);
+    created.relist([fip(10).idle()]);
+    assert_eq!(created.decide_bound("web", bound()), lost, "its creation is not answered");
+    let copy = fixture().fips([fip(10).idle()]).published_since("db", 10, ago(5)).active_claim("db");
+    let copy = copy.published_as("web", 10, id(99));
+    assert_eq!(copy.decide_bound("web", bound()), lost, "an older claim has it");
     let attached = fixture().fips([fip(10).idle().attached()]).published_as("web", 10, id(99));
     assert_eq!(attached.decide_bound("web", bound()), lost);
     let copy = fip(11).described(fip(10).idle().0.description);
