@@ -137,7 +137,7 @@ mod tests {
         let copied = fip(11).idle().0.description;
         let fixture =
             fixture().fips([fip(10).described(copied.clone()), fip(11).described(copied)]).active_claim("web");
-        assert_eq!(listed(&fixture), [0; 0], "nobody can tell whose it is");
+        assert_eq!(listed(&fixture), [0; 0], "which of the two it created is not known");
         assert_eq!(listed(&fixture.published("web", 11)), [11]);
     }
 

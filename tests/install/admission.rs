@@ -127,7 +127,7 @@ async fn the_controllers_account_writes_only_the_config_maps_of_pools() {
         ns.await_condition(Kind::Pool, "public", "AddressConfigMapCurrent", "True", "ConfigMapUpToDate", RECOVERY)
             .await;
         patch(ns, path, &json!({"data": {"addresses": ""}})).expect("it is of a pool");
-        let told = patch(ns, path, &json!({"metadata": {"labels": null}})).expect_err("then it would be nobody's");
+        let told = patch(ns, path, &json!({"metadata": {"labels": null}})).expect_err("it would have no owner then");
         assert!(told.contains(why), "{told}");
         // To wait until it is gone, kubectl would list.
         as_the_controller(ns, &["delete", path, "--wait=false"]).expect("it is of a pool");

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use caip_openstack::api::names::PAUSED_ANNOTATION;
@@ -55,6 +56,18 @@ async fn expect_list(world: &World, within: Duration, expected: &[IpAddr]) {
     world.expect(11, LIST, &format!("{expected:?}, but {:?}", list(site, LIST)), is_so);
 }
 
+/// The floating IP is there until its grace period ends.
+fn expect_resting(world: &World, address: IpAddr) {
+    let is_there = world.cloud.floating_ips().iter().any(|fip| fip.address == address);
+    world.expect(11, "the floating IP", "there until its grace period ends", is_there);
+}
+
+/// The ConfigMap of another owner, with the name that the pool asks for.
+fn create_theirs(site: &Site) -> Arc<Value> {
+    let theirs = json!({"metadata": {"name": LIST, "namespace": NAMESPACE}, "data": {"addresses": "theirs"}});
+    site.server.create(Kind::ConfigMap, theirs).expect("it is valid")
+}
+
 #[test]
 fn an_address_is_on_the_list_from_its_mark_until_its_release() {
     let outcome = simulate(&START, async |world: &World| {
@@ -67,8 +80,7 @@ fn an_address_is_on_the_list_from_its_mark_until_its_release() {
         expect_list(world, LAG, &[had]).await;
         site.delete(Kind::Claim, "web-0");
         expect_list(world, LAG, &[]).await;
-        let is_there = world.cloud.floating_ips().iter().any(|fip| fip.address == had);
-        world.expect(11, "the floating IP", "there until its grace period ends", is_there);
+        expect_resting(world, had);
     });
     outcome.assert_lawful();
 }
@@ -90,8 +102,7 @@ fn a_released_address_is_on_the_list_while_it_has_a_port() {
         expect_list(world, LAG, &[had]).await;
         world.tamper(|world| world.cloud.set_port(&id, None));
         expect_list(world, SOON, &[]).await;
-        let is_there = world.cloud.floating_ips().iter().any(|fip| fip.address == had);
-        world.expect(11, "the floating IP", "there until its grace period ends", is_there);
+        expect_resting(world, had);
     });
     outcome.assert_lawful();
 }
@@ -169,8 +180,7 @@ fn what_others_do_to_the_list_is_repaired() {
 fn another_owners_config_map_is_left_as_it_is_until_it_is_gone() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        let theirs = json!({"metadata": {"name": LIST, "namespace": NAMESPACE}, "data": {"addresses": "theirs"}});
-        let before = site.server.create(Kind::ConfigMap, theirs).expect("it is valid");
+        let before = create_theirs(site);
         create_pool(site, json!({}));
         let is_told = || is_in_state(site, "False", "ConfigMapNameTaken");
         world.expect(11, "the pool", "told", world.wait_until(SOON, is_told).await);
@@ -200,8 +210,7 @@ fn a_former_name_that_another_owner_has_now_is_left_alone() {
         site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: ""}}}));
         world.advance(SOON).await;
         site.delete(Kind::ConfigMap, LIST);
-        let theirs = json!({"metadata": {"name": LIST, "namespace": NAMESPACE}, "data": {"addresses": "theirs"}});
-        let theirs = site.server.create(Kind::ConfigMap, theirs).expect("it is valid");
+        let theirs = create_theirs(site);
         let change = json!({
             "metadata": {"annotations": {PAUSED_ANNOTATION: null}}, "spec": {"addressConfigMap": {"name": "other"}}
         });

@@ -17,23 +17,16 @@ fn a_claim_that_had_an_address_does_not_get_one_that_is_still_published() {
     for seed in 0..12 {
         let start = Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true };
         let outcome = simulate(&start, async |world: &World| {
-            let create_for_a_user = |address| {
-                let fip = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address));
-                world.tamper(|world| world.cloud.set_port(&fip.id, Some("port-of-a-user")));
-            };
-            (2..ADDRESSES).for_each(|index| create_for_a_user(address(index)));
+            (2..ADDRESSES).for_each(|index| world.create_attached(address(index)));
             let site = &world.sites[0];
             site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
-            let claims = ["web-0", "web-1"];
-            claims.iter().for_each(|claim| site.create_claim(claim, "public"));
-            let are_bound = || claims.iter().all(|claim| site.is_bound(claim));
-            let is_bound = world.wait_until(Duration::from_secs(60), are_bound).await;
-            world.expect(7, "the claims", "bound", is_bound);
-            let had = site.address_of("web-0").map(|(address, _)| address);
+            ["web-0", "web-1"].iter().for_each(|claim| site.create_claim(claim, "public"));
+            let had = world.await_bound("web-0").await;
+            world.await_bound("web-1").await;
             for fip in world.cloud.floating_ips().iter().filter(|fip| fip.port.is_none()) {
                 world.tamper(|world| world.cloud.delete(&fip.id));
             }
-            had.into_iter().for_each(create_for_a_user);
+            had.into_iter().for_each(|address| world.create_attached(address));
             world.users_interfered.set(true);
             // Until the next listing the claims count as bound.
             world.advance(Duration::from_secs(100)).await;

@@ -59,10 +59,7 @@ fn an_address_that_neutron_offers_for_another_claim_is_kept_for_the_one_that_res
         let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged: true };
         let outcome = simulate(&start, async |world: &World| {
             let site = &world.sites[0];
-            for index in 0..ADDRESSES {
-                let fip = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(index)));
-                world.tamper(|world| world.cloud.set_port(&fip.id, Some("port-of-a-user")));
-            }
+            (0..ADDRESSES).for_each(|index| world.create_attached(address(index)));
             let reservations = json!([{"claim": "web-0", "address": address(0).to_string()}]);
             let network = json!({"filter": {"name": "public"}});
             let spec = json!({"floatingIPNetwork": network, "reservations": reservations, "minFree": min_free});

@@ -118,6 +118,12 @@ impl World {
         self.await_bound(claim).await;
     }
 
+    /// A user of the project has a floating IP with this address, with a port.
+    pub fn create_attached(&self, address: IpAddr) {
+        let fip = self.tamper(|world| world.cloud.create_at(&world.project, &world.network, address));
+        self.tamper(|world| world.cloud.set_port(&fip.id, Some("port-of-a-user")));
+    }
+
     pub async fn await_bound(&self, claim: &str) -> Option<IpAddr> {
         let site = &self.sites[0];
         let is_bound = self.wait_until(Duration::from_secs(60), || site.is_bound(claim)).await;

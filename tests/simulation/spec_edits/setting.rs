@@ -39,7 +39,7 @@ pub const OTHER_SECRET: &str = "cloud-2";
 /// Another entry of the same clouds.yaml, with the same credentials.
 pub const OTHER_CLOUD: &str = "other";
 pub const OTHER_SUBNET: &str = "more";
-/// A ConfigMap of somebody else.
+/// A ConfigMap of another owner.
 pub const TAKEN: &str = "taken";
 
 /// Longer ago than `minIdleSeconds` demands by default.
