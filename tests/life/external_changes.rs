@@ -30,7 +30,7 @@ async fn claim_whose_floating_ip_and_ip_address_were_deleted_gets_another_addres
         let first = floating_ip_of(cloud, &address).await;
         cloud.delete(&first.id).await;
         ns.await_condition(Kind::Claim, &name, "Ready", "False", "AllocationFailed", RESYNC).await;
-        proxy.set_faults([Fault::page("POST floatingips", 503)]);
+        proxy.set_faults([Fault::delay("POST floatingips", Duration::from_secs(5))]);
         ns.delete(Kind::Address, &name).await;
         let has_no_reference =
             |claim: Option<&DynamicObject>| claim.is_some_and(|claim| claim.data["status"]["addressRef"].is_null());
