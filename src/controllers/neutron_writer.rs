@@ -11,8 +11,8 @@ use tracing::info;
 
 use super::memory::{Memory, ResolvedPool};
 use crate::allocation::claim::MarkWrite;
-use crate::allocation::ledger::{CallStart, CreationBlock, Hold};
-use crate::allocation::mark::CreationMark;
+use crate::allocation::ledger::{CallStart, CreationBlock, Hold, LedgerEntry};
+use crate::allocation::mark::{CreationMark, Marks};
 use crate::allocation::supply::CreationPlace;
 use crate::allocation::sweep::{SweepAction, plan_discard};
 use crate::allocation::{ClaimKey, Ledger, Nonce, Refusal};
@@ -271,21 +271,23 @@ impl NeutronWriter<'_> {
     }
 
     /// Whether the floating IP may still be deleted, since it may have changed after the deletion was planned. It is read
-    /// again if its view is not fresh.
+    /// again if its view is not fresh: a port, or other marks than those of the plan, keep it.
     async fn may_delete(&self, id: &FloatingIpId) -> Result<bool, Error> {
-        let began = {
+        let stale = {
             let mut ledger = self.pool.project.ledger();
             let began = ledger.begin(self.clock.now());
-            let seen = ledger.get(id).map(|entry| entry.seen.at);
-            seen.filter(|seen| began.at.duration_since(*seen) > FRESH_VIEW).map(|_| began)
+            let is_stale = |entry: &&LedgerEntry| began.at.duration_since(entry.seen.at) > FRESH_VIEW;
+            ledger.get(id).filter(is_stale).map(|entry| (began, entry.marks.clone()))
         };
-        if let Some(began) = began {
+        if let Some((began, planned)) = stale {
             match self.pool.neutron.get_floating_ip(id).await {
-                Ok(fip) if fip.is_attached() => {
+                Ok(fip) => {
+                    let has_changed = fip.is_attached() || Marks::read(&fip) != planned;
                     self.pool.project.ledger().record_read(fip, began);
-                    return Ok(false);
+                    if has_changed {
+                        return Ok(false);
+                    }
                 }
-                Ok(fip) => self.pool.project.ledger().record_read(fip, began),
                 Err(error) if error.kind == ErrorKind::NotFound => self.pool.project.ledger().record_deletion(id),
                 Err(error) => return Err(error),
             }

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use kube::api::DeleteParams;
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::*;
-use crate::support::{SOON, pool, unique, with_namespace};
+use crate::support::{Fault, SOON, eventually, pool, unique, with_namespace};
 
 #[tokio::test]
 async fn address_is_kept_until_its_machine_is_gone() {
@@ -134,6 +135,26 @@ async fn released_address_is_not_reused_before_its_grace_period_ends() {
         assert_eq!(await_bound(ns, "web-1").await, address, "the waiting claim gets it");
         // The time in the tag is in whole seconds.
         assert!(released.elapsed() >= Duration::from_secs(5), "it was reused after {:?}", released.elapsed());
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn released_address_is_not_deleted_once_its_claim_has_taken_it_back() {
+    with_namespace(async |ns| {
+        let with_grace = pool("public").network("public").with("reuseGracePeriodSeconds", 10);
+        let (_, proxy) = create_served_pool_behind_proxy(ns, with_grace).await;
+        let address = ns.bind(claim("web-0")).await;
+        // As if another process of the controller had removed the release.
+        proxy.set_faults([Fault::edited("GET floatingips/ID", |body| body["floatingip"]["tags"] = json!([]))]);
+        proxy.forget_calls();
+        release_claim(ns, "web-0").await;
+        let is_read = async || if proxy.count("GET floatingips/ID") > 0 { Ok(()) } else { Err("it is not read again") };
+        eventually(RECOVERY, is_read).await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(proxy.count("DELETE floatingips/ID"), 0);
+        proxy.remove_faults();
+        await_floating_ip_deleted(ns.cloud().await, &address, RESYNC).await;
     })
     .await;
 }
