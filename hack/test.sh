@@ -6,7 +6,7 @@
 #   test/scenarios.sh  what needs servers
 #   test/unit.sh       what needs no server, in the time that the scenarios leave
 #   test/checks.sh     lints, a sample of mutants, a long simulation and what 300 claims cost, also in that time
-#   test/image.sh      builds the image, also in that time
+#   test/image.sh      builds the image and installs it as the documents say, also in that time
 # The first failure ends all of them.
 #   CAIP_KEEP_ENV=1    leaves the servers running, to look into a failure
 #   CAIP_TEST_THREADS  how many scenarios run at the same time (default 4)
@@ -27,6 +27,7 @@ finish() {
   else
     hack/env/down.sh || status=1
     with_older_cluster_api hack/env/down.sh || status=1
+    with_cluster_for_installs hack/env/down.sh || status=1
   fi
   { echo && cat "$RUN/summary" && printf '%5d s  in all\n' $SECONDS; } >&2
   rm -rf "$RUN"

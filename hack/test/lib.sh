@@ -63,11 +63,12 @@ note_commit() {
   git rev-parse -q --verify HEAD >/dev/null 2>&1 || return 0
   (. hack/image/lib.sh && declare -p CAIP_OPENSTACK_COMMIT SOURCE_DATE_EPOCH) >"$RUN/commit"
 }
-image_test() { # --build|--built
+of_this_commit() ( # COMMAND...
   # shellcheck source=/dev/null
   [ ! -e "$RUN/commit" ] || . "$RUN/commit"
-  hack/image/test.sh "$1"
-}
+  "$@"
+)
+image_test() { of_this_commit hack/image/test.sh "$1"; } # --build|--built
 
 # Cargo's folder for the image: the dependencies are compiled once for all clones. A folder that no test used for a week
 # goes.
@@ -82,5 +83,8 @@ image_build_dir() {
 
 # Another management cluster for the same OpenStack, on ports of its own.
 with_older_cluster_api() { CAIP_ENV=$CAIP_ENV-v1beta1 CAIP_PORT_BASE=$((CAIP_PORT_BASE + 3000)) "$@"; }
+
+# A management cluster in which nothing else is installed.
+with_cluster_for_installs() { CAIP_ENV=$CAIP_ENV-installs CAIP_PORT_BASE=$((CAIP_PORT_BASE + 4000)) "$@"; }
 
 v1beta1_scenarios() { sed 's/#.*//; s/ *$//; /^$/d' hack/test/v1beta1-scenarios; }

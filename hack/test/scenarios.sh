@@ -23,6 +23,7 @@ eval "$(hack/env/env.sh)"
 CONTRACT_HISTORIES=${CONTRACT_HISTORIES:-12} stage "scenarios" scenarios --skip life::hostile_tenants
 # Alone: it keeps both cores busy, and others measure how long they wait.
 stage "hostile tenants" scenarios life::hostile_tenants
+reached hostile-tenants
 # Others each day; `make perturb` runs all of them.
 PERTURB_SAMPLE=${PERTURB_SAMPLE:-8} stage "a sample of the perturbed runs" test_program perturb --nocapture
 # The controller may do what the scenarios needed, and nothing else.
