@@ -229,17 +229,19 @@ impl Ledger {
         self.unmarked.iter().filter_map(|(_, id)| self.get(id))
     }
 
-    /// Whether a floating IP may be deleted, as far as it is known: the pool created it, no other pool has marked it, and
-    /// nothing is attached to it.
+    /// Whether a floating IP that is held for a clean-up may be deleted, as far as it is known: the pool created it, its marks
+    /// are those of the plan, no other pool has marked it, and nothing is attached to it.
     pub fn may_delete(&self, id: &FloatingIpId, pool: &PoolId) -> bool {
-        self.entries.get(id).is_some_and(|entry| {
+        self.get(id).is_some_and(|entry| {
+            let is_unchanged = entry.cleaned_up_with.as_deref() == Some(&entry.marks);
             let is_created_here = entry.marks.created.as_ref().is_some_and(|mark| mark.pool == *pool);
-            is_created_here && !entry.marks.are_shared() && !entry.fip.is_attached() && !self.has_copied_mark(entry)
+            let is_free = !entry.marks.are_shared() && !entry.fip.is_attached();
+            is_unchanged && is_created_here && is_free && !self.has_copied_mark(entry)
         })
     }
 
     /// Whether another floating IP carries the same creation mark: it was copied by hand.
-    pub(super) fn has_copied_mark(&self, entry: &LedgerEntry) -> bool {
+    pub fn has_copied_mark(&self, entry: &LedgerEntry) -> bool {
         entry.marks.created.as_ref().is_some_and(|mark| self.by_nonce.count(&mark.nonce) > 1)
     }
 

@@ -11,8 +11,8 @@ use tracing::info;
 
 use super::memory::{Memory, ResolvedPool};
 use crate::allocation::claim::MarkWrite;
-use crate::allocation::ledger::{CallStart, CreationBlock, Hold, LedgerEntry};
-use crate::allocation::mark::{CreationMark, Marks};
+use crate::allocation::ledger::{CallStart, CreationBlock, Hold};
+use crate::allocation::mark::CreationMark;
 use crate::allocation::supply::CreationPlace;
 use crate::allocation::sweep::{SweepAction, plan_discard};
 use crate::allocation::{ClaimKey, Ledger, Nonce, Refusal};
@@ -119,22 +119,23 @@ impl NeutronWriter<'_> {
 
     /// Removes a claim's mark from an address that it may not have.
     pub(super) async fn withdraw(&self, id: &FloatingIpId, tag: &str, by: Hold) -> Result<(), Error> {
-        let created = {
+        let (description, tags) = {
             let mut ledger = self.pool.project.ledger();
             if let Hold::Claim { pool, claim } = &by {
                 ledger.yield_to_earlier_pool(id, pool, self.clock.now());
                 ledger.begin_withdrawal(id, pool, claim);
             }
+            let entry = ledger.get(id);
             // The description of what a newer version has marked stays as it is.
-            ledger.get(id).filter(|entry| !entry.marks.is_newer).and_then(|entry| entry.marks.created.clone())
+            let created = entry.filter(|entry| !entry.marks.is_newer).and_then(|entry| entry.marks.created.as_ref());
+            let described = created.filter(|mark| mark.pool == self.pool.policy.id);
+            let is_retained = !self.pool.policy.deletes;
+            let description = described.map(|mark| CreationMark { is_retained, ..mark.given_back() }.render(None));
+            // It has both if its description could not be seen for a while.
+            let is_tagged = description.is_none() || entry.is_some_and(|entry| entry.fip.tags.contains(tag));
+            (description, is_tagged.then(|| tag.to_owned()))
         };
-        let result = match created.filter(|mark| mark.pool == self.pool.policy.id) {
-            Some(mark) => {
-                let idle = CreationMark { is_retained: !self.pool.policy.deletes, ..mark.given_back() };
-                self.describe(id, &idle.render(None)).await
-            }
-            None => self.remove_tags(id, &[tag.to_owned()]).await,
-        };
+        let result = self.rewrite(id, description.as_deref(), tags.as_slice()).await;
         let has_failed = result.as_ref().is_err_and(|error| !error.is_unknown());
         self.pool.project.ledger().end_withdrawal(id, by, has_failed);
         result
@@ -271,23 +272,21 @@ impl NeutronWriter<'_> {
     }
 
     /// Whether the floating IP may still be deleted, since it may have changed after the deletion was planned. It is read
-    /// again if its view is not fresh: a port, or other marks than those of the plan, keep it.
+    /// again if its view is not fresh.
     async fn may_delete(&self, id: &FloatingIpId) -> Result<bool, Error> {
-        let stale = {
+        let began = {
             let mut ledger = self.pool.project.ledger();
             let began = ledger.begin(self.clock.now());
-            let is_stale = |entry: &&LedgerEntry| began.at.duration_since(entry.seen.at) > FRESH_VIEW;
-            ledger.get(id).filter(is_stale).map(|entry| (began, entry.marks.clone()))
+            let seen = ledger.get(id).map(|entry| entry.seen.at);
+            seen.filter(|seen| began.at.duration_since(*seen) > FRESH_VIEW).map(|_| began)
         };
-        if let Some((began, planned)) = stale {
+        if let Some(began) = began {
             match self.pool.neutron.get_floating_ip(id).await {
-                Ok(fip) => {
-                    let has_changed = fip.is_attached() || Marks::read(&fip) != planned;
+                Ok(fip) if fip.is_attached() => {
                     self.pool.project.ledger().record_read(fip, began);
-                    if has_changed {
-                        return Ok(false);
-                    }
+                    return Ok(false);
                 }
+                Ok(fip) => self.pool.project.ledger().record_read(fip, began),
                 Err(error) if error.kind == ErrorKind::NotFound => self.pool.project.ledger().record_deletion(id),
                 Err(error) => return Err(error),
             }

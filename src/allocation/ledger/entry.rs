@@ -25,6 +25,8 @@ pub struct LedgerEntry {
     pub written: Sequence,
     /// Who may write to it now.
     pub hold: Option<Hold>,
+    /// The marks that it had when it was held for a clean-up: once they change, it is not deleted.
+    pub cleaned_up_with: Option<Box<Marks>>,
     /// The source from which the claim that holds it chose it; none if the claim had it before.
     pub chosen_from: Option<Origin>,
     /// Writes to it that may still land.
@@ -59,6 +61,7 @@ impl LedgerEntry {
             known_since,
             written: 0,
             hold: None,
+            cleaned_up_with: None,
             chosen_from: None,
             uncertain_writes: Vec::new(),
             disowned,

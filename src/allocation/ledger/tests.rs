@@ -288,12 +288,19 @@ fn a_usable_offer_ends_a_refusal_and_a_pause() {
 
 #[test]
 fn only_what_the_pool_created_and_nothing_uses_may_be_deleted() {
-    let may_delete = |fip: Fip| fixture().fips([fip]).ledger.may_delete(&id(10), &pool_id("p"));
+    let may_delete = |fip: Fip| fixture().fips([fip]).held(10, Hold::Cleanup).ledger.may_delete(&id(10), &pool_id("p"));
     assert!(may_delete(fip(10).idle()) && may_delete(fip(10).created_for("web").released_by("web", ago(5))));
     assert!(!may_delete(fip(10).idle().attached()));
     assert!(!may_delete(fip(10).idle().tagged_by_another_pool()));
     assert!(!may_delete(fip(10).tagged_for("web")));
     assert!(!may_delete(fip(11).idle()), "it is gone");
+    let mut planned = fixture().fips([fip(10).idle()]);
+    assert!(!planned.ledger.may_delete(&id(10), &pool_id("p")), "nothing keeps others from it");
+    planned = planned.held(10, Hold::Cleanup);
+    planned.relist([fip(10).idle().tag("keep")]);
+    assert!(planned.ledger.may_delete(&id(10), &pool_id("p")), "that is no mark");
+    planned.relist([fip(10).created_for("web")]);
+    assert!(!planned.ledger.may_delete(&id(10), &pool_id("p")), "another process of the controller gave it to a claim");
 }
 
 #[test]

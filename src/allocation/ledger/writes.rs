@@ -40,6 +40,8 @@ impl Ledger {
                 entry.chosen_from = None;
                 self.held.remove(id)
             };
+            let is_cleanup = hold == Some(Hold::Cleanup);
+            entry.cleaned_up_with = is_cleanup.then(|| Box::new(entry.marks.clone()));
             entry.hold = hold;
         }
     }
@@ -73,6 +75,16 @@ impl Ledger {
             let Some(entry) = self.entries.get_mut(other) else { continue };
             if entry.marks.claims.contains(&mark) && (is_bound_attached || !entry.fip.is_attached()) {
                 entry.disowned.insert(mark.clone());
+            }
+        }
+    }
+
+    /// The pool is new to this process. The marks of its claims are those of another process that served it: none landed
+    /// late.
+    pub fn note_new_pool(&mut self, pool: &PoolId) {
+        for id in self.by_pool.get(pool) {
+            if let Some(entry) = self.entries.get_mut(id) {
+                entry.disowned.retain(|(owner, _)| owner != pool);
             }
         }
     }
