@@ -20,13 +20,14 @@ impl SweepPass<'_> {
         }
         let owners: Vec<_> = unjustified.iter().map(|claim| (pool.id.clone(), (*claim).clone())).collect();
         let is_released = !owners.is_empty() && owners.iter().all(|owner| entry.marks.releases.contains_key(owner));
+        // A claim that exists and has another address does not need this one: its mark landed late. The other owner waits.
+        let has_other_address = |claim: &&ClaimKey| self.situation.has_other_address(claim, &entry.fip);
+        let is_superfluous = !owners.is_empty() && unjustified.iter().all(has_other_address);
         // A mark that cannot be read may be of a newer version, for a claim that this version does not see.
-        if !is_released && !self.report_orphan(entry) || entry.marks.is_unreadable {
+        if !is_released && !is_superfluous && !self.report_orphan(entry) || entry.marks.is_unreadable {
             return;
         }
         let is_created_here = self.situation.created_here(entry).is_some();
-        // A claim that exists and has another address does not need this one.
-        let is_superfluous = unjustified.iter().all(|claim| self.situation.has_other_address(claim, &entry.fip));
         let may_remove = is_held || is_released || is_superfluous || pool.releases_orphans;
         // A port on an address that the pool did not create is the other owner's; on its own it may be its claim's.
         if may_remove && !(is_created_here && entry.fip.is_attached()) {

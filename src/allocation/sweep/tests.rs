@@ -439,6 +439,15 @@ fn only_our_own_tags_are_removed_from_a_contested_address() {
 }
 
 #[test]
+fn a_late_mark_is_removed_from_a_contested_address_at_once_if_its_claim_has_another() {
+    let contested = fixture().fips([fip(10).tagged_for("web").tagged_by_another_pool()]);
+    let plan = contested.active_claim("web").published("web", 12).plan();
+    assert_eq!((plan.orphans, plan.actions), (vec![], remove_tags(10, &[claim_tag(&pool_id("p"), &key("web"))])));
+    let plan = fixture().fips([fip(10).idle().tagged_by_another_pool()]).plan();
+    assert_eq!((plan.orphans, plan.actions), (vec![id(10)], vec![]), "there is no such claim");
+}
+
+#[test]
 fn a_contested_address_keeps_its_tags_where_the_pool_releases_no_orphans() {
     let contested = || fip(10).tagged_for("web").tagged_by_another_pool();
     let due = |fixture: Fixture| {

@@ -2,7 +2,7 @@
 
 use super::Sweeper;
 use crate::allocation::mark::CreationMark;
-use crate::allocation::supply::{CreationPlace, Supply, is_usable_spare};
+use crate::allocation::supply::{CreationPlace, Supply, UNWANTED_LIMIT, is_usable_spare};
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::neutron_writer::NeutronWriter;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
@@ -11,15 +11,12 @@ use crate::openstack;
 impl Sweeper {
     /// Creates one, unless Neutron refuses. An unwanted address is held while another is requested, and then deleted.
     pub(super) async fn create_spare(&self, pool: &ResolvedPool) -> Result<bool, openstack::Error> {
-        let mut unwanted = Vec::new();
-        let result = self.create_usable(pool, &mut unwanted).await;
-        if matches!(result, Ok(false)) && !unwanted.is_empty() {
+        let (mut unwanted, mut unwanted_count) = (Vec::new(), 0);
+        let result = self.create_usable(pool, &mut unwanted, &mut unwanted_count).await;
+        if matches!(result, Ok(false)) && unwanted_count > 0 {
             pool.project.ledger().note_unwanted_offers(&pool.policy.id, self.clock.now());
         }
-        let discarded = NeutronWriter { pool, clock: &self.clock }.discard(unwanted, &self.memory).await;
-        if discarded? {
-            self.wake.waiting_claims_of(&pool.name);
-        }
+        self.discard(pool, unwanted).await?;
         result
     }
 
@@ -27,8 +24,17 @@ impl Sweeper {
         &self,
         pool: &ResolvedPool,
         unwanted: &mut Vec<FloatingIpId>,
+        unwanted_count: &mut usize,
     ) -> Result<bool, openstack::Error> {
-        while let Some(fip) = self.create(pool).await? {
+        loop {
+            let Some(fip) = self.create(pool).await? else {
+                if unwanted.is_empty() || *unwanted_count >= UNWANTED_LIMIT {
+                    return Ok(false);
+                }
+                // As for a claim: they may fill the limit, and Neutron may offer another one next.
+                self.discard(pool, std::mem::take(unwanted)).await?;
+                continue;
+            };
             let mut ledger = pool.project.ledger();
             if self.memory.with_situation(&ledger, pool, self.clock.now(), |situation| is_usable_spare(situation, &fip))
             {
@@ -37,8 +43,15 @@ impl Sweeper {
             }
             ledger.hold_unwanted(&fip.id);
             unwanted.push(fip.id);
+            *unwanted_count = unwanted_count.saturating_add(1);
         }
-        Ok(false)
+    }
+
+    async fn discard(&self, pool: &ResolvedPool, unwanted: Vec<FloatingIpId>) -> Result<(), openstack::Error> {
+        if (NeutronWriter { pool, clock: &self.clock }).discard(unwanted, &self.memory).await? {
+            self.wake.waiting_claims_of(&pool.name);
+        }
+        Ok(())
     }
 
     /// Creates a floating IP; none if Neutron refuses, or none may be created now.
