@@ -78,8 +78,11 @@ pub enum Decision {
     /// The claim's own address carries another owner's mark, too, which that owner is expected to remove: list, [count
     /// that](super::ledger::Ledger::note_owner_awaited), and ask again later.
     AwaitOwner(FloatingIpId),
-    /// The address that the claim had is gone, and there is another for it. First remove the reference from its status: a
-    /// mark that is found later is then not taken for that of an address that the claim had.
+    /// The claim's own address has its mark, but a clean-up of it may still take effect, or its mark was copied to another
+    /// floating IP: list, and ask again later.
+    AwaitMark(FloatingIpId),
+    /// The address that the claim had is gone. First remove the reference from its status: a mark that is found later is
+    /// then not taken for that of an address that the claim had.
     ForgetAddress,
     /// Create a floating IP.
     Create(CreationPlace),
@@ -191,7 +194,9 @@ impl<'a> ClaimCase<'a> {
             return Decision::Settle;
         }
         match self.choose() {
-            Decision::Mark(..) | Decision::Create(_) if self.claim.was_bound => Decision::ForgetAddress,
+            Decision::Mark(..) | Decision::Create(_) | Decision::Refuse(_) if self.claim.was_bound => {
+                self.forget_address()
+            }
             decision => decision,
         }
     }

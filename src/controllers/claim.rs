@@ -117,6 +117,9 @@ impl ClaimController {
             }
             return Ok(Action::requeue(rest));
         }
+        if !next_step.keeps_place(&observed) {
+            self.leave_queue(&observed);
+        }
         match next_step {
             NextStep::Skip(reason) => Ok(self.skip(&observed, &reason)),
             NextStep::Report(reason, message) => {
@@ -161,6 +164,13 @@ impl ClaimController {
         }
     }
 
+    /// The younger claims need not wait for this one.
+    fn leave_queue(&self, observed: &Observed) {
+        if self.memory.claims.set_queued(&observed.claim, None) {
+            self.wake.waiting_claims_of(&observed.pool_name);
+        }
+    }
+
     /// Gives the claim its address: request → protect → attempt → publish → report.
     async fn serve(&self, observed: &Observed, scope: AllocationScope) -> Result<Action, Error> {
         let Some(pool) = observed.pool_state.resolved.clone() else { return Ok(Action::await_change()) };
@@ -170,6 +180,7 @@ impl ClaimController {
         let request = match build_request(observed, &pool) {
             Ok(request) => request,
             Err(message) => {
+                self.leave_queue(observed);
                 self.report_failed(observed, message).await?;
                 return Ok(Action::requeue(self.clock.jitter(FOREIGN_ADDRESS_RETRY, 0.5)));
             }

@@ -129,3 +129,24 @@ async fn new_claim_waits_for_its_cluster_but_is_deleted_without_it() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn younger_claims_do_not_wait_for_one_whose_cluster_is_paused() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public").max_ips(1)).await;
+        ns.create(cluster("prod", json!({}))).await;
+        ns.bind(claim("web-0")).await;
+        ns.create(claim("web-1").of_cluster("prod")).await;
+        await_waiting(ns, "web-1", "PoolExhausted").await;
+        create_waiting_claim(ns, "web-2", "PoolExhausted").await;
+        let cluster = Switch { kind: Kind::Cluster, name: "prod", is_spec: true };
+        cluster.set(ns, true).await;
+        release_claim(ns, "web-0").await;
+        await_bound(ns, "web-2").await;
+        cluster.set(ns, false).await;
+        create_waiting_claim(ns, "web-3", "PoolExhausted").await;
+        release_claim(ns, "web-2").await;
+        await_bound(ns, "web-1").await;
+    })
+    .await;
+}

@@ -156,7 +156,7 @@ impl Owner {
             }
             Decision::Confirm(_) | Decision::Settle => self.must_list = true,
             // How often it has waited is not counted: here, the other owner is never gone for good.
-            Decision::AwaitOwner(_) => {
+            Decision::AwaitOwner(_) | Decision::AwaitMark(_) => {
                 self.claims[claim].is_being_served = false;
                 self.must_list = true;
             }

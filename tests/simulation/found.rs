@@ -124,3 +124,55 @@ fn the_status_does_not_count_what_neutron_offers_and_the_pool_does_not_want() {
     ];
     assert_lawful(&start, &events);
 }
+
+/// Law 5. The tag of another pool's claim landed late on the address, after its process had died and the next one had given
+/// that claim another address. It stayed for as long as an orphan does, and the claim that had lost its IPAddress waited
+/// no longer than a minute.
+#[test]
+fn a_tag_that_lands_late_is_removed_before_the_other_owner_gives_up() {
+    let start = Start { seed: 20790003221, sites: 2, replicas: 1, slowest: 2, is_logged: true };
+    let events = [
+        CreatePool(1),
+        CreatePool(2),
+        CreateFloatingIp(0),
+        Edit(1, List(0)),
+        Edit(2, List(0)),
+        Edit(2, List(3)),
+        Pass(30),
+        CreateClaim(146),
+        Outage(41, 7, 206, 40),
+        CreateClaim(25),
+        Outage(70, 95, 69, 46),
+        CreateClaim(10),
+        Pass(3500),
+        FaultInWrite(2, 4),
+        Pass(2752),
+        DeleteClaim(14),
+        Pass(3),
+        DeleteAddress(13),
+    ];
+    assert_lawful(&start, &events);
+}
+
+/// Law 7. Neutron offered an excluded address for the spare one of a pool, which filled the pool's limit. It was deleted
+/// without another request, and new claims were refused for up to a quarter of an hour, although there were others.
+#[test]
+fn an_unwanted_offer_for_a_spare_address_does_not_keep_claims_from_the_others() {
+    let start = Start { seed: 20790001578, sites: 1, replicas: 2, slowest: 15, is_logged: true };
+    let events = [
+        CreatePool(2),
+        CreatePool(3),
+        Edit(145, MinFree(109)),
+        Edit(73, Exclude(55)),
+        Edit(9, Limit(219)),
+        CreateFloatingIp(176),
+        CreateFloatingIp(85),
+        CreateClaim(97),
+        Pass(120),
+        CreateClaim(126),
+        CreateClaim(82),
+        CreateClaim(23),
+        Pass(3500),
+    ];
+    assert_lawful(&start, &events);
+}

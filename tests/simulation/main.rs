@@ -99,6 +99,7 @@ mod tampering;
 mod tenants;
 mod told;
 mod trace;
+mod unfinished;
 mod users;
 mod waiting;
 mod wire;

@@ -62,7 +62,8 @@ fn address_of(server: &ApiServer, claim: &Value) -> Option<Arc<Value>> {
     server.get(&Key::new(Kind::Address, namespace, name))
 }
 
-/// Whether nothing keeps the pool from creating an address for the claim: no limit, no choice, and no earlier address.
+/// Whether nothing keeps the pool from creating an address for the claim: no limit, no choice, and no earlier address, to
+/// which a late call of a predecessor could still give the claim's mark again.
 fn may_have_a_new_address(server: &ApiServer, witness: &Witness, claim: &Value) -> bool {
     let Some(pool) = pool_of(server, claim) else { return false };
     let spec = &pool["spec"];
@@ -72,6 +73,7 @@ fn may_have_a_new_address(server: &ApiServer, witness: &Witness, claim: &Value) 
     let is_marked = laws::pool_id(&pool).is_none_or(|id| witness.count_marked_for(&id, &laws::claim_key(claim)) > 0);
     spec.get("floatingIPNetwork").is_some()
         && address_of(server, claim).is_none()
+        && laws::text(claim, "/status/addressRef/name").is_empty()
         && !has_choice
         && is_known
         && !is_marked

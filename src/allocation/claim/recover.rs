@@ -5,8 +5,9 @@ use crate::allocation::identity::ClaimKey;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
 use crate::allocation::published::Binding;
+use crate::allocation::refusal::Refusal;
 use crate::allocation::situation::{ClaimState, Situation};
-use crate::allocation::supply::is_permitted;
+use crate::allocation::supply::{Supply, is_permitted};
 
 impl<'a> ClaimCase<'a> {
     /// Keeps the address that the claim's IPAddress names, and restores its mark, unless it is marked for another owner or
@@ -39,9 +40,9 @@ impl<'a> ClaimCase<'a> {
         // The id was changed, or the floating IP was deleted and another one created with its address. What is marked for
         // the claim is its own; anything else is taken like any free one.
         let successor = ledger.at(bound.address).find(|entry| match self.situation.ownership(entry) {
-            Ownership::Unmarked => entry.is_free() && self.situation.pool.has_tags,
+            Ownership::Unmarked => self.is_free_for_it(entry) && self.situation.pool.has_tags,
             Ownership::Unclaimed => {
-                entry.is_free()
+                self.is_free_for_it(entry)
                     && !ledger.is_being_created(entry)
                     && !ledger.has_copied_mark(entry)
                     && !self.is_of_older_claim(entry)
@@ -49,9 +50,23 @@ impl<'a> ClaimCase<'a> {
             ownership => ownership == Ownership::Claimed(self.claim.key.clone()),
         });
         match successor {
+            // Unlike what is marked, it does not count under the limit yet.
+            Some(entry) if entry.marks.is_empty() && entry.hold.is_none() && !self.has_room() => {
+                Decision::Refuse(Refusal::LimitReached(self.situation.pool.max_ips.unwrap_or_default()))
+            }
             Some(entry) => self.complete_mark(entry),
             None => Decision::Lost(LostAddress::Deleted(bound.address)),
         }
+    }
+
+    /// Whether nothing is attached to it, and no write to it is under way or uncertain but the claim's own.
+    fn is_free_for_it(&self, entry: &LedgerEntry) -> bool {
+        let is_held = entry.is_held_for(&self.situation.pool.id, &self.claim.key) && self.has_no_other_writer(entry);
+        entry.is_free() || is_held && !entry.fip.is_attached()
+    }
+
+    fn has_room(&self) -> bool {
+        Supply::new(self.situation).room() > 0
     }
 
     /// Whether the IPAddress of a claim that stays names it too.
@@ -86,6 +101,27 @@ impl<'a> ClaimCase<'a> {
         marked.filter(|entry| self.is_recoverable(entry)).min_by_key(|entry| {
             let is_late = (is_released(entry), is_not_in_use(entry), self.is_disowned(entry));
             (is_late, known_since(entry), entry.fip.id.clone())
+        })
+    }
+
+    /// Ends what ties the claim to the address that it had, once nothing of that is left or may still come to light.
+    pub(super) fn forget_address(&self) -> Decision {
+        match (self.find_unusable(), self.situation.fence()) {
+            (Some(entry), _) => Decision::AwaitMark(entry.fip.id.clone()),
+            (None, Some(_)) => self.wait_for_fence(),
+            (None, None) => Decision::ForgetAddress,
+        }
+    }
+
+    /// The address that is the claim's own, and that it may have again once a clean-up of it has ended, or, if its machine
+    /// uses it, once no other floating IP has a copy of its mark.
+    fn find_unusable(&self) -> Option<&'a LedgerEntry> {
+        let ledger = self.situation.ledger;
+        ledger.of_claim(&self.situation.pool.id, &self.claim.key).find(|entry| {
+            self.situation.ownership(entry) == Ownership::Claimed(self.claim.key.clone())
+                && self.may_stay(entry)
+                && !self.has_foreign_port(entry)
+                && (!self.has_no_other_writer(entry) || entry.fip.is_attached() && ledger.has_copied_mark(entry))
         })
     }
 

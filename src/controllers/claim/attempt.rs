@@ -129,6 +129,10 @@ impl<'a> Attempt<'a> {
         }
         let Some((decision, creation)) = self.decide() else { return Ok(Some(AttemptOutcome::NothingLeft)) };
         tracing::debug!(claim.name = %self.request.object, ?decision, "decided");
+        if let Some(left) = self.uncertain_for(&decision) {
+            let message = "the API server did not say whether it created the IPAddress; waiting until that is certain";
+            return Ok(Some(AttemptOutcome::Wait(left.saturating_add(AFTER_FENCE), message.into())));
+        }
         match decision {
             Decision::Create(place) => self.create(place, creation).await?,
             Decision::Mark(..) | Decision::TakeBack(..) | Decision::Withdraw(..) => return self.write(decision).await,
@@ -141,6 +145,7 @@ impl<'a> Attempt<'a> {
             }
             Decision::Settle => return self.settle().await,
             Decision::AwaitOwner(id) => return self.await_owner(&id).await,
+            Decision::AwaitMark(id) => return self.await_mark(&id).await,
             // The reference stays if the IPAddress exists after all, or a mark of the claim.
             Decision::ForgetAddress if self.has_listed => return Ok(Some(AttemptOutcome::AddressGone)),
             Decision::ForgetAddress if publish::may_have_address(&self.controller.kube, &self.request.object).await => {
@@ -163,6 +168,17 @@ impl<'a> Attempt<'a> {
             }
         }
         Ok(None)
+    }
+
+    /// How long an IPAddress may still appear that names what the decision takes from the claim.
+    fn uncertain_for(&self, decision: &Decision) -> Option<Duration> {
+        let is_concerned = match decision {
+            Decision::Withdraw(id, _) => !self.chosen.contains(id),
+            Decision::ForgetAddress => true,
+            _ => false,
+        };
+        let claims = &self.controller.memory.claims;
+        is_concerned.then(|| claims.address_uncertain_for(&self.pool.name, &self.request.object)).flatten()
     }
 
     /// Whether the pool lost the use of its session meanwhile, and with it what its claims held.
@@ -261,6 +277,19 @@ impl<'a> Attempt<'a> {
         let message =
             |address| format!("another owner has marked floating IP {address} too; waiting until it removes its mark");
         Ok(address.map(|address| AttemptOutcome::Wait(OWNER_AWAITED_EVERY.unsigned_abs(), message(address))))
+    }
+
+    async fn await_mark(&self, id: &FloatingIpId) -> Result<Option<AttemptOutcome>, openstack::Error> {
+        self.pool.list_now(&self.controller.clock).await?;
+        let ledger = self.pool.project.ledger();
+        let message = ledger.get(id).map(|entry| {
+            let address = entry.fip.address;
+            match ledger.has_copied_mark(entry) {
+                true => format!("the description of floating IP {address} has been copied to another floating IP, so whose that is cannot be told: clear the copy"),
+                false => format!("waiting until an earlier call can no longer change floating IP {address}"),
+            }
+        });
+        Ok(message.map(|message| AttemptOutcome::Wait(RETRY, message)))
     }
 
     async fn settle(&self) -> Result<Option<AttemptOutcome>, openstack::Error> {

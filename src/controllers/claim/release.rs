@@ -29,10 +29,13 @@ use crate::metrics::OperationResult;
 use crate::object_name::ObjectName;
 use crate::openstack;
 
+/// More steps than a release needs, even of many addresses that Neutron offered in vain.
+const STEPS: usize = 64;
+
 impl ClaimController {
     pub(super) async fn release(&self, observed: &Observed) -> Result<Action, Error> {
         // Otherwise its IPAddress could appear when another claim has the address.
-        if let Some(left) = self.memory.claims.address_uncertain_for(&observed.claim) {
+        if let Some(left) = self.memory.claims.address_uncertain_for(&observed.pool_name, &observed.name) {
             return self.await_outcome(observed, left).await;
         }
         if self.is_address_unseen(observed).await? {
@@ -193,12 +196,15 @@ pub(in crate::controllers) async fn release_marks(
     }
     end_unwanted_holds(pool, &key);
     let writer = NeutronWriter { pool, clock };
-    loop {
+    for _ in 0..STEPS {
         let step =
             memory.with_situation(&pool.project.ledger(), pool, clock.now(), |situation| decide(situation, &key));
         tracing::debug!(claim.name = %claim, decision = ?step, "decided");
         match step {
-            ReleaseStep::Done => break,
+            ReleaseStep::Done => {
+                pool.project.ledger().forget_claim(id, &key);
+                return Ok(MarkRelease::Done);
+            }
             ReleaseStep::Tag(fip, tag) => writer.add_tag(&fip, &tag).await?,
             ReleaseStep::Describe(fip, mark) => writer.describe(&fip, &render(&mark, Some(claim))).await?,
             ReleaseStep::Withdraw(fip, tag) => {
@@ -216,8 +222,8 @@ pub(in crate::controllers) async fn release_marks(
             }
         }
     }
-    pool.project.ledger().forget_claim(id, &key);
-    Ok(MarkRelease::Done)
+    let message = "OpenStack accepted changes of the claim's marks and does not show them; trying again";
+    Err(openstack::Error::new(openstack::ErrorKind::Malformed, "release floating IP", message))
 }
 
 /// Unwanted addresses that Neutron offered for the claim, and that are not deleted yet, are released like the rest.

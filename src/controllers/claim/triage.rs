@@ -26,6 +26,21 @@ pub enum NextStep {
     ReleaseAndWait(String),
 }
 
+impl NextStep {
+    /// Whether a claim that was refused an address keeps its place: it is tried again, or its whole pool waits with it.
+    /// Otherwise the younger claims would wait for one that takes nothing.
+    pub(super) fn keeps_place(&self, observed: &Observed) -> bool {
+        match self {
+            Self::Serve | Self::Recover => true,
+            Self::Skip(reason) => {
+                matches!(reason, SkipReason::PausedPool | SkipReason::FilteredPool | SkipReason::UnknownPool)
+            }
+            Self::Report(..) => !matches!(observed.cluster, ClaimCluster::Missing(_)),
+            Self::Release | Self::ReleaseAndWait(_) => false,
+        }
+    }
+}
+
 /// Why nothing is done about a claim.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SkipReason {

@@ -229,18 +229,20 @@ impl ClaimRecords {
         records.filter(|record| record.is_release_failing).count()
     }
 
-    /// The claim was refused an address; `None` when it was not.
-    pub(in crate::controllers) fn set_queued(&self, claim: &IpAddressClaim, position: Option<QueuePosition>) {
+    /// The claim was refused an address; `None` when it was not. Returns whether it has left the queue.
+    pub(in crate::controllers) fn set_queued(&self, claim: &IpAddressClaim, position: Option<QueuePosition>) -> bool {
         let mut pools = self.0.lock();
-        let Some(claims) = pools.get_mut(&pool_of(claim)) else { return };
+        let Some(claims) = pools.get_mut(&pool_of(claim)) else { return false };
         let Some(record) = claims.records.get_mut(&name_of(claim)).filter(|record| record.uid == claim.uid()) else {
-            return;
+            return false;
         };
-        if let Some(old) = record.queued.take() {
-            claims.queue.remove(&old);
+        let before = record.queued.take();
+        if let Some(before) = &before {
+            claims.queue.remove(before);
         }
         claims.queue.extend(position.clone());
         record.queued = position;
+        before.is_some() && record.queued.is_none()
     }
 
     /// Reads a pool's claims, and the positions of those that were refused an address.
@@ -299,8 +301,12 @@ impl ClaimRecords {
     }
 
     /// How long a creation of the claim's IPAddress may still take effect.
-    pub(in crate::controllers) fn address_uncertain_for(&self, claim: &IpAddressClaim) -> Option<Duration> {
-        self.0.lock().get(&pool_of(claim))?.uncertain_for(&name_of(claim))
+    pub(in crate::controllers) fn address_uncertain_for(
+        &self,
+        pool: &ObjectName,
+        claim: &ObjectName,
+    ) -> Option<Duration> {
+        self.0.lock().get(pool)?.uncertain_for(claim)
     }
 
     /// The watch delivered an IPAddress.

@@ -58,6 +58,10 @@ fn describe_decision(decision: &Decision, name: impl Fn(&FloatingIpId) -> String
             format!("the claim had {}, which also carries another owner's mark", name(id)),
             Some("the controller waits for up to a minute until that mark is removed"),
         ),
+        Decision::AwaitMark(id) => (
+            format!("the claim had {}, whose mark is about to be cleaned up, or has been copied", name(id)),
+            Some("the controller waits until that clean-up has ended, or the copy is cleared"),
+        ),
         Decision::ForgetAddress => (
             "the address that it had is gone, and no floating IP carries its mark".into(),
             Some("the controller chooses another address"),

@@ -485,8 +485,62 @@ fn a_claim_forgets_the_address_that_it_had_before_it_chooses_another() {
     let forgets = |fixture: Fixture| claim_without_ip_address(&fixture) == Decision::ForgetAddress;
     assert!(forgets(fixture().listed([10]).fips([fip(10)])), "there is one to mark");
     assert!(forgets(fixture()), "one can be created");
-    let refused = fixture().closed_list([10]).fips([fip(10).attached()]);
-    assert_eq!(claim_without_ip_address(&refused), Decision::Refuse(Refusal::ListUsedUp));
+    assert!(forgets(fixture().closed_list([10]).fips([fip(10).attached()])), "it waits like one that had none");
+    let fenced = fixture().listed([10]).fips([fip(10)]).fenced();
+    assert!(matches!(claim_without_ip_address(&fenced), Decision::Fenced(_)), "a predecessor's mark may still land");
+}
+
+#[test]
+fn a_claim_waits_while_a_clean_up_of_the_address_that_it_had_may_take_effect() {
+    let taken_over = || fixture().fips([fip(10).created_for("web").released_by("db", ago(9)).attached()]);
+    let mut uncertain = taken_over().held(10, Hold::Cleanup);
+    assert_eq!(claim_without_ip_address(&uncertain), Decision::AwaitMark(id(10)), "a tag is being removed");
+    uncertain.ledger.note_uncertain_write(&id(10), start());
+    uncertain.ledger.set_hold(&id(10), None);
+    assert_eq!(claim_without_ip_address(&uncertain), Decision::AwaitMark(id(10)), "or may be");
+    assert_eq!(claim_without_ip_address(&taken_over()), Decision::Keep(id(10)));
+    let excluded = fixture().excluding("203.0.113.10/32").fips([fip(10).created_for("web")]).held(10, Hold::Cleanup);
+    assert_eq!(claim_without_ip_address(&excluded), Decision::ForgetAddress, "it may not have that one");
+    let others = fixture().fips([fip(10).created_for("db").attached()]).held(10, Hold::Cleanup);
+    assert_eq!(claim_without_ip_address(&others), Decision::ForgetAddress);
+}
+
+#[test]
+fn a_claim_whose_machine_uses_an_address_with_a_copied_mark_gets_no_other() {
+    let copy = || fip(11).described(fip(10).created_for("web").0.description);
+    let attached = fixture().fips([fip(10).created_for("web").attached(), copy()]);
+    assert_eq!(claim_without_ip_address(&attached), Decision::AwaitMark(id(10)));
+    let free = fixture().fips([fip(10).created_for("web"), copy()]);
+    assert_eq!(claim_without_ip_address(&free), Decision::ForgetAddress);
+}
+
+#[test]
+fn marks_of_a_pool_that_is_new_to_the_process_did_not_land_late() {
+    let mut fixture = fixture().fips([fip(10), fip(11)]);
+    fixture.relist([fip(10).tagged_for("web").attached(), fip(11).tag("caip.other.aaaaaaaaaaaaaaaa")]);
+    let theirs = fixture.entry(11).disowned.clone();
+    assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)));
+    fixture.ledger.note_new_pool(&pool_id("p"));
+    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
+    assert_eq!((theirs.len(), &fixture.entry(11).disowned), (1, &theirs), "another pool's are as they were");
+}
+
+#[test]
+fn a_floating_ip_without_marks_is_no_successor_beyond_the_limit() {
+    let bound = || BoundAddress { address: address(10), fip: id(99) };
+    let fixture = || fixture().fips([fip(10), fip(11).created_for("db")]).published_as("web", 10, id(99));
+    let marked = Decision::Mark(id(10), Origin::Recovered, tag());
+    assert_eq!(fixture().max_ips(2).decide_bound("web", bound()), marked);
+    let full = fixture().max_ips(1);
+    assert_eq!(full.decide_bound("web", bound()), Decision::Refuse(Refusal::LimitReached(1)));
+    let mut held = full.held(10, hold_of("web"));
+    held.ledger.note_uncertain_write(&id(10), start());
+    assert_eq!(held.decide_bound("web", bound()), marked, "it counts already");
+    held.ledger.set_hold(&id(10), Some(hold_of("db")));
+    assert_eq!(held.decide_bound("web", bound()), Decision::Lost(LostAddress::Deleted(address(10))));
+    held.ledger.note_uncertain_write(&id(10), start());
+    held.ledger.set_hold(&id(10), Some(hold_of("web")));
+    assert_eq!(held.decide_bound("web", bound()), Decision::Lost(LostAddress::Deleted(address(10))), "db's may land");
 }
 
 #[test]

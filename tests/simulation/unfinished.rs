@@ -1,0 +1,150 @@
+//! What is not finished for a claim when something else happens to it: its place in the queue, a mark that is there
+//! twice, an IPAddress whose creation is in doubt, marks that another process wrote.
+
+use std::time::Duration;
+
+use caip_openstack::api::names::{CLAIM_FINALIZER, PAUSED_ANNOTATION};
+use serde_json::{Value, json};
+
+use crate::api::Kind;
+use crate::simulate;
+use crate::wire::Fault;
+use crate::world::{Start, World, address};
+
+const SOON: Duration = Duration::from_secs(60);
+
+fn start(seed: u64) -> Start {
+    Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true }
+}
+
+/// Law 7. The older of two claims that wait is paused, or is being deleted while its machine is there.
+#[test]
+fn a_claim_that_takes_nothing_keeps_no_address_from_the_younger_ones() {
+    let machine = json!({"metadata": {"finalizers": ["example.com/machine", CLAIM_FINALIZER]}});
+    let paused = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: "true"}}});
+    let resumed = json!({"metadata": {"finalizers": [CLAIM_FINALIZER], "annotations": {PAUSED_ANNOTATION: null}}});
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "maxIPs": 1}));
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            for claim in ["web-1", "web-2"] {
+                site.create_claim(claim, "public");
+                world.advance(Duration::from_secs(5)).await;
+                world.expect(7, claim, "told that the limit is reached", site.is_told(claim, "spec.maxIPs"));
+            }
+            let is_paused = seed % 2 == 0;
+            site.change(Kind::Claim, "web-1", if is_paused { &paused } else { &machine });
+            if !is_paused {
+                site.delete(Kind::Claim, "web-1");
+            }
+            world.advance(Duration::from_secs(5)).await;
+            site.delete(Kind::Claim, "web-0");
+            world.await_bound("web-2").await;
+            site.change(Kind::Claim, "web-1", &resumed);
+            site.create_claim("web-3", "public");
+            world.advance(Duration::from_secs(5)).await;
+            site.delete(Kind::Claim, "web-2");
+            world.await_bound(if is_paused { "web-1" } else { "web-3" }).await;
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Laws 5, 8 and 9. The description of a bound address cannot be seen for a while, so its mark is restored as a tag; then it
+/// has both. The pool no longer allows the address, and its claim chooses another one, or is deleted while the mark of
+/// another pool is there too.
+#[test]
+fn a_mark_that_is_there_twice_is_removed_in_both_places() {
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            world.bind_in_new_pool("web-0").await;
+            let site = &world.sites[0];
+            let Some((had, id)) = site.address_of("web-0") else { return };
+            let seen = || world.cloud.floating_ips().into_iter().find(|fip| fip.id == id);
+            let Some(before) = seen() else { return };
+            world.users_interfered.set(true);
+            world.tamper(|world| world.cloud.edit(&id, |fip| fip.description.clear()));
+            let is_tagged = world.wait_until(2 * SOON, || seen().is_some_and(|fip| !fip.tags.is_empty())).await;
+            world.expect(5, "the floating IP", "marked again", is_tagged);
+            world.tamper(|world| world.cloud.edit(&id, |fip| fip.description.clone_from(&before.description)));
+            world.advance(2 * SOON).await;
+            if seed % 2 == 0 {
+                let excluded = json!({"spec": {"excludedAddresses": [format!("{had}/32")]}});
+                site.change(Kind::Pool, "public", &excluded);
+                world.advance(SOON).await;
+                site.delete(Kind::Address, "web-0");
+                let is_another = || site.address_of("web-0").is_some_and(|(address, _)| address != had);
+                world.expect(7, "web-0", "given another address", world.wait_until(3 * SOON, is_another).await);
+            } else {
+                let theirs = "caip.another.aaaaaaaaaaaaaaaa".to_owned();
+                world.tamper(|world| world.cloud.edit(&id, |fip| _ = fip.tags.insert(theirs)));
+                world.advance(2 * SOON).await;
+                site.delete(Kind::Claim, "web-0");
+                world.expect_gone(Kind::Claim).await;
+                let own_tags = seen().map_or(0, |fip| fip.tags.iter().filter(|tag| !tag.contains("another")).count());
+                world.expect(5, "the floating IP", "without the claim's tag", own_tags == 0);
+            }
+            world.skips_rest.set(true);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 1. The creation of an IPAddress is in doubt when the pool no longer lists its address. Another pool lists it too.
+#[test]
+fn an_address_is_not_given_up_while_its_ip_address_may_still_appear() {
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            site.create_pool("second", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            world.advance(SOON).await;
+            let late = Fault::Late(Duration::from_secs(45));
+            site.replicas[0].wire().iter().for_each(|wire| wire.hang("ipaddresses", late, Duration::from_secs(3)));
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(5)).await;
+            site.change(Kind::Pool, "public", &json!({"spec": {"preAllocatedFloatingIPs": [address(1)]}}));
+            site.create_claim("db", "second");
+            world.advance(3 * SOON).await;
+            let bound: Vec<&str> = ["web-0", "db"].into_iter().filter(|claim| site.is_bound(claim)).collect();
+            world.expect(1, "web-0", "the only one with the address", bound == ["web-0"]);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 5. The process knows the project from another pool when a pool of a management cluster that was lost is created again.
+#[test]
+fn a_rebuilt_pool_finds_its_addresses_in_a_process_that_has_seen_them_before() {
+    for seed in 0..8 {
+        let outcome = simulate(&Start { sites: 2, ..start(seed) }, async |world: &World| {
+            let (site, lost) = (&world.sites[0], &world.sites[1]);
+            let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
+            site.create_pool("second", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            let spec: Value = json!({"preAllocatedFloatingIPs": [address(0)], "poolID": "rebuilt"});
+            lost.create_pool("public", &spec);
+            world.advance(2 * SOON).await;
+            lost.create_claim("web-0", "public");
+            world.expect(7, "web-0", "bound", world.wait_until(SOON, || lost.is_bound("web-0")).await);
+            world.tamper(|world| world.cloud.set_port(&id, Some("port-of-its-machine")));
+            // The other process lists the project.
+            world.advance(3 * SOON).await;
+            world.users_interfered.set(true);
+            lost.replicas[0].wire().iter().for_each(|wire| wire.freeze(Duration::from_secs(10_000)));
+            for (kind, name) in [(Kind::Address, "web-0"), (Kind::Claim, "web-0"), (Kind::Pool, "public")] {
+                lost.delete_by_force(kind, name);
+            }
+            site.create_pool("public", &spec);
+            site.create_claim("web-0", "public");
+            world.wait_until(3 * SOON, || site.is_bound("web-0")).await;
+            let has = site.address_of("web-0").map(|(_, fip)| fip);
+            world.expect(5, "web-0", "given the address that its machine has", has == Some(id));
+            world.skips_rest.set(true);
+        });
+        outcome.assert_lawful();
+    }
+}
