@@ -121,6 +121,11 @@ pub enum LostAddress {
         "floating IP {0} now carries a mark of a newer version of caip-openstack: upgrade the controller, or delete the machine to get another address"
     )]
     MarkedByNewerVersion(IpAddr),
+    /// A floating IP with the address exists again, and does not count under the limit yet.
+    #[error(
+        "floating IP {0} was deleted and has been created again, but the pool has reached spec.maxIPs: raise it, or delete the machine to get another address"
+    )]
+    AboveLimit(IpAddr),
     /// Its mark names another claim of the pool: the claim's IPAddress was copied, forged or restored.
     #[error("floating IP {0} is marked for another claim: delete this claim's IPAddress to get another address")]
     MarkedForAnother(IpAddr),
@@ -128,16 +133,17 @@ pub enum LostAddress {
 
 impl LostAddress {
     /// Every [`Self::reason`].
-    pub const REASONS: [&str; 4] = ["Deleted", "Taken", "MarkedForAnother", "MarkedByNewerVersion"];
+    pub const REASONS: [&str; 5] = ["Deleted", "Taken", "MarkedForAnother", "MarkedByNewerVersion", "AboveLimit"];
 
     /// As metrics name it.
     pub const fn reason(&self) -> &'static str {
-        let [deleted, taken, marked_for_another, marked_by_newer_version] = Self::REASONS;
+        let [deleted, taken, marked_for_another, marked_by_newer_version, above_limit] = Self::REASONS;
         match self {
             Self::Deleted(_) => deleted,
             Self::Taken(_) => taken,
             Self::MarkedForAnother(_) => marked_for_another,
             Self::MarkedByNewerVersion(_) => marked_by_newer_version,
+            Self::AboveLimit(_) => above_limit,
         }
     }
 }

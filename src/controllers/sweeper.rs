@@ -3,6 +3,7 @@
 //! Stages: strays → plan → perform → spares → labels, in rounds until nothing is left to do.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -150,7 +151,9 @@ impl Sweeper {
     async fn perform_all(&self, pool: &ResolvedPool, plan: &SweepPlan) -> (usize, Result<(), openstack::Error>) {
         let actions = futures::stream::iter(&plan.actions).map(|action| self.perform(pool, action));
         let mut results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
-        results.extend(futures::future::join_all((0..plan.new_spares).map(|_| self.create_spare(pool))).await);
+        let unwanted_count = AtomicUsize::new(0);
+        let spares = (0..plan.new_spares).map(|_| self.create_spare(pool, &unwanted_count));
+        results.extend(futures::future::join_all(spares).await);
         let changes = results.iter().filter(|result| matches!(result, Ok(true))).count();
         (changes, results.into_iter().find_map(Result::err).map_or(Ok(()), Err))
     }

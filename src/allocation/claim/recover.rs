@@ -5,7 +5,6 @@ use crate::allocation::identity::ClaimKey;
 use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
 use crate::allocation::published::Binding;
-use crate::allocation::refusal::Refusal;
 use crate::allocation::situation::{ClaimState, Situation};
 use crate::allocation::supply::{Supply, is_permitted};
 
@@ -52,7 +51,7 @@ impl<'a> ClaimCase<'a> {
         match successor {
             // Unlike what is marked, it does not count under the limit yet.
             Some(entry) if entry.marks.is_empty() && entry.hold.is_none() && !self.has_room() => {
-                Decision::Refuse(Refusal::LimitReached(self.situation.pool.max_ips.unwrap_or_default()))
+                Decision::Lost(LostAddress::AboveLimit(bound.address))
             }
             Some(entry) => self.complete_mark(entry),
             None => Decision::Lost(LostAddress::Deleted(bound.address)),

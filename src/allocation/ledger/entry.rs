@@ -25,7 +25,7 @@ pub struct LedgerEntry {
     pub written: Sequence,
     /// Who may write to it now.
     pub hold: Option<Hold>,
-    /// The marks that it had when it was held for a clean-up: once they change, it is not deleted.
+    /// The marks that it had when it was held as unwanted or for a clean-up: once they change, it is not deleted.
     pub cleaned_up_with: Option<Box<Marks>>,
     /// The source from which the claim that holds it chose it; none if the claim had it before.
     pub chosen_from: Option<Origin>,

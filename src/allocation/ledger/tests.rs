@@ -301,6 +301,14 @@ fn only_what_the_pool_created_and_nothing_uses_may_be_deleted() {
     assert!(planned.ledger.may_delete(&id(10), &pool_id("p")), "that is no mark");
     planned.relist([fip(10).created_for("web")]);
     assert!(!planned.ledger.may_delete(&id(10), &pool_id("p")), "another process of the controller gave it to a claim");
+    let mut unwanted = fixture().fips([fip(10).created_for("web")]);
+    unwanted.ledger.hold_unwanted(&id(10));
+    unwanted = unwanted.held(10, Hold::Cleanup);
+    assert!(unwanted.ledger.may_delete(&id(10), &pool_id("p")));
+    unwanted.ledger.hold_unwanted(&id(10));
+    unwanted.relist([fip(10).created_for("db")]);
+    unwanted = unwanted.held(10, Hold::Cleanup);
+    assert!(!unwanted.ledger.may_delete(&id(10), &pool_id("p")), "it was taken before it was to be deleted");
 }
 
 #[test]

@@ -40,8 +40,11 @@ impl Ledger {
                 entry.chosen_from = None;
                 self.held.remove(id)
             };
-            let is_cleanup = hold == Some(Hold::Cleanup);
-            entry.cleaned_up_with = is_cleanup.then(|| Box::new(entry.marks.clone()));
+            let (was_unwanted, is_cleanup) = (entry.hold == Some(Hold::Unwanted), hold == Some(Hold::Cleanup));
+            if !(was_unwanted && is_cleanup) {
+                let is_unneeded = is_cleanup || hold == Some(Hold::Unwanted);
+                entry.cleaned_up_with = is_unneeded.then(|| Box::new(entry.marks.clone()));
+            }
             entry.hold = hold;
         }
     }

@@ -20,9 +20,10 @@ impl SweepPass<'_> {
         }
         let owners: Vec<_> = unjustified.iter().map(|claim| (pool.id.clone(), (*claim).clone())).collect();
         let is_released = !owners.is_empty() && owners.iter().all(|owner| entry.marks.releases.contains_key(owner));
-        // A claim that exists and has another address does not need this one: its mark landed late. The other owner waits.
+        // A claim that exists and has another address does not need this one: its mark landed late. The other owner waits. But
+        // during a move, that IPAddress may be an old one.
         let has_other_address = |claim: &&ClaimKey| self.situation.has_other_address(claim, &entry.fip);
-        let is_superfluous = !owners.is_empty() && unjustified.iter().all(has_other_address);
+        let is_superfluous = !owners.is_empty() && !self.cluster.is_paused && unjustified.iter().all(has_other_address);
         // A mark that cannot be read may be of a newer version, for a claim that this version does not see.
         if !is_released && !is_superfluous && !self.report_orphan(entry) || entry.marks.is_unreadable {
             return;

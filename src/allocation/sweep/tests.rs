@@ -441,8 +441,11 @@ fn only_our_own_tags_are_removed_from_a_contested_address() {
 #[test]
 fn a_late_mark_is_removed_from_a_contested_address_at_once_if_its_claim_has_another() {
     let contested = fixture().fips([fip(10).tagged_for("web").tagged_by_another_pool()]);
-    let plan = contested.active_claim("web").published("web", 12).plan();
+    let mut contested = contested.active_claim("web").published("web", 12);
+    let plan = contested.plan();
     assert_eq!((plan.orphans, plan.actions), (vec![], remove_tags(10, &[claim_tag(&pool_id("p"), &key("web"))])));
+    contested.cluster.is_paused = true;
+    assert!(contested.plan().actions.is_empty(), "a move may be under way");
     let plan = fixture().fips([fip(10).idle().tagged_by_another_pool()]).plan();
     assert_eq!((plan.orphans, plan.actions), (vec![id(10)], vec![]), "there is no such claim");
 }

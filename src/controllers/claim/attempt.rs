@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tracing::info;
 
-use super::{ClaimController, publish};
+use super::{ClaimController, MANUAL_RETRY, publish};
 use crate::allocation::Refusal;
 use crate::allocation::claim::{ClaimRequest, Decision, LostAddress, decide, may_keep};
 use crate::allocation::ledger::{Hold, OWNER_AWAITED_EVERY};
@@ -280,16 +280,20 @@ impl<'a> Attempt<'a> {
     }
 
     async fn await_mark(&self, id: &FloatingIpId) -> Result<Option<AttemptOutcome>, openstack::Error> {
+        let copied = {
+            let ledger = self.pool.project.ledger();
+            ledger.get(id).filter(|entry| ledger.has_copied_mark(entry)).map(|entry| entry.fip.address)
+        };
+        if let Some(address) = copied {
+            let message = format!(
+                "the description of floating IP {address} has been copied to another floating IP, so whose that is cannot be told: clear the copy"
+            );
+            return Ok(Some(AttemptOutcome::Wait(MANUAL_RETRY, message)));
+        }
         self.pool.list_now(&self.controller.clock).await?;
-        let ledger = self.pool.project.ledger();
-        let message = ledger.get(id).map(|entry| {
-            let address = entry.fip.address;
-            match ledger.has_copied_mark(entry) {
-                true => format!("the description of floating IP {address} has been copied to another floating IP, so whose that is cannot be told: clear the copy"),
-                false => format!("waiting until an earlier call can no longer change floating IP {address}"),
-            }
-        });
-        Ok(message.map(|message| AttemptOutcome::Wait(RETRY, message)))
+        let address = self.pool.project.ledger().get(id).map(|entry| entry.fip.address);
+        let message = |address| format!("waiting until an earlier call can no longer change floating IP {address}");
+        Ok(address.map(|address| AttemptOutcome::Wait(RETRY, message(address))))
     }
 
     async fn settle(&self) -> Result<Option<AttemptOutcome>, openstack::Error> {

@@ -1,5 +1,7 @@
 //! Spares: floating IPs that a pool has ready, so that a claim need not wait for Neutron.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use super::Sweeper;
 use crate::allocation::mark::CreationMark;
 use crate::allocation::supply::{CreationPlace, Supply, UNWANTED_LIMIT, is_usable_spare};
@@ -10,10 +12,15 @@ use crate::openstack;
 
 impl Sweeper {
     /// Creates one, unless Neutron refuses. An unwanted address is held while another is requested, and then deleted.
-    pub(super) async fn create_spare(&self, pool: &ResolvedPool) -> Result<bool, openstack::Error> {
-        let (mut unwanted, mut unwanted_count) = (Vec::new(), 0);
-        let result = self.create_usable(pool, &mut unwanted, &mut unwanted_count).await;
-        if matches!(result, Ok(false)) && unwanted_count > 0 {
+    /// `unwanted_count` is of all that are created at the same time.
+    pub(super) async fn create_spare(
+        &self,
+        pool: &ResolvedPool,
+        unwanted_count: &AtomicUsize,
+    ) -> Result<bool, openstack::Error> {
+        let mut unwanted = Vec::new();
+        let result = self.create_usable(pool, &mut unwanted, unwanted_count).await;
+        if !matches!(result, Ok(true)) && unwanted_count.load(Ordering::Relaxed) > 0 {
             pool.project.ledger().note_unwanted_offers(&pool.policy.id, self.clock.now());
         }
         self.discard(pool, unwanted).await?;
@@ -24,11 +31,11 @@ impl Sweeper {
         &self,
         pool: &ResolvedPool,
         unwanted: &mut Vec<FloatingIpId>,
-        unwanted_count: &mut usize,
+        unwanted_count: &AtomicUsize,
     ) -> Result<bool, openstack::Error> {
         loop {
             let Some(fip) = self.create(pool).await? else {
-                if unwanted.is_empty() || *unwanted_count >= UNWANTED_LIMIT {
+                if unwanted.is_empty() || unwanted_count.load(Ordering::Relaxed) >= UNWANTED_LIMIT {
                     return Ok(false);
                 }
                 // As for a claim: they may fill the limit, and Neutron may offer another one next.
@@ -43,7 +50,7 @@ impl Sweeper {
             }
             ledger.hold_unwanted(&fip.id);
             unwanted.push(fip.id);
-            *unwanted_count = unwanted_count.saturating_add(1);
+            unwanted_count.fetch_add(1, Ordering::Relaxed);
         }
     }
 

@@ -120,10 +120,10 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
 
 #[test]
 fn each_loss_has_a_reason_of_its_own() {
-    let losses =
-        [LostAddress::Deleted, LostAddress::Taken, LostAddress::MarkedForAnother, LostAddress::MarkedByNewerVersion];
+    use LostAddress::*;
+    let losses = [Deleted, Taken, MarkedForAnother, MarkedByNewerVersion, AboveLimit];
     let reasons = losses.map(|lost| lost(address(10)).reason());
-    assert_eq!(reasons, ["Deleted", "Taken", "MarkedForAnother", "MarkedByNewerVersion"]);
+    assert_eq!(reasons, ["Deleted", "Taken", "MarkedForAnother", "MarkedByNewerVersion", "AboveLimit"]);
     assert_eq!(reasons, LostAddress::REASONS);
 }
 
@@ -532,7 +532,7 @@ fn a_floating_ip_without_marks_is_no_successor_beyond_the_limit() {
     let marked = Decision::Mark(id(10), Origin::Recovered, tag());
     assert_eq!(fixture().max_ips(2).decide_bound("web", bound()), marked);
     let full = fixture().max_ips(1);
-    assert_eq!(full.decide_bound("web", bound()), Decision::Refuse(Refusal::LimitReached(1)));
+    assert_eq!(full.decide_bound("web", bound()), Decision::Lost(LostAddress::AboveLimit(address(10))));
     let mut held = full.held(10, hold_of("web"));
     held.ledger.note_uncertain_write(&id(10), start());
     assert_eq!(held.decide_bound("web", bound()), marked, "it counts already");
