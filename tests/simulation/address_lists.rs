@@ -56,6 +56,15 @@ async fn expect_list(world: &World, within: Duration, expected: &[IpAddr]) {
     world.expect(11, LIST, &format!("{expected:?}, but {:?}", list(site, LIST)), is_so);
 }
 
+/// Creates the pool and the claim `web-0`, which is bound and on the list; returns its address.
+async fn bind_on_list(world: &World, spec: Value) -> Option<IpAddr> {
+    create_pool(&world.sites[0], spec);
+    world.sites[0].create_claim("web-0", "public");
+    let address = world.await_bound("web-0").await?;
+    expect_list(world, LAG, &[address]).await;
+    Some(address)
+}
+
 /// The floating IP is there until its grace period ends.
 fn expect_resting(world: &World, address: IpAddr) {
     let is_there = world.cloud.floating_ips().iter().any(|fip| fip.address == address);
@@ -152,10 +161,7 @@ fn a_burst_of_claims_is_few_writes() {
 fn what_others_do_to_the_list_is_repaired() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        create_pool(site, json!({}));
-        site.create_claim("web-0", "public");
-        let Some(had) = world.await_bound("web-0").await else { return };
-        expect_list(world, LAG, &[had]).await;
+        let Some(had) = bind_on_list(world, json!({})).await else { return };
         site.delete(Kind::ConfigMap, LIST);
         expect_list(world, REPAIR, &[had]).await;
         for data in [json!({"addresses": "198.51.100.1\n"}), json!({"cidrs": null}), Value::Null] {
@@ -277,10 +283,7 @@ fn a_pool_that_cannot_see_its_addresses_keeps_the_list() {
     for is_restarted in [false, true] {
         let outcome = simulate(&START, async |world: &World| {
             let site = &world.sites[0];
-            create_pool(site, json!({}));
-            site.create_claim("web-0", "public");
-            let Some(had) = world.await_bound("web-0").await else { return };
-            expect_list(world, LAG, &[had]).await;
+            let Some(had) = bind_on_list(world, json!({})).await else { return };
             site.change(Kind::Pool, "public", &json!({"spec": {"identityRef": {"cloudName": "nowhere"}}}));
             if is_restarted {
                 site.kill_controller();
@@ -331,10 +334,7 @@ fn writes_of_the_list_that_hang_or_fail_delay_no_claim() {
 fn a_pool_that_is_created_again_has_its_list_again() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        create_pool(site, json!({"poolID": "kept"}));
-        site.create_claim("web-0", "public");
-        let Some(had) = world.await_bound("web-0").await else { return };
-        expect_list(world, LAG, &[had]).await;
+        let Some(had) = bind_on_list(world, json!({"poolID": "kept"})).await else { return };
         site.delete_by_force(Kind::Pool, "public");
         create_pool(site, json!({"poolID": "kept"}));
         world.advance(SOON).await;

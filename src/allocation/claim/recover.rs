@@ -46,7 +46,7 @@ impl<'a> ClaimCase<'a> {
                     && !ledger.has_copied_mark(entry)
                     && !self.is_of_older_claim(entry)
             }
-            ownership => ownership == Ownership::Claimed(self.claim.key.clone()),
+            _ => self.has_claimed(entry),
         });
         match successor {
             // Unlike what is marked, it does not count under the limit yet.
@@ -56,6 +56,11 @@ impl<'a> ClaimCase<'a> {
             Some(entry) => self.complete_mark(entry),
             None => Decision::Lost(LostAddress::Deleted(bound.address)),
         }
+    }
+
+    /// Whether the floating IP is marked for the claim and for nobody else, and not released.
+    fn has_claimed(&self, entry: &LedgerEntry) -> bool {
+        self.situation.ownership(entry) == Ownership::Claimed(self.claim.key.clone())
     }
 
     /// Whether nothing is attached to it, and no write to it is under way or uncertain but the claim's own.
@@ -117,7 +122,7 @@ impl<'a> ClaimCase<'a> {
     fn find_unusable(&self) -> Option<&'a LedgerEntry> {
         let ledger = self.situation.ledger;
         ledger.of_claim(&self.situation.pool.id, &self.claim.key).find(|entry| {
-            self.situation.ownership(entry) == Ownership::Claimed(self.claim.key.clone())
+            self.has_claimed(entry)
                 && self.may_stay(entry)
                 && !self.has_foreign_port(entry)
                 && (!self.has_no_other_writer(entry) || entry.fip.is_attached() && ledger.has_copied_mark(entry))
@@ -203,7 +208,7 @@ impl<'a> ClaimCase<'a> {
             if is_described || entry.marks.claims.contains(&self.owner()) {
                 return Decision::TakeBack(id, tags.iter().cloned().collect());
             }
-        } else if self.situation.ownership(entry) == Ownership::Claimed(self.claim.key.clone()) {
+        } else if self.has_claimed(entry) {
             // A tag that was not read back is a choice in progress.
             return match entry.hold.is_some() && !entry.marks.claims.is_empty() && !entry.is_confirmed() {
                 true => Decision::Confirm(id),
@@ -279,7 +284,7 @@ impl<'a> ClaimCase<'a> {
     pub(super) fn find_unwanted(&self) -> Option<&'a LedgerEntry> {
         let situation = &self.situation;
         situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
-            situation.ownership(entry) == Ownership::Claimed(self.claim.key.clone())
+            self.has_claimed(entry)
                 && entry.is_free()
                 && !self.may_stay(entry)
                 && !situation.ledger.has_copied_mark(entry)
