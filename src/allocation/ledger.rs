@@ -57,6 +57,8 @@ pub struct Ledger {
     held: BTreeSet<FloatingIpId>,
     uncertain: BTreeSet<FloatingIpId>,
     deleted: BTreeMap<FloatingIpId, Sequence>,
+    /// The pools that this process serves, each since when.
+    served: BTreeMap<PoolId, Sequence>,
     creations: BTreeMap<Nonce, Creation>,
     backoff: CreationBackoff,
 }
@@ -149,12 +151,15 @@ impl Ledger {
         self.deleted.insert(id.clone(), sequence);
     }
 
-    /// Disowns the marks that a read shows but no reply has shown: they landed late.
+    /// Disowns the marks that appeared since this process serves their pool, but that no reply has shown: they landed late.
+    /// Before that, another process may have served the pool.
     fn disown_late_marks(&mut self, fip: &FloatingIp) {
         let Some(entry) = self.entries.get_mut(&fip.id) else { return };
         for mark in Marks::read(fip).claims {
-            let is_held_for_it = entry.hold.as_ref().is_some_and(|hold| hold.is_for(&mark.0, &mark.1));
-            if !entry.marks.claims.contains(&mark) && !is_held_for_it {
+            let is_held_for_it = entry.is_held_for(&mark.0, &mark.1);
+            let is_new = !entry.marks.claims.contains(&mark);
+            let was_served = self.served.get(&mark.0).is_some_and(|since| entry.seen.sequence > *since);
+            if is_new && was_served && !is_held_for_it {
                 entry.disowned.insert(mark);
             }
         }

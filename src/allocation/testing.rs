@@ -180,7 +180,8 @@ pub fn fixture() -> Fixture {
         fenced_until: None,
         only_releases: false,
     };
-    let (ledger, published, queue) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
+    let (mut ledger, published, queue) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
+    ledger.note_served(&pool.id);
     let cluster = ClusterView::default();
     let namespaces = ["team".into()].into();
     Fixture { ledger, published, namespaces, pool, cluster, claims: BTreeMap::new(), queue, now: start() }.fips([])

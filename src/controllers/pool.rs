@@ -174,9 +174,7 @@ impl PoolController {
     }
 
     fn begin_serving(&self, pool: &OpenStackFloatingIPPool, resolved: &Arc<ResolvedPool>, changes: &Changes) {
-        if changes.is_unknown {
-            resolved.project.ledger().note_new_pool(&resolved.policy.id);
-        }
+        resolved.project.ledger().note_served(&resolved.policy.id);
         self.memory.pools.update(&resolved.name, |state| state.serve(resolved.clone(), pool));
         if changes.has_changed {
             resolved.project.ledger().reset_backoff(&resolved.policy.id);
@@ -333,8 +331,6 @@ fn log_concealed(pool: &ObjectName, failure: &PoolFailure) {
 
 /// What has changed since the pool's last reconcile.
 struct Changes {
-    /// This process has not served it before.
-    is_unknown: bool,
     /// It was not served before, or was paused: changes since then are not handled yet.
     is_new: bool,
     had_problem: bool,
@@ -343,13 +339,12 @@ struct Changes {
 
 impl Changes {
     fn between(before: &PoolState, resolved: &ResolvedPool, pool: &OpenStackFloatingIPPool) -> Self {
-        let is_unknown = before.served_generation.is_none();
-        let is_new = is_unknown || before.was_paused;
+        let is_new = before.served_generation.is_none() || before.was_paused;
         let had_problem = before.problem.is_some();
         let has_changed = is_new
             || had_problem
             || before.resolved.as_ref().is_none_or(|old| old.policy != resolved.policy)
             || before.served_generation != pool.metadata.generation;
-        Self { is_unknown, is_new, had_problem, has_changed }
+        Self { is_new, had_problem, has_changed }
     }
 }

@@ -309,6 +309,7 @@ impl Owner {
 /// An empty ledger, except that the project's quota is used up: the model has no POSTs.
 fn new_ledger(pool: &PoolId) -> Ledger {
     let mut ledger = Ledger::default();
+    ledger.note_served(pool);
     ledger.block_creation(pool.clone(), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
     ledger
 }

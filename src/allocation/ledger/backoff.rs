@@ -92,12 +92,7 @@ impl Ledger {
         blocked.for_each(|state| state.is_outdated = has_room);
     }
 
-    /// The pool is gone: its claims no longer hold anything. But a write of theirs may be under way.
-    pub fn forget_pool(&mut self, pool: &PoolId, now: Timestamp) {
-        for id in self.held_by(|hold| hold.is_for_pool(pool)) {
-            self.note_uncertain_write(&id, now);
-            self.set_hold(&id, None);
-        }
+    pub(super) fn forget_backoff(&mut self, pool: &PoolId) {
         self.backoff.blocks.remove(pool);
         self.backoff.unwanted.remove(pool);
     }

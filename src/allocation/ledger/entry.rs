@@ -83,7 +83,12 @@ impl LedgerEntry {
 
     /// Whether nothing is attached to it and no write of ours to it is under way or uncertain.
     pub(in crate::allocation) fn is_free(&self) -> bool {
-        self.hold.is_none() && self.uncertain_writes.is_empty() && !self.fip.is_attached()
+        !self.has_writes() && !self.fip.is_attached()
+    }
+
+    /// Whether a write of ours to it is under way or uncertain.
+    pub(super) fn has_writes(&self) -> bool {
+        self.hold.is_some() || !self.uncertain_writes.is_empty()
     }
 
     /// Whether Neutron would take another tag.

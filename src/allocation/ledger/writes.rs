@@ -82,14 +82,28 @@ impl Ledger {
         }
     }
 
-    /// The pool is new to this process. The marks of its claims are those of another process that served it: none landed
-    /// late.
-    pub fn note_new_pool(&mut self, pool: &PoolId) {
+    /// This process serves the pool: from now on each mark of its claims is written by this process, or lands late.
+    pub fn note_served(&mut self, pool: &PoolId) {
+        if !self.served.contains_key(pool) {
+            let now = self.next_sequence();
+            self.served.insert(pool.clone(), now);
+        }
+    }
+
+    /// The pool is gone: its claims no longer hold anything. But a write of theirs may be under way. Another process may
+    /// serve the pool now: the marks that none of these writes may remove or have made are its own.
+    pub fn forget_pool(&mut self, pool: &PoolId, now: Timestamp) {
+        for id in self.held_by(|hold| hold.is_for_pool(pool)) {
+            self.note_uncertain_write(&id, now);
+            self.set_hold(&id, None);
+        }
         for id in self.by_pool.get(pool) {
-            if let Some(entry) = self.entries.get_mut(id) {
+            if let Some(entry) = self.entries.get_mut(id).filter(|entry| !entry.has_writes()) {
                 entry.disowned.retain(|(owner, _)| owner != pool);
             }
         }
+        self.served.remove(pool);
+        self.forget_backoff(pool);
     }
 
     /// The claim is gone: ends all its holds, and returns whether it had any. Another one may get its name.

@@ -515,14 +515,37 @@ fn a_claim_whose_machine_uses_an_address_with_a_copied_mark_gets_no_other() {
 }
 
 #[test]
-fn marks_of_a_pool_that_is_new_to_the_process_did_not_land_late() {
+fn marks_from_before_the_process_served_the_pool_did_not_land_late() {
     let mut fixture = fixture().fips([fip(10), fip(11)]);
-    fixture.relist([fip(10).tagged_for("web").attached(), fip(11).tag("caip.other.aaaaaaaaaaaaaaaa")]);
-    let theirs = fixture.entry(11).disowned.clone();
-    assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)));
-    fixture.ledger.note_new_pool(&pool_id("p"));
+    let other = claim_tag(&pool_id("other"), &key("web"));
+    fixture.ledger.note_served(&pool_id("other"));
+    fixture.ledger.forget_pool(&pool_id("p"), start());
+    fixture.relist([fip(10).tagged_for("web").attached(), fip(11)]);
+    fixture.ledger.note_served(&pool_id("p"));
+    // Only the listing that began before shows that the address had no mark.
+    fixture.relist([fip(10).tagged_for("web").attached(), fip(11).tagged_for("db").tag(&other)]);
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
-    assert_eq!((theirs.len(), &fixture.entry(11).disowned), (1, &theirs), "another pool's are as they were");
+    assert!(fixture.entry(11).disowned.iter().eq([&(pool_id("other"), key("web"))]), "that one was served all along");
+    fixture.ledger.note_served(&pool_id("p"));
+    fixture.relist([fip(10).tagged_for("web").tagged_for("db").attached(), fip(11).tagged_for("db").tag(&other)]);
+    assert_eq!(fixture.entry(10).disowned, [(pool_id("p"), key("db"))].into());
+}
+
+#[test]
+fn a_mark_that_an_uncertain_call_may_remove_is_not_taken_again_by_a_recreated_pool() {
+    let owner = (pool_id("p"), key("web"));
+    let mut fixture = fixture().fips([fip(10).tagged_for("web"), fip(11).tagged_for("web")]);
+    for last in [10, 11] {
+        fixture.ledger.begin_withdrawal(&id(last), &owner.0, &owner.1);
+    }
+    fixture.ledger.note_uncertain_write(&id(10), start());
+    for last in [10, 11] {
+        fixture.ledger.set_hold(&id(last), None);
+    }
+    fixture.ledger.forget_pool(&pool_id("p"), start());
+    fixture.ledger.note_served(&pool_id("p"));
+    assert_eq!(fixture.entry(10).disowned, [owner].into());
+    assert!(fixture.entry(11).disowned.is_empty(), "another process may have bound the claim to it meanwhile");
 }
 
 #[test]
