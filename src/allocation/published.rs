@@ -177,9 +177,10 @@ impl<'a> RelevantAddresses<'a> {
         self.at(address).any(|published| published.binding.is_none())
     }
 
-    /// The binding of the IPAddress, of one of our pools, that names this floating IP.
-    pub(super) fn binding_of(self, fip: &FloatingIp) -> Option<&'a Binding> {
-        self.at(fip.address).filter_map(|published| published.binding.as_ref()).find(|binding| binding.fip == fip.id)
+    /// The bindings of the IPAddresses, of our pools, that name this floating IP: several, if one is a copy.
+    pub(super) fn bindings_of(self, fip: &FloatingIp) -> impl Iterator<Item = &'a Binding> {
+        let bindings = self.at(fip.address).filter_map(|published| published.binding.as_ref());
+        bindings.filter(move |binding| binding.fip == fip.id)
     }
 
     /// The claims of the pool for which an older IPAddress than this claim's names the floating IP.
@@ -234,16 +235,15 @@ mod tests {
     fn an_address_of_another_provider_counts_on_every_network() {
         let fixture = fixture().published_by_others(10);
         assert!(fixture.situation().relevant_addresses().is_published(&fip(10).on_network("another").0));
-        assert_eq!(fixture.situation().relevant_addresses().binding_of(&fip(10).0), None);
+        assert_eq!(fixture.situation().relevant_addresses().bindings_of(&fip(10).0).count(), 0);
     }
 
     #[test]
     fn a_floating_ip_is_bound_to_the_claim_whose_ip_address_names_its_id() {
         let fixture = fixture().published("web", 10);
-        assert_eq!(
-            fixture.situation().relevant_addresses().binding_of(&fip(10).0).map(|binding| binding.claim.clone()),
-            Some(key("web"))
-        );
+        let bound: Vec<ClaimKey> =
+            fixture.situation().relevant_addresses().bindings_of(&fip(10).0).map(|it| it.claim.clone()).collect();
+        assert_eq!(bound, [key("web")]);
         assert!(fixture.situation().relevant_addresses().is_published_for_another(
             &fip(10).0,
             &pool_id("p"),

@@ -13,8 +13,8 @@ impl SweepPass<'_> {
         let claims = entry.marks.claims_of(&pool.id);
         let unjustified: BTreeSet<&ClaimKey> =
             claims.iter().filter(|claim| !self.is_justified(entry, claim)).copied().collect();
-        let is_held =
-            self.situation.relevant_addresses().binding_of(&entry.fip).is_some() || unjustified.len() < claims.len();
+        let is_held = self.situation.relevant_addresses().bindings_of(&entry.fip).next().is_some()
+            || unjustified.len() < claims.len();
         if unjustified.is_empty() && is_held {
             return;
         }
@@ -43,14 +43,13 @@ impl SweepPass<'_> {
             return true;
         }
         let pool = &self.situation.pool.id;
-        match self.situation.relevant_addresses().binding_of(&entry.fip) {
-            Some(binding) => binding.is_of(pool, claim),
-            // Released beside another owner, it is not taken back by a new claim of that name.
-            None => {
-                self.situation.is_needed_by(claim, &entry.fip)
-                    && !entry.marks.releases.contains_key(&(pool.clone(), claim.clone()))
-            }
+        let mut bindings = self.situation.relevant_addresses().bindings_of(&entry.fip).peekable();
+        if bindings.peek().is_some() {
+            return bindings.any(|binding| binding.is_of(pool, claim));
         }
+        // Released beside another owner, it is not taken back by a new claim of that name.
+        self.situation.is_needed_by(claim, &entry.fip)
+            && !entry.marks.releases.contains_key(&(pool.clone(), claim.clone()))
     }
 
     /// Removes the marks of these claims. What the pool created stays the pool's.

@@ -439,6 +439,16 @@ fn only_our_own_tags_are_removed_from_a_contested_address() {
 }
 
 #[test]
+fn of_two_ip_addresses_that_name_a_contested_address_each_justifies_its_own_claims_mark() {
+    let contested = fip(10).created_for("web").tagged_for("web").tagged_for("gone");
+    let mut fixture = fixture().fips([contested]).active_claim("web").active_claim("copy");
+    fixture = fixture.published("copy", 10).published("web", 10);
+    fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
+    let tags = vec![claim_tag(&pool_id("p"), &key("gone"))];
+    assert_eq!(fixture.plan().actions, [SweepAction::Rewrite { id: id(10), description: None, tags }]);
+}
+
+#[test]
 fn a_late_mark_is_removed_from_a_contested_address_at_once_if_its_claim_has_another() {
     let contested = fixture().fips([fip(10).tagged_for("web").tagged_by_another_pool()]);
     let mut contested = contested.active_claim("web").published("web", 12);
