@@ -18,7 +18,7 @@ impl<'a> ClaimCase<'a> {
         let ledger = self.situation.ledger;
         if let Some(entry) = ledger.get(&bound.fip).filter(|entry| entry.fip.address == bound.address) {
             return match self.situation.ownership(entry) {
-                Ownership::Claimed(key) if key == self.claim.key => Decision::Keep(entry.fip.id.clone()),
+                Ownership::Claimed(key) if key == self.claim.key => self.keep_claimed(entry),
                 Ownership::Foreign | Ownership::Contested => Decision::Lost(self.taken(entry)),
                 Ownership::Claimed(other) if !self.situation.is_stale_mark(&other, &entry.fip) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
@@ -33,6 +33,9 @@ impl<'a> ClaimCase<'a> {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
                 _ if self.is_of_older_claim(entry) => Decision::Lost(LostAddress::MarkedForAnother(bound.address)),
+                // Another claim had it last, so this is a choice.
+                Ownership::Released { .. } if self.situation.fence().is_some() => self.wait_for_fence(),
+                Ownership::Released { .. } => self.mark(entry, Origin::Owned),
                 _ => self.complete_mark(entry),
             };
         }
@@ -55,6 +58,16 @@ impl<'a> ClaimCase<'a> {
             }
             Some(entry) => self.complete_mark(entry),
             None => Decision::Lost(LostAddress::Deleted(bound.address)),
+        }
+    }
+
+    /// The IPAddress names it, and it is marked for the claim. One that another claim had is read back first: its port may
+    /// be that claim's.
+    fn keep_claimed(&self, entry: &LedgerEntry) -> Decision {
+        match entry.chosen_from {
+            Some(_) if entry.fip.is_attached() => Decision::Withdraw(entry.fip.id.clone(), self.tag()),
+            Some(_) => self.complete_mark(entry),
+            None => Decision::Keep(entry.fip.id.clone()),
         }
     }
 

@@ -205,8 +205,24 @@ fn the_mark_decides_which_claim_of_two_has_an_address_that_two_ip_addresses_name
 fn a_published_address_that_another_claim_has_released_is_marked_again_once_it_is_detached() {
     let released = fip(10).created_for("db").released_by("db", ago(9));
     let decide = |fip| fixture().fips([fip]).published("web", 10).decide_published("web", 10);
-    assert_eq!(decide(released.clone()), Decision::Mark(id(10), Origin::Recovered, describe(10)));
+    assert_eq!(decide(released.clone()), Decision::Mark(id(10), Origin::Owned, describe(10)));
     assert_eq!(decide(released.attached()), Decision::Lost(LostAddress::MarkedForAnother(address(10))));
+    let fenced = fixture().fips([fip(10).created_for("db").released_by("db", ago(9))]).published("web", 10).fenced();
+    assert!(matches!(fenced.decide_published("web", 10), Decision::Fenced(_)));
+}
+
+#[test]
+fn a_published_address_that_another_claim_has_released_is_not_kept_if_it_has_a_port_after_all() {
+    let chosen = |fip: Fip| fixture().fips([fip]).published("web", 10).chosen_by(10, "web").decide_published("web", 10);
+    let described = fip(10).created_for("web").released_by("db", ago(9));
+    assert_eq!(chosen(described.clone()), Decision::Keep(id(10)));
+    assert_eq!(chosen(described.attached()), Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web"))));
+    // The reply to a tag does not show the port.
+    let mut tagged = fixture().fips([fip(10).released_by("db", ago(9))]).published("web", 10).chosen_by(10, "web");
+    tagged.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
+    assert_eq!(tagged.decide_published("web", 10), Decision::Confirm(id(10)));
+    let owned = fip(10).created_for("web").attached();
+    assert_eq!(fixture().fips([owned]).published("web", 10).decide_published("web", 10), Decision::Keep(id(10)));
 }
 
 #[test]
