@@ -176,3 +176,37 @@ fn an_unwanted_offer_for_a_spare_address_does_not_keep_claims_from_the_others() 
     ];
     assert_lawful(&start, &events);
 }
+
+/// Law 2. A user copied an IPAddress to another claim's name, deleted its claim, and attached its floating IP: the other
+/// claim took it, from a view in which it had no port, and did not read it back.
+#[test]
+fn a_released_address_with_a_port_is_not_given_to_a_claim_with_a_copied_ip_address() {
+    let start = Start { seed: 20800002107, sites: 2, replicas: 1, slowest: 2, is_logged: true };
+    let events = [
+        CreatePool(3),
+        CreateClaim(11),
+        Pass(1500),
+        CopyAddress(11, 15),
+        CreateClaim(15),
+        Tamper(97, Tampering::Attach),
+        DeleteClaim(95),
+    ];
+    assert_lawful(&start, &events);
+}
+
+/// Law 5. A user copied an IPAddress, deleted the original, and wrote a tag of a claim that does not exist on the floating
+/// IP. The sweep removed the mark of the claim that had it, too, since the copy came first, and the copy's claim took it.
+#[test]
+fn a_claim_keeps_its_mark_although_a_copy_of_its_ip_address_exists() {
+    let start = Start { seed: 20800006169, sites: 2, replicas: 2, slowest: 2, is_logged: true };
+    let events = [
+        CreatePool(0),
+        CreateClaim(8),
+        Pass(1500),
+        CopyAddress(8, 12),
+        CreateClaim(12),
+        DeleteAddress(236),
+        Tamper(3, Tampering::MarkForNobody),
+    ];
+    assert_lawful(&start, &events);
+}

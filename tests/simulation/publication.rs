@@ -2,6 +2,7 @@
 //! claim that had an address gets the same one, and a claim that goes leaves its release in Neutron.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ pub struct PublicationWatcher {
     pub witness: Witness,
     pub users_interfered: Rc<Cell<bool>>,
     pub violations: Rc<RefCell<Vec<Violation>>>,
+    /// The IPAddresses that users made.
+    pub copied: RefCell<BTreeSet<Key>>,
 }
 
 impl PublicationWatcher {
@@ -46,8 +49,12 @@ impl PublicationWatcher {
     }
 
     fn check_published(&self, site: usize, server: &ApiServer, change: &Change) {
+        let Some(binding) = laws::binding(&[], &change.object, site) else { return };
         // A user's own is nothing that was given.
-        let Some(binding) = laws::binding(&[], &change.object, site).filter(|it| !it.is_edited) else { return };
+        if binding.is_edited {
+            self.copied.borrow_mut().insert(change.key.clone());
+            return;
+        }
         let claim = server.get(&Key { kind: Kind::Claim, ..change.key.clone() });
         // Without its claim, which a user deleted by force, there is nothing to compare with.
         let before = claim.and_then(|claim| {
@@ -65,7 +72,8 @@ impl PublicationWatcher {
             }
             _ => {}
         }
-        if self.witness.was_attached_before(&binding.fip, &binding.pool, &binding.claim) {
+        let is_copied = self.copied.borrow().contains(&change.key);
+        if self.witness.was_attached_before(&binding.fip, &binding.pool, &binding.claim, is_copied) {
             let how = format!("given to {}, although something is attached to it", binding.object);
             violations.push(Violation::new(2, binding.address, how));
         }

@@ -69,6 +69,8 @@ struct Marked {
     moment: u64,
     /// The process that wrote it; none for a user.
     by: Option<Wire>,
+    /// Nothing was marked before, so that the claim's IPAddress decided.
+    was_alone: bool,
 }
 
 impl Witness {
@@ -257,13 +259,16 @@ impl Witness {
     }
 
     /// Law 2: whether the floating IP had a port before the claim's mark came. Not where the process that wrote the mark
-    /// has died since: only that process could have seen the port (docs/guarantees.md, what is not covered).
-    pub fn was_attached_before(&self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) -> bool {
+    /// has died since: only that process could have seen the port (docs/guarantees.md, what is not covered). A user may have
+    /// made an IPAddress that names it, and wiped the marks of its owner: then the claim's mark looks like a lost one.
+    pub fn was_attached_before(&self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey, is_copied: bool) -> bool {
         let inner = self.inner();
         let Some(known) = inner.known.get(id) else { return false };
         let marked = known.marked.get(&(pool.clone(), claim.clone()));
         let is_late = |marked: &Marked| {
-            known.attached < marked.moment && marked.by.as_ref().is_none_or(|process| !process.is_dead())
+            known.attached < marked.moment
+                && marked.by.as_ref().is_none_or(|process| !process.is_dead())
+                && !(is_copied && marked.was_alone)
         };
         known.fip.is_attached() && marked.is_none_or(is_late)
     }
@@ -333,7 +338,7 @@ impl Inner {
                 if !is_ours {
                     self.others.insert(id.clone());
                 }
-                let marked = marked(&marks, &BTreeMap::new(), moment, by);
+                let marked = marked(&marks, &BTreeMap::new(), &Marked { moment, by: by.cloned(), was_alone: true });
                 let attached_at = Instant::now();
                 let new =
                     Known { fip, is_ours, is_new: true, attached: moment, attached_at, described: moment, marked };
@@ -363,9 +368,10 @@ impl Known {
         if by.is_none() && (&self.fip.description, &self.fip.tags) != (&fip.description, &fip.tags) {
             self.described = moment;
         }
-        let has_changed = Marks::read(&self.fip) != *marks;
+        let old_marks = Marks::read(&self.fip);
+        let has_changed = old_marks != *marks;
         let before = std::mem::take(&mut self.marked);
-        self.marked = marked(marks, &before, moment, by);
+        self.marked = marked(marks, &before, &Marked { moment, by: by.cloned(), was_alone: old_marks.is_empty() });
         if by.is_none() {
             // What a user wiped had been there all the same.
             self.marked.extend(before);
@@ -378,14 +384,13 @@ impl Known {
 fn marked(
     marks: &Marks,
     before: &BTreeMap<(PoolId, ClaimKey), Marked>,
-    moment: u64,
-    by: Option<&Wire>,
+    new: &Marked,
 ) -> BTreeMap<(PoolId, ClaimKey), Marked> {
     let mut now = BTreeMap::new();
     for pool in marks.pools() {
         for claim in marks.claims_of(pool) {
             let mark = (pool.clone(), claim.clone());
-            let since = before.get(&mark).cloned().unwrap_or_else(|| Marked { moment, by: by.cloned() });
+            let since = before.get(&mark).cloned().unwrap_or_else(|| new.clone());
             now.insert(mark, since);
         }
     }

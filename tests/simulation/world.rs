@@ -175,6 +175,7 @@ impl World {
                 witness: self.witness.clone(),
                 users_interfered: self.users_interfered.clone(),
                 violations: self.violations.clone(),
+                copied: RefCell::default(),
             };
             tokio::task::spawn_local(watcher.watch(index, site.server.clone()));
         }
