@@ -94,11 +94,13 @@ impl PoolController {
             return wanted.map(|_| condition);
         }
         let name = wanted?;
-        let Some(addresses) = known.and_then(|resolved| self.addresses(resolved)) else {
-            return Some(unknown(name));
+        let addresses = known.and_then(|resolved| self.addresses(resolved));
+        let kept = match &addresses {
+            Some(addresses) => self.write_addresses(pool, name, addresses).await,
+            None => self.check_name(pool, name).await,
         };
-        Some(match self.write_addresses(pool, name, &addresses).await {
-            Ok(()) if is_current => {
+        Some(match kept {
+            Ok(()) if is_current && addresses.is_some() => {
                 let message = format!("ConfigMap {name} has the pool's addresses");
                 condition("True", reasons::CONFIG_MAP_UP_TO_DATE, message)
             }
@@ -110,6 +112,15 @@ impl PoolController {
     fn addresses(&self, resolved: &ResolvedPool) -> Option<BTreeSet<IpAddr>> {
         let ledger = resolved.project.ledger();
         self.memory.with_situation(&ledger, resolved, self.clock.now(), address_list::addresses)
+    }
+
+    /// That a name is taken is said before the pool's addresses are known, too.
+    async fn check_name(&self, pool: &OpenStackFloatingIPPool, name: &str) -> Result<(), Failure> {
+        let api = self.kube.config_maps(&name_of(pool).namespace);
+        match read(&api, name).await.map_err(Failure::Kubernetes)? {
+            Some(found) if !is_of(pool, &found) => Err(Failure::NameTaken),
+            _ => Ok(()),
+        }
     }
 
     async fn write_addresses(
