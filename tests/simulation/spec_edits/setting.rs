@@ -83,9 +83,19 @@ impl<'a> Setting<'a> {
         world.users_interfered.set(true);
         let ids = add_networks(world);
         write_secrets(world);
-        for listed in [BOUND_FROM_LIST, BOUND_BY_REUSE, TAGGED, ATTACHED] {
-            create_long_ago(world, listed);
+        for address in [BOUND_FROM_LIST, BOUND_BY_REUSE] {
+            create_long_ago(world, address);
         }
+        let tagged = create_long_ago(world, TAGGED);
+        world.tamper(|world| {
+            world.cloud.edit(&tagged, |fip| _ = fip.tags.insert(TAG.into()));
+            world.cloud.set_last_change(&tagged, world.clock.now() - LONG_AGO);
+        });
+        let attached = create_long_ago(world, ATTACHED);
+        attach(world, &attached, Some("port-of-a-user"));
+        // Until the claims have their addresses.
+        let occupied = create_long_ago(world, FREE);
+        attach(world, &occupied, Some("port-of-a-user"));
         let site = &world.sites[0];
         let theirs = json!({"metadata": {"name": TAKEN, "namespace": NAMESPACE}, "data": {"addresses": "theirs"}});
         let _ = site.server.create(Kind::ConfigMap, theirs);
@@ -102,7 +112,7 @@ impl<'a> Setting<'a> {
         for kind in [Kind::Claim, Kind::Address] {
             site.delete_by_force(kind, "orphan");
         }
-        create_long_ago(world, FREE);
+        attach(world, &occupied, None);
         let is_reported = || setting.condition("OrphansDetected") == "True";
         let is_reported = world.wait_until(SOON, is_reported).await;
         world.expect(4, POOL, "reporting its orphan", is_reported);
@@ -208,14 +218,17 @@ fn write_secrets(world: &World) {
     let _ = site.server.create(Kind::Secret, json!({"metadata": metadata, "data": data}));
 }
 
-fn create_long_ago(world: &World, address: &str) {
+fn create_long_ago(world: &World, address: &str) -> FloatingIpId {
+    let address = address.parse().unwrap();
+    let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address)).id;
+    world.tamper(|world| world.cloud.set_last_change(&id, world.clock.now() - LONG_AGO));
+    id
+}
+
+/// A user attaches it, or detaches it, long ago.
+fn attach(world: &World, id: &FloatingIpId, port: Option<&str>) {
     world.tamper(|world| {
-        let fip = world.cloud.create_at(&world.project, &world.network, address.parse().unwrap());
-        match address {
-            TAGGED => _ = world.cloud.edit(&fip.id, |fip| _ = fip.tags.insert(TAG.into())),
-            ATTACHED => _ = world.cloud.set_port(&fip.id, Some("port-of-a-user")),
-            _ => {}
-        }
-        world.cloud.set_last_change(&fip.id, world.clock.now() - LONG_AGO);
+        world.cloud.set_port(id, port);
+        world.cloud.set_last_change(id, world.clock.now() - LONG_AGO);
     });
 }

@@ -203,6 +203,8 @@ impl MemoryCloud {
     /// Creates a floating IP with this address, as an administrator can.
     pub fn create_at(&self, project: &ProjectId, network: &NetworkId, address: IpAddr) -> FloatingIp {
         let mut state = self.state();
+        let is_taken = state.floating_ips.values().any(|fip| fip.network == *network && fip.address == address);
+        assert!(!is_taken, "{address} is a floating IP already");
         let id = FloatingIpId::new(state.new_id());
         state.insert(id, project, network, address, "", self.clock.now())
     }
