@@ -27,6 +27,7 @@ missing_packages() {
   python3 -c 'import venv, ensurepip' 2>/dev/null || echo python3-venv
   have openssl || echo openssl
   have curl || echo curl
+  have jq || echo jq
   [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
 }
 

@@ -64,7 +64,24 @@ async fn commands_of_the_migration_lead_to_a_pool_that_serves() {
 
 #[tokio::test]
 async fn commands_of_the_operations_page_run() {
-    follow("docs/operations.md", with_a_machine, async |_| {}).await;
+    follow("docs/operations.md", with_a_machine, async |ns| {
+        let claim = "web-0-floating-ip-address";
+        let had = ns.await_bound(claim, RECOVERY).await;
+        ns.kill_controllers();
+        ns.delete_by_force(&[Kind::Claim, Kind::Address, Kind::Pool, Kind::Secret]).await;
+        let page = read("docs/operations.md");
+        let restore =
+            page.blocks().into_iter().find(|block| block.not_run.as_deref() == Some("once everything is lost"));
+        let script = restore.expect("the page says how to restore").code.replace("team-a", &ns.name);
+        let (place, kubeconfig) = (folder(ns), ns.world.kubeconfig.clone());
+        run(&script, &place, &kubeconfig, &json!({})).unwrap_or_else(|said| panic!("the restore fails:\n{said}"));
+        ns.start_controller(&ns.world.account, &["--watch-filter="]);
+        assert_eq!(ns.await_bound(claim, FIRST).await, had, "the claim has its old address");
+        // The page has drained the pool: the law allows it no address.
+        ns.release(claim).await;
+        ns.await_gone(Kind::Claim, claim, RECOVERY).await;
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -178,13 +195,17 @@ async fn follow_all(pages: &[&str], prepare: impl AsyncFnOnce(&Namespace), check
 
 /// The blocks of a page that are to be run.
 fn script(page: &str, namespace: &str) -> String {
-    let page = Page::read(Path::new(env!("CARGO_MANIFEST_DIR")), Path::new(page));
+    let page = read(page);
     let is_run = |block: &&super::markdown::Block| block.language.as_deref() == Some("sh") && block.not_run.is_none();
     let mut script = "set -euo pipefail\n".to_owned();
     for block in page.blocks().iter().filter(is_run) {
         script += &format!("echo '== {}:{}'\n{}", page.path.display(), block.line, block.code);
     }
     script.replace("team-a", namespace)
+}
+
+fn read(page: &str) -> Page {
+    Page::read(Path::new(env!("CARGO_MANIFEST_DIR")), Path::new(page))
 }
 
 /// What the shell said: `Err` when a command failed.
