@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use caip_openstack::allocation::PoolId;
 use caip_openstack::allocation::mark::Marks;
-use caip_openstack::floating_ip::{FloatingIpId, NetworkId, ProjectId, SubnetId};
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
@@ -87,10 +87,7 @@ impl<'a> Setting<'a> {
             create_long_ago(world, address);
         }
         let tagged = create_long_ago(world, TAGGED);
-        world.tamper(|world| {
-            world.cloud.edit(&tagged, |fip| _ = fip.tags.insert(TAG.into()));
-            world.cloud.set_last_change(&tagged, world.clock.now() - LONG_AGO);
-        });
+        change_long_ago(world, &tagged, |fip| _ = fip.tags.insert(TAG.into()));
         let attached = create_long_ago(world, ATTACHED);
         attach(world, &attached, Some("port-of-a-user"));
         // Until the claims have their addresses.
@@ -221,14 +218,18 @@ fn write_secrets(world: &World) {
 fn create_long_ago(world: &World, address: &str) -> FloatingIpId {
     let address = address.parse().unwrap();
     let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address)).id;
-    world.tamper(|world| world.cloud.set_last_change(&id, world.clock.now() - LONG_AGO));
+    change_long_ago(world, &id, |_| {});
     id
 }
 
-/// A user attaches it, or detaches it, long ago.
+/// A user attaches it, or detaches it.
 fn attach(world: &World, id: &FloatingIpId, port: Option<&str>) {
+    change_long_ago(world, id, |fip| fip.port = port.map(PortId::new));
+}
+
+fn change_long_ago(world: &World, id: &FloatingIpId, change: impl FnOnce(&mut FloatingIp)) {
     world.tamper(|world| {
-        world.cloud.set_port(id, port);
+        world.cloud.edit(id, change);
         world.cloud.set_last_change(id, world.clock.now() - LONG_AGO);
     });
 }

@@ -1,5 +1,5 @@
-//! Law 11: the ConfigMap that a pool at rest asks for has every address that the pool and its machines use, and none that is
-//! another's. Two bounds, from what Neutron and Kubernetes say: the exact rules are tested below the core.
+//! Law 11: the ConfigMap that a pool at rest asks for has every address that the pool and its machines use, and no other.
+//! Two bounds, from what Neutron and Kubernetes say: the exact rules are tested below the core.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

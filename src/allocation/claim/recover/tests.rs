@@ -206,8 +206,8 @@ fn a_published_address_that_another_claim_has_released_is_marked_again_once_it_i
     let released = fip(10).created_for("db").released_by("db", ago(9));
     let decide = |fip| fixture().fips([fip]).published("web", 10).decide_published("web", 10);
     assert_eq!(decide(released.clone()), Decision::Mark(id(10), Origin::Owned, describe(10)));
-    assert_eq!(decide(released.attached()), Decision::Lost(LostAddress::MarkedForAnother(address(10))));
-    let fenced = fixture().fips([fip(10).created_for("db").released_by("db", ago(9))]).published("web", 10).fenced();
+    assert_eq!(decide(released.clone().attached()), Decision::Lost(LostAddress::MarkedForAnother(address(10))));
+    let fenced = fixture().fips([released]).published("web", 10).fenced();
     assert!(matches!(fenced.decide_published("web", 10), Decision::Fenced(_)));
 }
 
