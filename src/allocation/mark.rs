@@ -297,7 +297,6 @@ impl Marks {
         match (unreleased.as_slice(), last_release) {
             ([claim], _) => Ownership::Claimed((**claim).clone()),
             ([], Some(((_, claim), (at, _)))) => Ownership::Released { claim: claim.clone(), at: *at },
-            ([], None) => Ownership::Unclaimed,
             _ => Ownership::Contested,
         }
     }
