@@ -356,6 +356,16 @@ fn the_holds_of_a_pools_claims_end_with_the_pool_and_the_writes_under_way_may_la
 }
 
 #[test]
+fn what_neutron_refused_a_pool_is_forgotten_with_the_pool() {
+    let (pool, mut ledger) = (pool_id("p"), Ledger::default());
+    ledger.block_creation(pool.clone(), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
+    ledger.note_unwanted_offers(&pool, start());
+    assert!(!ledger.may_create(&pool, start()));
+    ledger.forget_pool(&pool, start());
+    assert!(ledger.may_create(&pool, start()) && ledger.creation_refusal(&pool).is_none());
+}
+
+#[test]
 fn a_listing_has_a_step_a_beginning_and_an_end() {
     let mut ledger = Ledger::default();
     assert!(ledger.is_unlisted());
