@@ -87,7 +87,7 @@ impl LedgerEntry {
     }
 
     /// Whether a write of ours to it is under way or uncertain.
-    pub(super) fn has_writes(&self) -> bool {
+    pub(in crate::allocation) fn has_writes(&self) -> bool {
         self.hold.is_some() || !self.uncertain_writes.is_empty()
     }
 

@@ -27,8 +27,7 @@ pub(super) fn missing_tags(situation: &Situation<'_>, actions: &[SweepAction]) -
 
 fn may_label(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     situation.created_here(entry).is_some()
-        && entry.hold.is_none()
-        && entry.uncertain_writes.is_empty()
+        && !entry.has_writes()
         && matches!(situation.ownership(entry), Ownership::Claimed(_) | Ownership::Unclaimed)
         && !situation.ledger.has_copied_mark(entry)
 }

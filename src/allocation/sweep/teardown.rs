@@ -30,7 +30,7 @@ pub fn plan_teardown(situation: &Situation<'_>) -> PoolTeardown {
     let mut teardown = PoolTeardown { must_list: may_change, ..PoolTeardown::default() };
     for entry in ledger.of_pool(&pool.id) {
         let id = entry.fip.id.clone();
-        if entry.hold.is_some() || !entry.uncertain_writes.is_empty() || !entry.is_confirmed() {
+        if entry.has_writes() || !entry.is_confirmed() {
             teardown.must_list = true;
             continue;
         }
