@@ -152,4 +152,9 @@ mod tests {
             assert!(PoolId::parse(bad).is_none(), "{bad}");
         }
     }
+
+    #[test]
+    fn an_identity_is_logged_as_text() {
+        assert_eq!(format!("{:?}", PoolId::parse("a-b").unwrap()), r#"PoolId("a-b")"#);
+    }
 }

@@ -107,6 +107,7 @@ mod tests {
         let newer = |fip: Fip| fixture().fips([fip.tag("caip2.p")]).release("web");
         assert_eq!(newer(fip(10).created_for("web")), ReleaseStep::Done);
         assert_eq!(newer(fip(10).created_for("web").attached()), ReleaseStep::Done);
+        assert_eq!(newer(fip(10).created_for("web").tagged_for("web")), ReleaseStep::Done);
         assert_eq!(newer(fip(10).tagged_for("web")), withdraw(), "no release, only our own tag");
     }
 

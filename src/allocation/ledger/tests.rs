@@ -356,6 +356,13 @@ fn the_holds_of_a_pools_claims_end_with_the_pool_and_the_writes_under_way_may_la
 }
 
 #[test]
+fn an_unwanted_address_is_counted_for_its_own_pool_and_what_a_claim_holds_is_not() {
+    let mut fixture = fixture().fips([fip(10).idle(), fip(11).idle()]).chosen_by(11, "web");
+    fixture.ledger.hold_unwanted(&id(10));
+    assert_eq!(["p", "other"].map(|pool| fixture.ledger.count_unwanted(&pool_id(pool))), [1, 0]);
+}
+
+#[test]
 fn what_neutron_refused_a_pool_is_forgotten_with_the_pool() {
     let (pool, mut ledger) = (pool_id("p"), Ledger::default());
     ledger.block_creation(pool.clone(), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });

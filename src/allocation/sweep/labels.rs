@@ -50,6 +50,7 @@ pub fn needs_tag(situation: &Situation<'_>, id: &FloatingIpId, tag: &str) -> boo
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::allocation::ledger::Hold;
     use crate::allocation::testing::*;
 
@@ -70,6 +71,14 @@ mod tests {
         let one = fixture().fips([held().tag("prod").tag("of-a-user")]).published("web", 10);
         assert_eq!(labels(one), vec![(10, "cost".to_owned())]);
         assert!(labels(fixture().fips([held().tag("prod").tag("cost")]).published("web", 10)).is_empty());
+    }
+
+    #[test]
+    fn a_tag_is_needed_until_it_is_there() {
+        let fixture = fixture().with_policy(|pool| pool.tags = ["cost".into(), "prod".into()].into());
+        let fixture = fixture.fips([fip(10).created_for("web").tag("prod")]);
+        let needed = |tag| needs_tag(&fixture.situation(), &id(10), tag);
+        assert_eq!(["cost", "prod", "other"].map(needed), [true, false, false]);
     }
 
     #[test]
