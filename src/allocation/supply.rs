@@ -19,6 +19,7 @@ pub use creation::{CreationPlace, UNWANTED_LIMIT, is_usable_spare};
 pub(super) use list::is_listable;
 pub(super) use owned::is_owned_and_free;
 
+use super::identity::PoolId;
 use super::ledger::LedgerEntry;
 use super::mark::Ownership;
 use super::origin::Origin;
@@ -103,16 +104,16 @@ impl<'a> Supply<'a> {
         let within_limit = self.owned().filter(is_ready).count().saturating_sub(surplus(&self.situation));
         let owned = self.owned().filter(is_ready).filter(|entry| is_included(entry)).count();
         let others = self.others().filter(|entry| is_included(entry)).count();
-        owned.min(within_limit).saturating_add(others.min(self.room()))
+        owned.min(within_limit).saturating_add(others.min(self.lasting_room()))
     }
 
     /// Why a claim without a reservation that came now would be refused; `None` while there is something to give.
     ///
     /// A creation that would only probe whether Neutron still refuses does not count. What comes and goes within seconds
-    /// (a released address before its sweep, a subnet that is passed over for a while) does not count either, so
-    /// that the pool's condition is stable.
+    /// (a released address before its sweep, a subnet that is passed over for a while, a spare address that is being
+    /// created) does not count either, so that the pool's condition is stable.
     pub(super) fn exhausted(&self) -> Option<Refusal> {
-        let is_creatable = self.room() > 0 && self.may_create_without_probing();
+        let is_creatable = self.lasting_room() > 0 && self.may_create_without_probing();
         (self.count_ready(|entry| !self.is_reserved(entry)) == 0 && !is_creatable).then(|| self.refusal())
     }
 
@@ -133,8 +134,19 @@ impl<'a> Supply<'a> {
 
     /// How many more addresses `maxIPs` allows.
     pub(super) fn room(&self) -> usize {
+        self.room_without(|_| 0)
+    }
+
+    /// How many more addresses `maxIPs` allows once what is being tried is over. The pool's status would otherwise change
+    /// with each attempt, and back.
+    fn lasting_room(&self) -> usize {
+        self.room_without(|pool| self.situation.ledger.count_passing(pool))
+    }
+
+    fn room_without(&self, passing: impl Fn(&PoolId) -> usize) -> usize {
         let Situation { ledger, pool, .. } = self.situation;
-        pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(ledger.count_towards_limit(&pool.id)))
+        let counted = || ledger.count_towards_limit(&pool.id).saturating_sub(passing(&pool.id));
+        pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(counted()))
     }
 
     /// How many of the pool's own free addresses may be given: all but the surplus. Otherwise a pool whose limit was

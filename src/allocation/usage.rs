@@ -262,6 +262,40 @@ mod tests {
     }
 
     #[test]
+    fn what_is_being_tried_takes_no_room_from_what_is_free() {
+        let fixture = || fixture().listed([11]).max_ips(2).fips([fip(10).tagged_for("web"), fip(11)]);
+        let nonce = unclaimed_mark(12).nonce;
+        let mut spare = fixture();
+        spare.ledger.begin_creation(nonce.clone(), pool_id("p"), None);
+        assert_eq!(count_of(&spare).free, 1, "a spare one is free once it is there");
+        spare.relist([fip(10).tagged_for("web"), fip(11), fip(12).idle()]);
+        assert_eq!(count_of(&spare).free, 1, "and already listed");
+
+        let mut creating = fixture();
+        creating.ledger.begin_creation(nonce, pool_id("p"), Some(key("db")));
+        assert_eq!(count_of(&creating).free, 0, "it may succeed");
+        let block = CreationBlock { refusal: Refusal::NetworkExhausted, until: start() };
+        creating.ledger.block_creation(pool_id("p"), block);
+        assert_eq!(count_of(&creating).free, 1, "Neutron is expected to refuse again");
+
+        let mut offered = fixture();
+        offered.relist([fip(10).tagged_for("web"), fip(11), fip(12).idle()]);
+        assert_eq!(count_of(&offered).free, 1, "the pool's own one, in the last room");
+        offered.ledger.hold_unwanted(&id(12));
+        assert_eq!(count_of(&offered).free, 1, "what is unwanted is deleted at once");
+    }
+
+    #[test]
+    fn a_spare_address_that_is_being_created_does_not_exhaust_the_pool() {
+        let mut fixture = fixture().max_ips(2).fips([fip(10).tagged_for("web")]);
+        fixture.ledger.begin_creation(unclaimed_mark(12).nonce, pool_id("p"), None);
+        assert_eq!(count_of(&fixture).exhausted, None);
+        fixture.ledger.end_creation(&unclaimed_mark(12).nonce);
+        fixture.ledger.begin_creation(unclaimed_mark(12).nonce, pool_id("p"), Some(key("db")));
+        assert_eq!(count_of(&fixture).exhausted, Some(Refusal::LimitReached(2)));
+    }
+
+    #[test]
     fn an_idle_address_is_free_although_the_limit_is_reached() {
         let fixture = fixture().max_ips(1).fips([fip(10).idle()]);
         assert_eq!((count_of(&fixture).free, count_of(&fixture).exhausted), (1, None));

@@ -210,3 +210,28 @@ fn a_claim_keeps_its_mark_although_a_copy_of_its_ip_address_exists() {
     ];
     assert_lawful(&start, &events);
 }
+
+/// Law 8. In a used-up network, a pool wanted a spare address: each attempt filled the room that `maxIPs` left for its free
+/// ones, so that its status counted fewer of them, and the same again a moment later.
+#[test]
+fn the_status_does_not_change_with_each_attempt_at_a_spare_address() {
+    let start = Start { seed: 20810010010, sites: 2, replicas: 1, slowest: 2, is_logged: true };
+    let events = [
+        CreatePool(0),
+        CreatePool(1),
+        CreatePool(2),
+        Edit(177, Reuse(94)),
+        Edit(101, MinFree(20)),
+        Edit(9, AddressConfigMap(178)),
+        Edit(237, Limit(40)),
+        CreateFloatingIp(97),
+        CreateFloatingIp(51),
+        CreateFloatingIp(11),
+        CreateClaim(165),
+        CreateClaim(34),
+        CreateClaim(228),
+        CreateClaim(4),
+        CreateClaim(5),
+    ];
+    assert_lawful(&start, &events);
+}

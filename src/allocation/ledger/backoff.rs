@@ -151,6 +151,16 @@ impl Ledger {
         self.count_towards_limit(pool) >= limit.saturating_add(probes)
     }
 
+    /// How many addresses count under the limit for a moment and take nothing from what is free: a spare address that is
+    /// being created is free once it is there, what is only probed for is expected to be refused, and what is unwanted is
+    /// deleted at once.
+    pub(in crate::allocation) fn count_passing(&self, pool: &PoolId) -> usize {
+        let is_refused = self.creation_refusal(pool).is_some();
+        let creations = self.creations(pool).filter(|(_, creation)| creation.claim.is_none() || is_refused);
+        let unwanted = self.held().filter(|entry| entry.marks.names(pool) && self.is_unwanted(entry));
+        creations.count().saturating_add(unwanted.count())
+    }
+
     pub fn may_create(&self, pool: &PoolId, now: Timestamp) -> bool {
         self.backoff.blocks.get(pool).is_none_or(|state| state.may_retry || now >= state.block.until)
             && self.backoff.unwanted.get(pool).is_none_or(|offers| now >= offers.until)
