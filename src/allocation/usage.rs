@@ -281,6 +281,8 @@ mod tests {
         let mut offered = fixture();
         offered.relist([fip(10).tagged_for("web"), fip(11), fip(12).idle()]);
         assert_eq!(count_of(&offered).free, 1, "the pool's own one, in the last room");
+        let mut offered = offered.chosen_by(12, "db");
+        assert_eq!(count_of(&offered).free, 0, "a claim is taking it");
         offered.ledger.hold_unwanted(&id(12));
         assert_eq!(count_of(&offered).free, 1, "what is unwanted is deleted at once");
     }
