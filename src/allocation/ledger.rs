@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 
 use backoff::CreationBackoff;
-pub use entry::{Creation, CreationBlock, Hold, LedgerEntry, OwnerAwaited, UncertainWrite};
+pub use entry::{Choice, Creation, CreationBlock, Hold, LedgerEntry, OwnerAwaited, UncertainWrite};
 pub use precedence::{OWNER_AWAITED_EVERY, YIELDS_FOR};
 pub use writes::SETTLING;
 
@@ -151,14 +151,14 @@ impl Ledger {
         self.deleted.insert(id.clone(), sequence);
     }
 
-    /// Disowns the marks that appeared since this process serves their pool, but that no reply has shown: they landed late.
-    /// Before that, another process may have served the pool.
+    /// Disowns the marks that appeared since [this process serves their pool](Self::note_served), but that no reply has
+    /// shown: they landed late. Before that, another process may have served the pool.
     fn disown_late_marks(&mut self, fip: &FloatingIp) {
         let Some(entry) = self.entries.get_mut(&fip.id) else { return };
         for mark in Marks::read(fip).claims {
             let is_held_for_it = entry.is_held_for(&mark.0, &mark.1);
             let is_new = !entry.marks.claims.contains(&mark);
-            let was_served = self.served.get(&mark.0).is_some_and(|since| entry.seen.sequence > *since);
+            let was_served = self.served.get(&mark.0).is_some_and(|since| entry.seen.sequence >= *since);
             if is_new && was_served && !is_held_for_it {
                 entry.disowned.insert(mark);
             }

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::claim::{self, BoundAddress, ClaimRequest, Decision};
 use super::identity::{ClaimKey, Nonce, PoolId};
-use super::ledger::{CreationBlock, Hold, Ledger, LedgerEntry};
+use super::ledger::{Choice, CreationBlock, Hold, Ledger, LedgerEntry};
 use super::mark::{CreationMark, TAG_LIMIT, claim_tag, release_tag};
 use super::origin::Origin;
 use super::policy::{PoolPolicy, ReuseRule};
@@ -181,6 +181,8 @@ pub fn fixture() -> Fixture {
         only_releases: false,
     };
     let (mut ledger, published, queue) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
+    let began = ledger.begin(start());
+    ledger.record_listing(began, vec![], start());
     ledger.note_served(&pool.id);
     let cluster = ClusterView::default();
     let namespaces = ["team".into()].into();
@@ -231,8 +233,15 @@ impl Fixture {
     pub fn chosen_by(self, last: u8, claim: &str) -> Self {
         self.chosen_from(Origin::List, last, claim)
     }
-    pub fn chosen_from(mut self, origin: Origin, last: u8, claim: &str) -> Self {
-        self.ledger.set_chosen(&id(last), origin, Hold::Claim { pool: pool_id("p"), claim: key(claim) });
+    pub fn chosen_from(self, origin: Origin, last: u8, claim: &str) -> Self {
+        self.chosen(Choice { origin, was_published: false }, last, claim)
+    }
+    /// A claim of the pool `p`, whose IPAddress names this address, chose it.
+    pub fn chosen_as_published(self, last: u8, claim: &str) -> Self {
+        self.chosen(Choice { origin: Origin::Owned, was_published: true }, last, claim)
+    }
+    fn chosen(mut self, choice: Choice, last: u8, claim: &str) -> Self {
+        self.ledger.set_chosen(&id(last), choice, Hold::Claim { pool: pool_id("p"), claim: key(claim) });
         self
     }
     /// The claim is gone, and its IPAddress is still there.

@@ -14,7 +14,7 @@ use jiff::Timestamp;
 
 pub(super) use claims::{ADDRESS_APPEARS_WITHIN, ClaimRecords, WaitingClaim};
 pub(super) use interruptions::Interruptions;
-pub(super) use pools::{PoolRecords, PoolState, Problem, ResolutionInputs, ResolvedPool};
+pub(super) use pools::{PoolRecords, PoolState, Problem, ResolutionInputs, ResolvedPool, Session};
 pub(super) use secrets::ProtectedSecrets;
 
 /// Locks are taken in this order: a project's ledger, `published`, the project's namespaces, a record. None is held across an await.

@@ -229,7 +229,9 @@ impl PoolController {
             return None;
         }
         let resolved = self.memory.pools.get(name).resolved?;
-        resolved.list_if_older(&self.clock, AUDIT_AGE).await.is_ok().then_some(resolved)
+        resolved.list_if_older(&self.clock, AUDIT_AGE).await.ok()?;
+        resolved.project.ledger().note_served(&resolved.policy.id);
+        Some(resolved)
     }
 
     /// A pool that this process never saw serving, or whose credentials have changed since, gets what a release needs. If
@@ -262,9 +264,8 @@ impl PoolController {
         let ended = self.memory.pools.update(&name, |state| state.end_session(is_ended, now));
         let Some(resolved) = ended.flatten() else { return };
         tracing::info!(pool.name = %name, "session ended: the pool may not use its cluster identity");
-        // With the id of another pool, the holds are of that pool's claims.
         let problem = self.memory.pools.get(&name).problem;
-        let is_duplicate = problem.is_some_and(|problem| problem.reason == DUPLICATE_POOL_ID);
+        let is_duplicate = self.memory.pools.is_duplicate(&name, problem.as_ref(), &resolved);
         // Claims of the pool hold nothing in the ledger that pools with access share.
         let has_left_calls = {
             let mut ledger = resolved.project.ledger();

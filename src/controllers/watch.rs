@@ -112,7 +112,9 @@ impl Watches {
     }
 
     fn pool_is_gone(&self, pool: &ObjectName, known: &PoolState) {
-        if let Some(resolved) = &known.resolved {
+        if let Some(resolved) = &known.resolved
+            && !self.memory.pools.is_duplicate(pool, known.problem.as_ref(), resolved)
+        {
             resolved.project.ledger().forget_pool(&resolved.policy.id, self.clock.now());
         }
         self.metrics.pool_gone(&PoolLabels { namespace: pool.namespace.clone(), name: pool.name.clone() });

@@ -2,7 +2,7 @@
 
 use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
 use crate::allocation::identity::ClaimKey;
-use crate::allocation::ledger::LedgerEntry;
+use crate::allocation::ledger::{Hold, LedgerEntry};
 use crate::allocation::mark::Ownership;
 use crate::allocation::published::Binding;
 use crate::allocation::situation::{ClaimState, Situation};
@@ -23,6 +23,8 @@ impl<'a> ClaimCase<'a> {
                 Ownership::Claimed(other) if !self.situation.is_stale_mark(&other, &entry.fip) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
+                // That claim sees this IPAddress when it reads its choice back, and withdraws.
+                _ if self.is_being_taken(entry) => Decision::AwaitMark(entry.fip.id.clone()),
                 Ownership::Released { claim, .. } if claim == self.claim.key => self.complete_mark(entry),
                 // The port is the other claim's.
                 Ownership::Released { .. } if entry.fip.is_attached() => {
@@ -56,19 +58,44 @@ impl<'a> ClaimCase<'a> {
             Some(entry) if entry.marks.is_empty() && entry.hold.is_none() && !self.has_room() => {
                 Decision::Lost(LostAddress::AboveLimit(bound.address))
             }
-            Some(entry) => self.complete_mark(entry),
+            Some(entry) if self.has_claimed(entry) => self.keep_claimed(entry),
+            Some(_) if self.situation.fence().is_some() => self.wait_for_fence(),
+            Some(entry) => self.mark(entry, self.origin_of_successor(entry)),
             None => Decision::Lost(LostAddress::Deleted(bound.address)),
         }
     }
 
-    /// The IPAddress names it, and it is marked for the claim. One that another claim had is read back first: its port may
-    /// be that claim's.
-    fn keep_claimed(&self, entry: &LedgerEntry) -> Decision {
-        match entry.chosen_from {
-            Some(_) if entry.fip.is_attached() => Decision::Withdraw(entry.fip.id.clone(), self.tag()),
-            Some(_) => self.complete_mark(entry),
-            None => Decision::Keep(entry.fip.id.clone()),
+    fn origin_of_successor(&self, entry: &LedgerEntry) -> Origin {
+        match () {
+            () if !entry.marks.is_empty() => Origin::Owned,
+            () if self.situation.pool.listed.contains(&entry.fip.address) => Origin::List,
+            () => Origin::Reuse,
         }
+    }
+
+    /// The IPAddress names it, and it is marked for the claim. If the claim has chosen it in spite of the IPAddress, it is
+    /// read back first: a port on it may be that of its previous owner.
+    fn keep_claimed(&self, entry: &LedgerEntry) -> Decision {
+        let is_choice = self.is_held_for_it(entry) && entry.choice.is_some_and(|choice| choice.was_published);
+        // Nobody has used the reference to the IPAddress yet, so a port is not that of the claim's machine.
+        let is_withdrawn = self.is_disowned(entry) && !self.claim.was_bound;
+        match () {
+            () if !is_choice && !is_withdrawn => Decision::Keep(entry.fip.id.clone()),
+            // The withdrawal may still land.
+            () if !self.has_no_other_writer(entry) => Decision::AwaitMark(entry.fip.id.clone()),
+            () if entry.fip.is_attached() => Decision::Withdraw(entry.fip.id.clone(), self.tag()),
+            () => self.complete_mark(entry),
+        }
+    }
+
+    /// Whether another claim has chosen it, and is not certain to have it yet.
+    fn is_being_taken(&self, entry: &LedgerEntry) -> bool {
+        let is_others = |hold: &Hold| !hold.is_for(&self.situation.pool.id, &self.claim.key);
+        entry.writers().any(|hold| matches!(hold, Hold::Claim { .. }) && is_others(hold))
+    }
+
+    fn is_held_for_it(&self, entry: &LedgerEntry) -> bool {
+        entry.is_held_for(&self.situation.pool.id, &self.claim.key)
     }
 
     /// Whether the floating IP is marked for the claim and for nobody else, and not released.
@@ -78,7 +105,7 @@ impl<'a> ClaimCase<'a> {
 
     /// Whether nothing is attached to it, and no write to it is under way or uncertain but the claim's own.
     fn is_free_for_it(&self, entry: &LedgerEntry) -> bool {
-        let is_held = entry.is_held_for(&self.situation.pool.id, &self.claim.key) && self.has_no_other_writer(entry);
+        let is_held = self.is_held_for_it(entry) && self.has_no_other_writer(entry);
         entry.is_free() || is_held && !entry.fip.is_attached()
     }
 
@@ -188,7 +215,7 @@ impl<'a> ClaimCase<'a> {
 
     /// A port that was attached before the claim's mark was confirmed is not the claim's, unless the mark is restored.
     fn has_foreign_port(&self, entry: &LedgerEntry) -> bool {
-        let is_choice = entry.hold.is_some() && (entry.chosen_from.is_some() || !self.claim.was_bound);
+        let is_choice = entry.has_writes() && (entry.choice.is_some() || !self.claim.was_bound);
         entry.fip.is_attached() && (is_choice || self.is_disowned(entry))
     }
 
@@ -197,7 +224,7 @@ impl<'a> ClaimCase<'a> {
     }
 
     fn is_eligible(&self, entry: &LedgerEntry) -> bool {
-        entry.chosen_from.is_none() || is_permitted(&self.situation, entry, &self.claim.object.name)
+        entry.choice.is_none() || is_permitted(&self.situation, entry, &self.claim.object.name)
     }
 
     pub(super) fn recover(&self, entry: &LedgerEntry) -> Decision {
@@ -223,7 +250,7 @@ impl<'a> ClaimCase<'a> {
             }
         } else if self.has_claimed(entry) {
             // A tag that was not read back is a choice in progress.
-            return match entry.hold.is_some() && !entry.marks.claims.is_empty() && !entry.is_confirmed() {
+            return match entry.has_writes() && !entry.marks.claims.is_empty() && !entry.is_confirmed() {
                 true => Decision::Confirm(id),
                 false => Decision::Keep(id),
             };
@@ -236,7 +263,7 @@ impl<'a> ClaimCase<'a> {
 
     /// The address that the claim holds but whose marks are not, or no longer, the claim's alone.
     pub(super) fn find_held(&self) -> Option<&'a LedgerEntry> {
-        self.situation.ledger.held().find(|entry| entry.is_held_for(&self.situation.pool.id, &self.claim.key))
+        self.situation.ledger.held().find(|entry| self.is_held_for_it(entry))
     }
 
     /// Continues a choice that was not completed.
@@ -246,7 +273,7 @@ impl<'a> ClaimCase<'a> {
         match self.has_foreign_port(entry) || is_contested || !entry.fip.is_attached() && !may_keep {
             true => Decision::Withdraw(entry.fip.id.clone(), self.tag()),
             // It writes the same text again, so a late first write does no harm.
-            false => self.mark(entry, entry.chosen_from.unwrap_or(Origin::Recovered)),
+            false => self.mark(entry, entry.choice.map_or(Origin::Recovered, |choice| choice.origin)),
         }
     }
 

@@ -27,8 +27,8 @@ pub struct LedgerEntry {
     pub hold: Option<Hold>,
     /// The marks that it had when it was held as unwanted or for a clean-up: once they change, it is not deleted.
     pub cleaned_up_with: Option<Box<Marks>>,
-    /// The source from which the claim that holds it chose it; none if the claim had it before.
-    pub chosen_from: Option<Origin>,
+    /// How the claim that holds it chose it; none if the claim had it before.
+    pub choice: Option<Choice>,
     /// Writes to it that may still land.
     pub uncertain_writes: Vec<UncertainWrite>,
     /// Claim marks that do not count: the claim began to remove them, or they landed late, when the claim did not hold the
@@ -62,7 +62,7 @@ impl LedgerEntry {
             written: 0,
             hold: None,
             cleaned_up_with: None,
-            chosen_from: None,
+            choice: None,
             uncertain_writes: Vec::new(),
             disowned,
             orphaned_since,
@@ -111,6 +111,14 @@ impl LedgerEntry {
 pub struct OwnerAwaited {
     pub times: u8,
     pub last: Timestamp,
+}
+
+/// A claim chose an address that was not its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choice {
+    pub origin: Origin,
+    /// The claim's IPAddress named the address before it was chosen. Otherwise it is published once it has been read back.
+    pub was_published: bool,
 }
 
 /// The exclusive right to write to a floating IP.

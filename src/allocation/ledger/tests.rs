@@ -196,6 +196,16 @@ fn an_uncertain_withdrawal_ends_the_claims_hold() {
 }
 
 #[test]
+fn a_claim_gets_no_hold_back_after_its_pool_is_gone() {
+    let hold = || Hold::Claim { pool: pool_id("p"), claim: key("web") };
+    let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
+    fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
+    fixture.ledger.forget_pool(&pool_id("p"), start());
+    fixture.ledger.end_withdrawal(&id(10), hold(), true);
+    assert_eq!(fixture.entry(10).hold, None, "nothing would end it");
+}
+
+#[test]
 fn the_pause_after_unwanted_offers_doubles_up_to_a_limit() {
     let (mut fixture, pool) = (fixture(), pool_id("p"));
     let mut pauses = vec![];

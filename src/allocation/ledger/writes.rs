@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{CallStart, Creation, Hold, Ledger, LedgerEntry, UncertainWrite};
+use super::{CallStart, Choice, Creation, Hold, Ledger, LedgerEntry, UncertainWrite};
 use crate::allocation::identity::{ClaimKey, Nonce, PoolId};
-use crate::allocation::origin::Origin;
 use crate::floating_ip::FloatingIpId;
 
 /// How long a write whose outcome is not known may still land: the longest call timeout on our side, doubled, because the
@@ -37,7 +36,7 @@ impl Ledger {
             if hold.is_some() {
                 self.held.insert(id.clone())
             } else {
-                entry.chosen_from = None;
+                entry.choice = None;
                 self.held.remove(id)
             };
             let (was_unwanted, is_cleanup) = (entry.hold == Some(Hold::Unwanted), hold == Some(Hold::Cleanup));
@@ -50,10 +49,10 @@ impl Ledger {
     }
 
     /// A claim chose an address that was not its own: it holds it until the choice is certain.
-    pub fn set_chosen(&mut self, id: &FloatingIpId, origin: Origin, hold: Hold) {
+    pub fn set_chosen(&mut self, id: &FloatingIpId, choice: Choice, hold: Hold) {
         self.set_hold(id, Some(hold));
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.chosen_from = Some(origin);
+            entry.choice = Some(choice);
         }
     }
 
@@ -82,11 +81,11 @@ impl Ledger {
         }
     }
 
-    /// This process serves the pool: from now on each mark of its claims is written by this process, or lands late.
+    /// This process serves the pool: each mark of its claims that the last listing did not show is written by this process,
+    /// or lands late.
     pub fn note_served(&mut self, pool: &PoolId) {
-        if !self.served.contains_key(pool) {
-            let now = self.next_sequence();
-            self.served.insert(pool.clone(), now);
+        if let (false, Some(listing)) = (self.served.contains_key(pool), self.listing_sequence()) {
+            self.served.insert(pool.clone(), listing);
         }
     }
 
@@ -134,10 +133,11 @@ impl Ledger {
     }
 
     /// Ends a withdrawal. If the mark was certainly not removed, the claim keeps its hold and withdraws again, unless an
-    /// earlier withdrawal may still land.
+    /// earlier withdrawal may still land, or its pool is gone.
     pub fn end_withdrawal(&mut self, id: &FloatingIpId, by: Hold, has_failed: bool) {
         let may_land = |entry: &LedgerEntry| entry.uncertain_writes.iter().any(|write| write.by.as_ref() != Some(&by));
-        let stays_with_claim = has_failed && !self.get(id).is_some_and(may_land);
+        let is_served = matches!(&by, Hold::Claim { pool, .. } if self.served.contains_key(pool));
+        let stays_with_claim = has_failed && is_served && !self.get(id).is_some_and(may_land);
         self.set_hold(id, stays_with_claim.then_some(by));
     }
 

@@ -3,19 +3,18 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tracing::info;
 
 use super::{ClaimController, MANUAL_RETRY, publish};
 use crate::allocation::Refusal;
 use crate::allocation::claim::{ClaimRequest, Decision, LostAddress, decide, may_keep};
-use crate::allocation::ledger::{Hold, OWNER_AWAITED_EVERY};
+use crate::allocation::ledger::{Choice, Hold, OWNER_AWAITED_EVERY};
 use crate::allocation::mark::CreationMark;
 use crate::allocation::origin::Origin;
 use crate::allocation::supply::{CreationPlace, UNWANTED_LIMIT};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::hands_off::HandsOff;
-use crate::controllers::memory::ResolvedPool;
+use crate::controllers::memory::{ResolvedPool, Session};
 use crate::controllers::neutron_writer::NeutronWriter;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::openstack;
@@ -67,8 +66,8 @@ pub(super) struct Attempt<'a> {
     origin: Origin,
     /// Whether this attempt has listed the project to look for the address that the claim had.
     has_listed: bool,
-    /// When the pool's session had last changed at the beginning.
-    session_changed_at: Option<Timestamp>,
+    /// The pool's session at the beginning.
+    session: Session,
 }
 
 impl<'a> Attempt<'a> {
@@ -79,7 +78,7 @@ impl<'a> Attempt<'a> {
         scope: AllocationScope,
     ) -> Self {
         let (chosen, marked, unwanted) = (Vec::new(), Vec::new(), Vec::new());
-        let session_changed_at = controller.memory.pools.get(&pool.name).session_changed_at;
+        let session = controller.memory.pools.get(&pool.name).session();
         Self {
             controller,
             pool,
@@ -91,7 +90,7 @@ impl<'a> Attempt<'a> {
             unwanted_count: 0,
             origin: Origin::Recovered,
             has_listed: false,
-            session_changed_at,
+            session,
         }
     }
 
@@ -170,10 +169,15 @@ impl<'a> Attempt<'a> {
         Ok(None)
     }
 
+    /// Whether an IPAddress that was not seen may name what is to be withdrawn. Where it was seen, the decision knew it.
+    fn may_be_published(&self, id: &FloatingIpId) -> bool {
+        self.request.bound.is_none() && !self.chosen.contains(id)
+    }
+
     /// How long an IPAddress may still appear that names what the decision takes from the claim.
     fn uncertain_for(&self, decision: &Decision) -> Option<Duration> {
         let is_concerned = match decision {
-            Decision::Withdraw(id, _) => !self.chosen.contains(id),
+            Decision::Withdraw(id, _) => self.may_be_published(id),
             Decision::ForgetAddress => true,
             _ => false,
         };
@@ -181,11 +185,13 @@ impl<'a> Attempt<'a> {
         is_concerned.then(|| claims.address_uncertain_for(&self.pool.name, &self.request.object)).flatten()
     }
 
-    /// Whether the pool lost the use of its session meanwhile, and with it what its claims held.
+    /// Whether the pool lost the use of its session meanwhile, and with it what its claims held, or was created again.
     fn has_session_ended(&self) -> bool {
-        let is_same = self.controller.memory.pools.update(&self.pool.name, |state| {
-            state.resolved.is_some() && state.session_changed_at == self.session_changed_at
-        });
+        let is_same = self
+            .controller
+            .memory
+            .pools
+            .update(&self.pool.name, |state| state.resolved.is_some() && state.session() == self.session);
         is_same != Some(true)
     }
 
@@ -217,7 +223,8 @@ impl<'a> Attempt<'a> {
                 if decision.is_choice() && ledger.get(id).is_some_and(|entry| entry.hold.is_none()) =>
             {
                 self.chosen.push(id.clone());
-                ledger.set_chosen(id, *origin, self.hold());
+                let choice = Choice { origin: *origin, was_published: self.request.bound.is_some() };
+                ledger.set_chosen(id, choice, self.hold());
             }
             Decision::Mark(id, ..) | Decision::TakeBack(id, _) => ledger.set_hold(id, Some(self.hold())),
             Decision::Create(_) => creation = Some(self.writer().begin_creation(&mut ledger, Some(&self.request.key))),
@@ -242,10 +249,9 @@ impl<'a> Attempt<'a> {
             }
             Decision::TakeBack(id, tags) => self.writer().remove_tags(&id, &tags).await?,
             Decision::Withdraw(id, tag) => {
-                // A published address is never withdrawn. One that was chosen in this attempt is not published.
-                let may_be_published = !self.chosen.contains(&id)
-                    && publish::may_have_address(&self.controller.kube, &self.request.object).await;
-                if may_be_published {
+                if self.may_be_published(&id)
+                    && publish::may_have_address(&self.controller.kube, &self.request.object).await
+                {
                     return Ok(Some(AttemptOutcome::Changed));
                 }
                 self.writer().withdraw(&id, &tag, self.hold()).await?;
@@ -257,8 +263,8 @@ impl<'a> Attempt<'a> {
 
     /// Lists the project, and CAPO's clusters where one may name the floating IP: what was chosen is read back.
     async fn confirm(&self, id: &FloatingIpId) -> Result<Option<AttemptOutcome>, openstack::Error> {
-        let chosen_from = self.pool.project.ledger().get(id).and_then(|entry| entry.chosen_from);
-        if chosen_from == Some(Origin::Reuse)
+        let choice = self.pool.project.ledger().get(id).and_then(|entry| entry.choice);
+        if choice.is_some_and(|choice| choice.origin == Origin::Reuse)
             && let Err(error) = self.controller.capo.refresh_clusters(true).await
         {
             tracing::warn!(claim.name = %self.request.object, "failed to list CAPO's clusters: {error}");

@@ -12,6 +12,7 @@ use super::WrittenVersion;
 use crate::allocation::usage::AddressFailure;
 use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::OpenStackFloatingIPPool;
+use crate::api::conditions::pool_reasons::{DELETING, DUPLICATE_POOL_ID};
 use crate::api::pool_network::{NetworkParam, SubnetParam};
 use crate::clock::Clock;
 use crate::controllers::project::ProjectHandle;
@@ -112,6 +113,13 @@ pub(in crate::controllers) struct PoolState {
     written: WrittenVersion,
 }
 
+/// What a pool's claims hold ends with its session.
+#[derive(PartialEq, Eq)]
+pub(in crate::controllers) struct Session {
+    pool: Option<String>,
+    changed_at: Option<Timestamp>,
+}
+
 /// How soon refused calls may cause a pool to be resolved again. Otherwise a claim whose call is always refused would wake
 /// its pool, which would wake the claim, without end.
 const STALE_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(10);
@@ -120,6 +128,10 @@ impl PoolState {
     /// Whether the record is of this object, not of an earlier one with its name.
     pub(in crate::controllers) fn is_of(&self, pool: &OpenStackFloatingIPPool) -> bool {
         self.uid == pool.metadata.uid
+    }
+
+    pub(in crate::controllers) fn session(&self) -> Session {
+        Session { pool: self.uid.clone(), changed_at: self.session_changed_at }
     }
 
     /// The pool serves.
@@ -206,6 +218,27 @@ impl PoolRecords {
 
     pub(in crate::controllers) fn get(&self, pool: &ObjectName) -> PoolState {
         self.0.lock().get(pool).cloned().unwrap_or_default()
+    }
+
+    /// Whether the id is that of another pool: what the ledger has under it is that pool's.
+    pub(in crate::controllers) fn is_duplicate(
+        &self,
+        pool: &ObjectName,
+        problem: Option<&Problem>,
+        resolved: &ResolvedPool,
+    ) -> bool {
+        let has_its_id = |other: &ResolvedPool| {
+            other.policy.id == resolved.policy.id && Arc::ptr_eq(&other.project, &resolved.project)
+        };
+        let has_reason = |problem: Option<&Problem>, reasons: &[&str]| {
+            problem.is_some_and(|problem| reasons.contains(&problem.reason))
+        };
+        let is_owner = |(name, other): (&ObjectName, &PoolState)| {
+            name != pool
+                && !has_reason(other.problem.as_ref(), &[DUPLICATE_POOL_ID, DELETING])
+                && other.resolved.as_deref().is_some_and(has_its_id)
+        };
+        has_reason(problem, &[DUPLICATE_POOL_ID]) || self.0.lock().iter().any(is_owner)
     }
 
     /// Changes a pool's record, if the pool still exists.

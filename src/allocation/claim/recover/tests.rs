@@ -213,16 +213,51 @@ fn a_published_address_that_another_claim_has_released_is_marked_again_once_it_i
 
 #[test]
 fn a_published_address_that_another_claim_has_released_is_not_kept_if_it_has_a_port_after_all() {
-    let chosen = |fip: Fip| fixture().fips([fip]).published("web", 10).chosen_by(10, "web").decide_published("web", 10);
+    let withdraw = || Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
+    let with = |fip: Fip| fixture().fips([fip]).published("web", 10);
+    let chosen = |fip: Fip| with(fip).chosen_as_published(10, "web").decide_published("web", 10);
     let described = fip(10).created_for("web").released_by("db", ago(9));
     assert_eq!(chosen(described.clone()), Decision::Keep(id(10)));
-    assert_eq!(chosen(described.attached()), Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web"))));
+    assert_eq!(chosen(described.clone().attached()), withdraw());
+    let before = with(described.clone().attached()).chosen_by(10, "web");
+    assert_eq!(before.decide_published("web", 10), Decision::Keep(id(10)), "it was read back before it was published");
     // The reply to a tag does not show the port.
-    let mut tagged = fixture().fips([fip(10).released_by("db", ago(9))]).published("web", 10).chosen_by(10, "web");
+    let mut tagged = with(fip(10).released_by("db", ago(9))).chosen_as_published(10, "web");
     tagged.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
     assert_eq!(tagged.decide_published("web", 10), Decision::Confirm(id(10)));
     let owned = fip(10).created_for("web").attached();
-    assert_eq!(fixture().fips([owned]).published("web", 10).decide_published("web", 10), Decision::Keep(id(10)));
+    assert_eq!(with(owned).decide_published("web", 10), Decision::Keep(id(10)));
+
+    let mut lost = with(described.clone().attached()).chosen_as_published(10, "web");
+    lost.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
+    lost.ledger.note_uncertain_write(&id(10), start());
+    lost.ledger.end_withdrawal(&id(10), hold_of("web"), false);
+    assert_eq!(lost.decide_published("web", 10), Decision::AwaitMark(id(10)), "the withdrawal may still land");
+    lost.now += seconds(60);
+    lost.relist([described.clone().attached()]);
+    assert_eq!(lost.decide_published("web", 10), withdraw(), "it did not land");
+    let bound = BoundAddress { address: address(10), fip: id(10) };
+    let used = ClaimRequest { was_bound: true, bound: Some(bound), ..request("web") };
+    assert_eq!(decide(&lost.situation(), &used), Decision::Keep(id(10)), "the port may be that of its machine");
+    lost.relist([described]);
+    assert_eq!(lost.decide_published("web", 10), Decision::Keep(id(10)), "the port is gone");
+}
+
+#[test]
+fn a_published_address_that_another_claim_is_taking_is_left_to_that_claim_until_it_withdraws() {
+    let decide = |fixture: Fixture| fixture.published("web", 10).decide_published("web", 10);
+    let wait = Decision::AwaitMark(id(10));
+    let released = || fixture().fips([fip(10).created_for("web").released_by("web", ago(9))]);
+    assert!(matches!(decide(released()), Decision::TakeBack(..)));
+    assert_eq!(decide(released().chosen_by(10, "db")), wait);
+    let mut uncertain = released().chosen_by(10, "db");
+    uncertain.ledger.note_uncertain_write(&id(10), start());
+    uncertain.ledger.set_hold(&id(10), None);
+    assert_eq!(decide(uncertain), wait);
+    assert_eq!(decide(fixture().fips([fip(10)]).chosen_by(10, "db")), wait);
+    assert!(matches!(decide(released().held(10, Hold::Cleanup)), Decision::TakeBack(..)), "it is not deleted");
+    let owned = fixture().fips([fip(10).created_for("web")]).chosen_by(10, "db");
+    assert_eq!(decide(owned), Decision::Keep(id(10)));
 }
 
 #[test]
@@ -289,16 +324,19 @@ fn a_chosen_address_that_the_spec_no_longer_allows_is_withdrawn() {
 #[test]
 fn a_recreated_floating_ip_replaces_the_deleted_one_of_an_ip_address() {
     let recreated = || fip(10).tag("anything");
-    let mut fixture = fixture().fips([recreated()]).published("web", 9);
+    let fixture = fixture().fips([recreated()]).published("web", 9);
     let published = BoundAddress { address: address(10), fip: id(9) };
     let request = ClaimRequest { bound: Some(published), ..request("web") };
     let decide = |fixture: &Fixture| decide(&fixture.situation(), &request);
     assert_eq!(marked(&decide(&fixture)), Some(&id(10)));
-    fixture.ledger.set_hold(&id(10), Some(hold_of("web")));
+    let mut fixture = fixture.chosen_as_published(10, "web");
     fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
     assert_eq!(decide(&fixture), Decision::Confirm(id(10)));
     fixture.relist([recreated().tagged_for("web")]);
     assert_eq!(decide(&fixture), Decision::Keep(id(10)));
+    fixture.relist([recreated().tagged_for("web").attached()]);
+    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
+    assert_eq!(decide(&fixture), withdraw, "it has the port of whoever created it");
 }
 
 #[test]
@@ -538,13 +576,38 @@ fn marks_from_before_the_process_served_the_pool_did_not_land_late() {
     fixture.ledger.forget_pool(&pool_id("p"), start());
     fixture.relist([fip(10).tagged_for("web").attached(), fip(11)]);
     fixture.ledger.note_served(&pool_id("p"));
-    // Only the listing that began before shows that the address had no mark.
+    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
+    assert!(fixture.entry(10).disowned.is_empty());
     fixture.relist([fip(10).tagged_for("web").attached(), fip(11).tagged_for("db").tag(&other)]);
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
-    assert!(fixture.entry(11).disowned.iter().eq([&(pool_id("other"), key("web"))]), "that one was served all along");
-    fixture.ledger.note_served(&pool_id("p"));
-    fixture.relist([fip(10).tagged_for("web").tagged_for("db").attached(), fip(11).tagged_for("db").tag(&other)]);
-    assert_eq!(fixture.entry(10).disowned, [(pool_id("p"), key("db"))].into());
+    assert_eq!(fixture.entry(11).disowned, [(pool_id("other"), key("web")), (pool_id("p"), key("db"))].into());
+}
+
+#[test]
+fn the_first_listing_after_the_pool_is_served_shows_late_marks() {
+    let mut ledger = Ledger::default();
+    let listed = |ledger: &mut Ledger, fip: Fip| {
+        let began = ledger.begin(start());
+        ledger.record_listing(began, vec![fip.0], start());
+    };
+    ledger.note_served(&pool_id("p"));
+    listed(&mut ledger, fip(10));
+    ledger.note_served(&pool_id("p"));
+    listed(&mut ledger, fip(10).tagged_for("web"));
+    let is_late = ledger.get(&id(10)).map(|entry| entry.disowned.contains(&(pool_id("p"), key("web"))));
+    assert_eq!(is_late, Some(true), "its predecessor wrote it");
+}
+
+#[test]
+fn a_choice_whose_hold_ended_with_its_pool_is_read_back_all_the_same() {
+    let mut fixture = fixture().listed([10]).fips([fip(10)]).chosen_by(10, "web");
+    fixture.ledger.forget_pool(&pool_id("p"), start());
+    fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
+    assert_eq!(fixture.decide("web"), Decision::Confirm(id(10)));
+    fixture.relist([fip(10).tagged_for("web")]);
+    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
+    fixture.relist([fip(10).tagged_for("web").attached()]);
+    assert_ne!(fixture.decide("web"), Decision::Keep(id(10)), "the port was there before");
 }
 
 #[test]
@@ -568,7 +631,9 @@ fn a_mark_that_an_uncertain_call_may_remove_is_not_taken_again_by_a_recreated_po
 fn a_floating_ip_without_marks_is_no_successor_beyond_the_limit() {
     let bound = || BoundAddress { address: address(10), fip: id(99) };
     let fixture = || fixture().fips([fip(10), fip(11).created_for("db")]).published_as("web", 10, id(99));
-    let marked = Decision::Mark(id(10), Origin::Recovered, tag());
+    let marked = Decision::Mark(id(10), Origin::Reuse, tag());
+    assert_eq!(fixture().listed([10]).decide_bound("web", bound()), Decision::Mark(id(10), Origin::List, tag()));
+    assert!(matches!(fixture().fenced().decide_bound("web", bound()), Decision::Fenced(_)));
     assert_eq!(fixture().max_ips(2).decide_bound("web", bound()), marked);
     let full = fixture().max_ips(1);
     assert_eq!(full.decide_bound("web", bound()), Decision::Lost(LostAddress::AboveLimit(address(10))));
@@ -603,7 +668,7 @@ fn a_claim_that_never_had_an_address_does_not_prefer_one_with_a_port() {
 fn a_published_address_that_is_the_pools_own_again_is_marked_for_the_claim_again() {
     let bound = || BoundAddress { address: address(10), fip: id(99) };
     let idle = fixture().fips([fip(10).idle()]).published_as("web", 10, id(99));
-    assert_eq!(idle.decide_bound("web", bound()), Decision::Mark(id(10), Origin::Recovered, describe(10)));
+    assert_eq!(idle.decide_bound("web", bound()), Decision::Mark(id(10), Origin::Owned, describe(10)));
     let lost = Decision::Lost(LostAddress::Deleted(address(10)));
     let mut created = fixture().published_as("web", 10, id(99));
     created.ledger.begin_creation(unclaimed_mark(10).nonce, pool_id("p"), None);
