@@ -3,13 +3,15 @@
 
 use std::time::Duration;
 
-use caip_openstack::api::names::{CLAIM_FINALIZER, PAUSED_ANNOTATION};
+use caip_openstack::api::names::{CLAIM_FINALIZER, PAUSED_ANNOTATION, POOL_ID_ANNOTATION};
 use serde_json::{Value, json};
 
 use crate::api::Kind;
+use crate::laws::{self, FORGED_LABEL};
 use crate::simulate;
+use crate::users::key;
 use crate::wire::Fault;
-use crate::world::{Start, World, address};
+use crate::world::{NAMESPACE, Start, World, address};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -144,6 +146,92 @@ fn a_rebuilt_pool_finds_its_addresses_in_a_process_that_has_seen_them_before() {
             let has = site.address_of("web-0").map(|(_, fip)| fip);
             world.expect(5, "web-0", "given the address that its machine has", has == Some(id));
             world.skips_rest.set(true);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 2. A copy of the pool is deleted, as its condition says, while a claim's tag is on its way, and something is attached
+/// to the floating IP meanwhile.
+#[test]
+fn deleting_a_copy_of_a_pool_ends_nothing_that_claims_of_the_pool_have_begun() {
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
+            let spec = json!({"preAllocatedFloatingIPs": [address(0)]});
+            site.create_pool("public", &spec);
+            world.advance(SOON).await;
+            let pool = site.server.get(&key(Kind::Pool, "public")).unwrap();
+            let copied = json!({POOL_ID_ANNOTATION: laws::pool_id(&pool).unwrap().as_str()});
+            site.create_pool("copy", &spec);
+            site.change(Kind::Pool, "copy", &json!({"metadata": {"annotations": copied}}));
+            world.advance(SOON).await;
+            world.expect(4, "the copy", "stopped", site.ready(Kind::Pool, NAMESPACE, "copy").0 == "DuplicatePoolID");
+            site.replicas[0].wire().iter().for_each(|wire| wire.plan_write(Fault::Late(Duration::from_secs(8))));
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(2)).await;
+            world.tamper(|world| world.cloud.set_port(&id, Some("port-of-a-user")));
+            site.delete(Kind::Pool, "copy");
+            world.advance(SOON).await;
+            world.expect(2, "web-0", "without the address that a user attached", !site.is_bound("web-0"));
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Laws 7 and 8. The creation of an IPAddress had no answer, and its claim's address is attached before the watch shows it.
+#[test]
+fn a_claim_whose_ip_address_was_created_unnoticed_keeps_its_address() {
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
+            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            world.advance(SOON).await;
+            let late = Fault::Late(Duration::from_secs(45));
+            site.replicas[0].wire().iter().for_each(|wire| wire.hang("ipaddresses", late, Duration::from_secs(3)));
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(20)).await;
+            world.tamper(|world| world.cloud.set_port(&id, Some("port-of-a-user")));
+            // The project is listed again.
+            site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 1}}));
+            world.advance(2 * SOON).await;
+            world.expect(7, "web-0", "bound", site.is_bound("web-0"));
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 1. A claim and its IPAddress are restored while another claim is taking the address that was released.
+#[test]
+fn of_a_restored_claim_and_one_that_is_taking_its_address_only_one_has_it() {
+    for seed in 0..16 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool(
+                "public",
+                &json!({"floatingIPNetwork": network, "maxIPs": 1, "reuseGracePeriodSeconds": 20}),
+            );
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            let saved = site.server.get(&key(Kind::Address, "web-0")).unwrap();
+            site.create_claim("web-1", "public");
+            world.advance(Duration::from_secs(5)).await;
+            world.users_interfered.set(true);
+            let fault = if seed % 2 == 0 { Fault::Late(Duration::from_secs(8)) } else { Fault::ReplyLost };
+            site.delete(Kind::Claim, "web-0");
+            world.advance(Duration::from_secs(15)).await;
+            site.replicas[0].wire().iter().for_each(|wire| wire.plan_write(fault));
+            world.advance(Duration::from_millis(4500 + 250 * seed)).await;
+            site.create_claim("web-0", "public");
+            let mut restored = json!({"metadata": {"name": "web-0", "namespace": NAMESPACE}, "spec": saved["spec"]});
+            restored["metadata"]["annotations"] = saved["metadata"]["annotations"].clone();
+            restored["metadata"]["labels"] = json!({FORGED_LABEL: "true"});
+            let _ = site.server.create(Kind::Address, restored);
+            world.advance(3 * SOON).await;
+            world.expect(1, "the address", "of one claim", !(site.is_bound("web-0") && site.is_bound("web-1")));
         });
         outcome.assert_lawful();
     }
