@@ -81,6 +81,8 @@ impl World {
             Event::MisdirectSecret(site, is_project) => self.misdirect_secret(&self.site(site).server, is_project),
             Event::RenameNetwork => self.rename_network(),
             Event::CopyAddress(from, to) => self.copy_address(from, to),
+            Event::RestoreAddress(claim) => self.restore_address(claim),
+            Event::ToggleCopiedPool(pool) => self.toggle_copied_pool(pool),
             Event::EditAnnotation(address, how) => self.edit_annotation(address, how),
             Event::EditConfigMap(index, how) => self.edit_config_map(index, how),
             Event::ForceDeletePool(pool) => self.force_delete_pool(pool),

@@ -183,7 +183,10 @@ fn interference(random: &mut fastrand::Rng) -> Event {
         },
         16 | 17 => Event::TogglePause(random.u8(..), random.u8(..)),
         18 | 19 => Event::DeletePool(random.u8(..), random.bool()),
-        20 => Event::CreatePool(random.u8(..)),
+        20 => match random.bool() {
+            true => Event::CreatePool(random.u8(..)),
+            false => Event::ToggleCopiedPool(random.u8(..)),
+        },
         21 | 22 => Event::ToggleFinalizer(random.u8(..)),
         23 => Event::ForceDeleteClaim(random.u8(..)),
         24 => Event::WipeId(random.u8(..)),
@@ -192,7 +195,10 @@ fn interference(random: &mut fastrand::Rng) -> Event {
         27 => Event::RenewSecret(random.u8(..)),
         28 => Event::MisdirectSecret(random.u8(..), random.bool()),
         29 => Event::RenameNetwork,
-        30 => Event::CopyAddress(random.u8(..), random.u8(..)),
+        30 => match random.bool() {
+            true => Event::CopyAddress(random.u8(..), random.u8(..)),
+            false => Event::RestoreAddress(random.u8(..)),
+        },
         31 => Event::EditConfigMap(random.u8(..), random.u8(..)),
         _ => match random.bool() {
             true => Event::EditAnnotation(random.u8(..), random.u8(..)),

@@ -156,6 +156,10 @@ pub enum Event {
     ForceDeletePool(u8),
     /// A claim's IPAddress is copied to the name of another claim.
     CopyAddress(u8, u8),
+    /// The IPAddress that a claim had last is created again, and the claim if it is gone.
+    RestoreAddress(u8),
+    /// A pool is copied with its id, or the copy is deleted.
+    ToggleCopiedPool(u8),
     /// A user changes annotations of an IPAddress.
     EditAnnotation(u8, u8),
     /// A user deletes or changes a ConfigMap.

@@ -4,9 +4,9 @@ use caip_openstack::allocation::mark::{Marks, Ownership, claim_tag};
 use caip_openstack::allocation::{ClaimKey, PoolId};
 use caip_openstack::api::names::{FLOATING_IP_ID_ANNOTATION, POOL_ID_ANNOTATION};
 use caip_openstack::floating_ip::FloatingIp;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::api::Kind;
+use crate::api::{Change, Kind};
 use crate::history::Tampering;
 use crate::laws::{self, FORGED_LABEL};
 use crate::users::key;
@@ -103,12 +103,38 @@ impl World {
         self.users_interfered.set(true);
         let ((site, from, pool), (_, to, _)) = (self.claim(from), self.claim(to));
         let Some(original) = site.server.get(&key(Kind::Address, &from)).filter(|_| from != to) else { return };
-        let mut copy = json!({"metadata": {"name": to, "namespace": NAMESPACE}, "spec": original["spec"]});
-        copy["metadata"]["annotations"] = original["metadata"]["annotations"].clone();
-        copy["metadata"]["labels"] = json!({FORGED_LABEL: "true"});
+        let mut copy = forged(&original);
+        copy["metadata"]["name"] = to.as_str().into();
         copy["spec"]["claimRef"]["name"] = to.into();
         copy["spec"]["poolRef"]["name"] = pool.into();
         let _ = site.server.create(Kind::Address, copy);
+    }
+
+    /// As from a backup that knows the floating IP that the claim had when it was made.
+    pub fn restore_address(&self, claim: u8) {
+        self.users_interfered.set(true);
+        let (site, name, pool) = self.claim(claim);
+        let last = {
+            let state = site.server.state();
+            let of_claim = |change: &&Change| change.key == key(Kind::Address, &name);
+            state.changes.iter().rev().find(of_claim).map(|change| change.object.clone())
+        };
+        let Some(last) = last else { return };
+        site.create_claim(&name, pool);
+        let _ = site.server.create(Kind::Address, forged(&last));
+    }
+
+    pub fn toggle_copied_pool(&self, pool: u8) {
+        self.users_interfered.set(true);
+        let (site, name) = self.pool(pool);
+        let copy = format!("{name}-copy");
+        if site.server.get(&key(Kind::Pool, &copy)).is_some() {
+            site.delete(Kind::Pool, &copy);
+        } else if let Some(pool) = site.server.get(&key(Kind::Pool, name)) {
+            let annotations = pool["metadata"]["annotations"].clone();
+            let meta = json!({"name": copy, "namespace": NAMESPACE, "annotations": annotations});
+            let _ = site.server.create(Kind::Pool, json!({"metadata": meta, "spec": pool["spec"]}));
+        }
     }
 
     /// A user removes or changes what an IPAddress says about its floating IP.
@@ -164,4 +190,18 @@ fn forged_release(fip: &FloatingIp, is_future: bool) -> Option<String> {
     let (pool, claim) = holder(fip)?;
     let at = if is_future { jiff::Timestamp::MAX.as_second() } else { 1 };
     Some(format!("caip-out.{pool}.{claim}.{at:x}"))
+}
+
+/// An IPAddress that a user makes of another one.
+fn forged(original: &Value) -> Value {
+    let meta = &original["metadata"];
+    json!({
+        "metadata": {
+            "name": meta["name"],
+            "namespace": NAMESPACE,
+            "annotations": meta["annotations"],
+            "labels": {FORGED_LABEL: "true"},
+        },
+        "spec": original["spec"],
+    })
 }
