@@ -180,7 +180,7 @@ impl<'a> ClaimCase<'a> {
             return self.recover(entry);
         }
         let held = self.find_held();
-        let is_contested = |entry: &LedgerEntry| entry.choice.is_none() && entry.marks.are_shared();
+        let is_contested = |entry: &LedgerEntry| self.choice_of(entry).is_none() && entry.marks.are_shared();
         if let Some(entry) = held.filter(|entry| !is_contested(entry)) {
             return self.complete(entry);
         }

@@ -204,6 +204,10 @@ impl<'a> SweepPass<'a> {
 
     fn visit_held(&mut self, entry: &LedgerEntry, claim: &ClaimKey) {
         if self.is_published_in_use(entry) || self.situation.is_needed_by(claim, &entry.fip) {
+            // The claim removes its own mark again: the port may be that of the earlier one.
+            if entry.disowned.contains(&(self.situation.pool.id.clone(), claim.clone())) {
+                return;
+            }
             // An interrupted takeover leaves the release tag of an earlier claim behind.
             let stale: Vec<String> = entry.marks.releases.values().flat_map(|(_, tags)| tags.iter().cloned()).collect();
             if !stale.is_empty() {

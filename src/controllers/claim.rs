@@ -123,6 +123,7 @@ impl ClaimController {
         match next_step {
             NextStep::Skip(reason) => Ok(self.skip(&observed, &reason)),
             NextStep::Report(reason, message) => {
+                self.end_idle_holds(&observed.name);
                 self.report_waiting(&observed, reason, message).await?;
                 Ok(Action::await_change())
             }
@@ -160,7 +161,10 @@ impl ClaimController {
                 Action::await_change()
             }
             SkipReason::AddressAwaited => Action::requeue(ADDRESS_APPEARS_WITHIN),
-            _ => Action::await_change(),
+            _ => {
+                self.end_idle_holds(&observed.name);
+                Action::await_change()
+            }
         }
     }
 

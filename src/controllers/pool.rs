@@ -174,7 +174,6 @@ impl PoolController {
     }
 
     fn begin_serving(&self, pool: &OpenStackFloatingIPPool, resolved: &Arc<ResolvedPool>, changes: &Changes) {
-        resolved.project.ledger().note_served(&resolved.policy.id);
         self.memory.pools.update(&resolved.name, |state| state.serve(resolved.clone(), pool));
         if changes.has_changed {
             resolved.project.ledger().reset_backoff(&resolved.policy.id);
@@ -229,9 +228,7 @@ impl PoolController {
             return None;
         }
         let resolved = self.memory.pools.get(name).resolved?;
-        resolved.list_if_older(&self.clock, AUDIT_AGE).await.ok()?;
-        resolved.project.ledger().note_served(&resolved.policy.id);
-        Some(resolved)
+        resolved.list_to_serve(&self.clock, Some(AUDIT_AGE)).await.is_ok().then_some(resolved)
     }
 
     /// A pool that this process never saw serving, or whose credentials have changed since, gets what a release needs. If
@@ -264,12 +261,11 @@ impl PoolController {
         let ended = self.memory.pools.update(&name, |state| state.end_session(is_ended, now));
         let Some(resolved) = ended.flatten() else { return };
         tracing::info!(pool.name = %name, "session ended: the pool may not use its cluster identity");
-        let problem = self.memory.pools.get(&name).problem;
-        let is_duplicate = self.memory.pools.is_duplicate(&name, problem.as_ref(), &resolved);
+        let is_shared = self.memory.pools.is_id_shared(&name, &resolved);
         // Claims of the pool hold nothing in the ledger that pools with access share.
         let has_left_calls = {
             let mut ledger = resolved.project.ledger();
-            if !is_duplicate {
+            if !is_shared {
                 ledger.forget_pool(&resolved.policy.id, now);
             }
             ledger.has_unknown_outcomes()
@@ -280,11 +276,12 @@ impl PoolController {
     /// Makes sure that the listing is recent enough. A new or changed pool may refer to floating IPs that were created or
     /// tagged just before.
     async fn refresh(&self, resolved: &ResolvedPool, changes: &Changes) -> Result<(), openstack::Error> {
-        if changes.has_changed && !changes.had_problem {
-            return resolved.list_now(&self.clock).await;
-        }
-        let is_busy = changes.had_problem || self.is_awaiting_changes(resolved);
-        resolved.list_if_older(&self.clock, if is_busy { BUSY_AGE } else { AUDIT_AGE }).await
+        let is_busy = || changes.had_problem || self.is_awaiting_changes(resolved);
+        let age = match changes.has_changed && !changes.had_problem {
+            true => None,
+            false => Some(if is_busy() { BUSY_AGE } else { AUDIT_AGE }),
+        };
+        resolved.list_to_serve(&self.clock, age).await
     }
 
     /// Whether a change in Neutron would soon give a claim its address, or make an address available.

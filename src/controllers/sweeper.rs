@@ -23,6 +23,7 @@ use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Ownership;
 use crate::allocation::sweep::{ClusterView, SweepAction, SweepPlan, plan_sweep};
+use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
 use crate::api::hands_off::HandsOff;
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
 use crate::clock::Clock;
@@ -79,8 +80,8 @@ impl Sweeper {
         }
         let known = self.memory.pools.get(&name);
         // The marks with its id are another pool's.
+        let is_duplicate = known.problem.is_some_and(|problem| problem.reason == DUPLICATE_POOL_ID);
         let Some(resolved) = known.resolved else { return Ok(Action::await_change()) };
-        let is_duplicate = self.memory.pools.is_duplicate(&name, known.problem.as_ref(), &resolved);
         // What keeps one IPAddress from its release does not keep the others from the sweep.
         let strays = self.release_strays(&pool, Some(&resolved)).await;
         // A pool that is being deleted has a plan of its own.

@@ -113,7 +113,7 @@ impl Watches {
 
     fn pool_is_gone(&self, pool: &ObjectName, known: &PoolState) {
         if let Some(resolved) = &known.resolved
-            && !self.memory.pools.is_duplicate(pool, known.problem.as_ref(), resolved)
+            && !self.memory.pools.is_id_shared(pool, resolved)
         {
             resolved.project.ledger().forget_pool(&resolved.policy.id, self.clock.now());
         }

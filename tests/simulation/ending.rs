@@ -12,6 +12,7 @@ use crate::api::{Key, Kind};
 use crate::events::CAPO_FINALIZER;
 use crate::laws::{self, FORGED_LABEL, Violation};
 use crate::memory::Alteration;
+use crate::tampering::COPY;
 use crate::world::{NAMESPACE, Site, World};
 
 /// Longer than any timer after which a waiting claim is tried again, but the one for a cloud that drops descriptions.
@@ -62,7 +63,9 @@ impl World {
             let foreign = objects.iter().filter(|object| is_foreign(object)).count();
             for pool in site.server.all(Kind::Pool).into_iter().filter(|pool| is_counted(pool)) {
                 let name = laws::text(&pool, "/metadata/name");
-                let of_pool = objects.iter().filter(|object| laws::text(object, "/spec/poolRef/name") == name);
+                // A copy counts what the original's claims have, whose pool is gone.
+                let names = [name, name.trim_end_matches(COPY)];
+                let of_pool = objects.iter().filter(|object| names.contains(&laws::text(object, "/spec/poolRef/name")));
                 let claims: BTreeSet<&str> = of_pool.map(|object| laws::text(object, "/metadata/name")).collect();
                 let allocated = pool["status"]["addresses"]["allocated"].as_u64().unwrap_or_default();
                 // What users forged looks allocated until it is released as an orphan.

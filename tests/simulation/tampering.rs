@@ -14,6 +14,8 @@ use crate::world::{ADDRESSES, NAMESPACE, Site, World, address};
 
 /// What users fill a floating IP's tags with.
 const FILLER: &str = "filler-";
+/// At the end of the name of a copied pool.
+pub const COPY: &str = "-copy";
 /// As many as Neutron takes.
 const FILLERS: usize = 50;
 
@@ -127,7 +129,7 @@ impl World {
     pub fn toggle_copied_pool(&self, pool: u8) {
         self.users_interfered.set(true);
         let (site, name) = self.pool(pool);
-        let copy = format!("{name}-copy");
+        let copy = format!("{name}{COPY}");
         if site.server.get(&key(Kind::Pool, &copy)).is_some() {
             site.delete(Kind::Pool, &copy);
         } else if let Some(pool) = site.server.get(&key(Kind::Pool, name)) {

@@ -2,7 +2,7 @@
 
 use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
 use crate::allocation::identity::ClaimKey;
-use crate::allocation::ledger::{Hold, LedgerEntry};
+use crate::allocation::ledger::{Choice, Hold, LedgerEntry};
 use crate::allocation::mark::Ownership;
 use crate::allocation::published::Binding;
 use crate::allocation::situation::{ClaimState, Situation};
@@ -76,8 +76,8 @@ impl<'a> ClaimCase<'a> {
     /// The IPAddress names it, and it is marked for the claim. If the claim has chosen it in spite of the IPAddress, it is
     /// read back first: a port on it may be that of its previous owner.
     fn keep_claimed(&self, entry: &LedgerEntry) -> Decision {
-        let is_choice = self.is_held_for_it(entry) && entry.choice.is_some_and(|choice| choice.was_published);
-        // Nobody has used the reference to the IPAddress yet, so a port is not that of the claim's machine.
+        let is_choice = self.choice_of(entry).is_some_and(|choice| choice.was_published);
+        // Where the status names the IPAddress, the port may be that of the claim's machine.
         let is_withdrawn = self.is_disowned(entry) && !self.claim.was_bound;
         match () {
             () if !is_choice && !is_withdrawn => Decision::Keep(entry.fip.id.clone()),
@@ -92,6 +92,10 @@ impl<'a> ClaimCase<'a> {
     fn is_being_taken(&self, entry: &LedgerEntry) -> bool {
         let is_others = |hold: &Hold| !hold.is_for(&self.situation.pool.id, &self.claim.key);
         entry.writers().any(|hold| matches!(hold, Hold::Claim { .. }) && is_others(hold))
+    }
+
+    pub(super) fn choice_of(&self, entry: &LedgerEntry) -> Option<Choice> {
+        entry.choice_of(&self.situation.pool.id, &self.claim.key)
     }
 
     fn is_held_for_it(&self, entry: &LedgerEntry) -> bool {
@@ -192,7 +196,8 @@ impl<'a> ClaimCase<'a> {
     /// whatever another claim's IPAddress names: every user of the namespace can write one.
     fn may_stay(&self, entry: &LedgerEntry) -> bool {
         let (pool, published) = (self.situation.pool, self.situation.relevant_addresses());
-        let may_have = match entry.hold.is_some() || entry.marks.releases.contains_key(&self.owner()) {
+        let is_under_way = entry.hold.is_some() || self.choice_of(entry).is_some();
+        let may_have = match is_under_way || entry.marks.releases.contains_key(&self.owner()) {
             true => may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry),
             false => {
                 let address = entry.fip.address;
@@ -215,7 +220,7 @@ impl<'a> ClaimCase<'a> {
 
     /// A port that was attached before the claim's mark was confirmed is not the claim's, unless the mark is restored.
     fn has_foreign_port(&self, entry: &LedgerEntry) -> bool {
-        let is_choice = entry.has_writes() && (entry.choice.is_some() || !self.claim.was_bound);
+        let is_choice = self.choice_of(entry).is_some() || entry.hold.is_some() && !self.claim.was_bound;
         entry.fip.is_attached() && (is_choice || self.is_disowned(entry))
     }
 
@@ -224,7 +229,7 @@ impl<'a> ClaimCase<'a> {
     }
 
     fn is_eligible(&self, entry: &LedgerEntry) -> bool {
-        entry.choice.is_none() || is_permitted(&self.situation, entry, &self.claim.object.name)
+        self.choice_of(entry).is_none() || is_permitted(&self.situation, entry, &self.claim.object.name)
     }
 
     pub(super) fn recover(&self, entry: &LedgerEntry) -> Decision {
@@ -250,7 +255,8 @@ impl<'a> ClaimCase<'a> {
             }
         } else if self.has_claimed(entry) {
             // A tag that was not read back is a choice in progress.
-            return match entry.has_writes() && !entry.marks.claims.is_empty() && !entry.is_confirmed() {
+            let is_under_way = entry.hold.is_some() || self.choice_of(entry).is_some();
+            return match is_under_way && !entry.marks.claims.is_empty() && !entry.is_confirmed() {
                 true => Decision::Confirm(id),
                 false => Decision::Keep(id),
             };
@@ -273,7 +279,7 @@ impl<'a> ClaimCase<'a> {
         match self.has_foreign_port(entry) || is_contested || !entry.fip.is_attached() && !may_keep {
             true => Decision::Withdraw(entry.fip.id.clone(), self.tag()),
             // It writes the same text again, so a late first write does no harm.
-            false => self.mark(entry, entry.choice.map_or(Origin::Recovered, |choice| choice.origin)),
+            false => self.mark(entry, self.choice_of(entry).map_or(Origin::Recovered, |choice| choice.origin)),
         }
     }
 

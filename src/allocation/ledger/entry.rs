@@ -48,6 +48,8 @@ pub struct LedgerEntry {
 pub struct UncertainWrite {
     /// The hold under which it was sent; none for a release.
     pub by: Option<Hold>,
+    /// The choice of its holder, which outlives the hold: a choice is read back.
+    pub choice: Option<Choice>,
     pub since: Timestamp,
 }
 
@@ -98,6 +100,14 @@ impl LedgerEntry {
 
     pub(in crate::allocation) fn is_held_for(&self, pool: &PoolId, claim: &ClaimKey) -> bool {
         self.hold.as_ref().is_some_and(|hold| hold.is_for(pool, claim))
+    }
+
+    /// How the claim chose it, if it holds it or a write for that choice is uncertain.
+    pub fn choice_of(&self, pool: &PoolId, claim: &ClaimKey) -> Option<Choice> {
+        let is_its = |hold: &Option<Hold>| hold.as_ref().is_some_and(|hold| hold.is_for(pool, claim));
+        let uncertain =
+            self.uncertain_writes.iter().rev().filter(|write| is_its(&write.by)).find_map(|write| write.choice);
+        self.choice.filter(|_| is_its(&self.hold)).or(uncertain)
     }
 
     /// The holds under which writes to it are under way or uncertain.

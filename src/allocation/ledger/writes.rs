@@ -63,6 +63,27 @@ impl Ledger {
         }
     }
 
+    /// The claim may keep what it chose. From now on a port is that of its machine, if its IPAddress is there.
+    pub fn note_read_back(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
+        let Some(entry) = self.entries.get_mut(id) else { return };
+        let is_its = |hold: &Option<Hold>| hold.as_ref().is_some_and(|hold| hold.is_for(pool, claim));
+        let held = entry.choice.iter_mut().filter(|_| is_its(&entry.hold));
+        let uncertain = entry.uncertain_writes.iter_mut().filter(|write| is_its(&write.by));
+        let choices = held.chain(uncertain.filter_map(|write| write.choice.as_mut()));
+        choices.for_each(|choice| choice.was_published = false);
+    }
+
+    /// The claim takes nothing for now: ends its holds of what does not have its mark. A write whose outcome is not known
+    /// still keeps others away.
+    pub fn end_idle_holds(&mut self, pool: &PoolId, claim: &ClaimKey) {
+        let mark = (pool.clone(), claim.clone());
+        for id in self.held_by(|hold| hold.is_for(pool, claim)) {
+            if self.get(&id).is_some_and(|entry| !entry.marks.claims.contains(&mark)) {
+                self.set_hold(&id, None);
+            }
+        }
+    }
+
     /// The claim's address is published: it has this one, and holds nothing any more. Its tags on others do not count: they
     /// landed late. But if this one is not attached and another one is, that may be the address of its machine.
     pub fn note_bound(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
@@ -72,6 +93,8 @@ impl Ledger {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.disowned.remove(&mark);
             is_bound_attached = entry.fip.is_attached();
+            let is_its = |write: &&mut UncertainWrite| write.by.as_ref().is_some_and(|hold| hold.is_for(pool, claim));
+            entry.uncertain_writes.iter_mut().filter(is_its).for_each(|write| write.choice = None);
         }
         for other in self.by_claim.get(&mark).filter(|other| *other != id) {
             let Some(entry) = self.entries.get_mut(other) else { continue };
@@ -84,9 +107,13 @@ impl Ledger {
     /// This process serves the pool: each mark of its claims that the last listing did not show is written by this process,
     /// or lands late.
     pub fn note_served(&mut self, pool: &PoolId) {
-        if let (false, Some(listing)) = (self.served.contains_key(pool), self.listing_sequence()) {
+        if let (false, Some(listing)) = (self.is_served(pool), self.listing_sequence()) {
             self.served.insert(pool.clone(), listing);
         }
+    }
+
+    pub fn is_served(&self, pool: &PoolId) -> bool {
+        self.served.contains_key(pool)
     }
 
     /// The pool is gone: its claims no longer hold anything. But a write of theirs may be under way. Another process may
@@ -145,7 +172,8 @@ impl Ledger {
     /// claim takes the address, no sweep touches it, and it counts under the limit.
     pub fn note_uncertain_write(&mut self, id: &FloatingIpId, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.uncertain_writes.push(UncertainWrite { by: entry.hold.clone(), since: now });
+            let (by, choice) = (entry.hold.clone(), entry.choice);
+            entry.uncertain_writes.push(UncertainWrite { by, choice, since: now });
             self.uncertain.insert(id.clone());
         }
     }

@@ -411,8 +411,11 @@ fn a_second_address_of_an_active_claim_is_an_orphan() {
 
 #[test]
 fn a_stale_release_tag_on_a_held_address_is_removed() {
-    let fixture = fixture().fips([fip(10).created_for("db").released_by("web", ago(9))]).active_claim("db");
+    let mut fixture = fixture().fips([fip(10).created_for("db").released_by("web", ago(9))]).active_claim("db");
     assert_eq!(fixture.plan().actions, remove_tags(10, &[old_release_tag("web")]));
+    fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("db"));
+    fixture.ledger.end_withdrawal(&id(10), Hold::Cleanup, false);
+    assert!(fixture.plan().actions.is_empty(), "the claim removes its own mark again");
 }
 
 #[test]

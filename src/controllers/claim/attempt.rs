@@ -227,6 +227,7 @@ impl<'a> Attempt<'a> {
                 ledger.set_chosen(id, choice, self.hold());
             }
             Decision::Mark(id, ..) | Decision::TakeBack(id, _) => ledger.set_hold(id, Some(self.hold())),
+            Decision::Keep(id) => ledger.note_read_back(id, &self.pool.policy.id, &self.request.key),
             Decision::Create(_) => creation = Some(self.writer().begin_creation(&mut ledger, Some(&self.request.key))),
             _ => {}
         }
@@ -263,7 +264,8 @@ impl<'a> Attempt<'a> {
 
     /// Lists the project, and CAPO's clusters where one may name the floating IP: what was chosen is read back.
     async fn confirm(&self, id: &FloatingIpId) -> Result<Option<AttemptOutcome>, openstack::Error> {
-        let choice = self.pool.project.ledger().get(id).and_then(|entry| entry.choice);
+        let (pool, claim) = (&self.pool.policy.id, &self.request.key);
+        let choice = self.pool.project.ledger().get(id).and_then(|entry| entry.choice_of(pool, claim));
         if choice.is_some_and(|choice| choice.origin == Origin::Reuse)
             && let Err(error) = self.controller.capo.refresh_clusters(true).await
         {

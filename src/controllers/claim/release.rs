@@ -2,6 +2,7 @@
 //! rest.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -104,12 +105,24 @@ impl ClaimController {
         }
     }
 
+    /// A claim that takes nothing for now does not keep others from what it was about to choose.
+    pub(super) fn end_idle_holds(&self, claim: &ObjectName) {
+        let key = ClaimKey::of(&claim.namespace, &claim.name);
+        for (_, pool) in self.pools_beside(claim) {
+            pool.project.ledger().end_idle_holds(&pool.policy.id, &key);
+        }
+    }
+
+    /// The pools of the claim's namespace that are known: it may hold something in each.
+    fn pools_beside(&self, claim: &ObjectName) -> impl Iterator<Item = (ObjectName, Arc<ResolvedPool>)> {
+        let pools = self.memory.pools.names().into_iter().filter(|pool| pool.namespace == claim.namespace);
+        pools.filter_map(|name| Some((name.clone(), self.memory.pools.get(&name).resolved?)))
+    }
+
     /// Ends the holds of a claim that is gone, however it went: abandoned, or by force.
     pub(in crate::controllers) fn end_holds(&self, claim: &ObjectName, is_ended_in: impl Fn(&ObjectName) -> bool) {
         let key = ClaimKey::of(&claim.namespace, &claim.name);
-        let pools = self.memory.pools.names().into_iter().filter(|pool| pool.namespace == claim.namespace);
-        for name in pools.filter(is_ended_in) {
-            let Some(pool) = self.memory.pools.get(&name).resolved else { continue };
+        for (name, pool) in self.pools_beside(claim).filter(|(name, _)| is_ended_in(name)) {
             end_unwanted_holds(&pool, &key);
             if pool.project.ledger().forget_claim(&pool.policy.id, &key) {
                 self.wake.sweeper(&name);

@@ -12,7 +12,6 @@ use super::WrittenVersion;
 use crate::allocation::usage::AddressFailure;
 use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::OpenStackFloatingIPPool;
-use crate::api::conditions::pool_reasons::{DELETING, DUPLICATE_POOL_ID};
 use crate::api::pool_network::{NetworkParam, SubnetParam};
 use crate::clock::Clock;
 use crate::controllers::project::ProjectHandle;
@@ -39,6 +38,23 @@ impl ResolvedPool {
     pub(in crate::controllers) async fn list_now(&self, clock: &Clock) -> Result<(), openstack::Error> {
         let after = self.project.ledger().next_sequence();
         self.project.refresh(self.neutron.list_floating_ips(), clock, after).await
+    }
+
+    /// Lists the project's floating IPs before anything is done for the pool's claims, unless the last listing is younger
+    /// than this. Always the first time, so that what another process wrote before is not taken for
+    /// [late](crate::allocation::ledger::Ledger::note_served).
+    pub(in crate::controllers) async fn list_to_serve(
+        &self,
+        clock: &Clock,
+        age: Option<std::time::Duration>,
+    ) -> Result<(), openstack::Error> {
+        let is_served = self.project.ledger().is_served(&self.policy.id);
+        match age.filter(|_| is_served) {
+            Some(age) => self.list_if_older(clock, age).await?,
+            None => self.list_now(clock).await?,
+        }
+        self.project.ledger().note_served(&self.policy.id);
+        Ok(())
     }
 
     /// Lists the project's floating IPs unless the last listing is younger than this.
@@ -220,25 +236,13 @@ impl PoolRecords {
         self.0.lock().get(pool).cloned().unwrap_or_default()
     }
 
-    /// Whether the id is that of another pool: what the ledger has under it is that pool's.
-    pub(in crate::controllers) fn is_duplicate(
-        &self,
-        pool: &ObjectName,
-        problem: Option<&Problem>,
-        resolved: &ResolvedPool,
-    ) -> bool {
+    /// Whether another pool has the same id in the same project: what the ledger has under the id may be that pool's.
+    pub(in crate::controllers) fn is_id_shared(&self, pool: &ObjectName, resolved: &ResolvedPool) -> bool {
         let has_its_id = |other: &ResolvedPool| {
-            other.policy.id == resolved.policy.id && Arc::ptr_eq(&other.project, &resolved.project)
+            other.policy.id == resolved.policy.id && other.project.is_in_one_project_with(&resolved.project)
         };
-        let has_reason = |problem: Option<&Problem>, reasons: &[&str]| {
-            problem.is_some_and(|problem| reasons.contains(&problem.reason))
-        };
-        let is_owner = |(name, other): (&ObjectName, &PoolState)| {
-            name != pool
-                && !has_reason(other.problem.as_ref(), &[DUPLICATE_POOL_ID, DELETING])
-                && other.resolved.as_deref().is_some_and(has_its_id)
-        };
-        has_reason(problem, &[DUPLICATE_POOL_ID]) || self.0.lock().iter().any(is_owner)
+        let pools = self.0.lock();
+        pools.iter().any(|(name, other)| name != pool && other.resolved.as_deref().is_some_and(has_its_id))
     }
 
     /// Changes a pool's record, if the pool still exists.

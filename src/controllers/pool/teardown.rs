@@ -128,10 +128,9 @@ impl PoolController {
         let name = name_of(pool);
         if let Some(resolved) = resolved {
             // The claims need OpenStack for their release, so the condition says if it does not answer.
-            if let Err(error) = resolved.list_if_older(&self.clock, AUDIT_AGE).await {
+            if let Err(error) = resolved.list_to_serve(&self.clock, Some(AUDIT_AGE)).await {
                 return self.report_blocked(pool, &PoolFailure::Neutron(error)).await;
             }
-            resolved.project.ledger().note_served(&resolved.policy.id);
             self.wake_claims_with_wrong_marks(resolved);
             // Its condition says nothing new while the pool waits.
             self.keep_address_config_map(pool, Some(resolved), true).await;

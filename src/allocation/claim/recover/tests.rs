@@ -591,8 +591,10 @@ fn the_first_listing_after_the_pool_is_served_shows_late_marks() {
         ledger.record_listing(began, vec![fip.0], start());
     };
     ledger.note_served(&pool_id("p"));
+    assert!(!ledger.is_served(&pool_id("p")), "nothing is known yet");
     listed(&mut ledger, fip(10));
     ledger.note_served(&pool_id("p"));
+    assert!(ledger.is_served(&pool_id("p")));
     listed(&mut ledger, fip(10).tagged_for("web"));
     let is_late = ledger.get(&id(10)).map(|entry| entry.disowned.contains(&(pool_id("p"), key("web"))));
     assert_eq!(is_late, Some(true), "its predecessor wrote it");
@@ -608,6 +610,58 @@ fn a_choice_whose_hold_ended_with_its_pool_is_read_back_all_the_same() {
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
     fixture.relist([fip(10).tagged_for("web").attached()]);
     assert_ne!(fixture.decide("web"), Decision::Keep(id(10)), "the port was there before");
+    let mut removed = fixture.with_policy(|pool| (pool.listed, pool.reuse) = (vec![], ReuseRule::Never));
+    removed.relist([fip(10).tagged_for("web")]);
+    assert_ne!(removed.decide("web"), Decision::Keep(id(10)), "the list no longer has it");
+
+    let described = fip(10).created_for("web").released_by("db", ago(9)).attached();
+    let mut published = self::fixture().fips([described]).published("web", 10).chosen_as_published(10, "web");
+    published.ledger.forget_pool(&pool_id("p"), start());
+    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
+    assert_eq!(published.decide_published("web", 10), withdraw);
+    published.ledger.note_bound(&id(10), &pool_id("p"), &key("web"));
+    assert_eq!(published.decide_published("web", 10), Decision::Keep(id(10)), "it is bound");
+}
+
+#[test]
+fn a_mark_that_is_restored_is_no_choice() {
+    let mut fixture = fixture().listed([10]).fips([fip(10).tagged_for("web").attached()]).held(10, hold_of("web"));
+    fixture.ledger.note_uncertain_write(&id(10), start());
+    fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
+    assert_eq!(fixture.entry(10).hold, Some(hold_of("web")), "it has the mark");
+    fixture.ledger.forget_pool(&pool_id("p"), start());
+    assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
+}
+
+#[test]
+fn a_published_choice_that_was_read_back_is_kept_whatever_is_attached_later() {
+    let described = || fip(10).created_for("web").released_by("db", ago(9)).attached();
+    for is_held in [true, false] {
+        let mut fixture = fixture().fips([described()]).published("web", 10).chosen_as_published(10, "web");
+        fixture.ledger.note_uncertain_write(&id(10), start());
+        if !is_held {
+            fixture.ledger.set_hold(&id(10), None);
+        }
+        assert!(matches!(fixture.decide_published("web", 10), Decision::Withdraw(..)));
+        fixture.ledger.note_read_back(&id(10), &pool_id("p"), &key("db"));
+        assert!(matches!(fixture.decide_published("web", 10), Decision::Withdraw(..)), "by another claim");
+        fixture.ledger.note_read_back(&id(10), &pool_id("p"), &key("web"));
+        assert_eq!(fixture.decide_published("web", 10), Decision::Keep(id(10)));
+    }
+}
+
+#[test]
+fn a_claim_that_takes_nothing_keeps_no_address_without_its_mark() {
+    let mut fixture = fixture().listed([10]).fips([fip(10)]).chosen_by(10, "db");
+    fixture.ledger.note_uncertain_write(&id(10), start());
+    fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
+    assert!(fixture.entry(10).hold.is_some(), "it is not that claim's");
+    fixture.ledger.end_idle_holds(&pool_id("p"), &key("db"));
+    assert_eq!(fixture.entry(10).hold, None);
+    assert_ne!(marked(&fixture.decide("web")), Some(&id(10)), "the mark may still land");
+    fixture.now += seconds(60);
+    fixture.relist([fip(10)]);
+    assert_eq!(marked(&fixture.decide("web")), Some(&id(10)));
 }
 
 #[test]
