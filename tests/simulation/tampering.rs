@@ -195,7 +195,7 @@ fn forged_release(fip: &FloatingIp, is_future: bool) -> Option<String> {
 }
 
 /// An IPAddress that a user makes of another one.
-fn forged(original: &Value) -> Value {
+pub fn forged(original: &Value) -> Value {
     let meta = &original["metadata"];
     json!({
         "metadata": {

@@ -7,8 +7,9 @@ use caip_openstack::api::names::{CLAIM_FINALIZER, PAUSED_ANNOTATION, POOL_ID_ANN
 use serde_json::{Value, json};
 
 use crate::api::Kind;
-use crate::laws::{self, FORGED_LABEL};
+use crate::laws;
 use crate::simulate;
+use crate::tampering::forged;
 use crate::users::key;
 use crate::wire::Fault;
 use crate::world::{NAMESPACE, Start, World, address};
@@ -226,12 +227,76 @@ fn of_a_restored_claim_and_one_that_is_taking_its_address_only_one_has_it() {
             site.replicas[0].wire().iter().for_each(|wire| wire.plan_write(fault));
             world.advance(Duration::from_millis(4500 + 250 * seed)).await;
             site.create_claim("web-0", "public");
-            let mut restored = json!({"metadata": {"name": "web-0", "namespace": NAMESPACE}, "spec": saved["spec"]});
-            restored["metadata"]["annotations"] = saved["metadata"]["annotations"].clone();
-            restored["metadata"]["labels"] = json!({FORGED_LABEL: "true"});
-            let _ = site.server.create(Kind::Address, restored);
+            let _ = site.server.create(Kind::Address, forged(&saved));
             world.advance(3 * SOON).await;
             world.expect(1, "the address", "of one claim", !(site.is_bound("web-0") && site.is_bound("web-1")));
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 7. The other claim is paused before the outcome of its write is known.
+#[test]
+fn a_restored_claim_does_not_wait_for_one_that_takes_nothing() {
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            let network = json!({"filter": {"name": "public"}});
+            let spec = json!({"floatingIPNetwork": network, "maxIPs": 1, "reuseGracePeriodSeconds": 20});
+            site.create_pool("public", &spec);
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            let saved = site.server.get(&key(Kind::Address, "web-0")).unwrap();
+            site.create_claim("web-1", "public");
+            world.advance(Duration::from_secs(5)).await;
+            world.users_interfered.set(true);
+            site.delete(Kind::Claim, "web-0");
+            world.advance(Duration::from_secs(15)).await;
+            let wire = site.replicas[0].wire().expect("the process runs");
+            wire.plan_write(Fault::RequestLost);
+            world.expect(7, "web-1", "choosing", world.wait_until(SOON, || !wire.is_write_planned()).await);
+            site.change(Kind::Claim, "web-1", &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: "true"}}}));
+            site.create_claim("web-0", "public");
+            let _ = site.server.create(Kind::Address, forged(&saved));
+            world.advance(3 * SOON).await;
+            let reason = site.ready(Kind::Claim, NAMESPACE, "web-0").0;
+            world.expect(7, "web-0", &format!("served, but told {reason}"), reason == "AddressAllocated");
+            site.change(Kind::Claim, "web-1", &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: null}}}));
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 2. The claim of a copied IPAddress takes the address once the original's claim has released it, something is attached
+/// before that is certain, and the request that takes it back is lost.
+#[test]
+fn a_withdrawal_that_is_lost_is_repeated() {
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
+            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            world.users_interfered.set(true);
+            let mut copy = forged(&site.server.get(&key(Kind::Address, "web-0")).unwrap());
+            copy["metadata"]["name"] = "copy".into();
+            copy["spec"]["claimRef"]["name"] = "copy".into();
+            let _ = site.server.create(Kind::Address, copy);
+            site.create_claim("copy", "public");
+            world.advance(Duration::from_secs(5)).await;
+            site.delete(Kind::Claim, "web-0");
+            world.wait_until(SOON, || site.server.get(&key(Kind::Claim, "web-0")).is_none()).await;
+            let wire = site.replicas[0].wire().expect("the process runs");
+            wire.plan_write(Fault::Late(Duration::from_secs(8)));
+            world.expect(7, "copy", "choosing", world.wait_until(SOON, || !wire.is_write_planned()).await);
+            world.tamper(|world| world.cloud.set_port(&id, Some("port-of-a-user")));
+            wire.plan_write(Fault::RequestLost);
+            world.expect(2, "copy", "withdrawing", world.wait_until(SOON, || !wire.is_write_planned()).await);
+            world.advance(4 * SOON).await;
+            let (reason, message) = site.ready(Kind::Claim, NAMESPACE, "copy");
+            let is_told = reason == "AllocationFailed" && message.contains("marked for another claim");
+            world.expect(2, "copy", &format!("told so, but {reason}: {message}"), is_told);
         });
         outcome.assert_lawful();
     }

@@ -92,6 +92,11 @@ impl Wire {
         self.state().next_write = Some(fault);
     }
 
+    /// Whether the write that gets the fault is yet to come.
+    pub fn is_write_planned(&self) -> bool {
+        self.state().next_write.is_some()
+    }
+
     /// Injects a fault into a share (of 8) of the calls to one side for a while.
     pub fn add_outage(&self, side: Side, fault: Fault, share: u8, lasts: Duration) {
         self.state().outages.insert(side, (Instant::now() + lasts, fault, share));
