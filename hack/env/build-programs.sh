@@ -4,6 +4,7 @@
 #                                  and etcdutl, from etcdutl/go.mod, since it needs other modules than the rest,
 #                                  and capi-core-v1beta1 and clusterctl-v1beta1, from the older Cluster API of
 #                                  cluster-api-v1beta1/go.mod
+#                                  and capi-operator, from cluster-api-operator/go.mod
 #                                  and NAME@VERSION: another version of capi-core, clusterctl, kube-apiserver or
 #                                  kube-controller-manager, with the modules that its own go.mod asks for
 # Safe to interrupt: a program is moved into place when it is whole, and Go keeps what it had compiled.
@@ -33,6 +34,7 @@ package() { # NAME, with a version or without
     kube-apiserver | kube-controller-manager | kubectl) echo "k8s.io/kubernetes/cmd/$1" ;;
     capi-core) if has_own_folder "$1"; then echo sigs.k8s.io/cluster-api/core; else echo sigs.k8s.io/cluster-api; fi ;;
     capi-core-v1beta1) echo sigs.k8s.io/cluster-api ;;
+    capi-operator) echo sigs.k8s.io/cluster-api-operator/cmd ;;
     clusterctl | clusterctl-v1beta1) echo sigs.k8s.io/cluster-api/cmd/clusterctl ;;
     helm) echo helm.sh/helm/v3/cmd/helm ;;
     *) die "no such program: $1" ;;
@@ -75,6 +77,7 @@ pins() { # NAME
     *@*) versioned "$1" ;;
     etcdutl) echo "$HERE/etcdutl" ;;
     *-v1beta1) echo "$HERE/cluster-api-v1beta1" ;;
+    capi-operator) echo "$HERE/cluster-api-operator" ;;
     *) echo "$HERE/programs" ;;
   esac
 }
@@ -85,20 +88,21 @@ recipe() { # NAME
 }
 is_current() { [ -x "$BIN/$1" ] && [ "$(cat "$BIN/.$1" 2>/dev/null)" = "$(recipe "$1")" ]; }
 
-# Cluster API's source, with two uses: its config/ folder has the CRDs and webhooks, and its core
-# manager is built from here, because its webhook server listens on every interface and has no flag
-# for that: one line makes it listen on loopback.
+# The source of Cluster API or of its operator, with two uses: its config/ folder has the CRDs and webhooks, and the
+# manager is built from here, because its webhook server listens on every interface and has no flag for that: one line
+# makes it listen on loopback.
 capi_source() { # NAME
-  local version source main=core/main.go from
-  version=$(capi_version "$(pins "$1")")
-  source=$CAIP_CACHE/src/cluster-api-$version
+  local module=sigs.k8s.io/cluster-api version source main from
+  [[ $1 != capi-operator ]] || module+=-operator
+  version=$(module_version "$(pins "$1")" $module)
+  source=$CAIP_CACHE/src/${module##*/}-$version
   if [ ! -d "$source" ]; then
-    from=$(go -C "$(pins "$1")" mod download -json "sigs.k8s.io/cluster-api@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    from=$(go -C "$(pins "$1")" mod download -json "$module@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
     rm -rf "$source.tmp" && mkdir -p "$CAIP_CACHE/src"
     cp -r "$from" "$source.tmp" && chmod -R u+w "$source.tmp"
-    [ -f "$source.tmp/$main" ] || main=main.go
+    for main in core/main.go cmd/main.go main.go; do [ ! -f "$source.tmp/$main" ] || break; done
     sed -i 's|^\(\t*\)Port: *webhookPort,|\1Host: "127.0.0.1",\n&|' "$source.tmp/$main"
-    grep -q 'Host: "127.0.0.1",' "$source.tmp/$main" || die "cluster-api $version sets up its webhook server in another way: see capi_source in $0"
+    grep -q 'Host: "127.0.0.1",' "$source.tmp/$main" || die "${module##*/} $version sets up its webhook server in another way: see capi_source in $0"
     mv "$source.tmp" "$source"
   fi
   echo "$source"
@@ -108,12 +112,12 @@ capi_source() { # NAME
 # to another branch meanwhile.
 build_folder() { # NAME
   local folder=$CAIP_CACHE/src/programs source
-  [[ $1 != capi-core* && $1 != *-v1beta1 && $1 != etcdutl && $1 != *@* ]] || folder=$CAIP_CACHE/src/$1
+  [[ $1 != capi-* && $1 != *-v1beta1 && $1 != etcdutl && $1 != *@* ]] || folder=$CAIP_CACHE/src/$1
   mkdir -p "$folder"
   cp "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" "$folder"
-  if [[ $1 == capi-core* ]]; then
+  if [[ $1 == capi-* ]]; then
     source=$(capi_source "$1") || return
-    go -C "$folder" mod edit -replace "sigs.k8s.io/cluster-api=$source" || return
+    go -C "$folder" mod edit -replace "$(go -C "$source" list -m)=$source" || return
   fi
   echo "$folder"
 }

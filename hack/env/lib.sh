@@ -17,7 +17,8 @@ die() { echo "error: $*" >&2; exit 1; }
 say() { echo "$*" >&2; }
 have() { command -v "$1" >/dev/null; }
 # The version that a FOLDER's go.mod requires. The module also stands there as a tool, without a version.
-capi_version() { awk '$1 == "sigs.k8s.io/cluster-api" && $2 ~ /^v/ { print $2 }' "$1/go.mod"; } # FOLDER
+module_version() { awk -v module="$2" '$1 == module && $2 ~ /^v/ { print $2 }' "$1/go.mod"; } # FOLDER MODULE
+capi_version() { module_version "$1" sigs.k8s.io/cluster-api; } # FOLDER
 
 require_cargo() {
   have cargo || die "cargo is needed (Rust $(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$HERE/../../Cargo.toml") or newer), and is not in PATH"

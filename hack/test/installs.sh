@@ -48,10 +48,11 @@ PATIENCE=300 # of a step, in seconds; what compiles may take longer
 SYSTEM=caip-openstack-system
 CRD=openstackfloatingippools.ipam.cluster.x-k8s.io
 CLUSTER_WIDE=clusterroles,clusterrolebindings,validatingadmissionpolicies,validatingadmissionpolicybindings
-OPERATOR=sigs.k8s.io/cluster-api-operator@v0.29.0 # whose CRD the IPAMProvider must fit
 IMAGES='{range .items[*]}{.metadata.namespace} {.metadata.name} {.spec.template.spec.containers[*].image}{"\n"}{end}'
 NODE=$ENV_DIR/node.pid
 NODE_LOG=$ENV_DIR/node.log
+OPERATOR=$ENV_DIR/capi-operator.pid
+OPERATOR_LOG=$ENV_DIR/capi-operator.log
 WORK=$(mktemp -d)
 CLONE=$WORK/caip-openstack # a copy, since the commands write target/ and out/
 
@@ -72,7 +73,8 @@ finish() {
 start_servers() {
   hack/env/down.sh --purge
   require_port "$REGISTRY" "$CAIP_PORT_BASE" "a registry"
-  hack/env/build-programs.sh etcd kube-apiserver kube-controller-manager capi-core kubectl helm clusterctl
+  hack/env/build-programs.sh etcd kube-apiserver kube-controller-manager capi-core kubectl helm clusterctl \
+    capi-operator
   hack/env/build-openstack.sh # management.sh needs its yaml module
   need_go_tool crane
   CAIP_CONTROLLERS=deployment-controller,replicaset-controller hack/env/management.sh
@@ -332,7 +334,9 @@ after() { # COMMAND: what must have become of it
       await_deployments
       ;;
     *:"helm uninstall "* | docs/install.md:"kubectl delete namespace "*) nothing_is_installed ;;
-    docs/install.md:"kubectl create namespace "*) play_operator ;;
+    docs/install.md:"clusterctl delete "*) [[ ${SCRIPT[*]} != *"kubectl delete "* ]] || nothing_is_installed ;;
+    docs/install.md:"kubectl -n caip-openstack-system delete ipamprovider "*) end_operator ;;
+    docs/install.md:"kubectl create namespace "*) await_operator ;;
     *:"kubectl delete fippool "*)
       nothing_is_installed
       ! kubectl get crd "$CRD" >/dev/null 2>&1 || die "$PAGE: the CRD is left"
@@ -380,27 +384,46 @@ install_release() {
   await_deployments
 }
 
-# cluster-api-operator is not here, only its CRD. The page has the reader edit the image in the IPAMProvider.
+# cluster-api-operator itself, as a process, and without its webhooks, which set defaults that the page does not use.
+# Cluster API is a process, too, with no Deployment that the operator could watch: its CoreProvider is only said to be
+# ready. The page has the reader edit the image in the IPAMProvider.
 prepare_operator() {
-  local crds
+  local source=$CAIP_CACHE/src/cluster-api-operator-
+  source+=$(module_version hack/env/cluster-api-operator sigs.k8s.io/cluster-api-operator)
   start_anew
-  crds=$(go mod download -json "$OPERATOR" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')/config/crd/bases
-  watched kubectl apply --server-side -f "$crds/operator.cluster.x-k8s.io_ipamproviders.yaml"
+  watched kubectl apply --server-side -f "$source/config/crd/bases"
+  watched kubectl wait --for=condition=Established --timeout=30s crd/ipamproviders.operator.cluster.x-k8s.io
+  start "$OPERATOR" "$OPERATOR_LOG" "$BIN/capi-operator" --webhook-port "$((CAIP_PORT_BASE + 9))" \
+    --webhook-cert-dir "$MANAGEMENT_DIR/pki" --health-addr 127.0.0.1:0 --profiler-address "" \
+    --diagnostics-address 127.0.0.1:0 --insecure-diagnostics
+  kubectl apply -f - >/dev/null <<'EOT'
+apiVersion: operator.cluster.x-k8s.io/v1alpha2
+kind: CoreProvider
+metadata: {name: cluster-api, namespace: capi-system}
+spec: {version: v0.0.0, fetchConfig: {selector: {matchLabels: {none: has-this}}}}
+EOT
+  say_ready() {
+    kubectl -n capi-system patch coreprovider cluster-api --subresource status --type merge -p "{\"status\": {\"conditions\": [
+      {\"type\": \"Ready\", \"status\": \"True\", \"reason\": \"Test\", \"message\": \"\", \"lastTransitionTime\": \"$(date -u +%FT%TZ)\"}]}}" >/dev/null
+  }
+  say_ready
   watched make -C "$CLONE" manifests "IMAGE=$(registry_of "$PAGE")/caip-openstack:$TAG"
   filled_in <config/operator/ipam-provider.yaml >"$CLONE/config/operator/ipam-provider.yaml"
 }
 
-# Applies the components as the operator does.
-play_operator() {
-  local version image selector
-  provider() { kubectl -n "$SYSTEM" get ipamprovider openstack -o jsonpath="{.spec.$1}"; }
-  version=$(provider version) image=$(provider 'deployment.containers[0].imageUrl')
-  selector=$(provider fetchConfig.selector.matchLabels | sed 's/[{}"]//g; s/:/=/')
-  kubectl -n "$SYSTEM" get configmaps -l "$selector" --field-selector "metadata.name=$version" \
-    -o jsonpath='{.items[0].data.components}' | clusterctl generate yaml |
-    sed "s|image: .*|image: $image|" >"$WORK/components"
-  watched kubectl apply --server-side -f "$WORK/components"
+await_operator() {
+  watched kubectl -n "$SYSTEM" wait ipamprovider/openstack --for=condition=Ready --timeout=120s ||
+    { tail -n 20 "$OPERATOR_LOG" >&2; die "$PAGE: cluster-api-operator does not install the provider"; }
   await_deployments
+  [ -n "$(kubectl get deployments -n "$SYSTEM" -o name)" ] || die "$PAGE: cluster-api-operator has installed nothing"
+}
+
+end_operator() {
+  nothing_is_installed
+  kubectl get crd "$CRD" >/dev/null || die "$PAGE: the CRD has gone with the IPAMProvider"
+  stop "$OPERATOR"
+  watched kubectl -n capi-system patch coreprovider cluster-api --type merge -p '{"metadata": {"finalizers": null}}'
+  watched kubectl -n capi-system delete coreprovider cluster-api
 }
 
 # The blocks of YAML that the commands of a page need.
