@@ -2,7 +2,7 @@
 
 use crate::history::Edit::*;
 use crate::history::Event::{self, *};
-use crate::history::{Tampering, replay};
+use crate::history::{Owners, Restoration, Tampering, replay};
 use crate::world::Start;
 
 fn assert_lawful(start: &Start, events: &[Event]) {
@@ -232,6 +232,31 @@ fn the_status_does_not_change_with_each_attempt_at_a_spare_address() {
         CreateClaim(228),
         CreateClaim(4),
         CreateClaim(5),
+    ];
+    assert_lawful(&start, &events);
+}
+
+/// Law 8. Claims were lost in a restore, and the watch showed them for a while: each got an IPAddress, lost it, since it did
+/// not exist, and got it again, 400 times a minute.
+#[test]
+fn a_claim_that_is_gone_is_served_once_although_the_watch_still_shows_it() {
+    let start = Start { seed: 20840017135, sites: 2, replicas: 1, slowest: 15, is_logged: true };
+    let restore = |order, gap, owners, is_stopped| Restoration { order, gap, owners, is_stopped };
+    let events = [
+        CreatePool(0),
+        CreateClaim(210),
+        Pass(600),
+        Restore(112, restore(1, 7, Owners::Dropped, true)),
+        CreateClaim(84),
+        Pass(7000),
+        Pass(5549),
+        CreateClaim(20),
+        Hang(252, 186, 21),
+        Pass(3500),
+        Pass(20000),
+        Fault(168, 23, 137),
+        Restore(210, restore(5, 7, Owners::Kept, false)),
+        Restore(222, restore(1, 10, Owners::Dropped, false)),
     ];
     assert_lawful(&start, &events);
 }

@@ -110,6 +110,8 @@ impl ClaimController {
         if !self.stores.is_serving(&observed.pool_name) {
             return Ok(());
         }
+        // The watch may show it for a while. Served again, it would get its IPAddress back, and lose it again.
+        self.memory.claims.set_released(&observed.claim, true);
         tracing::info!(claim.name = %observed.name, "deleted while it was served: its address is released");
         let api = self.kube.addresses(&observed.name.namespace);
         match api.delete(&observed.name.name, &DeleteParams::default()).await {
