@@ -402,11 +402,8 @@ kind: CoreProvider
 metadata: {name: cluster-api, namespace: capi-system}
 spec: {version: v0.0.0, fetchConfig: {selector: {matchLabels: {none: has-this}}}}
 EOT
-  say_ready() {
-    kubectl -n capi-system patch coreprovider cluster-api --subresource status --type merge -p "{\"status\": {\"conditions\": [
-      {\"type\": \"Ready\", \"status\": \"True\", \"reason\": \"Test\", \"message\": \"\", \"lastTransitionTime\": \"$(date -u +%FT%TZ)\"}]}}" >/dev/null
-  }
-  say_ready
+  kubectl -n capi-system patch coreprovider cluster-api --subresource status --type merge -p "{\"status\": {\"conditions\": [
+    {\"type\": \"Ready\", \"status\": \"True\", \"reason\": \"Test\", \"message\": \"\", \"lastTransitionTime\": \"$(date -u +%FT%TZ)\"}]}}" >/dev/null
   watched make -C "$CLONE" manifests "IMAGE=$(registry_of "$PAGE")/caip-openstack:$TAG"
   filled_in <config/operator/ipam-provider.yaml >"$CLONE/config/operator/ipam-provider.yaml"
 }

@@ -105,9 +105,7 @@ impl World {
         self.users_interfered.set(true);
         let ((site, from, pool), (_, to, _)) = (self.claim(from), self.claim(to));
         let Some(original) = site.server.get(&key(Kind::Address, &from)).filter(|_| from != to) else { return };
-        let mut copy = forged(&original);
-        copy["metadata"]["name"] = to.as_str().into();
-        copy["spec"]["claimRef"]["name"] = to.into();
+        let mut copy = forged(&original, &to);
         copy["spec"]["poolRef"]["name"] = pool.into();
         let _ = site.server.create(Kind::Address, copy);
     }
@@ -123,7 +121,7 @@ impl World {
         };
         let Some(last) = last else { return };
         site.create_claim(&name, pool);
-        let _ = site.server.create(Kind::Address, forged(&last));
+        let _ = site.server.create(Kind::Address, forged(&last, &name));
     }
 
     pub fn toggle_copied_pool(&self, pool: u8) {
@@ -194,16 +192,12 @@ fn forged_release(fip: &FloatingIp, is_future: bool) -> Option<String> {
     Some(format!("caip-out.{pool}.{claim}.{at:x}"))
 }
 
-/// An IPAddress that a user makes of another one.
-pub fn forged(original: &Value) -> Value {
-    let meta = &original["metadata"];
-    json!({
-        "metadata": {
-            "name": meta["name"],
-            "namespace": NAMESPACE,
-            "annotations": meta["annotations"],
-            "labels": {FORGED_LABEL: "true"},
-        },
-        "spec": original["spec"],
-    })
+/// An IPAddress that a user makes of another one, for a claim.
+pub fn forged(original: &Value, claim: &str) -> Value {
+    let annotations = &original["metadata"]["annotations"];
+    let labels = json!({FORGED_LABEL: "true"});
+    let meta = json!({"name": claim, "namespace": NAMESPACE, "annotations": annotations, "labels": labels});
+    let mut copy = json!({"metadata": meta, "spec": original["spec"]});
+    copy["spec"]["claimRef"]["name"] = claim.into();
+    copy
 }

@@ -1,6 +1,7 @@
 //! What is not finished for a claim when something else happens to it: its place in the queue, a mark that is there
 //! twice, an IPAddress whose creation is in doubt, marks that another process wrote.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use caip_openstack::api::names::{CLAIM_FINALIZER, PAUSED_ANNOTATION, POOL_ID_ANNOTATION};
@@ -204,30 +205,35 @@ fn a_claim_whose_ip_address_was_created_unnoticed_keeps_its_address() {
     }
 }
 
+/// The claim `web-0` is released from a pool with one address, which `web-1` takes 5 s later. Returns its IPAddress.
+async fn release_shortly_before_another_takes(world: &World) -> Arc<Value> {
+    let site = &world.sites[0];
+    let network = json!({"filter": {"name": "public"}});
+    let spec = json!({"floatingIPNetwork": network, "maxIPs": 1, "reuseGracePeriodSeconds": 20});
+    site.create_pool("public", &spec);
+    site.create_claim("web-0", "public");
+    world.await_bound("web-0").await;
+    let saved = site.server.get(&key(Kind::Address, "web-0")).unwrap();
+    site.create_claim("web-1", "public");
+    world.advance(Duration::from_secs(5)).await;
+    world.users_interfered.set(true);
+    site.delete(Kind::Claim, "web-0");
+    world.advance(Duration::from_secs(15)).await;
+    saved
+}
+
 /// Law 1. A claim and its IPAddress are restored while another claim is taking the address that was released.
 #[test]
 fn of_a_restored_claim_and_one_that_is_taking_its_address_only_one_has_it() {
     for seed in 0..16 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            let network = json!({"filter": {"name": "public"}});
-            site.create_pool(
-                "public",
-                &json!({"floatingIPNetwork": network, "maxIPs": 1, "reuseGracePeriodSeconds": 20}),
-            );
-            site.create_claim("web-0", "public");
-            world.await_bound("web-0").await;
-            let saved = site.server.get(&key(Kind::Address, "web-0")).unwrap();
-            site.create_claim("web-1", "public");
-            world.advance(Duration::from_secs(5)).await;
-            world.users_interfered.set(true);
+            let saved = release_shortly_before_another_takes(world).await;
             let fault = if seed % 2 == 0 { Fault::Late(Duration::from_secs(8)) } else { Fault::ReplyLost };
-            site.delete(Kind::Claim, "web-0");
-            world.advance(Duration::from_secs(15)).await;
             site.replicas[0].wire().iter().for_each(|wire| wire.plan_write(fault));
             world.advance(Duration::from_millis(4500 + 250 * seed)).await;
             site.create_claim("web-0", "public");
-            let _ = site.server.create(Kind::Address, forged(&saved));
+            let _ = site.server.create(Kind::Address, forged(&saved, "web-0"));
             world.advance(3 * SOON).await;
             world.expect(1, "the address", "of one claim", !(site.is_bound("web-0") && site.is_bound("web-1")));
         });
@@ -241,23 +247,13 @@ fn a_restored_claim_does_not_wait_for_one_that_takes_nothing() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            let network = json!({"filter": {"name": "public"}});
-            let spec = json!({"floatingIPNetwork": network, "maxIPs": 1, "reuseGracePeriodSeconds": 20});
-            site.create_pool("public", &spec);
-            site.create_claim("web-0", "public");
-            world.await_bound("web-0").await;
-            let saved = site.server.get(&key(Kind::Address, "web-0")).unwrap();
-            site.create_claim("web-1", "public");
-            world.advance(Duration::from_secs(5)).await;
-            world.users_interfered.set(true);
-            site.delete(Kind::Claim, "web-0");
-            world.advance(Duration::from_secs(15)).await;
+            let saved = release_shortly_before_another_takes(world).await;
             let wire = site.replicas[0].wire().expect("the process runs");
             wire.plan_write(Fault::RequestLost);
             world.expect(7, "web-1", "choosing", world.wait_until(SOON, || !wire.is_write_planned()).await);
             site.change(Kind::Claim, "web-1", &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: "true"}}}));
             site.create_claim("web-0", "public");
-            let _ = site.server.create(Kind::Address, forged(&saved));
+            let _ = site.server.create(Kind::Address, forged(&saved, "web-0"));
             world.advance(3 * SOON).await;
             let reason = site.ready(Kind::Claim, NAMESPACE, "web-0").0;
             world.expect(7, "web-0", &format!("served, but told {reason}"), reason == "AddressAllocated");
@@ -279,10 +275,8 @@ fn a_withdrawal_that_is_lost_is_repeated() {
             site.create_claim("web-0", "public");
             world.await_bound("web-0").await;
             world.users_interfered.set(true);
-            let mut copy = forged(&site.server.get(&key(Kind::Address, "web-0")).unwrap());
-            copy["metadata"]["name"] = "copy".into();
-            copy["spec"]["claimRef"]["name"] = "copy".into();
-            let _ = site.server.create(Kind::Address, copy);
+            let original = site.server.get(&key(Kind::Address, "web-0")).unwrap();
+            let _ = site.server.create(Kind::Address, forged(&original, "copy"));
             site.create_claim("copy", "public");
             world.advance(Duration::from_secs(5)).await;
             site.delete(Kind::Claim, "web-0");

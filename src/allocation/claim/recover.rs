@@ -98,6 +98,11 @@ impl<'a> ClaimCase<'a> {
         entry.choice_of(&self.situation.pool.id, &self.claim.key)
     }
 
+    /// Whether its choice, or the restoration of its mark, is not complete.
+    fn is_under_way(&self, entry: &LedgerEntry) -> bool {
+        entry.hold.is_some() || self.choice_of(entry).is_some()
+    }
+
     fn is_held_for_it(&self, entry: &LedgerEntry) -> bool {
         entry.is_held_for(&self.situation.pool.id, &self.claim.key)
     }
@@ -196,8 +201,7 @@ impl<'a> ClaimCase<'a> {
     /// whatever another claim's IPAddress names: every user of the namespace can write one.
     fn may_stay(&self, entry: &LedgerEntry) -> bool {
         let (pool, published) = (self.situation.pool, self.situation.relevant_addresses());
-        let is_under_way = entry.hold.is_some() || self.choice_of(entry).is_some();
-        let may_have = match is_under_way || entry.marks.releases.contains_key(&self.owner()) {
+        let may_have = match self.is_under_way(entry) || entry.marks.releases.contains_key(&self.owner()) {
             true => may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry),
             false => {
                 let address = entry.fip.address;
@@ -255,8 +259,7 @@ impl<'a> ClaimCase<'a> {
             }
         } else if self.has_claimed(entry) {
             // A tag that was not read back is a choice in progress.
-            let is_under_way = entry.hold.is_some() || self.choice_of(entry).is_some();
-            return match is_under_way && !entry.marks.claims.is_empty() && !entry.is_confirmed() {
+            return match self.is_under_way(entry) && !entry.marks.claims.is_empty() && !entry.is_confirmed() {
                 true => Decision::Confirm(id),
                 false => Decision::Keep(id),
             };

@@ -53,6 +53,12 @@ pub struct UncertainWrite {
     pub since: Timestamp,
 }
 
+impl UncertainWrite {
+    pub(super) fn is_by(&self, pool: &PoolId, claim: &ClaimKey) -> bool {
+        self.by.as_ref().is_some_and(|hold| hold.is_for(pool, claim))
+    }
+}
+
 impl LedgerEntry {
     pub(super) fn new(fip: FloatingIp, marks: Marks, seen: CallStart, known_since: Sequence) -> Self {
         let (disowned, orphaned_since) = (BTreeSet::new(), BTreeMap::new());
@@ -104,10 +110,9 @@ impl LedgerEntry {
 
     /// How the claim chose it, if it holds it or a write for that choice is uncertain.
     pub fn choice_of(&self, pool: &PoolId, claim: &ClaimKey) -> Option<Choice> {
-        let is_its = |hold: &Option<Hold>| hold.as_ref().is_some_and(|hold| hold.is_for(pool, claim));
-        let uncertain =
-            self.uncertain_writes.iter().rev().filter(|write| is_its(&write.by)).find_map(|write| write.choice);
-        self.choice.filter(|_| is_its(&self.hold)).or(uncertain)
+        let mut uncertain = self.uncertain_writes.iter().rev().filter(|write| write.is_by(pool, claim));
+        let held = self.choice.filter(|_| self.is_held_for(pool, claim));
+        held.or_else(|| uncertain.find_map(|write| write.choice))
     }
 
     /// The holds under which writes to it are under way or uncertain.

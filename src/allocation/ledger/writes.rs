@@ -66,9 +66,9 @@ impl Ledger {
     /// The claim may keep what it chose. From now on a port is that of its machine, if its IPAddress is there.
     pub fn note_read_back(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
         let Some(entry) = self.entries.get_mut(id) else { return };
-        let is_its = |hold: &Option<Hold>| hold.as_ref().is_some_and(|hold| hold.is_for(pool, claim));
-        let held = entry.choice.iter_mut().filter(|_| is_its(&entry.hold));
-        let uncertain = entry.uncertain_writes.iter_mut().filter(|write| is_its(&write.by));
+        let is_held_for_it = entry.is_held_for(pool, claim);
+        let held = entry.choice.iter_mut().filter(|_| is_held_for_it);
+        let uncertain = entry.uncertain_writes.iter_mut().filter(|write| write.is_by(pool, claim));
         let choices = held.chain(uncertain.filter_map(|write| write.choice.as_mut()));
         choices.for_each(|choice| choice.was_published = false);
     }
@@ -93,8 +93,8 @@ impl Ledger {
         if let Some(entry) = self.entries.get_mut(id) {
             entry.disowned.remove(&mark);
             is_bound_attached = entry.fip.is_attached();
-            let is_its = |write: &&mut UncertainWrite| write.by.as_ref().is_some_and(|hold| hold.is_for(pool, claim));
-            entry.uncertain_writes.iter_mut().filter(is_its).for_each(|write| write.choice = None);
+            let uncertain = entry.uncertain_writes.iter_mut().filter(|write| write.is_by(pool, claim));
+            uncertain.for_each(|write| write.choice = None);
         }
         for other in self.by_claim.get(&mark).filter(|other| *other != id) {
             let Some(entry) = self.entries.get_mut(other) else { continue };

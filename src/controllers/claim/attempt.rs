@@ -55,7 +55,7 @@ pub(super) struct Attempt<'a> {
     pool: &'a ResolvedPool,
     pub(super) request: ClaimRequest,
     scope: AllocationScope,
-    /// What was chosen in this attempt, and so is not published yet.
+    /// What was chosen in this attempt: no IPAddress that was not seen names it.
     chosen: Vec<FloatingIpId>,
     /// What has got the claim's mark in this attempt.
     marked: Vec<FloatingIpId>,

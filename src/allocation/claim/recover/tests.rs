@@ -336,7 +336,7 @@ fn a_recreated_floating_ip_replaces_the_deleted_one_of_an_ip_address() {
     assert_eq!(decide(&fixture), Decision::Keep(id(10)));
     fixture.relist([recreated().tagged_for("web").attached()]);
     let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
-    assert_eq!(decide(&fixture), withdraw, "it has the port of whoever created it");
+    assert_eq!(decide(&fixture), withdraw, "the port is of the user who created it");
 }
 
 #[test]
