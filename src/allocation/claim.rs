@@ -179,15 +179,15 @@ impl<'a> ClaimCase<'a> {
         if let Some(entry) = self.find_marked() {
             return self.recover(entry);
         }
-        let held = self.find_held();
+        let begun = self.find_begun();
         let is_contested = |entry: &LedgerEntry| self.choice_of(entry).is_none() && entry.marks.are_shared();
-        if let Some(entry) = held.filter(|entry| !is_contested(entry)) {
+        if let Some(entry) = begun.filter(|entry| !is_contested(entry)) {
             return self.complete(entry);
         }
         if let Some(decision) = self.wait_for_other_owner() {
             return decision;
         }
-        if let Some(entry) = held {
+        if let Some(entry) = begun {
             return self.complete(entry);
         }
         if let Some(entry) = self.find_stranded().or_else(|| self.find_unwanted()) {

@@ -139,7 +139,7 @@ impl Ledger {
                 entry.fip.tags.remove(tag)
             };
             entry.marks = Marks::read(&entry.fip);
-            entry.disowned.retain(|mark| entry.marks.claims.contains(mark));
+            entry.forget_missing_marks();
             entry.written = written;
             self.insert(entry);
         }
@@ -152,15 +152,18 @@ impl Ledger {
     }
 
     /// Disowns the marks that appeared since [this process serves their pool](Self::note_served), but that no reply has
-    /// shown: they landed late. Before that, another process may have served the pool.
+    /// shown: they landed late. Before that, another process may have served the pool. A description that replaces none
+    /// could not be seen for a while.
     fn disown_late_marks(&mut self, fip: &FloatingIp) {
         let Some(entry) = self.entries.get_mut(&fip.id) else { return };
-        for mark in Marks::read(fip).claims {
-            let is_held_for_it = entry.is_held_for(&mark.0, &mark.1);
-            let is_new = !entry.marks.claims.contains(&mark);
-            let was_served = self.served.get(&mark.0).is_some_and(|since| entry.seen.sequence >= *since);
-            if is_new && was_served && !is_held_for_it {
-                entry.disowned.insert(mark);
+        let marks = Marks::read(fip);
+        let was_described = entry.marks.created.is_some();
+        let described = marks.created.filter(|_| was_described).and_then(|mark| Some((mark.pool, mark.claim?)));
+        for owner in marks.claims.into_iter().chain(described) {
+            let (pool, claim) = &owner;
+            let was_served = self.served.get(pool).is_some_and(|since| entry.seen.sequence >= *since);
+            if was_served && !entry.marks.has_mark_of(&owner) && !entry.is_held_for(pool, claim) {
+                entry.disowned.insert(owner);
             }
         }
     }
@@ -268,7 +271,7 @@ impl Ledger {
             Some(old) => LedgerEntry { fip, marks, seen, ..old },
             None => LedgerEntry::new(fip, marks, seen, self.sequence),
         };
-        entry.disowned.retain(|mark| entry.marks.claims.contains(mark));
+        entry.forget_missing_marks();
         entry.orphaned_since.retain(|pool, _| entry.marks.names(pool));
         self.insert(entry);
     }

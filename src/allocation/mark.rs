@@ -260,6 +260,12 @@ impl Marks {
         created.chain(claims).chain(self.releases.keys().map(|(pool, _)| pool))
     }
 
+    /// Whether a claim tag, or the description, names the claim, released or not.
+    pub(super) fn has_mark_of(&self, owner: &(PoolId, ClaimKey)) -> bool {
+        let is_owner = |mark: &CreationMark| mark.pool == owner.0 && mark.claim.as_ref() == Some(&owner.1);
+        self.claims.contains(owner) || self.created.as_ref().is_some_and(is_owner)
+    }
+
     /// Every claim of the pool that is named, released or not.
     pub fn claims_of<'a>(&'a self, pool: &'a PoolId) -> BTreeSet<&'a ClaimKey> {
         let created = self.created.iter().filter(|mark| mark.pool == *pool).filter_map(|mark| mark.claim.as_ref());

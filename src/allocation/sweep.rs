@@ -204,8 +204,9 @@ impl<'a> SweepPass<'a> {
 
     fn visit_held(&mut self, entry: &LedgerEntry, claim: &ClaimKey) {
         if self.is_published_in_use(entry) || self.situation.is_needed_by(claim, &entry.fip) {
-            // The claim removes its own mark again: the port may be that of the earlier one.
-            if entry.disowned.contains(&(self.situation.pool.id.clone(), claim.clone())) {
+            // The claim may remove its own mark again: the port may be that of the earlier one.
+            let owner = (self.situation.pool.id.clone(), claim.clone());
+            if entry.disowned.contains(&owner) || entry.choices.contains_key(&owner) {
                 return;
             }
             // An interrupted takeover leaves the release tag of an earlier claim behind.

@@ -241,8 +241,13 @@ impl Fixture {
         self.chosen(Choice { origin: Origin::Owned, was_published: true }, last, claim)
     }
     fn chosen(mut self, choice: Choice, last: u8, claim: &str) -> Self {
-        self.ledger.set_chosen(&id(last), choice, Hold::Claim { pool: pool_id("p"), claim: key(claim) });
+        self.ledger.set_chosen(&id(last), choice, &pool_id("p"), &key(claim));
         self
+    }
+    /// The pool is gone, as far as the ledger is concerned.
+    pub fn lose_pool(&mut self, name: &str) {
+        self.ledger.leave_holds(&pool_id(name), |_| true, start());
+        self.ledger.forget_pool(&pool_id(name));
     }
     /// The claim is gone, and its IPAddress is still there.
     pub fn lost_claim(mut self, claim: &str) -> Self {

@@ -186,11 +186,12 @@ impl ClaimController {
             Err(message) => {
                 self.leave_queue(observed);
                 self.report_failed(observed, message).await?;
+                self.give_up_choices(observed, &pool).await?;
                 return Ok(Action::requeue(self.clock.jitter(FOREIGN_ADDRESS_RETRY, 0.5)));
             }
         };
         self.protect(observed).await?;
-        let mut attempt = Attempt::new(self, &pool, request, scope);
+        let mut attempt = Attempt::new(self, &pool, observed.pool_state.session(), request, scope);
         let outcome = attempt.allocate().await;
         // One that is about to choose keeps its place: no younger claim gets what is there for it.
         let is_queued = matches!(outcome, AttemptOutcome::Refused(_) | AttemptOutcome::AddressGone);
@@ -240,6 +241,7 @@ impl ClaimController {
             }
             AttemptOutcome::NothingLeft => self.report_unrecovered(observed).await,
             AttemptOutcome::Lost(lost) => {
+                self.end_idle_holds(&observed.name);
                 self.report_lost(observed, &lost).await?;
                 self.give_up_deleted_address(observed).await?;
                 Ok(Action::requeue(self.clock.jitter(MANUAL_RETRY, 0.5)))

@@ -9,7 +9,8 @@ mod secrets;
 use kube::{Resource, ResourceExt};
 use parking_lot::{Mutex, RwLock};
 
-use crate::allocation::{Ledger, PublishedAddresses, Situation};
+use crate::allocation::{ClaimKey, Ledger, PublishedAddresses, Situation};
+use crate::object_name::ObjectName;
 use jiff::Timestamp;
 
 pub(super) use claims::{ADDRESS_APPEARS_WITHIN, ClaimRecords, WaitingClaim};
@@ -41,6 +42,19 @@ impl Memory {
             let (published, namespaces, pool) = (&published, &namespaces, &pool.policy);
             decide(&Situation { ledger, published, namespaces, pool, claims, queue, now })
         })
+    }
+
+    /// The pool is gone, or has lost its session: its claims hold nothing any more. What else the ledger has under its id may
+    /// be that of a copy, another pool with the id in the same project.
+    pub(super) fn end_use_of_ledger(&self, gone: &ResolvedPool, now: Timestamp) {
+        let (id, copies) = (&gone.policy.id, self.pools.copies_of(gone));
+        let mut ledger = gone.project.ledger();
+        let is_of =
+            |copy: &ObjectName, claim: &ClaimKey| self.claims.read(copy, |claims, _| claims.contains_key(claim));
+        ledger.leave_holds(id, |claim| !copies.iter().any(|copy| is_of(copy, claim)), now);
+        if copies.is_empty() {
+            ledger.forget_pool(id);
+        }
     }
 
     /// Whether the outcome of a write is unknown: it may still take effect.

@@ -261,15 +261,9 @@ impl PoolController {
         let ended = self.memory.pools.update(&name, |state| state.end_session(is_ended, now));
         let Some(resolved) = ended.flatten() else { return };
         tracing::info!(pool.name = %name, "session ended: the pool may not use its cluster identity");
-        let is_shared = self.memory.pools.is_id_shared(&name, &resolved);
         // Claims of the pool hold nothing in the ledger that pools with access share.
-        let has_left_calls = {
-            let mut ledger = resolved.project.ledger();
-            if !is_shared {
-                ledger.forget_pool(&resolved.policy.id, now);
-            }
-            ledger.has_unknown_outcomes()
-        };
+        self.memory.end_use_of_ledger(&resolved, now);
+        let has_left_calls = resolved.project.ledger().has_unknown_outcomes();
         self.memory.pools.update(&name, |state| state.has_left_calls |= has_left_calls);
     }
 

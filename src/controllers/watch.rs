@@ -112,10 +112,8 @@ impl Watches {
     }
 
     fn pool_is_gone(&self, pool: &ObjectName, known: &PoolState) {
-        if let Some(resolved) = &known.resolved
-            && !self.memory.pools.is_id_shared(pool, resolved)
-        {
-            resolved.project.ledger().forget_pool(&resolved.policy.id, self.clock.now());
+        if let Some(resolved) = &known.resolved {
+            self.memory.end_use_of_ledger(resolved, self.clock.now());
         }
         self.metrics.pool_gone(&PoolLabels { namespace: pool.namespace.clone(), name: pool.name.clone() });
         self.wake.release_leftovers();

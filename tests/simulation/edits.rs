@@ -47,10 +47,15 @@ impl World {
     }
 
     fn limit(&self, site: &Site, pool: &str, limit: u8) -> Value {
+        self.raise_floor(site, pool);
+        json!({"maxIPs": if limit == 5 { Value::Null } else { limit.into() }})
+    }
+
+    /// The pool may have as many addresses as now, whatever its limit becomes.
+    pub fn raise_floor(&self, site: &Site, pool: &str) {
         // Creations that are under way may still land.
         let floor = self.marked(site, pool) + if site.server.all(Kind::Claim).is_empty() { 0 } else { 4 };
         self.floors.borrow_mut().insert((site.server.id(), pool.to_owned()), floor);
-        json!({"maxIPs": if limit == 5 { Value::Null } else { limit.into() }})
     }
 
     /// A new claim may be served before the controller has seen the pool's last edit: then the edit is one of a pool with

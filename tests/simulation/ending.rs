@@ -4,7 +4,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use caip_openstack::allocation::mark::Marks;
 use caip_openstack::api::names::{GROUP, POOL_KIND};
+use caip_openstack::floating_ip::FloatingIp;
 use serde_json::{Value, json};
 
 use crate::api::objects::finalizers;
@@ -54,8 +56,8 @@ impl World {
         self.violations.borrow_mut().extend(is_leak.then(|| Violation::new(4, "floating IPs", how)));
     }
 
-    /// What a status counts as allocated belongs to claims, or to IPAddresses: of a claim that was removed by force, or of
-    /// another provider, which keep it from being released. What it counts as waiting has no address.
+    /// What a status counts as allocated belongs to claims, or to IPAddresses: of a claim that was removed by force, of
+    /// another pool, or of another provider, which keep it from being released. What it counts as waiting has no address.
     fn judge_counters(&self) {
         for site in &self.sites {
             let objects = [site.server.all(Kind::Claim), site.server.all(Kind::Address)].concat();
@@ -67,9 +69,19 @@ impl World {
                 let names = [name, name.trim_end_matches(COPY)];
                 let of_pool = objects.iter().filter(|object| names.contains(&laws::text(object, "/spec/poolRef/name")));
                 let claims: BTreeSet<&str> = of_pool.map(|object| laws::text(object, "/metadata/name")).collect();
+                // The floating IP of an IPAddress was deleted, and this pool got its address.
+                let of_others =
+                    objects.iter().filter(|object| !names.contains(&laws::text(object, "/spec/poolRef/name")));
+                let published: BTreeSet<&str> = of_others.map(|object| laws::text(object, "/spec/address")).collect();
+                let id = laws::pool_id(&pool);
+                let is_kept = |fip: &FloatingIp| {
+                    published.contains(fip.address.to_string().as_str())
+                        && id.as_ref().is_some_and(|id| Marks::read(fip).names(id))
+                };
+                let kept = self.cloud.floating_ips().iter().filter(|fip| is_kept(fip)).count();
                 let allocated = pool["status"]["addresses"]["allocated"].as_u64().unwrap_or_default();
                 // What users forged looks allocated until it is released as an orphan.
-                let most = claims.len() + foreign + self.witness.forged().len();
+                let most = claims.len() + foreign + kept + self.witness.forged().len();
                 let is_right = usize::try_from(allocated).is_ok_and(|allocated| allocated <= most);
                 self.expect(4, name, &format!("{allocated} addresses allocated, but by {claims:?}"), is_right);
                 let (shown, waiting) = (pool["status"]["claims"]["waiting"].as_u64(), site.waiting_claims(name));

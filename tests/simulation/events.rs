@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use caip_openstack::allocation::PoolId;
 use caip_openstack::api::names::{PAUSED_ANNOTATION, POOL_ID_ANNOTATION};
 use serde_json::{Value, json};
 
@@ -14,6 +15,7 @@ use crate::claims::Uid;
 use crate::generator::{call_fault, hang, outage_fault, outage_share, side};
 use crate::history::Event;
 use crate::laws;
+use crate::tampering::COPY;
 use crate::users::key;
 use crate::wire::Wire;
 use crate::world::{Site, World, address};
@@ -132,6 +134,7 @@ impl World {
     fn delete_pool(&self, pool: u8, is_foreground: bool) {
         self.users_interfered.set(true);
         let (site, name) = self.pool(pool);
+        self.note_left_to_copy(site, name);
         let propagation = is_foreground.then_some(Propagation::Foreground);
         let _ = site.server.delete(&key(Kind::Pool, name), &Deletion { propagation, ..Deletion::default() });
     }
@@ -153,13 +156,22 @@ impl World {
     fn force_delete_pool(&self, pool: u8) {
         self.users_interfered.set(true);
         let (site, name) = self.pool(pool);
+        self.note_left_to_copy(site, name);
         let pool = site.server.get(&key(Kind::Pool, name));
-        // A user may have wiped its id, which its IPAddresses then still show.
+        // A user may have wiped its id, which its status and its IPAddresses then still show.
+        let reported = pool.as_ref().and_then(|pool| PoolId::parse(laws::text(pool, "/status/poolID")));
         let addresses = site.server.all(Kind::Address).into_iter();
         let addresses = addresses.filter(|address| address["spec"]["poolRef"]["name"] == name);
         let ids = pool.into_iter().chain(addresses).filter_map(|object| laws::pool_id(&object));
-        self.lost_ids.borrow_mut().extend(ids);
+        self.lost_ids.borrow_mut().extend(ids.chain(reported));
         self.force_delete(site, Kind::Pool, name);
+    }
+
+    /// A copy of the pool has what it had, whatever the copy's own limit is.
+    fn note_left_to_copy(&self, site: &Site, pool: &str) {
+        if site.server.get(&key(Kind::Pool, &format!("{pool}{COPY}"))).is_some() {
+            self.raise_floor(site, pool);
+        }
     }
 
     fn start_machine(&self, claim: u8) {

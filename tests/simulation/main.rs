@@ -67,6 +67,7 @@ mod fault;
 mod found;
 mod generated;
 mod generator;
+mod given_up;
 mod gone;
 mod handover;
 mod history;

@@ -25,6 +25,7 @@ use crate::memory::MemoryCloud;
 use crate::process::Process;
 use crate::publication::PublicationWatcher;
 use crate::settling::Settled;
+use crate::tampering::COPY;
 use crate::trace::Trace;
 use crate::witness::Witness;
 
@@ -224,17 +225,21 @@ impl World {
     }
 
     /// The most that each pool may have.
+    /// Of a pool and a copy with its id, either may be the one that serves.
     fn limits(&self) -> BTreeMap<PoolId, usize> {
-        let mut limits = BTreeMap::new();
+        let mut limits: BTreeMap<PoolId, Option<usize>> = BTreeMap::new();
         for site in &self.sites {
             for pool in site.server.all(Kind::Pool) {
+                let Some(id) = laws::pool_id(&pool) else { continue };
                 let limit = pool["spec"]["maxIPs"].as_u64().and_then(|limit| usize::try_from(limit).ok());
-                let name = (site.server.id(), laws::text(&pool, "/metadata/name").to_owned());
-                let floor = self.floors.borrow().get(&name).copied().unwrap_or_default();
-                limits.extend(laws::pool_id(&pool).zip(limit.map(|limit| limit.max(floor))));
+                let name = laws::text(&pool, "/metadata/name").trim_end_matches(COPY).to_owned();
+                let floor = self.floors.borrow().get(&(site.server.id(), name)).copied().unwrap_or_default();
+                let limit = limit.map(|limit| limit.max(floor));
+                let of_both = |other: &mut Option<usize>| *other = other.zip(limit).map(|(one, other)| one.max(other));
+                limits.entry(id).and_modify(of_both).or_insert(limit);
             }
         }
-        limits
+        limits.into_iter().filter_map(|(id, limit)| Some((id, limit?))).collect()
     }
 
     /// Judges the laws now.

@@ -233,7 +233,8 @@ impl<'a> ClaimCase<'a> {
     }
 
     fn is_eligible(&self, entry: &LedgerEntry) -> bool {
-        self.choice_of(entry).is_none() || is_permitted(&self.situation, entry, &self.claim.object.name)
+        let is_new = self.choice_of(entry).is_some_and(|choice| choice.origin != Origin::Recovered);
+        !is_new || is_permitted(&self.situation, entry, &self.claim.object.name)
     }
 
     pub(super) fn recover(&self, entry: &LedgerEntry) -> Decision {
@@ -270,9 +271,15 @@ impl<'a> ClaimCase<'a> {
         }
     }
 
-    /// The address that the claim holds but whose marks are not, or no longer, the claim's alone.
-    pub(super) fn find_held(&self) -> Option<&'a LedgerEntry> {
-        self.situation.ledger.held().find(|entry| self.is_held_for_it(entry))
+    /// The address that the claim holds or has begun to choose, but whose marks are not, or no longer, the claim's alone.
+    pub(super) fn find_begun(&self) -> Option<&'a LedgerEntry> {
+        let Situation { ledger, pool, .. } = self.situation;
+        let is_chosen = |entry: &&LedgerEntry| self.choice_of(entry).is_some() && self.has_no_other_writer(entry);
+        let mut held = ledger.held().filter(|entry| self.is_held_for_it(entry));
+        let mut marked = ledger.of_claim(&pool.id, &self.claim.key);
+        // One that it has withdrawn is not chosen again: the write that may still land is an earlier one.
+        let mut uncertain = ledger.uncertain().filter(|entry| !self.is_disowned(entry));
+        held.next().or_else(|| marked.find(is_chosen)).or_else(|| uncertain.find(is_chosen))
     }
 
     /// Continues a choice that was not completed.
@@ -312,17 +319,18 @@ impl<'a> ClaimCase<'a> {
         }
     }
 
-    /// An address that carries this claim's tag, but also another owner's mark or a foreign port, and that the claim does
-    /// not hold: the process that wrote the tag died before it withdrew, or the tag landed late. Nothing else removes the
-    /// tag while the claim waits, and meanwhile the other owner's claim cannot have the address.
+    /// An address that carries this claim's mark, but also another owner's mark or a foreign port, and that the claim does
+    /// not hold: the process that wrote the mark died before it withdrew, the mark landed late, or a withdrawal was lost.
+    /// Nothing else removes the mark while the claim waits, and meanwhile the other owner's claim cannot have the address.
     pub(super) fn find_stranded(&self) -> Option<&'a LedgerEntry> {
         let situation = &self.situation;
         situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
-            entry.marks.claims.contains(&self.owner())
-                && (entry.marks.are_shared() || entry.fip.is_attached() && self.is_disowned(entry))
-                && situation.created_here(entry).is_none()
-                && entry.hold.is_none()
-                && situation.fence().is_none()
+            let has_foreign_port = entry.fip.is_attached() && self.is_disowned(entry);
+            let is_stranded = match situation.created_here(entry) {
+                Some(_) => has_foreign_port && self.has_claimed(entry) && entry.uncertain_writes.is_empty(),
+                None => entry.marks.claims.contains(&self.owner()) && (entry.marks.are_shared() || has_foreign_port),
+            };
+            is_stranded && entry.hold.is_none() && situation.fence().is_none()
         })
     }
 

@@ -27,10 +27,11 @@ pub struct LedgerEntry {
     pub hold: Option<Hold>,
     /// The marks that it had when it was held as unwanted or for a clean-up: once they change, it is not deleted.
     pub cleaned_up_with: Option<Box<Marks>>,
-    /// How the claim that holds it chose it; none if the claim had it before.
-    pub choice: Option<Choice>,
     /// Writes to it that may still land.
     pub uncertain_writes: Vec<UncertainWrite>,
+    /// How claims chose it that do not certainly have it yet: by the hold, a mark, or a write that may still land. Until it
+    /// has been read back, a port on the address is not the claim's.
+    pub choices: BTreeMap<(PoolId, ClaimKey), Choice>,
     /// Claim marks that do not count: the claim began to remove them, or they landed late, when the claim did not hold the
     /// address. A port on the address is then not the claim's.
     pub disowned: BTreeSet<(PoolId, ClaimKey)>,
@@ -48,20 +49,12 @@ pub struct LedgerEntry {
 pub struct UncertainWrite {
     /// The hold under which it was sent; none for a release.
     pub by: Option<Hold>,
-    /// The choice of its holder, which outlives the hold: a choice is read back.
-    pub choice: Option<Choice>,
     pub since: Timestamp,
-}
-
-impl UncertainWrite {
-    pub(super) fn is_by(&self, pool: &PoolId, claim: &ClaimKey) -> bool {
-        self.by.as_ref().is_some_and(|hold| hold.is_for(pool, claim))
-    }
 }
 
 impl LedgerEntry {
     pub(super) fn new(fip: FloatingIp, marks: Marks, seen: CallStart, known_since: Sequence) -> Self {
-        let (disowned, orphaned_since) = (BTreeSet::new(), BTreeMap::new());
+        let (choices, disowned, orphaned_since) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
         Self {
             fip,
             marks,
@@ -70,8 +63,8 @@ impl LedgerEntry {
             written: 0,
             hold: None,
             cleaned_up_with: None,
-            choice: None,
             uncertain_writes: Vec::new(),
+            choices,
             disowned,
             orphaned_since,
             owner_awaited: None,
@@ -108,11 +101,26 @@ impl LedgerEntry {
         self.hold.as_ref().is_some_and(|hold| hold.is_for(pool, claim))
     }
 
-    /// How the claim chose it, if it holds it or a write for that choice is uncertain.
+    /// How the claim chose it, if it does not certainly have it yet.
     pub fn choice_of(&self, pool: &PoolId, claim: &ClaimKey) -> Option<Choice> {
-        let mut uncertain = self.uncertain_writes.iter().rev().filter(|write| write.is_by(pool, claim));
-        let held = self.choice.filter(|_| self.is_held_for(pool, claim));
-        held.or_else(|| uncertain.find_map(|write| write.choice))
+        self.choices.get(&(pool.clone(), claim.clone())).copied()
+    }
+
+    /// Forgets what is known of the marks of claims that have none and whose writes have ended. While a clean-up is under
+    /// way, its outcome decides.
+    pub(super) fn forget_missing_marks(&mut self) {
+        if self.hold == Some(Hold::Cleanup) {
+            return;
+        }
+        let may_have_mark = |owner: &(PoolId, ClaimKey)| {
+            self.marks.has_mark_of(owner) || self.writers().any(|hold| hold.is_for(&owner.0, &owner.1))
+        };
+        let known = self.choices.keys().chain(&self.disowned);
+        let missing: Vec<_> = known.filter(|owner| !may_have_mark(owner)).cloned().collect();
+        for owner in missing {
+            self.choices.remove(&owner);
+            self.disowned.remove(&owner);
+        }
     }
 
     /// The holds under which writes to it are under way or uncertain.

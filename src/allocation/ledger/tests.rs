@@ -200,7 +200,7 @@ fn a_claim_gets_no_hold_back_after_its_pool_is_gone() {
     let hold = || Hold::Claim { pool: pool_id("p"), claim: key("web") };
     let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
     fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
-    fixture.ledger.forget_pool(&pool_id("p"), start());
+    fixture.lose_pool("p");
     fixture.ledger.end_withdrawal(&id(10), hold(), true);
     assert_eq!(fixture.entry(10).hold, None, "nothing would end it");
 }
@@ -346,6 +346,60 @@ fn a_bound_claim_holds_nothing_and_has_the_mark_that_was_disowned() {
 }
 
 #[test]
+fn a_description_that_replaces_another_landed_late_and_one_that_was_hidden_did_not() {
+    let owner = (pool_id("p"), key("web"));
+    let mut replaced = fixture().fips([fip(10).idle()]);
+    replaced.relist([fip(10).created_for("web")]);
+    assert_eq!(replaced.entry(10).disowned, [owner.clone()].into());
+    replaced.relist([fip(10).created_for("web").tag("of-a-user")]);
+    assert_eq!(replaced.entry(10).disowned, [owner].into(), "it is still there");
+    replaced.relist([fip(10).idle()]);
+    assert!(replaced.entry(10).disowned.is_empty());
+
+    let mut hidden = fixture().fips([fip(10).created_for("web")]);
+    hidden.relist([fip(10)]);
+    hidden.relist([fip(10).created_for("web")]);
+    assert!(hidden.entry(10).disowned.is_empty());
+}
+
+#[test]
+fn only_the_claims_of_the_pool_that_is_gone_leave_what_they_hold() {
+    let mut fixture = fixture().fips([fip(10), fip(11)]).chosen_by(10, "web").chosen_by(11, "db");
+    fixture.ledger.leave_holds(&pool_id("p"), |claim| *claim == key("web"), start());
+    assert!(fixture.entry(10).hold.is_none() && !fixture.entry(10).is_free());
+    assert!(fixture.entry(11).hold.is_some());
+}
+
+#[test]
+fn a_choice_whose_mark_is_there_ends_with_its_claim_and_its_pool() {
+    let chosen = || {
+        let mut fixture = fixture().fips([fip(10), fip(11)]).chosen_by(10, "web").chosen_by(11, "web");
+        fixture.ledger.note_uncertain_write(&id(11), start());
+        fixture.relist([fip(10).tagged_for("web"), fip(11).tagged_for("web")]);
+        fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
+        fixture
+    };
+    let has_choice = |fixture: &Fixture| [10, 11].map(|last| !fixture.entry(last).choices.is_empty());
+    assert_eq!(has_choice(&chosen()), [true, true]);
+    let (mut without_claim, mut without_pool) = (chosen(), chosen());
+    without_claim.ledger.forget_claim(&pool_id("p"), &key("web"));
+    assert_eq!(has_choice(&without_claim), [false, true], "a write of it may still land");
+    without_pool.lose_pool("p");
+    assert_eq!(has_choice(&without_pool), [false, true], "a write of it may still land");
+}
+
+#[test]
+fn a_claim_has_chosen_what_it_marked_unless_another_may_write_to_it() {
+    let web = (pool_id("p"), key("web"));
+    let mut fixture = fixture().fips([fip(10), fip(11), fip(12)]).chosen_by(10, "web").chosen_by(11, "web");
+    fixture.relist([fip(10).tagged_for("web"), fip(11), fip(12).tagged_for("web")]);
+    assert_eq!(fixture.ledger.chosen_by(&web.0, &web.1), [id(10)]);
+    let mut other = fixture.held(10, Hold::Claim { pool: pool_id("p"), claim: key("db") });
+    other.ledger.note_uncertain_write(&id(10), start());
+    assert_eq!(other.ledger.chosen_by(&web.0, &web.1), []);
+}
+
+#[test]
 fn ending_holds_says_whether_there_were_any() {
     let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
     assert!(!fixture.ledger.forget_claim(&pool_id("p"), &key("db")));
@@ -356,9 +410,9 @@ fn ending_holds_says_whether_there_were_any() {
 #[test]
 fn the_holds_of_a_pools_claims_end_with_the_pool_and_the_writes_under_way_may_land() {
     let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");
-    fixture.ledger.forget_pool(&pool_id("other"), start());
+    fixture.lose_pool("other");
     assert!(fixture.entry(10).hold.is_some());
-    fixture.ledger.forget_pool(&pool_id("p"), start());
+    fixture.lose_pool("p");
     assert!(fixture.entry(10).hold.is_none() && !fixture.entry(10).is_free());
     fixture.now = start() + SETTLING;
     fixture.relist([fip(10)]);
@@ -378,7 +432,7 @@ fn what_neutron_refused_a_pool_is_forgotten_with_the_pool() {
     ledger.block_creation(pool.clone(), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
     ledger.note_unwanted_offers(&pool, start());
     assert!(!ledger.may_create(&pool, start()));
-    ledger.forget_pool(&pool, start());
+    ledger.forget_pool(&pool);
     assert!(ledger.may_create(&pool, start()) && ledger.creation_refusal(&pool).is_none());
 }
 

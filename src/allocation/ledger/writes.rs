@@ -36,7 +36,6 @@ impl Ledger {
             if hold.is_some() {
                 self.held.insert(id.clone())
             } else {
-                entry.choice = None;
                 self.held.remove(id)
             };
             let (was_unwanted, is_cleanup) = (entry.hold == Some(Hold::Unwanted), hold == Some(Hold::Cleanup));
@@ -45,14 +44,17 @@ impl Ledger {
                 entry.cleaned_up_with = is_unneeded.then(|| Box::new(entry.marks.clone()));
             }
             entry.hold = hold;
+            if entry.hold.is_none() {
+                entry.forget_missing_marks();
+            }
         }
     }
 
     /// A claim chose an address that was not its own: it holds it until the choice is certain.
-    pub fn set_chosen(&mut self, id: &FloatingIpId, choice: Choice, hold: Hold) {
-        self.set_hold(id, Some(hold));
+    pub fn set_chosen(&mut self, id: &FloatingIpId, choice: Choice, pool: &PoolId, claim: &ClaimKey) {
+        self.set_hold(id, Some(Hold::Claim { pool: pool.clone(), claim: claim.clone() }));
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.choice = Some(choice);
+            entry.choices.insert((pool.clone(), claim.clone()), choice);
         }
     }
 
@@ -63,25 +65,28 @@ impl Ledger {
         }
     }
 
-    /// The claim may keep what it chose. From now on a port is that of its machine, if its IPAddress is there.
+    /// The claim may keep what it chose. If its IPAddress names it already, it has it: from now on a port is that of its
+    /// machine.
     pub fn note_read_back(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
         let Some(entry) = self.entries.get_mut(id) else { return };
-        let is_held_for_it = entry.is_held_for(pool, claim);
-        let held = entry.choice.iter_mut().filter(|_| is_held_for_it);
-        let uncertain = entry.uncertain_writes.iter_mut().filter(|write| write.is_by(pool, claim));
-        let choices = held.chain(uncertain.filter_map(|write| write.choice.as_mut()));
-        choices.for_each(|choice| choice.was_published = false);
+        if entry.choice_of(pool, claim).is_some_and(|choice| choice.was_published) {
+            entry.choices.remove(&(pool.clone(), claim.clone()));
+            self.end_holds(|hold| hold.is_for(pool, claim));
+        }
     }
 
-    /// The claim takes nothing for now: ends its holds of what does not have its mark. A write whose outcome is not known
-    /// still keeps others away.
+    /// What the claim has begun to choose and marked, and nobody else writes to.
+    pub fn chosen_by(&self, pool: &PoolId, claim: &ClaimKey) -> Vec<FloatingIpId> {
+        let is_chosen = |entry: &&LedgerEntry| {
+            entry.choice_of(pool, claim).is_some() && entry.writers().all(|hold| hold.is_for(pool, claim))
+        };
+        self.of_claim(pool, claim).filter(is_chosen).map(|entry| entry.fip.id.clone()).collect()
+    }
+
+    /// The claim takes nothing for now: it holds nothing. A mark of it that is there, and a write whose outcome is not known,
+    /// still keep others away.
     pub fn end_idle_holds(&mut self, pool: &PoolId, claim: &ClaimKey) {
-        let mark = (pool.clone(), claim.clone());
-        for id in self.held_by(|hold| hold.is_for(pool, claim)) {
-            if self.get(&id).is_some_and(|entry| !entry.marks.claims.contains(&mark)) {
-                self.set_hold(&id, None);
-            }
-        }
+        self.end_holds(|hold| hold.is_for(pool, claim));
     }
 
     /// The claim's address is published: it has this one, and holds nothing any more. Its tags on others do not count: they
@@ -91,10 +96,9 @@ impl Ledger {
         let mark = (pool.clone(), claim.clone());
         let mut is_bound_attached = false;
         if let Some(entry) = self.entries.get_mut(id) {
+            entry.choices.remove(&mark);
             entry.disowned.remove(&mark);
             is_bound_attached = entry.fip.is_attached();
-            let uncertain = entry.uncertain_writes.iter_mut().filter(|write| write.is_by(pool, claim));
-            uncertain.for_each(|write| write.choice = None);
         }
         for other in self.by_claim.get(&mark).filter(|other| *other != id) {
             let Some(entry) = self.entries.get_mut(other) else { continue };
@@ -116,15 +120,20 @@ impl Ledger {
         self.served.contains_key(pool)
     }
 
-    /// The pool is gone: its claims no longer hold anything. But a write of theirs may be under way. Another process may
-    /// serve the pool now: the marks that none of these writes may remove or have made are its own.
-    pub fn forget_pool(&mut self, pool: &PoolId, now: Timestamp) {
-        for id in self.held_by(|hold| hold.is_for_pool(pool)) {
+    /// The pool of these claims is gone: they no longer hold anything. But a write of theirs may be under way.
+    pub fn leave_holds(&mut self, pool: &PoolId, is_its: impl Fn(&ClaimKey) -> bool, now: Timestamp) {
+        for id in self.held_by(|hold| matches!(hold, Hold::Claim { pool: of, claim } if of == pool && is_its(claim))) {
             self.note_uncertain_write(&id, now);
             self.set_hold(&id, None);
         }
+    }
+
+    /// No pool with this id is left. Another process may serve one now: the marks that none of the [writes that were
+    /// left](Self::leave_holds) may remove or have made are its own.
+    pub fn forget_pool(&mut self, pool: &PoolId) {
         for id in self.by_pool.get(pool) {
             if let Some(entry) = self.entries.get_mut(id).filter(|entry| !entry.has_writes()) {
+                entry.choices.retain(|(owner, _), _| owner != pool);
                 entry.disowned.retain(|(owner, _)| owner != pool);
             }
         }
@@ -137,8 +146,10 @@ impl Ledger {
         let had_any = self.end_holds(|hold| hold.is_for(pool, claim));
         let mark = (pool.clone(), claim.clone());
         for id in self.by_claim.get(&mark) {
-            if let Some(entry) = self.entries.get_mut(id) {
-                entry.disowned.remove(&mark);
+            let Some(entry) = self.entries.get_mut(id) else { continue };
+            entry.disowned.remove(&mark);
+            if !entry.writers().any(|hold| hold.is_for(pool, claim)) {
+                entry.choices.remove(&mark);
             }
         }
         had_any
@@ -172,8 +183,7 @@ impl Ledger {
     /// claim takes the address, no sweep touches it, and it counts under the limit.
     pub fn note_uncertain_write(&mut self, id: &FloatingIpId, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(id) {
-            let (by, choice) = (entry.hold.clone(), entry.choice);
-            entry.uncertain_writes.push(UncertainWrite { by, choice, since: now });
+            entry.uncertain_writes.push(UncertainWrite { by: entry.hold.clone(), since: now });
             self.uncertain.insert(id.clone());
         }
     }
@@ -202,6 +212,7 @@ impl Ledger {
         self.uncertain.retain(|id| {
             entries.get_mut(id).is_some_and(|entry| {
                 entry.uncertain_writes.retain(|write| !is_settled(write.since));
+                entry.forget_missing_marks();
                 !entry.uncertain_writes.is_empty()
             })
         });
@@ -212,6 +223,11 @@ impl Ledger {
 impl Ledger {
     pub(in crate::allocation) fn held(&self) -> impl Iterator<Item = &LedgerEntry> {
         self.held.iter().filter_map(|id| self.get(id))
+    }
+
+    /// What has a write whose outcome is not known.
+    pub(in crate::allocation) fn uncertain(&self) -> impl Iterator<Item = &LedgerEntry> {
+        self.uncertain.iter().filter_map(|id| self.get(id))
     }
 
     pub(super) fn held_by(&self, is_by: impl Fn(&Hold) -> bool) -> Vec<FloatingIpId> {
@@ -257,7 +273,8 @@ impl Ledger {
     }
 
     fn uncertain_writes(&self, is_by: impl Fn(&Hold) -> bool) -> impl Iterator<Item = &UncertainWrite> {
-        let entries = self.uncertain.iter().filter_map(|id| self.get(id));
-        entries.flat_map(|entry| &entry.uncertain_writes).filter(move |write| write.by.as_ref().is_some_and(&is_by))
+        self.uncertain()
+            .flat_map(|entry| &entry.uncertain_writes)
+            .filter(move |write| write.by.as_ref().is_some_and(&is_by))
     }
 }

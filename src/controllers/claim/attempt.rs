@@ -6,12 +6,12 @@ use std::time::Duration;
 use tracing::info;
 
 use super::{ClaimController, MANUAL_RETRY, publish};
-use crate::allocation::Refusal;
 use crate::allocation::claim::{ClaimRequest, Decision, LostAddress, decide, may_keep};
 use crate::allocation::ledger::{Choice, Hold, OWNER_AWAITED_EVERY};
 use crate::allocation::mark::CreationMark;
 use crate::allocation::origin::Origin;
 use crate::allocation::supply::{CreationPlace, UNWANTED_LIMIT};
+use crate::allocation::{Ledger, Refusal};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::hands_off::HandsOff;
 use crate::controllers::memory::{ResolvedPool, Session};
@@ -66,7 +66,7 @@ pub(super) struct Attempt<'a> {
     origin: Origin,
     /// Whether this attempt has listed the project to look for the address that the claim had.
     has_listed: bool,
-    /// The pool's session at the beginning.
+    /// The session that the pool's resolution is of.
     session: Session,
 }
 
@@ -74,11 +74,11 @@ impl<'a> Attempt<'a> {
     pub(super) fn new(
         controller: &'a ClaimController,
         pool: &'a ResolvedPool,
+        session: Session,
         request: ClaimRequest,
         scope: AllocationScope,
     ) -> Self {
         let (chosen, marked, unwanted) = (Vec::new(), Vec::new(), Vec::new());
-        let session = controller.memory.pools.get(&pool.name).session();
         Self {
             controller,
             pool,
@@ -96,6 +96,7 @@ impl<'a> Attempt<'a> {
 
     pub(super) async fn allocate(&mut self) -> AttemptOutcome {
         let outcome = self.step_until_done().await;
+        self.leave_ended_session();
         let is_bound = matches!(outcome, AttemptOutcome::Bound(..));
         if self.unwanted_count > 0 && !is_bound {
             self.pool.project.ledger().note_unwanted_offers(&self.pool.policy.id, self.controller.clock.now());
@@ -219,19 +220,40 @@ impl<'a> Attempt<'a> {
         }
         let mut creation = None;
         match &decision {
-            Decision::Mark(id, origin, _)
-                if decision.is_choice() && ledger.get(id).is_some_and(|entry| entry.hold.is_none()) =>
-            {
-                self.chosen.push(id.clone());
-                let choice = Choice { origin: *origin, was_published: self.request.bound.is_some() };
-                ledger.set_chosen(id, choice, self.hold());
+            Decision::Mark(id, origin, _) => self.begin_choice(&mut ledger, id, *origin),
+            Decision::TakeBack(id, _) => self.begin_choice(&mut ledger, id, Origin::Recovered),
+            Decision::Keep(id) if self.request.bound.is_some() => {
+                ledger.note_read_back(id, &self.pool.policy.id, &self.request.key);
             }
-            Decision::Mark(id, ..) | Decision::TakeBack(id, _) => ledger.set_hold(id, Some(self.hold())),
-            Decision::Keep(id) => ledger.note_read_back(id, &self.pool.policy.id, &self.request.key),
             Decision::Create(_) => creation = Some(self.writer().begin_creation(&mut ledger, Some(&self.request.key))),
             _ => {}
         }
         Some((decision, creation))
+    }
+
+    /// Takes the hold. What the claim had before, as far as Kubernetes knows, is not chosen: a port is that of its machine.
+    fn begin_choice(&mut self, ledger: &mut Ledger, id: &FloatingIpId, origin: Origin) {
+        let (pool, claim) = (&self.pool.policy.id, &self.request.key);
+        let Some(entry) = ledger.get(id) else { return };
+        let begun = entry.choice_of(pool, claim);
+        let had_it = origin == Origin::Recovered && (self.request.bound.is_some() || self.request.was_bound);
+        if entry.hold.is_some() || had_it {
+            return ledger.set_hold(id, Some(self.hold()));
+        }
+        if begun.is_none() && origin != Origin::Recovered {
+            self.chosen.push(id.clone());
+        }
+        let origin = begun.map_or(origin, |choice| choice.origin);
+        let was_published = self.request.bound.is_some() || begun.is_some_and(|choice| choice.was_published);
+        ledger.set_chosen(id, Choice { origin, was_published }, pool, claim);
+    }
+
+    /// What it began ends with its session. A write may be under way.
+    fn leave_ended_session(&self) {
+        if self.has_session_ended() {
+            let now = self.controller.clock.now();
+            self.pool.project.ledger().leave_holds(&self.pool.policy.id, |claim| *claim == self.request.key, now);
+        }
     }
 
     async fn write(&mut self, decision: Decision) -> Result<Option<AttemptOutcome>, openstack::Error> {

@@ -16,7 +16,7 @@ use super::publish::remove_address;
 use super::{CHANGED_RETRY, ClaimController, Error};
 use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
-use crate::allocation::mark::Ownership;
+use crate::allocation::mark::{Ownership, claim_tag};
 use crate::allocation::release::{ReleaseStep, decide};
 use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
 use crate::api::names::CLAIM_FINALIZER;
@@ -105,12 +105,31 @@ impl ClaimController {
         }
     }
 
-    /// A claim that takes nothing for now does not keep others from what it was about to choose.
+    /// A claim that takes nothing for now does not keep others from what it was about to choose, unless its IPAddress may
+    /// still appear.
     pub(super) fn end_idle_holds(&self, claim: &ObjectName) {
         let key = ClaimKey::of(&claim.namespace, &claim.name);
-        for (_, pool) in self.pools_beside(claim) {
-            pool.project.ledger().end_idle_holds(&pool.policy.id, &key);
+        for (name, pool) in self.pools_beside(claim) {
+            let mut ledger = pool.project.ledger();
+            match self.memory.claims.address_uncertain_for(&name, claim) {
+                None => ledger.end_idle_holds(&pool.policy.id, &key),
+                Some(_) => ledger.leave_holds(&pool.policy.id, |holder| *holder == key, self.clock.now()),
+            }
         }
+    }
+
+    /// The claim has an IPAddress that is not its own: it withdraws what it has begun to choose.
+    pub(super) async fn give_up_choices(&self, observed: &Observed, pool: &ResolvedPool) -> Result<(), Error> {
+        self.end_idle_holds(&observed.name);
+        let (id, claim) = (&pool.policy.id, &observed.key);
+        let chosen = pool.project.ledger().chosen_by(id, claim);
+        let writer = NeutronWriter { pool, clock: &self.clock };
+        for fip in chosen {
+            let hold = Hold::Claim { pool: id.clone(), claim: claim.clone() };
+            writer.withdraw(&fip, &claim_tag(id, claim), hold).await.map_err(Error::OpenStack)?;
+            self.wake.waiting_claims_of(&pool.name);
+        }
+        Ok(())
     }
 
     /// The pools of the claim's namespace that are known: it may hold something in each.

@@ -236,13 +236,17 @@ impl PoolRecords {
         self.0.lock().get(pool).cloned().unwrap_or_default()
     }
 
-    /// Whether another pool has the same id in the same project: what the ledger has under the id may be that pool's.
-    pub(in crate::controllers) fn is_id_shared(&self, pool: &ObjectName, resolved: &ResolvedPool) -> bool {
+    /// The other pools with the same id in the same project: what the ledger has under the id may be theirs.
+    pub(in crate::controllers) fn copies_of(&self, pool: &ResolvedPool) -> Vec<ObjectName> {
         let has_its_id = |other: &ResolvedPool| {
-            other.policy.id == resolved.policy.id && other.project.is_in_one_project_with(&resolved.project)
+            other.policy.id == pool.policy.id && other.project.is_in_one_project_with(&pool.project)
         };
         let pools = self.0.lock();
-        pools.iter().any(|(name, other)| name != pool && other.resolved.as_deref().is_some_and(has_its_id))
+        let others = pools.iter().filter(|(name, _)| **name != pool.name);
+        others
+            .filter(|(_, other)| other.resolved.as_deref().is_some_and(has_its_id))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Changes a pool's record, if the pool still exists.

@@ -228,19 +228,25 @@ fn a_published_address_that_another_claim_has_released_is_not_kept_if_it_has_a_p
     let owned = fip(10).created_for("web").attached();
     assert_eq!(with(owned).decide_published("web", 10), Decision::Keep(id(10)));
 
-    let mut lost = with(described.clone().attached()).chosen_as_published(10, "web");
-    lost.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
-    lost.ledger.note_uncertain_write(&id(10), start());
-    lost.ledger.end_withdrawal(&id(10), hold_of("web"), false);
-    assert_eq!(lost.decide_published("web", 10), Decision::AwaitMark(id(10)), "the withdrawal may still land");
-    lost.now += seconds(60);
-    lost.relist([described.clone().attached()]);
-    assert_eq!(lost.decide_published("web", 10), withdraw(), "it did not land");
-    let bound = BoundAddress { address: address(10), fip: id(10) };
-    let used = ClaimRequest { was_bound: true, bound: Some(bound), ..request("web") };
-    assert_eq!(decide(&lost.situation(), &used), Decision::Keep(id(10)), "the port may be that of its machine");
-    lost.relist([described]);
-    assert_eq!(lost.decide_published("web", 10), Decision::Keep(id(10)), "the port is gone");
+    for is_chosen in [true, false] {
+        let mut lost = with(described.clone().attached());
+        if is_chosen {
+            lost = lost.chosen_as_published(10, "web");
+        }
+        lost.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
+        lost.ledger.note_uncertain_write(&id(10), start());
+        lost.ledger.end_withdrawal(&id(10), hold_of("web"), false);
+        assert_eq!(lost.decide_published("web", 10), Decision::AwaitMark(id(10)), "the withdrawal may still land");
+        lost.now += seconds(60);
+        lost.relist([described.clone().attached()]);
+        assert_eq!(lost.decide_published("web", 10), withdraw(), "it did not land");
+        let bound = BoundAddress { address: address(10), fip: id(10) };
+        let used = ClaimRequest { was_bound: true, bound: Some(bound), ..request("web") };
+        let is_kept = decide(&lost.situation(), &used) == Decision::Keep(id(10));
+        assert_eq!(is_kept, !is_chosen, "unless it chose it, the port may be that of its machine");
+        lost.relist([described.clone()]);
+        assert_eq!(lost.decide_published("web", 10), Decision::Keep(id(10)), "the port is gone");
+    }
 }
 
 #[test]
@@ -573,7 +579,7 @@ fn marks_from_before_the_process_served_the_pool_did_not_land_late() {
     let mut fixture = fixture().fips([fip(10), fip(11)]);
     let other = claim_tag(&pool_id("other"), &key("web"));
     fixture.ledger.note_served(&pool_id("other"));
-    fixture.ledger.forget_pool(&pool_id("p"), start());
+    fixture.lose_pool("p");
     fixture.relist([fip(10).tagged_for("web").attached(), fip(11)]);
     fixture.ledger.note_served(&pool_id("p"));
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
@@ -603,7 +609,7 @@ fn the_first_listing_after_the_pool_is_served_shows_late_marks() {
 #[test]
 fn a_choice_whose_hold_ended_with_its_pool_is_read_back_all_the_same() {
     let mut fixture = fixture().listed([10]).fips([fip(10)]).chosen_by(10, "web");
-    fixture.ledger.forget_pool(&pool_id("p"), start());
+    fixture.lose_pool("p");
     fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
     assert_eq!(fixture.decide("web"), Decision::Confirm(id(10)));
     fixture.relist([fip(10).tagged_for("web")]);
@@ -616,7 +622,7 @@ fn a_choice_whose_hold_ended_with_its_pool_is_read_back_all_the_same() {
 
     let described = fip(10).created_for("web").released_by("db", ago(9)).attached();
     let mut published = self::fixture().fips([described]).published("web", 10).chosen_as_published(10, "web");
-    published.ledger.forget_pool(&pool_id("p"), start());
+    published.lose_pool("p");
     let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
     assert_eq!(published.decide_published("web", 10), withdraw);
     published.ledger.note_bound(&id(10), &pool_id("p"), &key("web"));
@@ -624,12 +630,67 @@ fn a_choice_whose_hold_ended_with_its_pool_is_read_back_all_the_same() {
 }
 
 #[test]
+fn what_was_withdrawn_is_not_chosen_again_while_an_earlier_write_may_land() {
+    let mut fixture = fixture().fips([fip(10).idle(), fip(11).idle()]).chosen_from(Origin::Owned, 10, "web");
+    fixture.ledger.note_uncertain_write(&id(10), start());
+    fixture.relist([fip(10).created_for("web").attached(), fip(11).idle()]);
+    assert!(matches!(fixture.decide("web"), Decision::Withdraw(of, _) if of == id(10)));
+    fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
+    let began = fixture.ledger.begin(fixture.now);
+    fixture.ledger.record_write(fip(10).idle().attached().0, began);
+    fixture.ledger.end_withdrawal(&id(10), hold_of("web"), false);
+    assert_eq!(marked(&fixture.decide("web")), Some(&id(11)));
+    fixture.relist([fip(10).created_for("web").attached(), fip(11).idle()]);
+    assert!(matches!(fixture.decide("web"), Decision::Withdraw(of, _) if of == id(10)), "it landed");
+}
+
+#[test]
+fn a_choice_without_a_hold_goes_on() {
+    let mut fixture = fixture().fips([fip(10).idle(), fip(11).idle()]).chosen_from(Origin::Owned, 11, "web");
+    fixture.ledger.note_uncertain_write(&id(11), start());
+    fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
+    assert_eq!(marked(&fixture.decide("web")), Some(&id(11)), "the write may land");
+    fixture.relist([fip(10).idle(), fip(11).created_for("web").tagged_by_another_pool()]);
+    assert!(matches!(fixture.decide("web"), Decision::Withdraw(of, _) if of == id(11)), "another owner has it");
+}
+
+#[test]
+fn a_choice_lasts_as_long_as_its_mark() {
+    for claimed in [fip(10).created_for("web"), fip(10).tagged_for("web")] {
+        let unclaimed = if claimed.0.tags.is_empty() { fip(10).idle() } else { fip(10) };
+        let mut fixture = fixture().fips([unclaimed.clone()]).chosen_by(10, "web");
+        fixture.ledger.note_uncertain_write(&id(10), start());
+        fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
+        fixture.now += seconds(60);
+        fixture.relist([claimed.clone()]);
+        assert!(fixture.entry(10).choice_of(&pool_id("p"), &key("web")).is_some());
+        fixture.relist([claimed.attached()]);
+        assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)), "the port was there before");
+        fixture.relist([unclaimed]);
+        assert_eq!(fixture.entry(10).choice_of(&pool_id("p"), &key("web")), None);
+    }
+}
+
+#[test]
+fn a_described_address_with_a_strangers_port_is_withdrawn_again() {
+    let described = || fip(10).created_for("web").attached();
+    let mut fixture = fixture().fips([described()]);
+    fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
+    fixture.ledger.note_uncertain_write(&id(10), start());
+    fixture.ledger.end_withdrawal(&id(10), hold_of("web"), false);
+    fixture.relist([described().tag("of-a-user")]);
+    assert!(!matches!(fixture.decide("web"), Decision::Withdraw(..)), "the withdrawal may still land");
+    fixture.now += seconds(60);
+    fixture.relist([described()]);
+    assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)));
+}
+
+#[test]
 fn a_mark_that_is_restored_is_no_choice() {
     let mut fixture = fixture().listed([10]).fips([fip(10).tagged_for("web").attached()]).held(10, hold_of("web"));
     fixture.ledger.note_uncertain_write(&id(10), start());
     fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
-    assert_eq!(fixture.entry(10).hold, Some(hold_of("web")), "it has the mark");
-    fixture.ledger.forget_pool(&pool_id("p"), start());
+    fixture.lose_pool("p");
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
 }
 
@@ -641,6 +702,8 @@ fn a_published_choice_that_was_read_back_is_kept_whatever_is_attached_later() {
         fixture.ledger.note_uncertain_write(&id(10), start());
         if !is_held {
             fixture.ledger.set_hold(&id(10), None);
+            fixture.now += seconds(60);
+            fixture.relist([described()]);
         }
         assert!(matches!(fixture.decide_published("web", 10), Decision::Withdraw(..)));
         fixture.ledger.note_read_back(&id(10), &pool_id("p"), &key("db"));
@@ -651,7 +714,7 @@ fn a_published_choice_that_was_read_back_is_kept_whatever_is_attached_later() {
 }
 
 #[test]
-fn a_claim_that_takes_nothing_keeps_no_address_without_its_mark() {
+fn a_claim_that_takes_nothing_holds_nothing() {
     let mut fixture = fixture().listed([10]).fips([fip(10)]).chosen_by(10, "db");
     fixture.ledger.note_uncertain_write(&id(10), start());
     fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
@@ -675,7 +738,7 @@ fn a_mark_that_an_uncertain_call_may_remove_is_not_taken_again_by_a_recreated_po
     for last in [10, 11] {
         fixture.ledger.set_hold(&id(last), None);
     }
-    fixture.ledger.forget_pool(&pool_id("p"), start());
+    fixture.lose_pool("p");
     fixture.ledger.note_served(&pool_id("p"));
     assert_eq!(fixture.entry(10).disowned, [owner].into());
     assert!(fixture.entry(11).disowned.is_empty(), "another process may have bound the claim to it meanwhile");
