@@ -196,15 +196,15 @@ impl Watches {
     }
 }
 
-/// Returns the deleted pools, with what was known of them.
+/// Returns the pools that are gone, with what was known of them.
 fn remember_pool(memory: &Memory, change: &Change<'_, OpenStackFloatingIPPool>) -> Vec<(ObjectName, PoolState)> {
     let gone = match change {
         Change::Applied(pool) => {
-            memory.pools.observe(pool);
+            let replaced = memory.pools.observe(pool);
             let listed = pool.spec.listed().into_iter();
             let reserved = pool.spec.reservations.iter().filter_map(|reservation| reservation.address.parse().ok());
             memory.published.write().set_listed(name_of(*pool), listed.chain(reserved).collect());
-            Vec::new()
+            return replaced.map(|replaced| (name_of(*pool), replaced)).into_iter().collect();
         }
         Change::Deleted(pool) => vec![name_of(*pool)],
         Change::Listed(existing) => {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use caip_openstack::api::names::{PAUSED_ANNOTATION, POOL_ID_ANNOTATION};
+use caip_openstack::api::names::{GROUP, PAUSED_ANNOTATION, POOL_ID_ANNOTATION, POOL_KIND};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use serde_json::json;
 
@@ -322,6 +322,38 @@ fn an_address_is_kept_for_a_paused_claim_while_its_ip_address_may_still_appear()
             world.advance(3 * SOON).await;
             world.expect(1, "the address", "of one claim", !site.is_bound("web-1"));
             pause(world, "web-0", false);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 1. The creation of an IPAddress is in doubt when another writer creates one for the claim. A pool of another management
+/// cluster lists the address too.
+#[test]
+fn a_claim_withdraws_nothing_while_its_own_ip_address_may_still_appear() {
+    for seed in 0..8 {
+        let outcome = simulate(&Start { sites: 2, ..start(seed) }, async |world: &World| {
+            let (site, other) = (&world.sites[0], &world.sites[1]);
+            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+            for site in [site, other] {
+                site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            }
+            world.advance(SOON).await;
+            wire(world).hang("ipaddresses", Fault::Late(Duration::from_secs(58)), Duration::from_secs(3));
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(5)).await;
+            world.users_interfered.set(true);
+            let pool = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": "public"});
+            let spec = json!({"address": "198.51.100.1", "prefix": 32, "claimRef": {"name": "web-0"}, "poolRef": pool});
+            let meta = json!({"name": "web-0", "namespace": NAMESPACE});
+            let written = site.server.create(Kind::Address, json!({"metadata": meta, "spec": spec}));
+            world.expect(4, "another writer's IPAddress", "created", written.is_ok());
+            other.create_claim("db", "public");
+            world.advance(Duration::from_secs(52)).await;
+            site.delete_by_force(Kind::Address, "web-0");
+            world.advance(3 * SOON).await;
+            let bound = [site.is_bound("web-0"), other.is_bound("db")];
+            world.expect(1, "the address", &format!("of web-0 alone, but {bound:?}"), bound == [true, false]);
         });
         outcome.assert_lawful();
     }

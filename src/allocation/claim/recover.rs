@@ -34,6 +34,10 @@ impl<'a> ClaimCase<'a> {
                 Ownership::Released { claim, .. } if self.is_named_for(&claim, entry) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
+                // It was free, so the port is not the claim's.
+                Ownership::Unclaimed if entry.fip.is_attached() && !self.claim.was_bound => {
+                    Decision::Lost(LostAddress::MarkedForAnother(bound.address))
+                }
                 _ if self.is_of_older_claim(entry) => Decision::Lost(LostAddress::MarkedForAnother(bound.address)),
                 // Another claim had it last, so this is a choice.
                 Ownership::Released { .. } if self.situation.fence().is_some() => self.wait_for_fence(),

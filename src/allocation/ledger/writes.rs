@@ -66,11 +66,13 @@ impl Ledger {
     }
 
     /// The claim may keep what it chose. If its IPAddress names it already, it has it: from now on a port is that of its
-    /// machine.
-    pub fn note_read_back(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
-        let Some(entry) = self.entries.get_mut(id) else { return };
-        if entry.choice_of(pool, claim).is_some_and(|choice| choice.was_published) {
-            entry.choices.remove(&(pool.clone(), claim.clone()));
+    /// machine. Otherwise an IPAddress that names it from now on is its own.
+    pub fn note_read_back(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey, is_published: bool) {
+        let owner = (pool.clone(), claim.clone());
+        let Some(choices) = self.entries.get_mut(id).map(|entry| &mut entry.choices) else { return };
+        if !is_published {
+            choices.entry(owner).and_modify(|choice| choice.was_published = false);
+        } else if choices.remove(&owner).is_some() {
             self.end_holds(|hold| hold.is_for(pool, claim));
         }
     }
@@ -208,11 +210,16 @@ impl Ledger {
         self.creations.retain(|nonce, creation| {
             creation.uncertain_since.is_none_or(|since| !is_settled(since) && by_nonce.count(nonce) == 0)
         });
-        let entries = &mut self.entries;
+        let (entries, served) = (&mut self.entries, &self.served);
         self.uncertain.retain(|id| {
             entries.get_mut(id).is_some_and(|entry| {
                 entry.uncertain_writes.retain(|write| !is_settled(write.since));
                 entry.forget_missing_marks();
+                if entry.uncertain_writes.is_empty() {
+                    // As when it was forgotten, but for the writes that were left.
+                    entry.choices.retain(|(pool, _), _| served.contains_key(pool));
+                    entry.disowned.retain(|(pool, _)| served.contains_key(pool));
+                }
                 !entry.uncertain_writes.is_empty()
             })
         });

@@ -222,8 +222,8 @@ impl<'a> Attempt<'a> {
         match &decision {
             Decision::Mark(id, origin, _) => self.begin_choice(&mut ledger, id, *origin),
             Decision::TakeBack(id, _) => self.begin_choice(&mut ledger, id, Origin::Recovered),
-            Decision::Keep(id) if self.request.bound.is_some() => {
-                ledger.note_read_back(id, &self.pool.policy.id, &self.request.key);
+            Decision::Keep(id) => {
+                ledger.note_read_back(id, &self.pool.policy.id, &self.request.key, self.request.bound.is_some());
             }
             Decision::Create(_) => creation = Some(self.writer().begin_creation(&mut ledger, Some(&self.request.key))),
             _ => {}

@@ -118,9 +118,13 @@ impl ClaimController {
         }
     }
 
-    /// The claim has an IPAddress that is not its own: it withdraws what it has begun to choose.
+    /// The claim has an IPAddress that is not its own: it withdraws what it has begun to choose, once its own can no longer
+    /// appear.
     pub(super) async fn give_up_choices(&self, observed: &Observed, pool: &ResolvedPool) -> Result<(), Error> {
         self.end_idle_holds(&observed.name);
+        if self.memory.claims.address_uncertain_for(&pool.name, &observed.name).is_some() {
+            return Ok(());
+        }
         let (id, claim) = (&pool.policy.id, &observed.key);
         let chosen = pool.project.ledger().chosen_by(id, claim);
         let writer = NeutronWriter { pool, clock: &self.clock };

@@ -1,5 +1,6 @@
 //! What is known of each pool.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -210,12 +211,15 @@ impl PoolState {
 pub(in crate::controllers) struct PoolRecords(Mutex<BTreeMap<ObjectName, PoolState>>);
 
 impl PoolRecords {
-    /// The pool exists. A recreated one starts with an empty record.
-    pub(in crate::controllers) fn observe(&self, pool: &OpenStackFloatingIPPool) {
-        let mut pools = self.0.lock();
-        let state = pools.entry(name_of(pool)).or_default();
-        if !state.is_of(pool) {
-            *state = PoolState { uid: pool.uid(), ..PoolState::default() };
+    /// The pool exists. A recreated one starts with an empty record; returns that of the one that it replaces.
+    pub(in crate::controllers) fn observe(&self, pool: &OpenStackFloatingIPPool) -> Option<PoolState> {
+        let new = || PoolState { uid: pool.uid(), ..PoolState::default() };
+        match self.0.lock().entry(name_of(pool)) {
+            Entry::Vacant(vacant) => {
+                vacant.insert(new());
+                None
+            }
+            Entry::Occupied(mut known) => (!known.get().is_of(pool)).then(|| known.insert(new())),
         }
     }
 
@@ -295,5 +299,26 @@ impl PoolRecords {
 
     pub(super) fn len(&self) -> usize {
         self.0.lock().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool(uid: &str) -> OpenStackFloatingIPPool {
+        let mut pool = OpenStackFloatingIPPool::new("public", Default::default());
+        (pool.metadata.namespace, pool.metadata.uid) = (Some("team".into()), Some(uid.into()));
+        pool
+    }
+
+    #[test]
+    fn a_pool_that_replaces_another_returns_what_was_known_of_that() {
+        let records = PoolRecords::default();
+        assert!(records.observe(&pool("a")).is_none());
+        records.update(&name_of(&pool("a")), |state| state.has_left_calls = true);
+        assert!(records.observe(&pool("a")).is_none());
+        assert!(records.observe(&pool("b")).is_some_and(|replaced| replaced.has_left_calls));
+        assert!(!records.get(&name_of(&pool("b"))).has_left_calls);
     }
 }

@@ -630,6 +630,29 @@ fn a_choice_whose_hold_ended_with_its_pool_is_read_back_all_the_same() {
 }
 
 #[test]
+fn a_choice_that_is_published_anew_after_it_was_read_back_has_the_port_of_its_machine() {
+    let described = || fip(10).created_for("web").released_by("db", ago(9));
+    let mut fixture = fixture().fips([described()]).published("web", 10).chosen_as_published(10, "web");
+    fixture.ledger.note_read_back(&id(10), &pool_id("p"), &key("web"), false);
+    fixture.relist([described().attached()]);
+    assert_eq!(fixture.decide_published("web", 10), Decision::Keep(id(10)));
+    assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)), "its IPAddress is not there yet");
+}
+
+#[test]
+fn a_published_address_that_was_free_when_it_was_attached_is_not_taken() {
+    let free = || fip(10).idle();
+    let with = |fip: Fip| fixture().fips([fip]).published("web", 10);
+    let lost = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
+    assert_eq!(with(free().attached()).decide_published("web", 10), lost);
+    assert_eq!(marked(&with(free()).decide_published("web", 10)), Some(&id(10)));
+    let bound = BoundAddress { address: address(10), fip: id(10) };
+    let used = ClaimRequest { was_bound: true, bound: Some(bound), ..request("web") };
+    let decision = decide(&with(free().attached()).situation(), &used);
+    assert_eq!(marked(&decision), Some(&id(10)), "its mark was removed");
+}
+
+#[test]
 fn what_was_withdrawn_is_not_chosen_again_while_an_earlier_write_may_land() {
     let mut fixture = fixture().fips([fip(10).idle(), fip(11).idle()]).chosen_from(Origin::Owned, 10, "web");
     fixture.ledger.note_uncertain_write(&id(10), start());
@@ -706,9 +729,9 @@ fn a_published_choice_that_was_read_back_is_kept_whatever_is_attached_later() {
             fixture.relist([described()]);
         }
         assert!(matches!(fixture.decide_published("web", 10), Decision::Withdraw(..)));
-        fixture.ledger.note_read_back(&id(10), &pool_id("p"), &key("db"));
+        fixture.ledger.note_read_back(&id(10), &pool_id("p"), &key("db"), true);
         assert!(matches!(fixture.decide_published("web", 10), Decision::Withdraw(..)), "by another claim");
-        fixture.ledger.note_read_back(&id(10), &pool_id("p"), &key("web"));
+        fixture.ledger.note_read_back(&id(10), &pool_id("p"), &key("web"), true);
         assert_eq!(fixture.decide_published("web", 10), Decision::Keep(id(10)));
     }
 }
