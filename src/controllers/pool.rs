@@ -102,6 +102,9 @@ impl PoolController {
         if !is_watched(&pool, self.watch_filter.as_deref()) {
             // The controller that serves it shows its metrics.
             self.metrics.pool_gone(&measure::labels(&pool));
+            if self.end_session(&name, |_| true) {
+                tracing::info!(pool.name = %name, "session ended: another controller serves the pool");
+            }
             return Ok(Action::await_change());
         }
         if let Some(hands_off) = HandsOff::of(&pool.metadata) {
@@ -256,15 +259,21 @@ impl PoolController {
     /// Ends the pool's session where it has the credentials of a cluster identity that the pool may no longer use. From
     /// then on nothing is released and nothing cleaned up, as after a restart.
     fn end_session_after(&self, failure: &PoolFailure, pool: &OpenStackFloatingIPPool) {
-        let (name, now) = (name_of(pool), self.clock.now());
-        let is_ended = |known: &ResolvedPool| failure.ends_use_of(known.inputs.identity.as_deref(), pool);
-        let ended = self.memory.pools.update(&name, |state| state.end_session(is_ended, now));
-        let Some(resolved) = ended.flatten() else { return };
-        tracing::info!(pool.name = %name, "session ended: the pool may not use its cluster identity");
-        // Claims of the pool hold nothing in the ledger that pools with access share.
+        let name = name_of(pool);
+        if self.end_session(&name, |known| failure.ends_use_of(known.inputs.identity.as_deref(), pool)) {
+            tracing::info!(pool.name = %name, "session ended: the pool may not use its cluster identity");
+        }
+    }
+
+    /// Returns whether there was one to end. Claims of the pool hold nothing in the ledger that pools with access share.
+    fn end_session(&self, pool: &ObjectName, is_ended: impl FnOnce(&ResolvedPool) -> bool) -> bool {
+        let now = self.clock.now();
+        let ended = self.memory.pools.update(pool, |state| state.end_session(is_ended, now));
+        let Some(resolved) = ended.flatten() else { return false };
         self.memory.end_use_of_ledger(&resolved, now);
         let has_left_calls = resolved.project.ledger().has_unknown_outcomes();
-        self.memory.pools.update(&name, |state| state.has_left_calls |= has_left_calls);
+        self.memory.pools.update(pool, |state| state.has_left_calls |= has_left_calls);
+        true
     }
 
     /// Makes sure that the listing is recent enough. A new or changed pool may refer to floating IPs that were created or

@@ -331,7 +331,13 @@ impl<'a> ClaimCase<'a> {
         situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
             let has_foreign_port = entry.fip.is_attached() && self.is_disowned(entry);
             let is_stranded = match situation.created_here(entry) {
-                Some(_) => has_foreign_port && self.has_claimed(entry) && entry.uncertain_writes.is_empty(),
+                // If the claim had an address, this may be that of its machine: then it is kept from others, at least.
+                Some(_) => {
+                    has_foreign_port
+                        && !self.claim.was_bound
+                        && self.has_claimed(entry)
+                        && entry.uncertain_writes.is_empty()
+                }
                 None => entry.marks.claims.contains(&self.owner()) && (entry.marks.are_shared() || has_foreign_port),
             };
             is_stranded && entry.hold.is_none() && situation.fence().is_none()

@@ -210,16 +210,11 @@ impl Ledger {
         self.creations.retain(|nonce, creation| {
             creation.uncertain_since.is_none_or(|since| !is_settled(since) && by_nonce.count(nonce) == 0)
         });
-        let (entries, served) = (&mut self.entries, &self.served);
+        let entries = &mut self.entries;
         self.uncertain.retain(|id| {
             entries.get_mut(id).is_some_and(|entry| {
                 entry.uncertain_writes.retain(|write| !is_settled(write.since));
                 entry.forget_missing_marks();
-                if entry.uncertain_writes.is_empty() {
-                    // As when it was forgotten, but for the writes that were left.
-                    entry.choices.retain(|(pool, _), _| served.contains_key(pool));
-                    entry.disowned.retain(|(pool, _)| served.contains_key(pool));
-                }
                 !entry.uncertain_writes.is_empty()
             })
         });

@@ -706,6 +706,8 @@ fn a_described_address_with_a_strangers_port_is_withdrawn_again() {
     fixture.now += seconds(60);
     fixture.relist([described()]);
     assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)));
+    let used = ClaimRequest { was_bound: true, ..request("web") };
+    assert_ne!(decide(&fixture.situation(), &used), fixture.decide("web"), "it may be that of its machine");
 }
 
 #[test]
