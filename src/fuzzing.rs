@@ -8,7 +8,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::AtomicUsize;
 
-use crate::allocation::mark::{Marks, claim_in_description, claim_tag, release_tag};
+use crate::allocation::mark::{Marks, Release, claim_in_description, claim_tag, release_tag};
 use crate::allocation::{ClaimKey, PoolId};
 use crate::api::IpAddress;
 use crate::controllers::objects::read_published;
@@ -86,11 +86,11 @@ pub fn marks(data: &[u8]) {
     for (pool, claim) in &marks.claims {
         assert!(fip.tags.contains(&claim_tag(pool, claim)));
     }
-    for ((pool, claim), (at, tags)) in &marks.releases {
-        assert!(tags.is_subset(&fip.tags));
-        let tag = release_tag(pool, claim, *at);
-        let again = Marks::read(&floating_ip(String::new(), [tag.clone()].into_iter()));
-        assert_eq!(again.releases.get(&(pool.clone(), claim.clone())), Some(&(*at, [tag].into())));
+    for release in &marks.releases {
+        let tag = release_tag(&release.owner.0, &release.owner.1, release.at);
+        assert!(!release.is_tagged || fip.tags.contains(&tag));
+        let again = Marks::read(&floating_ip(String::new(), [tag].into_iter()));
+        assert_eq!(again.releases, [Release { is_tagged: true, ..release.clone() }]);
     }
     assert_eq!(marks.is_empty(), marks.pools().is_empty() && !marks.is_unreadable);
     assert!(marks.is_unreadable || !marks.is_newer);

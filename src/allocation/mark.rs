@@ -15,7 +15,7 @@
 //! leaves the floating IP alone, and reports it. Code that reads a new version is released before code that writes it
 //! (docs/releases.md).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 
@@ -187,6 +187,15 @@ pub(super) fn without_marks(fip: &FloatingIp) -> FloatingIp {
     FloatingIp { tags, ..fip.clone() }
 }
 
+/// That a claim released a floating IP.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Release {
+    pub owner: (PoolId, ClaimKey),
+    pub at: Timestamp,
+    /// Whether a tag says so; otherwise the description.
+    pub is_tagged: bool,
+}
+
 /// The marks of all pools on a floating IP.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Marks {
@@ -194,8 +203,9 @@ pub struct Marks {
     pub created: Option<CreationMark>,
     /// From claim tags.
     pub claims: BTreeSet<(PoolId, ClaimKey)>,
-    /// From release tags: for each claim, the earliest time and all its tags.
-    pub releases: BTreeMap<(PoolId, ClaimKey), (Timestamp, BTreeSet<String>)>,
+    /// One from each release tag; from the description, if its claim has no such tag. In a list: there is rarely more than one,
+    /// and thousands of floating IPs may be released at once.
+    pub releases: Vec<Release>,
     /// Something begins like a mark but does not parse: it was written by a newer version or by hand. Never touched.
     pub is_unreadable: bool,
     /// A mark says that it is of a newer version. It is unreadable too.
@@ -211,7 +221,10 @@ impl Marks {
             marks.read_tag(tag);
         }
         if let Some(CreationMark { pool, claim: Some(claim), released: Some(at), .. }) = &marks.created {
-            marks.releases.entry((pool.clone(), claim.clone())).or_insert((*at, BTreeSet::new()));
+            let owner = (pool.clone(), claim.clone());
+            if !marks.is_released_by(&owner) {
+                marks.releases.push(Release { owner, at: *at, is_tagged: false });
+            }
         }
         marks
     }
@@ -219,11 +232,7 @@ impl Marks {
     fn read_tag(&mut self, tag: &str) {
         if let Some(rest) = tag.strip_prefix(RELEASE_TAG) {
             match parse_release_tag(rest) {
-                Some((owner, at)) => {
-                    let (first, tags) = self.releases.entry(owner).or_insert((at, BTreeSet::new()));
-                    *first = at.min(*first);
-                    tags.insert(tag.into());
-                }
+                Some((owner, at)) => self.releases.push(Release { owner, at, is_tagged: true }),
                 None => self.is_unreadable = true,
             }
         } else if let Some(owner) = tag.strip_prefix(CLAIM_TAG).and_then(parse_claim_tag) {
@@ -257,7 +266,7 @@ impl Marks {
     fn each_pool(&self) -> impl Iterator<Item = &PoolId> {
         let created = self.created.iter().map(|mark| &mark.pool);
         let claims = self.claims.iter().map(|(pool, _)| pool);
-        created.chain(claims).chain(self.releases.keys().map(|(pool, _)| pool))
+        created.chain(claims).chain(self.releases.iter().map(|release| &release.owner.0))
     }
 
     /// Whether a claim tag, or the description, names the claim, released or not.
@@ -270,15 +279,30 @@ impl Marks {
     pub fn claims_of<'a>(&'a self, pool: &'a PoolId) -> BTreeSet<&'a ClaimKey> {
         let created = self.created.iter().filter(|mark| mark.pool == *pool).filter_map(|mark| mark.claim.as_ref());
         let of_pool = move |(owner, claim): &'a (PoolId, ClaimKey)| (owner == pool).then_some(claim);
-        created.chain(self.claims.iter().filter_map(of_pool)).chain(self.releases.keys().filter_map(of_pool)).collect()
+        let releases = self.releases.iter().map(|release| &release.owner);
+        created.chain(self.claims.iter().chain(releases).filter_map(of_pool)).collect()
     }
 
     /// The pool's tags, claim tags first, so that an interrupted removal leaves the floating IP released.
     pub(super) fn tags_of(&self, pool: &PoolId) -> Vec<String> {
         let claims = self.claims.iter().filter(|(owner, _)| owner == pool);
         let claims = claims.map(|(owner, claim)| claim_tag(owner, claim));
-        let releases = self.releases.iter().filter(|((owner, _), _)| owner == pool);
-        claims.chain(releases.flat_map(|(_, (_, tags))| tags.iter().cloned())).collect()
+        claims.chain(self.release_tags(|(owner, _)| owner == pool)).collect()
+    }
+
+    /// When the claim released it; the first time, if there are several.
+    pub fn released_by(&self, owner: &(PoolId, ClaimKey)) -> Option<Timestamp> {
+        self.releases.iter().filter(|release| release.owner == *owner).map(|release| release.at).min()
+    }
+
+    pub fn is_released_by(&self, owner: &(PoolId, ClaimKey)) -> bool {
+        self.released_by(owner).is_some()
+    }
+
+    /// The release tags of these claims.
+    pub(super) fn release_tags(&self, is_theirs: impl Fn(&(PoolId, ClaimKey)) -> bool) -> impl Iterator<Item = String> {
+        let tagged = self.releases.iter().filter(move |release| release.is_tagged && is_theirs(&release.owner));
+        tagged.map(|release| release_tag(&release.owner.0, &release.owner.1, release.at))
     }
 
     /// Who has the floating IP, from a pool's point of view.
@@ -295,14 +319,14 @@ impl Marks {
         }
         let described = self.created.iter().filter_map(|mark| mark.claim.as_ref());
         let owners: BTreeSet<&ClaimKey> = described.chain(self.claims.iter().map(|(_, claim)| claim)).collect();
-        let is_released = |claim: &ClaimKey| self.releases.contains_key(&(pool.clone(), claim.clone()));
+        let is_released = |claim: &ClaimKey| self.is_released_by(&(pool.clone(), claim.clone()));
         let unreleased: Vec<&&ClaimKey> = owners.iter().filter(|claim| !is_released(claim)).collect();
         // The last owner comes before a claim whose release a takeover left behind.
-        let of_owner = |((_, claim), _): &(&(PoolId, ClaimKey), &(Timestamp, _))| owners.contains(claim);
-        let last_release = self.releases.iter().max_by_key(|release| (of_owner(release), release.1.0));
+        let first = self.releases.iter().filter(|release| self.released_by(&release.owner) == Some(release.at));
+        let last_release = first.max_by_key(|release| (owners.contains(&release.owner.1), release.at));
         match (unreleased.as_slice(), last_release) {
             ([claim], _) => Ownership::Claimed((**claim).clone()),
-            ([], Some(((_, claim), (at, _)))) => Ownership::Released { claim: claim.clone(), at: *at },
+            ([], Some(release)) => Ownership::Released { claim: release.owner.1.clone(), at: release.at },
             _ => Ownership::Contested,
         }
     }
@@ -403,8 +427,34 @@ mod tests {
     fn tags_are_read_back() {
         let marks = Marks::read(&fip(10).tagged_for("web").released_by("db", start()).tag("theirs").0);
         assert_eq!(marks.claims, [(pool_id("p"), key("web"))].into());
-        assert_eq!(marks.releases[&(pool_id("p"), key("db"))].0, start());
+        assert_eq!(marks.released_by(&(pool_id("p"), key("db"))), Some(start()));
         assert!(!marks.is_unreadable && marks.created.is_none());
+    }
+
+    #[test]
+    fn a_claim_may_have_several_release_tags() {
+        let (web, db) = ((pool_id("p"), key("web")), (pool_id("p"), key("db")));
+        let mut fip = fip(10).released_by("db", start());
+        for at in [ago(3), ago(5)] {
+            fip = fip.released_by("web", at);
+        }
+        let marks = Marks::read(&fip.0);
+        let tags: BTreeSet<String> = marks.release_tags(|owner| *owner == web).collect();
+        assert_eq!(tags, [ago(3), ago(5)].map(|at| release_tag(&web.0, &web.1, at)).into());
+        assert_eq!((marks.released_by(&web), marks.released_by(&db)), (Some(ago(5)), Some(start())), "the first time");
+        assert_eq!(marks.ownership(&web.0), Ownership::Released { claim: db.1, at: start() }, "the last one");
+    }
+
+    #[test]
+    fn a_release_in_the_description_has_no_tag_and_counts_unless_there_is_one() {
+        let mark = CreationMark { claim: Some(key("web")), released: Some(ago(9)), ..unclaimed_mark(1) };
+        let described = || fip(10).described(mark.render(None));
+        let read = |fip: Fip| {
+            let marks = Marks::read(&fip.0);
+            (marks.released_by(&(pool_id("p"), key("web"))), marks.release_tags(|_| true).count())
+        };
+        assert_eq!(read(described()), (Some(ago(9)), 0));
+        assert_eq!(read(described().released_by("web", ago(3))), (Some(ago(3)), 1));
     }
 
     #[test]

@@ -55,7 +55,7 @@ fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> 
     let Situation { pool, now, .. } = *situation;
     let id = entry.fip.id.clone();
     let owner = (pool.id.clone(), claim.clone());
-    if entry.marks.releases.contains_key(&owner) {
+    if entry.marks.is_released_by(&owner) {
         return None;
     }
     let is_tagged = entry.marks.claims.contains(&owner);

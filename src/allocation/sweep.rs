@@ -210,7 +210,7 @@ impl<'a> SweepPass<'a> {
                 return;
             }
             // An interrupted takeover leaves the release tag of an earlier claim behind.
-            let stale: Vec<String> = entry.marks.releases.values().flat_map(|(_, tags)| tags.iter().cloned()).collect();
+            let stale: Vec<String> = entry.marks.release_tags(|_| true).collect();
             if !stale.is_empty() {
                 let id = entry.fip.id.clone();
                 self.plan.actions.push(SweepAction::Rewrite { id, description: None, tags: stale });

@@ -205,7 +205,7 @@ impl<'a> ClaimCase<'a> {
     /// whatever another claim's IPAddress names: every user of the namespace can write one.
     fn may_stay(&self, entry: &LedgerEntry) -> bool {
         let (pool, published) = (self.situation.pool, self.situation.relevant_addresses());
-        let may_have = match self.is_under_way(entry) || entry.marks.releases.contains_key(&self.owner()) {
+        let may_have = match self.is_under_way(entry) || entry.marks.is_released_by(&self.owner()) {
             true => may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry),
             false => {
                 let address = entry.fip.address;
@@ -255,12 +255,12 @@ impl<'a> ClaimCase<'a> {
     fn complete_mark(&self, entry: &LedgerEntry) -> Decision {
         let id = entry.fip.id.clone();
         let described = self.situation.created_here(entry);
-        if let Some((_, tags)) = entry.marks.releases.get(&self.owner()) {
+        if entry.marks.is_released_by(&self.owner()) {
             let is_described =
                 described.is_some_and(|mark| mark.claim.as_ref() == Some(&self.claim.key) && mark.released.is_none());
             // The claim's mark is written before the release is removed: in between, the address stays released by us.
             if is_described || entry.marks.claims.contains(&self.owner()) {
-                return Decision::TakeBack(id, tags.iter().cloned().collect());
+                return Decision::TakeBack(id, entry.marks.release_tags(|owner| *owner == self.owner()).collect());
             }
         } else if self.has_claimed(entry) {
             // A tag that was not read back is a choice in progress.
@@ -306,7 +306,7 @@ impl<'a> ClaimCase<'a> {
             return None;
         }
         let is_shared = |entry: &&LedgerEntry| {
-            entry.marks.are_shared() && !self.is_disowned(entry) && !entry.marks.releases.contains_key(&self.owner())
+            entry.marks.are_shared() && !self.is_disowned(entry) && !entry.marks.is_released_by(&self.owner())
         };
         let shared = || ledger.of_claim(&pool.id, &self.claim.key).filter(is_shared);
         if let Some(entry) = shared().find(|entry| !entry.has_awaited_owner()) {

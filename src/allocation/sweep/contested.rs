@@ -19,7 +19,7 @@ impl SweepPass<'_> {
             return;
         }
         let owners: Vec<_> = unjustified.iter().map(|claim| (pool.id.clone(), (*claim).clone())).collect();
-        let is_released = !owners.is_empty() && owners.iter().all(|owner| entry.marks.releases.contains_key(owner));
+        let is_released = !owners.is_empty() && owners.iter().all(|owner| entry.marks.is_released_by(owner));
         // A claim that exists and has another address does not need this one: its mark landed late. The other owner waits. But
         // during a move, that IPAddress may be an old one.
         let has_other_address = |claim: &&ClaimKey| self.situation.has_other_address(claim, &entry.fip);
@@ -48,8 +48,7 @@ impl SweepPass<'_> {
             return bindings.any(|binding| binding.is_of(pool, claim));
         }
         // Released beside another owner, it is not taken back by a new claim of that name.
-        self.situation.is_needed_by(claim, &entry.fip)
-            && !entry.marks.releases.contains_key(&(pool.clone(), claim.clone()))
+        self.situation.is_needed_by(claim, &entry.fip) && !entry.marks.is_released_by(&(pool.clone(), claim.clone()))
     }
 
     /// Removes the marks of these claims. What the pool created stays the pool's.
@@ -59,8 +58,8 @@ impl SweepPass<'_> {
         let description = mark.map(|mark| mark.given_back().render(None));
         let claims = entry.marks.claims.iter().filter(|owner| owners.contains(owner));
         let claims = claims.map(|(owner, claim)| claim_tag(owner, claim));
-        let releases = entry.marks.releases.iter().filter(|(owner, _)| owners.contains(owner));
-        let tags: Vec<String> = claims.chain(releases.flat_map(|(_, (_, tags))| tags.iter().cloned())).collect();
+        let releases = entry.marks.release_tags(|owner| owners.contains(owner));
+        let tags: Vec<String> = claims.chain(releases).collect();
         if description.is_some() || !tags.is_empty() {
             self.plan.actions.push(SweepAction::Rewrite { id: entry.fip.id.clone(), description, tags });
         }
