@@ -168,3 +168,55 @@ fn a_claim_whose_pool_is_deleted_while_its_calls_are_uncertain_is_left_in_peace(
     });
     outcome.assert_lawful();
 }
+
+/// Law 3. Whether the pool keeps its addresses is decided while it waits for its last claim.
+#[test]
+fn a_pool_that_is_being_deleted_does_as_its_present_spec_says() {
+    for (seed, is_kept) in [(0, true), (1, false)] {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            let [before, after] = if is_kept { ["Delete", "Retain"] } else { ["Retain", "Delete"] };
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "reclaimPolicy": before}));
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            site.delete(Kind::Pool, "public");
+            world.advance(Duration::from_secs(60)).await;
+            site.change(Kind::Pool, "public", &json!({"spec": {"reclaimPolicy": after}}));
+            world.advance(Duration::from_secs(60)).await;
+            site.delete(Kind::Claim, "web-0");
+            world.expect_gone(Kind::Pool).await;
+            let left = world.cloud.floating_ips().len();
+            world.expect(3, "the floating IP", &format!("kept: {is_kept}"), left == usize::from(is_kept));
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 9. A claim waits for an address when its Cluster is removed by force, and then its pool is deleted.
+#[test]
+fn a_waiting_claim_whose_cluster_is_gone_does_not_hold_its_pool() {
+    for seed in 0..4 {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "maxIPs": 1}));
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            site.create_claim("web-1", "public");
+            world.advance(Duration::from_secs(10)).await;
+            site.delete(Kind::Claim, "web-0");
+            site.change(Kind::Pool, "public", &json!({"spec": {"excludedAddresses": ["203.0.113.0/24"]}}));
+            world.advance(Duration::from_secs(10)).await;
+            world.users_interfered.set(true);
+            site.delete_by_force(Kind::Cluster, "c");
+            world.advance(Duration::from_secs(10)).await;
+            site.delete(Kind::Pool, "public");
+            world.expect_gone(Kind::Pool).await;
+            world.skips_rest.set(true);
+        });
+        outcome.assert_lawful();
+    }
+}

@@ -87,6 +87,9 @@ pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
     if observed.address.is_none() && observed.is_address_awaited {
         return NextStep::Skip(SkipReason::AddressAwaited);
     }
+    if observed.address.is_none() && observed.is_pool_being_deleted() && is_only_protected(observed) {
+        return NextStep::ReleaseAndWait(pool_is_being_deleted(observed));
+    }
     if let ClaimCluster::Missing(cluster) = &observed.cluster {
         let message = format!(
             "the Cluster {cluster} that the claim belongs to does not exist in this namespace: create or restore it, or delete the claim"
@@ -143,12 +146,16 @@ fn triage_being_deleted(claim: &ObjectMeta) -> NextStep {
     }
 }
 
+/// Whether the claim has our finalizer, for which its pool waits, although it never had an address.
+fn is_only_protected(observed: &Observed) -> bool {
+    !observed.is_bound() && patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER)
+}
+
 fn triage_in_deleted_pool(observed: &Observed) -> NextStep {
     let is_protected = patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER);
     match &observed.pool_state.resolved {
         // Its IPAddress was deleted: the pool waits for the claim, and the address is still the claim's.
         Some(_) if is_protected && observed.is_bound() => NextStep::Recover,
-        _ if is_protected && !observed.is_bound() => NextStep::ReleaseAndWait(pool_is_being_deleted(observed)),
         _ => report(observed, POOL_NOT_READY, pool_is_being_deleted(observed)),
     }
 }

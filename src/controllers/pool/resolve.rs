@@ -137,10 +137,15 @@ impl Resolver {
 
     /// What is known of a pool, with the rules of its present spec: a pool that cannot be resolved again only releases.
     pub(super) fn with_present_spec(&self, pool: &OpenStackFloatingIPPool, old: &ResolvedPool) -> ResolvedPool {
-        let PoolPolicy { id, network, subnets, has_tags, fenced_until, .. } = &old.policy;
+        let policy = PoolPolicy { only_releases: true, ..self.present_policy(pool, old) };
+        ResolvedPool { policy, ..old.clone() }
+    }
+
+    /// The rules of the pool's present spec, with what was found in Neutron before.
+    pub(super) fn present_policy(&self, pool: &OpenStackFloatingIPPool, old: &ResolvedPool) -> PoolPolicy {
+        let PoolPolicy { id, network, subnets, has_tags, fenced_until, only_releases, .. } = &old.policy;
         let found = NeutronFacts { network: network.clone(), subnets: subnets.clone(), has_tags: *has_tags };
-        let policy = policy_of(pool, id, found, *fenced_until);
-        ResolvedPool { policy: PoolPolicy { only_releases: true, ..policy }, ..old.clone() }
+        PoolPolicy { only_releases: *only_releases, ..policy_of(pool, id, found, *fenced_until) }
     }
 
     /// A session in the project and region of the pool's floating IPs. Elsewhere they would all look deleted.

@@ -95,7 +95,12 @@ impl PoolController {
         id: &PoolId,
     ) -> Result<Arc<ResolvedPool>, PoolFailure> {
         let name = name_of(pool);
-        let resolved = self.resolver.resolve_for_cleanup(pool, id).await?;
+        let mut resolved = self.resolver.resolve_for_cleanup(pool, id).await?;
+        // Whether its addresses are kept may be decided after its deletion.
+        let policy = self.resolver.present_policy(pool, &resolved);
+        if policy != resolved.policy {
+            resolved = Arc::new(ResolvedPool { policy, ..(*resolved).clone() });
+        }
         let is_known = |known: &Arc<ResolvedPool>| Arc::ptr_eq(known, &resolved);
         if !self.memory.pools.get(&name).resolved.as_ref().is_some_and(is_known) {
             self.memory.pools.update(&name, |state| state.serve(resolved.clone(), pool));
