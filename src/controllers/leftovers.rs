@@ -1,7 +1,7 @@
 //! Removes finalizers that pools left behind when they were moved to another management cluster or removed by force.
 //! Otherwise the Secret or the IPAddress that has one, and its namespace, could never be deleted.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,8 +53,10 @@ impl LeftoverReleaser {
 
     /// Returns when to come back.
     async fn release_secrets(&self) -> Duration {
-        let pools = self.stores.pools.state();
-        let needed: BTreeSet<String> = pools.iter().map(|pool| secret_finalizer(pool.as_ref())).collect();
+        let mut needed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for pool in self.stores.pools.state() {
+            needed.entry(name_of(pool.as_ref()).namespace).or_default().insert(secret_finalizer(pool.as_ref()));
+        }
         let unneeded = self.memory.secrets.lock().unneeded(&needed);
         let mut next = FAR;
         for (secret, finalizers) in unneeded {

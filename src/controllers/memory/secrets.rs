@@ -27,14 +27,40 @@ impl ProtectedSecrets {
         of_namespace.filter(|(_, on)| on.contains(finalizer)).map(|(secret, _)| secret.name.clone()).collect()
     }
 
-    /// The finalizers of ours that are not among those which the existing pools need.
-    pub(in crate::controllers) fn unneeded(&self, needed: &BTreeSet<String>) -> Vec<(ObjectName, BTreeSet<String>)> {
-        let unneeded = |on: &BTreeSet<String>| on.difference(needed).cloned().collect::<BTreeSet<_>>();
-        let stale = self.0.iter().map(|(secret, on)| (secret.clone(), unneeded(on)));
-        stale.filter(|(_, on)| !on.is_empty()).collect()
+    /// The finalizers of ours that are not among those which the existing pools of the namespace need. A Secret that was
+    /// copied from another namespace has those of pools there.
+    pub(in crate::controllers) fn unneeded(
+        &self,
+        needed: &BTreeMap<String, BTreeSet<String>>,
+    ) -> Vec<(ObjectName, BTreeSet<String>)> {
+        let is_needed = |secret: &ObjectName, finalizer: &String| {
+            needed.get(&secret.namespace).is_some_and(|finalizers| finalizers.contains(finalizer))
+        };
+        let unneeded = self.0.iter().map(|(secret, on)| {
+            let on = on.iter().filter(|finalizer| !is_needed(secret, finalizer)).cloned();
+            (secret.clone(), on.collect::<BTreeSet<_>>())
+        });
+        unneeded.filter(|(_, on)| !on.is_empty()).collect()
     }
 
     pub(super) fn len(&self) -> usize {
         self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_needs_only_the_finalizers_of_pools_of_its_namespace() {
+        let set = |finalizers: &[&str]| finalizers.iter().map(|finalizer| (*finalizer).to_owned()).collect();
+        let mut secrets = ProtectedSecrets::default();
+        secrets.observe(ObjectName::new("team-a", "cloud"), set(&["of-a", "gone"]));
+        secrets.observe(ObjectName::new("team-b", "copied"), set(&["of-a", "of-b"]));
+        let needed = [("team-a".to_owned(), set(&["of-a"])), ("team-b".to_owned(), set(&["of-b"]))].into();
+        let unneeded = secrets.unneeded(&needed);
+        let expected = [("team-a", "cloud", "gone"), ("team-b", "copied", "of-a")];
+        assert_eq!(unneeded, expected.map(|(namespace, name, on)| (ObjectName::new(namespace, name), set(&[on]))));
     }
 }
