@@ -38,8 +38,7 @@ pub(crate) const WATCH_TIMEOUT_SECONDS: u32 = 40;
 const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 5);
 
 /// Requests that await their response's head concurrently. kube uses HTTP/1, so each needs its own connection: a burst of
-/// hundreds of claims would spend its time on TLS handshakes, and memory on their buffers. A request that kube repeats
-/// keeps its slot meanwhile.
+/// hundreds of claims would spend its time on TLS handshakes, and memory on their buffers.
 const MAX_CONCURRENT_REQUESTS: usize = 16;
 
 #[derive(Debug, thiserror::Error)]
@@ -64,8 +63,7 @@ pub enum ConnectError {
 pub struct Clients {
     /// For the controllers: a bounded number of requests at a time.
     pub work: kube::Client,
-    /// For the Lease, health and metrics: these never wait behind the requests of the controllers, and an error is not
-    /// retried within the request.
+    /// For the Lease, health and metrics: these never wait behind the requests of the controllers.
     pub control: kube::Client,
     /// The API server's.
     pub addresses: BTreeSet<IpAddr>,
@@ -79,11 +77,13 @@ pub async fn connect(kubeconfig: Option<&Path>, observer: RequestObserver) -> Re
     config.headers.push((USER_AGENT, HeaderValue::from_static(agent)));
     config.read_timeout = Some(READ_TIMEOUT);
     config.reset_reader_on_write = true;
+    // Every caller repeats what failed. A repetition within the request would send a POST again whose first try is late, and
+    // would go on with a watch over a restore of the API server's data.
+    config.default_retry = false;
     let url = config.cluster_url.clone();
     let work = ClientBuilder::try_from(config.clone()).map_err(|error| ConnectError::Client(url.clone(), error))?;
     let measured = MeasuredLayer { host: host_and_port(&url).into(), observer };
     let work = work.with_layer(&measured).with_layer(&FairLimitLayer::new(MAX_CONCURRENT_REQUESTS)).build();
-    config.default_retry = false;
     let control = ClientBuilder::try_from(config).map_err(|error| ConnectError::Client(url.clone(), error))?;
     let control = control.with_layer(&measured).build();
     await_answer(&control, &url).await?;

@@ -327,3 +327,27 @@ fn a_claim_keeps_a_floating_ip_that_replaces_its_own_once_it_was_read_back() {
         outcome.assert_lawful();
     }
 }
+
+/// Law 1. The creation of an IPAddress takes effect long after it was to be sent, for a claim that is gone by then.
+#[test]
+fn a_creation_in_doubt_is_awaited_from_when_it_came_into_doubt() {
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            world.advance(SOON).await;
+            let late = Fault::Late(Duration::from_secs(80));
+            site.replicas[0].wire().iter().for_each(|wire| wire.hang("ipaddresses", late, Duration::from_secs(3)));
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(40)).await;
+            site.delete(Kind::Claim, "web-0");
+            site.create_claim("web-1", "public");
+            world.advance(Duration::from_secs(39)).await;
+            world.expect(1, "web-1", "waiting", !site.is_bound("web-1"));
+            world.advance(3 * SOON).await;
+            world.expect(7, "web-1", "bound", site.is_bound("web-1"));
+        });
+        outcome.assert_lawful();
+    }
+}

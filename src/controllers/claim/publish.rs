@@ -68,7 +68,6 @@ impl ClaimController {
         desired: IpAddress,
     ) -> Result<(), Error> {
         let api = self.kube.addresses(&observed.name.namespace);
-        let sent = Instant::now();
         let error = match api.create(&PostParams::default(), &desired).await {
             Ok(created) => {
                 self.note_published(&created, observed);
@@ -77,7 +76,8 @@ impl ClaimController {
             Err(error) => error,
         };
         if patch::is_unknown(&error) {
-            self.memory.claims.note_uncertain_address(&observed.claim, sent);
+            // Not from when it was to be sent: it may have waited for its turn.
+            self.memory.claims.note_uncertain_address(&observed.claim, Instant::now());
         }
         // Either our own, not seen yet, or another writer's: the watch delivers that, and the claim is reconciled again.
         if patch::is_conflict(&error) {

@@ -289,7 +289,7 @@ impl ClaimRecords {
         })
     }
 
-    /// The creation of the claim's IPAddress was sent at `sent`, and its outcome is unknown.
+    /// The creation of the claim's IPAddress was sent at `sent` at the latest, and its outcome is unknown.
     pub(in crate::controllers) fn note_uncertain_address(&self, claim: &IpAddressClaim, sent: Instant) {
         let mut pools = self.0.lock();
         let until = instant_after(sent, CREATION_LANDS_WITHIN);
