@@ -10,6 +10,7 @@ mod credentials;
 mod ip_address;
 mod keystone;
 mod list;
+mod managed_fields;
 mod network;
 mod rotation;
 mod secrets;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use kube::core::{DeserializeGuard, DynamicResourceScope, NamespaceResourceScope};
+use kube::core::{DynamicResourceScope, NamespaceResourceScope};
 use kube::runtime::reflector::store::Writer;
 use kube::{Api, Client, Resource, ResourceExt};
 
@@ -20,9 +20,11 @@ use crate::metrics::{Metrics, PoolLabels};
 use crate::object_name::ObjectName;
 
 mod apis;
+mod guarded;
 mod stream;
 
 pub(super) use apis::{another_version, await_apis};
+pub(super) use guarded::{Guarded, readable};
 
 use stream::{Change, SecretChange, drive, drive_secrets, list};
 
@@ -277,9 +279,9 @@ where
 }
 
 /// The same for Cluster API's kinds, whose version is discovered.
-fn within_versioned<K>(client: &Client, namespace: Option<&str>, version: IpamVersion) -> Api<DeserializeGuard<K>>
+fn within_versioned<K>(client: &Client, namespace: Option<&str>, version: IpamVersion) -> Api<Guarded<K>>
 where
-    DeserializeGuard<K>: Resource<DynamicType = IpamVersion, Scope = DynamicResourceScope>,
+    Guarded<K>: Resource<DynamicType = IpamVersion, Scope = DynamicResourceScope>,
 {
     match namespace {
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &version),

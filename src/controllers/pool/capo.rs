@@ -16,6 +16,7 @@ use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::Memory;
 use crate::controllers::patch;
 use crate::controllers::stores::name_of;
+use crate::controllers::watch::{Guarded, readable};
 use crate::object_name::ObjectName;
 use crate::time::before;
 
@@ -113,13 +114,13 @@ impl CapoObjects {
             plural: plural.into(),
         };
         let client = self.kube.client.clone();
-        let api: Api<DynamicObject> = match &self.namespace {
+        let api: Api<Guarded<DynamicObject>> = match &self.namespace {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
         };
         // A quorum read, as every list: see `controllers/watch/stream.rs`.
         match api.list(&ListParams::default()).await {
-            Ok(list) => Ok(Some(list.items)),
+            Ok(list) => Ok(Some(list.items.into_iter().filter_map(readable).collect())),
             Err(error) if patch::is_not_found(&error) => Ok(None),
             Err(error) => Err(error),
         }

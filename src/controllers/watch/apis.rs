@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use kube::{Api, Client};
 
-use super::within;
+use super::{Guarded, within};
 use crate::api::{IpamVersion, OpenStackFloatingIPPool};
 use crate::controllers::Setup;
 
@@ -14,7 +14,7 @@ const CRD_RETRY: Duration = Duration::from_secs(5);
 /// Waits until Cluster API's IPAM kinds and ours are served; logs once what is missing. It lists pools in the watched
 /// namespace, since it may have permission only there.
 pub(in crate::controllers) async fn await_apis(Setup { client, options, .. }: &Setup) -> IpamVersion {
-    let pools: Api<OpenStackFloatingIPPool> = within(client, options.namespace.as_deref());
+    let pools: Api<Guarded<OpenStackFloatingIPPool>> = within(client, options.namespace.as_deref());
     let mut logged = None;
     loop {
         let missing = match IpamVersion::discover(client).await {

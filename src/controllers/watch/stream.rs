@@ -9,7 +9,7 @@ use std::time::Duration;
 use backon::ExponentialBuilder;
 use futures::{Stream, StreamExt};
 use k8s_openapi::api::core::v1::Secret;
-use kube::core::{DeserializeGuard, PartialObjectMeta};
+use kube::core::PartialObjectMeta;
 use kube::runtime::reflector::store::Writer;
 use kube::runtime::utils::ResetTimerBackoff;
 use kube::runtime::watcher::{self, ExponentialBackoff, watcher};
@@ -17,6 +17,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
+use super::guarded::{Guarded, readable};
 use crate::controllers::memory::Interruptions;
 use crate::controllers::stores::{Stored, name_of, sorted};
 use crate::object_name::ObjectName;
@@ -45,7 +46,7 @@ pub(super) enum Change<'a, K> {
 
 /// Lists a kind once, like the beginning of a watch: without a resource version.
 pub(super) async fn list<K>(
-    api: Api<DeserializeGuard<K>>,
+    api: Api<Guarded<K>>,
     writer: &mut Writer<K>,
     report: impl Fn(Change<'_, K>),
 ) -> Result<(), kube::Error>
@@ -68,7 +69,7 @@ where
 /// what the stores had, and a claim would look as if it had no IPAddress. A watch from the listed version on never
 /// delivers anything older, so the stores never go back.
 pub(super) async fn drive<K>(
-    api: Api<DeserializeGuard<K>>,
+    api: Api<Guarded<K>>,
     mut writer: Writer<K>,
     interruptions: &Interruptions,
     report: impl Fn(Change<'_, K>),
@@ -123,7 +124,7 @@ async fn repeat<K, S>(
 
 /// Applies an event to the store, then reports it.
 fn apply<K>(
-    event: watcher::Event<DeserializeGuard<K>>,
+    event: watcher::Event<Guarded<K>>,
     writer: &mut Writer<K>,
     listed: &mut BTreeSet<ObjectName>,
     report: &impl Fn(Change<'_, K>),
@@ -163,19 +164,19 @@ fn apply<K>(
 
 /// Watches only the metadata of Secrets: their changes and our finalizers. Their data is read when it is needed. The lists
 /// are quorum reads, as in [`drive`].
-pub(super) async fn drive_secrets(api: Api<PartialObjectMeta<Secret>>, report: impl Fn(SecretChange<'_>)) {
+pub(super) async fn drive_secrets(api: Api<Guarded<PartialObjectMeta<Secret>>>, report: impl Fn(SecretChange<'_>)) {
     let mut listed = BTreeSet::new();
     let watch = || watcher(api.clone(), config()).boxed();
-    let handle = |event| match event {
+    let handle = |event: watcher::Event<Guarded<PartialObjectMeta<Secret>>>| match event {
         watcher::Event::Init => listed.clear(),
         // A watch that begins again may have missed a change, so what it lists counts as changed.
         watcher::Event::InitApply(secret) => {
             listed.insert(name_of(&secret));
-            report(Change::Applied(&secret));
+            readable(secret).iter().for_each(|secret| report(Change::Applied(secret)));
         }
         watcher::Event::InitDone => report(Change::Listed(&listed)),
-        watcher::Event::Apply(secret) => report(Change::Applied(&secret)),
-        watcher::Event::Delete(secret) => report(Change::Deleted(&secret)),
+        watcher::Event::Apply(secret) => readable(secret).iter().for_each(|secret| report(Change::Applied(secret))),
+        watcher::Event::Delete(secret) => readable(secret).iter().for_each(|secret| report(Change::Deleted(secret))),
     };
     repeat("Secret", watch, || {}, handle).await;
 }
@@ -193,16 +194,8 @@ where
     }
 }
 
-fn parse<K: Stored>(guarded: DeserializeGuard<K>) -> Option<K> {
-    match guarded.0 {
-        Ok(mut object) => {
-            object.strip();
-            Some(object)
-        }
-        Err(invalid) => {
-            let (namespace, name) = (invalid.metadata.namespace, invalid.metadata.name);
-            tracing::warn!(?namespace, ?name, "object left out, it cannot be read: {}", invalid.error);
-            None
-        }
-    }
+fn parse<K: Stored>(guarded: Guarded<K>) -> Option<K> {
+    let mut object = readable(guarded)?;
+    object.strip();
+    Some(object)
 }

@@ -110,6 +110,6 @@ impl Watcher {
             true => metadata_of(&change.object),
             false => (*change.object).clone(),
         };
-        format!("{}\n", json!({"type": change.how, "object": object}))
+        format!("{{\"type\":{},\"object\":{object}}}\n", json!(change.how))
     }
 }
