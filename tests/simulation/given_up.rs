@@ -1,5 +1,5 @@
 //! A claim gives up what it has begun: it is paused, its pool goes, or an IPAddress comes that is not its own. What it chose
-//! stays a choice as long as its mark is there, and keeps nobody else from the address.
+//! stays a choice as long as its mark is there, and other claims can have the address afterwards.
 
 use std::time::Duration;
 
@@ -11,6 +11,7 @@ use crate::api::Kind;
 use crate::laws;
 use crate::simulate;
 use crate::tampering::forged;
+use crate::unfinished::replace_floating_ip;
 use crate::users::key;
 use crate::wire::{Fault, Wire};
 use crate::world::{NAMESPACE, Start, World, address};
@@ -53,6 +54,23 @@ fn attach(world: &World, id: &FloatingIpId, port: &str) {
     world.tamper(|world| world.cloud.set_port(id, Some(port)));
 }
 
+/// The IPAddress of `web-0` is copied for the claim `copy`, and `web-0` is released, which `copy` is about to notice. Returns
+/// the floating IP's id.
+async fn release_to_copy(world: &World) -> FloatingIpId {
+    world.bind_in_new_pool("web-0").await;
+    let site = &world.sites[0];
+    let id = the_only(world).id;
+    world.users_interfered.set(true);
+    let original = site.server.get(&key(Kind::Address, "web-0")).unwrap();
+    let _ = site.server.create(Kind::Address, forged(&original, "copy"));
+    site.create_claim("copy", "public");
+    site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 600}}));
+    world.advance(Duration::from_secs(5)).await;
+    site.delete(Kind::Claim, "web-0");
+    world.wait_until(SOON, || site.server.get(&key(Kind::Claim, "web-0")).is_none()).await;
+    id
+}
+
 /// Law 2. The reply to the new description of a spare address is lost, and its claim is paused, or its pool has a problem,
 /// while a user attaches the address.
 #[test]
@@ -87,23 +105,14 @@ fn a_spare_address_that_is_attached_while_its_claim_takes_nothing_is_given_up() 
     }
 }
 
-/// Law 2. As [above](crate::unfinished), but the claim's mark is a description, and the floating IP changes before it is
-/// certain that the request that takes the mark back was lost.
+/// Law 2. The claim of a copied IPAddress withdraws from the address, the request is lost, and the floating IP changes before
+/// that is certain. The claim's mark is a description; `unfinished.rs` does this with a tag.
 #[test]
 fn a_withdrawal_of_a_description_that_is_lost_is_repeated() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
-            world.bind_in_new_pool("web-0").await;
             let site = &world.sites[0];
-            let id = the_only(world).id;
-            world.users_interfered.set(true);
-            let original = site.server.get(&key(Kind::Address, "web-0")).unwrap();
-            let _ = site.server.create(Kind::Address, forged(&original, "copy"));
-            site.create_claim("copy", "public");
-            site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 600}}));
-            world.advance(Duration::from_secs(5)).await;
-            site.delete(Kind::Claim, "web-0");
-            world.wait_until(SOON, || site.server.get(&key(Kind::Claim, "web-0")).is_none()).await;
+            let id = release_to_copy(world).await;
             meet(world, Fault::Late(Duration::from_secs(8))).await;
             attach(world, &id, "port-of-a-user");
             meet(world, Fault::RequestLost).await;
@@ -191,19 +200,7 @@ fn a_claim_whose_ip_address_is_deleted_keeps_a_floating_ip_that_replaces_its_own
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            let create = || world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
-            let id = create();
-            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
-            site.create_claim("web-0", "public");
-            world.await_bound("web-0").await;
-            world.users_interfered.set(true);
-            let refused = Fault::RefusedLate(Duration::from_secs(1));
-            site.replicas[0].wire().iter().for_each(|wire| wire.hang("ipaddresses", refused, 2 * SOON));
-            world.tamper(|world| world.cloud.delete(&id));
-            let id = create();
-            let is_marked = || world.cloud.floating_ips().iter().any(|fip| fip.id == id && !fip.tags.is_empty());
-            world.expect(5, "its successor", "marked", world.wait_until(3 * SOON, is_marked).await);
-            world.advance(Duration::from_secs(5)).await;
+            let id = replace_floating_ip(world).await;
             attach(world, &id, "port-of-its-machine");
             // The project is listed again.
             site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 1}}));
@@ -276,17 +273,8 @@ fn a_released_address_that_is_attached_while_its_claim_takes_nothing_is_given_up
 fn a_claim_whose_copied_ip_address_is_deleted_reads_back_what_it_chose() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
-            world.bind_in_new_pool("web-0").await;
             let site = &world.sites[0];
-            let id = the_only(world).id;
-            world.users_interfered.set(true);
-            site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 600}}));
-            let original = site.server.get(&key(Kind::Address, "web-0")).unwrap();
-            let _ = site.server.create(Kind::Address, forged(&original, "copy"));
-            site.create_claim("copy", "public");
-            world.advance(Duration::from_secs(5)).await;
-            site.delete(Kind::Claim, "web-0");
-            world.wait_until(SOON, || site.server.get(&key(Kind::Claim, "web-0")).is_none()).await;
+            let id = release_to_copy(world).await;
             meet(world, Fault::ReplyLost).await;
             site.delete_by_force(Kind::Address, "copy");
             let refused = Fault::RefusedLate(Duration::from_secs(1));

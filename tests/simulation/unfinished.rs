@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use caip_openstack::api::names::{CLAIM_FINALIZER, PAUSED_ANNOTATION, POOL_ID_ANNOTATION};
+use caip_openstack::floating_ip::FloatingIpId;
 use serde_json::{Value, json};
 
 use crate::api::Kind;
@@ -296,6 +297,29 @@ fn a_withdrawal_that_is_lost_is_repeated() {
     }
 }
 
+/// The floating IP of the bound claim `web-0` is deleted and created again, and read back, while its IPAddress cannot be
+/// changed for a while. Returns the new one's id.
+pub async fn replace_floating_ip(world: &World) -> FloatingIpId {
+    let site = &world.sites[0];
+    let create = || world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
+    let id = create();
+    site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+    site.create_claim("web-0", "public");
+    world.await_bound("web-0").await;
+    world.users_interfered.set(true);
+    let refused = Fault::RefusedLate(Duration::from_secs(1));
+    site.replicas[0].wire().iter().for_each(|wire| wire.hang("ipaddresses", refused, 2 * SOON));
+    world.tamper(|world| world.cloud.delete(&id));
+    let id = create();
+    world.expect(5, "its successor", "marked", world.wait_until(3 * SOON, || is_marked(world, &id)).await);
+    world.advance(Duration::from_secs(5)).await;
+    id
+}
+
+fn is_marked(world: &World, id: &FloatingIpId) -> bool {
+    world.cloud.floating_ips().iter().any(|fip| fip.id == *id && !fip.tags.is_empty())
+}
+
 /// Law 5. The floating IP of a bound claim was deleted and created again. It is read back, and its port is that of the
 /// claim's machine, although the IPAddress cannot be changed for a while.
 #[test]
@@ -303,24 +327,12 @@ fn a_claim_keeps_a_floating_ip_that_replaces_its_own_once_it_was_read_back() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            let create = || world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
-            let id = create();
-            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
-            site.create_claim("web-0", "public");
-            world.await_bound("web-0").await;
-            world.users_interfered.set(true);
-            let refused = Fault::RefusedLate(Duration::from_secs(1));
-            site.replicas[0].wire().iter().for_each(|wire| wire.hang("ipaddresses", refused, 2 * SOON));
-            world.tamper(|world| world.cloud.delete(&id));
-            let id = create();
-            let is_marked = || world.cloud.floating_ips().iter().any(|fip| fip.id == id && !fip.tags.is_empty());
-            world.expect(5, "its successor", "marked", world.wait_until(3 * SOON, is_marked).await);
-            world.advance(Duration::from_secs(5)).await;
+            let id = replace_floating_ip(world).await;
             world.tamper(|world| world.cloud.set_port(&id, Some("port-of-its-machine")));
             // The project is listed again.
             site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 1}}));
             world.advance(4 * SOON).await;
-            world.expect(5, "its successor", "marked", is_marked());
+            world.expect(5, "its successor", "marked", is_marked(world, &id));
             let reason = site.ready(Kind::Claim, NAMESPACE, "web-0").0;
             world.expect(5, "web-0", &format!("bound, but told {reason}"), reason == "AddressAllocated");
         });

@@ -376,7 +376,7 @@ fn a_choice_whose_mark_is_there_ends_with_its_claim_and_its_pool() {
         let mut fixture = fixture().fips([fip(10), fip(11)]).chosen_by(10, "web").chosen_by(11, "web");
         fixture.ledger.note_uncertain_write(&id(11), start());
         fixture.relist([fip(10).tagged_for("web"), fip(11).tagged_for("web")]);
-        fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
+        fixture.ledger.end_holds(&pool_id("p"), &key("web"));
         fixture
     };
     let has_choice = |fixture: &Fixture| [10, 11].map(|last| !fixture.entry(last).choices.is_empty());

@@ -73,11 +73,11 @@ impl Ledger {
         if !is_published {
             choices.entry(owner).and_modify(|choice| choice.was_published = false);
         } else if choices.remove(&owner).is_some() {
-            self.end_holds(|hold| hold.is_for(pool, claim));
+            self.end_holds(pool, claim);
         }
     }
 
-    /// What the claim has begun to choose and marked, and nobody else writes to.
+    /// The floating IPs that the claim chose and marked, does not certainly have yet, and that have no other writer.
     pub fn chosen_by(&self, pool: &PoolId, claim: &ClaimKey) -> Vec<FloatingIpId> {
         let is_chosen = |entry: &&LedgerEntry| {
             entry.choice_of(pool, claim).is_some() && entry.writers().all(|hold| hold.is_for(pool, claim))
@@ -85,16 +85,10 @@ impl Ledger {
         self.of_claim(pool, claim).filter(is_chosen).map(|entry| entry.fip.id.clone()).collect()
     }
 
-    /// The claim takes nothing for now: it holds nothing. A mark of it that is there, and a write whose outcome is not known,
-    /// still keep others away.
-    pub fn end_idle_holds(&mut self, pool: &PoolId, claim: &ClaimKey) {
-        self.end_holds(|hold| hold.is_for(pool, claim));
-    }
-
     /// The claim's address is published: it has this one, and holds nothing any more. Its tags on others do not count: they
     /// landed late. But if this one is not attached and another one is, that may be the address of its machine.
     pub fn note_bound(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
-        self.end_holds(|hold| hold.is_for(pool, claim));
+        self.end_holds(pool, claim);
         let mark = (pool.clone(), claim.clone());
         let mut is_bound_attached = false;
         if let Some(entry) = self.entries.get_mut(id) {
@@ -145,7 +139,7 @@ impl Ledger {
 
     /// The claim is gone: ends all its holds, and returns whether it had any. Another one may get its name.
     pub fn forget_claim(&mut self, pool: &PoolId, claim: &ClaimKey) -> bool {
-        let had_any = self.end_holds(|hold| hold.is_for(pool, claim));
+        let had_any = self.end_holds(pool, claim);
         let mark = (pool.clone(), claim.clone());
         for id in self.by_claim.get(&mark) {
             let Some(entry) = self.entries.get_mut(id) else { continue };
@@ -157,9 +151,10 @@ impl Ledger {
         had_any
     }
 
-    /// Returns whether there were any.
-    fn end_holds(&mut self, is_ended: impl Fn(&Hold) -> bool) -> bool {
-        let held = self.held_by(is_ended);
+    /// The claim holds nothing any more. A mark of it that is there, and a write whose outcome is not known, still keep others
+    /// away. Returns whether it held anything.
+    pub fn end_holds(&mut self, pool: &PoolId, claim: &ClaimKey) -> bool {
+        let held = self.held_by(|hold| hold.is_for(pool, claim));
         held.iter().for_each(|id| self.set_hold(id, None));
         !held.is_empty()
     }

@@ -7,7 +7,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Resource, ResourceExt};
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::observe::Observed;
 use super::request::read_bound;
@@ -76,8 +75,7 @@ impl ClaimController {
             Err(error) => error,
         };
         if patch::is_unknown(&error) {
-            // Not from when it was to be sent: it may have waited for its turn.
-            self.memory.claims.note_uncertain_address(&observed.claim, Instant::now());
+            self.memory.claims.note_uncertain_address(&observed.claim);
         }
         // Either our own, not seen yet, or another writer's: the watch delivers that, and the claim is reconciled again.
         if patch::is_conflict(&error) {

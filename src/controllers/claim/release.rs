@@ -111,9 +111,10 @@ impl ClaimController {
         let key = ClaimKey::of(&claim.namespace, &claim.name);
         for (name, pool) in self.pools_beside(claim) {
             let mut ledger = pool.project.ledger();
-            match self.memory.claims.address_uncertain_for(&name, claim) {
-                None => ledger.end_idle_holds(&pool.policy.id, &key),
-                Some(_) => ledger.leave_holds(&pool.policy.id, |holder| *holder == key, self.clock.now()),
+            if self.memory.claims.address_uncertain_for(&name, claim).is_some() {
+                ledger.leave_holds(&pool.policy.id, |holder| *holder == key, self.clock.now());
+            } else {
+                ledger.end_holds(&pool.policy.id, &key);
             }
         }
     }

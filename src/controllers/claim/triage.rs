@@ -87,7 +87,9 @@ pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
     if observed.address.is_none() && observed.is_address_awaited {
         return NextStep::Skip(SkipReason::AddressAwaited);
     }
-    if observed.address.is_none() && observed.is_pool_being_deleted() && is_only_protected(observed) {
+    // The pool waits for it.
+    if observed.address.is_none() && observed.is_pool_being_deleted() && is_protected(observed) && !observed.is_bound()
+    {
         return NextStep::ReleaseAndWait(pool_is_being_deleted(observed));
     }
     if let ClaimCluster::Missing(cluster) = &observed.cluster {
@@ -146,16 +148,14 @@ fn triage_being_deleted(claim: &ObjectMeta) -> NextStep {
     }
 }
 
-/// Whether the claim has our finalizer, for which its pool waits, although it never had an address.
-fn is_only_protected(observed: &Observed) -> bool {
-    !observed.is_bound() && patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER)
+fn is_protected(observed: &Observed) -> bool {
+    patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER)
 }
 
 fn triage_in_deleted_pool(observed: &Observed) -> NextStep {
-    let is_protected = patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER);
     match &observed.pool_state.resolved {
         // Its IPAddress was deleted: the pool waits for the claim, and the address is still the claim's.
-        Some(_) if is_protected && observed.is_bound() => NextStep::Recover,
+        Some(_) if is_protected(observed) && observed.is_bound() => NextStep::Recover,
         _ => report(observed, POOL_NOT_READY, pool_is_being_deleted(observed)),
     }
 }

@@ -289,10 +289,11 @@ impl ClaimRecords {
         })
     }
 
-    /// The creation of the claim's IPAddress was sent at `sent` at the latest, and its outcome is unknown.
-    pub(in crate::controllers) fn note_uncertain_address(&self, claim: &IpAddressClaim, sent: Instant) {
+    /// The creation of the claim's IPAddress has an unknown outcome. When it was sent is not known: it may have waited for its
+    /// turn.
+    pub(in crate::controllers) fn note_uncertain_address(&self, claim: &IpAddressClaim) {
         let mut pools = self.0.lock();
-        let until = instant_after(sent, CREATION_LANDS_WITHIN);
+        let until = instant_after(Instant::now(), CREATION_LANDS_WITHIN);
         pools.entry(pool_of(claim)).or_default().uncertain_addresses.insert(name_of(claim), until);
     }
 

@@ -12,13 +12,13 @@ use serde_json::value::RawValue;
 /// An object, or why it cannot be read. kube's own guard reads all metadata of what it cannot read, and that may be what
 /// cannot be read: `managedFields` has times that any user may write, also those that no other time may be.
 #[derive(Clone, Debug)]
-pub(in crate::controllers) struct Guarded<K>(pub(in crate::controllers) Result<K, Unreadable>);
+pub(in crate::controllers) struct Guarded<K>(Result<K, Unreadable>);
 
 #[derive(Clone, Debug)]
-pub(in crate::controllers) struct Unreadable {
-    pub(in crate::controllers) error: String,
+struct Unreadable {
+    error: String,
     /// Only the names and versions.
-    pub(in crate::controllers) metadata: ObjectMeta,
+    metadata: ObjectMeta,
 }
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {

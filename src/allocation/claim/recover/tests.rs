@@ -671,7 +671,7 @@ fn what_was_withdrawn_is_not_chosen_again_while_an_earlier_write_may_land() {
 fn a_choice_without_a_hold_goes_on() {
     let mut fixture = fixture().fips([fip(10).idle(), fip(11).idle()]).chosen_from(Origin::Owned, 11, "web");
     fixture.ledger.note_uncertain_write(&id(11), start());
-    fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
+    fixture.ledger.end_holds(&pool_id("p"), &key("web"));
     assert_eq!(marked(&fixture.decide("web")), Some(&id(11)), "the write may land");
     fixture.relist([fip(10).idle(), fip(11).created_for("web").tagged_by_another_pool()]);
     assert!(matches!(fixture.decide("web"), Decision::Withdraw(of, _) if of == id(11)), "another owner has it");
@@ -683,7 +683,7 @@ fn a_choice_lasts_as_long_as_its_mark() {
         let unclaimed = if claimed.0.tags.is_empty() { fip(10).idle() } else { fip(10) };
         let mut fixture = fixture().fips([unclaimed.clone()]).chosen_by(10, "web");
         fixture.ledger.note_uncertain_write(&id(10), start());
-        fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
+        fixture.ledger.end_holds(&pool_id("p"), &key("web"));
         fixture.now += seconds(60);
         fixture.relist([claimed.clone()]);
         assert!(fixture.entry(10).choice_of(&pool_id("p"), &key("web")).is_some());
@@ -714,7 +714,7 @@ fn a_described_address_with_a_strangers_port_is_withdrawn_again() {
 fn a_mark_that_is_restored_is_no_choice() {
     let mut fixture = fixture().listed([10]).fips([fip(10).tagged_for("web").attached()]).held(10, hold_of("web"));
     fixture.ledger.note_uncertain_write(&id(10), start());
-    fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
+    fixture.ledger.end_holds(&pool_id("p"), &key("web"));
     fixture.lose_pool("p");
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
 }
@@ -742,9 +742,9 @@ fn a_published_choice_that_was_read_back_is_kept_whatever_is_attached_later() {
 fn a_claim_that_takes_nothing_holds_nothing() {
     let mut fixture = fixture().listed([10]).fips([fip(10)]).chosen_by(10, "db");
     fixture.ledger.note_uncertain_write(&id(10), start());
-    fixture.ledger.end_idle_holds(&pool_id("p"), &key("web"));
+    fixture.ledger.end_holds(&pool_id("p"), &key("web"));
     assert!(fixture.entry(10).hold.is_some(), "it is not that claim's");
-    fixture.ledger.end_idle_holds(&pool_id("p"), &key("db"));
+    fixture.ledger.end_holds(&pool_id("p"), &key("db"));
     assert_eq!(fixture.entry(10).hold, None);
     assert_ne!(marked(&fixture.decide("web")), Some(&id(10)), "the mark may still land");
     fixture.now += seconds(60);
