@@ -77,14 +77,26 @@ fn a_claim_whose_floating_ip_is_gone_too_is_told_the_problem_of_its_pool() {
 }
 
 #[test]
-fn a_pool_id_that_a_user_removes_is_written_again() {
-    with_missing_subnet(async |world, site| {
-        let id = || site.server.get(&key(Kind::Pool, "public")).and_then(|pool| pool_id(&pool));
-        let had = id();
-        site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: null}}}));
-        let is_written = world.wait_until(SOON, || id().is_some()).await;
-        world.expect(5, "public", "given its id again", is_written && id() == had);
-    });
+fn a_pool_id_that_a_user_removes_or_overwrites_is_written_again() {
+    for (value, is_restarted) in [(Value::Null, false), (json!("another"), false), (json!("another"), true)] {
+        let tamper = async |world: &World, site: &Site| {
+            let id = || site.server.get(&key(Kind::Pool, "public")).and_then(|pool| pool_id(&pool));
+            let had = id();
+            world.users_interfered.set(true);
+            if is_restarted {
+                site.kill_controller();
+            }
+            site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: value}}}));
+            let is_written = world.wait_until(2 * SOON, || id() == had).await;
+            world.expect(5, "public", "given its id again", is_written);
+            site.delete(Kind::Claim, "web-0");
+            world.expect_gone(Kind::Claim).await;
+            world.advance(2 * SOON).await;
+            world.expect(4, "Neutron", "without floating IPs", world.cloud.floating_ips().is_empty());
+        };
+        simulate_bound(&START, tamper);
+        with_missing_subnet(tamper);
+    }
 }
 
 #[test]

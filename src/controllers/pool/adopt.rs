@@ -48,13 +48,13 @@ impl PoolController {
         self.write_identity(&latest, resolved).await.map_err(|error| Error::Kubernetes(ADOPT, error))
     }
 
-    /// If a user removed the id from a pool with a problem, writes it again: the marks of its floating IPs have it.
+    /// If a user removed or overwrote the id of a pool with a problem, writes it again: the marks of its floating IPs have it.
     pub(super) async fn restore_id(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
-        let is_written = pool.annotations().contains_key(POOL_ID_ANNOTATION);
-        if is_written || !patch::has_finalizer(&pool.metadata, POOL_FINALIZER) {
+        let id = known_id(pool, &self.stores, &self.memory);
+        let Some(id) = id.filter(|_| patch::has_finalizer(&pool.metadata, POOL_FINALIZER)) else { return Ok(()) };
+        if pool.annotations().get(POOL_ID_ANNOTATION).is_some_and(|written| written == id.as_str()) {
             return Ok(());
         }
-        let Some(id) = known_id(pool, &self.stores, &self.memory) else { return Ok(()) };
         let change = json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: id.as_str()}}});
         let written = self.write_metadata(pool, change).await;
         written.map(drop).map_err(|error| Error::Kubernetes("write the pool's id again", error))

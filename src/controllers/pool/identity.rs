@@ -31,13 +31,14 @@ pub(super) fn known_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memory: 
     recorded_id(pool, memory).or_else(|| published_id(pool, stores))
 }
 
-/// The pool's id: from its spec or its annotation or, if that was removed, from memory or its status.
+/// The pool's id: from its spec, or as the marks of its floating IPs have it. Its annotation counts only where nothing else
+/// records the id, since any user may overwrite it.
 pub(super) fn recorded_id(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<PoolId> {
     let specified = pool.spec.pool_id.as_deref().and_then(PoolId::parse);
     let annotated = || pool.annotations().get(POOL_ID_ANNOTATION).and_then(|id| PoolId::parse(id));
     let remembered = || remembered(pool, memory).map(|resolved| resolved.policy.id.clone());
     let reported = || pool.status.as_ref()?.pool_id.as_deref().and_then(PoolId::parse);
-    specified.or_else(annotated).or_else(remembered).or_else(reported)
+    specified.or_else(remembered).or_else(reported).or_else(annotated)
 }
 
 fn published_id(pool: &OpenStackFloatingIPPool, stores: &Stores) -> Option<PoolId> {
