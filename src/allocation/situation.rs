@@ -76,6 +76,18 @@ impl<'a> Situation<'a> {
         self.claims.get(&claim) == Some(&ClaimState::Active) && !self.has_other_address(&claim, fip)
     }
 
+    /// How many addresses count under the pool's `maxIPs`: besides those that the
+    /// [ledger counts](Ledger::count_towards_limit), those of its claims that lost their mark, and will have it again.
+    pub(super) fn count_towards_limit(&self) -> usize {
+        let Situation { ledger, pool, claims, .. } = *self;
+        let is_held = |entry: &LedgerEntry| entry.writers().any(|hold| hold.is_for_pool(&pool.id));
+        let lost = ledger.unmarked().filter(|entry| {
+            let mut bindings = self.relevant_addresses().bindings_of(&entry.fip);
+            !is_held(entry) && bindings.any(|it| it.pool == pool.id && claims.contains_key(&it.claim))
+        });
+        ledger.count_towards_limit(&pool.id).saturating_add(lost.count())
+    }
+
     /// Until when late writes of a previous process may land; a past time until a listing has begun after it.
     pub(super) fn fence(&self) -> Option<Timestamp> {
         self.ledger.fence(self.pool)

@@ -124,12 +124,19 @@ impl<'a> Supply<'a> {
         match (pool.max_ips, ledger.creation_refusal(&pool.id)) {
             // Unwanted addresses fill the limit, or are all that is left: a higher limit would not help.
             _ if has_network && ledger.offers_only_unwanted(&pool.id) => Refusal::OnlyUnwanted,
-            (Some(limit), _) if ledger.is_full(&pool.id, limit) => Refusal::LimitReached(limit),
+            (Some(limit), _) if self.is_full(limit) => Refusal::LimitReached(limit),
             (_, Some(refusal)) if has_network => refusal.clone(),
             _ if !has_network && !pool.has_tags => Refusal::NoTags,
             (Some(limit), None) if has_network => Refusal::LimitReached(limit),
             _ => Refusal::ListUsedUp,
         }
+    }
+
+    /// Whether the pool has reached the limit. A creation counts, unless it only probes whether Neutron still refuses:
+    /// then the refusal is the reason, not the limit.
+    fn is_full(&self, limit: usize) -> bool {
+        let Situation { ledger, pool, .. } = self.situation;
+        self.situation.count_towards_limit() >= limit.saturating_add(ledger.count_probes(&pool.id))
     }
 
     /// How many more addresses `maxIPs` allows.
@@ -144,8 +151,8 @@ impl<'a> Supply<'a> {
     }
 
     fn room_without(&self, passing: impl Fn(&PoolId) -> usize) -> usize {
-        let Situation { ledger, pool, .. } = self.situation;
-        let counted = || ledger.count_towards_limit(&pool.id).saturating_sub(passing(&pool.id));
+        let pool = self.situation.pool;
+        let counted = || self.situation.count_towards_limit().saturating_sub(passing(&pool.id));
         pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(counted()))
     }
 
@@ -178,6 +185,5 @@ pub(super) fn is_permitted(situation: &Situation<'_>, entry: &LedgerEntry, claim
 
 /// How many addresses the pool has beyond its limit, which was lowered.
 pub(super) fn surplus(situation: &Situation<'_>) -> usize {
-    let Situation { ledger, pool, .. } = situation;
-    pool.max_ips.map_or(0, |limit| ledger.count_towards_limit(&pool.id).saturating_sub(limit))
+    situation.pool.max_ips.map_or(0, |limit| situation.count_towards_limit().saturating_sub(limit))
 }

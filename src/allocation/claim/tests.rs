@@ -134,6 +134,20 @@ fn at_the_limit_only_the_pools_own_addresses_are_given() {
 }
 
 #[test]
+fn an_address_that_lost_its_mark_counts_under_the_limit() {
+    let leftover = |limit| fixture().max_ips(limit).fips([fip(11)]).published("db", 11);
+    let lost = |limit| leftover(limit).active_claim("db");
+    let reached = Decision::Refuse(Refusal::LimitReached(1));
+    assert_eq!(leftover(1).decide("web"), create(None), "no claim has it");
+    assert_eq!(lost(1).decide("web"), reached, "db will have its mark again");
+    assert_eq!(lost(1).chosen_as_published(11, "db").decide("web"), reached);
+    assert_eq!(lost(2).chosen_as_published(11, "db").decide("web"), create(None), "it counts once");
+    let with_free = |limit| lost(limit).fips([fip(10).idle(), fip(11)]);
+    assert_eq!(marked(&with_free(2).decide("web")), Some(&id(10)), "it is within the limit");
+    assert_eq!(with_free(1).decide("web"), reached, "one of the two has to go");
+}
+
+#[test]
 fn a_claim_waits_for_its_reserved_address() {
     let reserved = || fixture().reserving("web", 10);
     let missing = Decision::Refuse(Refusal::ReservationMissing(address(10)));

@@ -144,11 +144,9 @@ impl Ledger {
         self.backoff.blocks.get(pool).is_some_and(|state| !state.is_outdated)
     }
 
-    /// Whether the pool has reached the limit. A creation counts, unless it only probes whether Neutron still refuses:
-    /// then the refusal is the reason, not the limit.
-    pub(in crate::allocation) fn is_full(&self, pool: &PoolId, limit: usize) -> bool {
-        let probes = if self.creation_refusal(pool).is_some() { self.count_creations(pool) } else { 0 };
-        self.count_towards_limit(pool) >= limit.saturating_add(probes)
+    /// How many creations only probe whether Neutron still refuses.
+    pub(in crate::allocation) fn count_probes(&self, pool: &PoolId) -> usize {
+        if self.creation_refusal(pool).is_some() { self.count_creations(pool) } else { 0 }
     }
 
     /// How many addresses count under the limit for a moment and take nothing from what is free: a spare address that is
