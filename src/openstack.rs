@@ -123,6 +123,11 @@ pub struct Quota {
 pub trait Neutron: Send + Sync {
     fn scope(&self) -> &ProjectScope;
 
+    /// False once Keystone names another URL: a new session has that.
+    fn is_current(&self) -> bool {
+        true
+    }
+
     /// Every floating IP of the project, exactly once.
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error>;
 

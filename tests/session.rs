@@ -104,6 +104,55 @@ async fn the_same_credentials_share_a_session_and_others_do_not() {
     assert_eq!(first.scope().endpoint, format!("{}/network/v2.0/", server.url));
 }
 
+/// A Keystone with a Neutron, and another Neutron that its catalogue names from now on.
+async fn moved_neutron() -> (Server, Server, Sessions, Arc<dyn Neutron>) {
+    let (old, new) = (Server::start(|_| listing(&[])).await, Server::start(|_| listing(&["f1"])).await);
+    let sessions = Sessions::new(clock());
+    let session = sessions.connect("team-a", &credentials(&old.url, "hunter2")).await.expect("it connects");
+    let url = new.url.clone();
+    old.set_keystone(move |_| Some(token(2, &url, "2026-11-21T12:00:00Z")));
+    (old, new, sessions, session)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_next_session_is_with_the_neutron_that_the_present_token_names() {
+    let (old, new, sessions, before) = moved_neutron().await;
+    let credentials = credentials(&old.url, "hunter2");
+    let connect = || sessions.connect("team-a", &credentials);
+    assert!(before.is_current() && Arc::ptr_eq(&before, &connect().await.expect("it is open")));
+    sleep(Duration::from_secs(3600 - 100)).await;
+    before.list_floating_ips().await.expect("the old one answers still");
+    assert!(!before.is_current());
+    let after = connect().await.expect("it connects");
+    assert_eq!(after.list_floating_ips().await.expect("the new one answers").len(), 1);
+    assert!(after.is_current() && after.scope().endpoint.starts_with(&new.url), "{:?}", after.scope());
+    assert!(Arc::ptr_eq(&after, &connect().await.expect("it is open")));
+    assert_eq!(old.count("POST /v3/auth/tokens"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_neutron_does_not_answer_its_url_is_asked_for_every_five_minutes() {
+    let (old, new, sessions, before) = moved_neutron().await;
+    old.set_neutron(|_| Reply::Break);
+    let (url, asked) = (old.url.clone(), || old.count("POST /v3/auth/tokens"));
+    old.set_keystone(move |_| Some(token(2, &url, "2026-11-21T12:00:00Z")));
+    for _ in 0..29 {
+        before.list_floating_ips().await.expect_err("no answer");
+        sleep(Duration::from_secs(20)).await;
+    }
+    assert!((2..=3).contains(&asked()), "{}", asked());
+    assert!(before.is_current());
+    let url = new.url.clone();
+    old.set_keystone(move |_| Some(token(3, &url, "2026-11-21T12:00:00Z")));
+    sleep(Duration::from_secs(300)).await;
+    for _ in 0..2 {
+        before.list_floating_ips().await.expect_err("no answer");
+        sleep(Duration::from_secs(20)).await;
+    }
+    let after = sessions.connect("team-a", &credentials(&old.url, "hunter2")).await.expect("it connects");
+    after.list_floating_ips().await.expect("the new one answers");
+}
+
 /// Each tenant chooses the Keystone that its Secret names, and that says which project and which Neutron it is.
 #[tokio::test]
 async fn another_keystone_with_the_same_project_and_neutron_has_a_scope_and_a_throttle_of_its_own() {

@@ -99,6 +99,10 @@ impl Neutron for NeutronClient {
         self.session.scope()
     }
 
+    fn is_current(&self) -> bool {
+        self.session.is_current()
+    }
+
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
         let operation = "list floating IPs";
         let project = self.scope().project.as_str();

@@ -81,6 +81,13 @@ impl Session {
         &self.scope
     }
 
+    /// Whether the catalogue of the present token has the session's URL. One without any says nothing.
+    pub(super) fn is_current(&self) -> bool {
+        let token = self.tokens.known();
+        let named = token.as_ref().and_then(|token| token.neutron.as_ref().ok());
+        named.is_none_or(|neutron| neutron.service.url_str() == self.scope.endpoint)
+    }
+
     /// Permission for large answers.
     pub(super) fn large_answer(&self) -> LargeAnswer {
         LargeAnswer::new(self.large_answers.clone())
@@ -154,7 +161,11 @@ impl Session {
             Err(ApiError::Client { source }) => return Err(source),
             Err(_) => Err(Error::new(ErrorKind::Rejected, operation, "the request cannot be built")),
         };
-        permit.finish(result.as_ref().map_or_else(answer::health, |_| Health::Answering), result.as_ref().err());
+        let health = result.as_ref().map_or_else(answer::health, |_| Health::Answering);
+        permit.finish(health, result.as_ref().err());
+        if matches!(health, Health::Failing(_)) {
+            self.tokens.doubt_catalogue();
+        }
         if let Err(error) = &result {
             tracing::debug!(operation, request.id = error.request_id, status = error.status, %error, "call failed");
         }

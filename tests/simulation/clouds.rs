@@ -119,6 +119,10 @@ impl Neutron for WiredNeutron {
         self.inner.scope()
     }
 
+    fn is_current(&self) -> bool {
+        self.inner.is_current()
+    }
+
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
         self.read("list floating IPs", |inner| async move { inner.list_floating_ips().await }.boxed()).await
     }

@@ -200,7 +200,7 @@ fn endpoint_and_scope(token: &Token, credentials: &Credentials) -> Result<(Servi
 impl Clouds for Sessions {
     async fn connect(&self, namespace: &str, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
         let (tokens, session) = self.find_or_insert(namespace, credentials)?;
-        if let Some(session) = session {
+        if let Some(session) = session.filter(|session| session.is_current()) {
             return Ok(session);
         }
         let token = tokens.token().await?;
@@ -221,7 +221,7 @@ impl Clouds for Sessions {
         let entry =
             entry.or_insert_with(|| Entry { tokens: tokens.clone(), session: Weak::new(), size: credentials.size });
         // A concurrent call may have opened the session.
-        if let Some(session) = entry.session.upgrade() {
+        if let Some(session) = entry.session.upgrade().filter(|session| *session.scope() == scope) {
             return Ok(session);
         }
         let cloud = (scope.keystone, scope.endpoint.clone());

@@ -16,6 +16,8 @@ use crate::time::after;
 /// If Neutron refuses a token younger than this, it would refuse a new one too. So a Neutron that accepts no token costs
 /// Keystone few requests.
 const MIN_TOKEN_AGE: Duration = Duration::from_secs(5);
+/// How old a catalogue must be to be doubted. So that an outage of Neutron costs Keystone few requests.
+const MIN_CATALOGUE_AGE: Duration = Duration::from_secs(300);
 /// After the first failure, and doubled after each further one: clouds lock users out after a few wrong passwords.
 const MIN_BACKOFF: Duration = Duration::from_secs(5);
 /// So that a fix in Keystone is noticed within 30 s. A fix in the Secret makes other credentials, which are tried at once.
@@ -36,6 +38,8 @@ pub(super) struct TokenCache {
 #[derive(Default)]
 struct TokenState {
     token: Option<Arc<Token>>,
+    /// Neutron may have another URL than the token's catalogue says.
+    is_catalogue_doubted: bool,
     failure: Option<FailedAuthentication>,
 }
 
@@ -62,7 +66,7 @@ impl TokenCache {
         let mut state = self.state.lock().await;
         let now = self.clock.now();
         match &state.token {
-            Some(token) if now < token.renew_at => Ok(token.clone()),
+            Some(token) if now < token.renew_at && !state.is_catalogue_doubted => Ok(token.clone()),
             // Another one would expire as soon. A Keystone that says so is not asked with every request.
             Some(token) if now < after(token.received_at, MIN_TOKEN_AGE) => Ok(token.clone()),
             // Until it expires, the old token is better than an error.
@@ -72,6 +76,18 @@ impl TokenCache {
             }
             _ => self.renew(&mut state).await,
         }
+    }
+
+    /// The present token, if none is being requested.
+    pub(super) fn known(&self) -> Option<Arc<Token>> {
+        self.state.try_lock().ok()?.token.clone()
+    }
+
+    /// Neutron does not answer. If its URL has changed, the catalogue of the next token says so.
+    pub(super) fn doubt_catalogue(&self) {
+        let Ok(mut state) = self.state.try_lock() else { return };
+        let is_old = |token: &Arc<Token>| self.clock.now() >= after(token.received_at, MIN_CATALOGUE_AGE);
+        state.is_catalogue_doubted = state.token.as_ref().is_some_and(is_old);
     }
 
     /// A token in place of `refused`; only the first of several callers with the same refused token authenticates.
@@ -100,7 +116,7 @@ impl TokenCache {
         match result {
             Ok(token) => {
                 let token = Arc::new(token);
-                *state = TokenState { token: Some(token.clone()), failure: None };
+                *state = TokenState { token: Some(token.clone()), ..TokenState::default() };
                 Ok(token)
             }
             Err(error) => {
