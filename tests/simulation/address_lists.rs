@@ -271,6 +271,8 @@ fn the_list_goes_with_its_pool_and_follows_it_until_then() {
         site.delete(Kind::Pool, "public");
         site.delete(Kind::Claim, "web-0");
         expect_list(world, REPAIR, stays.as_slice()).await;
+        site.delete(Kind::ConfigMap, LIST);
+        expect_list(world, REPAIR + LAG, stays.as_slice()).await;
         site.delete(Kind::Claim, "web-1");
         world.expect_gone(Kind::Pool).await;
         world.expect_gone(Kind::ConfigMap).await;
@@ -298,6 +300,22 @@ fn a_pool_that_cannot_see_its_addresses_keeps_the_list() {
         });
         outcome.assert_lawful();
     }
+}
+
+#[test]
+fn a_pool_that_stops_because_capo_has_one_with_its_name_keeps_the_list_up_to_date() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let Some(_) = bind_on_list(world, json!({"reuseGracePeriodSeconds": 240})).await else { return };
+        let namesake = json!({"metadata": {"name": "public", "namespace": NAMESPACE}, "spec": {}});
+        site.server.create(Kind::InTreePool, namesake).expect("it is valid");
+        let has_stopped = || site.ready(Kind::Pool, NAMESPACE, "public").0 == "NameConflict";
+        world.expect(7, "the pool", "stopped", world.wait_until(SOON, has_stopped).await);
+        site.delete(Kind::Claim, "web-0");
+        expect_list(world, REPAIR, &[]).await;
+        world.expect(11, "the floating IP", "there", world.cloud.floating_ips().len() == 1);
+    });
+    outcome.assert_lawful();
 }
 
 /// As behind a webhook that does not answer.

@@ -7,7 +7,7 @@ use caip_openstack::allocation::mark::Marks;
 use caip_openstack::api::names::ABANDON_ANNOTATION;
 use serde_json::{Value, json};
 
-use crate::api::Kind;
+use crate::api::{Change, Kind};
 use crate::laws::text;
 use crate::users::key;
 use crate::wire::{Fault, Rejection, Side};
@@ -142,6 +142,25 @@ fn without_openstack_the_abandon_annotation_ends_a_deletion_and_events_name_what
         for address in named {
             world.expect(9, &address, "named in an event as left behind", all.contains(&address));
         }
+        world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn an_abandoned_pool_that_waits_for_machines_says_once_what_it_leaves_behind() {
+    let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        world.bind_in_new_pool("web-0").await;
+        let site = &world.sites[0];
+        site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {ABANDON_ANNOTATION: "true"}}}));
+        site.delete(Kind::Pool, "public");
+        world.advance(Duration::from_secs(600)).await;
+        let said = |change: &&Change| change.key.kind == Kind::Event && change.object["reason"] == "Abandoned";
+        let times = site.server.state().changes.iter().filter(said).count();
+        world.expect(8, "what is left behind", &format!("said once, but {times} times"), times == 1);
+        site.delete(Kind::Claim, "web-0");
+        world.expect_gone(Kind::Pool).await;
         world.skips_rest.set(true);
     });
     outcome.assert_lawful();

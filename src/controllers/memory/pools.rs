@@ -124,6 +124,8 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) labels: Arc<LabelMemory>,
     /// The addresses that cannot be given, and since when these.
     failures: Option<(Vec<(IpAddr, AddressFailure)>, Timestamp)>,
+    /// What it was last said to leave behind, abandoned.
+    left_behind: Option<String>,
     uid: Option<String>,
     became_stale_at: Option<Timestamp>,
     is_report_due: bool,
@@ -190,6 +192,11 @@ impl PoolState {
             self.failures = (!failures.is_empty()).then_some((failures, now));
         }
         self.failures.as_ref().map(|(_, since)| *since)
+    }
+
+    /// The pool is abandoned, and leaves these addresses behind. False if that is known.
+    pub(in crate::controllers) fn note_abandoned(&mut self, left: &str) -> bool {
+        self.left_behind.replace(left.to_owned()).as_deref() != Some(left)
     }
 
     /// The figures have changed. False if a report is due already.

@@ -35,6 +35,8 @@ use plan::{Step, is_of, plan};
 /// How long keeping the ConfigMap up to date may take: the API server may wait for a webhook that does not answer. A write
 /// that takes effect later fails if another one came before it.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The finalizer of an object whose dependents are deleted first, as `kubectl delete --cascade=foreground` asks for.
+const FOREGROUND_DELETION: &str = "foregroundDeletion";
 /// How often a ConfigMap is read again after a conflict. The next reconcile tries again.
 const TRIES: usize = 3;
 
@@ -73,7 +75,7 @@ impl PoolController {
         is_current: bool,
     ) -> Option<DesiredCondition> {
         // With the id of another pool, the marks are that pool's.
-        let has_own_marks = !matches!(failure, PoolFailure::Conflict(_));
+        let has_own_marks = failure.problem().reason != reasons::DUPLICATE_POOL_ID;
         let known = self.memory.pools.get(&name_of(pool)).resolved.filter(|_| has_own_marks);
         self.keep_address_config_map(pool, known.as_deref(), is_current).await
     }
@@ -147,13 +149,12 @@ impl PoolController {
     ) -> Result<(), Failure> {
         let api = self.kube.config_maps(&name_of(pool).namespace);
         let found = read(&api, name).await.map_err(Failure::Kubernetes)?;
-        let is_being_deleted = pool.metadata.deletion_timestamp.is_some();
         let step = plan(pool, name, found.as_ref(), addresses);
         match &step {
             Step::LeaveForeign => return Err(Failure::NameTaken),
             Step::LeaveOld => return Err(Failure::TooLarge),
-            // It goes with the pool, and the namespace may be ending.
-            Step::Create(_) if is_being_deleted => return Ok(()),
+            // Kubernetes would delete it at once.
+            Step::Create(_) if patch::has_finalizer(&pool.metadata, FOREGROUND_DELETION) => return Ok(()),
             Step::Create(_) | Step::Patch(_) | Step::Nothing => {}
         }
         // Before it is created: otherwise a process that ends in between would leave it behind.

@@ -189,6 +189,9 @@ impl PoolController {
                 return Ok(true);
             }
             self.report_attached(pool, &addresses_of(resolved, &teardown.attached)).await;
+            if teardown.actions.is_empty() && resolved.project.ledger().fence(&resolved.policy).is_some() {
+                break; // Only time ends it.
+            }
             let actions = futures::stream::iter(&teardown.actions).map(|action| writer.perform(action));
             let results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
             results.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -270,6 +273,9 @@ impl PoolController {
         };
         left.sort();
         let left = if left.is_empty() { "none known".to_owned() } else { left.join(", ") };
+        if self.memory.pools.update(&name, |state| state.note_abandoned(&left)) == Some(false) {
+            return;
+        }
         tracing::warn!(pool.name = %name, "abandoned, floating IPs left behind in OpenStack: {left}");
         let note = format!("left behind in OpenStack, as the abandon annotation says; delete them there: {left}");
         self.events.record(pool.object_ref(&()), EventType::Warning, ABANDONED, "Delete", note).await;

@@ -16,6 +16,9 @@ use crate::support::manifest::Kind;
 use crate::support::openstack::FloatingIp;
 use crate::support::wait::RECOVERY;
 
+/// A pool whose process or session is new waits for what the one before may have sent: 30 s, and 5 s until it looks again.
+const CLEANUP: Duration = Duration::from_secs(30 + 5).saturating_add(RECOVERY);
+
 impl Namespace {
     pub(in crate::support) async fn print_state(&self) {
         for kind in [Kind::Pool, Kind::Claim, Kind::Address] {
@@ -45,7 +48,7 @@ impl Namespace {
                 }
             }
             // Objects that no controller has seen have no finalizers, so that a scenario without one ends at once.
-            let patience = if passed { RECOVERY } else { Duration::from_secs(3) };
+            let patience = if passed { CLEANUP } else { Duration::from_secs(3) };
             outcome = outcome.and(self.await_none(kind, patience).await);
         }
         for kind in [Kind::Claim, Kind::Address, Kind::Pool, Kind::Secret, Kind::Cluster] {
