@@ -5,6 +5,7 @@ pub mod claim;
 pub mod cluster;
 pub mod cluster_identity;
 pub(crate) mod conditions;
+pub(crate) mod guarded;
 pub mod hands_off;
 mod json_text;
 pub mod names;

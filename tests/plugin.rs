@@ -40,7 +40,7 @@ async fn plugin(ns: &Namespace, args: &[&str]) -> ShutdownOutcome {
 }
 
 /// The same, with the data that it prints.
-async fn asked(ns: &Namespace, args: &[&str]) -> (i32, Value) {
+pub(crate) async fn asked(ns: &Namespace, args: &[&str]) -> (i32, Value) {
     let ended = plugin(ns, &[args, &["-o", "json"]].concat()).await;
     (ended.code, ended.json())
 }

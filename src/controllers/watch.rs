@@ -13,6 +13,7 @@ use super::objects::{cluster_of, read_published};
 use super::pool::secret_finalizer;
 use super::stores::{Stores, name_of, sorted};
 use super::wake::Wake;
+use crate::api::guarded::Guarded;
 use crate::api::names::SECRET_FINALIZER_PREFIX;
 use crate::api::{Cluster, IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
@@ -20,11 +21,10 @@ use crate::metrics::{Metrics, PoolLabels};
 use crate::object_name::ObjectName;
 
 mod apis;
-mod guarded;
 mod stream;
 
 pub(super) use apis::{another_version, await_apis};
-pub(super) use guarded::{Guarded, readable};
+pub(super) use stream::readable;
 
 use stream::{Change, SecretChange, drive, drive_secrets, list};
 

@@ -10,7 +10,6 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use kube::api::ListParams;
-use kube::core::DeserializeGuard;
 use kube::{Api, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -20,6 +19,7 @@ use super::exit::{Answer, Failure};
 use super::output::format::Format;
 use super::output::{self, Progress};
 use super::session::{PluginSession, object_name};
+use crate::api::guarded::{Guarded, Unreadable};
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::object_name::ObjectName;
 use rows::{AddressRow, address_rows};
@@ -94,19 +94,19 @@ async fn selected_claims(
 }
 
 /// Lists a kind. An object that cannot be read is noted, and left out.
-async fn readable<K>(api: Api<DeserializeGuard<K>>, params: &ListParams, what: &str) -> Result<Vec<Arc<K>>, Failure>
+async fn readable<K>(api: Api<Guarded<K>>, params: &ListParams, what: &str) -> Result<Vec<Arc<K>>, Failure>
 where
     K: Debug,
-    DeserializeGuard<K>: Resource + Clone + DeserializeOwned,
+    Guarded<K>: Resource + Clone + DeserializeOwned,
 {
     let objects = api.list(params).await.map_err(|error| Failure::kubernetes(what, &error))?;
     Ok(objects.items.into_iter().filter_map(read).map(Arc::new).collect())
 }
 
-fn read<K>(guarded: DeserializeGuard<K>) -> Option<K> {
-    let unreadable = |invalid: &kube::core::error_boundary::InvalidObject| {
-        let name = invalid.metadata.name.as_deref().unwrap_or_default();
-        output::note(&format!("{name} is left out, it cannot be read: {}", invalid.error));
+fn read<K>(guarded: Guarded<K>) -> Option<K> {
+    let unreadable = |Unreadable { error, metadata }: &Unreadable| {
+        let name = metadata.name.as_deref().unwrap_or_default();
+        output::note(&format!("{name} is left out, it cannot be read: {error}"));
     };
     guarded.0.inspect_err(unreadable).ok()
 }

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use http::HeaderValue;
 use http::header::USER_AGENT;
-use kube::core::{DeserializeGuard, DynamicResourceScope};
+use kube::core::DynamicResourceScope;
 use kube::{Api, Client, Resource, ResourceExt};
 
 use super::cli::Global;
 use super::exit::Failure;
 use super::output::{self, Progress};
+use crate::api::guarded::Guarded;
 use crate::api::{IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::controllers::inspect::{ConnectionProblem, Inspection, View};
@@ -70,7 +71,7 @@ impl PluginSession {
     }
 
     /// The pools in scope.
-    pub(super) fn pools(&self) -> Api<DeserializeGuard<OpenStackFloatingIPPool>> {
+    pub(super) fn pools(&self) -> Api<Guarded<OpenStackFloatingIPPool>> {
         match self.is_all {
             true => Api::all(self.client.clone()),
             false => Api::namespaced(self.client.clone(), &self.namespace),
@@ -78,9 +79,9 @@ impl PluginSession {
     }
 
     /// Claims or IPAddresses in scope.
-    pub(super) fn ipam_objects<K>(&self, version: IpamVersion) -> Api<DeserializeGuard<K>>
+    pub(super) fn ipam_objects<K>(&self, version: IpamVersion) -> Api<Guarded<K>>
     where
-        DeserializeGuard<K>: Resource<DynamicType = IpamVersion, Scope = DynamicResourceScope>,
+        Guarded<K>: Resource<DynamicType = IpamVersion, Scope = DynamicResourceScope>,
     {
         match self.is_all {
             true => Api::all_with(self.client.clone(), &version),

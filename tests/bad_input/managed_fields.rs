@@ -4,6 +4,7 @@
 use http::Request;
 use serde_json::{Value, json};
 
+use crate::plugin::asked;
 use crate::support::{Kind, Namespace, RECOVERY, claim, pool, with_namespace};
 
 /// The last day of 9999: Go can read it, and Rust's times end a day before.
@@ -44,6 +45,8 @@ async fn time_that_cannot_be_read_stops_no_other_object() {
         ns.restart_controller();
         assert!(!ns.bind(claim("later").from("public")).await.is_empty(), "a new one, too");
         assert!(!ns.bind(claim("there").from("other")).await.is_empty(), "the pool itself works");
+        let (code, list) = asked(ns, &["list"]).await;
+        assert_eq!((code, list["items"].as_array().map(Vec::len)), (0, Some(4)), "{list:#}");
         for (kind, name) in all {
             replace_time(ns, kind, name, |time| time == UNREADABLE, READABLE).await;
         }

@@ -10,13 +10,14 @@ use kube::api::{DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Api, ResourceExt};
 
+use crate::api::guarded::Guarded;
 use crate::api::names::POOL_KIND;
 use crate::clock::Clock;
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::Memory;
 use crate::controllers::patch;
 use crate::controllers::stores::name_of;
-use crate::controllers::watch::{Guarded, readable};
+use crate::controllers::watch::readable;
 use crate::object_name::ObjectName;
 use crate::time::before;
 

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use kube::{Api, Client};
 
-use super::{Guarded, within};
+use super::within;
+use crate::api::guarded::Guarded;
 use crate::api::{IpamVersion, OpenStackFloatingIPPool};
 use crate::controllers::Setup;
 

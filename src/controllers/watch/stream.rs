@@ -17,7 +17,7 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
-use super::guarded::{Guarded, readable};
+use crate::api::guarded::{Guarded, Unreadable};
 use crate::controllers::memory::Interruptions;
 use crate::controllers::stores::{Stored, name_of, sorted};
 use crate::object_name::ObjectName;
@@ -192,6 +192,15 @@ where
     if let watcher::Event::InitApply(object) | watcher::Event::Apply(object) | watcher::Event::Delete(object) = &event {
         report(object);
     }
+}
+
+/// None, and a line in the log, if it cannot be read.
+pub(in crate::controllers) fn readable<K>(guarded: Guarded<K>) -> Option<K> {
+    let unreadable = |Unreadable { error, metadata }: Unreadable| {
+        let (namespace, name) = (metadata.namespace, metadata.name);
+        tracing::warn!(?namespace, ?name, "object left out, it cannot be read: {error}");
+    };
+    guarded.0.map_err(unreadable).ok()
 }
 
 fn parse<K: Stored>(guarded: Guarded<K>) -> Option<K> {

@@ -7,7 +7,6 @@ use std::net::IpAddr;
 
 use futures::future::FutureExt;
 use futures::stream::{self, BoxStream, StreamExt};
-use kube::core::DeserializeGuard;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::reflector::Store;
 use kube::runtime::reflector::store::Writer;
@@ -17,6 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::rows::AddressRow;
 use super::{AddressList, Objects, formats, read, rows_of, select};
+use crate::api::guarded::Guarded;
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::plugin::cli::{AddressState, List};
 use crate::plugin::exit::{Answer, Failure};
@@ -102,11 +102,11 @@ impl Followed {
 }
 
 /// Watches a kind into a store.
-fn follow<K>(api: Api<DeserializeGuard<K>>, kind: K::DynamicType, config: watcher::Config) -> (Store<K>, Changes)
+fn follow<K>(api: Api<Guarded<K>>, kind: K::DynamicType, config: watcher::Config) -> (Store<K>, Changes)
 where
     K: Resource + Clone + Debug + DeserializeOwned + Send + Sync + 'static,
     K::DynamicType: Eq + Hash + Clone + Send + Sync,
-    DeserializeGuard<K>: Resource + DeserializeOwned,
+    Guarded<K>: Resource + DeserializeOwned,
 {
     let mut writer = Writer::new(kind);
     let store = writer.as_reader();
@@ -120,7 +120,7 @@ where
     (store, changes.boxed())
 }
 
-fn readable<K>(event: watcher::Event<DeserializeGuard<K>>) -> Option<watcher::Event<K>> {
+fn readable<K>(event: watcher::Event<Guarded<K>>) -> Option<watcher::Event<K>> {
     Some(match event {
         watcher::Event::Init => watcher::Event::Init,
         watcher::Event::InitDone => watcher::Event::InitDone,

@@ -12,13 +12,13 @@ use serde_json::value::RawValue;
 /// An object, or why it cannot be read. kube's own guard reads all metadata of what it cannot read, and that may be what
 /// cannot be read: `managedFields` has times that any user may write, also those that no other time may be.
 #[derive(Clone, Debug)]
-pub(in crate::controllers) struct Guarded<K>(Result<K, Unreadable>);
+pub(crate) struct Guarded<K>(pub(crate) Result<K, Unreadable>);
 
 #[derive(Clone, Debug)]
-struct Unreadable {
-    error: String,
+pub(crate) struct Unreadable {
+    pub(crate) error: String,
     /// Only the names and versions.
-    metadata: ObjectMeta,
+    pub(crate) metadata: ObjectMeta,
 }
 
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
@@ -44,15 +44,6 @@ fn read<K: DeserializeOwned>(text: &str) -> serde_json::Result<K> {
         }
         K::deserialize(object)
     })
-}
-
-/// None, and a line in the log, if it cannot be read.
-pub(in crate::controllers) fn readable<K>(guarded: Guarded<K>) -> Option<K> {
-    let unreadable = |Unreadable { error, metadata }: Unreadable| {
-        let (namespace, name) = (metadata.namespace, metadata.name);
-        tracing::warn!(?namespace, ?name, "object left out, it cannot be read: {error}");
-    };
-    guarded.0.map_err(unreadable).ok()
 }
 
 #[derive(Deserialize)]
