@@ -34,9 +34,9 @@ pub trait Clouds: Send + Sync {
     async fn connect(&self, namespace: &str, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error>;
 }
 
-/// Identifies the set of floating IPs that a session works with.
+/// What a session works with.
 ///
-/// What is known of one scope is shared by all its sessions, so that each must have proved its access: the Keystone that
+/// What is known of one [key](Self::key) is shared by all its sessions, so that each must have proved its access: the Keystone that
 /// says whose the token is belongs to the scope. A tenant's own Keystone can name any project and any Neutron.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProjectScope {
@@ -50,10 +50,13 @@ pub struct ProjectScope {
     pub project: ProjectId,
 }
 
+/// Keystone, region and project.
+pub type ProjectKey = (KeystoneId, String, ProjectId);
+
 impl ProjectScope {
-    /// Whether both certainly have the same floating IPs, through whichever endpoint of Neutron.
-    pub fn has_same_floating_ips(&self, other: &Self) -> bool {
-        (&self.keystone, &self.project, &self.region) == (&other.keystone, &other.project, &other.region)
+    /// The same for two sessions that certainly work with the same floating IPs, through whichever URL of Neutron.
+    pub fn key(&self) -> ProjectKey {
+        (self.keystone, self.region.clone(), self.project.clone())
     }
 }
 
@@ -124,9 +127,7 @@ pub trait Neutron: Send + Sync {
     fn scope(&self) -> &ProjectScope;
 
     /// False once Keystone names another URL: a new session has that.
-    fn is_current(&self) -> bool {
-        true
-    }
+    fn is_current(&self) -> bool;
 
     /// Every floating IP of the project, exactly once.
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error>;

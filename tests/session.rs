@@ -153,6 +153,22 @@ async fn while_neutron_does_not_answer_its_url_is_asked_for_every_five_minutes()
     after.list_floating_ips().await.expect("the new one answers");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_keystone_that_does_not_answer_stops_no_neutron_that_failed_once() {
+    let server = Server::start(|_| listing(&[])).await;
+    let neutron = connect(&server).await;
+    sleep(Duration::from_secs(400)).await;
+    server.set_keystone(|_| Some(Reply::never()));
+    server.set_neutron(|_| Reply::Break);
+    neutron.list_floating_ips().await.expect_err("no answer");
+    server.set_neutron(|_| listing(&[]));
+    for _ in 0..20 {
+        neutron.list_floating_ips().await.expect("the token is valid");
+        sleep(Duration::from_secs(20)).await;
+    }
+    assert!(server.count("POST /v3/auth/tokens") <= 3);
+}
+
 /// Each tenant chooses the Keystone that its Secret names, and that says which project and which Neutron it is.
 #[tokio::test]
 async fn another_keystone_with_the_same_project_and_neutron_has_a_scope_and_a_throttle_of_its_own() {

@@ -253,6 +253,11 @@ impl Ledger {
         entry.marks.created.as_ref().is_some_and(|mark| self.by_nonce.count(&mark.nonce) > 1)
     }
 
+    /// Whether the project has, or may soon have, anything with the pool's mark.
+    pub fn has_any(&self, pool: &PoolId) -> bool {
+        self.count_towards_limit(pool) > 0
+    }
+
     /// How many addresses count under the pool's `maxIPs`: all that carry its mark, are chosen for it, or are being
     /// created.
     pub(super) fn count_towards_limit(&self, pool: &PoolId) -> usize {

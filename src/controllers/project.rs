@@ -13,7 +13,7 @@ use crate::allocation::ledger::Sequence;
 use crate::clock::Clock;
 use crate::clock::instant_after;
 use crate::floating_ip::FloatingIp;
-use crate::openstack::{Error, ProjectScope};
+use crate::openstack::{Error, ProjectKey, ProjectScope};
 
 mod memory;
 mod quota;
@@ -176,7 +176,7 @@ impl Drop for Tagging<'_> {
 
 /// The projects that pools use.
 pub(super) struct Projects {
-    all: Registry<ProjectScope, Project>,
+    all: Registry<ProjectKey, Project>,
     memory_limits: MemoryLimits,
 }
 
@@ -186,9 +186,10 @@ impl Projects {
         Self { all: Registry::default(), memory_limits: MemoryLimits::new(max_floating_ips) }
     }
 
-    /// The project of a session, for a pool of this namespace: the same for all sessions in it, whatever their credentials.
+    /// The project of a session, for a pool of this namespace: the same for all sessions in it, whatever their credentials and
+    /// Neutron's URL.
     pub(super) fn join(&self, scope: &ProjectScope, namespace: &str) -> ProjectHandle {
-        let project = self.all.get_or_create(scope.clone(), |_| Project::default());
+        let project = self.all.get_or_create(scope.key(), |_| Project::default());
         ProjectHandle::begin(project, namespace, self.memory_limits.of(namespace))
     }
 }
@@ -212,6 +213,15 @@ mod tests {
             region: "RegionOne".to_owned(),
             project: ProjectId::new("p"),
         }
+    }
+
+    #[test]
+    fn a_project_is_the_same_through_another_url_of_neutron() {
+        let projects = Projects::new(10);
+        let moved = ProjectScope { endpoint: "https://other.example.com/v2.0/".to_owned(), ..scope() };
+        let elsewhere = ProjectScope { region: "RegionTwo".to_owned(), ..scope() };
+        let [here, there, apart] = [scope(), moved, elsewhere].map(|scope| projects.join(&scope, "team"));
+        assert!(here.is_in_one_project_with(&there) && !here.is_in_one_project_with(&apart));
     }
 
     /// For example a user without the right to list, or a namespace that lists too much.

@@ -81,6 +81,10 @@ impl Neutron for MeteredNeutron {
         self.neutron.scope()
     }
 
+    fn is_current(&self) -> bool {
+        self.neutron.is_current()
+    }
+
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
         self.measure("list_floating_ips", self.neutron.list_floating_ips()).await
     }

@@ -122,9 +122,11 @@ fn foreign_floating_ips(
     inspection: &Inspection,
 ) -> Vec<ForeignFloatingIp> {
     let pools = inspection.pools();
-    let known = pools.iter().filter_map(|pool| {
+    let known = pools.iter().flat_map(|pool| {
         let annotation = pool.annotations().get(POOL_ID_ANNOTATION);
-        PoolId::parse(pool.spec.pool_id.as_deref().or(annotation.map(String::as_str))?)
+        let reported = pool.status.as_ref().and_then(|status| status.pool_id.as_ref());
+        let recorded = [pool.spec.pool_id.as_ref(), annotation, reported];
+        recorded.into_iter().flatten().filter_map(|id| PoolId::parse(id)).collect::<Vec<_>>()
     });
     let known: BTreeSet<PoolId> = known.chain(views.iter().map(|(_, view)| view.policy().id.clone())).collect();
     let mut seen = BTreeSet::new();

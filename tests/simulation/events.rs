@@ -204,21 +204,25 @@ impl World {
         self.sites.iter().any(|site| !site.server.all(Kind::Claim).is_empty())
     }
 
-    fn wipe_id(&self, pool: u8) {
+    /// Removes a pool's id, or overwrites it.
+    fn wipe_id(&self, number: u8) {
         self.users_interfered.set(true);
-        let (site, name) = self.pool(pool);
-        // A process that dies before it has written the id again can only read it from the status or from an IPAddress
-        // that stays.
+        let (site, name) = self.pool(number);
+        let new = (number > u8::MAX / 2).then(|| format!("wiped{}", site.server.version()));
+        // A process that dies before it has written the id again can only read it from the status or from an IPAddress that
+        // stays; if it was overwritten, from both.
         let shows_id = |address: &Value| {
             let claim = laws::text(address, "/spec/claimRef/name");
             address["spec"]["poolRef"]["name"] == name && !self.is_deleting(site, claim)
         };
         let pool = site.server.get(&key(Kind::Pool, name));
         let is_reported = pool.as_ref().is_some_and(|pool| pool["status"]["poolID"].is_string());
-        if !is_reported && !site.server.all(Kind::Address).iter().any(|address| shows_id(address)) {
+        let is_shown = site.server.all(Kind::Address).iter().any(|address| shows_id(address));
+        let is_kept = if new.is_some() { is_reported && is_shown } else { is_reported || is_shown };
+        if !is_kept {
             self.lost_ids.borrow_mut().extend(pool.as_deref().and_then(laws::pool_id));
         }
-        site.change(Kind::Pool, name, &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: null}}}));
+        site.change(Kind::Pool, name, &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: new}}}));
     }
 
     pub fn is_deleting(&self, site: &Site, claim: &str) -> bool {

@@ -134,6 +134,10 @@ impl Neutron for Liar {
         &self.scope
     }
 
+    fn is_current(&self) -> bool {
+        true
+    }
+
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
         self.answer("list floating IPs", |random| {
             let count = [0, 1, 5, 40][random.usize(0..4)];

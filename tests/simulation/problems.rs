@@ -7,7 +7,7 @@ use caip_openstack::api::names::POOL_ID_ANNOTATION;
 use serde_json::{Value, json};
 
 use crate::api::Kind;
-use crate::laws::pool_id;
+use crate::laws::{pool_id, text};
 use crate::simulate_bound;
 use crate::users::key;
 use crate::world::{Site, Start, World};
@@ -96,6 +96,35 @@ fn a_pool_id_that_a_user_removes_or_overwrites_is_written_again() {
         };
         simulate_bound(&START, tamper);
         with_missing_subnet(tamper);
+    }
+}
+
+/// `clusterctl move` and a restore write over a pool that GitOps has created again.
+#[test]
+fn a_pool_that_has_nothing_takes_the_id_that_is_written_over_its_own() {
+    for is_restarted in [false, true] {
+        simulate_bound(&START, async |world, site| {
+            let pool = || site.server.get(&key(Kind::Pool, "public"));
+            let (had, id) = (site.address_of("web-0"), pool().and_then(|pool| pool_id(&pool)).unwrap());
+            let reported = || pool().map(|pool| text(&pool, "/status/poolID").to_owned()).unwrap_or_default();
+            world.users_interfered.set(true);
+            site.kill_controller();
+            for (kind, name) in [(Kind::Address, "web-0"), (Kind::Claim, "web-0"), (Kind::Pool, "public")] {
+                site.delete_by_force(kind, name);
+            }
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            world.expect(7, "public", "ready", world.wait_until(SOON, || !reported().is_empty()).await);
+            world.expect(5, "public", "given an id of its own", reported() != id.as_str());
+            if is_restarted {
+                site.kill_controller();
+            }
+            site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: id.as_str()}}}));
+            let is_taken = world.wait_until(2 * SOON, || reported() == id.as_str()).await;
+            world.expect(5, "public", "of the id that was written", is_taken);
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            world.expect(5, "web-0", "given its address again", site.address_of("web-0") == had);
+        });
     }
 }
 

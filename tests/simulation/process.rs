@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use caip_openstack::clock::Clock;
 use caip_openstack::controllers::{self, Options, RecordCount, Setup, ShutdownOutcome};
-use caip_openstack::metrics::Metrics;
+use caip_openstack::metrics::{MeteredClouds, Metrics};
 use caip_openstack::runtime::flags::Namespaces;
 use caip_openstack::runtime::health::Readiness;
 use caip_openstack::runtime::leader::{Leader, LeaseSettings, while_leading};
@@ -115,18 +115,20 @@ impl Process {
             true => Some(Leader::acquire(client.clone(), lease(self.name.clone()), &clock).await),
             false => None,
         };
+        let metrics = Metrics::new();
+        let clouds = WiredClouds {
+            cloud: self.cloud.clone(),
+            server: self.server.clone(),
+            wire: wire.clone(),
+            witness: self.witness.clone(),
+            liars: self.liars.clone(),
+        };
         let setup = Setup {
             records: self.records.clone(),
             client,
-            clouds: Arc::new(WiredClouds {
-                cloud: self.cloud.clone(),
-                server: self.server.clone(),
-                wire: wire.clone(),
-                witness: self.witness.clone(),
-                liars: self.liars.clone(),
-            }),
+            clouds: Arc::new(MeteredClouds::new(Arc::new(clouds), metrics.clone())),
             options: options(leader.as_ref()),
-            metrics: Metrics::new(),
+            metrics,
             readiness: Readiness::new(),
             clock,
         };

@@ -10,6 +10,7 @@ use crate::api::{Key, Kind};
 use crate::laws;
 use crate::memory::Elsewhere;
 use crate::simulate_bound;
+use crate::users::key;
 use crate::wire::{Fault, Side};
 use crate::world::{NAMESPACE, Site, Start, World};
 
@@ -220,6 +221,37 @@ fn a_copy_in_another_namespace_stops_while_the_pool_works() {
         world.advance(SOON).await;
         world.expect(7, "the copy", "ready", site.ready(Kind::Pool, STRANGERS, "copy").0 == "Ready");
     });
+}
+
+/// What is known of the project stays: nothing waits for calls of before, and nothing counts twice.
+#[test]
+fn a_pool_follows_neutron_to_another_url() {
+    for is_being_deleted in [false, true] {
+        simulate_bound(&START, async |world, site| {
+            site.create_claim("web-1", "public");
+            world.await_bound("web-1").await;
+            if is_being_deleted {
+                site.delete(Kind::Pool, "public");
+                world.advance(SOON).await;
+            }
+            world.cloud.move_neutron();
+            site.delete(Kind::Claim, "web-0");
+            let is_gone = || site.server.get(&key(Kind::Claim, "web-0")).is_none();
+            world.expect(7, "web-0", "released", world.wait_until(SOON, is_gone).await);
+            if !is_being_deleted {
+                site.create_claim("web-2", "public");
+                let is_bound = world.wait_until(Duration::from_secs(20), || site.is_bound("web-2")).await;
+                world.expect(7, "web-2", "bound", is_bound);
+            }
+            world.cloud.move_neutron();
+            site.delete(Kind::Claim, "web-1");
+            site.delete(Kind::Pool, "public");
+            site.delete(Kind::Claim, "web-2");
+            world.advance(2 * SOON).await;
+            let is_left = site.server.get(&key(Kind::Pool, "public")).is_some();
+            world.expect(9, "public", "gone", !is_left && world.cloud.floating_ips().is_empty());
+        });
+    }
 }
 
 /// The ledger of the new one does not know of the POST.

@@ -15,7 +15,9 @@ fn list(ledger: &mut Ledger, began: CallStart, fips: Vec<Fip>) {
 }
 
 fn counted(fixture: &Fixture) -> usize {
-    fixture.ledger.count_towards_limit(&pool_id("p"))
+    let counted = fixture.ledger.count_towards_limit(&pool_id("p"));
+    assert_eq!(fixture.ledger.has_any(&pool_id("p")), counted > 0);
+    counted
 }
 
 #[test]

@@ -50,9 +50,9 @@ impl PoolController {
 
     /// If a user removed or overwrote the id of a pool with a problem, writes it again: the marks of its floating IPs have it.
     pub(super) async fn restore_id(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
-        let id = known_id(pool, &self.stores, &self.memory);
-        let Some(id) = id.filter(|_| patch::has_finalizer(&pool.metadata, POOL_FINALIZER)) else { return Ok(()) };
-        if pool.annotations().get(POOL_ID_ANNOTATION).is_some_and(|written| written == id.as_str()) {
+        let Some(id) = known_id(pool, &self.stores, &self.memory) else { return Ok(()) };
+        let is_written = pool.annotations().get(POOL_ID_ANNOTATION).is_some_and(|written| written == id.as_str());
+        if is_written || !patch::has_finalizer(&pool.metadata, POOL_FINALIZER) {
             return Ok(());
         }
         let change = json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: id.as_str()}}});

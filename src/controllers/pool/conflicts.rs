@@ -9,7 +9,7 @@ use kube::ResourceExt;
 
 use super::Error;
 use super::capo::CAPO_GROUP;
-use super::identity::recorded_id;
+use super::identity::{is_recorded, recorded_id};
 use super::resolve::Resolver;
 use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
@@ -67,7 +67,7 @@ impl Resolver {
     fn is_of_project(&self, other: &OpenStackFloatingIPPool, ours: &ResolvedPool) -> bool {
         let known = self.memory.pools.get(&name_of(other)).resolved;
         let scope = ours.neutron.scope();
-        known.is_some_and(|known| known.neutron.scope().has_same_floating_ips(scope)) || {
+        known.is_some_and(|known| known.neutron.scope().key() == scope.key()) || {
             let (claims, ledger) = (self.stores.claim_keys_of(&name_of(other)), ours.project.ledger());
             claims.iter().any(|claim| ledger.of_claim(&ours.policy.id, claim).next().is_some())
         }
@@ -100,9 +100,11 @@ pub(in crate::controllers) fn pools_with_id(
     id: &PoolId,
     pool: &OpenStackFloatingIPPool,
 ) -> Vec<Arc<OpenStackFloatingIPPool>> {
-    sorted(&stores.pools, |other: &OpenStackFloatingIPPool| {
-        other.uid() != pool.uid() && recorded_id(other, memory).as_ref() == Some(id)
-    })
+    let may_have_it = |other: &OpenStackFloatingIPPool| other.uid() != pool.uid() && is_recorded(other, memory, id);
+    // Outside the store's lock: which of several ids a pool has depends on ledgers.
+    let mut others = sorted(&stores.pools, may_have_it);
+    others.retain(|other| recorded_id(other, stores, memory).as_ref() == Some(id));
+    others
 }
 
 fn duplicate_id(other: impl Display, id: &PoolId) -> Problem {

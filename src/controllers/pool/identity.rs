@@ -1,5 +1,6 @@
 //! The pool's id in marks, and the project that its floating IPs are in.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::ResourceExt;
@@ -28,25 +29,61 @@ pub(super) fn intended_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memor
 
 /// The pool's id: as it is recorded or, if nothing records it, from its IPAddresses.
 pub(super) fn known_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memory: &Memory) -> Option<PoolId> {
-    recorded_id(pool, memory).or_else(|| published_id(pool, stores))
+    // The smallest, so that the answer is the same each time.
+    recorded_id(pool, stores, memory).or_else(|| published_ids(pool, stores).into_iter().min())
 }
 
-/// The pool's id: from its spec, or as the marks of its floating IPs have it. Its annotation counts only where nothing else
-/// records the id, since any user may overwrite it.
-pub(super) fn recorded_id(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<PoolId> {
-    let specified = pool.spec.pool_id.as_deref().and_then(PoolId::parse);
-    let annotated = || pool.annotations().get(POOL_ID_ANNOTATION).and_then(|id| PoolId::parse(id));
-    let remembered = || remembered(pool, memory).map(|resolved| resolved.policy.id.clone());
-    let reported = || pool.status.as_ref()?.pool_id.as_deref().and_then(PoolId::parse);
-    specified.or_else(remembered).or_else(reported).or_else(annotated)
+/// The pool's id: from its spec or its annotation or, if that was removed, from memory or its status. Any user may overwrite
+/// the annotation. So may `clusterctl move` and a restore, if the pool was created again before: it counts unless the pool
+/// has something under another id that is known.
+pub(super) fn recorded_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memory: &Memory) -> Option<PoolId> {
+    let Records { specified, annotated, remembered, reported } = Records::of(pool, memory);
+    if specified.is_some() {
+        return specified;
+    }
+    let resolved = remembered.as_deref();
+    let other = resolved.map(|resolved| resolved.policy.id.clone()).or(reported);
+    let (Some(annotated), Some(other)) = (&annotated, &other) else { return annotated.or(other) };
+    let has_marks = || resolved.is_some_and(|resolved| resolved.project.ledger().has_any(other));
+    let has_published = || {
+        let published = published_ids(pool, stores);
+        published.contains(other) && !published.contains(annotated)
+    };
+    let is_other = annotated != other && (has_marks() || has_published());
+    Some(if is_other { other } else { annotated }.clone())
 }
 
-fn published_id(pool: &OpenStackFloatingIPPool, stores: &Stores) -> Option<PoolId> {
+/// Whether anything records this id as the pool's.
+pub(super) fn is_recorded(pool: &OpenStackFloatingIPPool, memory: &Memory, id: &PoolId) -> bool {
+    let Records { specified, annotated, remembered, reported } = Records::of(pool, memory);
+    let remembered = remembered.as_deref().map(|resolved| &resolved.policy.id);
+    [specified.as_ref(), annotated.as_ref(), remembered, reported.as_ref()].contains(&Some(id))
+}
+
+/// What records a pool's id.
+struct Records {
+    specified: Option<PoolId>,
+    annotated: Option<PoolId>,
+    remembered: Option<Arc<ResolvedPool>>,
+    reported: Option<PoolId>,
+}
+
+impl Records {
+    fn of(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Self {
+        let parse = |id: Option<&String>| PoolId::parse(id?);
+        Self {
+            specified: parse(pool.spec.pool_id.as_ref()),
+            annotated: parse(pool.annotations().get(POOL_ID_ANNOTATION)),
+            remembered: remembered(pool, memory),
+            reported: parse(pool.status.as_ref().and_then(|status| status.pool_id.as_ref())),
+        }
+    }
+}
+
+fn published_ids(pool: &OpenStackFloatingIPPool, stores: &Stores) -> BTreeSet<PoolId> {
     let name = name_of(pool);
     let addresses = stores.addresses.state_filter(|address: &IpAddress| address.is_of(&name.namespace, &name.name));
-    let ids = addresses.iter().filter_map(|address| address.annotation(POOL_ID_ANNOTATION));
-    // The smallest, so that the answer is the same each time.
-    ids.filter_map(PoolId::parse).min()
+    addresses.iter().filter_map(|address| PoolId::parse(address.annotation(POOL_ID_ANNOTATION)?)).collect()
 }
 
 /// The project that the pool's floating IPs are in, once it has served.

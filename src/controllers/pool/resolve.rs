@@ -112,11 +112,13 @@ impl Resolver {
         id: &PoolId,
     ) -> Result<Arc<ResolvedPool>, PoolFailure> {
         let known = self.memory.pools.get(&name_of(pool));
-        let old = known.resolved.filter(|old| !known.is_stale && old.neutron.is_current());
+        let old = known.resolved.filter(|_| !known.is_stale);
         let identity = identity_of(pool);
         let credentials = match (self.read_credentials(pool).await, old) {
             (Ok(credentials), Some(old))
-                if credentials.fingerprint() == old.inputs.fingerprint && identity == old.inputs.identity =>
+                if credentials.fingerprint() == old.inputs.fingerprint
+                    && identity == old.inputs.identity
+                    && old.neutron.is_current() =>
             {
                 return Ok(old);
             }
@@ -143,9 +145,9 @@ impl Resolver {
 
     /// The rules of the pool's present spec, with what was found in Neutron before.
     pub(super) fn present_policy(&self, pool: &OpenStackFloatingIPPool, old: &ResolvedPool) -> PoolPolicy {
-        let PoolPolicy { id, network, subnets, has_tags, fenced_until, only_releases, .. } = &old.policy;
+        let PoolPolicy { id, network, subnets, has_tags, fenced_until, .. } = &old.policy;
         let found = NeutronFacts { network: network.clone(), subnets: subnets.clone(), has_tags: *has_tags };
-        PoolPolicy { only_releases: *only_releases, ..policy_of(pool, id, found, *fenced_until) }
+        PoolPolicy { only_releases: old.policy.only_releases, ..policy_of(pool, id, found, *fenced_until) }
     }
 
     /// A session in the project and region of the pool's floating IPs. Elsewhere they would all look deleted.

@@ -72,6 +72,8 @@ impl TokenCache {
             // Until it expires, the old token is better than an error.
             Some(token) if now < token.expires_at => {
                 let old = token.clone();
+                // A Keystone that does not answer is not asked with every call to a Neutron that does.
+                state.is_catalogue_doubted = false;
                 Ok(self.renew(&mut state).await.unwrap_or(old))
             }
             _ => self.renew(&mut state).await,

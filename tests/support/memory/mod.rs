@@ -135,6 +135,11 @@ impl MemoryCloud {
         }
     }
 
+    /// From now on Neutron has another URL, and nothing answers at the old one.
+    pub fn move_neutron(&self) {
+        self.state().neutron_moves += 1;
+    }
+
     pub fn network_name(&self, id: &NetworkId) -> String {
         let state = self.state();
         let row = state.networks.iter().find(|row| row.network.id == *id);
@@ -252,14 +257,16 @@ impl Clouds for MemoryCloud {
             _ => self.state().region.clone(),
         };
         let project = ProjectId::new(project.as_str().trim_end_matches(NOTHING));
-        let keystone = credentials.keystone();
-        let scope =
-            ProjectScope { keystone, endpoint: format!("http://neutron.{region}.memory/v2.0/"), region, project };
+        let (keystone, moves) = (credentials.keystone(), self.state().neutron_moves);
+        let number = if moves == 0 { String::new() } else { moves.to_string() };
+        let endpoint = format!("http://neutron{number}.{region}.memory/v2.0/");
+        let scope = ProjectScope { keystone, endpoint, region, project };
         Ok(Arc::new(MemoryNeutron {
             cloud: self.clone(),
             login,
             scope,
             is_elsewhere: elsewhere.is_some_and(|place| place != Elsewhere::Keystone),
+            moves,
         }))
     }
 }

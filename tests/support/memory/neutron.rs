@@ -16,6 +16,8 @@ pub(super) struct MemoryNeutron {
     pub(super) scope: ProjectScope,
     /// Whether nothing is where it leads.
     pub(super) is_elsewhere: bool,
+    /// How often Neutron had moved when the session began.
+    pub(super) moves: u32,
 }
 
 impl MemoryNeutron {
@@ -28,6 +30,9 @@ impl MemoryNeutron {
         // Other tasks get a turn at each call, as they would on a network.
         tokio::task::yield_now().await;
         let mut state = self.cloud.state();
+        if self.moves != state.neutron_moves {
+            return Err(Error::new(ErrorKind::Unreachable, operation, "Neutron is elsewhere"));
+        }
         let result = state.log_in(&self.login).and_then(|login| step(&mut state, &login.project));
         result.map_err(|error| Error { operation, ..error })
     }
@@ -37,6 +42,10 @@ impl MemoryNeutron {
 impl Neutron for MemoryNeutron {
     fn scope(&self) -> &ProjectScope {
         &self.scope
+    }
+
+    fn is_current(&self) -> bool {
+        self.moves == self.cloud.state().neutron_moves
     }
 
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {

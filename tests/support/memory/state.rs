@@ -25,6 +25,8 @@ pub(super) struct State {
     pub(super) region: String,
     /// Keystone's URL in Secrets that are written from now on; empty for the usual one.
     pub(super) keystone: String,
+    /// How often Neutron got another URL.
+    pub(super) neutron_moves: u32,
     pub(super) alteration: Alteration,
     ids: u64,
 }
