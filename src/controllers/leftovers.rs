@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use kube::Api;
 use kube::api::ListParams;
+use kube::core::PartialObjectMeta;
 use tokio_util::sync::CancellationToken;
 
 use super::claim::{self, is_claimed, remove_address};
@@ -17,8 +19,9 @@ use super::pool::secret_finalizer;
 use super::queue::FAR;
 use super::stores::{Stores, name_of};
 use super::wake::Wake;
-use crate::api::IpAddress;
+use crate::api::guarded::Guarded;
 use crate::api::hands_off::HandsOff;
+use crate::api::{IpAddress, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::object_name::ObjectName;
 
@@ -53,10 +56,9 @@ impl LeftoverReleaser {
 
     /// Returns when to come back.
     async fn release_secrets(&self) -> Duration {
-        let mut needed: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        for pool in self.stores.pools.state() {
-            needed.entry(name_of(pool.as_ref()).namespace).or_default().insert(secret_finalizer(pool.as_ref()));
-        }
+        let pools = self.stores.pools.state();
+        let needed: BTreeMap<String, String> =
+            pools.iter().map(|pool| (secret_finalizer(pool.as_ref()), name_of(pool.as_ref()).namespace)).collect();
         let unneeded = self.memory.secrets.lock().unneeded(&needed);
         let mut next = FAR;
         for (secret, finalizers) in unneeded {
@@ -72,7 +74,9 @@ impl LeftoverReleaser {
     async fn release_secret(&self, name: &ObjectName, finalizers: BTreeSet<String>) -> Result<(), kube::Error> {
         let api = self.kube.secrets(&name.namespace);
         // The store may be late, and leaves out a pool that this version cannot read.
-        let pools = self.kube.pools(&name.namespace).list_metadata(&ListParams::default()).await?;
+        let pools: Api<Guarded<PartialObjectMeta<OpenStackFloatingIPPool>>> =
+            Api::namespaced(self.kube.client.clone(), &name.namespace);
+        let pools = pools.list(&ListParams::default()).await?;
         let needed: BTreeSet<String> = pools.iter().map(secret_finalizer).collect();
         for finalizer in finalizers.difference(&needed) {
             let Some(secret) = api.get_opt(&name.name).await? else { return Ok(()) };

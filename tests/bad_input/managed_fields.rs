@@ -2,6 +2,8 @@
 //! watches.
 
 use http::Request;
+use kube::ResourceExt;
+use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use crate::plugin::asked;
@@ -31,7 +33,7 @@ async fn time_that_cannot_be_read_stops_no_other_object() {
     with_namespace(async |ns| {
         ns.restart_controller();
         ns.create_secret_for("demo").await;
-        for name in ["public", "other"] {
+        for name in ["public", "other", "gone"] {
             ns.create(pool(name).served_in(&ns.name).network("public-large")).await;
         }
         ns.bind(claim("before").from("public")).await;
@@ -42,9 +44,15 @@ async fn time_that_cannot_be_read_stops_no_other_object() {
             assert!(written.contains(UNREADABLE), "{kind:?}: {written}");
         }
         assert!(!ns.bind(claim("beside").from("public")).await.is_empty(), "a running controller serves others");
+        ns.kill_controllers();
+        ns.delete(Kind::Pool, "gone").await;
+        ns.remove_finalizers(Kind::Pool, "gone", |_| true).await;
         ns.restart_controller();
         assert!(!ns.bind(claim("later").from("public")).await.is_empty(), "a new one, too");
         assert!(!ns.bind(claim("there").from("other")).await.is_empty(), "the pool itself works");
+        let has_two = |secret: Option<&DynamicObject>| secret.is_some_and(|it| it.finalizers().len() == 2);
+        ns.await_object(Kind::Secret, "cloud", RECOVERY, "without the finalizer of the pool that is gone", has_two)
+            .await;
         let (code, list) = asked(ns, &["list"]).await;
         assert_eq!((code, list["items"].as_array().map(Vec::len)), (0, Some(4)), "{list:#}");
         for (kind, name) in all {

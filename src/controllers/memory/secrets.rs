@@ -27,18 +27,15 @@ impl ProtectedSecrets {
         of_namespace.filter(|(_, on)| on.contains(finalizer)).map(|(secret, _)| secret.name.clone()).collect()
     }
 
-    /// The finalizers of ours that are not among those which the existing pools of the namespace need. A Secret that was
-    /// copied from another namespace has those of pools there.
+    /// The finalizers of ours that no existing pool of the Secret's namespace needs. `needed` has those that pools need, each
+    /// with the pool's namespace: a Secret that was copied from another namespace has those of pools there.
     pub(in crate::controllers) fn unneeded(
         &self,
-        needed: &BTreeMap<String, BTreeSet<String>>,
+        needed: &BTreeMap<String, String>,
     ) -> Vec<(ObjectName, BTreeSet<String>)> {
-        let is_needed = |secret: &ObjectName, finalizer: &String| {
-            needed.get(&secret.namespace).is_some_and(|finalizers| finalizers.contains(finalizer))
-        };
         let unneeded = self.0.iter().map(|(secret, on)| {
-            let on = on.iter().filter(|finalizer| !is_needed(secret, finalizer)).cloned();
-            (secret.clone(), on.collect::<BTreeSet<_>>())
+            let on = on.iter().filter(|finalizer| needed.get(*finalizer) != Some(&secret.namespace));
+            (secret.clone(), on.cloned().collect::<BTreeSet<_>>())
         });
         unneeded.filter(|(_, on)| !on.is_empty()).collect()
     }
@@ -58,7 +55,7 @@ mod tests {
         let mut secrets = ProtectedSecrets::default();
         secrets.observe(ObjectName::new("team-a", "cloud"), set(&["of-a", "gone"]));
         secrets.observe(ObjectName::new("team-b", "copied"), set(&["of-a", "of-b"]));
-        let needed = [("team-a".to_owned(), set(&["of-a"])), ("team-b".to_owned(), set(&["of-b"]))].into();
+        let needed = [("of-a", "team-a"), ("of-b", "team-b")].map(|(it, of)| (it.to_owned(), of.to_owned())).into();
         let unneeded = secrets.unneeded(&needed);
         let expected = [("team-a", "cloud", "gone"), ("team-b", "copied", "of-a")];
         assert_eq!(unneeded, expected.map(|(namespace, name, on)| (ObjectName::new(namespace, name), set(&[on]))));

@@ -155,7 +155,10 @@ fn apply<K>(
             }
         }
         watcher::Event::Delete(guarded) => {
-            if let Some(object) = parse(guarded) {
+            let name = name_of(&guarded);
+            // What was known of one that can no longer be read is gone all the same.
+            let known = || writer.as_reader().find(|known| name_of(known) == name).map(|known| (*known).clone());
+            if let Some(object) = parse(guarded).or_else(known) {
                 apply_and_report(writer, watcher::Event::Delete(object), |object| report(Change::Deleted(object)));
             }
         }
@@ -207,4 +210,39 @@ fn parse<K: Stored>(guarded: Guarded<K>) -> Option<K> {
     let mut object = readable(guarded)?;
     object.strip();
     Some(object)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::OpenStackFloatingIPPool;
+
+    fn pool(identity: &serde_json::Value) -> Guarded<OpenStackFloatingIPPool> {
+        let meta = json!({"name": "p", "namespace": "n", "resourceVersion": "7"});
+        let spec = json!({"identityRef": identity});
+        let object = json!({"apiVersion": "v1alpha1", "kind": "Pool", "metadata": meta, "spec": spec});
+        serde_json::from_str(&object.to_string()).expect("an object")
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_keeps_what_is_known_until_it_is_deleted() {
+        let (mut writer, mut listed, deleted) = (Writer::new(()), BTreeSet::new(), RefCell::new(0));
+        let report = |change: Change<'_, OpenStackFloatingIPPool>| {
+            *deleted.borrow_mut() += usize::from(matches!(change, Change::Deleted(_)));
+        };
+        let readable = pool(&json!({"name": "cloud", "cloudName": "openstack"}));
+        let mut apply = |event| {
+            apply(event, &mut writer, &mut listed, &report);
+            (writer.as_reader().state().len(), *deleted.borrow())
+        };
+        apply(watcher::Event::Init);
+        apply(watcher::Event::InitApply(readable));
+        assert_eq!(apply(watcher::Event::InitDone), (1, 0));
+        assert_eq!(apply(watcher::Event::Apply(pool(&json!(7)))), (1, 0));
+        assert_eq!(apply(watcher::Event::Delete(pool(&json!(7)))), (0, 1));
+    }
 }

@@ -115,7 +115,7 @@ impl Namespace {
         }
     }
 
-    pub(super) async fn remove_finalizers(&self, kind: Kind, name: &str, which: impl Fn(&str) -> bool) {
+    pub async fn remove_finalizers(&self, kind: Kind, name: &str, which: impl Fn(&str) -> bool) {
         let api = self.api(kind);
         // Others change finalizers at the same time, so the patch names the version that it was made from.
         for _ in 0..20 {
