@@ -30,6 +30,8 @@ use sources::{Candidates, SOURCES, Source};
 /// The addresses that a pool can give at one moment.
 pub struct Supply<'a> {
     situation: Situation<'a>,
+    /// How many addresses [count](Situation::count_towards_limit) under the limit, if there is one.
+    counted: usize,
 }
 
 /// What a pool gives next.
@@ -49,7 +51,8 @@ pub(super) enum Unavailable {
 
 impl<'a> Supply<'a> {
     pub fn new(situation: Situation<'a>) -> Self {
-        Self { situation }
+        let counted = situation.pool.max_ips.map_or(0, |_| situation.count_towards_limit());
+        Self { situation, counted }
     }
 
     /// What each source has, in the order of choice.
@@ -84,7 +87,7 @@ impl<'a> Supply<'a> {
     fn has_more_than(&self, count: usize) -> bool {
         let Some(enough) = count.checked_add(1) else { return false };
         let unreserved = |entry: &&LedgerEntry| !self.is_reserved(entry);
-        let owned = match surplus(&self.situation) {
+        let owned = match self.surplus() {
             0 => self.owned().filter(unreserved).take(enough).count(),
             _ => self.owned().filter(unreserved).count().min(self.owned_within_limit(0)),
         };
@@ -101,7 +104,7 @@ impl<'a> Supply<'a> {
 
     fn count_ready(&self, is_included: impl Fn(&LedgerEntry) -> bool) -> usize {
         let is_ready = |entry: &&LedgerEntry| self.situation.ownership(entry) == Ownership::Unclaimed;
-        let within_limit = self.owned().filter(is_ready).count().saturating_sub(surplus(&self.situation));
+        let within_limit = self.owned().filter(is_ready).count().saturating_sub(self.surplus());
         let owned = self.owned().filter(is_ready).filter(|entry| is_included(entry)).count();
         let others = self.others().filter(|entry| is_included(entry)).count();
         owned.min(within_limit).saturating_add(others.min(self.lasting_room()))
@@ -136,7 +139,7 @@ impl<'a> Supply<'a> {
     /// then the refusal is the reason, not the limit.
     fn is_full(&self, limit: usize) -> bool {
         let Situation { ledger, pool, .. } = self.situation;
-        self.situation.count_towards_limit() >= limit.saturating_add(ledger.count_probes(&pool.id))
+        self.counted >= limit.saturating_add(ledger.count_probes(&pool.id))
     }
 
     /// How many more addresses `maxIPs` allows.
@@ -152,14 +155,19 @@ impl<'a> Supply<'a> {
 
     fn room_without(&self, passing: impl Fn(&PoolId) -> usize) -> usize {
         let pool = self.situation.pool;
-        let counted = || self.situation.count_towards_limit().saturating_sub(passing(&pool.id));
+        let counted = || self.counted.saturating_sub(passing(&pool.id));
         pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(counted()))
+    }
+
+    /// How many addresses the pool has beyond its limit, which was lowered.
+    pub(super) fn surplus(&self) -> usize {
+        self.situation.pool.max_ips.map_or(0, |limit| self.counted.saturating_sub(limit))
     }
 
     /// How many of the pool's own free addresses may be given: all but the surplus. Otherwise a pool whose limit was
     /// lowered would never come down to it while claims wait. There are `at_least` so many.
     fn owned_within_limit(&self, at_least: usize) -> usize {
-        self.owned().count().max(at_least).saturating_sub(surplus(&self.situation))
+        self.owned().count().max(at_least).saturating_sub(self.surplus())
     }
 
     /// The addresses that count under the limit already.
@@ -181,9 +189,4 @@ impl<'a> Supply<'a> {
 pub(super) fn is_permitted(situation: &Situation<'_>, entry: &LedgerEntry, claim: &str) -> bool {
     situation.pool.reservations.get(claim) == Some(&entry.fip.address)
         || SOURCES.iter().any(|source| (source.permits)(situation, entry))
-}
-
-/// How many addresses the pool has beyond its limit, which was lowered.
-pub(super) fn surplus(situation: &Situation<'_>) -> usize {
-    situation.pool.max_ips.map_or(0, |limit| situation.count_towards_limit().saturating_sub(limit))
 }

@@ -18,7 +18,7 @@ use super::ledger::LedgerEntry;
 use super::mark::{CreationMark, Ownership, release_tag};
 use super::published::Binding;
 use super::situation::{ClaimState, Situation};
-use super::supply::{Supply, is_owned_and_free, surplus};
+use super::supply::{Supply, is_owned_and_free};
 use crate::floating_ip::FloatingIpId;
 use crate::time::after;
 
@@ -137,7 +137,7 @@ struct SweepPass<'a> {
 
 impl<'a> SweepPass<'a> {
     fn new(situation: Situation<'a>, cluster: &'a ClusterView) -> Self {
-        let (waiting, surplus) = (situation.queue_for_any().count(), surplus(&situation));
+        let (waiting, surplus) = (situation.queue_for_any().count(), Supply::new(situation).surplus());
         let mut pass = Self { situation, cluster, spares: 0, waiting, surplus, plan: SweepPlan::default() };
         let unclaimed = situation.ledger.unclaimed_of_pool(&situation.pool.id);
         pass.spares = unclaimed.filter(|entry| pass.is_spare(entry)).count();
