@@ -46,7 +46,7 @@ mod resolve;
 mod secret;
 mod teardown;
 
-use identity::known_id;
+use identity::{known_id, recorded_id};
 
 pub(super) use capo::CapoObjects;
 pub(super) use cluster_identity::IdentityError;
@@ -114,6 +114,7 @@ impl PoolController {
             }
             return Ok(Action::await_change());
         }
+        self.leave_overwritten_id(&pool);
         if let Some((rest, message)) = self.held_back.find(&name.namespace, self.clock.now()) {
             self.report_held_back(&pool, message).await?;
             return Ok(Action::requeue(rest));
@@ -143,6 +144,10 @@ impl PoolController {
             Ok(resolved) => resolved,
             Err(failure) => return self.fail(pool, failure).await,
         };
+        if before.resolved.as_ref().is_some_and(|before| before.policy.id != resolved.policy.id) {
+            // Its id was overwritten meanwhile.
+            return Ok(Action::requeue(CONFLICT_RETRY));
+        }
         // First, so that a pool that has something to clean up has the credentials for it.
         if let Err(failure) = self.protect_secret(pool).await {
             return self.fail(pool, failure).await;
@@ -267,13 +272,36 @@ impl PoolController {
 
     /// Returns whether there was one to end. Claims of the pool hold nothing in the ledger that pools with access share.
     fn end_session(&self, pool: &ObjectName, is_ended: impl FnOnce(&ResolvedPool) -> bool) -> bool {
-        let now = self.clock.now();
-        let ended = self.memory.pools.update(pool, |state| state.end_session(is_ended, now));
-        let Some(resolved) = ended.flatten() else { return false };
-        self.memory.end_use_of_ledger(&resolved, now);
-        let has_left_calls = resolved.project.ledger().has_unknown_outcomes();
+        let ended = self.memory.pools.update(pool, |state| state.end_session(is_ended, self.clock.now()));
+        ended.flatten().is_some_and(|resolved| {
+            self.leave_ledger(pool, &resolved);
+            true
+        })
+    }
+
+    fn leave_ledger(&self, pool: &ObjectName, ended: &ResolvedPool) {
+        self.memory.end_use_of_ledger(ended, self.clock.now());
+        let has_left_calls = ended.project.ledger().has_unknown_outcomes();
         self.memory.pools.update(pool, |state| state.has_left_calls |= has_left_calls);
-        true
+    }
+
+    /// A pool that has nothing takes the id that was written over its own: its session with the old one ends first.
+    fn leave_overwritten_id(&self, pool: &OpenStackFloatingIPPool) {
+        let name = name_of(pool);
+        let Some(known) = self.memory.pools.resolved_of(pool) else { return };
+        let old = &known.policy.id;
+        if recorded_id(pool, &self.stores, &self.memory).is_none_or(|id| id == *old) {
+            return;
+        }
+        // Under the lock under which claims choose: none begins anything under the old id afterwards.
+        let ledger = known.project.ledger();
+        if ledger.has_any(old) {
+            return;
+        }
+        self.memory.pools.update(&name, |state| state.end_session(|_| true, self.clock.now()));
+        drop(ledger);
+        self.leave_ledger(&name, &known);
+        tracing::info!(pool.name = %name, pool.id = %old, "session ended: another id was written over the pool's");
     }
 
     /// Makes sure that the listing is recent enough. A new or changed pool may refer to floating IPs that were created or

@@ -42,11 +42,12 @@ pub(super) struct Project {
     pub(super) quota: QuotaCache,
 }
 
-/// Its error is one for all callers of the namespace that waited for it. Another namespace has credentials and memory of
-/// its own.
+/// Its error is one for all callers of the namespace that waited for it, with this URL of Neutron. Another namespace has
+/// credentials and memory of its own.
 struct FailedListing {
     began: Sequence,
     namespace: String,
+    endpoint: String,
     error: Error,
 }
 
@@ -62,17 +63,18 @@ struct Namespaces {
 pub(super) struct ProjectHandle {
     project: Arc<Project>,
     namespace: String,
+    endpoint: String,
     memory_limit: Arc<MemoryLimit>,
 }
 
 impl ProjectHandle {
     #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
-    fn begin(project: Arc<Project>, namespace: &str, memory_limit: Arc<MemoryLimit>) -> Self {
+    fn begin(project: Arc<Project>, namespace: &str, endpoint: &str, memory_limit: Arc<MemoryLimit>) -> Self {
         let mut namespaces = project.namespaces.write();
         namespaces.all.insert(namespace.to_owned());
         *namespaces.counts.entry(namespace.to_owned()).or_default() += 1;
         drop(namespaces);
-        Self { project, namespace: namespace.to_owned(), memory_limit }
+        Self { project, namespace: namespace.to_owned(), endpoint: endpoint.to_owned(), memory_limit }
     }
 
     /// Makes sure that the ledger has a listing that began at `after` or later. Callers at the same time share one; `list`
@@ -92,7 +94,7 @@ impl ProjectHandle {
         }
         if let Some(failed) = &*self.failed.lock()
             && failed.began >= after
-            && failed.namespace == self.namespace
+            && (&failed.namespace, &failed.endpoint) == (&self.namespace, &self.endpoint)
         {
             return Err(failed.error.clone());
         }
@@ -103,8 +105,9 @@ impl ProjectHandle {
             self.memory_limit.replace(&mut self.memory_use.lock(), size).map(|()| fips)
         });
         let fips = listed.inspect_err(|error| {
-            let (began, namespace) = (began.sequence, self.namespace.clone());
-            *self.failed.lock() = Some(FailedListing { began, namespace, error: error.clone() });
+            let (namespace, endpoint) = (self.namespace.clone(), self.endpoint.clone());
+            *self.failed.lock() =
+                Some(FailedListing { began: began.sequence, namespace, endpoint, error: error.clone() });
         })?;
         self.ledger().record_listing(began, fips, clock.now());
         Ok(())
@@ -190,7 +193,7 @@ impl Projects {
     /// Neutron's URL.
     pub(super) fn join(&self, scope: &ProjectScope, namespace: &str) -> ProjectHandle {
         let project = self.all.get_or_create(scope.key(), |_| Project::default());
-        ProjectHandle::begin(project, namespace, self.memory_limits.of(namespace))
+        ProjectHandle::begin(project, namespace, &scope.endpoint, self.memory_limits.of(namespace))
     }
 }
 
@@ -224,11 +227,13 @@ mod tests {
         assert!(here.is_in_one_project_with(&there) && !here.is_in_one_project_with(&apart));
     }
 
-    /// For example a user without the right to list, or a namespace that lists too much.
+    /// For example a user without the right to list, a namespace that lists too much, or a URL at which nothing answers.
     #[tokio::test(start_paused = true)]
-    async fn a_failed_listing_fails_its_namespace_alone() {
+    async fn a_failed_listing_fails_its_namespace_with_its_url_alone() {
         let (clock, projects) = (Clock::system(), Projects::new(10));
         let [first, same, other] = ["a", "a", "b"].map(|namespace| projects.join(&scope(), namespace));
+        let url = "https://internal.example.com/v2.0/".to_owned();
+        let through_another = projects.join(&ProjectScope { endpoint: url, ..scope() }, "a");
         let (after, listings) = (first.ledger().next_sequence(), Cell::new(0));
         let list = async |result: Result<Vec<FloatingIp>, Error>| {
             listings.set(listings.get() + 1);
@@ -236,12 +241,14 @@ mod tests {
             result
         };
         let forbidden = || Err(Error::new(ErrorKind::Forbidden, "list floating IPs", "no"));
-        let (failed, waited, listed) = tokio::join!(
+        let (failed, waited, apart, listed) = tokio::join!(
             first.refresh(list(forbidden()), &clock, after),
             same.refresh(list(Ok(Vec::new())), &clock, after),
+            through_another.refresh(list(forbidden()), &clock, after),
             other.refresh(list(Ok(Vec::new())), &clock, after),
         );
-        assert_eq!((failed.is_err(), waited.is_err(), listed.is_ok(), listings.get()), (true, true, true, 2));
+        assert!(failed.is_err() && waited.is_err() && apart.is_err() && listed.is_ok());
+        assert_eq!(listings.get(), 3, "each that shares no failure lists");
         first.refresh(pending(), &clock, after).await.expect("all share what is listed");
     }
 }

@@ -183,6 +183,34 @@ fn of_two_pools_with_one_id_the_one_with_addresses_serves() {
     });
 }
 
+/// Its owner may write any id on it.
+#[test]
+fn an_older_pool_takes_nothing_from_one_that_has_only_free_addresses() {
+    simulate_bound(&START, async |world, site| {
+        site.create_pool("spares", &json!({"floatingIPNetwork": network()["floatingIPNetwork"], "minFree": 2}));
+        world.advance(SOON).await;
+        site.delete(Kind::Claim, "web-0");
+        world.advance(SOON).await;
+        let id = || site.server.get(&key(Kind::Pool, "spares")).and_then(|pool| laws::pool_id(&pool)).unwrap();
+        let copied = json!({POOL_ID_ANNOTATION: id().as_str()});
+        world.users_interfered.set(true);
+        site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": copied}}));
+        for is_restarted in [false, true] {
+            if is_restarted {
+                site.kill_controller();
+            }
+            world.advance(SOON).await;
+            let reasons = ["public", "spares"].map(|pool| site.ready(Kind::Pool, NAMESPACE, pool).0);
+            world.expect(3, "public", &format!("stopped, but {reasons:?}"), reasons == ["DuplicatePoolID", "Ready"]);
+        }
+        let had = world.cloud.floating_ips();
+        site.delete(Kind::Pool, "public");
+        let is_gone = || site.server.get(&key(Kind::Pool, "public")).is_none();
+        world.expect(9, "public", "gone", world.wait_until(SOON, is_gone).await);
+        world.expect(3, "Neutron", "as it was", world.cloud.floating_ips() == had && had.len() == 2);
+    });
+}
+
 /// Otherwise it would release the floating IPs of claims that it does not know.
 #[test]
 fn a_copy_of_a_pool_stops_although_the_credentials_of_the_pool_have_expired() {

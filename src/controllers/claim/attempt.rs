@@ -50,6 +50,13 @@ pub(super) enum AttemptOutcome {
     Failed(openstack::Error),
 }
 
+/// Why an attempt decides nothing.
+enum Undecided {
+    SessionEnded,
+    /// The claim may have only the address that it had, and another would be chosen.
+    NothingLeft,
+}
+
 pub(super) struct Attempt<'a> {
     controller: &'a ClaimController,
     pool: &'a ResolvedPool,
@@ -127,7 +134,11 @@ impl<'a> Attempt<'a> {
         if self.has_session_ended() || self.request.bound.is_none() && !self.may_begin() {
             return Ok(Some(AttemptOutcome::Changed));
         }
-        let Some((decision, creation)) = self.decide() else { return Ok(Some(AttemptOutcome::NothingLeft)) };
+        let (decision, creation) = match self.decide() {
+            Ok(decided) => decided,
+            Err(Undecided::SessionEnded) => return Ok(Some(AttemptOutcome::Changed)),
+            Err(Undecided::NothingLeft) => return Ok(Some(AttemptOutcome::NothingLeft)),
+        };
         tracing::debug!(claim.name = %self.request.object, ?decision, "decided");
         if let Some(left) = self.uncertain_for(&decision) {
             let message = "the API server did not say whether it created the IPAddress; waiting until that is certain";
@@ -209,14 +220,16 @@ impl<'a> Attempt<'a> {
     }
 
     /// Decides and takes the hold under one lock of the ledger, so that nothing else can choose the address in between.
-    /// `None` when the claim may have only the address that it had, and another would be chosen.
-    fn decide(&mut self) -> Option<(Decision, Option<CreationMark>)> {
+    fn decide(&mut self) -> Result<(Decision, Option<CreationMark>), Undecided> {
         let ClaimController { memory, clock, .. } = self.controller;
         let mut ledger = self.pool.project.ledger();
+        if self.has_session_ended() {
+            return Err(Undecided::SessionEnded);
+        }
         let decision =
             memory.with_situation(&ledger, self.pool, clock.now(), |situation| decide(situation, &self.request));
         if self.scope == AllocationScope::OwnAddress && decision.is_choice() {
-            return None;
+            return Err(Undecided::NothingLeft);
         }
         let mut creation = None;
         match &decision {
@@ -228,7 +241,7 @@ impl<'a> Attempt<'a> {
             Decision::Create(_) => creation = Some(self.writer().begin_creation(&mut ledger, Some(&self.request.key))),
             _ => {}
         }
-        Some((decision, creation))
+        Ok((decision, creation))
     }
 
     /// Takes the hold. What the claim had before, as far as Kubernetes knows, is not chosen: a port is that of its machine.

@@ -247,6 +247,11 @@ impl PoolRecords {
         self.0.lock().get(pool).cloned().unwrap_or_default()
     }
 
+    /// The pool's resolution, if the record is of this object.
+    pub(in crate::controllers) fn resolved_of(&self, pool: &OpenStackFloatingIPPool) -> Option<Arc<ResolvedPool>> {
+        self.0.lock().get(&name_of(pool)).filter(|known| known.is_of(pool))?.resolved.clone()
+    }
+
     /// The other pools with the same id in the same project: what the ledger has under the id may be theirs.
     pub(in crate::controllers) fn copies_of(&self, pool: &ResolvedPool) -> Vec<ObjectName> {
         let has_its_id = |other: &ResolvedPool| {

@@ -4,7 +4,6 @@
 use std::fmt::Display;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kube::ResourceExt;
 
 use super::Error;
@@ -80,16 +79,16 @@ impl Resolver {
         is_in_scope: impl Fn(&OpenStackFloatingIPPool) -> bool,
     ) -> Option<Arc<OpenStackFloatingIPPool>> {
         let others = pools_with_id(&self.stores, &self.memory, id, pool);
-        others.into_iter().find(|other| is_in_scope(other) && self.precedence(other) < self.precedence(pool))
+        others.into_iter().find(|other| is_in_scope(other) && self.precedence(other, id) < self.precedence(pool, id))
     }
 
-    /// Of several pools with one id the one with IPAddresses serves; of several such the oldest. A restore creates all of
-    /// them again, in any order.
-    fn precedence(&self, pool: &OpenStackFloatingIPPool) -> (bool, Option<Timestamp>, Option<String>, String) {
-        let name = name_of(pool);
-        let has_addresses = self.stores.has_addresses(&name);
+    /// Of several pools with one id the one with IPAddresses serves; of several such the one that has served with the id,
+    /// and of these the oldest. A restore creates all of them again, in any order.
+    fn precedence(&self, pool: &OpenStackFloatingIPPool, id: &PoolId) -> impl Ord {
+        let has_addresses = self.stores.has_addresses(&name_of(pool));
+        let has_served = pool.status.as_ref().and_then(|status| status.pool_id.as_deref()) == Some(id.as_str());
         let created = pool.metadata.creation_timestamp.as_ref().map(|time| time.0);
-        (!has_addresses, created, pool.namespace(), pool.name_any())
+        (!has_addresses, !has_served, created, pool.namespace(), pool.name_any())
     }
 }
 

@@ -74,7 +74,7 @@ impl Records {
         Self {
             specified: parse(pool.spec.pool_id.as_ref()),
             annotated: parse(pool.annotations().get(POOL_ID_ANNOTATION)),
-            remembered: remembered(pool, memory),
+            remembered: memory.pools.resolved_of(pool),
             reported: parse(pool.status.as_ref().and_then(|status| status.pool_id.as_ref())),
         }
     }
@@ -102,8 +102,4 @@ pub(super) fn recorded_region(pool: &OpenStackFloatingIPPool, memory: &Memory) -
 fn served(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<Arc<ResolvedPool>> {
     let known = memory.pools.get(&name_of(pool));
     Some(known).filter(|known| known.is_of(pool) && known.served_generation.is_some())?.resolved
-}
-
-fn remembered(pool: &OpenStackFloatingIPPool, memory: &Memory) -> Option<Arc<ResolvedPool>> {
-    Some(memory.pools.get(&name_of(pool))).filter(|known| known.is_of(pool))?.resolved
 }

@@ -129,7 +129,8 @@ impl PoolController {
             Some((_, usage)) => with_counts(pool, usage),
             None => pool.status.clone().unwrap_or_default(),
         };
-        if status.pool_id.is_none() {
+        // It says which of several pools with one id has served with it.
+        if status.pool_id.is_none() && problem != Some(reasons::DUPLICATE_POOL_ID) {
             let known = self.memory.pools.get(&name_of(pool)).resolved;
             status.pool_id = known.map(|resolved| resolved.policy.id.to_string());
         }

@@ -112,7 +112,7 @@ impl Resolver {
         id: &PoolId,
     ) -> Result<Arc<ResolvedPool>, PoolFailure> {
         let known = self.memory.pools.get(&name_of(pool));
-        let old = known.resolved.filter(|_| !known.is_stale);
+        let old = known.resolved.filter(|old| !known.is_stale && old.policy.id == *id);
         let identity = identity_of(pool);
         let credentials = match (self.read_credentials(pool).await, old) {
             (Ok(credentials), Some(old))

@@ -75,7 +75,8 @@ impl Sweeper {
     /// have been deleted.
     fn begin(&self, pool: &ResolvedPool, writer: &NeutronWriter<'_>) -> Option<(CreationPlace, CreationMark)> {
         let mut ledger = pool.project.ledger();
-        if !self.stores.is_serving(&pool.name) {
+        let known = self.memory.pools.get(&pool.name).resolved;
+        if !self.stores.is_serving(&pool.name) || known.is_none_or(|known| known.policy.id != pool.policy.id) {
             return None;
         }
         let place = self
