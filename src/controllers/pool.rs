@@ -244,7 +244,9 @@ impl PoolController {
     async fn resolve_for_releases(&self, pool: &OpenStackFloatingIPPool) {
         let name = name_of(pool);
         let known = self.memory.pools.get(&name).resolved;
-        let id = known_id(pool, &self.stores, &self.memory);
+        // A pool leaves its id only as `leave_overwritten_id` does.
+        let id = known.as_ref().map(|known| known.policy.id.clone());
+        let id = id.or_else(|| known_id(pool, &self.stores, &self.memory));
         // Also one with the id of another pool: the marks of its claims name these.
         let Some(id) = id else { return };
         let resolved = self.resolver.resolve_for_cleanup(pool, &id).await;

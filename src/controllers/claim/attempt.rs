@@ -199,11 +199,10 @@ impl<'a> Attempt<'a> {
 
     /// Whether the pool lost the use of its session meanwhile, and with it what its claims held, or was created again.
     fn has_session_ended(&self) -> bool {
-        let is_same = self
-            .controller
-            .memory
-            .pools
-            .update(&self.pool.name, |state| state.resolved.is_some() && state.session() == self.session);
+        let is_same = self.controller.memory.pools.update(&self.pool.name, |state| {
+            let has_id = state.resolved.as_ref().is_some_and(|known| known.policy.id == self.pool.policy.id);
+            has_id && state.session() == self.session
+        });
         is_same != Some(true)
     }
 

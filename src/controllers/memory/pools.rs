@@ -149,6 +149,14 @@ impl PoolState {
         self.uid == pool.metadata.uid
     }
 
+    /// Whether this object serves with this id.
+    pub(in crate::controllers) fn is_serving(&self, pool: &OpenStackFloatingIPPool, id: &PoolId) -> bool {
+        self.is_of(pool)
+            && self.problem.is_none()
+            && self.served_generation.is_some()
+            && self.resolved.as_ref().is_some_and(|resolved| resolved.policy.id == *id)
+    }
+
     pub(in crate::controllers) fn session(&self) -> Session {
         Session { pool: self.uid.clone(), changed_at: self.session_changed_at }
     }

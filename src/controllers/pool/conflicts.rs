@@ -86,7 +86,8 @@ impl Resolver {
     /// and of these the oldest. A restore creates all of them again, in any order.
     fn precedence(&self, pool: &OpenStackFloatingIPPool, id: &PoolId) -> impl Ord {
         let has_addresses = self.stores.has_addresses(&name_of(pool));
-        let has_served = pool.status.as_ref().and_then(|status| status.pool_id.as_deref()) == Some(id.as_str());
+        let has_served = pool.status.as_ref().and_then(|status| status.pool_id.as_deref()) == Some(id.as_str())
+            || self.memory.pools.get(&name_of(pool)).is_serving(pool, id);
         let created = pool.metadata.creation_timestamp.as_ref().map(|time| time.0);
         (!has_addresses, !has_served, created, pool.namespace(), pool.name_any())
     }

@@ -129,10 +129,12 @@ impl PoolController {
             Some((_, usage)) => with_counts(pool, usage),
             None => pool.status.clone().unwrap_or_default(),
         };
-        // It says which of several pools with one id has served with it.
-        if status.pool_id.is_none() && problem != Some(reasons::DUPLICATE_POOL_ID) {
-            let known = self.memory.pools.get(&name_of(pool)).resolved;
-            status.pool_id = known.map(|resolved| resolved.policy.id.to_string());
+        if status.pool_id.is_none() {
+            // It says which of several pools with one id has served with it.
+            let known = self.memory.pools.get(&name_of(pool));
+            let is_its_own = known.problem.is_none_or(|problem| problem.reason != reasons::DUPLICATE_POOL_ID);
+            let served = known.resolved.filter(|_| known.served_generation.is_some() && is_its_own);
+            status.pool_id = served.map(|resolved| resolved.policy.id.to_string());
         }
         let status = self.with_conditions(pool, status, conditions);
         self.measure(pool, &status, problem, counted.as_ref().map(|(resolved, usage)| (*resolved, usage)));
