@@ -31,14 +31,17 @@ impl<'a> ClaimCase<'a> {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
                 // That claim takes it back.
-                Ownership::Released { claim, .. } if self.is_named_for(&claim, entry) => {
+                Ownership::Released { claim, .. } if self.is_needed_by_name(&claim, entry) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
-                // It was free, so the port is not the claim's.
-                Ownership::Unclaimed if entry.fip.is_attached() && !self.claim.was_bound => {
+                // It was free, so the port is not the claim's: it was released after the backup that the claim is from.
+                Ownership::Unclaimed | Ownership::Unmarked if entry.fip.is_attached() && !self.claim.was_bound => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
                 _ if self.is_of_older_claim(entry) => Decision::Lost(LostAddress::MarkedForAnother(bound.address)),
+                Ownership::Unmarked if !self.claim.was_bound && entry.hold.is_none() && self.is_above_limit() => {
+                    Decision::Lost(LostAddress::AboveLimit(bound.address))
+                }
                 // Another claim had it last, so this is a choice.
                 Ownership::Released { .. } if self.situation.fence().is_some() => self.wait_for_fence(),
                 Ownership::Released { .. } => self.mark(entry, Origin::Owned),
@@ -47,16 +50,20 @@ impl<'a> ClaimCase<'a> {
         }
         // The id was changed, or the floating IP was deleted and another one created with its address. What is marked for
         // the claim is its own; anything else is taken like any free one.
-        let successor = ledger.at(bound.address).find(|entry| match self.situation.ownership(entry) {
-            Ownership::Unmarked => self.is_free_for_it(entry) && self.situation.pool.has_tags,
-            Ownership::Unclaimed => {
-                self.is_free_for_it(entry)
-                    && !ledger.is_being_created(entry)
-                    && !ledger.has_copied_mark(entry)
-                    && !self.is_of_older_claim(entry)
-            }
-            _ => self.has_claimed(entry),
-        });
+        let is_free = |entry: &&LedgerEntry| {
+            let is_usable = match self.situation.ownership(entry) {
+                Ownership::Unmarked => self.situation.pool.has_tags,
+                Ownership::Unclaimed => !ledger.is_being_created(entry) && !ledger.has_copied_mark(entry),
+                _ => false,
+            };
+            // On another network, the same address is another one.
+            is_usable
+                && self.is_free_for_it(entry)
+                && self.is_named_for(&self.claim.key, entry)
+                && !self.is_of_older_claim(entry)
+        };
+        let marked = ledger.at(bound.address).find(|entry| self.has_claimed(entry));
+        let successor = marked.or_else(|| ledger.at(bound.address).find(is_free));
         match successor {
             // Unlike what is marked, it does not count under the limit yet.
             Some(entry) if entry.marks.is_empty() && entry.hold.is_none() && !self.has_room() => {
@@ -92,10 +99,13 @@ impl<'a> ClaimCase<'a> {
         }
     }
 
-    /// Whether another claim has chosen it, and is not certain to have it yet.
+    /// Whether another claim has chosen it, and is not certain to have it yet; or whether a clean-up may still remove a tag
+    /// from it.
     fn is_being_taken(&self, entry: &LedgerEntry) -> bool {
         let is_others = |hold: &Hold| !hold.is_for(&self.situation.pool.id, &self.claim.key);
+        let is_cleaned_up = || entry.uncertain_writes.iter().any(|write| write.by == Some(Hold::Cleanup));
         entry.writers().any(|hold| matches!(hold, Hold::Claim { .. }) && is_others(hold))
+            || self.situation.created_here(entry).is_none() && is_cleaned_up()
     }
 
     pub(super) fn choice_of(&self, entry: &LedgerEntry) -> Option<Choice> {
@@ -126,15 +136,19 @@ impl<'a> ClaimCase<'a> {
         Supply::new(self.situation).room() > 0
     }
 
-    /// Whether the IPAddress of a claim that stays names it too.
+    fn is_above_limit(&self) -> bool {
+        Supply::new(self.situation).surplus() > 0
+    }
+
+    /// Whether the IPAddress of this claim names it.
     fn is_named_for(&self, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
-        let Situation { pool, claims, .. } = self.situation;
-        claims.get(claim) == Some(&ClaimState::Active)
-            && self
-                .situation
-                .relevant_addresses()
-                .of_claim(&pool.id, claim)
-                .any(|published| published.names(&entry.fip))
+        let mut published = self.situation.relevant_addresses().of_claim(&self.situation.pool.id, claim);
+        published.any(|published| published.names(&entry.fip))
+    }
+
+    /// Whether the IPAddress of a claim that stays names it too.
+    fn is_needed_by_name(&self, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
+        self.situation.claims.get(claim) == Some(&ClaimState::Active) && self.is_named_for(claim, entry)
     }
 
     /// Whether an older IPAddress of another claim names it: that claim restores the mark that was removed.

@@ -30,6 +30,9 @@ fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
 
 pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let pool = situation.pool;
+    let published = situation.relevant_addresses();
+    // What a pool lists may not have been known when it was chosen.
     pool.may_reuse(&without_marks(&entry.fip))
-        && !situation.relevant_addresses().may_be_named_by_cluster(entry.fip.address)
+        && !published.is_listed(entry.fip.address)
+        && !published.may_be_named_by_cluster(entry.fip.address)
 }

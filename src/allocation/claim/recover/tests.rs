@@ -129,15 +129,19 @@ fn each_loss_has_a_reason_of_its_own() {
 
 #[test]
 fn of_two_claims_whose_ip_addresses_name_an_address_without_a_mark_the_older_one_marks_it() {
-    for fip in [fip(10), fip(10).attached(), fip(10).idle()] {
+    for (fip, was_bound) in [(fip(10), false), (fip(10).attached(), true), (fip(10).idle(), false)] {
+        let decide = |fixture: Fixture, claim| {
+            let bound = Some(BoundAddress { address: address(10), fip: id(10) });
+            decide(&fixture.situation(), &ClaimRequest { was_bound, bound, ..request(claim) })
+        };
         let fixture = || fixture().fips([fip.clone()]).active_claim("db").published("db", 10);
         let both = || fixture().published_since("web", 10, start() + seconds(1));
         let for_another = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
-        assert_eq!(both().decide_published("web", 10), for_another);
-        let own = both().decide_published("db", 10);
+        assert_eq!(decide(both(), "web"), for_another);
+        let own = decide(both(), "db");
         assert!(matches!(own, Decision::Mark(..) | Decision::TakeBack(..)), "{own:?}");
         let older = fixture().published_since("web", 10, ago(1));
-        assert!(matches!(older.decide_published("web", 10), Decision::Mark(..)));
+        assert!(matches!(decide(older, "web"), Decision::Mark(..)));
     }
 }
 
@@ -330,7 +334,7 @@ fn a_chosen_address_that_the_spec_no_longer_allows_is_withdrawn() {
 #[test]
 fn a_recreated_floating_ip_replaces_the_deleted_one_of_an_ip_address() {
     let recreated = || fip(10).tag("anything");
-    let fixture = fixture().fips([recreated()]).published("web", 9);
+    let fixture = fixture().fips([recreated()]).published_as("web", 10, id(9));
     let published = BoundAddress { address: address(10), fip: id(9) };
     let request = ClaimRequest { bound: Some(published), ..request("web") };
     let decide = |fixture: &Fixture| decide(&fixture.situation(), &request);
@@ -343,6 +347,66 @@ fn a_recreated_floating_ip_replaces_the_deleted_one_of_an_ip_address() {
     fixture.relist([recreated().tagged_for("web").attached()]);
     let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
     assert_eq!(decide(&fixture), withdraw, "the port is of the user who created it");
+}
+
+#[test]
+fn a_reused_address_that_a_pool_turns_out_to_list_is_given_back() {
+    let chosen = || fixture().fips([fip(10).tagged_for("web")]).chosen_from(Origin::Reuse, 10, "web");
+    assert_eq!(chosen().decide("web"), Decision::Keep(id(10)));
+    let mut listed = chosen();
+    listed.published.set_listed(ObjectName::new("team", "other"), [address(10)].into());
+    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
+    assert_eq!(listed.decide("web"), withdraw);
+    assert_eq!(chosen().listed([10]).decide("web"), Decision::Keep(id(10)), "its own list permits it");
+}
+
+#[test]
+fn the_same_address_on_another_network_does_not_replace_a_floating_ip() {
+    let at_10 = |last: u8| Fip(FloatingIp { address: address(10), ..fip(last).0 });
+    let bound = || BoundAddress { address: address(10), fip: id(20) };
+    let published = |fixture: Fixture| fixture.published_as("web", 10, id(20));
+    let lost = Decision::Lost(LostAddress::Deleted(address(10)));
+    for elsewhere in [at_10(9).on_network("another"), at_10(9).idle().on_network("another")] {
+        assert_eq!(published(fixture().fips([elsewhere])).decide_bound("web", bound()), lost);
+    }
+    let elsewhere = || at_10(9).on_network("another");
+    let here = published(fixture().fips([elsewhere(), at_10(11)]));
+    assert_eq!(marked(&here.decide_bound("web", bound())), Some(&id(11)));
+    let own = published(fixture().fips([at_10(9), at_10(11).tagged_for("web")]));
+    assert_eq!(own.decide_bound("web", bound()), Decision::Keep(id(11)), "before any other");
+    let of_older = published(fixture().fips([at_10(11)]).active_claim("db").published_since("db", 10, ago(9)));
+    assert_eq!(of_older.decide_bound("web", bound()), lost, "its mark was removed");
+}
+
+#[test]
+fn a_restored_ip_address_takes_no_address_that_is_in_use_or_above_the_limit() {
+    let restored = |fixture: Fixture| fixture.active_claim("web").published("web", 10);
+    let bound = Some(BoundAddress { address: address(10), fip: id(10) });
+    let had_it = ClaimRequest { was_bound: true, bound, ..request("web") };
+    let in_use = restored(fixture().fips([fip(10).attached()]));
+    let for_another = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
+    assert_eq!(in_use.decide_published("web", 10), for_another);
+    assert_eq!(marked(&decide(&in_use.situation(), &had_it)), Some(&id(10)), "the port is its machine's");
+    let full = |limit| restored(fixture().max_ips(limit).fips([fip(10), fip(11).created_for("db")]));
+    assert_eq!(full(1).decide_published("web", 10), Decision::Lost(LostAddress::AboveLimit(address(10))));
+    assert_eq!(marked(&full(2).decide_published("web", 10)), Some(&id(10)));
+    assert_eq!(marked(&decide(&full(1).situation(), &had_it)), Some(&id(10)));
+    let begun = full(1).chosen_as_published(10, "web");
+    assert_eq!(marked(&begun.decide_published("web", 10)), Some(&id(10)));
+}
+
+#[test]
+fn a_published_address_is_marked_again_once_no_clean_up_can_remove_its_tag() {
+    let decide = |fip: Fip| {
+        let mut fixture = fixture().fips([fip]).held(10, Hold::Cleanup).published("web", 10);
+        fixture.ledger.note_uncertain_write(&id(10), start());
+        fixture.ledger.set_hold(&id(10), None);
+        fixture.decide_published("web", 10)
+    };
+    for fip in [fip(10), fip(10).tagged_for("web").released_by("web", ago(9))] {
+        assert_eq!(decide(fip), Decision::AwaitMark(id(10)));
+    }
+    assert!(matches!(decide(fip(10).created_for("web").released_by("web", ago(9))), Decision::TakeBack(..)));
 }
 
 #[test]
