@@ -13,7 +13,7 @@ use super::panics::HeldBack;
 use super::patch;
 use super::pool::{BUSY_AGE, CapoObjects};
 use super::queue::Action;
-use super::stores::{Stores, name_of};
+use super::stores::{Stores, is_ours, name_of};
 use super::wake::Wake;
 use crate::api::IpAddressClaim;
 use crate::api::conditions::claim_reasons::POOL_NOT_READY;
@@ -187,6 +187,12 @@ impl ClaimController {
                 self.leave_queue(observed);
                 self.report_failed(observed, message).await?;
                 self.give_up_choices(observed, &pool).await?;
+                self.give_up_unknown_address(observed).await?;
+                let is_foreign = !observed.address.as_deref().is_some_and(is_ours);
+                if observed.is_pool_being_deleted() && !observed.is_bound() && is_foreign {
+                    // Another writer's stays. The pool waits for the claim.
+                    return self.release_with(observed, None).await;
+                }
                 return Ok(Action::requeue(self.clock.jitter(FOREIGN_ADDRESS_RETRY, 0.5)));
             }
         };

@@ -16,7 +16,6 @@ use super::kubernetes::Kubernetes;
 use super::memory::Memory;
 use super::patch;
 use super::pool::secret_finalizer;
-use super::queue::FAR;
 use super::stores::{Stores, name_of};
 use super::wake::Wake;
 use crate::api::guarded::Guarded;
@@ -25,6 +24,8 @@ use crate::api::{IpAddress, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::object_name::ObjectName;
 
+/// How often to look, whatever wakes it: a pool that cannot be read is gone, or a Cluster is no longer paused.
+const AGAIN: Duration = Duration::from_secs(300);
 /// How soon something that could not be released is tried again.
 const RETRY: Duration = Duration::from_secs(10);
 /// How long an IPAddress that is being deleted stays although its claim and its pool do not exist. Where a backup is being
@@ -60,7 +61,7 @@ impl LeftoverReleaser {
         let needed: BTreeMap<String, String> =
             pools.iter().map(|pool| (secret_finalizer(pool.as_ref()), name_of(pool.as_ref()).namespace)).collect();
         let unneeded = self.memory.secrets.lock().unneeded(&needed);
-        let mut next = FAR;
+        let mut next = AGAIN;
         for (secret, finalizers) in unneeded {
             let Err(error) = self.release_secret(&secret, finalizers).await else { continue };
             if !patch::is_conflict(&error) {
@@ -94,7 +95,7 @@ impl LeftoverReleaser {
 
     /// Returns when to come back.
     async fn release_addresses(&self) -> Duration {
-        let mut next = FAR;
+        let mut next = AGAIN;
         for address in self.stores.addresses_without_pool(&self.memory.claims) {
             let Some(deleted) = &address.metadata.deletion_timestamp else { continue };
             let left = KEPT_FOR.saturating_sub(self.clock.now().duration_since(deleted.0));

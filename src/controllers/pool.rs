@@ -23,7 +23,7 @@ use crate::allocation::published::Binding;
 use crate::allocation::{ClaimKey, Ledger, usage};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::claim_reasons::ALLOCATION_FAILED;
-use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
+use crate::api::conditions::pool_reasons::{DUPLICATE_POOL_ID, NAME_CONFLICT};
 use crate::api::hands_off::HandsOff;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -229,10 +229,10 @@ impl PoolController {
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 
-    /// Lists the project of a pool whose network is not found. What was released, is an orphan, or has lost its mark needs
-    /// no network.
+    /// Lists the project of a pool whose network is not found, or whose name CAPO has too. What was released, is an orphan,
+    /// or has lost its mark needs neither.
     async fn list_despite(&self, failure: &PoolFailure, name: &ObjectName) -> Option<Arc<ResolvedPool>> {
-        if !matches!(failure, PoolFailure::Network(_)) {
+        if !matches!(failure, PoolFailure::Network(_)) && failure.problem().reason != NAME_CONFLICT {
             return None;
         }
         let resolved = self.memory.pools.get(name).resolved?;
@@ -260,6 +260,7 @@ impl PoolController {
                 }
             });
             self.wake.unserved_claims_of(&name);
+            self.wake.sweeper(&name);
         }
     }
 

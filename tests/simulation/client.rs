@@ -83,7 +83,7 @@ async fn send(server: ApiServer, wire: Wire, request: Arc<Request<Vec<u8>>>) -> 
                 true => skipping(
                     server.watch(&request, {
                         let lags = lags.clone();
-                        move || lags.lag()
+                        move || lags.lag(plural)
                     }),
                     lags,
                 ),

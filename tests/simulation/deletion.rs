@@ -9,10 +9,13 @@ use serde_json::{Value, json};
 
 use crate::api::{Change, Kind};
 use crate::laws::text;
+use crate::tampering::forged;
 use crate::users::key;
 use crate::wire::{Fault, Rejection, Side};
 use crate::world::{NAMESPACE, Start, World, address};
 use crate::{Outcome, is_due, simulate};
+
+const SOON: Duration = Duration::from_secs(60);
 
 /// What is deleted, each at its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -162,6 +165,87 @@ fn an_abandoned_pool_that_waits_for_machines_says_once_what_it_leaves_behind() {
         site.delete(Kind::Claim, "web-0");
         world.expect_gone(Kind::Pool).await;
         world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
+}
+
+/// Law 9. The watch does not show that the claim has the finalizer, and its IPAddress is about to be created.
+#[test]
+fn a_pool_waits_for_a_claim_whose_finalizer_it_has_not_seen() {
+    // The claim is seen, and its finalizer is not.
+    for moment in (0..100).step_by(5) {
+        let start = Start { seed: moment, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            world.advance(SOON).await;
+            let wire = site.replicas[0].wire().expect("it runs");
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_millis(moment)).await;
+            wire.stall_watch("ipaddressclaims", Duration::from_secs(30));
+            wire.hang("ipaddresses", Fault::Late(Duration::from_secs(8)), Duration::from_secs(20));
+            let is_created = world.wait_until(SOON, || !world.cloud.floating_ips().is_empty()).await;
+            world.expect(7, "web-0", "given a floating IP", is_created);
+            site.delete(Kind::Pool, "public");
+            world.advance(Duration::from_secs(40)).await;
+            if site.address_of("web-0").is_some() {
+                world.expect(9, "the floating IP", "there", world.cloud.floating_ips().len() == 1);
+            }
+            site.delete(Kind::Claim, "web-0");
+            world.expect_gone(Kind::Pool).await;
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 9. While a Cluster is paused, what a pool left behind may be moved.
+#[test]
+fn what_is_left_of_a_pool_goes_once_no_cluster_is_paused() {
+    let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        world.bind_in_new_pool("web-0").await;
+        let site = &world.sites[0];
+        world.users_interfered.set(true);
+        let pause = |is_paused: bool| site.change(Kind::Cluster, "c", &json!({"spec": {"paused": is_paused}}));
+        pause(true);
+        world.advance(SOON).await;
+        site.delete_by_force(Kind::Claim, "web-0");
+        site.delete_by_force(Kind::Pool, "public");
+        site.delete(Kind::Address, "web-0");
+        world.advance(10 * SOON).await;
+        world.expect(5, "the IPAddress", "there", site.address_of("web-0").is_some());
+        pause(false);
+        let is_gone = world.wait_until(10 * SOON, || site.address_of("web-0").is_none()).await;
+        world.expect(9, "the IPAddress", "gone", is_gone);
+        world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
+}
+
+/// Law 9. An IPAddress of another writer has the claim's name.
+#[test]
+fn a_pool_does_not_wait_for_a_claim_that_has_another_writers_ip_address() {
+    let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        world.bind_in_new_pool("web-0").await;
+        let site = &world.sites[0];
+        site.change(Kind::Pool, "public", &json!({"spec": {"maxIPs": 1}}));
+        world.advance(SOON).await;
+        site.create_claim("web-1", "public");
+        world.advance(SOON).await;
+        world.users_interfered.set(true);
+        let original = site.server.get(&key(Kind::Address, "web-0")).unwrap();
+        let mut other = forged(&original, "web-1");
+        other["metadata"]["annotations"] = json!({});
+        other["spec"]["address"] = "198.51.100.1".into();
+        site.server.create(Kind::Address, other).expect("it is valid");
+        world.advance(SOON).await;
+        site.delete(Kind::Claim, "web-0");
+        site.delete(Kind::Pool, "public");
+        world.expect_gone(Kind::Pool).await;
+        world.expect(9, "the IPAddress", "left", site.server.get(&key(Kind::Address, "web-1")).is_some());
+        site.delete(Kind::Address, "web-1");
+        site.delete(Kind::Claim, "web-1");
     });
     outcome.assert_lawful();
 }

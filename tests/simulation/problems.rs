@@ -10,7 +10,7 @@ use crate::api::Kind;
 use crate::laws::{pool_id, text};
 use crate::simulate_bound;
 use crate::users::key;
-use crate::world::{Site, Start, World};
+use crate::world::{NAMESPACE, Site, Start, World};
 
 const START: Start = Start { seed: 13, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
@@ -146,6 +146,37 @@ fn a_pool_that_has_nothing_takes_the_id_that_is_written_over_its_own() {
             world.expect(4, "Neutron", "without floating IPs", world.cloud.floating_ips().is_empty());
         });
     }
+}
+
+/// As the condition says. It still has our finalizer.
+#[test]
+fn an_ip_address_that_the_pool_does_not_know_goes_when_a_user_deletes_it() {
+    simulate_bound(&START, async |world, site| {
+        world.users_interfered.set(true);
+        site.change(Kind::Address, "web-0", &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: "another"}}}));
+        world.advance(SOON).await;
+        let uid = || site.server.get(&key(Kind::Address, "web-0")).map(|it| it["metadata"]["uid"].clone());
+        let had = uid();
+        site.delete(Kind::Address, "web-0");
+        let is_there = world.wait_until(2 * SOON, || uid().is_some_and(|it| Some(it) != had)).await;
+        world.expect(7, "web-0", "given an IPAddress again", is_there);
+    });
+}
+
+/// A process starts, and CAPO has a pool with the name.
+#[test]
+fn what_was_released_goes_although_the_pool_has_stopped() {
+    simulate_bound(&START, async |world, site| {
+        site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 60}}));
+        world.advance(SOON).await;
+        site.delete(Kind::Claim, "web-0");
+        world.expect_gone(Kind::Claim).await;
+        site.kill_controller();
+        let namesake = json!({"metadata": {"name": "public", "namespace": NAMESPACE}, "spec": {}});
+        site.server.create(Kind::InTreePool, namesake).expect("it is valid");
+        let is_gone = world.wait_until(4 * SOON, || world.cloud.floating_ips().is_empty()).await;
+        world.expect(4, "the floating IP", "deleted", is_gone);
+    });
 }
 
 #[test]

@@ -39,7 +39,8 @@ struct State {
     outages: BTreeMap<Side, (Instant, Fault, u8)>,
     hang: Option<Hang>,
     /// Until when no watch delivers anything.
-    stalled: Option<Instant>,
+    /// Until when watches stall: all, or those of one kind.
+    stalled: Option<(Option<&'static str>, Instant)>,
     /// Whether watches leave out all but the latest state of an object.
     skips: bool,
     frozen: Option<Instant>,
@@ -109,7 +110,12 @@ impl Wire {
 
     /// For a while watches deliver nothing, although they do not break.
     pub fn stall_watches(&self, lasts: Duration) {
-        self.state().stalled = Some(Instant::now() + lasts);
+        self.state().stalled = Some((None, Instant::now() + lasts));
+    }
+
+    /// The same, but only for the watch of one kind of object: each has a connection of its own.
+    pub fn stall_watch(&self, plural: &'static str, lasts: Duration) {
+        self.state().stalled = Some((Some(plural), Instant::now() + lasts));
     }
 
     /// Watches deliver only the latest state of an object when several changes arrive at once, as if they had begun again
@@ -168,12 +174,13 @@ impl Wire {
         }
     }
 
-    /// How long a change takes to arrive through a watch.
-    pub fn lag(&self) -> Duration {
+    /// How long a change takes to arrive through the watch of a kind of object.
+    pub fn lag(&self, plural: &str) -> Duration {
         let mut state = self.state();
         let most = 3 * state.slowest.max(1);
         let lag = Duration::from_millis(state.chance.u64(1..=most));
-        let stall = state.stalled.map(|until| until.saturating_duration_since(Instant::now()));
+        let stalled = state.stalled.filter(|(only, _)| only.is_none_or(|only| only == plural));
+        let stall = stalled.map(|(_, until)| until.saturating_duration_since(Instant::now()));
         lag + stall.unwrap_or_default()
     }
 

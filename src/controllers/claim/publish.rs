@@ -118,6 +118,16 @@ impl ClaimController {
         }
     }
 
+    /// Removes the finalizer of a deleted IPAddress that the claim's pool does not know.
+    pub(super) async fn give_up_unknown_address(&self, observed: &Observed) -> Result<(), Error> {
+        let Some(pool) = &observed.pool else { return Ok(()) };
+        // Where everything is being restored, the watch may still show the pool of before.
+        match self.kube.is_current(pool).await.map_err(|error| Error::Kubernetes("read the pool", error))? {
+            true => self.give_up_deleted_address(observed).await,
+            false => Ok(()),
+        }
+    }
+
     /// Removes the finalizer of a deleted IPAddress whose floating IP is lost, so that the claim gets another address.
     pub(super) async fn give_up_deleted_address(&self, observed: &Observed) -> Result<(), Error> {
         match observed.address.as_deref().filter(|address| address.metadata.deletion_timestamp.is_some()) {

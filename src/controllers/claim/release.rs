@@ -18,6 +18,7 @@ use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::{Ownership, claim_tag};
 use crate::allocation::release::{ReleaseStep, decide};
+use crate::api::IpAddress;
 use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
 use crate::api::names::CLAIM_FINALIZER;
 use crate::clock::Clock;
@@ -35,21 +36,26 @@ const STEPS: usize = 64;
 
 impl ClaimController {
     pub(super) async fn release(&self, observed: &Observed) -> Result<Action, Error> {
+        if self.is_address_unseen(observed).await? {
+            return Ok(Action::requeue(CHANGED_RETRY));
+        }
+        let is_its_own = |address: &&IpAddress| {
+            address.spec.claim_ref.name == observed.name.name && address.spec.pool_ref == observed.claim.spec.pool_ref
+        };
+        self.release_with(observed, observed.address.as_deref().filter(is_its_own)).await
+    }
+
+    /// Releases the claim, and removes this IPAddress.
+    pub(super) async fn release_with(&self, observed: &Observed, address: Option<&IpAddress>) -> Result<Action, Error> {
         // Otherwise its IPAddress could appear when another claim has the address.
         if let Some(left) = self.memory.claims.address_uncertain_for(&observed.pool_name, &observed.name) {
             return self.await_outcome(observed, left).await;
-        }
-        if self.is_address_unseen(observed).await? {
-            return Ok(Action::requeue(CHANGED_RETRY));
         }
         if let MarkRelease::Fenced(until) = self.release_in_neutron(observed).await? {
             let left = Duration::try_from(until.duration_since(self.clock.now())).unwrap_or_default();
             return self.await_outcome(observed, left).await;
         }
-        if let Some(address) = &observed.address
-            && address.spec.claim_ref.name == observed.name.name
-            && address.spec.pool_ref == observed.claim.spec.pool_ref
-        {
+        if let Some(address) = address {
             remove_address(&self.kube, address).await?;
         }
         self.remove_finalizer(observed).await?;

@@ -179,6 +179,11 @@ impl ClaimRecords {
         }
     }
 
+    /// Whether this process has written to the claim, and the watch has not delivered that.
+    pub(in crate::controllers) fn is_write_awaited(&self, claim: &IpAddressClaim) -> bool {
+        self.update(claim, |record| record.written.is_awaited_after(claim)).unwrap_or(false)
+    }
+
     pub(in crate::controllers) fn note_written(&self, claim: &IpAddressClaim) {
         self.update(claim, |record| {
             record.written.note(claim);

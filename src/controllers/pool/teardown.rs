@@ -111,8 +111,11 @@ impl PoolController {
     }
 
     fn has_claims(&self, pool: &ObjectName) -> bool {
+        // What was written and not seen yet may be the finalizer.
         let holds = |claim: &IpAddressClaim| {
-            claim.is_of(&pool.namespace, &pool.name) && patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER)
+            claim.is_of(&pool.namespace, &pool.name)
+                && (patch::has_finalizer(&claim.metadata, CLAIM_FINALIZER)
+                    || self.memory.claims.is_write_awaited(claim))
         };
         self.stores.claims.find(holds).is_some()
     }
