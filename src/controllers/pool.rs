@@ -216,7 +216,7 @@ impl PoolController {
         if matches!(failure, PoolFailure::Network(_) | PoolFailure::Conflict(_) | PoolFailure::Neutron(_)) {
             self.resolve_for_releases(pool).await;
         }
-        let listed = self.list_despite(&failure, &name).await;
+        let listed = self.list_despite(&failure, pool).await;
         if let Some(resolved) = &listed {
             self.wake_claims_with_wrong_marks(resolved);
             self.wake.sweeper(&name);
@@ -231,12 +231,15 @@ impl PoolController {
 
     /// Lists the project of a pool whose network is not found, or whose name CAPO has too. What was released, is an orphan,
     /// or has lost its mark needs neither.
-    async fn list_despite(&self, failure: &PoolFailure, name: &ObjectName) -> Option<Arc<ResolvedPool>> {
+    async fn list_despite(&self, failure: &PoolFailure, pool: &OpenStackFloatingIPPool) -> Option<Arc<ResolvedPool>> {
         if !matches!(failure, PoolFailure::Network(_)) && failure.problem().reason != NAME_CONFLICT {
             return None;
         }
-        let resolved = self.memory.pools.get(name).resolved?;
-        resolved.list_to_serve(&self.clock, Some(AUDIT_AGE)).await.is_ok().then_some(resolved)
+        let resolved = self.memory.pools.get(&name_of(pool)).resolved?;
+        let is_listed = resolved.list_to_serve(&self.clock, Some(AUDIT_AGE)).await.is_ok();
+        // The marks with its id are another pool's.
+        let is_copy = || self.resolver.find_duplicate_in_project(pool, &resolved).is_some();
+        (is_listed && !is_copy()).then_some(resolved)
     }
 
     /// A pool that this process never saw serving, or whose credentials have changed since, gets what a release needs. If
@@ -253,6 +256,7 @@ impl PoolController {
         if let Ok(resolved) = resolved.inspect_err(|failure| self.end_session_after(failure, pool))
             && known.is_none_or(|known| !Arc::ptr_eq(&known, &resolved))
         {
+            let is_copy = self.resolver.find_duplicate_in_project(pool, &resolved).is_some();
             self.memory.pools.update(&name, |state| {
                 if state.is_of(pool) {
                     state.resolved = Some(resolved);
@@ -260,7 +264,9 @@ impl PoolController {
                 }
             });
             self.wake.unserved_claims_of(&name);
-            self.wake.sweeper(&name);
+            if !is_copy {
+                self.wake.sweeper(&name);
+            }
         }
     }
 

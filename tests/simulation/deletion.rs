@@ -240,8 +240,14 @@ fn a_pool_does_not_wait_for_a_claim_that_has_another_writers_ip_address() {
         other["spec"]["address"] = "198.51.100.1".into();
         site.server.create(Kind::Address, other).expect("it is valid");
         world.advance(SOON).await;
-        site.delete(Kind::Claim, "web-0");
         site.delete(Kind::Pool, "public");
+        world.advance(SOON).await;
+        let wire = site.replicas[0].wire().expect("it runs");
+        let before = wire.calls();
+        world.advance(10 * SOON).await;
+        let calls = wire.calls() - before;
+        world.expect(8, "the pool", &format!("waiting with few calls, but with {calls}"), calls < 400);
+        site.delete(Kind::Claim, "web-0");
         world.expect_gone(Kind::Pool).await;
         world.expect(9, "the IPAddress", "left", site.server.get(&key(Kind::Address, "web-1")).is_some());
         site.delete(Kind::Address, "web-1");

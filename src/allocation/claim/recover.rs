@@ -34,14 +34,11 @@ impl<'a> ClaimCase<'a> {
                 Ownership::Released { claim, .. } if self.is_needed_by_name(&claim, entry) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
-                // It was free, so the port is not the claim's: it was released after the backup that the claim is from.
-                Ownership::Unclaimed | Ownership::Unmarked if entry.fip.is_attached() && !self.claim.was_bound => {
+                // It was free, so the port is not the claim's.
+                Ownership::Unclaimed if entry.fip.is_attached() && !self.claim.was_bound => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
                 _ if self.is_of_older_claim(entry) => Decision::Lost(LostAddress::MarkedForAnother(bound.address)),
-                Ownership::Unmarked if !self.claim.was_bound && entry.hold.is_none() && self.is_above_limit() => {
-                    Decision::Lost(LostAddress::AboveLimit(bound.address))
-                }
                 // Another claim had it last, so this is a choice.
                 Ownership::Released { .. } if self.situation.fence().is_some() => self.wait_for_fence(),
                 Ownership::Released { .. } => self.mark(entry, Origin::Owned),
@@ -134,10 +131,6 @@ impl<'a> ClaimCase<'a> {
 
     fn has_room(&self) -> bool {
         Supply::new(self.situation).room() > 0
-    }
-
-    fn is_above_limit(&self) -> bool {
-        Supply::new(self.situation).surplus() > 0
     }
 
     /// Whether the IPAddress of this claim names it.

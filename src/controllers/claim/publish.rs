@@ -118,9 +118,14 @@ impl ClaimController {
         }
     }
 
-    /// Removes the finalizer of a deleted IPAddress that the claim's pool does not know.
+    /// Removes the finalizer of a deleted IPAddress of the claim's pool, which does not know it.
     pub(super) async fn give_up_unknown_address(&self, observed: &Observed) -> Result<(), Error> {
-        let Some(pool) = &observed.pool else { return Ok(()) };
+        let (Some(pool), Some(address)) = (&observed.pool, &observed.address) else { return Ok(()) };
+        let is_of_pool = address.spec.pool_ref == observed.claim.spec.pool_ref
+            && address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref());
+        if address.metadata.deletion_timestamp.is_none() || !is_of_pool {
+            return Ok(());
+        }
         // Where everything is being restored, the watch may still show the pool of before.
         match self.kube.is_current(pool).await.map_err(|error| Error::Kubernetes("read the pool", error))? {
             true => self.give_up_deleted_address(observed).await,

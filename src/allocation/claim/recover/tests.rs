@@ -129,19 +129,15 @@ fn each_loss_has_a_reason_of_its_own() {
 
 #[test]
 fn of_two_claims_whose_ip_addresses_name_an_address_without_a_mark_the_older_one_marks_it() {
-    for (fip, was_bound) in [(fip(10), false), (fip(10).attached(), true), (fip(10).idle(), false)] {
-        let decide = |fixture: Fixture, claim| {
-            let bound = Some(BoundAddress { address: address(10), fip: id(10) });
-            decide(&fixture.situation(), &ClaimRequest { was_bound, bound, ..request(claim) })
-        };
+    for fip in [fip(10), fip(10).attached(), fip(10).idle()] {
         let fixture = || fixture().fips([fip.clone()]).active_claim("db").published("db", 10);
         let both = || fixture().published_since("web", 10, start() + seconds(1));
         let for_another = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
-        assert_eq!(decide(both(), "web"), for_another);
-        let own = decide(both(), "db");
+        assert_eq!(both().decide_published("web", 10), for_another);
+        let own = both().decide_published("db", 10);
         assert!(matches!(own, Decision::Mark(..) | Decision::TakeBack(..)), "{own:?}");
         let older = fixture().published_since("web", 10, ago(1));
-        assert!(matches!(decide(older, "web"), Decision::Mark(..)));
+        assert!(matches!(older.decide_published("web", 10), Decision::Mark(..)));
     }
 }
 
@@ -376,23 +372,6 @@ fn the_same_address_on_another_network_does_not_replace_a_floating_ip() {
     assert_eq!(own.decide_bound("web", bound()), Decision::Keep(id(11)), "before any other");
     let of_older = published(fixture().fips([at_10(11)]).active_claim("db").published_since("db", 10, ago(9)));
     assert_eq!(of_older.decide_bound("web", bound()), lost, "its mark was removed");
-}
-
-#[test]
-fn a_restored_ip_address_takes_no_address_that_is_in_use_or_above_the_limit() {
-    let restored = |fixture: Fixture| fixture.active_claim("web").published("web", 10);
-    let bound = Some(BoundAddress { address: address(10), fip: id(10) });
-    let had_it = ClaimRequest { was_bound: true, bound, ..request("web") };
-    let in_use = restored(fixture().fips([fip(10).attached()]));
-    let for_another = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
-    assert_eq!(in_use.decide_published("web", 10), for_another);
-    assert_eq!(marked(&decide(&in_use.situation(), &had_it)), Some(&id(10)), "the port is its machine's");
-    let full = |limit| restored(fixture().max_ips(limit).fips([fip(10), fip(11).created_for("db")]));
-    assert_eq!(full(1).decide_published("web", 10), Decision::Lost(LostAddress::AboveLimit(address(10))));
-    assert_eq!(marked(&full(2).decide_published("web", 10)), Some(&id(10)));
-    assert_eq!(marked(&decide(&full(1).situation(), &had_it)), Some(&id(10)));
-    let begun = full(1).chosen_as_published(10, "web");
-    assert_eq!(marked(&begun.decide_published("web", 10)), Some(&id(10)));
 }
 
 #[test]
