@@ -36,8 +36,8 @@ pub trait Clouds: Send + Sync {
 
 /// What a session works with.
 ///
-/// What is known of one [key](Self::key) is shared by all its sessions, so that each must have proved its access: the Keystone that
-/// says whose the token is belongs to the scope. A tenant's own Keystone can name any project and any Neutron.
+/// What is known of one [key](Self::key) is shared by all its sessions, so that each must have proved its access: the
+/// Keystone that says whose the token is belongs to it. A tenant's own Keystone can name any project and any Neutron.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProjectScope {
     /// The Keystone that issued the token.

@@ -189,9 +189,8 @@ impl ClaimController {
                 self.give_up_choices(observed, &pool).await?;
                 self.give_up_unknown_address(observed).await?;
                 let is_foreign = !observed.address.as_deref().is_some_and(is_ours);
-                let is_protected = patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER);
                 let may_be_its_own = observed.is_bound() || pool.project.ledger().is_unlisted();
-                if observed.is_pool_being_deleted() && is_protected && is_foreign && !may_be_its_own {
+                if observed.is_pool_being_deleted() && observed.is_protected() && is_foreign && !may_be_its_own {
                     // Another writer's stays. The pool waits for the claim.
                     return self.release_with(observed, None).await;
                 }

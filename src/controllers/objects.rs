@@ -22,6 +22,11 @@ pub(super) fn is_abandoned(object: &impl ResourceExt) -> bool {
     object.annotations().get(ABANDON_ANNOTATION).is_some_and(|value| value == "true")
 }
 
+/// Whether the pool, not an earlier one with its name, is an owner of the IPAddress.
+pub(super) fn is_owned_by(address: &IpAddress, pool: &OpenStackFloatingIPPool) -> bool {
+    address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref())
+}
+
 /// The Cluster that a claim belongs to: by its spec or, for CAPO's claims, by the label.
 pub(super) fn cluster_of(claim: &IpAddressClaim) -> Option<&str> {
     let by_label = || claim.labels().get(CLUSTER_NAME_LABEL).map(String::as_str);

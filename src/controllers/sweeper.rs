@@ -7,13 +7,12 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures::StreamExt;
-use kube::ResourceExt;
 
 use super::claim::{self, MarkRelease, is_claimed, release_marks, remove_address};
 use super::kubernetes::Kubernetes;
 use super::memory::{Memory, ResolvedPool};
 use super::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
-use super::objects::{is_abandoned, is_watched, read_published};
+use super::objects::{is_abandoned, is_owned_by, is_watched, read_published};
 use super::panics::HeldBack;
 use super::pool::pools_with_id;
 use super::queue::Action;
@@ -239,8 +238,7 @@ impl Sweeper {
         if !is_current.map_err(|error| Error::Stray(claim::Error::Kubernetes("read the pool", error)))? {
             return Ok(());
         }
-        let is_ours = address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref());
-        if let Some(resolved) = resolved.filter(|_| is_ours) {
+        if let Some(resolved) = resolved.filter(|_| is_owned_by(address, pool)) {
             let released = release_marks(resolved, &self.memory, &self.clock, &claim).await;
             match released.map_err(|error| Error::Stray(claim::Error::OpenStack(error)))? {
                 MarkRelease::Done => {}

@@ -13,8 +13,9 @@ use crate::tampering::forged;
 use crate::users::key;
 use crate::wire::{Fault, Rejection, Side};
 use crate::world::{NAMESPACE, Start, World, address};
-use crate::{Outcome, is_due, simulate};
+use crate::{Outcome, is_due, simulate, simulate_bound};
 
+const START: Start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
 
 /// What is deleted, each at its time.
@@ -114,8 +115,7 @@ fn every_order_of_deleting_everything_ends() {
 
 #[test]
 fn without_openstack_the_abandon_annotation_ends_a_deletion_and_events_name_what_is_left_behind() {
-    let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
-    let outcome = simulate(&start, async |world: &World| {
+    let outcome = simulate(&START, async |world: &World| {
         create_fixtures(world).await;
         let site = &world.sites[0];
         let named: Vec<String> =
@@ -152,10 +152,7 @@ fn without_openstack_the_abandon_annotation_ends_a_deletion_and_events_name_what
 
 #[test]
 fn an_abandoned_pool_that_waits_for_machines_says_once_what_it_leaves_behind() {
-    let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
-    let outcome = simulate(&start, async |world: &World| {
-        world.bind_in_new_pool("web-0").await;
-        let site = &world.sites[0];
+    simulate_bound(&START, async |world, site| {
         site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {ABANDON_ANNOTATION: "true"}}}));
         site.delete(Kind::Pool, "public");
         world.advance(Duration::from_secs(600)).await;
@@ -166,7 +163,6 @@ fn an_abandoned_pool_that_waits_for_machines_says_once_what_it_leaves_behind() {
         world.expect_gone(Kind::Pool).await;
         world.skips_rest.set(true);
     });
-    outcome.assert_lawful();
 }
 
 /// Law 9. The watch does not show that the claim has the finalizer, and its IPAddress is about to be created.
@@ -201,10 +197,7 @@ fn a_pool_waits_for_a_claim_whose_finalizer_it_has_not_seen() {
 /// Law 9. While a Cluster is paused, what a pool left behind may be moved.
 #[test]
 fn what_is_left_of_a_pool_goes_once_no_cluster_is_paused() {
-    let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
-    let outcome = simulate(&start, async |world: &World| {
-        world.bind_in_new_pool("web-0").await;
-        let site = &world.sites[0];
+    simulate_bound(&START, async |world, site| {
         world.users_interfered.set(true);
         let pause = |is_paused: bool| site.change(Kind::Cluster, "c", &json!({"spec": {"paused": is_paused}}));
         pause(true);
@@ -219,16 +212,12 @@ fn what_is_left_of_a_pool_goes_once_no_cluster_is_paused() {
         world.expect(9, "the IPAddress", "gone", is_gone);
         world.skips_rest.set(true);
     });
-    outcome.assert_lawful();
 }
 
 /// Law 9. An IPAddress of another writer has the claim's name.
 #[test]
 fn a_pool_does_not_wait_for_a_claim_that_has_another_writers_ip_address() {
-    let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
-    let outcome = simulate(&start, async |world: &World| {
-        world.bind_in_new_pool("web-0").await;
-        let site = &world.sites[0];
+    simulate_bound(&START, async |world, site| {
         site.change(Kind::Pool, "public", &json!({"spec": {"maxIPs": 1}}));
         world.advance(SOON).await;
         site.create_claim("web-1", "public");
@@ -253,7 +242,6 @@ fn a_pool_does_not_wait_for_a_claim_that_has_another_writers_ip_address() {
         site.delete(Kind::Address, "web-1");
         site.delete(Kind::Claim, "web-1");
     });
-    outcome.assert_lawful();
 }
 
 /// It waits for its pool, and its release for the calls: only one of them is in its condition.

@@ -59,14 +59,14 @@ impl<'a> ClaimCase<'a> {
                 && self.is_named_for(&self.claim.key, entry)
                 && !self.is_of_older_claim(entry)
         };
-        let marked = ledger.at(bound.address).find(|entry| self.has_claimed(entry));
-        let successor = marked.or_else(|| ledger.at(bound.address).find(is_free));
-        match successor {
+        if let Some(entry) = ledger.at(bound.address).find(|entry| self.has_claimed(entry)) {
+            return self.keep_claimed(entry);
+        }
+        match ledger.at(bound.address).find(is_free) {
             // Unlike what is marked, it does not count under the limit yet.
             Some(entry) if entry.marks.is_empty() && entry.hold.is_none() && !self.has_room() => {
                 Decision::Lost(LostAddress::AboveLimit(bound.address))
             }
-            Some(entry) if self.has_claimed(entry) => self.keep_claimed(entry),
             Some(_) if self.situation.fence().is_some() => self.wait_for_fence(),
             Some(entry) => self.mark(entry, self.origin_of_successor(entry)),
             None => Decision::Lost(LostAddress::Deleted(bound.address)),
@@ -133,7 +133,7 @@ impl<'a> ClaimCase<'a> {
         Supply::new(self.situation).room() > 0
     }
 
-    /// Whether the IPAddress of this claim names it.
+    /// Whether an IPAddress of the claim names it.
     fn is_named_for(&self, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
         let mut published = self.situation.relevant_addresses().of_claim(&self.situation.pool.id, claim);
         published.any(|published| published.names(&entry.fip))

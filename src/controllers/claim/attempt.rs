@@ -131,7 +131,7 @@ impl<'a> Attempt<'a> {
 
     /// Makes one decision and acts on it. `None` when there is more to decide.
     async fn step(&mut self) -> Result<Option<AttemptOutcome>, openstack::Error> {
-        if self.has_session_ended() || self.request.bound.is_none() && !self.may_begin() {
+        if self.request.bound.is_none() && !self.may_begin() {
             return Ok(Some(AttemptOutcome::Changed));
         }
         let (decision, creation) = match self.decide() {

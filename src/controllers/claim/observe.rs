@@ -6,9 +6,11 @@ use jiff::Timestamp;
 
 use crate::allocation::ClaimKey;
 use crate::allocation::situation::QueuePosition;
+use crate::api::names::CLAIM_FINALIZER;
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::controllers::memory::{Memory, PoolState};
 use crate::controllers::objects::{cluster_of, is_watched};
+use crate::controllers::patch;
 use crate::controllers::stores::{Stores, name_of};
 use crate::object_name::ObjectName;
 
@@ -74,6 +76,11 @@ impl Observed {
     /// Whether the claim's status says that it has an address.
     pub(super) fn is_bound(&self) -> bool {
         self.claim.address_name().is_some()
+    }
+
+    /// Whether the claim has our finalizer.
+    pub(super) fn is_protected(&self) -> bool {
+        patch::has_finalizer(&self.claim.metadata, CLAIM_FINALIZER)
     }
 
     pub(super) fn is_being_deleted(&self) -> bool {

@@ -21,7 +21,7 @@ use crate::api::names::{
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::ResolvedPool;
-use crate::controllers::objects::read_published;
+use crate::controllers::objects::{is_owned_by, read_published};
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
 use crate::object_name::{ObjectName, is_name};
@@ -40,12 +40,7 @@ impl ClaimController {
             None => self.create_address(observed, resolved, fip, desired()).await,
             // Deleted while its claim is active: it is removed first, and then created again with the same address.
             Some(address) if address.metadata.deletion_timestamp.is_some() => {
-                // Of a pool that was removed by force a moment ago, nothing else may say the id.
-                let is_current = self.kube.is_current(pool).await;
-                match is_current.map_err(|error| Error::Kubernetes("read the pool", error))? {
-                    true => remove_address_finalizer(&self.kube, address).await,
-                    false => Ok(()),
-                }
+                self.let_go_of_address(address, pool).await
             }
             Some(address) => match repair_patch(address, &desired()) {
                 None => Ok(()),
@@ -121,14 +116,18 @@ impl ClaimController {
     /// Removes the finalizer of a deleted IPAddress of the claim's pool, which does not know it.
     pub(super) async fn give_up_unknown_address(&self, observed: &Observed) -> Result<(), Error> {
         let (Some(pool), Some(address)) = (&observed.pool, &observed.address) else { return Ok(()) };
-        let is_of_pool = address.spec.pool_ref == observed.claim.spec.pool_ref
-            && address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref());
-        if address.metadata.deletion_timestamp.is_none() || !is_of_pool {
-            return Ok(());
+        let is_of_pool = address.spec.pool_ref == observed.claim.spec.pool_ref && is_owned_by(address, pool);
+        match address.metadata.deletion_timestamp.is_some() && is_of_pool {
+            true => self.let_go_of_address(address, pool).await,
+            false => Ok(()),
         }
-        // Where everything is being restored, the watch may still show the pool of before.
+    }
+
+    /// Removes the finalizer of a deleted IPAddress, unless the watch shows a pool that was removed by force a moment ago, or
+    /// that is being restored: then nothing else may say the id.
+    async fn let_go_of_address(&self, address: &IpAddress, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
         match self.kube.is_current(pool).await.map_err(|error| Error::Kubernetes("read the pool", error))? {
-            true => self.give_up_deleted_address(observed).await,
+            true => remove_address_finalizer(&self.kube, address).await,
             false => Ok(()),
         }
     }

@@ -88,7 +88,7 @@ pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
         return NextStep::Skip(SkipReason::AddressAwaited);
     }
     // The pool waits for it.
-    if observed.address.is_none() && observed.is_pool_being_deleted() && is_protected(observed) && !observed.is_bound()
+    if observed.address.is_none() && observed.is_pool_being_deleted() && observed.is_protected() && !observed.is_bound()
     {
         return NextStep::ReleaseAndWait(pool_is_being_deleted(observed));
     }
@@ -148,14 +148,10 @@ fn triage_being_deleted(claim: &ObjectMeta) -> NextStep {
     }
 }
 
-fn is_protected(observed: &Observed) -> bool {
-    patch::has_finalizer(&observed.claim.metadata, CLAIM_FINALIZER)
-}
-
 fn triage_in_deleted_pool(observed: &Observed) -> NextStep {
     match &observed.pool_state.resolved {
         // Its IPAddress was deleted: the pool waits for the claim, and the address is still the claim's.
-        Some(_) if is_protected(observed) && observed.is_bound() => NextStep::Recover,
+        Some(_) if observed.is_protected() && observed.is_bound() => NextStep::Recover,
         _ => report(observed, POOL_NOT_READY, pool_is_being_deleted(observed)),
     }
 }

@@ -170,15 +170,16 @@ fn apply<K>(
 pub(super) async fn drive_secrets(api: Api<Guarded<PartialObjectMeta<Secret>>>, report: impl Fn(SecretChange<'_>)) {
     let mut listed = BTreeSet::new();
     let watch = || watcher(api.clone(), config()).boxed();
+    let applied = |secret| readable(secret).iter().for_each(|secret| report(Change::Applied(secret)));
     let handle = |event: watcher::Event<Guarded<PartialObjectMeta<Secret>>>| match event {
         watcher::Event::Init => listed.clear(),
         // A watch that begins again may have missed a change, so what it lists counts as changed.
         watcher::Event::InitApply(secret) => {
             listed.insert(name_of(&secret));
-            readable(secret).iter().for_each(|secret| report(Change::Applied(secret)));
+            applied(secret);
         }
         watcher::Event::InitDone => report(Change::Listed(&listed)),
-        watcher::Event::Apply(secret) => readable(secret).iter().for_each(|secret| report(Change::Applied(secret))),
+        watcher::Event::Apply(secret) => applied(secret),
         watcher::Event::Delete(secret) => readable(secret).iter().for_each(|secret| report(Change::Deleted(secret))),
     };
     repeat("Secret", watch, || {}, handle).await;
