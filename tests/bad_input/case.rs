@@ -126,6 +126,10 @@ impl Case {
         let pool = self.name;
         let expected = format!("OpenStackFloatingIPPool {pool} is not ready ({}): {message}", self.reason);
         assert_eq!(waiting, expected);
+        // Which it may notice only after its first report.
+        let counts_it =
+            |pool: Option<&DynamicObject>| pool.is_some_and(|it| it.data["status"]["claims"]["waiting"] == 1);
+        ns.await_object(Kind::Pool, self.name, SOON, "with its waiting claim", counts_it).await;
     }
 
     async fn assert_nothing_is_written(&self, ns: &Namespace) {
