@@ -5,6 +5,7 @@ use kube::core::PartialObjectMeta;
 use kube::{Api, Client};
 
 use super::stores::name_of;
+use crate::api::guarded::Guarded;
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::object_name::{ObjectName, is_name};
 
@@ -51,7 +52,8 @@ impl Kubernetes {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    pub(super) fn secrets(&self, namespace: &str) -> Api<Secret> {
+    /// One Secret serves several pools, so what a user wrote into its metadata keeps none of them from reading it.
+    pub(super) fn secrets(&self, namespace: &str) -> Api<Guarded<Secret>> {
         Api::namespaced(self.client.clone(), namespace)
     }
 }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use kube::Api;
 use kube::api::ListParams;
 use kube::core::PartialObjectMeta;
+use kube::{Api, Resource};
 use tokio_util::sync::CancellationToken;
 
 use super::claim::{self, is_claimed, remove_address};
@@ -81,8 +81,8 @@ impl LeftoverReleaser {
         let needed: BTreeSet<String> = pools.iter().map(secret_finalizer).collect();
         for finalizer in finalizers.difference(&needed) {
             let Some(secret) = api.get_opt(&name.name).await? else { return Ok(()) };
-            let is_moving = HandsOff::of(&secret.metadata) == Some(HandsOff::Moving);
-            let change = patch::without_finalizer(&secret.metadata, finalizer).filter(|_| !is_moving);
+            let is_moving = HandsOff::of(secret.meta()) == Some(HandsOff::Moving);
+            let change = patch::without_finalizer(secret.meta(), finalizer).filter(|_| !is_moving);
             let Some(change) = change else { continue };
             match patch::merge(&api, &name.name, change).await {
                 Ok(_) => tracing::info!(secret.name = %name, "finalizer removed from the Secret: its pool is gone"),

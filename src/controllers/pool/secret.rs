@@ -4,7 +4,7 @@
 //! could keep it, and the controller would need to write in the platform's namespace.
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 
 use super::cluster_identity::{IdentityError, find_secret};
 use super::failure::PoolFailure;
@@ -113,7 +113,7 @@ impl PoolController {
         }
         let api = self.kube.secrets(&pool.namespace().unwrap_or_default());
         let Some(secret) = api.get_opt(name).await.map_err(failed)? else { return Ok(()) };
-        let Some(change) = patch::without_finalizer(&secret.metadata, &finalizer(pool)) else { return Ok(()) };
+        let Some(change) = patch::without_finalizer(secret.meta(), &finalizer(pool)) else { return Ok(()) };
         match patch::merge(&api, name, change).await {
             Err(error) if !patch::is_not_found(&error) => Err(failed(error)),
             _ => Ok(()),
@@ -131,8 +131,8 @@ async fn read_secret(
         let message = "spec.identityRef.name cannot be the name of a Secret: use lowercase letters, digits, - and .";
         return Err(failed(message.into()));
     }
-    kube.secrets(&secret.namespace).get(&secret.name).await.map_err(|error| {
-        let title = title(secret, pool);
+    let title = title(secret, pool);
+    let read = kube.secrets(&secret.namespace).get(&secret.name).await.map_err(|error| {
         failed(match (patch::is_not_found(&error), pool.spec.identity_ref.own_secret()) {
             (true, Some(_)) => format!(
                 "{title} (spec.identityRef.name) does not exist in this namespace: create it with the key clouds.yaml"
@@ -141,7 +141,9 @@ async fn read_secret(
             (false, Some(_)) => format!("{title} (spec.identityRef.name) cannot be read: {}", reply(&error)),
             (false, None) => format!("{title} cannot be read: {}", reply(&error)),
         })
-    })
+    })?;
+    // Without the error, which may quote the credentials.
+    read.0.map_err(|_| failed(format!("{title} cannot be read: it has not the form of a Secret")))
 }
 
 /// The Secret, for messages.
