@@ -117,7 +117,10 @@ mod tests {
         let named = fixture().listed([10, 11, 12, 13]).reserving("db", 14).reserving("web", 15);
         let fips =
             [fip(10), fip(11).attached(), fip(12).tagged_by_another_pool(), fip(14), fip(15).on_network("another")];
-        assert_eq!(listed(&named.fips(fips)), [10, 14], "13 is not a floating IP of the project");
+        let named = named.fips(fips);
+        assert_eq!(listed(&named), [10, 14], "13 is not a floating IP of the project");
+        let untagged = named.with_policy(|pool| pool.has_tags = false);
+        assert_eq!(listed(&untagged), [0; 0], "they cannot be marked");
     }
 
     #[test]

@@ -59,6 +59,11 @@ pub enum AddressFailure {
     Excluded,
     #[error("has as many tags as Neutron allows, and the pool's tag would be one more: remove one")]
     TooManyTags,
+    /// Neutron has no tags, and the pool did not create it.
+    #[error(
+        "cannot be marked, since this Neutron has no tags on floating IPs: remove it from spec.preAllocatedFloatingIPs"
+    )]
+    NoTags,
     #[error("has a description that was copied from another floating IP: clear the copied description")]
     Copied,
 }
@@ -74,6 +79,7 @@ impl AddressFailure {
             Self::Published => "NamedByIPAddress",
             Self::Excluded => "Excluded",
             Self::TooManyTags => "TooManyTags",
+            Self::NoTags => "TagsUnsupported",
             Self::Copied => "MarkCopied",
         }
     }
@@ -155,6 +161,8 @@ fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<Addres
         Some(AddressFailure::Attached)
     } else if situation.relevant_addresses().is_published(&entry.fip) {
         Some(AddressFailure::Published)
+    } else if !pool.has_tags {
+        Some(AddressFailure::NoTags)
     } else if !entry.has_room_for_tag() {
         Some(AddressFailure::TooManyTags)
     } else {
@@ -327,6 +335,9 @@ mod tests {
         assert_eq!(why(listed().fips([fip(10)]).published_by_others(10)), Some(AddressFailure::Published));
         assert_eq!(why(listed().fips([fip(10)]).excluding("203.0.113.10/32")), Some(AddressFailure::Excluded));
         assert_eq!(why(listed().fips([fip(10).full_of_tags()])), Some(AddressFailure::TooManyTags));
+        let untagged = || listed().with_policy(|pool| pool.has_tags = false);
+        assert_eq!(why(untagged().fips([fip(10)])), Some(AddressFailure::NoTags));
+        assert_eq!(why(untagged().fips([fip(10).idle()])), None, "the pool created it");
         assert_eq!(why(listed().fips([fip(10)]).held(10, Hold::Cleanup)), None, "neither free nor failed");
         assert_eq!(why(listed().fips([fip(10)])), None);
         let copied = fip(10).idle().0.description;
@@ -344,6 +355,7 @@ mod tests {
             (AddressFailure::Published, "NamedByIPAddress"),
             (AddressFailure::Excluded, "Excluded"),
             (AddressFailure::TooManyTags, "TooManyTags"),
+            (AddressFailure::NoTags, "TagsUnsupported"),
             (AddressFailure::Copied, "MarkCopied"),
         ];
         for (failure, reason) in all {

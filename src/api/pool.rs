@@ -354,7 +354,8 @@ pub struct FailedAddress {
     /// The address.
     pub address: String,
     /// Why the address cannot be allocated, in one CamelCase word: `NotFound`, `Attached`, `MarkedByOther`,
-    /// `MarkedByNewerVersion`, `NamedByIPAddress`, `Excluded`, `TooManyTags` or `MarkCopied`. Later versions may have others.
+    /// `MarkedByNewerVersion`, `NamedByIPAddress`, `Excluded`, `TooManyTags`,
+    /// `TagsUnsupported` or `MarkCopied`. Later versions may have others.
     #[schemars(schema_with = "schema::reason")]
     pub reason: String,
     /// Why the address cannot be allocated, and what to do, for people.
