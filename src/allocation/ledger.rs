@@ -313,8 +313,8 @@ impl Ledger {
 
     /// The floating IP is gone, so Neutron may offer its address next.
     fn forget(&mut self, id: &FloatingIpId) {
-        if self.remove(id).is_some() {
-            self.backoff.note_gone(id);
+        if let Some(gone) = self.remove(id) {
+            self.backoff.note_gone(&gone.fip);
         }
     }
 

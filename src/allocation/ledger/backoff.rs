@@ -2,13 +2,14 @@
 //! reserved, or published by others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::{CreationBlock, Hold, Ledger, LedgerEntry};
 use crate::allocation::identity::PoolId;
 use crate::allocation::refusal::Refusal;
-use crate::floating_ip::{FloatingIpId, SubnetId};
+use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::time::after;
 
 /// How long a pool creates nothing after Neutron offered it only unwanted addresses: each such offer costs a POST and a
@@ -21,6 +22,8 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 pub(super) struct CreationBackoff {
     blocks: BTreeMap<PoolId, BlockState>,
     unwanted: BTreeMap<PoolId, UnwantedOffers>,
+    /// What Neutron offered each pool in vain since its spec changed or it was last offered something usable.
+    unwanted_addresses: BTreeMap<PoolId, BTreeSet<IpAddr>>,
     held_unwanted: BTreeSet<FloatingIpId>,
     empty_subnets: BTreeMap<SubnetId, Timestamp>,
 }
@@ -42,11 +45,18 @@ struct UnwantedOffers {
 }
 
 impl CreationBackoff {
-    /// A floating IP was deleted. Unless it was unwanted, Neutron may offer its address next.
-    pub(super) fn note_gone(&mut self, id: &FloatingIpId) {
-        if !self.held_unwanted.remove(id) {
-            self.unwanted.clear();
+    /// A floating IP was deleted, so Neutron may offer its address next. That ends the pause of the pools that want it: not
+    /// of those that were offered it in vain, perhaps by the creations and deletions of another cluster that waits too.
+    pub(super) fn note_gone(&mut self, fip: &FloatingIp) {
+        if !self.held_unwanted.remove(&fip.id) {
+            let addresses = &self.unwanted_addresses;
+            self.unwanted.retain(|pool, _| addresses.get(pool).is_some_and(|of_pool| of_pool.contains(&fip.address)));
         }
+    }
+
+    fn forget_unwanted(&mut self, pool: &PoolId) {
+        self.unwanted.remove(pool);
+        self.unwanted_addresses.remove(pool);
     }
 }
 
@@ -64,7 +74,7 @@ impl Ledger {
     pub fn unblock_creation(&mut self, pool: &PoolId) -> bool {
         let was_blocked = self.creation_refusal(pool).is_some() || self.offers_only_unwanted(pool);
         self.backoff.blocks.remove(pool);
-        self.backoff.unwanted.remove(pool);
+        self.backoff.forget_unwanted(pool);
         self.backoff.empty_subnets.clear();
         was_blocked
     }
@@ -79,7 +89,7 @@ impl Ledger {
 
     /// The pool's spec changed, and with it which addresses are usable.
     pub fn reset_backoff(&mut self, pool: &PoolId) {
-        self.backoff.unwanted.remove(pool);
+        self.backoff.forget_unwanted(pool);
         self.retry_creation(pool);
         if let Some(state) = self.backoff.blocks.get_mut(pool) {
             state.is_outdated = state.may_retry;
@@ -94,11 +104,16 @@ impl Ledger {
 
     pub(super) fn forget_backoff(&mut self, pool: &PoolId) {
         self.backoff.blocks.remove(pool);
-        self.backoff.unwanted.remove(pool);
+        self.backoff.forget_unwanted(pool);
     }
 
     /// Neutron offered an unwanted address. It is held while another is requested, then deleted.
     pub fn hold_unwanted(&mut self, id: &FloatingIpId) {
+        let offered =
+            self.get(id).and_then(|entry| Some((entry.marks.created.as_ref()?.pool.clone(), entry.fip.address)));
+        if let Some((pool, address)) = offered {
+            self.backoff.unwanted_addresses.entry(pool).or_default().insert(address);
+        }
         self.backoff.held_unwanted.insert(id.clone());
         self.set_hold(id, Some(Hold::Unwanted));
     }

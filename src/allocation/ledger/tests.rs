@@ -229,7 +229,7 @@ fn the_pause_after_unwanted_offers_doubles_up_to_a_limit() {
 #[test]
 fn the_pause_after_unwanted_offers_ends_with_a_spec_change_or_a_freed_address() {
     let unwanted = || {
-        let mut fixture = fixture().fips([fip(10), fip(11)]);
+        let mut fixture = fixture().fips([fip(10).idle(), fip(11)]);
         fixture.ledger.hold_unwanted(&id(10));
         fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
         fixture
@@ -243,6 +243,27 @@ fn the_pause_after_unwanted_offers_ends_with_a_spec_change_or_a_freed_address() 
     let mut fixture = unwanted();
     fixture.ledger.reset_backoff(&pool_id("p"));
     assert!(may_create(&fixture));
+}
+
+#[test]
+fn what_another_cluster_creates_and_deletes_in_vain_does_not_end_the_pause() {
+    let mut fixture = fixture().fips([fip(10).idle()]);
+    let theirs = |last| Fip(FloatingIp { id: FloatingIpId::new("theirs"), ..fip(last).0 });
+    fixture.ledger.hold_unwanted(&id(10));
+    fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+    fixture.relist([theirs(10)]);
+    fixture.relist([]);
+    let may_create = |fixture: &Fixture| fixture.ledger.may_create(&pool_id("p"), start());
+    assert!(!may_create(&fixture), "the address was unwanted before");
+    fixture.relist([theirs(11)]);
+    fixture.relist([]);
+    assert!(may_create(&fixture), "this one was never offered");
+    fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+    fixture.ledger.reset_backoff(&pool_id("p"));
+    fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+    fixture.relist([theirs(10)]);
+    fixture.relist([]);
+    assert!(may_create(&fixture), "the present spec may want it");
 }
 
 #[test]
