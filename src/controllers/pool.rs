@@ -10,7 +10,7 @@ use kube::ResourceExt;
 
 use super::events::Events;
 use super::kubernetes::Kubernetes;
-use super::memory::{Memory, PoolState, ResolvedPool};
+use super::memory::{Memory, PoolState, Problem, ResolvedPool};
 use super::objects::is_watched;
 use super::panics::HeldBack;
 use super::patch;
@@ -50,7 +50,7 @@ use identity::{known_id, recorded_id};
 
 pub(super) use capo::CapoObjects;
 pub(super) use cluster_identity::IdentityError;
-pub(super) use conflicts::pools_with_id;
+pub(super) use conflicts::{Duplicates, pools_with_id};
 pub(super) use failure::PoolFailure;
 pub(super) use resolve::Resolver;
 pub(super) use secret::finalizer as secret_finalizer;
@@ -164,7 +164,7 @@ impl PoolController {
             return self.fail(pool, PoolFailure::Neutron(error)).await;
         }
         // Asked again: only a listing shows the marks of another pool's claims.
-        if let Some(problem) = self.resolver.find_duplicate_in_project(pool, &resolved) {
+        if let Some(problem) = self.resolver.duplicates().in_project(pool, &resolved) {
             return self.fail(pool, PoolFailure::Conflict(problem)).await;
         }
         self.begin_serving(pool, &resolved, &changes);
@@ -197,49 +197,68 @@ impl PoolController {
         self.wake_claims_with_wrong_marks(resolved);
     }
 
-    async fn fail(&self, pool: &Arc<OpenStackFloatingIPPool>, failure: PoolFailure) -> Result<Action, Error> {
+    async fn fail(&self, pool: &Arc<OpenStackFloatingIPPool>, mut failure: PoolFailure) -> Result<Action, Error> {
         let name = name_of(pool.as_ref());
         log_concealed(&name, &failure);
         self.end_session_after(&failure, pool);
-        let problem = failure.problem();
-        let is_new = self.memory.pools.update(&name, |state| {
+        self.memory.pools.update(&name, |state| {
             if let Some(known) = state.resolved.take() {
                 state.resolved = Some(Arc::new(self.resolver.with_present_spec(pool, &known)));
             }
-            let old = state.problem.replace(problem.clone());
-            old.as_ref() != Some(&problem)
+        });
+        let (retry_after, mut listed) = (failure.retry_after(), None);
+        // With credentials that work.
+        if matches!(failure, PoolFailure::Network(_) | PoolFailure::Conflict(_) | PoolFailure::Neutron(_)) {
+            self.note_problem(pool, self.find_original(pool).unwrap_or_else(|| failure.problem()));
+            self.resolve_for_releases(pool).await;
+            listed = self.list_despite(&failure, &name).await;
+            // Asked again: of which project the pool is may be known only now, and a listing shows the marks of other claims.
+            if let Some(problem) = self.find_original(pool) {
+                (failure, listed) = (PoolFailure::Conflict(problem), None);
+            }
+        }
+        let problem = failure.problem();
+        self.note_problem(pool, problem.clone());
+        if let Some(resolved) = &listed {
+            self.wake_claims_with_wrong_marks(resolved);
+            self.wake.sweeper(&name);
+        }
+        // What is known may be old. Its claims may be released all the same.
+        let known = self.memory.pools.get(&name).resolved;
+        let config_map = self.keep_address_config_map(pool, known.as_deref(), listed.is_some()).await;
+        self.report_failing(pool, &failure, listed.as_deref(), config_map).await?;
+        if problem.reason != DUPLICATE_POOL_ID {
+            self.restore_id(pool).await?;
+        }
+        Ok(Action::requeue(self.clock.jitter(retry_after.unwrap_or(PROBLEM_RETRY), 0.25)))
+    }
+
+    /// Wakes the claims whose conditions say what is wrong with their pool, if that is new.
+    fn note_problem(&self, pool: &OpenStackFloatingIPPool, problem: Problem) {
+        let name = name_of(pool);
+        let is_new = self.memory.pools.update(&name, |state| {
+            state.is_of(pool) && state.problem.replace(problem.clone()).as_ref() != Some(&problem)
         });
         if is_new == Some(true) {
             self.wake.waiting_claims_of(&name);
             self.wake.unserved_claims_of(&name);
         }
-        if matches!(failure, PoolFailure::Network(_) | PoolFailure::Conflict(_) | PoolFailure::Neutron(_)) {
-            self.resolve_for_releases(pool).await;
-        }
-        let listed = self.list_despite(&failure, pool).await;
-        if let Some(resolved) = &listed {
-            self.wake_claims_with_wrong_marks(resolved);
-            self.wake.sweeper(&name);
-        }
-        let config_map = self.keep_address_config_map_despite(pool, &failure, listed.is_some()).await;
-        self.report_failing(pool, &failure, listed.as_deref(), config_map).await?;
-        if problem.reason != DUPLICATE_POOL_ID {
-            self.restore_id(pool).await?;
-        }
-        Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
+    }
+
+    /// That another pool of the project has the pool's id, and the marks with it: whatever else is wrong with the pool.
+    fn find_original(&self, pool: &OpenStackFloatingIPPool) -> Option<Problem> {
+        let known = self.memory.pools.resolved_of(pool)?;
+        self.resolver.duplicates().in_project(pool, &known)
     }
 
     /// Lists the project of a pool whose network is not found, or whose name CAPO has too. What was released, is an orphan,
     /// or has lost its mark needs neither.
-    async fn list_despite(&self, failure: &PoolFailure, pool: &OpenStackFloatingIPPool) -> Option<Arc<ResolvedPool>> {
+    async fn list_despite(&self, failure: &PoolFailure, name: &ObjectName) -> Option<Arc<ResolvedPool>> {
         if !matches!(failure, PoolFailure::Network(_)) && failure.problem().reason != NAME_CONFLICT {
             return None;
         }
-        let resolved = self.memory.pools.get(&name_of(pool)).resolved?;
-        let is_listed = resolved.list_to_serve(&self.clock, Some(AUDIT_AGE)).await.is_ok();
-        // The marks with its id are another pool's.
-        let is_copy = || self.resolver.find_duplicate_in_project(pool, &resolved).is_some();
-        (is_listed && !is_copy()).then_some(resolved)
+        let resolved = self.memory.pools.get(name).resolved?;
+        resolved.list_to_serve(&self.clock, Some(AUDIT_AGE)).await.is_ok().then_some(resolved)
     }
 
     /// A pool that this process never saw serving, or whose credentials have changed since, gets what a release needs. If
@@ -256,7 +275,6 @@ impl PoolController {
         if let Ok(resolved) = resolved.inspect_err(|failure| self.end_session_after(failure, pool))
             && known.is_none_or(|known| !Arc::ptr_eq(&known, &resolved))
         {
-            let is_copy = self.resolver.find_duplicate_in_project(pool, &resolved).is_some();
             self.memory.pools.update(&name, |state| {
                 if state.is_of(pool) {
                     state.resolved = Some(resolved);
@@ -264,9 +282,7 @@ impl PoolController {
                 }
             });
             self.wake.unserved_claims_of(&name);
-            if !is_copy {
-                self.wake.sweeper(&name);
-            }
+            self.wake.sweeper(&name);
         }
     }
 

@@ -147,12 +147,24 @@ impl Stores {
     /// The IPAddresses of a pool whose claim is gone, or points at another pool, and not because both are being moved.
     /// Only those with our finalizer or annotations: what another writer made is left alone.
     pub(super) fn strays_of(&self, pool: &ObjectName, claims: &ClaimRecords) -> Vec<Arc<IpAddress>> {
+        self.ours_of(pool, claims.addresses_without_claim(pool))
+    }
+
+    /// The IPAddresses of a pool that a user copied to another name and deleted. The claim has its own.
+    pub(super) fn deleted_copies_of(&self, pool: &ObjectName, claims: &ClaimRecords) -> Vec<Arc<IpAddress>> {
+        let mut copies = self.ours_of(pool, claims.copied_addresses(pool));
+        copies.retain(|address| address.metadata.deletion_timestamp.is_some());
+        copies
+    }
+
+    /// Those of these IPAddresses that are the pool's, ours, and not being moved.
+    fn ours_of(&self, pool: &ObjectName, addresses: Vec<ObjectName>) -> Vec<Arc<IpAddress>> {
         if self.has_paused_cluster(&pool.namespace) {
             return Vec::new();
         }
-        let strays = claims.addresses_without_claim(pool).into_iter().filter_map(|name| self.address(&name));
-        let stays = |address: &Arc<IpAddress>| HandsOff::of(&address.metadata) != Some(HandsOff::Moving);
-        strays
+        let stays = |address: &IpAddress| HandsOff::of(&address.metadata) != Some(HandsOff::Moving);
+        let addresses = addresses.into_iter().filter_map(|name| self.address(&name));
+        addresses
             .filter(|address| address.is_of(&pool.namespace, &pool.name) && is_ours(address) && stays(address))
             .collect()
     }

@@ -14,7 +14,7 @@ use super::memory::{Memory, ResolvedPool};
 use super::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
 use super::objects::{is_abandoned, is_owned_by, is_watched, read_published};
 use super::panics::HeldBack;
-use super::pool::pools_with_id;
+use super::pool::{Duplicates, pools_with_id};
 use super::queue::Action;
 use super::stores::{Stores, name_of};
 use super::wake::Wake;
@@ -74,17 +74,19 @@ impl Sweeper {
             return Ok(Action::requeue(rest));
         }
         let is_being_deleted = pool.metadata.deletion_timestamp.is_some();
+        let copies = self.remove_deleted_copies(&name).await;
         if is_being_deleted && is_abandoned(pool.as_ref()) {
-            return self.release_strays(&pool, None).await.map(|()| Action::await_change());
+            return copies.and(self.release_strays(&pool, None).await).map(|()| Action::await_change());
         }
         let known = self.memory.pools.get(&name);
-        // The marks with its id are another pool's.
-        let is_duplicate = known.problem.is_some_and(|problem| problem.reason == DUPLICATE_POOL_ID);
-        let Some(resolved) = known.resolved else { return Ok(Action::await_change()) };
+        let Some(resolved) = known.resolved else { return copies.map(|()| Action::await_change()) };
         // What keeps one IPAddress from its release does not keep the others from the sweep.
-        let strays = self.release_strays(&pool, Some(&resolved)).await;
+        let strays = copies.and(self.release_strays(&pool, Some(&resolved)).await);
+        // The marks with the id of a copy are another pool's. What says so may have changed since its last reconcile.
+        let is_copy = known.problem.is_some_and(|problem| problem.reason == DUPLICATE_POOL_ID)
+            || Duplicates { stores: &self.stores, memory: &self.memory }.has_original(&pool, &resolved);
         // A pool that is being deleted has a plan of its own.
-        if is_being_deleted || is_duplicate || resolved.project.ledger().is_unlisted() {
+        if is_being_deleted || is_copy || resolved.project.ledger().is_unlisted() {
             return strays.map(|()| Action::await_change());
         }
         let (result, has_changed) = self.sweep(&resolved).await;
@@ -217,6 +219,15 @@ impl Sweeper {
             if is_ending || resolved.is_some_and(|resolved| !may_be_needed(resolved, &address)) {
                 result = self.release_stray(pool, resolved, &address).await.and(result);
             }
+        }
+        result
+    }
+
+    /// Removes IPAddresses that a user copied to another name and deleted: their claims have their own.
+    async fn remove_deleted_copies(&self, pool: &ObjectName) -> Result<(), Error> {
+        let mut result = Ok(());
+        for address in self.stores.deleted_copies_of(pool, &self.memory.claims) {
+            result = remove_address(&self.kube, &address).await.map_err(Error::Stray).and(result);
         }
         result
     }

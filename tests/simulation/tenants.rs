@@ -235,6 +235,59 @@ fn a_copy_of_a_pool_stops_although_the_credentials_of_the_pool_have_expired() {
     });
 }
 
+/// What is wrong with a copy besides its id.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Flaw {
+    NoNetwork,
+    /// CAPO has a pool with its name.
+    Namesake,
+    /// The same, and only a listing shows that it is of the pool's project: Keystone has another URL for it.
+    NoNetworkUnderAnotherUrl,
+}
+
+/// Laws 4 and 11. The copy would delete what rests in the pool, and write its addresses into a ConfigMap of its own.
+#[test]
+fn a_copy_with_a_problem_of_its_own_touches_nothing_of_the_pool() {
+    for flaw in [Flaw::NoNetwork, Flaw::Namesake, Flaw::NoNetworkUnderAnotherUrl] {
+        simulate_bound(&START, async |world, site| {
+            let grace = json!({"spec": {"reuseGracePeriodSeconds": 3600, "reclaimPolicy": "Retain"}});
+            site.change(Kind::Pool, "public", &grace);
+            site.create_claim("web-1", "public");
+            world.await_bound("web-1").await;
+            site.delete(Kind::Claim, "web-0");
+            world.advance(SOON).await;
+            let pool = site.server.get(&Key::new(Kind::Pool, "team", "public")).unwrap();
+            let copied = json!({POOL_ID_ANNOTATION: laws::pool_id(&pool).unwrap().as_str()});
+            let network = if flaw == Flaw::Namesake { "public" } else { "missing" };
+            let mut spec = json!({"floatingIPNetwork": {"filter": {"name": network}}});
+            spec["addressConfigMap"] = json!({"name": "copied-addresses"});
+            if flaw == Flaw::Namesake {
+                let namesake = json!({"metadata": {"name": "copy", "namespace": STRANGERS}, "spec": {}});
+                let _ = site.server.create(Kind::Namespace, json!({"metadata": {"name": STRANGERS}}));
+                site.server.create(Kind::InTreePool, namesake).expect("it is valid");
+            }
+            match flaw {
+                Flaw::NoNetworkUnderAnotherUrl => copy_under_another_url(world, site, &spec).await,
+                _ => create_pool_of_strangers(site, &json!(world.cloud.secret("ours")), &copied, &spec),
+            }
+            create_claim_of_strangers(site, "web-9");
+            world.advance(SOON).await;
+            let (_, message) = site.ready(Kind::Claim, STRANGERS, "web-9");
+            let is_told = message.contains("DuplicatePoolID");
+            world.expect(7, "web-9", &format!("told why, but {message} ({flaw:?})"), is_told);
+            let _ = site.server.delete(&Key::new(Kind::Claim, STRANGERS, "web-9"), &Deletion::default());
+            world.advance(5 * SOON).await;
+            let left = world.cloud.floating_ips().len();
+            world.expect(4, "the floating IPs", &format!("as they were, but {left} ({flaw:?})"), left == 2);
+            let reason = site.ready(Kind::Pool, STRANGERS, "copy").0;
+            world.expect(4, "the copy", &format!("told so, but {reason} ({flaw:?})"), reason == "DuplicatePoolID");
+            let written = site.server.get(&Key::new(Kind::ConfigMap, STRANGERS, "copied-addresses"));
+            world.expect(11, "the copy", "without a ConfigMap", written.is_none());
+            site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 0}}));
+        });
+    }
+}
+
 #[test]
 fn a_copy_in_another_namespace_stops_while_the_pool_works() {
     simulate_bound(&START, async |world, site| {

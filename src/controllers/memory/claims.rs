@@ -355,6 +355,16 @@ impl ClaimRecords {
         claims.addresses.iter().filter(|(_, claim)| is_stray(claim)).map(|(name, _)| in_namespace(name)).collect()
     }
 
+    /// The IPAddresses of a pool that have another name than the existing claim that they are for: a user made them.
+    pub(in crate::controllers) fn copied_addresses(&self, pool: &ObjectName) -> Vec<ObjectName> {
+        let pools = self.0.lock();
+        let addresses = pools.get(pool).into_iter().flat_map(|claims| &claims.addresses);
+        let in_namespace = |name: &String| ObjectName::new(&pool.namespace, name);
+        let exists = |claim: &String| pools.get(pool).is_some_and(|it| it.records.contains_key(&in_namespace(claim)));
+        let copies = addresses.filter(|(name, claim)| name != claim && exists(claim));
+        copies.map(|(name, _)| in_namespace(name)).collect()
+    }
+
     pub(super) fn len(&self) -> usize {
         let mut pools = self.0.lock();
         pools.retain(|_, claims| !claims.prune());

@@ -18,7 +18,6 @@ use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use serde_json::{Value, json};
 
 use super::PoolController;
-use super::failure::PoolFailure;
 use crate::allocation::address_list;
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::{ADDRESS_CONFIG_MAP_CURRENT, DesiredCondition, pool_reasons as reasons};
@@ -52,7 +51,8 @@ enum Failure {
 
 impl PoolController {
     /// Keeps the ConfigMap that the spec asks for up to date with what is known of the pool. The condition says whether it
-    /// is; none where the spec asks for none. `is_current`: the project was listed lately.
+    /// is; none where the spec asks for none. `is_current`: the project was listed lately. The addresses with the id of
+    /// another pool are that pool's.
     pub(super) async fn keep_address_config_map(
         &self,
         pool: &OpenStackFloatingIPPool,
@@ -63,21 +63,9 @@ impl PoolController {
         if !self.writes_address_config_maps {
             return wanted.map(|_| condition("False", reasons::CONFIG_MAPS_DISABLED, DISABLED.into()));
         }
+        let known = known.filter(|known| !self.resolver.duplicates().has_original(pool, known));
         let kept = tokio::time::timeout(TIMEOUT, self.keep(pool, wanted, known, is_current)).await;
         kept.unwrap_or_else(|_| wanted.map(|name| failed(name, &Failure::NoAnswer)))
-    }
-
-    /// The same for a pool with a problem, of which what is known may be old. Its claims may be released all the same.
-    pub(super) async fn keep_address_config_map_despite(
-        &self,
-        pool: &OpenStackFloatingIPPool,
-        failure: &PoolFailure,
-        is_current: bool,
-    ) -> Option<DesiredCondition> {
-        // With the id of another pool, the marks are that pool's.
-        let has_own_marks = failure.problem().reason != reasons::DUPLICATE_POOL_ID;
-        let known = self.memory.pools.get(&name_of(pool)).resolved.filter(|_| has_own_marks);
-        self.keep_address_config_map(pool, known.as_deref(), is_current).await
     }
 
     async fn keep(

@@ -24,7 +24,7 @@ impl Resolver {
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
     ) -> Result<Option<Problem>, Error> {
-        if let Some(other) = self.find_duplicate_in_namespace(pool, id) {
+        if let Some(other) = self.duplicates().in_namespace(pool, id) {
             return Ok(Some(duplicate_id(format_args!("pool {}", other.name_any()), id)));
         }
         // Before it serves, a pool must see one of CAPO's that was created a moment ago.
@@ -38,26 +38,40 @@ impl Resolver {
         Ok(has_same_name.then_some(Problem { reason: reasons::NAME_CONFLICT, message }))
     }
 
+    pub(super) fn duplicates(&self) -> Duplicates<'_> {
+        Duplicates { stores: &self.stores, memory: &self.memory }
+    }
+}
+
+/// Other pools with the id of one, as far as the watches and the pools' sessions show them.
+#[derive(Clone, Copy)]
+pub(in crate::controllers) struct Duplicates<'a> {
+    pub(in crate::controllers) stores: &'a Stores,
+    pub(in crate::controllers) memory: &'a Memory,
+}
+
+impl Duplicates<'_> {
+    /// Whether the pool is a copy: the marks with its id are those of another pool. A listing shows more of that.
+    pub(in crate::controllers) fn has_original(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> bool {
+        self.in_namespace(pool, &resolved.policy.id).is_some() || self.in_project(pool, resolved).is_some()
+    }
+
     /// A pool of the namespace that has the same id and takes precedence.
-    pub(super) fn find_duplicate_in_namespace(
+    pub(super) fn in_namespace(
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
     ) -> Option<Arc<OpenStackFloatingIPPool>> {
-        self.find_duplicate(pool, id, |other| other.metadata.namespace == pool.metadata.namespace)
+        self.find(pool, id, |other| other.metadata.namespace == pool.metadata.namespace)
     }
 
     /// Whether a pool of another namespace has the same id, works in the same project, and takes precedence.
-    pub(super) fn find_duplicate_in_project(
-        &self,
-        pool: &OpenStackFloatingIPPool,
-        resolved: &ResolvedPool,
-    ) -> Option<Problem> {
+    pub(super) fn in_project(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> Option<Problem> {
         let id = &resolved.policy.id;
         let is_of_project = |other: &OpenStackFloatingIPPool| {
             other.metadata.namespace != pool.metadata.namespace && self.is_of_project(other, resolved)
         };
-        let found = self.find_duplicate(pool, id, is_of_project);
+        let found = self.find(pool, id, is_of_project);
         found.map(|_| duplicate_id("another pool of this project, in another namespace,", id))
     }
 
@@ -72,13 +86,13 @@ impl Resolver {
         }
     }
 
-    fn find_duplicate(
+    fn find(
         &self,
         pool: &OpenStackFloatingIPPool,
         id: &PoolId,
         is_in_scope: impl Fn(&OpenStackFloatingIPPool) -> bool,
     ) -> Option<Arc<OpenStackFloatingIPPool>> {
-        let others = pools_with_id(&self.stores, &self.memory, id, pool);
+        let others = pools_with_id(self.stores, self.memory, id, pool);
         others.into_iter().find(|other| is_in_scope(other) && self.precedence(other, id) < self.precedence(pool, id))
     }
 

@@ -60,7 +60,7 @@ impl Resolver {
             Ok(resolved) => resolved,
             Err(failure) => return Ok(Err(failure)),
         };
-        Ok(match self.find_duplicate_in_project(pool, &resolved) {
+        Ok(match self.duplicates().in_project(pool, &resolved) {
             None => Ok(resolved),
             Some(problem) => Err(PoolFailure::Conflict(problem)),
         })

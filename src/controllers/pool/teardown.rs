@@ -80,7 +80,7 @@ impl PoolController {
             return Ok(None);
         }
         let id = known_id(pool, &self.stores, &self.memory);
-        let is_duplicate = |id: &PoolId| self.resolver.find_duplicate_in_namespace(pool, id).is_some();
+        let is_duplicate = |id: &PoolId| self.resolver.duplicates().in_namespace(pool, id).is_some();
         let resolved = match id.filter(|id| self.is_held(&name) || !is_duplicate(id)) {
             Some(id) => self.last_resolution(pool, &id).await.map(Some),
             None => Ok(None),
@@ -136,12 +136,13 @@ impl PoolController {
         let name = name_of(pool);
         if let Some(resolved) = resolved {
             // The claims need OpenStack for their release, so the condition says if it does not answer.
-            if let Err(error) = resolved.list_to_serve(&self.clock, Some(AUDIT_AGE)).await {
+            let listed = resolved.list_to_serve(&self.clock, Some(AUDIT_AGE)).await;
+            // Its condition says nothing new while the pool waits.
+            self.keep_address_config_map(pool, Some(resolved), listed.is_ok()).await;
+            if let Err(error) = listed {
                 return self.report_blocked(pool, &PoolFailure::Neutron(error)).await;
             }
             self.wake_claims_with_wrong_marks(resolved);
-            // Its condition says nothing new while the pool waits.
-            self.keep_address_config_map(pool, Some(resolved), true).await;
         }
         let problem = Problem { reason: reasons::DELETING, message: self.explain_wait(&name) };
         self.memory.pools.update(&name, |state| state.problem = Some(problem.clone()));
@@ -183,7 +184,7 @@ impl PoolController {
             if self.is_held(&resolved.name) {
                 return Ok(false);
             }
-            if self.is_duplicate(pool, resolved) {
+            if self.resolver.duplicates().has_original(pool, resolved) {
                 return Ok(true);
             }
             let teardown = self.plan(resolved);
@@ -200,12 +201,6 @@ impl PoolController {
             results.into_iter().collect::<Result<Vec<_>, _>>()?;
         }
         Ok(false)
-    }
-
-    /// Whether the marks that are left are another pool's.
-    fn is_duplicate(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> bool {
-        self.resolver.find_duplicate_in_namespace(pool, &resolved.policy.id).is_some()
-            || self.resolver.find_duplicate_in_project(pool, resolved).is_some()
     }
 
     /// Plans under the ledger's lock, and holds what is planned.
