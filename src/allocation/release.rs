@@ -4,7 +4,7 @@ use jiff::Timestamp;
 
 use super::identity::ClaimKey;
 use super::ledger::{LedgerEntry, SETTLING};
-use super::mark::{CreationMark, claim_tag, release_tag};
+use super::mark::{CreationMark, Ownership, claim_tag, release_tag};
 use super::situation::Situation;
 use crate::floating_ip::FloatingIpId;
 use crate::time::after;
@@ -49,6 +49,27 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
         Some(_) => ReleaseStep::Settle,
         None => ReleaseStep::Done,
     }
+}
+
+/// What a claim gives up that has another writer's IPAddress: what it has begun to choose and, unless it `was_bound`, what is
+/// marked for it. An address in use, or one that an IPAddress names, is not given up: it may be the claim's after all.
+pub fn given_up(situation: &Situation<'_>, claim: &ClaimKey, was_bound: bool) -> Vec<FloatingIpId> {
+    let Situation { ledger, pool, .. } = situation;
+    let mut given_up = ledger.chosen_by(&pool.id, claim);
+    if was_bound || ledger.is_unlisted() || situation.fence().is_some() {
+        return given_up;
+    }
+    let is_unused = |entry: &&LedgerEntry| {
+        situation.ownership(entry) == Ownership::Claimed(claim.clone())
+            && entry.is_free()
+            && !ledger.is_being_created(entry)
+            && !ledger.has_copied_mark(entry)
+            && !situation.relevant_addresses().is_published(&entry.fip)
+    };
+    let marked = ledger.of_claim(&pool.id, claim).filter(is_unused).map(|entry| entry.fip.id.clone());
+    let marked: Vec<_> = marked.filter(|id| !given_up.contains(id)).collect();
+    given_up.extend(marked);
+    given_up
 }
 
 fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> Option<ReleaseStep> {
@@ -219,6 +240,27 @@ mod tests {
             fixture.release("web"),
             ReleaseStep::Tag(id(10), release_tag(&pool_id("p"), &key("web"), fixture.now))
         );
+    }
+
+    #[test]
+    fn beside_another_writers_ip_address_a_claim_gives_up_what_nothing_uses() {
+        let given_up = |fixture: Fixture, was_bound| given_up(&fixture.situation(), &key("web"), was_bound);
+        let own = [fip(10).created_for("web"), fip(10).tagged_for("web")];
+        for fip in own.clone() {
+            assert_eq!(given_up(fixture().fips([fip.clone()]), false), [id(10)]);
+            assert_eq!(given_up(fixture().fips([fip.clone()]), true), [], "it may be the claim's after all");
+            assert_eq!(given_up(fixture().fips([fip.clone().attached()]), false), []);
+            assert_eq!(given_up(fixture().fips([fip.clone()]).published_by_others(10), false), []);
+            assert_eq!(given_up(fixture().fips([fip.clone()]).fenced(), false), []);
+            assert_eq!(given_up(fixture().fips([fip.clone()]).chosen_by(10, "web"), true), [id(10)]);
+            assert_eq!(given_up(fixture().fips([fip.released_by("web", ago(9))]), false), []);
+        }
+        let copy = own[0].0.description.clone();
+        assert_eq!(given_up(fixture().fips([own[0].clone(), fip(11).described(copy)]), false), []);
+        assert_eq!(given_up(fixture().fips([fip(10).created_for("db"), fip(11)]), false), []);
+        let mut creating = fixture().fips([fip(10).created_for("web")]);
+        creating.ledger.begin_creation(unclaimed_mark(10).nonce, pool_id("p"), Some(key("web")));
+        assert_eq!(given_up(creating, false), [], "the reply may still come");
     }
 
     #[test]

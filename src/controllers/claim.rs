@@ -13,7 +13,7 @@ use super::panics::HeldBack;
 use super::patch;
 use super::pool::{BUSY_AGE, CapoObjects};
 use super::queue::Action;
-use super::stores::{Stores, is_ours, name_of};
+use super::stores::{Stores, name_of};
 use super::wake::Wake;
 use crate::api::IpAddressClaim;
 use crate::api::conditions::claim_reasons::POOL_NOT_READY;
@@ -53,7 +53,8 @@ const CHANGED_RETRY: Duration = Duration::from_millis(500);
 const MANUAL_RETRY: Duration = Duration::from_secs(15);
 /// How soon a claim whose IPAddress was created by another writer is reconciled again.
 const FOREIGN_ADDRESS_RETRY: Duration = Duration::from_secs(10);
-/// How soon a claim whose address is not found while its pool has a problem is reconciled again.
+/// How soon a claim is reconciled again whose address is not found while its pool has a problem, or that could not give up
+/// what it had begun to choose.
 const UNRECOVERED_RETRY: Duration = Duration::from_secs(45);
 /// How soon a claim is reconciled again after a conflict. The change that caused it wakes it sooner, unless the watch is
 /// late.
@@ -186,13 +187,11 @@ impl ClaimController {
             Err(message) => {
                 self.leave_queue(observed);
                 self.report_failed(observed, message).await?;
-                self.give_up_choices(observed, &pool).await?;
                 self.give_up_unknown_address(observed).await?;
-                let is_foreign = !observed.address.as_deref().is_some_and(is_ours);
-                let may_be_its_own = observed.is_bound() || pool.project.ledger().is_unlisted();
-                if observed.is_pool_being_deleted() && observed.is_protected() && is_foreign && !may_be_its_own {
-                    // Another writer's stays. The pool waits for the claim.
-                    return self.release_with(observed, None).await;
+                if let Err(error) = self.give_up_choices(observed, &pool).await {
+                    // What it says may last. The condition says what ends it in any case.
+                    tracing::warn!(claim.name = %observed.name, "failed to give up what was chosen: {}", chain(&error));
+                    return Ok(Action::requeue(self.clock.jitter(UNRECOVERED_RETRY, 0.5)));
                 }
                 return Ok(Action::requeue(self.clock.jitter(FOREIGN_ADDRESS_RETRY, 0.5)));
             }
@@ -290,10 +289,14 @@ impl ClaimController {
         result
     }
 
-    /// Releases what may be marked for a claim that cannot get an address from its pool now, and leaves it waiting.
+    /// Releases what may be marked for a claim that cannot get an address from its pool now, and leaves it waiting. Another
+    /// writer's IPAddress stays.
     async fn release_waiting(&self, observed: &Observed, message: String) -> Result<Action, Error> {
         self.report_waiting(observed, POOL_NOT_READY, message).await?;
-        self.release(observed).await
+        match observed.address {
+            None => self.release(observed).await,
+            Some(_) => self.release_with(observed, None).await,
+        }
     }
 
     /// Adds the finalizer before anything is done in Neutron, so that the claim cannot disappear meanwhile.

@@ -30,7 +30,7 @@ const AGAIN: Duration = Duration::from_secs(300);
 const RETRY: Duration = Duration::from_secs(10);
 /// How long an IPAddress that is being deleted stays although its claim and its pool do not exist. Where a backup is being
 /// restored, they come back within this time, and find in it which floating IP they had.
-const KEPT_FOR: SignedDuration = SignedDuration::from_mins(5);
+pub(super) const KEPT_FOR: SignedDuration = SignedDuration::from_mins(5);
 
 pub(super) struct LeftoverReleaser {
     pub(super) stores: Stores,

@@ -244,6 +244,67 @@ fn a_pool_does_not_wait_for_a_claim_that_has_another_writers_ip_address() {
     });
 }
 
+/// What else is wrong when a pool is deleted whose claim has another writer's IPAddress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Trouble {
+    Nothing,
+    /// OpenStack does not answer a new process, and the pool is abandoned.
+    Gone,
+    /// The Cluster was removed by force.
+    NoCluster,
+}
+
+/// Law 9. It waits for the claim alone, and nothing is the claim's.
+#[test]
+fn a_pool_goes_whatever_else_is_wrong_with_a_claim_that_has_another_writers_ip_address() {
+    for trouble in [Trouble::Nothing, Trouble::Gone, Trouble::NoCluster] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            world.bind_in_new_pool("web-0").await;
+            site.change(Kind::Pool, "public", &json!({"spec": {"maxIPs": 1}}));
+            world.advance(SOON).await;
+            site.create_claim("web-1", "public");
+            world.advance(SOON).await;
+            world.users_interfered.set(true);
+            let original = site.server.get(&key(Kind::Address, "web-0")).unwrap();
+            let mut other = forged(&original, "web-1");
+            other["metadata"]["annotations"] = json!({});
+            other["spec"]["address"] = "198.51.100.1".into();
+            site.server.create(Kind::Address, other).expect("it is valid");
+            site.delete(Kind::Claim, "web-0");
+            world.advance(SOON).await;
+            match trouble {
+                Trouble::Nothing => {}
+                Trouble::Gone => {
+                    site.kill_controller();
+                    let is_back = || site.replicas[0].wire().is_some_and(|wire| !wire.is_dead());
+                    world.expect(9, "a new process", "there", world.wait_until(SOON, is_back).await);
+                    let unreachable = Fault::Refused(Rejection::Unreachable);
+                    site.replicas[0].add_outage(Side::OpenStack, unreachable, 8, 60 * SOON);
+                    let abandoned = json!({"metadata": {"annotations": {ABANDON_ANNOTATION: "true"}}});
+                    site.change(Kind::Pool, "public", &abandoned);
+                }
+                Trouble::NoCluster => site.delete_by_force(Kind::Cluster, "c"),
+            }
+            world.advance(SOON).await;
+            site.delete(Kind::Pool, "public");
+            world.expect_gone(Kind::Pool).await;
+            let state = site.server.state();
+            let of_claim = state.changes.iter().filter(|change| change.key == key(Kind::Claim, "web-1"));
+            let said = |change: &Change| change.object["status"].to_string().contains("is being deleted");
+            world.expect(9, "web-1", &format!("told that its pool goes ({trouble:?})"), of_claim.into_iter().any(said));
+            let named = |change: &Change| {
+                change.key.kind == Kind::Event && text(&change.object, "/note").contains("198.51.100.1")
+            };
+            world.expect(9, "another writer's address", "in no event", !state.changes.iter().any(named));
+            drop(state);
+            world.expect(9, "the IPAddress", "left", site.server.get(&key(Kind::Address, "web-1")).is_some());
+            world.skips_rest.set(true);
+        });
+        outcome.assert_lawful();
+    }
+}
+
 /// It waits for its pool, and its release for the calls: only one of them is in its condition.
 #[test]
 fn a_claim_whose_pool_is_deleted_while_its_calls_are_uncertain_is_left_in_peace() {

@@ -13,7 +13,7 @@ use crate::simulate;
 use crate::tampering::forged;
 use crate::unfinished::replace_floating_ip;
 use crate::users::key;
-use crate::wire::{Fault, Wire};
+use crate::wire::{Fault, Rejection, Wire};
 use crate::world::{NAMESPACE, Start, World, address};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -345,4 +345,62 @@ fn a_claim_withdraws_nothing_while_its_own_ip_address_may_still_appear() {
         });
         outcome.assert_lawful();
     }
+}
+
+/// Another writer's IPAddress for a claim of the pool `public`.
+fn create_foreign_address(world: &World, claim: &str) {
+    world.users_interfered.set(true);
+    let pool = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": "public"});
+    let spec = json!({"address": "198.51.100.1", "prefix": 32, "claimRef": {"name": claim}, "poolRef": pool});
+    let meta = json!({"name": claim, "namespace": NAMESPACE});
+    let written = world.sites[0].server.create(Kind::Address, json!({"metadata": meta, "spec": spec}));
+    world.expect(7, "another writer's IPAddress", "created", written.is_ok());
+}
+
+/// Law 7. It comes while the floating IP is being created.
+#[test]
+fn a_floating_ip_that_was_created_for_a_claim_with_another_writers_ip_address_is_given_up() {
+    for is_restarted in [false, true] {
+        let outcome = simulate(&start(3), async |world: &World| {
+            let site = &world.sites[0];
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "maxIPs": 1}));
+            world.advance(SOON).await;
+            plan(world, Fault::Late(Duration::from_secs(4)));
+            site.create_claim("web-0", "public");
+            await_sent(world).await;
+            create_foreign_address(world, "web-0");
+            if is_restarted {
+                site.kill_controller();
+            }
+            world.advance(Duration::from_secs(10)).await;
+            site.create_claim("web-1", "public");
+            let is_bound = world.wait_until(3 * SOON, || site.is_bound("web-1")).await;
+            world.expect(7, "web-1", "bound", is_bound);
+            site.delete(Kind::Address, "web-0");
+            site.delete(Kind::Claim, "web-0");
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 8. Neutron refuses that the mark of what the claim has chosen is removed.
+#[test]
+fn a_refused_withdrawal_is_tried_now_and_then() {
+    let outcome = simulate(&start(4), async |world: &World| {
+        let site = &world.sites[0];
+        world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+        site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+        world.advance(SOON).await;
+        plan(world, Fault::ReplyLost);
+        site.create_claim("web-0", "public");
+        await_sent(world).await;
+        create_foreign_address(world, "web-0");
+        wire(world).hang("untag floating IP", Fault::Refused(Rejection::Conflict), 10 * SOON);
+        world.advance(10 * SOON).await;
+        let peaks = world.witness.rates().peaks();
+        let most = peaks.get("untag floating IP");
+        world.expect(8, "the tag", &format!("removed now and then: {most:?}"), most.is_some_and(|most| *most < 10));
+        site.delete(Kind::Address, "web-0");
+    });
+    outcome.assert_lawful();
 }

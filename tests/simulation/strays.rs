@@ -7,8 +7,9 @@ use caip_openstack::floating_ip::FloatingIp;
 use serde_json::json;
 
 use crate::api::Kind;
+use crate::laws::FORGED_LABEL;
 use crate::users::key;
-use crate::wire::Fault;
+use crate::wire::{Fault, Rejection};
 use crate::world::{NAMESPACE, Site, Start, World, address};
 use crate::{simulate, simulate_bound};
 
@@ -205,4 +206,74 @@ fn an_ip_address_whose_claim_and_pool_were_removed_by_force_goes_unless_the_pool
             world.skips_rest.set(true);
         });
     }
+}
+
+/// Law 9. The copy has our finalizer.
+#[test]
+fn a_copy_under_another_name_goes_when_a_user_deletes_it() {
+    simulate_bound(&START, async |world, site| {
+        world.users_interfered.set(true);
+        let original = site.server.get(&key(Kind::Address, "web-0")).expect("it is bound");
+        let meta = |field: &str| original["metadata"][field].clone();
+        let metadata = json!({
+            "name": "copy", "namespace": NAMESPACE, "annotations": meta("annotations"), "finalizers": meta("finalizers"),
+            "labels": {FORGED_LABEL: "true"},
+        });
+        let copy = json!({"metadata": metadata, "spec": original["spec"]});
+        site.server.create(Kind::Address, copy).expect("it is valid");
+        world.advance(SOON).await;
+        site.delete(Kind::Address, "copy");
+        let is_gone = || site.server.get(&key(Kind::Address, "copy")).is_none();
+        world.expect(9, "the copy", "gone", world.wait_until(SOON, is_gone).await);
+        world.expect(5, "web-0", "bound as before", site.is_bound("web-0") && site.address_of("web-0").is_some());
+    });
+}
+
+/// Law 4. Nothing else would release it: the claim was removed by force, and its own IPAddress too.
+#[test]
+fn a_copy_under_another_name_is_released_where_its_claim_is_gone() {
+    simulate_bound(&START, async |world, site| {
+        site.change(Kind::Pool, "public", &json!({"spec": {"orphans": {"graceSeconds": 3600}}}));
+        world.advance(SOON).await;
+        world.users_interfered.set(true);
+        let original = site.server.get(&key(Kind::Address, "web-0")).expect("it is bound");
+        let mut metadata = original["metadata"].clone();
+        (metadata["name"], metadata["labels"]) = ("copy".into(), json!({FORGED_LABEL: "true"}));
+        for field in ["uid", "resourceVersion", "creationTimestamp"] {
+            metadata.as_object_mut().expect("an object").remove(field);
+        }
+        site.server
+            .create(Kind::Address, json!({"metadata": metadata, "spec": original["spec"]}))
+            .expect("it is valid");
+        site.kill_controller();
+        site.delete_by_force(Kind::Claim, "web-0");
+        site.delete_by_force(Kind::Address, "web-0");
+        site.delete(Kind::Address, "copy");
+        world.expect_gone(Kind::Address).await;
+        let is_released = world.wait_until(2 * SOON, || world.cloud.floating_ips().is_empty()).await;
+        world.expect(4, "the floating IP", "deleted", is_released);
+    });
+}
+
+/// Law 4. The claim is removed by force while its status is written, and the API server refuses the deletion of its
+/// IPAddress.
+#[test]
+fn an_ip_address_whose_claim_went_while_it_was_served_goes_although_its_deletion_fails_at_first() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let orphans = json!({"policy": "Release", "graceSeconds": 3600});
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "orphans": orphans}));
+        world.advance(SOON).await;
+        let wire = site.replicas[0].wire().expect("it runs");
+        wire.hang("ipaddressclaims", Fault::Late(Duration::from_secs(5)), SOON);
+        site.create_claim("web-0", "public");
+        let is_published = world.wait_until(SOON, || site.address_of("web-0").is_some()).await;
+        world.expect(7, "web-0", "given an IPAddress, and no status", is_published && !site.is_bound("web-0"));
+        world.advance(Duration::from_secs(2)).await;
+        world.users_interfered.set(true);
+        site.delete_by_force(Kind::Claim, "web-0");
+        wire.hang("ipaddresses", Fault::Refused(Rejection::Server), Duration::from_secs(10));
+        world.expect_gone(Kind::Address).await;
+    });
+    outcome.assert_lawful();
 }

@@ -2,7 +2,9 @@
 //! never taken over.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use backon::{ExponentialBuilder, Retryable};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use kube::{Resource, ResourceExt};
@@ -20,11 +22,17 @@ use crate::api::names::{
 };
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::controllers::kubernetes::Kubernetes;
+use crate::controllers::leftovers::KEPT_FOR;
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::objects::{is_owned_by, read_published};
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
 use crate::object_name::{ObjectName, is_name};
+
+/// How the deletion of an IPAddress without a claim is repeated: for about half a minute. If the API server does not answer
+/// for so long, the process loses its Lease, and what it leaves is an orphan.
+const DELETE_RETRIES: ExponentialBuilder =
+    ExponentialBuilder::new().with_min_delay(Duration::from_secs(1)).with_factor(2.0).with_max_times(5);
 
 impl ClaimController {
     pub(super) async fn publish(
@@ -106,18 +114,26 @@ impl ClaimController {
         // The watch may show it for a while. Served again, it would get its IPAddress back, and lose it again.
         self.memory.claims.set_released(&observed.claim, true);
         tracing::info!(claim.name = %observed.name, "deleted while it was served: its address is released");
-        let api = self.kube.addresses(&observed.name.namespace);
-        match api.delete(&observed.name.name, &DeleteParams::default()).await {
-            Err(error) if !patch::is_not_found(&error) => Err(Error::Kubernetes("delete the IPAddress", error)),
-            _ => Ok(()),
-        }
+        // Here, since nothing else comes back to it once the watch has delivered that the claim is gone.
+        let (api, name) = (self.kube.addresses(&observed.name.namespace), &observed.name.name);
+        let failed = |error| Error::Kubernetes("delete the IPAddress", error);
+        let read = async || api.get_opt(name).await;
+        let Some(address) = read.retry(DELETE_RETRIES).await.map_err(failed)? else { return Ok(()) };
+        let same = Preconditions { uid: address.uid(), resource_version: None };
+        let delete = async || api.delete(name, &DeleteParams::default().preconditions(same.clone())).await;
+        let is_done = |error: &kube::Error| patch::is_not_found(error) || patch::is_conflict(error);
+        let deleted = delete.retry(DELETE_RETRIES).when(|error| !is_done(error)).await;
+        deleted.map(drop).or_else(|error| if is_done(&error) { Ok(()) } else { Err(failed(error)) })
     }
 
-    /// Removes the finalizer of a deleted IPAddress of the claim's pool, which does not know it.
+    /// Removes the finalizer of a deleted IPAddress of the claim's pool, which does not know it. One without this pool as an
+    /// owner was restored, and its pool may follow: it stays for a while.
     pub(super) async fn give_up_unknown_address(&self, observed: &Observed) -> Result<(), Error> {
         let (Some(pool), Some(address)) = (&observed.pool, &observed.address) else { return Ok(()) };
-        let is_of_pool = address.spec.pool_ref == observed.claim.spec.pool_ref && is_owned_by(address, pool);
-        match address.metadata.deletion_timestamp.is_some() && is_of_pool {
+        let Some(deleted) = &address.metadata.deletion_timestamp else { return Ok(()) };
+        let is_due = || self.clock.now().duration_since(deleted.0) >= KEPT_FOR;
+        let is_of_pool = address.spec.pool_ref == observed.claim.spec.pool_ref;
+        match is_of_pool && (is_owned_by(address, pool) || is_due()) {
             true => self.let_go_of_address(address, pool).await,
             false => Ok(()),
         }

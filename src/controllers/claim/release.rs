@@ -17,7 +17,7 @@ use super::{CHANGED_RETRY, ClaimController, Error};
 use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::{Ownership, claim_tag};
-use crate::allocation::release::{ReleaseStep, decide};
+use crate::allocation::release::{ReleaseStep, decide, given_up};
 use crate::api::IpAddress;
 use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
 use crate::api::names::CLAIM_FINALIZER;
@@ -51,7 +51,7 @@ impl ClaimController {
         if let Some(left) = self.memory.claims.address_uncertain_for(&observed.pool_name, &observed.name) {
             return self.await_outcome(observed, left).await;
         }
-        if let MarkRelease::Fenced(until) = self.release_in_neutron(observed).await? {
+        if let MarkRelease::Fenced(until) = self.release_in_neutron(observed, address).await? {
             let left = Duration::try_from(until.duration_since(self.clock.now())).unwrap_or_default();
             return self.await_outcome(observed, left).await;
         }
@@ -82,7 +82,7 @@ impl ClaimController {
         Ok(found.map_err(|error| Error::Kubernetes("read the IPAddress", error))?.is_some())
     }
 
-    async fn release_in_neutron(&self, observed: &Observed) -> Result<MarkRelease, Error> {
+    async fn release_in_neutron(&self, observed: &Observed, address: Option<&IpAddress>) -> Result<MarkRelease, Error> {
         let is_abandoned = is_abandoned(observed.claim.as_ref())
             || observed.pool.as_ref().is_some_and(|pool| is_abandoned(pool.as_ref()));
         match &observed.pool_state.resolved {
@@ -92,7 +92,7 @@ impl ClaimController {
                     .inspect_err(|_| self.metrics.released(OperationResult::Failure))
                     .map_err(Error::OpenStack)?;
                 if observed.is_being_deleted()
-                    && let Some(address) = address_of_newer_version(observed, pool)
+                    && let Some(address) = address.and_then(|address| marked_by_newer_version(address, pool))
                 {
                     self.record_left(observed, &address, "a newer version of caip-openstack has marked it").await;
                 }
@@ -100,7 +100,7 @@ impl ClaimController {
                 Ok(released)
             }
             _ if is_abandoned || observed.pool.is_none() || observed.pool_state.has_no_marks => {
-                self.leave_behind(observed).await;
+                self.leave_behind(observed, address).await;
                 Ok(MarkRelease::Done)
             }
             _ => {
@@ -125,22 +125,25 @@ impl ClaimController {
         }
     }
 
-    /// The claim has an IPAddress that is not its own: it withdraws what it has begun to choose, once its own can no longer
-    /// appear.
+    /// The claim has an IPAddress that is not its own: it gives up what nothing uses, once its own can no longer appear.
     pub(super) async fn give_up_choices(&self, observed: &Observed, pool: &ResolvedPool) -> Result<(), Error> {
         self.end_idle_holds(&observed.name);
         if self.memory.claims.address_uncertain_for(&pool.name, &observed.name).is_some() {
             return Ok(());
         }
         let (id, claim) = (&pool.policy.id, &observed.key);
-        let chosen = pool.project.ledger().chosen_by(id, claim);
-        let writer = NeutronWriter { pool, clock: &self.clock };
-        for fip in chosen {
+        let given_up = self.memory.with_situation(&pool.project.ledger(), pool, self.clock.now(), |situation| {
+            given_up(situation, claim, observed.is_bound())
+        });
+        let (writer, mut result) = (NeutronWriter { pool, clock: &self.clock }, Ok(()));
+        for fip in given_up {
             let hold = Hold::Claim { pool: id.clone(), claim: claim.clone() };
-            writer.withdraw(&fip, &claim_tag(id, claim), hold).await.map_err(Error::OpenStack)?;
-            self.wake.waiting_claims_of(&pool.name);
+            match writer.withdraw(&fip, &claim_tag(id, claim), hold).await {
+                Ok(()) => self.wake.waiting_claims_of(&pool.name),
+                Err(error) => result = Err(Error::OpenStack(error)),
+            }
         }
-        Ok(())
+        result
     }
 
     /// The pools of the claim's namespace that are known: it may hold something in each.
@@ -183,8 +186,8 @@ impl ClaimController {
     }
 
     /// Records the floating IP that stays in OpenStack because its pool is gone or was abandoned.
-    async fn leave_behind(&self, observed: &Observed) {
-        let published = observed.address.as_ref().map(|address| address.spec.address.clone());
+    async fn leave_behind(&self, observed: &Observed, address: Option<&IpAddress>) {
+        let published = address.map(|address| address.spec.address.clone());
         let Some(address) = published.or_else(|| marked_address(observed)) else { return };
         let why = match &observed.pool {
             None => "its pool is gone",
@@ -202,9 +205,9 @@ impl ClaimController {
     }
 }
 
-/// The claim's published address, if a newer version has marked it: then it is not released.
-fn address_of_newer_version(observed: &Observed, pool: &ResolvedPool) -> Option<String> {
-    let ip: IpAddr = observed.address.as_ref()?.spec.address.parse().ok()?;
+/// The published address, if a newer version has marked it: then it is not released.
+fn marked_by_newer_version(address: &IpAddress, pool: &ResolvedPool) -> Option<String> {
+    let ip: IpAddr = address.spec.address.parse().ok()?;
     let ledger = pool.project.ledger();
     ledger.at(ip).any(|entry| entry.marks.is_newer).then(|| ip.to_string())
 }

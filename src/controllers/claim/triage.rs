@@ -4,11 +4,14 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
 use super::observe::{ClaimCluster, Observed};
+use super::request::build_request;
 use crate::api::conditions::claim_reasons::{ALLOCATION_FAILED, POOL_NOT_READY};
 use crate::api::hands_off::HandsOff;
 use crate::api::names::{CLAIM_FINALIZER, GARBAGE_COLLECTOR_FINALIZERS, GROUP, PAUSED_ANNOTATION, POOL_KIND};
 use crate::controllers::memory::{PoolState, Problem};
+use crate::controllers::objects::is_abandoned;
 use crate::controllers::patch;
+use crate::controllers::stores::is_ours;
 
 /// What to do for a claim.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -87,9 +90,10 @@ pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
     if observed.address.is_none() && observed.is_address_awaited {
         return NextStep::Skip(SkipReason::AddressAwaited);
     }
+    let has_no_address_in_deleted_pool =
+        observed.is_pool_being_deleted() && (observed.address.is_none() || has_only_foreign_address(observed));
     // The pool waits for it.
-    if observed.address.is_none() && observed.is_pool_being_deleted() && observed.is_protected() && !observed.is_bound()
-    {
+    if has_no_address_in_deleted_pool && observed.is_protected() && !observed.is_bound() {
         return NextStep::ReleaseAndWait(pool_is_being_deleted(observed));
     }
     if let ClaimCluster::Missing(cluster) = &observed.cluster {
@@ -103,7 +107,7 @@ pub(in crate::controllers) fn triage(observed: &Observed) -> NextStep {
         let message = format!("OpenStackFloatingIPPool {name} does not exist in this namespace: create it");
         return report(observed, POOL_NOT_READY, message);
     }
-    if observed.address.is_none() && observed.is_pool_being_deleted() {
+    if has_no_address_in_deleted_pool {
         return triage_in_deleted_pool(observed);
     }
     match &observed.pool_state {
@@ -136,6 +140,18 @@ fn hands_off(observed: &Observed) -> Option<SkipReason> {
     }
 }
 
+/// Whether the IPAddress with the claim's name is another writer's, as far as that can be known: one that has lost all that
+/// says so may be the claim's own, and only its mark shows that. Nothing shows it where the pool is abandoned or has no id.
+fn has_only_foreign_address(observed: &Observed) -> bool {
+    let is_foreign = observed.address.as_deref().is_some_and(|address| !is_ours(address));
+    let is_abandoned = || observed.pool.as_deref().is_some_and(is_abandoned);
+    let is_unknown = || {
+        let resolved = observed.pool_state.resolved.as_ref();
+        resolved.is_some_and(|pool| !pool.project.ledger().is_unlisted() && build_request(observed, pool).is_err())
+    };
+    is_foreign && (is_abandoned() || observed.pool_state.has_no_marks || is_unknown())
+}
+
 fn triage_being_deleted(claim: &ObjectMeta) -> NextStep {
     let is_foreign = |finalizer: &&String| {
         *finalizer != CLAIM_FINALIZER && !GARBAGE_COLLECTOR_FINALIZERS.contains(&finalizer.as_str())
@@ -151,7 +167,11 @@ fn triage_being_deleted(claim: &ObjectMeta) -> NextStep {
 fn triage_in_deleted_pool(observed: &Observed) -> NextStep {
     match &observed.pool_state.resolved {
         // Its IPAddress was deleted: the pool waits for the claim, and the address is still the claim's.
-        Some(_) if observed.is_protected() && observed.is_bound() => NextStep::Recover,
+        Some(_) if observed.is_protected() && observed.is_bound() => match observed.address {
+            None => NextStep::Recover,
+            // It says what to do about the other one.
+            Some(_) => NextStep::Serve,
+        },
         _ => report(observed, POOL_NOT_READY, pool_is_being_deleted(observed)),
     }
 }
