@@ -1,7 +1,10 @@
 //! Sums of times and durations, as late or early as a timestamp can be at most. A time may come from a tag, which every user
 //! of the project can write, or from a machine with a wrong clock; a duration may come from a server.
 
-use jiff::{Timestamp, TimestampArithmetic};
+use jiff::{SignedDuration, Timestamp, TimestampArithmetic};
+
+/// How far the clocks of two servers, or of two controllers, may be apart.
+pub const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
 /// `time + duration`.
 pub fn after(time: Timestamp, duration: impl Into<TimestampArithmetic>) -> Timestamp {
@@ -16,8 +19,6 @@ pub fn before(time: Timestamp, duration: impl Into<TimestampArithmetic>) -> Time
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
-
-    use jiff::SignedDuration;
 
     use super::*;
 

@@ -121,11 +121,21 @@ pub enum LostAddress {
         "floating IP {0} now carries a mark of a newer version of caip-openstack: upgrade the controller, or delete the machine to get another address"
     )]
     MarkedByNewerVersion(IpAddr),
-    /// A floating IP with the address exists again, and does not count under the limit yet.
+    /// It was released and the claim restored, or it was deleted and created again: it does not count under the limit yet.
     #[error(
-        "floating IP {0} was deleted and has been created again, but the pool has reached spec.maxIPs: raise it, or delete the machine to get another address"
+        "floating IP {0} is not marked for the claim any more, and the pool has reached spec.maxIPs: raise it, or delete the machine to get another address"
     )]
     AboveLimit(IpAddr),
+    /// Something is attached to it, or the pool may not give it to a claim that finds it so, and neither its marks nor the
+    /// claim's status say that the claim has it.
+    #[error(
+        "floating IP {address} is not marked for the claim any more, and is not free for it: if the claim's machine uses it, add the tag {tag} to it; otherwise delete this claim's IPAddress to get another address"
+    )]
+    NotFree {
+        address: IpAddr,
+        /// The claim's mark.
+        tag: String,
+    },
     /// Its mark names another claim of the pool: the claim's IPAddress was copied, forged or restored.
     #[error("floating IP {0} is marked for another claim: delete this claim's IPAddress to get another address")]
     MarkedForAnother(IpAddr),
@@ -133,17 +143,19 @@ pub enum LostAddress {
 
 impl LostAddress {
     /// Every [`Self::reason`].
-    pub const REASONS: [&str; 5] = ["Deleted", "Taken", "MarkedForAnother", "MarkedByNewerVersion", "AboveLimit"];
+    pub const REASONS: [&str; 6] =
+        ["Deleted", "Taken", "MarkedForAnother", "MarkedByNewerVersion", "AboveLimit", "NotFree"];
 
     /// As metrics name it.
     pub const fn reason(&self) -> &'static str {
-        let [deleted, taken, marked_for_another, marked_by_newer_version, above_limit] = Self::REASONS;
+        let [deleted, taken, marked_for_another, marked_by_newer_version, above_limit, not_free] = Self::REASONS;
         match self {
             Self::Deleted(_) => deleted,
             Self::Taken(_) => taken,
             Self::MarkedForAnother(_) => marked_for_another,
             Self::MarkedByNewerVersion(_) => marked_by_newer_version,
             Self::AboveLimit(_) => above_limit,
+            Self::NotFree { .. } => not_free,
         }
     }
 }

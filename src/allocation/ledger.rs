@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 
 use backoff::CreationBackoff;
-pub use entry::{Choice, Creation, CreationBlock, Hold, LedgerEntry, OwnerAwaited, UncertainWrite};
+pub use entry::{Choice, Creation, CreationBlock, Disowned, Hold, LedgerEntry, OwnerAwaited, UncertainWrite};
 pub use precedence::{OWNER_AWAITED_EVERY, YIELDS_FOR};
 pub use writes::SETTLING;
 
@@ -163,7 +163,7 @@ impl Ledger {
             let (pool, claim) = &owner;
             let was_served = self.served.get(pool).is_some_and(|since| entry.seen.sequence >= *since);
             if was_served && !entry.marks.has_mark_of(&owner) && !entry.is_held_for(pool, claim) {
-                entry.disowned.insert(owner);
+                entry.disowned.entry(owner).or_insert(Disowned::Late { last_without: entry.seen.at });
             }
         }
     }

@@ -5,16 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use super::identity::{ClaimKey, PoolId};
 use super::index::Index;
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
 use crate::object_name::ObjectName;
-use crate::time::after;
-
-/// How far the clocks of the API server and of Neutron may be apart.
-const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
+use crate::time::{CLOCK_SKEW, after};
 
 /// What an IPAddress names.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -51,14 +51,19 @@ impl<'a> Situation<'a> {
     /// Whether the claim exists and has no other address: then it has this one, or decides about it next.
     pub(super) fn is_needed_by(&self, claim: &ClaimKey, fip: &FloatingIp) -> bool {
         self.claims.get(claim).is_some_and(|states| match states {
-            ClaimState::Active => !self.has_other_address(claim, fip),
+            ClaimState::Waiting | ClaimState::Bound => !self.has_other_address(claim, fip),
             ClaimState::Deleting => true,
         })
     }
 
     /// Whether a claim's mark on an address counts no longer: the claim exists and has another one.
     pub(super) fn is_stale_mark(&self, claim: &ClaimKey, fip: &FloatingIp) -> bool {
-        self.claims.get(claim) == Some(&ClaimState::Active) && self.has_other_address(claim, fip)
+        self.is_active(claim) && self.has_other_address(claim, fip)
+    }
+
+    /// Whether the claim exists and is not being deleted.
+    pub(super) fn is_active(&self, claim: &ClaimKey) -> bool {
+        matches!(self.claims.get(claim), Some(ClaimState::Waiting | ClaimState::Bound))
     }
 
     /// Whether an IPAddress of the claim is published, and none with this floating IP's address.
@@ -73,17 +78,18 @@ impl<'a> Situation<'a> {
             return false;
         };
         let claim = ClaimKey::of(&self.pool.namespace, name);
-        self.claims.get(&claim) == Some(&ClaimState::Active) && !self.has_other_address(&claim, fip)
+        self.is_active(&claim) && !self.has_other_address(&claim, fip)
     }
 
     /// How many addresses count under the pool's `maxIPs`: besides those that the
-    /// [ledger counts](Ledger::count_towards_limit), those of its claims that lost their mark, and will have it again.
+    /// [ledger counts](Ledger::count_towards_limit), those of its bound claims that lost their mark, and will have it again.
     pub(super) fn count_towards_limit(&self) -> usize {
         let Situation { ledger, pool, claims, .. } = *self;
         let is_held = |entry: &LedgerEntry| entry.writers().any(|hold| hold.is_for_pool(&pool.id));
+        let has_it = |claim: &ClaimKey| matches!(claims.get(claim), Some(ClaimState::Bound | ClaimState::Deleting));
         let lost = ledger.unmarked().filter(|entry| {
             let mut bindings = self.relevant_addresses().bindings_of(&entry.fip);
-            !is_held(entry) && bindings.any(|it| it.pool == pool.id && claims.contains_key(&it.claim))
+            !is_held(entry) && bindings.any(|it| it.pool == pool.id && has_it(&it.claim))
         });
         ledger.count_towards_limit(&pool.id).saturating_add(lost.count())
     }
@@ -100,11 +106,13 @@ impl<'a> Situation<'a> {
     }
 }
 
-/// Whether an existing claim is being deleted.
+/// What an existing claim needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ClaimState {
-    /// It needs, or has, an address.
-    Active,
+    /// It needs an address; or its IPAddress names one, and its status does not say so yet.
+    Waiting,
+    /// It has, or had, an address: its status says so.
+    Bound,
     /// It is being deleted: its own release is under way, or waits for other finalizers.
     Deleting,
 }

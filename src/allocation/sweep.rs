@@ -13,14 +13,14 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use teardown::{PoolTeardown, plan_teardown};
 
-use super::identity::ClaimKey;
+use super::identity::{ClaimKey, PoolId};
 use super::ledger::LedgerEntry;
-use super::mark::{CreationMark, Ownership, release_tag};
+use super::mark::{CreationMark, Ownership, claim_tag, release_tag};
 use super::published::Binding;
 use super::situation::{ClaimState, Situation};
 use super::supply::{Supply, is_owned_and_free};
 use crate::floating_ip::FloatingIpId;
-use crate::time::after;
+use crate::time::{CLOCK_SKEW, after};
 
 /// How soon a port that stayed after the release is looked for again, at least and at most.
 const MIN_PORT_RECHECK: SignedDuration = SignedDuration::from_secs(1);
@@ -182,6 +182,11 @@ impl<'a> SweepPass<'a> {
             self.plan.must_list = true;
             return;
         }
+        // A clock was wrong, or a user wrote the tag: the grace period begins now. Not if Neutron's clock is ahead, too.
+        let latest = entry.fip.changed_at.map_or(now, |changed_at| changed_at.max(now));
+        if at.duration_since(latest) > CLOCK_SKEW {
+            return self.release(entry, claim);
+        }
         let free_at = after(at, pool.grace);
         if now < free_at {
             return self.wake(free_at);
@@ -206,11 +211,15 @@ impl<'a> SweepPass<'a> {
         if self.is_published_in_use(entry) || self.situation.is_needed_by(claim, &entry.fip) {
             // The claim may remove its own mark again: the port may be that of the earlier one.
             let owner = (self.situation.pool.id.clone(), claim.clone());
-            if entry.disowned.contains(&owner) || entry.choices.contains_key(&owner) {
+            if entry.disowned.contains_key(&owner) || entry.choices.contains_key(&owner) {
                 return;
             }
-            // An interrupted takeover leaves the release tag of an earlier claim behind.
-            let stale: Vec<String> = entry.marks.release_tags(|_| true).collect();
+            // A takeover leaves the tags of an earlier claim behind. Its release goes last: until then it counts.
+            let (pool, is_its) = (&self.situation.pool.id, self.is_justified(entry, claim));
+            let is_released =
+                |owner: &&(PoolId, ClaimKey)| is_its && owner.0 == *pool && entry.marks.is_released_by(owner);
+            let claims = entry.marks.claims.iter().filter(is_released).map(|(pool, claim)| claim_tag(pool, claim));
+            let stale: Vec<String> = claims.chain(entry.marks.release_tags(|_| true)).collect();
             if !stale.is_empty() {
                 let id = entry.fip.id.clone();
                 self.plan.actions.push(SweepAction::Rewrite { id, description: None, tags: stale });
@@ -220,20 +229,25 @@ impl<'a> SweepPass<'a> {
         if self.cluster.claims_of_duplicates.contains(claim) {
             return;
         }
-        let Situation { pool, now, .. } = self.situation;
-        if self.report_orphan(entry) && pool.releases_orphans && !entry.fip.is_attached() {
-            let id = entry.fip.id.clone();
-            let may_tag = pool.has_tags && entry.has_room_for_tag();
-            self.plan.actions.push(match entry.marks.created.as_ref() {
-                _ if may_tag => SweepAction::Release(id, release_tag(&pool.id, claim, now)),
-                Some(mark) => {
-                    let (claim, released) = (Some(claim.clone()), Some(now));
-                    SweepAction::Describe(id, CreationMark { claim, released, ..mark.clone() })
-                }
-                // Without room for the release, the address is free at once.
-                None => SweepAction::Rewrite { id, description: None, tags: entry.marks.tags_of(&pool.id) },
-            });
+        if self.report_orphan(entry) && self.situation.pool.releases_orphans && !entry.fip.is_attached() {
+            self.release(entry, claim);
         }
+    }
+
+    /// Marks it as released by the claim, now.
+    fn release(&mut self, entry: &LedgerEntry, claim: &ClaimKey) {
+        let Situation { pool, now, .. } = self.situation;
+        let id = entry.fip.id.clone();
+        let may_tag = pool.has_tags && entry.has_room_for_tag();
+        self.plan.actions.push(match entry.marks.created.as_ref() {
+            _ if may_tag => SweepAction::Release(id, release_tag(&pool.id, claim, now)),
+            Some(mark) => {
+                let (claim, released) = (Some(claim.clone()), Some(now));
+                SweepAction::Describe(id, CreationMark { claim, released, ..mark.clone() })
+            }
+            // Without room for the release, the address is free at once.
+            None => SweepAction::Rewrite { id, description: None, tags: entry.marks.tags_of(&pool.id) },
+        });
     }
 
     fn visit_unclaimed(&mut self, entry: &LedgerEntry) {

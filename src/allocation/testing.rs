@@ -240,7 +240,7 @@ impl Fixture {
     pub fn chosen_as_published(self, last: u8, claim: &str) -> Self {
         self.chosen(Choice { origin: Origin::Owned, was_published: true }, last, claim)
     }
-    fn chosen(mut self, choice: Choice, last: u8, claim: &str) -> Self {
+    pub fn chosen(mut self, choice: Choice, last: u8, claim: &str) -> Self {
         self.ledger.set_chosen(&id(last), choice, &pool_id("p"), &key(claim));
         self
     }
@@ -255,7 +255,12 @@ impl Fixture {
         self
     }
     pub fn active_claim(mut self, claim: &str) -> Self {
-        self.claims.insert(key(claim), ClaimState::Active);
+        self.claims.insert(key(claim), ClaimState::Waiting);
+        self
+    }
+    /// Its status says that it has an address.
+    pub fn bound_claim(mut self, claim: &str) -> Self {
+        self.claims.insert(key(claim), ClaimState::Bound);
         self
     }
     /// The claim itself was refused an address.

@@ -279,7 +279,7 @@ impl Owner {
     fn with_situation<T>(&self, decide: impl FnOnce(&Situation<'_>) -> T) -> T {
         let existing = |(index, claim): (usize, &Claim)| match claim.lifecycle {
             Lifecycle::Absent => None,
-            Lifecycle::Active => Some((claim_key(index), ClaimState::Active)),
+            Lifecycle::Active => Some((claim_key(index), ClaimState::Waiting)),
             Lifecycle::Deleting => Some((claim_key(index), ClaimState::Deleting)),
         };
         let claims = self.claims.iter().enumerate().filter_map(existing).collect();

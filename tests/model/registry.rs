@@ -32,7 +32,8 @@ struct EntryKey {
     may_change: bool,
     hold: Option<Holder>,
     uncertain_writes: BTreeSet<(Option<Holder>, i64)>,
-    disowned: usize,
+    /// Each with whether it counts for no claim.
+    disowned: Vec<(usize, bool)>,
     orphaned: Option<(i64, bool)>,
     yielded: Option<i64>,
 }
@@ -169,9 +170,9 @@ fn entry_key(owner: &Owner, entry: &LedgerEntry) -> EntryKey {
         disowned: entry
             .disowned
             .iter()
-            .filter(|(pool, _)| *pool == owner.policy.id)
-            .map(|(_, claim)| 1 << claim_index(claim))
-            .sum(),
+            .filter(|((pool, _), _)| *pool == owner.policy.id)
+            .map(|((_, claim), why)| (claim_index(claim), why.is_certain(owner.policy.fenced_until)))
+            .collect(),
         orphaned,
         yielded: entry
             .yielded_until

@@ -7,6 +7,7 @@ use serde_json::json;
 
 use crate::api::Kind;
 use crate::api::objects::finalizers;
+use crate::history::Tampering;
 use crate::users::key;
 use crate::world::{Start, World};
 use crate::{simulate, simulate_bound};
@@ -203,5 +204,17 @@ fn a_pool_whose_subnet_is_not_found_releases_as_its_present_spec_says() {
         let is_deleted = world.wait_until(2 * SOON, || world.cloud.floating_ips().is_empty()).await;
         world.expect(4, "the floating IP", "deleted", is_deleted);
         site.change(Kind::Pool, "public", &json!({"spec": {"subnets": null}}));
+    });
+}
+
+/// Law 4. A clock was wrong, or a user wrote the tag.
+#[test]
+fn an_address_that_was_released_in_the_future_does_not_rest_until_then() {
+    simulate_bound(&START, async |world, site| {
+        site.kill_controller();
+        world.tamper_with(0, Tampering::MarkReleased(true));
+        site.delete(Kind::Claim, "web-0");
+        let is_gone = world.wait_until(Duration::from_secs(240), || world.cloud.floating_ips().is_empty()).await;
+        world.expect(4, "the floating IP", "deleted", is_gone);
     });
 }

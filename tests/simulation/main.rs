@@ -25,6 +25,7 @@
 //! | [`missed`], [`jumps`] | what happens while no controller runs; clocks that jump |
 //! | [`offered`], [`waiting`] | what a pool does with the addresses that Neutron offers, and with those it must wait for |
 //! | [`restored`] | the API server's data go back to a backup |
+//! | [`outdated`] | claims and IPAddresses come back from a backup |
 //! | [`cleanup`] | releases and deletions need credentials, and nothing else of the spec |
 //! | [`identities`] | cluster identities that a namespace may use, and then may not |
 //! | [`problems`] | what a pool with a problem still does for the claims that have addresses |
@@ -81,6 +82,7 @@ mod newer;
 mod noninterference;
 mod offered;
 mod operators;
+mod outdated;
 mod panics;
 mod problems;
 mod process;

@@ -5,7 +5,7 @@ use crate::allocation::identity::ClaimKey;
 use crate::allocation::ledger::{Choice, Hold, LedgerEntry};
 use crate::allocation::mark::Ownership;
 use crate::allocation::published::Binding;
-use crate::allocation::situation::{ClaimState, Situation};
+use crate::allocation::situation::Situation;
 use crate::allocation::supply::{Supply, is_permitted};
 
 impl<'a> ClaimCase<'a> {
@@ -19,6 +19,8 @@ impl<'a> ClaimCase<'a> {
         if let Some(entry) = ledger.get(&bound.fip).filter(|entry| entry.fip.address == bound.address) {
             return match self.situation.ownership(entry) {
                 Ownership::Claimed(key) if key == self.claim.key => self.keep_claimed(entry),
+                // As any choice that another owner has made, too.
+                Ownership::Contested if self.has_chosen_again(entry) => self.withdraw(entry),
                 Ownership::Foreign | Ownership::Contested => Decision::Lost(self.taken(entry)),
                 Ownership::Claimed(other) if !self.situation.is_stale_mark(&other, &entry.fip) => {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
@@ -39,14 +41,16 @@ impl<'a> ClaimCase<'a> {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
                 _ if self.is_of_older_claim(entry) => Decision::Lost(LostAddress::MarkedForAnother(bound.address)),
+                ownership if !self.claim.was_bound && self.is_restorable(&ownership, entry) => self.restore(entry),
                 // Another claim had it last, so this is a choice.
                 Ownership::Released { .. } if self.situation.fence().is_some() => self.wait_for_fence(),
-                Ownership::Released { .. } => self.mark(entry, Origin::Owned),
+                Ownership::Released { .. } => self.mark(entry, self.origin_found(entry)),
                 _ => self.complete_mark(entry),
             };
         }
         // The id was changed, or the floating IP was deleted and another one created with its address. What is marked for
         // the claim is its own; anything else is taken like any free one.
+        let may_have = |entry: &LedgerEntry| self.claim.was_bound || self.may_restore(entry);
         let is_free = |entry: &&LedgerEntry| {
             let is_usable = match self.situation.ownership(entry) {
                 Ownership::Unmarked => self.situation.pool.has_tags,
@@ -55,6 +59,7 @@ impl<'a> ClaimCase<'a> {
             };
             // On another network, the same address is another one.
             is_usable
+                && may_have(entry)
                 && self.is_free_for_it(entry)
                 && self.is_named_for(&self.claim.key, entry)
                 && !self.is_of_older_claim(entry)
@@ -62,20 +67,76 @@ impl<'a> ClaimCase<'a> {
         if let Some(entry) = ledger.at(bound.address).find(|entry| self.has_claimed(entry)) {
             return self.keep_claimed(entry);
         }
+        let is_contested = |entry: &&LedgerEntry| {
+            self.situation.ownership(entry) == Ownership::Contested && self.has_chosen_again(entry)
+        };
+        if let Some(entry) = ledger.at(bound.address).find(is_contested) {
+            return self.withdraw(entry);
+        }
         match ledger.at(bound.address).find(is_free) {
             // Unlike what is marked, it does not count under the limit yet.
             Some(entry) if entry.marks.is_empty() && entry.hold.is_none() && !self.has_room() => {
                 Decision::Lost(LostAddress::AboveLimit(bound.address))
             }
             Some(_) if self.situation.fence().is_some() => self.wait_for_fence(),
-            Some(entry) => self.mark(entry, self.origin_of_successor(entry)),
+            Some(entry) if entry.is_yielded(self.situation.now) => Decision::AwaitMark(entry.fip.id.clone()),
+            Some(entry) => self.mark(entry, self.origin_found(entry)),
             None => Decision::Lost(LostAddress::Deleted(bound.address)),
         }
     }
 
-    fn origin_of_successor(&self, entry: &LedgerEntry) -> Origin {
+    /// Whether a claim without status, whose IPAddress names it, has to choose it: its marks, if any, say that it is free.
+    fn is_restorable(&self, ownership: &Ownership, entry: &LedgerEntry) -> bool {
+        let may_be_marked = !entry.marks.is_empty() || self.situation.pool.has_tags;
+        matches!(ownership, Ownership::Unmarked | Ownership::Unclaimed | Ownership::Released { .. })
+            && may_be_marked
+            && !self.situation.ledger.is_being_created(entry)
+    }
+
+    /// The IPAddress of a claim without status names it, and nothing shows whose it is now: its mark was removed, or the
+    /// claim was released after the backup that it is restored from, and its owner may use it. So this is a choice.
+    fn restore(&self, entry: &LedgerEntry) -> Decision {
+        let is_own = entry.hold.is_none() || self.is_held_for_it(entry);
+        // Its IPAddress was created a moment ago: it was judged before.
+        let is_published = self.choice_of(entry).is_some_and(|choice| !choice.was_published);
+        let is_counted = entry.writers().any(|hold| hold.is_for_pool(&self.situation.pool.id));
+        let may_change = entry.is_yielded(self.situation.now) || self.situation.ledger.has_copied_mark(entry);
         match () {
-            () if !entry.marks.is_empty() => Origin::Owned,
+            () if self.situation.fence().is_some() => self.wait_for_fence(),
+            () if !is_own || may_change => Decision::AwaitMark(entry.fip.id.clone()),
+            () if entry.fip.is_attached() || !is_published && !self.may_restore(entry) => {
+                Decision::Lost(LostAddress::NotFree { address: entry.fip.address, tag: self.tag() })
+            }
+            // What the pool has marked, or is marking, counts under the limit already.
+            () if entry.marks.is_empty() && !is_counted && !self.has_room() => {
+                Decision::Lost(LostAddress::AboveLimit(entry.fip.address))
+            }
+            () => self.mark(entry, self.origin_found(entry)),
+        }
+    }
+
+    /// Whether the pool may give the claim a free address, as it would any claim.
+    fn may_restore(&self, entry: &LedgerEntry) -> bool {
+        let (pool, published) = (self.situation.pool, self.situation.relevant_addresses());
+        pool.allows(entry.fip.address, &self.claim.key)
+            && !published.is_published_by_another_provider(entry.fip.address)
+            && is_permitted(&self.situation, entry, &self.claim.object.name)
+    }
+
+    /// Whether the claim has chosen it in spite of its IPAddress, and no other writer is about to change it.
+    fn has_chosen_again(&self, entry: &LedgerEntry) -> bool {
+        self.choice_of(entry).is_some_and(|choice| choice.was_published)
+            && !entry.marks.is_unreadable
+            && self.has_no_other_writer(entry)
+    }
+
+    fn withdraw(&self, entry: &LedgerEntry) -> Decision {
+        Decision::Withdraw(entry.fip.id.clone(), self.tag())
+    }
+
+    fn origin_found(&self, entry: &LedgerEntry) -> Origin {
+        match () {
+            () if self.situation.created_here(entry).is_some() => Origin::Owned,
             () if self.situation.pool.listed.contains(&entry.fip.address) => Origin::List,
             () => Origin::Reuse,
         }
@@ -85,13 +146,17 @@ impl<'a> ClaimCase<'a> {
     /// read back first: a port on it may be that of its previous owner.
     fn keep_claimed(&self, entry: &LedgerEntry) -> Decision {
         let is_choice = self.choice_of(entry).is_some_and(|choice| choice.was_published);
+        let disowned = entry.disowned.get(&self.owner());
         // Where the status names the IPAddress, the port may be that of the claim's machine.
-        let is_withdrawn = self.is_disowned(entry) && !self.claim.was_bound;
+        let is_withdrawn =
+            !self.claim.was_bound && disowned.is_some_and(|it| it.is_certain(self.situation.pool.fenced_until));
         match () {
             () if !is_choice && !is_withdrawn => Decision::Keep(entry.fip.id.clone()),
             // The withdrawal may still land.
             () if !self.has_no_other_writer(entry) => Decision::AwaitMark(entry.fip.id.clone()),
-            () if entry.fip.is_attached() => Decision::Withdraw(entry.fip.id.clone(), self.tag()),
+            () if entry.fip.is_attached() => self.withdraw(entry),
+            // What was free when it was chosen may not be so any more.
+            () if is_choice && !self.claim.was_bound && !self.may_restore(entry) => self.withdraw(entry),
             () => self.complete_mark(entry),
         }
     }
@@ -100,7 +165,7 @@ impl<'a> ClaimCase<'a> {
     /// from it.
     fn is_being_taken(&self, entry: &LedgerEntry) -> bool {
         let is_others = |hold: &Hold| !hold.is_for(&self.situation.pool.id, &self.claim.key);
-        let is_cleaned_up = || entry.uncertain_writes.iter().any(|write| write.by == Some(Hold::Cleanup));
+        let is_cleaned_up = || entry.writers().any(|hold| *hold == Hold::Cleanup);
         entry.writers().any(|hold| matches!(hold, Hold::Claim { .. }) && is_others(hold))
             || self.situation.created_here(entry).is_none() && is_cleaned_up()
     }
@@ -141,7 +206,7 @@ impl<'a> ClaimCase<'a> {
 
     /// Whether the IPAddress of a claim that stays names it too.
     fn is_needed_by_name(&self, claim: &ClaimKey, entry: &LedgerEntry) -> bool {
-        self.situation.claims.get(claim) == Some(&ClaimState::Active) && self.is_named_for(claim, entry)
+        self.situation.is_active(claim) && self.is_named_for(claim, entry)
     }
 
     /// Whether an older IPAddress of another claim names it: that claim restores the mark that was removed.
@@ -240,7 +305,7 @@ impl<'a> ClaimCase<'a> {
     }
 
     fn is_disowned(&self, entry: &LedgerEntry) -> bool {
-        entry.disowned.contains(&self.owner())
+        entry.disowned.contains_key(&self.owner())
     }
 
     fn is_eligible(&self, entry: &LedgerEntry) -> bool {
@@ -298,7 +363,7 @@ impl<'a> ClaimCase<'a> {
         let is_contested = matches!(self.situation.ownership(entry), Ownership::Foreign | Ownership::Contested);
         let may_keep = may_keep(&self.situation, self.claim, &entry.fip) && self.is_eligible(entry);
         match self.has_foreign_port(entry) || is_contested || !entry.fip.is_attached() && !may_keep {
-            true => Decision::Withdraw(entry.fip.id.clone(), self.tag()),
+            true => self.withdraw(entry),
             // It writes the same text again, so a late first write does no harm.
             false => self.mark(entry, self.choice_of(entry).map_or(Origin::Recovered, |choice| choice.origin)),
         }

@@ -136,7 +136,7 @@ fn at_the_limit_only_the_pools_own_addresses_are_given() {
 #[test]
 fn an_address_that_lost_its_mark_counts_under_the_limit() {
     let leftover = |limit| fixture().max_ips(limit).fips([fip(11)]).published("db", 11);
-    let lost = |limit| leftover(limit).active_claim("db");
+    let lost = |limit| leftover(limit).bound_claim("db");
     let reached = Decision::Refuse(Refusal::LimitReached(1));
     assert_eq!(leftover(1).decide("web"), create(None), "no claim has it");
     assert_eq!(lost(1).decide("web"), reached, "db will have its mark again");

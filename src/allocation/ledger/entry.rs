@@ -1,6 +1,6 @@
 //! The ledger's records of floating IPs and creations. Data only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
@@ -32,9 +32,8 @@ pub struct LedgerEntry {
     /// How claims chose it that do not certainly have it yet: by the hold, a mark, or a write that may still land. Until it
     /// has been read back, a port on the address is not the claim's.
     pub choices: BTreeMap<(PoolId, ClaimKey), Choice>,
-    /// Claim marks that do not count: the claim began to remove them, or they landed late, when the claim did not hold the
-    /// address. A port on the address is then not the claim's.
-    pub disowned: BTreeSet<(PoolId, ClaimKey)>,
+    /// Claim marks that do not count. A port on the address is then not the claim's.
+    pub disowned: BTreeMap<(PoolId, ClaimKey), Disowned>,
     /// Since when it is an orphan of each pool: the pool's mark names a claim that does not have it.
     pub orphaned_since: BTreeMap<PoolId, Timestamp>,
     /// How often it was seen with another owner's mark beside that of a claim that waits for the other owner.
@@ -54,7 +53,7 @@ pub struct UncertainWrite {
 
 impl LedgerEntry {
     pub(super) fn new(fip: FloatingIp, marks: Marks, seen: CallStart, known_since: Sequence) -> Self {
-        let (choices, disowned, orphaned_since) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let (choices, disowned, orphaned_since) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         Self {
             fip,
             marks,
@@ -115,7 +114,7 @@ impl LedgerEntry {
         let may_have_mark = |owner: &(PoolId, ClaimKey)| {
             self.marks.has_mark_of(owner) || self.writers().any(|hold| hold.is_for(&owner.0, &owner.1))
         };
-        let known = self.choices.keys().chain(&self.disowned);
+        let known = self.choices.keys().chain(self.disowned.keys());
         let missing: Vec<_> = known.filter(|owner| !may_have_mark(owner)).cloned().collect();
         for owner in missing {
             self.choices.remove(&owner);
@@ -126,6 +125,26 @@ impl LedgerEntry {
     /// The holds under which writes to it are under way or uncertain.
     pub(in crate::allocation) fn writers(&self) -> impl Iterator<Item = &Hold> {
         self.hold.iter().chain(self.uncertain_writes.iter().filter_map(|write| write.by.as_ref()))
+    }
+}
+
+/// Why a claim's mark does not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Disowned {
+    /// It landed late, when the claim did not hold the address, which was last seen without it then.
+    Late { last_without: Timestamp },
+    /// The claim began to remove it, or has another address.
+    GivenUp,
+}
+
+impl Disowned {
+    /// Whether it does not count for a claim either whose IPAddress names the address. A mark that was not there yet when no
+    /// call of a previous process could land any more was written by a user, or could not be seen for a while.
+    pub fn is_certain(self, fenced_until: Option<Timestamp>) -> bool {
+        match self {
+            Self::Late { last_without } => fenced_until.is_some_and(|until| last_without < until),
+            Self::GivenUp => true,
+        }
     }
 }
 

@@ -361,11 +361,11 @@ fn a_bound_claim_holds_nothing_and_has_the_mark_that_was_disowned() {
     let mark = (pool_id("p"), key("web"));
     let mut fixture = fixture().fips([fip(10), fip(11)]);
     fixture.relist([fip(10).tagged_for("web"), fip(11).tagged_for("web")]);
-    assert!([10, 11].iter().all(|last| fixture.entry(*last).disowned.contains(&mark)), "they landed late");
+    assert!([10, 11].iter().all(|last| fixture.entry(*last).disowned.contains_key(&mark)), "they landed late");
     fixture = fixture.chosen_by(10, "web");
     fixture.ledger.note_bound(&id(10), &mark.0, &mark.1);
     assert!(fixture.entry(10).hold.is_none() && fixture.entry(10).disowned.is_empty());
-    assert!(fixture.entry(11).disowned.contains(&mark));
+    assert!(fixture.entry(11).disowned.contains_key(&mark));
 }
 
 #[test]
@@ -373,9 +373,13 @@ fn a_description_that_replaces_another_landed_late_and_one_that_was_hidden_did_n
     let owner = (pool_id("p"), key("web"));
     let mut replaced = fixture().fips([fip(10).idle()]);
     replaced.relist([fip(10).created_for("web")]);
-    assert_eq!(replaced.entry(10).disowned, [owner.clone()].into());
+    assert_eq!(replaced.entry(10).disowned, [(owner.clone(), Disowned::Late { last_without: start() })].into());
     replaced.relist([fip(10).created_for("web").tag("of-a-user")]);
-    assert_eq!(replaced.entry(10).disowned, [owner].into(), "it is still there");
+    assert_eq!(
+        replaced.entry(10).disowned,
+        [(owner, Disowned::Late { last_without: start() })].into(),
+        "it is still there"
+    );
     replaced.relist([fip(10).idle()]);
     assert!(replaced.entry(10).disowned.is_empty());
 

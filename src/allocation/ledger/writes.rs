@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{CallStart, Choice, Creation, Hold, Ledger, LedgerEntry, UncertainWrite};
+use super::{CallStart, Choice, Creation, Disowned, Hold, Ledger, LedgerEntry, UncertainWrite};
 use crate::allocation::identity::{ClaimKey, Nonce, PoolId};
 use crate::floating_ip::FloatingIpId;
 
@@ -99,7 +99,7 @@ impl Ledger {
         for other in self.by_claim.get(&mark).filter(|other| *other != id) {
             let Some(entry) = self.entries.get_mut(other) else { continue };
             if entry.marks.claims.contains(&mark) && (is_bound_attached || !entry.fip.is_attached()) {
-                entry.disowned.insert(mark.clone());
+                entry.disowned.entry(mark.clone()).or_insert(Disowned::GivenUp);
             }
         }
     }
@@ -130,7 +130,7 @@ impl Ledger {
         for id in self.by_pool.get(pool) {
             if let Some(entry) = self.entries.get_mut(id).filter(|entry| !entry.has_writes()) {
                 entry.choices.retain(|(owner, _), _| owner != pool);
-                entry.disowned.retain(|(owner, _)| owner != pool);
+                entry.disowned.retain(|(owner, _), _| owner != pool);
             }
         }
         self.served.remove(pool);
@@ -162,7 +162,7 @@ impl Ledger {
     /// A claim's mark is about to be removed: from now on the claim does not take the address again.
     pub fn begin_withdrawal(&mut self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) {
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.disowned.insert((pool.clone(), claim.clone()));
+            entry.disowned.insert((pool.clone(), claim.clone()), Disowned::GivenUp);
         }
         self.set_hold(id, Some(Hold::Cleanup));
     }

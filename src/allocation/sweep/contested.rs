@@ -38,7 +38,7 @@ impl SweepPass<'_> {
 
     /// Whether the claim's mark is right: its IPAddress names the address or, without any IPAddress, it needs one. What
     /// another pool's claim needs, that pool knows.
-    fn is_justified(&self, entry: &LedgerEntry, claim: &ClaimKey) -> bool {
+    pub(super) fn is_justified(&self, entry: &LedgerEntry, claim: &ClaimKey) -> bool {
         if self.cluster.claims_of_duplicates.contains(claim) {
             return true;
         }

@@ -94,6 +94,41 @@ fn a_released_address_is_kept_for_the_grace_period() {
 }
 
 #[test]
+fn a_release_with_a_time_that_is_yet_to_come_counts_from_now_on() {
+    let fixture = || fixture().with_policy(|pool| pool.grace = seconds(30));
+    let release = |at| release_tag(&pool_id("p"), &key("web"), at);
+    for fip in [fip(10).created_for("web"), fip(10).tagged_for("web"), fip(10)] {
+        let mut fixture = fixture().fips([fip.clone().released_by("web", start() + seconds(3600))]);
+        assert_eq!(fixture.plan().actions, [SweepAction::Release(id(10), release(start()))]);
+        fixture.ledger.record_tag(&id(10), &release(start()), true);
+        fixture.relist([fip.clone().released_by("web", start() + seconds(3600)).released_by("web", start())]);
+        assert_eq!((fixture.plan().actions, fixture.plan().wake_at), (vec![], Some(start() + seconds(30))));
+        fixture.now = start() + seconds(30);
+        assert_eq!(fixture.plan().actions.len(), 1);
+        let of_a_clock_nearby = self::fixture().fips([fip.released_by("web", start() + seconds(60))]).plan();
+        assert_eq!((of_a_clock_nearby.actions, of_a_clock_nearby.wake_at), (vec![], Some(start() + seconds(60))));
+    }
+    let described = CreationMark { claim: Some(key("web")), released: Some(Timestamp::MAX), ..unclaimed_mark(10) };
+    let untagged =
+        fixture().with_policy(|pool| pool.has_tags = false).fips([fip(10).described(described.render(None))]);
+    let now = CreationMark { released: Some(start()), ..described };
+    let describe = [SweepAction::Describe(id(10), now.clone())];
+    assert_eq!(untagged.plan().actions, describe);
+    let full = |fip: Fip| fixture().fips([fip.released_by("web", start() + seconds(3600)).full_of_tags()]).plan();
+    assert_eq!(full(fip(10).created_for("web")).actions, describe);
+    let healed = full(fip(10).described(now.render(None)));
+    assert_eq!((healed.actions, healed.wake_at), (vec![], Some(start() + seconds(30))));
+}
+
+#[test]
+fn a_release_that_looks_early_to_a_slow_clock_alone_keeps_its_time() {
+    let changed = |at| fip(10).created_for("web").released_by("web", start() + seconds(3600)).changed_at(at);
+    let plan = |fip: Fip| fixture().fips([fip]).plan();
+    assert_eq!(plan(changed(start() + seconds(3600))).actions, []);
+    assert_eq!(plan(changed(start())).actions.len(), 1);
+}
+
+#[test]
 fn a_released_address_is_offered_to_a_waiting_claim() {
     let plan = fixture().fips([released()]).waiting_claim("db").plan();
     assert_eq!((plan.actions, plan.offered), (vec![], 1));
@@ -311,7 +346,7 @@ fn an_orphan_is_kept_where_the_pool_or_its_use_requires_it() {
     assert!(plan_when_due(|fixture| fixture.cluster.is_paused = true).actions.is_empty());
     assert!(plan_when_due(|fixture| fixture.relist([fip(10).tagged_for("web").attached()])).actions.is_empty());
     assert_eq!(plan_when_due(|fixture| fixture.cluster.is_paused = true).orphans, vec![id(10)]);
-    assert!(plan_when_due(|fixture| fixture.claims.extend([(key("web"), ClaimState::Active)])).orphans.is_empty());
+    assert!(plan_when_due(|fixture| fixture.claims.extend([(key("web"), ClaimState::Waiting)])).orphans.is_empty());
     let of_another_pool = plan_when_due(|fixture| fixture.cluster.claims_of_duplicates.extend([key("web")]));
     assert_eq!((of_another_pool.orphans, of_another_pool.actions), (vec![], vec![]), "that pool has the same id");
 }
@@ -592,8 +627,19 @@ fn a_contested_released_address_is_not_returned_to_a_new_claim_of_that_name() {
 }
 
 #[test]
+fn an_address_that_was_taken_over_loses_all_tags_of_the_earlier_claim() {
+    let taken_over = fip(10).tagged_for("db").released_by("db", ago(9)).tagged_for("web");
+    let tags = [claim_tag(&pool_id("p"), &key("db")), old_release_tag("db")];
+    assert_eq!(fixture().active_claim("web").fips([taken_over]).plan().actions, remove_tags(10, &tags));
+    let forged = fip(10).tagged_for("db").released_by("db", ago(9)).tagged_for("gone");
+    let forged = fixture().active_claim("db").published("db", 10).fips([forged]);
+    assert_eq!(forged.plan().actions, remove_tags(10, &[old_release_tag("db")]), "db has the IPAddress");
+}
+
+#[test]
 fn an_extreme_release_time_does_not_panic() {
     let tag = format!("caip-out.p.{}.3afff2d3e0", key("web"));
     let fixture = fixture().with_policy(|pool| pool.grace = seconds(120)).fips([fip(10).created_for("web").tag(tag)]);
-    assert_eq!(fixture.plan().actions, vec![]);
+    let from_now_on = release_tag(&pool_id("p"), &key("web"), start());
+    assert_eq!(fixture.plan().actions, [SweepAction::Release(id(10), from_now_on)]);
 }

@@ -300,7 +300,8 @@ impl<'a> Attempt<'a> {
     async fn confirm(&self, id: &FloatingIpId) -> Result<Option<AttemptOutcome>, openstack::Error> {
         let (pool, claim) = (&self.pool.policy.id, &self.request.key);
         let choice = self.pool.project.ledger().get(id).and_then(|entry| entry.choice_of(pool, claim));
-        if choice.is_some_and(|choice| choice.origin == Origin::Reuse)
+        // A claim that had an address keeps what it finds at that address.
+        if choice.is_some_and(|choice| choice.origin == Origin::Reuse && !self.request.was_bound)
             && let Err(error) = self.controller.capo.refresh_clusters(true).await
         {
             tracing::warn!(claim.name = %self.request.object, "failed to list CAPO's clusters: {error}");

@@ -123,7 +123,11 @@ impl ClaimRecords {
             record.is_waiting = claim.is_waiting();
         }
         let is_being_deleted = claim.metadata.deletion_timestamp.is_some();
-        let state = if is_being_deleted { ClaimState::Deleting } else { ClaimState::Active };
+        let state = match (is_being_deleted, claim.address_name()) {
+            (true, _) => ClaimState::Deleting,
+            (false, Some(_)) => ClaimState::Bound,
+            (false, None) => ClaimState::Waiting,
+        };
         claims.states.insert(ClaimKey::of(&name.namespace, &name.name), state);
     }
 

@@ -7,11 +7,15 @@ use caip_openstack::allocation::mark::{Marks, Ownership};
 use caip_openstack::allocation::{ClaimKey, PoolId, PoolPolicy};
 use caip_openstack::api::names::POOL_KIND;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
+use jiff::SignedDuration;
 
 use super::objects::{Binding, binding, claim_key, condition, is_deleting, of_kind, pool_id, pool_of, text};
 use super::oracle::MOST_TAGS;
 use super::spec::policy;
 use super::{Snapshot, Violation};
+
+/// How far the clocks of two controllers may be apart.
+const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
 pub fn check(snapshot: &Snapshot) -> Vec<Violation> {
     let view = View::read(snapshot);
@@ -162,7 +166,9 @@ impl<'a> View<'a> {
                     .then(|| format!("marked for claim {claim}, which does not exist"))
             }
             Ownership::Released { claim, at } => {
-                let is_cooling = self.snapshot.now.duration_since(at) < pool.grace;
+                // One with a time that is yet to come is released again.
+                let is_ahead = at.duration_since(self.snapshot.now) > CLOCK_SKEW;
+                let is_cooling = !is_ahead && self.snapshot.now.duration_since(at) < pool.grace;
                 let is_kept = self.deleting_pools.contains(id) || self.waited_for.contains(id);
                 let is_due = !is_cooling && !is_used && !is_kept;
                 is_due.then(|| format!("released by {claim}, and still there"))

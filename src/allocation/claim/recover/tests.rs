@@ -2,7 +2,7 @@
 
 use super::super::tests::{create, describe, hold_of, tag};
 use super::super::*;
-use crate::allocation::ledger::{Ledger, OWNER_AWAITED_EVERY};
+use crate::allocation::ledger::{Choice, Disowned, Ledger, OWNER_AWAITED_EVERY};
 use crate::allocation::mark::release_tag;
 use crate::allocation::policy::{PoolPolicy, ReuseRule};
 use crate::allocation::published::{Binding, PublishedAddress};
@@ -107,8 +107,8 @@ fn an_attached_address_is_kept_even_if_the_spec_no_longer_allows_it() {
 fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() {
     let published = |fip: Fip| fixture().fips([fip]).published("web", 10).decide_published("web", 10);
     assert_eq!(published(fip(10).created_for("web").attached()), Decision::Keep(id(10)));
-    assert_eq!(published(fip(10)), Decision::Mark(id(10), Origin::Recovered, tag()));
-    assert_eq!(published(fip(10).idle()), Decision::Mark(id(10), Origin::Recovered, describe(10)));
+    assert_eq!(published(fip(10)), Decision::Mark(id(10), Origin::Reuse, tag()));
+    assert_eq!(published(fip(10).idle()), Decision::Mark(id(10), Origin::Owned, describe(10)));
     let tags = vec![release_tag(&pool_id("p"), &key("web"), ago(9))];
     let released = fip(10).created_for("web").released_by("web", ago(9)).attached();
     assert_eq!(published(released), Decision::TakeBack(id(10), tags));
@@ -121,15 +121,160 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
 #[test]
 fn each_loss_has_a_reason_of_its_own() {
     use LostAddress::*;
-    let losses = [Deleted, Taken, MarkedForAnother, MarkedByNewerVersion, AboveLimit];
-    let reasons = losses.map(|lost| lost(address(10)).reason());
-    assert_eq!(reasons, ["Deleted", "Taken", "MarkedForAnother", "MarkedByNewerVersion", "AboveLimit"]);
+    let of_address = [Deleted, Taken, MarkedForAnother, MarkedByNewerVersion, AboveLimit];
+    let not_free = NotFree { address: address(10), tag: "tag".into() };
+    let losses = of_address.into_iter().map(|lost| lost(address(10))).chain([not_free]);
+    let reasons: Vec<_> = losses.map(|lost| lost.reason()).collect();
+    assert_eq!(reasons, ["Deleted", "Taken", "MarkedForAnother", "MarkedByNewerVersion", "AboveLimit", "NotFree"]);
     assert_eq!(reasons, LostAddress::REASONS);
+}
+
+fn not_free() -> Decision {
+    Decision::Lost(LostAddress::NotFree { address: address(10), tag: claim_tag(&pool_id("p"), &key("web")) })
+}
+
+/// The claim `web` was restored, without its status, with an IPAddress that names this floating IP.
+fn restored(fip: Fip) -> Fixture {
+    fixture().listed([10]).fips([fip]).active_claim("web").published("web", 10)
+}
+
+#[test]
+fn a_restored_ip_address_takes_no_address_that_is_in_use() {
+    let in_use = restored(fip(10).attached());
+    assert_eq!(in_use.decide_published("web", 10), not_free());
+    let bound = Some(BoundAddress { address: address(10), fip: id(10) });
+    let had_it = ClaimRequest { was_bound: true, bound, ..request("web") };
+    let restored_mark = Decision::Mark(id(10), Origin::Recovered, tag());
+    assert_eq!(decide(&in_use.situation(), &had_it), restored_mark, "the port is its machine's");
+    assert_eq!(restored(fip(10)).decide_published("web", 10), Decision::Mark(id(10), Origin::List, tag()));
+    let fenced = restored(fip(10)).fenced().decide_published("web", 10);
+    assert_eq!(fenced, Decision::Fenced(start() + seconds(60)), "a late mark of another claim may fill the limit");
+}
+
+#[test]
+fn what_a_restored_claim_has_marked_is_read_back() {
+    let claims_mark = claim_tag(&pool_id("p"), &key("web"));
+    let mut chosen = restored(fip(10)).chosen_as_published(10, "web");
+    chosen.ledger.record_tag(&id(10), &claims_mark, true);
+    assert_eq!(chosen.decide_published("web", 10), Decision::Confirm(id(10)), "a port may have come meanwhile");
+    chosen.relist([fip(10).tagged_for("web").attached()]);
+    assert_eq!(chosen.decide_published("web", 10), Decision::Withdraw(id(10), claims_mark));
+    chosen.relist([fip(10).tagged_for("web")]);
+    assert_eq!(chosen.decide_published("web", 10), Decision::Keep(id(10)));
+    let mut reused =
+        restored(fip(10)).listed([]).chosen(Choice { origin: Origin::Reuse, was_published: true }, 10, "web");
+    reused.relist([fip(10).tagged_for("web").described("mail")]);
+    assert!(matches!(reused.decide_published("web", 10), Decision::Withdraw(..)), "no claim may reuse it any more");
+}
+
+#[test]
+fn a_restored_ip_address_takes_no_address_that_the_pool_gives_to_no_claim() {
+    let decide = |fixture: Fixture| fixture.decide_published("web", 10);
+    assert_eq!(decide(restored(fip(10)).excluding("203.0.113.10/32")), not_free());
+    assert_eq!(decide(restored(fip(10)).reserving("db", 10)), not_free());
+    assert!(matches!(decide(restored(fip(10)).reserving("web", 10)), Decision::Mark(..)));
+    assert_eq!(decide(restored(fip(10)).published_by_others(10)), not_free());
+    assert!(matches!(decide(restored(fip(10)).listed([])), Decision::Mark(..)), "it may be reused");
+    assert_eq!(decide(restored(fip(10).described("mail")).listed([])), not_free());
+    let released = |fip: Fip| fip.released_by("db", ago(9));
+    let created = |fip| (fip, Origin::Owned);
+    let free = [fip(10).idle(), released(fip(10).created_for("db"))].map(created);
+    for (free, origin) in free.into_iter().chain([(released(fip(10).tagged_for("db")), Origin::List)]) {
+        let decision = decide(restored(free.clone()));
+        assert!(matches!(&decision, Decision::Mark(_, of, _) if *of == origin), "{decision:?}");
+        assert_eq!(decide(restored(free).excluding("203.0.113.10/32")), not_free());
+    }
+}
+
+#[test]
+fn a_choice_of_a_restored_claim_that_was_not_answered_is_given_up_if_the_address_is_in_use() {
+    let begun = |fip: Fip| restored(fip).max_ips(1).chosen_as_published(10, "web");
+    assert!(matches!(begun(fip(10)).decide_published("web", 10), Decision::Mark(..)), "it counts once");
+    assert_eq!(begun(fip(10).attached()).decide_published("web", 10), not_free());
+}
+
+#[test]
+fn a_claim_whose_ip_address_was_created_a_moment_ago_is_not_judged_again() {
+    let wiped = restored(fip(10).described("mail")).listed([]);
+    assert_eq!(wiped.decide_published("web", 10), not_free());
+    let published = wiped.chosen_from(Origin::Owned, 10, "web");
+    assert!(matches!(published.decide_published("web", 10), Decision::Mark(..)));
+}
+
+#[test]
+fn a_restored_claim_backs_off_from_an_address_that_another_owner_has_marked_too() {
+    let contested = || restored(fip(10).tagged_for("web").tagged_by_another_pool());
+    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
+    assert_eq!(contested().chosen_as_published(10, "web").decide_published("web", 10), withdraw);
+    let taken = Decision::Lost(LostAddress::Taken(address(10)));
+    assert_eq!(contested().decide_published("web", 10), taken, "it has it");
+    let unreadable = restored(fip(10).tagged_for("web").tag("caip.new")).chosen_as_published(10, "web");
+    assert_eq!(unreadable.decide_published("web", 10), taken);
+    let mut uncertain = contested().chosen_as_published(10, "web");
+    uncertain.ledger.set_hold(&id(10), Some(Hold::Cleanup));
+    uncertain.ledger.note_uncertain_write(&id(10), start());
+    assert_eq!(uncertain.decide_published("web", 10), taken, "another write may land");
+    let mut yielding = restored(fip(10).tagged_for("web").tag(claim_tag(&pool_id("a"), &key("theirs"))));
+    yielding.ledger.yield_to_earlier_pool(&id(10), &pool_id("p"), start());
+    yielding.relist([fip(10)]);
+    assert_eq!(yielding.decide_published("web", 10), Decision::AwaitMark(id(10)), "the other pool may have it");
+}
+
+#[test]
+fn a_restored_claim_waits_for_a_clean_up_of_its_address() {
+    for free in [fip(10), fip(10).idle(), fip(10).created_for("db").released_by("db", ago(9))] {
+        let cleaned_up = restored(free).held(10, Hold::Cleanup);
+        assert_eq!(cleaned_up.decide_published("web", 10), Decision::AwaitMark(id(10)));
+    }
+    let copied = fip(11).described(fip(10).idle().0.description);
+    let copy = restored(fip(10)).fips([fip(10).idle(), copied]);
+    assert_eq!(copy.decide_published("web", 10), Decision::AwaitMark(id(10)), "which of the two it is cannot be told");
+}
+
+#[test]
+fn a_mark_that_a_user_adds_makes_a_restored_claims_address_its_own() {
+    let tagged = fip(10).attached().tagged_for("web");
+    let mut told = restored(fip(10).attached());
+    told.relist([tagged.clone()]);
+    assert_eq!(told.decide_published("web", 10), Decision::Keep(id(10)), "as its condition says");
+    let mut late = restored(fip(10).attached()).fenced();
+    late.relist([tagged.clone()]);
+    assert!(matches!(late.decide_published("web", 10), Decision::Withdraw(..)), "a previous process wrote it");
+    late.now = start() + seconds(61);
+    late.relist([fip(10).attached()]);
+    late.relist([tagged.clone()]);
+    assert_eq!(late.decide_published("web", 10), Decision::Keep(id(10)), "none can write it any more");
+    let mut unseen = restored(fip(10)).fenced();
+    unseen.now = start() + seconds(61);
+    unseen.relist([tagged.clone()]);
+    assert!(matches!(unseen.decide_published("web", 10), Decision::Withdraw(..)), "it may have landed before");
+    let mut withdrawn = restored(tagged.clone());
+    withdrawn.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
+    withdrawn.ledger.set_hold(&id(10), None);
+    withdrawn.relist([tagged]);
+    assert!(matches!(withdrawn.decide_published("web", 10), Decision::Withdraw(..)), "the withdrawal was lost");
+}
+
+#[test]
+fn restored_ip_addresses_have_their_marks_again_as_far_as_the_limit_allows() {
+    let full = |limit| {
+        let fixture = fixture().max_ips(limit).fips([fip(10), fip(11), fip(12).created_for("api")]);
+        fixture.active_claim("db").published("db", 10).active_claim("web").published("web", 11)
+    };
+    let above = |last| Decision::Lost(LostAddress::AboveLimit(address(last)));
+    assert_eq!([full(1).decide_published("db", 10), full(1).decide_published("web", 11)], [above(10), above(11)]);
+    assert_eq!(marked(&full(2).decide_published("db", 10)), Some(&id(10)));
+    assert_eq!(full(2).chosen_as_published(10, "db").decide_published("web", 11), above(11));
+    assert_eq!(marked(&full(3).chosen_as_published(10, "db").decide_published("web", 11)), Some(&id(11)));
+    assert_eq!(full(2).bound_claim("db").decide_published("web", 11), above(11), "db will have its mark again");
+    assert!(matches!(full(2).decide("api-1"), Decision::Create(_)), "they count once they have it");
+    let begun = full(1).chosen_as_published(10, "db");
+    assert_eq!(marked(&begun.decide_published("db", 10)), Some(&id(10)));
 }
 
 #[test]
 fn of_two_claims_whose_ip_addresses_name_an_address_without_a_mark_the_older_one_marks_it() {
-    for fip in [fip(10), fip(10).attached(), fip(10).idle()] {
+    for fip in [fip(10), fip(10).idle()] {
         let fixture = || fixture().fips([fip.clone()]).active_claim("db").published("db", 10);
         let both = || fixture().published_since("web", 10, start() + seconds(1));
         let for_another = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
@@ -167,7 +312,7 @@ fn the_ip_address_of_another_pools_claim_is_not_an_older_one() {
         fixture.decide_published("web", 10)
     };
     assert_eq!(decide("p"), Decision::Lost(LostAddress::MarkedForAnother(address(10))));
-    assert_eq!(decide("other"), Decision::Mark(id(10), Origin::Recovered, tag()));
+    assert_eq!(decide("other"), Decision::Mark(id(10), Origin::Reuse, tag()));
 }
 
 #[test]
@@ -332,10 +477,14 @@ fn a_recreated_floating_ip_replaces_the_deleted_one_of_an_ip_address() {
     let recreated = || fip(10).tag("anything");
     let fixture = fixture().fips([recreated()]).published_as("web", 10, id(9));
     let published = BoundAddress { address: address(10), fip: id(9) };
-    let request = ClaimRequest { bound: Some(published), ..request("web") };
+    let restored = ClaimRequest { bound: Some(published), ..request("web") };
+    let deleted = Decision::Lost(LostAddress::Deleted(address(10)));
+    assert_eq!(decide(&fixture.situation(), &restored), deleted, "no new claim may reuse it");
+    let request = ClaimRequest { was_bound: true, ..restored };
     let decide = |fixture: &Fixture| decide(&fixture.situation(), &request);
-    assert_eq!(marked(&decide(&fixture)), Some(&id(10)));
-    let mut fixture = fixture.chosen_as_published(10, "web");
+    let found = Decision::Mark(id(10), Origin::Reuse, tag());
+    assert_eq!(decide(&fixture), found);
+    let mut fixture = fixture.chosen(Choice { origin: Origin::Reuse, was_published: true }, 10, "web");
     fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
     assert_eq!(decide(&fixture), Decision::Confirm(id(10)));
     fixture.relist([recreated().tagged_for("web")]);
@@ -343,6 +492,13 @@ fn a_recreated_floating_ip_replaces_the_deleted_one_of_an_ip_address() {
     fixture.relist([recreated().tagged_for("web").attached()]);
     let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
     assert_eq!(decide(&fixture), withdraw, "the port is of the user who created it");
+    fixture.relist([recreated().tagged_for("web").tagged_by_another_pool()]);
+    assert_eq!(decide(&fixture), withdraw, "another owner has it too");
+    fixture.ledger.set_hold(&id(10), None);
+    fixture.relist([recreated().tagged_for("web").tag(claim_tag(&pool_id("a"), &key("theirs")))]);
+    fixture.ledger.yield_to_earlier_pool(&id(10), &pool_id("p"), start());
+    fixture.relist([recreated()]);
+    assert_eq!(decide(&fixture), Decision::AwaitMark(id(10)), "it is left to that owner for a while");
 }
 
 #[test]
@@ -629,7 +785,9 @@ fn marks_from_before_the_process_served_the_pool_did_not_land_late() {
     assert!(fixture.entry(10).disowned.is_empty());
     fixture.relist([fip(10).tagged_for("web").attached(), fip(11).tagged_for("db").tag(&other)]);
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
-    assert_eq!(fixture.entry(11).disowned, [(pool_id("other"), key("web")), (pool_id("p"), key("db"))].into());
+    let late = [(pool_id("other"), key("web")), (pool_id("p"), key("db"))]
+        .map(|owner| (owner, Disowned::Late { last_without: start() }));
+    assert_eq!(fixture.entry(11).disowned, late.into());
 }
 
 #[test]
@@ -645,7 +803,7 @@ fn the_first_listing_after_the_pool_is_served_shows_late_marks() {
     ledger.note_served(&pool_id("p"));
     assert!(ledger.is_served(&pool_id("p")));
     listed(&mut ledger, fip(10).tagged_for("web"));
-    let is_late = ledger.get(&id(10)).map(|entry| entry.disowned.contains(&(pool_id("p"), key("web"))));
+    let is_late = ledger.get(&id(10)).map(|entry| entry.disowned.contains_key(&(pool_id("p"), key("web"))));
     assert_eq!(is_late, Some(true), "its predecessor wrote it");
 }
 
@@ -808,7 +966,7 @@ fn a_mark_that_an_uncertain_call_may_remove_is_not_taken_again_by_a_recreated_po
     }
     fixture.lose_pool("p");
     fixture.ledger.note_served(&pool_id("p"));
-    assert_eq!(fixture.entry(10).disowned, [owner].into());
+    assert_eq!(fixture.entry(10).disowned, [(owner, Disowned::GivenUp)].into());
     assert!(fixture.entry(11).disowned.is_empty(), "another process may have bound the claim to it meanwhile");
 }
 
