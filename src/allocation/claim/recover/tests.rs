@@ -221,6 +221,21 @@ fn a_restored_claim_backs_off_from_an_address_that_another_owner_has_marked_too(
 }
 
 #[test]
+fn without_tags_a_restored_claim_chooses_only_what_the_pool_created() {
+    let untagged = |fip| restored(fip).with_policy(|pool| pool.has_tags = false).decide_published("web", 10);
+    assert_eq!(untagged(fip(10).idle()), Decision::Mark(id(10), Origin::Owned, describe(10)));
+    assert_eq!(untagged(fip(10)), Decision::Mark(id(10), Origin::Recovered, tag()), "Neutron says why it cannot");
+}
+
+#[test]
+fn a_mark_that_was_not_there_when_the_fence_ended_is_not_late() {
+    let late = |last_without| Disowned::Late { last_without };
+    assert!(late(start()).is_certain(Some(start() + seconds(1))));
+    assert!(!late(start()).is_certain(Some(start())) && !late(start()).is_certain(None));
+    assert!(Disowned::GivenUp.is_certain(None));
+}
+
+#[test]
 fn a_restored_claim_waits_for_a_clean_up_of_its_address() {
     for free in [fip(10), fip(10).idle(), fip(10).created_for("db").released_by("db", ago(9))] {
         let cleaned_up = restored(free).held(10, Hold::Cleanup);
