@@ -221,6 +221,16 @@ fn a_restored_claim_backs_off_from_an_address_that_another_owner_has_marked_too(
 }
 
 #[test]
+fn a_bound_claim_chooses_what_another_claim_has_released_once_no_late_call_can_land() {
+    let bound = Some(BoundAddress { address: address(10), fip: id(10) });
+    let had_it = ClaimRequest { was_bound: true, bound, ..request("web") };
+    let fixture = || restored(fip(10).created_for("db").released_by("db", ago(9)));
+    let decide = |fixture: Fixture| decide(&fixture.situation(), &had_it);
+    assert_eq!(decide(fixture()), Decision::Mark(id(10), Origin::Owned, describe(10)));
+    assert_eq!(decide(fixture().fenced()), Decision::Fenced(start() + seconds(60)));
+}
+
+#[test]
 fn without_tags_a_restored_claim_chooses_only_what_the_pool_created() {
     let untagged = |fip| restored(fip).with_policy(|pool| pool.has_tags = false).decide_published("web", 10);
     assert_eq!(untagged(fip(10).idle()), Decision::Mark(id(10), Origin::Owned, describe(10)));
@@ -500,6 +510,7 @@ fn a_recreated_floating_ip_replaces_the_deleted_one_of_an_ip_address() {
     let found = Decision::Mark(id(10), Origin::Reuse, tag());
     assert_eq!(decide(&fixture), found);
     let mut fixture = fixture.chosen(Choice { origin: Origin::Reuse, was_published: true }, 10, "web");
+    assert_eq!(decide(&fixture), found, "the reply to its mark was lost");
     fixture.ledger.record_tag(&id(10), &claim_tag(&pool_id("p"), &key("web")), true);
     assert_eq!(decide(&fixture), Decision::Confirm(id(10)));
     fixture.relist([recreated().tagged_for("web")]);
@@ -509,6 +520,8 @@ fn a_recreated_floating_ip_replaces_the_deleted_one_of_an_ip_address() {
     assert_eq!(decide(&fixture), withdraw, "the port is of the user who created it");
     fixture.relist([recreated().tagged_for("web").tagged_by_another_pool()]);
     assert_eq!(decide(&fixture), withdraw, "another owner has it too");
+    let contested = testing::fixture().fips([recreated().tagged_for("web").tagged_by_another_pool()]);
+    assert_eq!(decide(&contested.published_as("web", 10, id(9))), deleted, "it did not choose this one");
     fixture.ledger.set_hold(&id(10), None);
     fixture.relist([recreated().tagged_for("web").tag(claim_tag(&pool_id("a"), &key("theirs")))]);
     fixture.ledger.yield_to_earlier_pool(&id(10), &pool_id("p"), start());
