@@ -55,21 +55,19 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
 /// marked for it. An address in use, or one that an IPAddress names, is not given up: it may be the claim's after all.
 pub fn given_up(situation: &Situation<'_>, claim: &ClaimKey, was_bound: bool) -> Vec<FloatingIpId> {
     let Situation { ledger, pool, .. } = situation;
-    let mut given_up = ledger.chosen_by(&pool.id, claim);
-    if was_bound || ledger.is_unlisted() || situation.fence().is_some() {
-        return given_up;
-    }
-    let is_unused = |entry: &&LedgerEntry| {
-        situation.ownership(entry) == Ownership::Claimed(claim.clone())
+    let chosen = ledger.chosen_by(&pool.id, claim);
+    let is_settled = !was_bound && !ledger.is_unlisted() && situation.fence().is_none();
+    let is_unused = |entry: &LedgerEntry| {
+        is_settled
+            && situation.ownership(entry) == Ownership::Claimed(claim.clone())
             && entry.is_free()
             && !ledger.is_being_created(entry)
             && !ledger.has_copied_mark(entry)
             && !situation.relevant_addresses().is_published(&entry.fip)
     };
-    let marked = ledger.of_claim(&pool.id, claim).filter(is_unused).map(|entry| entry.fip.id.clone());
-    let marked: Vec<_> = marked.filter(|id| !given_up.contains(id)).collect();
-    given_up.extend(marked);
-    given_up
+    let marked = ledger.of_claim(&pool.id, claim);
+    let is_given_up = |entry: &&LedgerEntry| chosen.contains(&entry.fip.id) || is_unused(entry);
+    marked.filter(is_given_up).map(|entry| entry.fip.id.clone()).collect()
 }
 
 fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> Option<ReleaseStep> {

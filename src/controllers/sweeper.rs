@@ -83,10 +83,12 @@ impl Sweeper {
         // What keeps one IPAddress from its release does not keep the others from the sweep.
         let strays = copies.and(self.release_strays(&pool, Some(&resolved)).await);
         // The marks with the id of a copy are another pool's. What says so may have changed since its last reconcile.
-        let is_copy = known.problem.is_some_and(|problem| problem.reason == DUPLICATE_POOL_ID)
-            || Duplicates { stores: &self.stores, memory: &self.memory }.has_original(&pool, &resolved);
+        let is_copy = || {
+            known.problem.is_some_and(|problem| problem.reason == DUPLICATE_POOL_ID)
+                || Duplicates { stores: &self.stores, memory: &self.memory }.has_original(&pool, &resolved)
+        };
         // A pool that is being deleted has a plan of its own.
-        if is_being_deleted || is_copy || resolved.project.ledger().is_unlisted() {
+        if is_being_deleted || is_copy() || resolved.project.ledger().is_unlisted() {
             return strays.map(|()| Action::await_change());
         }
         let (result, has_changed) = self.sweep(&resolved).await;

@@ -12,7 +12,7 @@ use crate::laws::text;
 use crate::tampering::forged;
 use crate::users::key;
 use crate::wire::{Fault, Rejection, Side};
-use crate::world::{NAMESPACE, Start, World, address};
+use crate::world::{NAMESPACE, Site, Start, World, address};
 use crate::{Outcome, is_due, simulate, simulate_bound};
 
 const START: Start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
@@ -214,20 +214,25 @@ fn what_is_left_of_a_pool_goes_once_no_cluster_is_paused() {
     });
 }
 
+/// The pool is full when `web-1` comes, and another writer makes an IPAddress with that claim's name.
+async fn publish_as_another_writer(world: &World, site: &Site) {
+    site.change(Kind::Pool, "public", &json!({"spec": {"maxIPs": 1}}));
+    world.advance(SOON).await;
+    site.create_claim("web-1", "public");
+    world.advance(SOON).await;
+    world.users_interfered.set(true);
+    let original = site.server.get(&key(Kind::Address, "web-0")).unwrap();
+    let mut other = forged(&original, "web-1");
+    other["metadata"]["annotations"] = json!({});
+    other["spec"]["address"] = "198.51.100.1".into();
+    site.server.create(Kind::Address, other).expect("it is valid");
+}
+
 /// Law 9. An IPAddress of another writer has the claim's name.
 #[test]
 fn a_pool_does_not_wait_for_a_claim_that_has_another_writers_ip_address() {
     simulate_bound(&START, async |world, site| {
-        site.change(Kind::Pool, "public", &json!({"spec": {"maxIPs": 1}}));
-        world.advance(SOON).await;
-        site.create_claim("web-1", "public");
-        world.advance(SOON).await;
-        world.users_interfered.set(true);
-        let original = site.server.get(&key(Kind::Address, "web-0")).unwrap();
-        let mut other = forged(&original, "web-1");
-        other["metadata"]["annotations"] = json!({});
-        other["spec"]["address"] = "198.51.100.1".into();
-        site.server.create(Kind::Address, other).expect("it is valid");
+        publish_as_another_writer(world, site).await;
         world.advance(SOON).await;
         site.delete(Kind::Pool, "public");
         world.advance(SOON).await;
@@ -261,16 +266,7 @@ fn a_pool_goes_whatever_else_is_wrong_with_a_claim_that_has_another_writers_ip_a
         let outcome = simulate(&START, async |world: &World| {
             let site = &world.sites[0];
             world.bind_in_new_pool("web-0").await;
-            site.change(Kind::Pool, "public", &json!({"spec": {"maxIPs": 1}}));
-            world.advance(SOON).await;
-            site.create_claim("web-1", "public");
-            world.advance(SOON).await;
-            world.users_interfered.set(true);
-            let original = site.server.get(&key(Kind::Address, "web-0")).unwrap();
-            let mut other = forged(&original, "web-1");
-            other["metadata"]["annotations"] = json!({});
-            other["spec"]["address"] = "198.51.100.1".into();
-            site.server.create(Kind::Address, other).expect("it is valid");
+            publish_as_another_writer(world, site).await;
             site.delete(Kind::Claim, "web-0");
             world.advance(SOON).await;
             match trouble {

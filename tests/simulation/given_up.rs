@@ -330,12 +330,7 @@ fn a_claim_withdraws_nothing_while_its_own_ip_address_may_still_appear() {
             wire(world).hang("ipaddresses", Fault::Late(Duration::from_secs(58)), Duration::from_secs(3));
             site.create_claim("web-0", "public");
             world.advance(Duration::from_secs(5)).await;
-            world.users_interfered.set(true);
-            let pool = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": "public"});
-            let spec = json!({"address": "198.51.100.1", "prefix": 32, "claimRef": {"name": "web-0"}, "poolRef": pool});
-            let meta = json!({"name": "web-0", "namespace": NAMESPACE});
-            let written = site.server.create(Kind::Address, json!({"metadata": meta, "spec": spec}));
-            world.expect(4, "another writer's IPAddress", "created", written.is_ok());
+            create_foreign_address(world, "web-0");
             other.create_claim("db", "public");
             world.advance(Duration::from_secs(52)).await;
             site.delete_by_force(Kind::Address, "web-0");

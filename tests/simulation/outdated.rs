@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use caip_openstack::allocation::mark::Marks;
 use caip_openstack::api::names::{ADDRESS_FINALIZER, POOL_ID_ANNOTATION};
+use caip_openstack::floating_ip::FloatingIpId;
 use serde_json::{Value, json};
 
 use crate::api::Kind;
@@ -33,6 +34,24 @@ fn restore(site: &Site, saved: &Value) {
     let _ = site.server.create(Kind::Address, forged(saved, "web-0"));
 }
 
+/// The pool has one address, which a user of the project has created.
+fn create_listed(world: &World) -> FloatingIpId {
+    let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
+    world.sites[0].create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+    id
+}
+
+/// The claim is restored when its address is attached to this port, and says that the address is not free.
+async fn restore_in_use(world: &World, port: &str) -> FloatingIpId {
+    let (site, id) = (&world.sites[0], create_listed(world));
+    let saved = bind_and_release(world, site).await;
+    world.tamper(|world| world.cloud.set_port(&id, Some(port)));
+    world.advance(SOON).await;
+    restore(site, &saved);
+    expect_told(world, site, 2, "is not free for it").await;
+    id
+}
+
 async fn expect_told(world: &World, site: &Site, law: u8, part: &str) {
     world.advance(SOON).await;
     let (reason, message) = site.ready(Kind::Claim, NAMESPACE, "web-0");
@@ -44,14 +63,7 @@ async fn expect_told(world: &World, site: &Site, law: u8, part: &str) {
 #[test]
 fn a_restored_claim_takes_no_address_that_is_in_use() {
     let outcome = simulate(&START, async |world: &World| {
-        let site = &world.sites[0];
-        let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
-        site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
-        let saved = bind_and_release(world, site).await;
-        world.tamper(|world| world.cloud.set_port(&id, Some("port-of-its-owner")));
-        world.advance(SOON).await;
-        restore(site, &saved);
-        expect_told(world, site, 2, "is not free for it").await;
+        let id = restore_in_use(world, "port-of-its-owner").await;
         let tags = || world.cloud.floating_ips().into_iter().find(|fip| fip.id == id).map(|fip| fip.tags);
         world.expect(2, "the floating IP", "as its owner left it", tags().is_some_and(|tags| tags.is_empty()));
         world.tamper(|world| world.cloud.set_port(&id, None));
@@ -64,14 +76,8 @@ fn a_restored_claim_takes_no_address_that_is_in_use() {
 #[test]
 fn a_restored_claim_keeps_an_address_that_a_user_marks_for_it() {
     let outcome = simulate(&START, async |world: &World| {
+        let id = restore_in_use(world, "port-of-its-machine").await;
         let site = &world.sites[0];
-        let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
-        site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
-        let saved = bind_and_release(world, site).await;
-        world.tamper(|world| world.cloud.set_port(&id, Some("port-of-its-machine")));
-        world.advance(SOON).await;
-        restore(site, &saved);
-        expect_told(world, site, 2, "is not free for it").await;
         let message = site.ready(Kind::Claim, NAMESPACE, "web-0").1;
         let tag = message.split(' ').find(|word| word.starts_with("caip.")).expect("it names the tag").to_owned();
         world.tamper(|world| world.cloud.edit(&id, |fip| _ = fip.tags.insert(tag)));
@@ -88,9 +94,7 @@ fn what_a_restored_claim_marks_is_read_back() {
     let mut hits = 0;
     for delay in 0..48 {
         let outcome = simulate(&START, async |world: &World| {
-            let site = &world.sites[0];
-            let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
-            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            let (site, id) = (&world.sites[0], create_listed(world));
             let saved = bind_and_release(world, site).await;
             restore(site, &saved);
             world.advance(Duration::from_millis(5 * delay)).await;

@@ -116,8 +116,8 @@ fn a_release_with_a_time_that_is_yet_to_come_counts_from_now_on() {
     assert_eq!(untagged.plan().actions, describe);
     let full = |fip: Fip| fixture().fips([fip.released_by("web", start() + seconds(3600)).full_of_tags()]).plan();
     assert_eq!(full(fip(10).created_for("web")).actions, describe);
-    let healed = full(fip(10).described(now.render(None)));
-    assert_eq!((healed.actions, healed.wake_at), (vec![], Some(start() + seconds(30))));
+    let corrected = full(fip(10).described(now.render(None)));
+    assert_eq!((corrected.actions, corrected.wake_at), (vec![], Some(start() + seconds(30))));
 }
 
 #[test]

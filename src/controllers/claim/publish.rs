@@ -115,15 +115,15 @@ impl ClaimController {
         self.memory.claims.set_released(&observed.claim, true);
         tracing::info!(claim.name = %observed.name, "deleted while it was served: its address is released");
         // Here, since nothing else comes back to it once the watch has delivered that the claim is gone.
-        let (api, name) = (self.kube.addresses(&observed.name.namespace), &observed.name.name);
+        let api = self.kube.addresses(&observed.name.namespace);
+        let read = (async || api.get_opt(&observed.name.name).await).retry(DELETE_RETRIES).await;
         let failed = |error| Error::Kubernetes("delete the IPAddress", error);
-        let read = async || api.get_opt(name).await;
-        let Some(address) = read.retry(DELETE_RETRIES).await.map_err(failed)? else { return Ok(()) };
-        let same = Preconditions { uid: address.uid(), resource_version: None };
-        let delete = async || api.delete(name, &DeleteParams::default().preconditions(same.clone())).await;
-        let is_done = |error: &kube::Error| patch::is_not_found(error) || patch::is_conflict(error);
-        let deleted = delete.retry(DELETE_RETRIES).when(|error| !is_done(error)).await;
-        deleted.map(drop).or_else(|error| if is_done(&error) { Ok(()) } else { Err(failed(error)) })
+        let Some(address) = read.map_err(failed)? else { return Ok(()) };
+        let delete = async || delete_address(&self.kube, &address).await;
+        match delete.retry(DELETE_RETRIES).when(|error| !patch::is_conflict(error)).await {
+            Err(error) if !patch::is_conflict(&error) => Err(failed(error)),
+            _ => Ok(()),
+        }
     }
 
     /// Removes the finalizer of a deleted IPAddress of the claim's pool, which does not know it. One without this pool as an
@@ -179,10 +179,15 @@ pub(in crate::controllers) async fn remove_address(kube: &Kubernetes, address: &
     if address.metadata.deletion_timestamp.is_some() {
         return Ok(());
     }
+    delete_address(kube, address).await.map_err(|error| Error::Kubernetes("delete the IPAddress", error))
+}
+
+/// Deletes this IPAddress, and not another one with its name: that is a conflict.
+async fn delete_address(kube: &Kubernetes, address: &IpAddress) -> Result<(), kube::Error> {
     let api = kube.addresses(&address.namespace().unwrap_or_default());
     let same = Preconditions { uid: address.uid(), resource_version: None };
     match api.delete(&address.name_any(), &DeleteParams::default().preconditions(same)).await {
-        Err(error) if !patch::is_not_found(&error) => Err(Error::Kubernetes("delete the IPAddress", error)),
+        Err(error) if !patch::is_not_found(&error) => Err(error),
         _ => Ok(()),
     }
 }

@@ -352,21 +352,26 @@ impl ClaimRecords {
 
     /// The IPAddresses of a pool whose claim does not exist, or points at another pool.
     pub(in crate::controllers) fn addresses_without_claim(&self, pool: &ObjectName) -> Vec<ObjectName> {
-        let pools = self.0.lock();
-        let Some(claims) = pools.get(pool) else { return Vec::new() };
-        let in_namespace = |name: &String| ObjectName::new(&pool.namespace, name);
-        let is_stray = |claim: &String| !claims.records.contains_key(&in_namespace(claim));
-        claims.addresses.iter().filter(|(_, claim)| is_stray(claim)).map(|(name, _)| in_namespace(name)).collect()
+        self.addresses_where(pool, |_, _, exists| !exists())
     }
 
     /// The IPAddresses of a pool that have another name than the existing claim that they are for: a user made them.
     pub(in crate::controllers) fn copied_addresses(&self, pool: &ObjectName) -> Vec<ObjectName> {
+        self.addresses_where(pool, |name, claim, exists| name != claim && exists())
+    }
+
+    /// The IPAddresses of a pool that are meant: by their name, their claim's, and whether that claim points at the pool.
+    fn addresses_where(
+        &self,
+        pool: &ObjectName,
+        is_meant: impl Fn(&str, &str, &dyn Fn() -> bool) -> bool,
+    ) -> Vec<ObjectName> {
         let pools = self.0.lock();
-        let addresses = pools.get(pool).into_iter().flat_map(|claims| &claims.addresses);
-        let in_namespace = |name: &String| ObjectName::new(&pool.namespace, name);
-        let exists = |claim: &String| pools.get(pool).is_some_and(|it| it.records.contains_key(&in_namespace(claim)));
-        let copies = addresses.filter(|(name, claim)| name != claim && exists(claim));
-        copies.map(|(name, _)| in_namespace(name)).collect()
+        let Some(claims) = pools.get(pool) else { return Vec::new() };
+        let in_namespace = |name: &str| ObjectName::new(&pool.namespace, name);
+        let exists = |claim: &str| claims.records.contains_key(&in_namespace(claim));
+        let meant = claims.addresses.iter().filter(|(name, claim)| is_meant(name, claim, &|| exists(claim)));
+        meant.map(|(name, _)| in_namespace(name)).collect()
     }
 
     pub(super) fn len(&self) -> usize {

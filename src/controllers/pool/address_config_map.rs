@@ -63,7 +63,6 @@ impl PoolController {
         if !self.writes_address_config_maps {
             return wanted.map(|_| condition("False", reasons::CONFIG_MAPS_DISABLED, DISABLED.into()));
         }
-        let known = known.filter(|known| !self.resolver.duplicates().has_original(pool, known));
         let kept = tokio::time::timeout(TIMEOUT, self.keep(pool, wanted, known, is_current)).await;
         kept.unwrap_or_else(|_| wanted.map(|name| failed(name, &Failure::NoAnswer)))
     }
@@ -84,6 +83,7 @@ impl PoolController {
             return wanted.map(|_| condition);
         }
         let name = wanted?;
+        let known = known.filter(|known| !self.resolver.duplicates().has_original(pool, known));
         let addresses = known.and_then(|resolved| self.addresses(resolved));
         let kept = match &addresses {
             Some(addresses) => self.write_addresses(pool, name, addresses).await,

@@ -53,7 +53,10 @@ pub(in crate::controllers) struct Duplicates<'a> {
 impl Duplicates<'_> {
     /// Whether the pool is a copy: the marks with its id are those of another pool. A listing shows more of that.
     pub(in crate::controllers) fn has_original(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> bool {
-        self.in_namespace(pool, &resolved.policy.id).is_some() || self.in_project(pool, resolved).is_some()
+        let is_in_scope = |other: &OpenStackFloatingIPPool| {
+            other.metadata.namespace == pool.metadata.namespace || self.is_of_project(other, resolved)
+        };
+        self.find(pool, &resolved.policy.id, is_in_scope).is_some()
     }
 
     /// A pool of the namespace that has the same id and takes precedence.
