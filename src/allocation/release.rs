@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use super::identity::ClaimKey;
 use super::ledger::{LedgerEntry, SETTLING};
 use super::mark::{CreationMark, Ownership, claim_tag, release_tag};
+use super::published::Binding;
 use super::situation::Situation;
 use crate::floating_ip::FloatingIpId;
 use crate::time::after;
@@ -16,7 +17,8 @@ pub enum ReleaseStep {
     Tag(FloatingIpId, String),
     /// Write the release into the description: this Neutron has no tags, or the floating IP has too many.
     Describe(FloatingIpId, CreationMark),
-    /// Another owner has marked it too, or it has too many tags for a release: remove our tag, and nothing more.
+    /// Another owner has marked it too, or it has too many tags for a release: remove our tag, and nothing more. Another
+    /// owner may publish it then, so the claim's IPAddress must be gone before.
     Withdraw(FloatingIpId, String),
     /// Whether a POST for the claim created anything is not known: list, and ask again.
     Settle,
@@ -65,8 +67,12 @@ pub fn given_up(situation: &Situation<'_>, claim: &ClaimKey, was_bound: bool) ->
             && !ledger.has_copied_mark(entry)
             && !situation.relevant_addresses().is_published(&entry.fip)
     };
+    let is_chosen = |entry: &LedgerEntry| {
+        let may_be_its_own = |binding: &Binding| binding.is_of(&pool.id, claim);
+        chosen.contains(&entry.fip.id) && !situation.relevant_addresses().is_published_where(&entry.fip, may_be_its_own)
+    };
     let marked = ledger.of_claim(&pool.id, claim);
-    let is_given_up = |entry: &&LedgerEntry| chosen.contains(&entry.fip.id) || is_unused(entry);
+    let is_given_up = |entry: &&LedgerEntry| is_chosen(entry) || is_unused(entry);
     marked.filter(is_given_up).map(|entry| entry.fip.id.clone()).collect()
 }
 
@@ -250,7 +256,14 @@ mod tests {
             assert_eq!(given_up(fixture().fips([fip.clone().attached()]), false), []);
             assert_eq!(given_up(fixture().fips([fip.clone()]).published_by_others(10), false), []);
             assert_eq!(given_up(fixture().fips([fip.clone()]).fenced(), false), []);
-            assert_eq!(given_up(fixture().fips([fip.clone()]).chosen_by(10, "web"), true), [id(10)]);
+            let chosen = || fixture().fips([fip.clone()]).chosen_by(10, "web");
+            assert_eq!(given_up(chosen(), true), [id(10)]);
+            assert_eq!(given_up(chosen().published("db", 10), true), [id(10)], "it is that of another claim");
+            assert_eq!(
+                given_up(chosen().published_by_others(10), true),
+                [],
+                "that may be its own, which lost its marks"
+            );
             assert_eq!(given_up(fixture().fips([fip.released_by("web", ago(9))]), false), []);
         }
         let copy = own[0].0.description.clone();

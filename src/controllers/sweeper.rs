@@ -252,9 +252,10 @@ impl Sweeper {
             return Ok(());
         }
         if let Some(resolved) = resolved.filter(|_| is_owned_by(address, pool)) {
-            let released = release_marks(resolved, &self.memory, &self.clock, &claim).await;
+            // Without its claim, the IPAddress alone says what is left to release: it goes last.
+            let released = release_marks(resolved, &self.memory, &self.clock, &claim, false).await;
             match released.map_err(|error| Error::Stray(claim::Error::OpenStack(error)))? {
-                MarkRelease::Done => {}
+                MarkRelease::Done | MarkRelease::Published => {}
                 // The sweep, or the pool's deletion, comes back when the fence ends.
                 MarkRelease::Fenced(_) => return Ok(()),
             }

@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use caip_openstack::allocation::mark::Marks;
-use caip_openstack::api::names::ABANDON_ANNOTATION;
+use caip_openstack::allocation::mark::{Marks, claim_tag};
+use caip_openstack::allocation::{ClaimKey, PoolId};
+use caip_openstack::api::names::{ABANDON_ANNOTATION, ADDRESS_FINALIZER};
+use caip_openstack::floating_ip::FloatingIpId;
 use serde_json::{Value, json};
 
 use crate::api::{Change, Kind};
@@ -373,4 +375,70 @@ fn a_waiting_claim_whose_cluster_is_gone_does_not_hold_its_pool() {
         });
         outcome.assert_lawful();
     }
+}
+
+/// The claim `web-0` is bound, and another owner has marked its address, which has been noticed. Returns that mark.
+async fn bind_contested(world: &World) -> (FloatingIpId, String) {
+    let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
+    let site = &world.sites[0];
+    site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+    site.create_claim("web-0", "public");
+    world.await_bound("web-0").await;
+    let theirs = claim_tag(&PoolId::parse("theirs").unwrap(), &ClaimKey::of("a", "b"));
+    world.tamper(|world| world.cloud.edit(&id, |fip| _ = fip.tags.insert(theirs.clone())));
+    world.advance(10 * SOON).await;
+    (id, theirs)
+}
+
+/// Law 1. The other owner may give the address away as soon as our mark is gone: not while the API server refuses to delete
+/// the IPAddress, or a finalizer keeps it.
+#[test]
+fn a_mark_beside_another_owners_is_removed_after_the_ip_address() {
+    for is_refused in [true, false] {
+        let outcome = simulate(&START, async |world: &World| {
+            let (id, theirs) = bind_contested(world).await;
+            let site = &world.sites[0];
+            let set_finalizers = |finalizers: &[&str]| {
+                site.change(Kind::Address, "web-0", &json!({"metadata": {"finalizers": finalizers}}));
+            };
+            if is_refused {
+                let refused = Fault::Refused(Rejection::Server);
+                site.replicas[0].wire().iter().for_each(|wire| wire.hang("ipaddresses", refused, SOON));
+            } else {
+                set_finalizers(&[ADDRESS_FINALIZER, "example.com/held"]);
+            }
+            site.delete(Kind::Claim, "web-0");
+            let is_marked = || world.cloud.floating_ips().iter().any(|fip| fip.tags.iter().any(|tag| *tag != theirs));
+            let is_published = || site.server.get(&key(Kind::Address, "web-0")).is_some();
+            let is_withdrawn = world.wait_until(SOON / 2, || !is_marked()).await;
+            world.expect(1, "web-0", "marked while it has an IPAddress", !is_withdrawn && is_published());
+            if !is_refused {
+                set_finalizers(&[]);
+            }
+            let is_withdrawn = world.wait_until(2 * SOON, || !is_marked()).await;
+            world.expect(1, "web-0", "without an IPAddress as its mark is removed", is_withdrawn && !is_published());
+            world.tamper(|world| world.cloud.edit(&id, |fip| _ = fip.tags.remove(&theirs)));
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 9. OpenStack is gone when the IPAddress is, and the mark is not.
+#[test]
+fn an_event_names_an_address_that_another_owner_has_marked_when_it_is_left_behind() {
+    let outcome = simulate(&START, async |world: &World| {
+        bind_contested(world).await;
+        let site = &world.sites[0];
+        let ever = Duration::from_secs(1_000_000);
+        site.replicas[0].add_outage(Side::OpenStack, Fault::Refused(Rejection::Unreachable), 8, ever);
+        site.delete(Kind::Claim, "web-0");
+        world.expect_gone(Kind::Address).await;
+        site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {ABANDON_ANNOTATION: "true"}}}));
+        world.expect_gone(Kind::Claim).await;
+        let named = address(0).to_string();
+        let is_said = site.server.all(Kind::Event).iter().any(|event| text(event, "/note").contains(&named));
+        world.expect(9, &named, "named in an event as left behind", is_said);
+        world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
 }

@@ -154,6 +154,31 @@ fn a_tag_that_lands_late_is_removed_before_the_other_owner_gives_up() {
     assert_lawful(&start, &events);
 }
 
+/// Law 1. The tag of another management cluster landed late on the address of a claim that was being deleted, and the process
+/// died as it sent the release tag. The next one removed the claim's tag at once, and its IPAddress only when the fence ended:
+/// in between the other cluster published the address.
+#[test]
+fn an_address_that_another_owner_waits_for_is_not_named_any_more_when_it_is_given_up() {
+    let start = Start { seed: 20910040219, sites: 2, replicas: 2, slowest: 120, is_logged: true };
+    let events = [
+        CreatePool(0),
+        CreatePool(1),
+        CreateFloatingIp(3),
+        Edit(0, List(3)),
+        Edit(1, List(3)),
+        CreateClaim(103),
+        CreateClaim(28),
+        Pass(120),
+        Outage(129, 1, 5, 12),
+        CreateClaim(5),
+        Pass(170),
+        FaultInWrite(128, 5),
+        DeleteClaim(4),
+        Pass(1785),
+    ];
+    assert_lawful(&start, &events);
+}
+
 /// Law 7. Neutron offered an excluded address for the spare one of a pool, which filled the pool's limit. It was deleted
 /// without another request, and new claims were refused for up to a quarter of an hour, although there were others.
 #[test]

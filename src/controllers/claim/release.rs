@@ -16,7 +16,7 @@ use super::publish::remove_address;
 use super::{CHANGED_RETRY, ClaimController, Error};
 use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
-use crate::allocation::mark::{Ownership, claim_tag};
+use crate::allocation::mark::claim_tag;
 use crate::allocation::release::{ReleaseStep, decide, given_up};
 use crate::api::IpAddress;
 use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
@@ -51,12 +51,16 @@ impl ClaimController {
         if let Some(left) = self.memory.claims.address_uncertain_for(&observed.pool_name, &observed.name) {
             return self.await_outcome(observed, left).await;
         }
-        if let MarkRelease::Fenced(until) = self.release_in_neutron(observed, address).await? {
+        let released = self.release_in_neutron(observed, address).await?;
+        if let MarkRelease::Fenced(until) = released {
             let left = Duration::try_from(until.duration_since(self.clock.now())).unwrap_or_default();
             return self.await_outcome(observed, left).await;
         }
         if let Some(address) = address {
             remove_address(&self.kube, address).await?;
+        }
+        if released == MarkRelease::Published {
+            return Ok(Action::requeue(CHANGED_RETRY));
         }
         self.remove_finalizer(observed).await?;
         self.wake.report_soon(&observed.pool_name);
@@ -87,7 +91,7 @@ impl ClaimController {
             || observed.pool.as_ref().is_some_and(|pool| is_abandoned(pool.as_ref()));
         match &observed.pool_state.resolved {
             Some(pool) if !is_abandoned => {
-                let released = release_marks(pool, &self.memory, &self.clock, &observed.name)
+                let released = release_marks(pool, &self.memory, &self.clock, &observed.name, address.is_some())
                     .await
                     .inspect_err(|_| self.metrics.released(OperationResult::Failure))
                     .map_err(Error::OpenStack)?;
@@ -212,28 +216,32 @@ fn marked_by_newer_version(address: &IpAddress, pool: &ResolvedPool) -> Option<S
     ledger.at(ip).any(|entry| entry.marks.is_newer).then(|| ip.to_string())
 }
 
-/// An address that carries the claim's mark and was not published, as far as that is known.
+/// An address that carries the claim's mark and is not published, as far as that is known.
 fn marked_address(observed: &Observed) -> Option<String> {
     let resolved = observed.pool_state.resolved.as_ref()?;
     let (ledger, id) = (resolved.project.ledger(), &resolved.policy.id);
-    let mut held = ledger.of_claim(id, &observed.key);
-    let held = held.find(|entry| entry.marks.ownership(id) == Ownership::Claimed(observed.key.clone()))?;
+    let owner = (id.clone(), observed.key.clone());
+    let held = ledger.of_claim(id, &observed.key).find(|entry| !entry.marks.is_released_by(&owner))?;
     Some(held.fip.address.to_string())
 }
 
 /// What came of releasing the marks of a claim.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::controllers) enum MarkRelease {
     Done,
+    /// A mark has to be removed, but not while the claim's IPAddress exists.
+    Published,
     /// What was found is released, but until then a call whose outcome is not known may still give the claim an address.
     Fenced(Timestamp),
 }
 
-/// Marks everything that a claim has as released.
+/// Marks everything that a claim has as released. While an IPAddress of the claim `is_published`, no mark is removed.
 pub(in crate::controllers) async fn release_marks(
     pool: &ResolvedPool,
     memory: &Memory,
     clock: &Clock,
     claim: &ObjectName,
+    is_published: bool,
 ) -> Result<MarkRelease, openstack::Error> {
     let key = ClaimKey::of(&claim.namespace, &claim.name);
     let id = &pool.policy.id;
@@ -253,6 +261,7 @@ pub(in crate::controllers) async fn release_marks(
             }
             ReleaseStep::Tag(fip, tag) => writer.add_tag(&fip, &tag).await?,
             ReleaseStep::Describe(fip, mark) => writer.describe(&fip, &render(&mark, Some(claim))).await?,
+            ReleaseStep::Withdraw(..) if is_published => return Ok(MarkRelease::Published),
             ReleaseStep::Withdraw(fip, tag) => {
                 let hold = Hold::Claim { pool: id.clone(), claim: key.clone() };
                 writer.withdraw(&fip, &tag, hold).await?;
