@@ -114,8 +114,12 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
     assert_eq!(published(released), Decision::TakeBack(id(10), tags));
     assert_eq!(published(fip(10).tagged_by_another_pool()), Decision::Lost(LostAddress::Taken(address(10))));
     assert_eq!(published(fip(11)), Decision::Lost(LostAddress::Deleted(address(10))));
-    let fenced = fixture().fenced().fips([fip(10).idle()]).published("web", 10).decide_published("web", 10);
-    assert_eq!(fenced, Decision::Fenced(start() + seconds(60)), "a late write may replace the mark");
+    let fenced = fixture().fenced().fips([fip(10).idle()]).published("web", 10);
+    let bound = Some(BoundAddress { address: address(10), fip: id(10) });
+    for was_bound in [false, true] {
+        let decision = decide(&fenced.situation(), &ClaimRequest { was_bound, bound: bound.clone(), ..request("web") });
+        assert_eq!(decision, Decision::Fenced(start() + seconds(60)), "a late write may replace the mark");
+    }
 }
 
 #[test]
