@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Fails unless every file names the version of a tag:  check.sh TAG [CHANGELOG]
+# Fails unless every file names the version of a tag:  check.sh TAG
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-[ $# = 1 ] || [ $# = 2 ] || die "usage: check.sh TAG [CHANGELOG]"
+[ $# = 1 ] || die "usage: check.sh TAG"
 [[ $1 =~ ^v[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$ ]] || die "the tag must be vMAJOR.MINOR.PATCH, not '$1'"
-wanted=${1#v} changelog=$(realpath "${2:-$PROJECT/CHANGELOG.md}") status=0
+wanted=${1#v} status=0
 cd "$PROJECT"
 
 expect() { # WHAT VERSION
@@ -23,5 +23,8 @@ expect config/operator/ipam-provider.yaml "$(of_yaml config/operator/ipam-provid
 IFS=. read -r major minor _ <<<"$wanted"
 tr -d ' \n' <config/clusterctl/metadata.yaml | grep -q -- "-major:${major}minor:${minor}contract:" ||
   { say "error: config/clusterctl/metadata.yaml has no release series $major.$minor"; status=1; }
-"$PROJECT/hack/release/notes.sh" "$changelog" >/dev/null || status=1
+# The images and archives of the documents and of the operator's manifest.
+others=$(grep -rnoE 'caip-openstack[:-]v?[0-9]+\.[0-9]+\.[0-9]+' README.md docs config/operator | grep -v "[:-]v\?${wanted//./\\.}$" || true)
+[ -z "$others" ] || { say "error: these do not name version $wanted:"$'\n'"$others"; status=1; }
+"$PROJECT/hack/release/notes.sh" >/dev/null || status=1
 exit $status
