@@ -12,6 +12,8 @@ use super::scratch::Scratch;
 use crate::support::World;
 
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
+/// A patch release after it.
+const NEXT: &str = "v0.1.99";
 
 /// Asks the inventory for Cluster API's version.
 const CORE: [&str; 6] =
@@ -41,6 +43,21 @@ fn configuration(folder: &Folder, core: &str, more: &str) -> String {
     );
     fs::write(&file, text).expect("it can be written");
     file.to_str().expect("it is UTF-8").to_owned()
+}
+
+/// The same components as the next version, with an image of its own.
+fn publish_next(folder: &Folder) {
+    let series = folder.0.join("ipam-openstack");
+    let (this, next) = (series.join(VERSION), series.join(NEXT));
+    fs::create_dir_all(&next).expect("a folder can be made");
+    for name in ["metadata.yaml", "ipam-components.yaml"] {
+        let text = fs::read_to_string(this.join(name)).expect("it is there");
+        fs::write(
+            next.join(name),
+            text.replace(&format!("caip-openstack:{VERSION}"), &format!("caip-openstack:{NEXT}")),
+        )
+        .expect("it can be written");
+    }
 }
 
 /// clusterctl requires cert-manager, and considers it installed if its kinds are served.
@@ -83,7 +100,7 @@ async fn cluster_and_clusterctl() -> (Scratch, &'static str) {
 }
 
 #[tokio::test]
-async fn clusterctl_init_installs_the_provider_and_delete_leaves_the_pools_their_crd() {
+async fn clusterctl_init_installs_the_provider_upgrade_replaces_it_and_delete_leaves_the_pools_their_crd() {
     let (scratch, program) = cluster_and_clusterctl().await;
     let folder = Folder::with_manifests();
     let core = said(&mut scratch.program("kubectl", &CORE), "");
@@ -102,23 +119,28 @@ async fn clusterctl_init_installs_the_provider_and_delete_leaves_the_pools_their
 
     let done =
         clusterctl(&["init", "--ipam", "openstack", "--target-namespace", &scratch.name, "--wait-providers=false"]);
-    let outcome = done.map(|_| installed(&scratch));
+    let outcome = done.and_then(|_| {
+        installed(&scratch, VERSION);
+        publish_next(&folder);
+        clusterctl(&["upgrade", "apply", "--ipam", &format!("{}/openstack:{NEXT}", scratch.name)])
+    });
+    let outcome = outcome.map(|_| installed(&scratch, NEXT));
     let removed = removed();
     said(&mut scratch.run("kubectl", &["delete", "--filename", "-"]), &cert_manager().to_string());
-    outcome.unwrap_or_else(|error| panic!("clusterctl init failed: {error}"));
+    outcome.unwrap_or_else(|error| panic!("clusterctl failed: {error}"));
     removed.unwrap_or_else(|error| panic!("clusterctl delete failed: {error}"));
     assert!(scratch.get("deployment/caip-openstack-controller-manager").is_none());
     assert!(scratch.get("crd/openstackfloatingippools.ipam.cluster.x-k8s.io").is_some());
 }
 
 /// Checks that clusterctl installed what the user asked for.
-fn installed(scratch: &Scratch) {
+fn installed(scratch: &Scratch, version: &str) {
     let provider = scratch.get("providers.clusterctl.cluster.x-k8s.io/ipam-openstack").expect("it is in the inventory");
-    assert_eq!([&provider["version"], &provider["type"]], [VERSION, "IPAMProvider"]);
+    assert_eq!([&provider["version"], &provider["type"]], [version, "IPAMProvider"]);
     let deployment = scratch.get("deployment/caip-openstack-controller-manager").expect("it is there");
     let manager = &deployment["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(manager["name"], "manager");
-    assert_eq!(manager["image"], format!("registry.example.com/fip/caip-openstack:{VERSION}"));
+    assert_eq!(manager["image"], format!("registry.example.com/fip/caip-openstack:{version}"));
     assert_eq!(flags(&manager["args"]).verbosity, 4);
     let binding = scratch.get("clusterrolebinding/caip-openstack").expect("it is there");
     assert_eq!(binding["subjects"][0]["namespace"], scratch.name.as_str());
