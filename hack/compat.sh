@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The versions of Cluster API, Kubernetes and CAPO that README.md names, on real servers: `make compat`. Prints a table.
 #   compat.sh [NAME VERSION]...   default: all of the list below
-#   CAPO_SOURCES                  a folder with capo-VERSION.tar.gz; by default CAPO is fetched from its repository
+#   CAPO_SOURCES                  a folder with capo-VERSION.tar.gz, and capo-src.tar.gz for main; by default CAPO is fetched
+#                                 from its repository
 # For Cluster API and Kubernetes: the scenarios of test/v1beta1-scenarios, and those with `clusterctl move`, with the
 # clusterctl of that version. For CAPO: a server that gets an address and gives it back.
 set -euo pipefail
@@ -11,7 +12,8 @@ export CAIP_ENV
 . "$(dirname "$0")/test/lib.sh"
 
 (($# > 0)) || set -- cluster-api v1.9.11 cluster-api v1.10.10 cluster-api v1.11.10 cluster-api v1.12.10 \
-  cluster-api v1.13.6 cluster-api v1.14.2 kubernetes v1.31.14 kubernetes v1.37.2 capo v0.12.7 capo v0.13.9 capo v0.14.7
+  cluster-api v1.13.6 cluster-api v1.14.2 kubernetes v1.31.14 kubernetes v1.37.2 \
+  capo v0.12.7 capo v0.13.9 capo v0.14.7 capo main
 (($# % 2 == 0)) || die "usage: compat.sh [NAME VERSION]..."
 
 # Every scenario of the list, and the moves.
@@ -38,8 +40,10 @@ with_kubernetes() { # VERSION
 }
 
 with_capo() { # VERSION
-  local source=https://github.com/kubernetes-sigs/cluster-api-provider-openstack@$1
-  [ -z "${CAPO_SOURCES:-}" ] || source=$CAPO_SOURCES/capo-$1.tar.gz
+  local source=https://github.com/kubernetes-sigs/cluster-api-provider-openstack@$1 archive=capo-$1
+  # hack/env/capo.sh has the commit of main.
+  [ "$1" != main ] || source="" archive=capo-src
+  [ -z "${CAPO_SOURCES:-}" ] || source=$CAPO_SOURCES/$archive.tar.gz
   CAIP_ENV=compat-capo CAPO_SOURCE=$source hack/e2e-capo.sh a_server_gets
 }
 
