@@ -179,6 +179,25 @@ fn an_address_that_another_owner_waits_for_is_not_named_any_more_when_it_is_give
     assert_lawful(&start, &events);
 }
 
+/// Law 8. Everything was restored while the watch of the claims stalled. The IPAddress got the earlier claim for an owner, the
+/// garbage collector removed that, and so on, twelve times a second.
+#[test]
+fn an_ip_address_gets_no_owner_that_does_not_exist_any_more() {
+    let start = Start { seed: 20920230102, sites: 1, replicas: 1, slowest: 2, is_logged: true };
+    let events = [
+        CreatePool(2),
+        CreateClaim(10),
+        Pass(3258),
+        Restore(174, Restoration { order: 5, gap: 8, owners: Owners::Dropped, is_stopped: true }),
+        Stall(217, 39, false),
+        CreateClaim(5),
+        Pass(189),
+        Freeze(129, 54),
+        Restore(52, Restoration { order: 5, gap: 1, owners: Owners::Moved, is_stopped: false }),
+    ];
+    assert_lawful(&start, &events);
+}
+
 /// Law 7. Neutron offered an excluded address for the spare one of a pool, which filled the pool's limit. It was deleted
 /// without another request, and new claims were refused for up to a quarter of an hour, although there were others.
 #[test]

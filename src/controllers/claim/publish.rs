@@ -51,15 +51,29 @@ impl ClaimController {
                 self.let_go_of_address(address, pool).await
             }
             Some(address) => match repair_patch(address, &desired()) {
-                None => Ok(()),
-                Some(change) => {
+                Some(change) if self.are_owners_current(observed, pool).await? => {
                     patch::merge(&self.kube.addresses(&observed.name.namespace), &observed.name.name, change)
                         .await
                         .map(drop)
                         .map_err(|error| Error::Kubernetes("repair the IPAddress", error))
                 }
+                _ => Ok(()),
             },
         }
+    }
+
+    /// Whether the claim and the pool exist, and not others with their names that the watches have not delivered. The
+    /// garbage collector removes references to owners that do not exist, and with the last one the IPAddress, so that it
+    /// would be repaired again and again.
+    async fn are_owners_current(&self, observed: &Observed, pool: &OpenStackFloatingIPPool) -> Result<bool, Error> {
+        let claim = self.kube.claims(&observed.name.namespace).get_metadata_opt(&observed.name.name).await;
+        let claim = claim.map_err(|error| Error::Kubernetes("read the claim", error))?;
+        let is_current = claim.is_some_and(|claim| claim.metadata.uid == observed.claim.metadata.uid);
+        Ok(is_current && self.is_pool_current(pool).await?)
+    }
+
+    async fn is_pool_current(&self, pool: &OpenStackFloatingIPPool) -> Result<bool, Error> {
+        self.kube.is_current(pool).await.map_err(|error| Error::Kubernetes("read the pool", error))
     }
 
     async fn create_address(
@@ -142,7 +156,7 @@ impl ClaimController {
     /// Removes the finalizer of a deleted IPAddress, unless the watch shows a pool that was removed by force a moment ago, or
     /// that is being restored: then nothing else may say the id.
     async fn let_go_of_address(&self, address: &IpAddress, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
-        match self.kube.is_current(pool).await.map_err(|error| Error::Kubernetes("read the pool", error))? {
+        match self.is_pool_current(pool).await? {
             true => remove_address_finalizer(&self.kube, address).await,
             false => Ok(()),
         }
