@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The versions of Cluster API, Kubernetes and CAPO that README.md names, on real servers: `make compat`. Prints a table.
+# The versions of Cluster API, Kubernetes, CAPO and OpenStack that README.md names, on real servers: `make compat`. Prints a
+# table.
 #   compat.sh [NAME VERSION]...   default: all of the list below
 #   CAPO_SOURCES                  a folder with capo-VERSION.tar.gz, and capo-src.tar.gz for main; by default CAPO is fetched
 #                                 from its repository
-# For Cluster API and Kubernetes: the scenarios of test/v1beta1-scenarios, and those with `clusterctl move`, with the
+# For Cluster API, Kubernetes and OpenStack: the scenarios of test/v1beta1-scenarios, and those with `clusterctl move`, with the
 # clusterctl of that version. For CAPO: a server that gets an address and gives it back.
 set -euo pipefail
 CAIP_ENV=compat
@@ -13,7 +14,7 @@ export CAIP_ENV
 
 (($# > 0)) || set -- cluster-api v1.9.11 cluster-api v1.10.10 cluster-api v1.11.10 cluster-api v1.12.10 \
   cluster-api v1.13.6 cluster-api v1.14.2 kubernetes v1.31.14 kubernetes v1.37.2 \
-  capo v0.12.7 capo v0.13.9 capo v0.14.7 capo main
+  capo v0.12.7 capo v0.13.9 capo v0.14.7 capo main openstack 2023.1
 (($# % 2 == 0)) || die "usage: compat.sh [NAME VERSION]..."
 
 # Every scenario of the list, and the moves.
@@ -47,11 +48,17 @@ with_capo() { # VERSION
   CAIP_ENV=compat-capo CAPO_SOURCE=$source hack/e2e-capo.sh a_server_gets
 }
 
+with_openstack() { # RELEASE
+  export CAIP_OPENSTACK=$1
+  hack/env/up.sh --second || return
+  (eval "$(hack/env/env.sh)" && scenarios)
+}
+
 try() { # NAME VERSION
   local began=$SECONDS result=passed log=$CAIP_CACHE/log/compat-$1-$2.log
   say "compat: $1 $2; the output is in $log"
   hack/env/down.sh --purge
-  "with_${1//-/_}" "$2" >"$log" 2>&1 || result=FAILED
+  ("with_${1//-/_}" "$2") >"$log" 2>&1 || result=FAILED
   printf '%-12s %-10s %s after %d s\n' "$1" "$2" "$result" $((SECONDS - began)) | tee -a "$RUN/table" >&2
 }
 
@@ -60,7 +67,7 @@ RUN=$(mktemp -d)
 export RUN
 compile_tests --test it -- it
 while (($# > 0)); do
-  declare -F "with_${1//-/_}" >/dev/null || die "no such name: $1 (cluster-api, kubernetes, capo)"
+  declare -F "with_${1//-/_}" >/dev/null || die "no such name: $1 (cluster-api, kubernetes, capo, openstack)"
   try "$1" "$2"
   shift 2
 done

@@ -18,7 +18,7 @@ if ! is_complete; then
   rm -rf "$VENV"
   {
     python3 -m venv "$VENV" &&
-      "$VENV/bin/pip" install -q -c "$HERE/constraints.txt" -r "$REQUIREMENTS"
+      "$VENV/bin/pip" install -q -c "$CONSTRAINTS" -r "$REQUIREMENTS"
   } >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "pip failed; its output is $log"; }
   python3 -V >"$stamp"
   say "openstack: built in $((SECONDS - began)) s"

@@ -37,8 +37,11 @@ MARIADB_SOCKET=$OPENSTACK_DIR/mariadb.sock
 
 BIN=$CAIP_CACHE/bin
 REQUIREMENTS=$HERE/requirements.txt
+# CAIP_OPENSTACK is an older release of OpenStack, whose pins are here.
+CONSTRAINTS=$HERE/constraints${CAIP_OPENSTACK:+-$CAIP_OPENSTACK}.txt
+[ -e "$CONSTRAINTS" ] || die "CAIP_OPENSTACK must be a release that hack/env has constraints of, not '$CAIP_OPENSTACK'"
 # Each set of pins has a virtual environment of its own, since servers may be running from another one.
-VENV=$CAIP_CACHE/venv-$(cat "$HERE/constraints.txt" "$REQUIREMENTS" | sha256sum | cut -c1-10)
+VENV=$CAIP_CACHE/venv-$(cat "$CONSTRAINTS" "$REQUIREMENTS" | sha256sum | cut -c1-10)
 
 # Each well-known set has its own ports, so that they can run at the same time.
 port_base() {

@@ -112,6 +112,8 @@ service_type = network
 [ml2]
 type_drivers = flat,geneve
 project_network_types = geneve
+# Its name in older releases.
+tenant_network_types = geneve
 mechanism_drivers = openvswitch
 [ml2_type_flat]
 flat_networks = *
@@ -122,10 +124,13 @@ EOT
 }
 
 write_uwsgi_config() { # keystone|neutron PORT
+  local program="module = $1.wsgi.api:application"
+  # Older releases have a script instead.
+  [ ! -e "$VENV/bin/$1-api" ] || program="wsgi-file = $VENV/bin/$1-api"
   cat >"$1.ini" <<EOT
 [uwsgi]
 http-socket = 127.0.0.1:$2
-module = $1.wsgi.api:application
+$program
 env = OS_${1^^}_CONFIG_DIR=$OPENSTACK_DIR
 env = OS_${1^^}_CONFIG_FILES=$1.conf
 venv = $VENV
