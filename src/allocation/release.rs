@@ -36,8 +36,10 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
         return ReleaseStep::Settle;
     }
     let held = ledger.held().filter(|entry| entry.is_held_for(&pool.id, claim));
-    let mut found = ledger.of_claim(&pool.id, claim).chain(held);
-    if let Some(step) = found.find_map(|entry| release(situation, claim, entry)) {
+    let found = ledger.of_claim(&pool.id, claim).chain(held);
+    // Withdrawals come last, since they wait for the IPAddress: it says what is left to release.
+    let steps = found.filter_map(|entry| release(situation, claim, entry));
+    if let Some(step) = steps.min_by_key(|step| matches!(step, ReleaseStep::Withdraw(..))) {
         return step;
     }
     // A mark that the claim was given may still land.
@@ -150,6 +152,12 @@ mod tests {
         let mut fixture = fixture().fips([fip(10).created_for("web"), fip(11).tagged_for("web")]);
         fixture.ledger.record_tag(&id(10), &release_tag(&pool_id("p"), &key("web"), start()), true);
         assert!(matches!(fixture.release("web"), ReleaseStep::Tag(of, _) if of == id(11)));
+    }
+
+    #[test]
+    fn what_is_released_comes_before_what_is_withdrawn() {
+        let contested = fip(9).tagged_for("web").tagged_by_another_pool();
+        assert_eq!(fixture().fips([contested, fip(10).tagged_for("web")]).release("web"), tag());
     }
 
     #[test]

@@ -413,6 +413,9 @@ fn a_mark_beside_another_owners_is_removed_after_the_ip_address() {
             let is_withdrawn = world.wait_until(SOON / 2, || !is_marked()).await;
             world.expect(1, "web-0", "marked while it has an IPAddress", !is_withdrawn && is_published());
             if !is_refused {
+                let (reason, message) = site.ready(Kind::Claim, NAMESPACE, "web-0");
+                let is_told = reason == "ReleaseFailed" && message.contains("example.com/held");
+                world.expect(7, "web-0", &format!("told so, but {reason}: {message}"), is_told);
                 set_finalizers(&[]);
             }
             let is_withdrawn = world.wait_until(2 * SOON, || !is_marked()).await;

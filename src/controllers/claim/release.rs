@@ -7,20 +7,20 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Resource;
 use kube::runtime::events::EventType;
+use kube::{Resource, ResourceExt};
 
 use super::attempt::AFTER_FENCE;
 use super::observe::Observed;
 use super::publish::remove_address;
-use super::{CHANGED_RETRY, ClaimController, Error};
+use super::{CHANGED_RETRY, ClaimController, Error, RETRY};
 use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::claim_tag;
 use crate::allocation::release::{ReleaseStep, decide, given_up};
 use crate::api::IpAddress;
 use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
-use crate::api::names::CLAIM_FINALIZER;
+use crate::api::names::{ADDRESS_FINALIZER, CLAIM_FINALIZER};
 use crate::clock::Clock;
 use crate::controllers::memory::{Memory, ResolvedPool};
 use crate::controllers::neutron_writer::{NeutronWriter, render};
@@ -60,7 +60,11 @@ impl ClaimController {
             remove_address(&self.kube, address).await?;
         }
         if released == MarkRelease::Published {
-            return Ok(Action::requeue(CHANGED_RETRY));
+            if let Some(finalizer) = address.and_then(kept_by) {
+                self.report_release_kept(observed, finalizer).await?;
+            }
+            // The watch wakes it once the IPAddress is gone.
+            return Ok(Action::requeue(RETRY));
         }
         self.remove_finalizer(observed).await?;
         self.wake.report_soon(&observed.pool_name);
@@ -95,7 +99,10 @@ impl ClaimController {
                     .await
                     .inspect_err(|_| self.metrics.released(OperationResult::Failure))
                     .map_err(Error::OpenStack)?;
+                let is_recorded = released == MarkRelease::Published
+                    && address.is_some_and(|address| address.metadata.deletion_timestamp.is_some());
                 if observed.is_being_deleted()
+                    && !is_recorded
                     && let Some(address) = address.and_then(|address| marked_by_newer_version(address, pool))
                 {
                     self.record_left(observed, &address, "a newer version of caip-openstack has marked it").await;
@@ -221,8 +228,16 @@ fn marked_address(observed: &Observed) -> Option<String> {
     let resolved = observed.pool_state.resolved.as_ref()?;
     let (ledger, id) = (resolved.project.ledger(), &resolved.policy.id);
     let owner = (id.clone(), observed.key.clone());
-    let held = ledger.of_claim(id, &observed.key).find(|entry| !entry.marks.is_released_by(&owner))?;
+    let held = ledger.of_claim(id, &observed.key).filter(|entry| !entry.marks.is_released_by(&owner));
+    // One that another owner waits for is the least to worry about.
+    let held = held.min_by_key(|entry| entry.marks.are_shared())?;
     Some(held.fip.address.to_string())
+}
+
+/// The finalizer of another owner that keeps a deleted IPAddress.
+fn kept_by(address: &IpAddress) -> Option<&str> {
+    address.metadata.deletion_timestamp.as_ref()?;
+    address.finalizers().iter().map(String::as_str).find(|finalizer| *finalizer != ADDRESS_FINALIZER)
 }
 
 /// What came of releasing the marks of a claim.

@@ -86,6 +86,15 @@ impl ClaimController {
         self.write_status(observed, &condition, Reference::Unchanged).await.map(drop)
     }
 
+    /// The claim is being deleted, and another owner waits for its address.
+    pub(super) async fn report_release_kept(&self, observed: &Observed, finalizer: &str) -> Result<(), Error> {
+        let message = format!(
+            "its address cannot be released yet: its IPAddress has the finalizer {finalizer}, and another owner may give the address to somebody else"
+        );
+        let condition = DesiredCondition::new(READY, "False", RELEASE_FAILED, message);
+        self.write_status(observed, &condition, Reference::Unchanged).await.map(drop)
+    }
+
     /// The claim has no address yet.
     pub(super) async fn report_waiting(
         &self,
