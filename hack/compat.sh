@@ -18,9 +18,9 @@ export CAIP_ENV
 (($# % 2 == 0)) || die "usage: compat.sh [NAME VERSION]..."
 
 # Every scenario of the list, and the moves.
-scenarios() {
+scenarios() { # [EXCEPT]
   local names
-  mapfile -t names < <(v1beta1_scenarios)
+  mapfile -t names < <(v1beta1_scenarios | grep -vE "${1:-^$}")
   test_program it --test-threads 4 --exact "${names[@]}" && test_program it life::clusterctl
 }
 
@@ -51,7 +51,8 @@ with_capo() { # VERSION
 with_openstack() { # RELEASE
   export CAIP_OPENSTACK=$1
   hack/env/up.sh --second || return
-  (eval "$(hack/env/env.sh)" && scenarios)
+  # In 2023.1 a project does not see the subnets of an external network.
+  (eval "$(hack/env/env.sh)" && scenarios subnet_id_that_neutron_refuses)
 }
 
 try() { # NAME VERSION

@@ -124,9 +124,9 @@ EOT
 }
 
 write_uwsgi_config() { # keystone|neutron PORT
-  local program="module = $1.wsgi.api:application"
-  # Older releases have a script instead.
-  [ ! -e "$VENV/bin/$1-api" ] || program="wsgi-file = $VENV/bin/$1-api"
+  local program="module = $1.wsgi.api:application" processes=2 threads=4
+  # Older releases have a script instead, and eventlet, which gives each request to the thread that it likes.
+  [ ! -e "$VENV/bin/$1-api" ] || program="wsgi-file = $VENV/bin/$1-api" processes=8 threads=1
   cat >"$1.ini" <<EOT
 [uwsgi]
 http-socket = 127.0.0.1:$2
@@ -137,8 +137,8 @@ venv = $VENV
 master = true
 # Workers must not outlive a killed master and hold the port.
 no-orphans = true
-processes = 2
-threads = 4
+processes = $processes
+threads = $threads
 enable-threads = true
 listen = 100
 buffer-size = 65535
