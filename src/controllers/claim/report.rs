@@ -72,9 +72,8 @@ impl ClaimController {
             "its address cannot be released yet: {why}; if OpenStack is gone for good, the annotation \
              {ABANDON_ANNOTATION}=true releases the claim and leaves the address in OpenStack"
         );
-        let condition = DesiredCondition::new(READY, "False", RELEASE_FAILED, message);
-        if self.write_status(observed, &condition, Reference::Unchanged).await? == StatusWrite::Written {
-            self.announce(observed, EventType::Warning, RELEASE_FAILED, "Release", condition.message);
+        if self.report_unreleased(observed, &message).await? == StatusWrite::Written {
+            self.announce(observed, EventType::Warning, RELEASE_FAILED, "Release", message);
         }
         Ok(())
     }
@@ -82,17 +81,20 @@ impl ClaimController {
     /// The claim is being deleted, and its release waits for a minute at most.
     pub(super) async fn report_release_waits(&self, observed: &Observed) -> Result<(), Error> {
         let message = "its address cannot be released yet: a call whose outcome is not known may still give the claim an address; within a minute that is over";
-        let condition = DesiredCondition::new(READY, "False", RELEASE_FAILED, message);
-        self.write_status(observed, &condition, Reference::Unchanged).await.map(drop)
+        self.report_unreleased(observed, message).await.map(drop)
     }
 
-    /// The claim is being deleted, and another owner waits for its address.
+    /// The claim is being deleted, and its mark may not be removed while its IPAddress exists.
     pub(super) async fn report_release_kept(&self, observed: &Observed, finalizer: &str) -> Result<(), Error> {
         let message = format!(
-            "its address cannot be released yet: its IPAddress has the finalizer {finalizer}, and another owner may give the address to somebody else"
+            "its address cannot be released yet: its IPAddress, which must be gone first, has the finalizer {finalizer}"
         );
+        self.report_unreleased(observed, &message).await.map(drop)
+    }
+
+    async fn report_unreleased(&self, observed: &Observed, message: &str) -> Result<StatusWrite, Error> {
         let condition = DesiredCondition::new(READY, "False", RELEASE_FAILED, message);
-        self.write_status(observed, &condition, Reference::Unchanged).await.map(drop)
+        self.write_status(observed, &condition, Reference::Unchanged).await
     }
 
     /// The claim has no address yet.
