@@ -379,10 +379,8 @@ fn a_waiting_claim_whose_cluster_is_gone_does_not_hold_its_pool() {
 
 /// The claim `web-0` is bound, and another owner has marked its address, which has been noticed. Returns that mark.
 async fn bind_contested(world: &World) -> (FloatingIpId, String) {
-    let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
-    let site = &world.sites[0];
-    site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
-    site.create_claim("web-0", "public");
+    let id = world.create_listed();
+    world.sites[0].create_claim("web-0", "public");
     world.await_bound("web-0").await;
     let theirs = claim_tag(&PoolId::parse("theirs").unwrap(), &ClaimKey::of("a", "b"));
     world.tamper(|world| world.cloud.edit(&id, |fip| _ = fip.tags.insert(theirs.clone())));

@@ -296,8 +296,7 @@ fn an_address_is_kept_for_a_paused_claim_while_its_ip_address_may_still_appear()
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
-            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            let id = world.create_listed();
             world.advance(SOON).await;
             wire(world).hang("ipaddresses", Fault::Late(Duration::from_secs(45)), Duration::from_secs(3));
             site.create_claim("web-0", "public");
@@ -383,8 +382,7 @@ fn a_floating_ip_that_was_created_for_a_claim_with_another_writers_ip_address_is
 fn a_refused_withdrawal_is_tried_now_and_then() {
     let outcome = simulate(&start(4), async |world: &World| {
         let site = &world.sites[0];
-        world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
-        site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+        world.create_listed();
         world.advance(SOON).await;
         plan(world, Fault::ReplyLost);
         site.create_claim("web-0", "public");

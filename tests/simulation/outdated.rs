@@ -34,16 +34,9 @@ fn restore(site: &Site, saved: &Value) {
     let _ = site.server.create(Kind::Address, forged(saved, "web-0"));
 }
 
-/// The pool has one address, which a user of the project has created.
-fn create_listed(world: &World) -> FloatingIpId {
-    let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
-    world.sites[0].create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
-    id
-}
-
 /// The claim is restored when its address is attached to this port, and says that the address is not free.
 async fn restore_in_use(world: &World, port: &str) -> FloatingIpId {
-    let (site, id) = (&world.sites[0], create_listed(world));
+    let (site, id) = (&world.sites[0], world.create_listed());
     let saved = bind_and_release(world, site).await;
     world.tamper(|world| world.cloud.set_port(&id, Some(port)));
     world.advance(SOON).await;
@@ -94,7 +87,7 @@ fn what_a_restored_claim_marks_is_read_back() {
     let mut hits = 0;
     for delay in 0..48 {
         let outcome = simulate(&START, async |world: &World| {
-            let (site, id) = (&world.sites[0], create_listed(world));
+            let (site, id) = (&world.sites[0], world.create_listed());
             let saved = bind_and_release(world, site).await;
             restore(site, &saved);
             world.advance(Duration::from_millis(5 * delay)).await;

@@ -104,8 +104,7 @@ fn an_address_is_not_given_up_while_its_ip_address_may_still_appear() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
-            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            world.create_listed();
             site.create_pool("second", &json!({"preAllocatedFloatingIPs": [address(0)]}));
             world.advance(SOON).await;
             let late = Fault::Late(Duration::from_secs(45));
@@ -189,8 +188,7 @@ fn a_claim_whose_ip_address_was_created_unnoticed_keeps_its_address() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
-            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            let id = world.create_listed();
             world.advance(SOON).await;
             let late = Fault::Late(Duration::from_secs(45));
             site.replicas[0].wire().iter().for_each(|wire| wire.hang("ipaddresses", late, Duration::from_secs(3)));
@@ -271,8 +269,7 @@ fn a_withdrawal_that_is_lost_is_repeated() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            let id = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
-            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            let id = world.create_listed();
             site.create_claim("web-0", "public");
             world.await_bound("web-0").await;
             world.users_interfered.set(true);
@@ -346,8 +343,7 @@ fn a_creation_in_doubt_is_awaited_from_when_it_came_into_doubt() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
-            site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+            world.create_listed();
             world.advance(SOON).await;
             let late = Fault::Late(Duration::from_secs(80));
             site.replicas[0].wire().iter().for_each(|wire| wire.hang("ipaddresses", late, Duration::from_secs(3)));

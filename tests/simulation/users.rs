@@ -12,7 +12,7 @@ use crate::api::objects::Part;
 use crate::api::{Key, Kind};
 use crate::laws::{condition, text};
 use crate::process::{LEASE_NAME, LEASE_NAMESPACE, Process};
-use crate::world::{NAMESPACE, Site, World};
+use crate::world::{NAMESPACE, Site, World, address};
 
 /// The key of an object in the one namespace of a site.
 pub fn key(kind: Kind, name: &str) -> Key {
@@ -116,6 +116,13 @@ impl World {
         self.sites[0].create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
         self.sites[0].create_claim(claim, "public");
         self.await_bound(claim).await;
+    }
+
+    /// Creates the pool `public` in the first site. It lists one address, which a user of the project has created.
+    pub fn create_listed(&self) -> FloatingIpId {
+        let id = self.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0))).id;
+        self.sites[0].create_pool("public", &json!({"preAllocatedFloatingIPs": [address(0)]}));
+        id
     }
 
     /// A user of the project has a floating IP with this address, with a port.
