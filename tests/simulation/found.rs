@@ -198,6 +198,23 @@ fn an_ip_address_gets_no_owner_that_does_not_exist_any_more() {
     assert_lawful(&start, &events);
 }
 
+/// Nothing was wrong but a law. A user copied a pool, removed the original by force, and marked the address of a bound claim as
+/// released. No pool serves that claim any more, so nothing writes its mark again; but as long as its IPAddress is there, the
+/// copy, which has the pool's id, does not delete the address.
+#[test]
+fn a_copy_of_a_pool_that_is_gone_keeps_a_released_address_that_an_ip_address_names() {
+    let start = Start { seed: 20930030012, sites: 2, replicas: 1, slowest: 900, is_logged: true };
+    let events = [
+        CreatePool(2),
+        CreateClaim(6),
+        Pass(7000),
+        ToggleCopiedPool(6),
+        ForceDeletePool(106),
+        Tamper(7, Tampering::MarkReleased(false)),
+    ];
+    assert_lawful(&start, &events);
+}
+
 /// Law 7. Neutron offered an excluded address for the spare one of a pool, which filled the pool's limit. It was deleted
 /// without another request, and new claims were refused for up to a quarter of an hour, although there were others.
 #[test]

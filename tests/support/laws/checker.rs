@@ -184,7 +184,8 @@ impl<'a> View<'a> {
             let ownership = Marks::read(fip).ownership(&binding.pool);
             let is_disputed = matches!(ownership, Ownership::Foreign | Ownership::Contested);
             // Only then can a mark be restored that a user removed.
-            let can_be_marked = self.pools.iter().any(|pool| pool.id == binding.pool) && fip.tags.len() < MOST_TAGS;
+            let is_served = binding.has_pool && self.pools.iter().any(|pool| pool.id == binding.pool);
+            let can_be_marked = is_served && fip.tags.len() < MOST_TAGS;
             // A user forged a mark for a claim that does not exist. That claim may be restored later, so the mark stays,
             // and the condition of the claim that has the IPAddress says so.
             let exists = |claim: &ClaimKey| self.claims.contains(&(binding.pool.clone(), claim.clone()));

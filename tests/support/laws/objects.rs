@@ -28,6 +28,8 @@ pub struct Binding {
     pub fip: FloatingIpId,
     /// Whether its claim exists and is not being deleted.
     pub has_claim: bool,
+    /// Whether the pool that it references exists. Another pool may have the id of one that is gone.
+    pub has_pool: bool,
     /// Whether a user wrote it by hand, and its claim was not told that it has the address.
     pub is_forged: bool,
     /// Whether a user wrote something of it by hand, perhaps just now.
@@ -41,6 +43,7 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
     let (namespace, claim) = (text(address, "/metadata/namespace"), text(address, "/spec/claimRef/name"));
     let is_ready = |claim: &Value| condition(claim, "Ready").is_some_and(|ready| ready["status"] == "True");
     let is_edited = address["metadata"]["labels"].get(FORGED_LABEL).is_some();
+    let has_pool = pool_of(objects, address).and_then(pool_id).is_some_and(|id| id == pool);
     Some(Binding {
         site,
         object: ObjectName::new(namespace, claim),
@@ -49,6 +52,7 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
         address: text(address, "/spec/address").parse().ok()?,
         fip,
         has_claim: claim_of(objects, address).is_some_and(|claim| !is_deleting(claim)),
+        has_pool,
         is_forged: is_edited && !claim_of(objects, address).is_some_and(is_ready),
         is_edited,
     })
