@@ -33,6 +33,8 @@ mod requirement;
 mod round;
 #[path = "bench/scale.rs"]
 mod scale;
+#[path = "bench/scale_figures.rs"]
+mod scale_figures;
 #[path = "bench/settled.rs"]
 mod settled;
 #[path = "bench/stand_in.rs"]

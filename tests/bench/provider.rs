@@ -7,6 +7,9 @@ use serde_json::json;
 
 use crate::support::{self, ClaimBuilder, Controller, Kind, Manifest, Namespace, claim};
 
+/// More than a project has in any measurement, with `CAIP_BALLAST`.
+pub const MAX_FLOATING_IPS: &str = "--max-floating-ips=30000";
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Provider {
@@ -32,7 +35,7 @@ impl Provider {
 
     pub fn start(self, ns: &Namespace) -> Process {
         match self {
-            Self::Ours => Process::Controller(ns.start_controller(&ns.world.account, &[])),
+            Self::Ours => Process::Controller(ns.start_controller(&ns.world.account, &[MAX_FLOATING_IPS])),
             Self::InTree => {
                 let pid = support::required("CAIP_CAPO_PID");
                 Process::Capo(pid.parse().unwrap_or_else(|_| panic!("CAIP_CAPO_PID is not a process: {pid}")))
