@@ -27,8 +27,8 @@ use kubeadm::with_kubeadm;
 use kubelets::{with_kubelets, with_kubelets_of};
 use machines::{Machines, PATIENCE, claim_of, server};
 use support::{
-    FloatingIp, Kind, Move, Namespace, PROGRAM, claim, controller, eventually, pool, previous_program, with_namespace,
-    with_two_clusters,
+    FloatingIp, Kind, Move, Namespace, PROGRAM, apply_identity, claim, controller, delete_identity, eventually,
+    label_namespace, pool, previous_program, with_namespace, with_two_clusters,
 };
 
 /// A frozen controller's calls to OpenStack end within this time.
@@ -387,6 +387,40 @@ async fn a_rolling_update_completes_while_the_controller_is_killed_frozen_upgrad
 #[tokio::test]
 async fn a_migration_from_capos_pool_keeps_every_address_while_a_machine_is_recreated() {
     with_capo(migration::keep_addresses_while_a_machine_is_recreated).await;
+}
+
+#[tokio::test]
+async fn a_migration_from_capos_pool_gives_new_addresses_while_machines_are_recreated() {
+    with_capo(migration::change_addresses_while_machines_are_recreated).await;
+}
+
+/// By CAPO's own kind, which CAPO has since 0.14.
+#[tokio::test]
+async fn a_pool_has_the_credentials_of_an_identity_of_capo_while_its_selector_allows_the_namespace() {
+    with_namespace(async |platform| {
+        with_capo(async |ns| {
+            platform.create_secret_for("demo").await;
+            let selector = json!({"matchLabels": {"identities": "shared"}});
+            apply_identity(ns, &ns.name, (&platform.name, "cloud"), selector).await;
+            let flag = format!("--cluster-identity-namespaces={}", platform.name);
+            ns.start_controller(&ns.world.account, &[&flag]);
+            ns.create(pool("public").cluster_identity(&ns.name).network("public").served_in(&ns.name)).await;
+            ns.await_condition(Kind::Pool, "public", "Ready", "False", "NamespaceNotAllowed", PATIENCE).await;
+            ns.create(server("web-0")).await;
+            label_namespace(ns, Some("shared")).await;
+            let address = ns.await_bound(&claim_of("web-0"), PATIENCE).await;
+            machines::await_ready_servers(ns, 1).await;
+            assert_eq!(machines::await_attached(ns, 1).await, BTreeSet::from([address.clone()]));
+            ns.delete(Kind::Server, "web-0").await;
+            ns.await_gone(Kind::Claim, &claim_of("web-0"), PATIENCE).await;
+            machines::await_released(ns, &BTreeSet::from([address])).await;
+            ns.delete(Kind::Pool, "public").await;
+            ns.await_gone(Kind::Pool, "public", PATIENCE).await;
+            delete_identity(ns, &ns.name).await;
+        })
+        .await;
+    })
+    .await;
 }
 
 /// Free floating IPs of the project, as users create them.

@@ -1,10 +1,12 @@
-//! A migration from CAPO's in-tree pool that keeps all addresses, while machines run and one is recreated in the middle.
-//! The commands are those that `kubectl fippool migrate` prints, which are those of docs/migration.md.
+//! Migrations from CAPO's in-tree pool while machines run and some are recreated in the middle: the machines keep their
+//! addresses, or get new ones. The commands are those that `kubectl fippool migrate` prints, which are those of
+//! docs/migration.md.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use std::vec;
 
 use futures::future::{Either, select};
 use kube::ResourceExt;
@@ -13,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::kubelets::with_kubelets;
-use crate::machines::{Machines, PATIENCE, claim_of};
+use crate::machines::{Machines, PATIENCE, await_released, claim_of};
 use crate::support::{Kind, Manifest, Namespace, consistently, eventually};
 
 const CAPO: &str = "infrastructure.cluster.x-k8s.io";
@@ -24,12 +26,10 @@ const NEW: &str = "workers-ipam";
 const SERVED: Duration = Duration::from_secs(20);
 
 pub async fn keep_addresses_while_a_machine_is_recreated(ns: &Namespace) {
-    // The pool of the plan has no label for the controller that the scenarios share.
-    ns.start_controller(&ns.world.account, &["--watch-filter="]);
     let machines = create_in_tree_machines(ns, 3).await;
     with_kubelets(ns, async {
         let addresses = machines.await_addresses(3).await;
-        with_guard(ns, &addresses, migrate(ns, &machines, &addresses)).await;
+        with_guard(ns, &addresses, keep_addresses(ns, &machines, &addresses)).await;
         machines.delete_cluster().await;
         for address in &addresses {
             let found = ns.cloud().await.find(address).await.expect("a listed floating IP is never deleted");
@@ -40,46 +40,75 @@ pub async fn keep_addresses_while_a_machine_is_recreated(ns: &Namespace) {
     .await;
 }
 
-async fn migrate(ns: &Namespace, machines: &Machines<'_>, addresses: &BTreeSet<String>) {
-    let planned = plan(ns, &[]).await;
+/// CAPO's pool stays open until the last machine is replaced.
+pub async fn change_addresses_while_machines_are_recreated(ns: &Namespace) {
+    let machines = create_in_tree_machines(ns, 3).await;
+    with_kubelets(ns, async {
+        machines.await_addresses(3).await;
+        // CAPO deletes each address that a machine leaves.
+        with_guard(ns, &BTreeSet::new(), change_addresses(ns, &machines)).await;
+        let addresses = machines.await_addresses(3).await;
+        machines.delete_cluster().await;
+        await_released(ns, &addresses).await;
+    })
+    .await;
+}
+
+async fn keep_addresses(ns: &Namespace, machines: &Machines<'_>, addresses: &BTreeSet<String>) {
+    let planned = plan(ns, "--keep-addresses").await;
     assert!(ns.list(Kind::Pool).await.is_empty(), "without --apply nothing is written");
     let kept = planned["keptAddresses"].as_array().expect("it is a list").iter();
     assert_eq!(
         &kept.map(|address| address.as_str().expect("it is text").to_owned()).collect::<BTreeSet<_>>(),
         addresses
     );
-    let steps = plan(ns, &["--apply"]).await["nextSteps"].clone();
-    let steps = steps.as_array().expect("there are steps").iter().filter_map(Value::as_str);
-    let mut steps = steps.filter(|step| !step.starts_with('#'));
-    let mut step = |part: &str| {
-        let step = steps.next().expect("there is another step");
-        assert!(step.contains(part), "{step}");
-        step.to_owned()
-    };
-
-    run(ns, &step("--wait=false")).await;
-    run(ns, &step("--keep-addresses --apply")).await;
-    recreate_one(ns).await;
-    run(ns, &step("maxSurge")).await;
-    run(ns, &step("infrastructureRef")).await;
-    await_all_new(ns, 3).await;
+    let mut steps = Steps::of(&plan(ns, "--keep-addresses --apply").await);
+    run(ns, &steps.next("--wait=false")).await;
+    run(ns, &steps.next("--keep-addresses --apply")).await;
+    recreate_one_without_address(ns).await;
+    run(ns, &steps.next("maxSurge")).await;
+    run(ns, &steps.next("infrastructureRef")).await;
+    await_new(ns, |new, all| (new, all) == (3, 3)).await;
     assert_eq!(&machines.await_addresses(3).await, addresses);
-    run(ns, &step("floatingIPNetwork")).await;
-    run(ns, &step("delete openstackfloatingippools")).await;
+    run(ns, &steps.next("floatingIPNetwork")).await;
+    run(ns, &steps.next("delete openstackfloatingippools")).await;
     assert!(ns.get(Kind::InTreePool, "capo").await.is_none());
-    run(ns, &step("unset --tag")).await;
+    run(ns, &steps.next("unset --tag")).await;
+    steps.end();
     // The pool is open: one machine more gets an address that it creates.
     machines.scale(4).await;
     assert!(machines.await_addresses(4).await.is_superset(addresses));
 }
 
+async fn change_addresses(ns: &Namespace, machines: &Machines<'_>) {
+    let mut steps = Steps::of(&plan(ns, "--apply").await);
+    // Still from the old template, and so with an address of CAPO's pool.
+    delete_one(ns).await;
+    machines.await_addresses(3).await;
+    assert_eq!(count_claims_of_capo(ns).await, 3);
+    run(ns, &steps.next("infrastructureRef")).await;
+    await_new(ns, |new, _| new > 0).await;
+    delete_one(ns).await;
+    await_new(ns, |new, all| (new, all) == (3, 3)).await;
+    eventually(PATIENCE, async || match count_claims_of_capo(ns).await {
+        0 => Ok(()),
+        left => Err(format!("{left} claims of CAPO's pool are left")),
+    })
+    .await;
+    run(ns, &steps.next("delete openstackfloatingippools")).await;
+    assert!(ns.get(Kind::InTreePool, "capo").await.is_none());
+    steps.end();
+}
+
+async fn count_claims_of_capo(ns: &Namespace) -> usize {
+    let claims = ns.list(Kind::Claim).await;
+    claims.iter().filter(|claim| claim.data["spec"]["poolRef"]["apiGroup"] == CAPO).count()
+}
+
 /// A machine is deleted, as by a health check. The replacement is made from the old template: CAPO's pool gives it
 /// nothing, although it lists the address that is free now.
-async fn recreate_one(ns: &Namespace) {
-    let first = ns.list(Kind::Machine).await.first().map(ResourceExt::name_any).expect("there are machines");
-    let address = ns.await_bound(&claim_of(&first), PATIENCE).await;
-    ns.delete(Kind::Machine, &first).await;
-    ns.await_gone(Kind::Address, &claim_of(&first), PATIENCE).await;
+async fn recreate_one_without_address(ns: &Namespace) {
+    let address = delete_one(ns).await;
     eventually(PATIENCE, async || {
         let waiting = ns.list(Kind::Claim).await.iter().filter(|claim| is_waiting(claim)).count();
         if waiting == 1 { Ok(()) } else { Err(format!("{waiting} claims wait")) }
@@ -93,12 +122,25 @@ async fn recreate_one(ns: &Namespace) {
     .await;
 }
 
+/// Deletes a machine, and waits until its IPAddress is gone. Returns its address.
+async fn delete_one(ns: &Namespace) -> String {
+    let machines = ns.list(Kind::Machine).await;
+    let first = machines.iter().find(|machine| machine.metadata.deletion_timestamp.is_none());
+    let first = first.map(ResourceExt::name_any).expect("there are machines");
+    let address = ns.await_bound(&claim_of(&first), PATIENCE).await;
+    ns.delete(Kind::Machine, &first).await;
+    ns.await_gone(Kind::Address, &claim_of(&first), PATIENCE).await;
+    address
+}
+
 fn is_waiting(claim: &DynamicObject) -> bool {
     claim.data["status"]["addressRef"]["name"].is_null()
 }
 
-/// CAPO's pool `capo`, and a MachineDeployment whose machines have addresses of it.
+/// CAPO's pool `capo`, and a MachineDeployment whose machines have addresses of it; and a controller for the pool of the
+/// plan, which has no label for the controller that the scenarios share.
 async fn create_in_tree_machines(ns: &Namespace, count: usize) -> Machines<'_> {
+    ns.start_controller(&ns.world.account, &["--watch-filter="]);
     let spec = json!({
         "identityRef": {"name": "cloud", "cloudName": "openstack"}, "reclaimPolicy": "Delete",
         "floatingIPNetwork": {"filter": {"name": "public"}}
@@ -119,18 +161,15 @@ async fn create_in_tree_machines(ns: &Namespace, count: usize) -> Machines<'_> {
     machines
 }
 
-async fn await_all_new(ns: &Namespace, count: usize) {
-    let is_new = |machine: &DynamicObject| {
+/// Waits for a number of machines of the new template, among all.
+async fn await_new(ns: &Namespace, is_reached: impl Fn(usize, usize) -> bool) {
+    let is_new = |machine: &&DynamicObject| {
         machine.annotations().get("cluster.x-k8s.io/cloned-from-name").is_some_and(|template| template == NEW)
     };
     eventually(PATIENCE * 2, async || {
         let machines = ns.list(Kind::InfrastructureMachine).await;
-        let new = machines.iter().filter(|machine| is_new(machine)).count();
-        if (new, machines.len()) == (count, count) {
-            Ok(())
-        } else {
-            Err(format!("{new} of {} are new", machines.len()))
-        }
+        let (new, all) = (machines.iter().filter(is_new).count(), machines.len());
+        if is_reached(new, all) { Ok(()) } else { Err(format!("{new} of {all} are new")) }
     })
     .await;
 }
@@ -181,9 +220,31 @@ async fn check(ns: &Namespace, addresses: &BTreeSet<String>, ports: &mut BTreeMa
     }
 }
 
+/// The commands of a plan, in their order.
+struct Steps(vec::IntoIter<String>);
+
+impl Steps {
+    fn of(plan: &Value) -> Self {
+        let steps = plan["nextSteps"].as_array().expect("there are steps").iter().filter_map(Value::as_str);
+        let commands: Vec<String> = steps.filter(|step| !step.starts_with('#')).map(str::to_owned).collect();
+        Self(commands.into_iter())
+    }
+
+    /// The next command, which must contain this.
+    fn next(&mut self, part: &str) -> String {
+        let command = self.0.next().expect("there is another step");
+        assert!(command.contains(part), "{command}");
+        command
+    }
+
+    fn end(mut self) {
+        assert_eq!(self.0.next(), None);
+    }
+}
+
 /// What the plugin prints for CAPO's pool.
-async fn plan(ns: &Namespace, args: &[&str]) -> Value {
-    let plan = format!("kubectl fippool migrate capo -n {} --keep-addresses -o json {}", ns.name, args.join(" "));
+async fn plan(ns: &Namespace, flags: &str) -> Value {
+    let plan = format!("kubectl fippool migrate capo -n {} -o json {flags}", ns.name);
     let plan: Value = serde_json::from_str(&run(ns, &plan).await).expect("the plugin prints JSON");
     assert_eq!(plan["obstacles"], json!([]));
     plan
