@@ -40,7 +40,7 @@ installs: ## install as the documents say, from a registry on loopback, and exec
 	@hack/test/installs.sh
 e2e-capo: ## boot machines with the real CAPO and Nova, with addresses from our pools (CAPO_SOURCE: hack/env/capo.sh)
 	@hack/e2e-capo.sh
-compat: ## try the versions of Cluster API, Kubernetes and CAPO that README.md names (CAPO_SOURCES)
+compat: ## try other versions of Cluster API, Kubernetes, CAPO and OpenStack (CAPO_SOURCES)
 	@hack/compat.sh
 mutants: ## mutate the allocation core with cargo-mutants; its tests must notice every mutant
 	@hack/mutants.sh

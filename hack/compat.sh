@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The versions of Cluster API, Kubernetes, CAPO and OpenStack that README.md names, on real servers: `make compat`. Prints a
-# table.
+# Other versions of Cluster API, Kubernetes, CAPO and OpenStack than those of `make test`, on real servers: `make compat`.
+# Prints a table.
 #   compat.sh [NAME VERSION]...   default: all of the list below
 #   CAPO_SOURCES                  a folder with capo-VERSION.tar.gz, and capo-src.tar.gz for main; by default CAPO is fetched
 #                                 from its repository
