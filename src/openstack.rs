@@ -21,7 +21,7 @@ pub mod session;
 pub use credentials::{CloudName, Credentials, CredentialsError, KeystoneId};
 pub use error::{Error, ErrorKind};
 pub use hosts::AllowedHosts;
-pub use neutron::ROW_SIZE;
+pub use neutron::{DELETION_WAIT, ROW_SIZE};
 pub use proxy::HttpsProxy;
 
 /// Opens sessions.
@@ -119,8 +119,8 @@ pub struct Quota {
 
 /// One project's Neutron, with the calls that we make and no others.
 ///
-/// Every call ends within its timeout. Calls that are safe to repeat are retried internally: reads, additions of a tag,
-/// deletions. A creation or a change of a description never is. [`Error::is_unknown`] reports whether a failed write may
+/// Every call ends within its timeout. Calls that are safe to repeat are retried internally: reads and additions of a tag.
+/// A creation, a deletion or a change of a description never is. [`Error::is_unknown`] reports whether a failed write may
 /// have taken effect.
 #[async_trait]
 pub trait Neutron: Send + Sync {
@@ -141,7 +141,9 @@ pub trait Neutron: Send + Sync {
     /// Replaces the description and returns the updated floating IP. Never retried.
     async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error>;
 
-    /// Fails with [`ErrorKind::NotFound`] when it did not exist. Neutron also deletes a floating IP that is attached.
+    /// Fails with [`ErrorKind::NotFound`] when it did not exist. Neutron also deletes a floating IP that is attached, so
+    /// that the caller has to know that it is not: never retried, and not sent later than [`DELETION_WAIT`] after the call
+    /// ([`ErrorKind::Overdue`]).
     async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error>;
 
     /// Adds one tag and keeps the others; adding a tag twice is no error.

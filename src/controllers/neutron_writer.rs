@@ -185,13 +185,28 @@ impl NeutronWriter<'_> {
     async fn discard_unmarked(&self, fip: &FloatingIp, began: CallStart) -> Error {
         let is_new = self.pool.project.ledger().get(&fip.id).is_none_or(|entry| entry.known_since >= began.sequence);
         let deleted = match is_new {
-            true => self.pool.neutron.delete_floating_ip(&fip.id).await.map_err(|error| error.to_string()),
+            true => self.delete_new(&fip.id).await.map_err(|error| error.to_string()),
             false => Err("it existed before".to_owned()),
         };
         if let Err(why) = deleted {
             tracing::warn!(pool.name = %self.pool.name, fip.id = %fip.id, fip.address = %fip.address, "created without its mark and not deleted: {why}");
         }
         Error::new(ErrorKind::DescriptionDropped, "create floating IP", NOT_STORED)
+    }
+
+    /// Deletes a floating IP that was created a moment ago. After an unknown outcome it is read before a second DELETE, since
+    /// somebody may have attached it.
+    async fn delete_new(&self, id: &FloatingIpId) -> Result<(), Error> {
+        let first = match self.pool.neutron.delete_floating_ip(id).await {
+            Err(first) if first.is_unknown() => first,
+            other => return other,
+        };
+        let deleted = match self.pool.neutron.get_floating_ip(id).await {
+            Ok(fip) if fip.is_attached() => return Err(first),
+            Ok(_) => self.pool.neutron.delete_floating_ip(id).await,
+            Err(error) => Err(error),
+        };
+        deleted.or_else(|error| if error.kind == ErrorKind::NotFound { Ok(()) } else { Err(error) })
     }
 
     /// Records why Neutron created nothing, so that no useless requests follow for a while.

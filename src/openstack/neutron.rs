@@ -6,6 +6,8 @@ mod each;
 pub(crate) mod fuzzing;
 mod pages;
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Response;
@@ -15,6 +17,7 @@ use openstack_sdk_network::v2::floatingip::{create, delete, get, list, set};
 use openstack_sdk_network::v2::quota::details as quota_details;
 use openstack_sdk_network::v2::{network, subnet};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
 use super::session::{CallKind, Session};
 use super::{
@@ -32,6 +35,9 @@ pub(super) const MAX_FLOATING_IPS: usize = 4000;
 pub const ROW_SIZE: usize = 1024;
 /// Networks or subnets that a filter selects. A pool needs one network and a few subnets.
 const FOUND: Limit = Limit { rows: 1000, row_size: ROW_SIZE, remedy: "narrow the filter of the pool" };
+
+/// How long a DELETE may wait for a token, and for its turn at the cloud.
+pub const DELETION_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) struct NeutronClient {
     session: Session,
@@ -155,21 +161,9 @@ impl Neutron for NeutronClient {
 
     async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
         let operation = "delete floating IP";
-        let request = || Ok(complete(delete::Request::builder().id(id_segment(operation, id)?).build()));
-        // Repeating is safe, as ids are never reused. It is done here and not by the session, because "not found" is an error
-        // for the first request, but a success after one with an unknown outcome.
-        let first = self.session.call(operation, CallKind::Write, request()?).await;
-        match first {
-            Err(first) if first.is_unknown() && first.status != Some(500) => {
-                match self.session.call(operation, CallKind::IdempotentWrite, request()?).await {
-                    Err(error) if error.kind == ErrorKind::NotFound => Ok(()),
-                    // The first request may still take effect, even if the second was refused.
-                    Err(error) if !error.is_unknown() => Err(first),
-                    other => other.map(drop),
-                }
-            }
-            other => other.map(drop),
-        }
+        let request = complete(delete::Request::builder().id(id_segment(operation, id)?).build());
+        let until = Instant::now() + DELETION_WAIT;
+        self.session.call(operation, CallKind::WriteUntil(until), request).await.map(drop)
     }
 
     async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {

@@ -201,6 +201,33 @@ fn a_cloud_that_drops_descriptions_gets_no_unmarked_floating_ips() {
 }
 
 #[test]
+fn an_unmarked_floating_ip_is_read_before_it_is_deleted_again() {
+    for is_attached in [false, true] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            world.cloud.alter(Alteration::DropsWhenCreated);
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+            site.create_claim("web-0", "public");
+            while world.cloud.floating_ips().is_empty() {
+                world.advance(Duration::from_millis(1)).await;
+            }
+            // The DELETE does not arrive.
+            site.replicas[0].wire().unwrap().plan_write(Fault::RequestLost);
+            if is_attached {
+                world.advance(Duration::from_secs(1)).await;
+                world.tamper(|world| {
+                    world.cloud.floating_ips().iter().all(|fip| world.cloud.set_port(&fip.id, Some("port-of-a-user")))
+                });
+            }
+            world.advance(2 * SOON).await;
+            world.expect(2, "Neutron", "as the user left it", world.cloud.floating_ips().is_empty() != is_attached);
+            world.cloud.alter(Alteration::None);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
 fn a_conflict_is_not_repeated_at_once_while_the_watch_is_late() {
     for moment in (0..100).step_by(10) {
         let outcome = simulate(&START, async |world: &World| {
