@@ -22,7 +22,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use jiff::Timestamp;
 use kube::Resource;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::Store;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio_util::sync::CancellationToken;
 
@@ -30,6 +30,7 @@ use crate::allocation::ledger::SETTLING;
 use crate::api::IpamVersion;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::object_name::ObjectName;
 use crate::openstack::Clouds;
 use crate::runtime::flags::Namespaces;
 use crate::runtime::health::Readiness;
@@ -241,9 +242,9 @@ async fn reconcile_all(parts: &Parts, woken: WakeReceivers, stop: CancellationTo
         (parts.pool_controller(), parts.sweeper(), parts.claim_controller());
     let Options { pool_concurrency, claim_concurrency, .. } = parts.setup.options;
     let Stores { pools, claims, .. } = &parts.stores;
-    let pool_work = parts.queue("pool", pools, woken.pools, pool_concurrency, &stop);
-    let sweeps = parts.queue("sweeper", pools, woken.sweeps, pool_concurrency, &stop);
-    let claim_work = parts.queue("claim", claims, woken.claims, claim_concurrency, &stop);
+    let pool_work = parts.queue("pool", (pools, ()), woken.pools, pool_concurrency, &stop);
+    let sweeps = parts.queue("sweeper", (pools, ()), woken.sweeps, pool_concurrency, &stop);
+    let claim_work = parts.queue("claim", (claims, parts.stores.version), woken.claims, claim_concurrency, &stop);
     let leftover_releaser = parts.leftover_releaser();
     let pools = pool_work.process(
         async |pool| pool_controller.reconcile(pool).await,
@@ -293,8 +294,8 @@ impl Parts {
     fn queue<K>(
         &self,
         controller: &'static str,
-        store: &Store<K>,
-        requests: UnboundedReceiver<ObjectRef<K>>,
+        (store, kind): (&Store<K>, K::DynamicType),
+        requests: UnboundedReceiver<ObjectName>,
         concurrency: usize,
         stop: &CancellationToken,
     ) -> WorkQueue<K>
@@ -304,6 +305,7 @@ impl Parts {
     {
         WorkQueue {
             store: store.clone(),
+            kind,
             requests,
             controller,
             metrics: self.setup.metrics.controller(controller),

@@ -224,6 +224,8 @@ impl Marks {
             let owner = (pool.clone(), claim.clone());
             marks.releases.push(Release { owner, at: *at, is_tagged: false });
         }
+        // It has room for four.
+        marks.releases.shrink_to_fit();
         marks
     }
 

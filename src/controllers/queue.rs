@@ -59,7 +59,9 @@ where
     K::DynamicType: Eq + Hash,
 {
     pub(super) store: Store<K>,
-    pub(super) requests: UnboundedReceiver<ObjectRef<K>>,
+    /// What the store needs besides a name.
+    pub(super) kind: K::DynamicType,
+    pub(super) requests: UnboundedReceiver<ObjectName>,
     /// As metrics name it.
     pub(super) controller: &'static str,
     pub(super) metrics: ControllerMetrics,
@@ -91,19 +93,19 @@ where
         let (reconcile, on_error) = (&reconcile, &on_error);
         loop {
             // All of a burst first: an object that is requested ten times in it is reconciled once.
-            while let Ok(reference) = self.requests.try_recv() {
-                queue.request(name_of(&reference), reference, Instant::now());
+            while let Ok(name) = self.requests.try_recv() {
+                queue.request(name, Instant::now());
             }
             let is_interrupted = !self.interruptions.borrow_and_update().is_empty();
             while running.len() < limit
                 && !is_interrupted
-                && let Some((name, reference, object)) = self.begin_next(&mut queue, &forget)
+                && let Some((name, object)) = self.begin_next(&mut queue, &forget)
             {
-                let (span, controller) = (telemetry::reconcile_span(&reference), self.controller);
+                let (span, controller) = (telemetry::reconcile_span(&self.reference(&name)), self.controller);
                 let measured = self.metrics.begin();
                 let work = async move {
                     match reconcile_or_panic(object, reconcile, on_error, measured).await {
-                        Ok(action) => Ok((name, reference, action)),
+                        Ok(action) => Ok((name, action)),
                         Err(_) => Err(Panicked { controller, object: name }),
                     }
                 };
@@ -118,17 +120,15 @@ where
                 biased;
                 Some(ended) = running.next() => self.conclude(&mut queue, ended?),
                 () = self.stop.cancelled(), if running.is_empty() => return Ok(()),
-                Some(reference) = self.requests.recv(), if !self.stop.is_cancelled() => {
-                    queue.request(name_of(&reference), reference, Instant::now());
-                }
+                Some(name) = self.requests.recv(), if !self.stop.is_cancelled() => queue.request(name, Instant::now()),
                 Ok(()) = self.interruptions.changed() => {}
                 () = tokio::time::sleep_until(due) => {}
             }
         }
     }
 
-    fn conclude(&self, queue: &mut Queue<ObjectRef<K>>, ended: (ObjectName, ObjectRef<K>, Action)) {
-        if let (_, _, Action(Some(_))) = &ended {
+    fn conclude(&self, queue: &mut Queue, ended: (ObjectName, Action)) {
+        if let (_, Action(Some(_))) = &ended {
             self.metrics.will_retry();
         }
         queue.conclude(ended);
@@ -136,16 +136,12 @@ where
 
     /// The next object that may be reconciled and exists. One that was deleted is requested by the watch if it is created
     /// again.
-    fn begin_next(
-        &self,
-        queue: &mut Queue<ObjectRef<K>>,
-        forget: &impl Fn(&ObjectName),
-    ) -> Option<(ObjectName, ObjectRef<K>, Arc<K>)> {
+    fn begin_next(&self, queue: &mut Queue, forget: &impl Fn(&ObjectName)) -> Option<(ObjectName, Arc<K>)> {
         while !self.stop.is_cancelled() {
-            let (name, reference, waited) = queue.take(Instant::now())?;
+            let (name, waited) = queue.take(Instant::now())?;
             self.metrics.waited(waited);
-            match self.store.get(&reference) {
-                Some(object) => return Some((name, reference, object)),
+            match self.store.get(&self.reference(&name)) {
+                Some(object) => return Some((name, object)),
                 None => {
                     forget(&name);
                     queue.end(&name);
@@ -153,6 +149,10 @@ where
             }
         }
         None
+    }
+
+    fn reference(&self, name: &ObjectName) -> ObjectRef<K> {
+        ObjectRef::new_with(&name.name, self.kind.clone()).within(&name.namespace)
     }
 }
 
@@ -175,10 +175,6 @@ async fn reconcile_or_panic<K, E>(
         Err(_) => measured.end_by_panic(),
     }
     ended.map(|(action, _)| action)
-}
-
-fn name_of<K: Resource>(reference: &ObjectRef<K>) -> ObjectName {
-    ObjectName::new(reference.namespace.clone().unwrap_or_default(), &reference.name)
 }
 
 #[cfg(test)]
@@ -205,17 +201,16 @@ mod tests {
         }
     }
 
-    type Reference = ObjectRef<ConfigMap>;
-
     /// Objects with these names, each requested as often as it is named. The queue waits for more while there is a sender.
-    fn requested(names: &[&str]) -> (Store<ConfigMap>, UnboundedReceiver<Reference>, UnboundedSender<Reference>) {
+    fn requested(names: &[&str]) -> (Store<ConfigMap>, UnboundedReceiver<ObjectName>, UnboundedSender<ObjectName>) {
         let (store, mut writer) = reflector::store::<ConfigMap>();
         let (sender, requests) = tokio::sync::mpsc::unbounded_channel();
         for name in names {
             let mut object = ConfigMap::default();
             object.metadata.name = Some((*name).into());
+            object.metadata.namespace = Some("ns".into());
             writer.apply_watcher_event(&watcher::Event::Apply(object));
-            sender.send(ObjectRef::new(name)).expect("it is received");
+            sender.send(ObjectName::new("ns", *name)).expect("it is received");
         }
         (store, requests, sender)
     }
@@ -223,12 +218,12 @@ mod tests {
     /// A queue without a limit.
     fn queue(
         store: Store<ConfigMap>,
-        requests: UnboundedReceiver<Reference>,
+        requests: UnboundedReceiver<ObjectName>,
         interruptions: watch::Receiver<BTreeSet<&'static str>>,
         stop: CancellationToken,
     ) -> WorkQueue<ConfigMap> {
         let metrics = Metrics::new().controller("test");
-        WorkQueue { store, requests, controller: "test", metrics, concurrency: 0, interruptions, stop }
+        WorkQueue { store, kind: (), requests, controller: "test", metrics, concurrency: 0, interruptions, stop }
     }
 
     /// Whether a future does nothing before something happens, once it was polled a few times.

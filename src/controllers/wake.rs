@@ -3,14 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::runtime::reflector::ObjectRef;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::memory::Memory;
 use super::stores::{Stores, name_of};
+use crate::api::IpAddressClaim;
 use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
-use crate::api::{IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::object_name::ObjectName;
 
 /// How long a pool gathers changes of its figures before it reports them.
@@ -19,20 +18,19 @@ const REPORT_DELAY: Duration = Duration::from_secs(1);
 /// Wakes objects. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Wake {
-    pools: UnboundedSender<ObjectRef<OpenStackFloatingIPPool>>,
-    sweeps: UnboundedSender<ObjectRef<OpenStackFloatingIPPool>>,
-    claims: UnboundedSender<ObjectRef<IpAddressClaim>>,
+    pools: UnboundedSender<ObjectName>,
+    sweeps: UnboundedSender<ObjectName>,
+    claims: UnboundedSender<ObjectName>,
     leftovers: Arc<Notify>,
-    version: IpamVersion,
     memory: Arc<Memory>,
     stores: Stores,
 }
 
 /// The receiving ends of [`Wake`].
 pub(super) struct WakeReceivers {
-    pub(super) pools: UnboundedReceiver<ObjectRef<OpenStackFloatingIPPool>>,
-    pub(super) sweeps: UnboundedReceiver<ObjectRef<OpenStackFloatingIPPool>>,
-    pub(super) claims: UnboundedReceiver<ObjectRef<IpAddressClaim>>,
+    pub(super) pools: UnboundedReceiver<ObjectName>,
+    pub(super) sweeps: UnboundedReceiver<ObjectName>,
+    pub(super) claims: UnboundedReceiver<ObjectName>,
 }
 
 pub(super) fn channels(memory: Arc<Memory>, stores: Stores) -> (Wake, WakeReceivers) {
@@ -40,14 +38,14 @@ pub(super) fn channels(memory: Arc<Memory>, stores: Stores) -> (Wake, WakeReceiv
     let (sweeps, woken_sweeps) = unbounded_channel();
     let (claims, woken_claims) = unbounded_channel();
     let leftovers = Arc::default();
-    let wake = Wake { pools, sweeps, claims, leftovers, version: stores.version, memory, stores };
+    let wake = Wake { pools, sweeps, claims, leftovers, memory, stores };
     (wake, WakeReceivers { pools: woken_pools, sweeps: woken_sweeps, claims: woken_claims })
 }
 
 // Sending fails only when the receiver is gone: then the process ends.
 impl Wake {
     pub(super) fn pool(&self, pool: &ObjectName) {
-        let _ = self.pools.send(ObjectRef::new(&pool.name).within(&pool.namespace));
+        let _ = self.pools.send(pool.clone());
     }
 
     /// The pools that wait because of another pool's id.
@@ -56,11 +54,11 @@ impl Wake {
     }
 
     pub(super) fn sweeper(&self, pool: &ObjectName) {
-        let _ = self.sweeps.send(ObjectRef::new(&pool.name).within(&pool.namespace));
+        let _ = self.sweeps.send(pool.clone());
     }
 
     pub(super) fn claim(&self, claim: &ObjectName) {
-        let _ = self.claims.send(ObjectRef::new_with(&claim.name, self.version).within(&claim.namespace));
+        let _ = self.claims.send(claim.clone());
     }
 
     /// A claim or an IPAddress of the pool is gone, or is being deleted. An IPAddress that has no claim any more is released

@@ -6,6 +6,7 @@ mod each;
 pub(crate) mod fuzzing;
 mod pages;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -23,6 +24,8 @@ use super::session::{CallKind, Session};
 use super::{
     Error, ErrorKind, Filter, FloatingIp, FloatingIpId, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
 };
+use crate::clock::instant_after;
+use crate::floating_ip::NetworkId;
 use body::{Extensions, QuotaDetails};
 use pages::{Limit, PAGE_SIZE};
 
@@ -128,7 +131,9 @@ impl Neutron for NeutronClient {
         // so no address is assigned twice. If it carries a mark, it is reported as an orphan once it can be read.
         let listing = pages::list::<_, FloatingIp>(&self.session, operation, "floatingips", limit, page).await?;
         // The filter alone is not enough: an administrator's token sees every project.
-        Ok(listing.rows.into_iter().filter(|ip| &ip.project == self.project()).collect())
+        let mut rows: Vec<_> = listing.rows.into_iter().filter(|ip| &ip.project == self.project()).collect();
+        self.share_ids(&mut rows);
+        Ok(rows)
     }
 
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
@@ -162,7 +167,7 @@ impl Neutron for NeutronClient {
     async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
         let operation = "delete floating IP";
         let request = complete(delete::Request::builder().id(id_segment(operation, id)?).build());
-        let until = Instant::now() + DELETION_WAIT;
+        let until = instant_after(Instant::now(), DELETION_WAIT);
         self.session.call(operation, CallKind::WriteUntil(until), request).await.map(drop)
     }
 
@@ -266,6 +271,18 @@ impl NeutronClient {
 
     fn floating_ip(&self, operation: &'static str, response: &Response<Bytes>) -> Result<FloatingIp, Error> {
         body::floating_ip(response).ok_or_else(|| self.session.malformed(operation))
+    }
+
+    /// Thousands of rows name one project and few networks: each is kept once.
+    fn share_ids(&self, rows: &mut [FloatingIp]) {
+        let mut networks = BTreeSet::new();
+        for row in rows {
+            row.project = self.project().clone();
+            match networks.get(&row.network) {
+                Some(network) => row.network = NetworkId::clone(network),
+                None => drop(networks.insert(row.network.clone())),
+            }
+        }
     }
 
     /// A network that cannot be read may be the one that is searched.

@@ -22,15 +22,16 @@ pub(super) const MAX_RECONCILES: usize = 512;
 type Position = (Instant, u64);
 
 /// The requested objects.
-pub(super) struct Queue<R> {
+#[derive(Default)]
+pub(super) struct Queue {
     positions: BTreeMap<ObjectName, Position>,
     /// Those that were not due when an object was last taken.
-    later: BTreeMap<Position, (ObjectName, R)>,
-    namespaces: Turns<String, Namespace<R>>,
+    later: BTreeMap<Position, ObjectName>,
+    namespaces: Turns<String, Namespace>,
     /// The objects; each namespace counts its own.
     running: BTreeSet<ObjectName>,
     /// Requested during their reconcile, and when they are due.
-    again: BTreeMap<ObjectName, (Instant, R)>,
+    again: BTreeMap<ObjectName, Instant>,
     next: u64,
     /// How many are due and wait.
     waiting: usize,
@@ -39,18 +40,13 @@ pub(super) struct Queue<R> {
 }
 
 /// A namespace with objects that are due or reconciled.
-struct Namespace<R> {
-    due: BTreeMap<Position, (ObjectName, R)>,
+#[derive(Default)]
+struct Namespace {
+    due: BTreeMap<Position, ObjectName>,
     running: usize,
 }
 
-impl<R> Default for Namespace<R> {
-    fn default() -> Self {
-        Self { due: BTreeMap::new(), running: 0 }
-    }
-}
-
-impl<R> Share for Namespace<R> {
+impl Share for Namespace {
     type Turn = (usize, Position);
 
     fn turn(&self) -> Option<Self::Turn> {
@@ -63,27 +59,12 @@ impl<R> Share for Namespace<R> {
     }
 }
 
-impl<R> Default for Queue<R> {
-    fn default() -> Self {
-        Self {
-            positions: BTreeMap::new(),
-            later: BTreeMap::new(),
-            namespaces: Turns::default(),
-            running: BTreeSet::new(),
-            again: BTreeMap::new(),
-            next: 0,
-            waiting: 0,
-            added: 0,
-        }
-    }
-}
-
-impl<R> Queue<R> {
+impl Queue {
     #[expect(clippy::arithmetic_side_effects, reason = "no process makes 2^64 requests")]
-    pub(super) fn request(&mut self, name: ObjectName, reference: R, when: Instant) {
+    pub(super) fn request(&mut self, name: ObjectName, when: Instant) {
         if self.running.contains(&name) {
-            if self.again.get(&name).is_none_or(|(at, _)| when < *at) {
-                self.again.insert(name, (when, reference));
+            if self.again.get(&name).is_none_or(|at| when < *at) {
+                self.again.insert(name, when);
             }
             return;
         }
@@ -98,22 +79,22 @@ impl<R> Queue<R> {
         }
         self.next += 1;
         self.positions.insert(name.clone(), (when, self.next));
-        self.later.insert((when, self.next), (name, reference));
+        self.later.insert((when, self.next), name);
     }
 
     /// The next object that is due and may be reconciled, and how long it has been due; its reconcile lasts until
     /// [`Self::end`].
-    pub(super) fn take(&mut self, now: Instant) -> Option<(ObjectName, R, Duration)> {
+    pub(super) fn take(&mut self, now: Instant) -> Option<(ObjectName, Duration)> {
         self.find_due(now);
         let (_, namespace) = self.namespaces.first()?.clone();
-        let ((due, _), (name, reference)) = self.namespaces.update(&namespace, |namespace| {
+        let ((due, _), name) = self.namespaces.update(&namespace, |namespace| {
             namespace.running = namespace.running.saturating_add(1);
             namespace.due.pop_first()
         })?;
         self.positions.remove(&name);
         self.running.insert(name.clone());
         self.waiting = self.waiting.saturating_sub(1);
-        Some((name, reference, now.saturating_duration_since(due)))
+        Some((name, now.saturating_duration_since(due)))
     }
 
     /// How many objects wait to be reconciled. It is up to date after [`Self::find_due`].
@@ -128,9 +109,9 @@ impl<R> Queue<R> {
     /// Finds the objects that have become due. It changes nothing but the figures: [`Self::take`] begins with it.
     pub(super) fn find_due(&mut self, now: Instant) {
         while let Some(first) = self.later.first_entry().filter(|first| first.key().0 <= now) {
-            let (position, (name, reference)) = first.remove_entry();
+            let (position, name) = first.remove_entry();
             let namespace = name.namespace.clone();
-            self.namespaces.update(&namespace, |namespace| namespace.due.insert(position, (name, reference)));
+            self.namespaces.update(&namespace, |namespace| namespace.due.insert(position, name));
             (self.waiting, self.added) = (self.waiting.saturating_add(1), self.added.saturating_add(1));
         }
     }
@@ -140,15 +121,15 @@ impl<R> Queue<R> {
             self.namespaces
                 .update(&name.namespace, |namespace| namespace.running = namespace.running.saturating_sub(1));
         }
-        if let Some((when, reference)) = self.again.remove(name) {
-            self.request(name.clone(), reference, when);
+        if let Some(when) = self.again.remove(name) {
+            self.request(name.clone(), when);
         }
     }
 
-    pub(super) fn conclude(&mut self, (name, reference, Action(again)): (ObjectName, R, Action)) {
+    pub(super) fn conclude(&mut self, (name, Action(again)): (ObjectName, Action)) {
         self.end(&name);
         if let Some(after) = again {
-            self.request(name, reference, instant_after(Instant::now(), after.min(FAR)));
+            self.request(name, instant_after(Instant::now(), after.min(FAR)));
         }
     }
 
@@ -167,15 +148,15 @@ mod tests {
         ObjectName::new("ns", name)
     }
 
-    fn taken(queue: &mut Queue<()>, now: Instant) -> Vec<String> {
-        std::iter::from_fn(|| queue.take(now)).map(|(name, ..)| name.name).collect()
+    fn taken(queue: &mut Queue, now: Instant) -> Vec<String> {
+        std::iter::from_fn(|| queue.take(now)).map(|(name, _)| name.name).collect()
     }
 
     #[test]
     fn objects_are_taken_in_the_order_of_the_requests() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         for each in ["c", "a", "b", "a"] {
-            queue.request(name(each), (), now);
+            queue.request(name(each), now);
         }
         assert_eq!(taken(&mut queue, now), ["c", "a", "b"]);
     }
@@ -184,12 +165,12 @@ mod tests {
     fn the_earlier_of_two_due_times_counts() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let later = now + Duration::from_secs(9);
-        queue.request(name("a"), (), later);
-        queue.request(name("b"), (), now);
+        queue.request(name("a"), later);
+        queue.request(name("b"), now);
         assert_eq!(taken(&mut queue, now), ["b"]);
         assert_eq!(queue.due(), Some(later));
-        queue.request(name("a"), (), now);
-        queue.request(name("a"), (), later);
+        queue.request(name("a"), now);
+        queue.request(name("a"), later);
         assert_eq!(taken(&mut queue, now), ["a"]);
         assert_eq!(queue.due(), None);
     }
@@ -198,13 +179,13 @@ mod tests {
     fn the_figures_count_each_object_that_is_due_once() {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let later = now + Duration::from_secs(9);
-        queue.request(name("later"), (), later);
-        ["a", "a", "b"].into_iter().for_each(|each| queue.request(name(each), (), now));
+        queue.request(name("later"), later);
+        ["a", "a", "b"].into_iter().for_each(|each| queue.request(name(each), now));
         queue.find_due(now);
         assert_eq!((queue.depth(), queue.take_added()), (2, 2), "what is due later does not wait yet");
         let first = queue.take(now + Duration::from_secs(2));
-        assert_eq!(first.map(|(name, (), waited)| (name.name, waited.as_secs())), Some(("a".into(), 2)));
-        queue.request(name("a"), (), now);
+        assert_eq!(first.map(|(name, waited)| (name.name, waited.as_secs())), Some(("a".into(), 2)));
+        queue.request(name("a"), now);
         assert_eq!((queue.depth(), queue.take_added()), (2, 0), "requested during its reconcile");
         queue.end(&name("a"));
         queue.find_due(later);
@@ -216,10 +197,10 @@ mod tests {
     #[test]
     fn an_object_requested_during_its_reconcile_is_reconciled_once_more() {
         let (mut queue, now) = (Queue::default(), Instant::now());
-        queue.request(name("a"), (), now);
+        queue.request(name("a"), now);
         assert_eq!(taken(&mut queue, now), ["a"]);
-        queue.request(name("a"), (), now);
-        queue.request(name("a"), (), now);
+        queue.request(name("a"), now);
+        queue.request(name("a"), now);
         assert_eq!(taken(&mut queue, now), Vec::<String>::new(), "once at a time");
         queue.end(&name("a"));
         assert_eq!(taken(&mut queue, now), ["a"]);
@@ -227,9 +208,9 @@ mod tests {
         assert_eq!(taken(&mut queue, now), Vec::<String>::new());
     }
 
-    fn requested(queue: &mut Queue<()>, namespace: &str, count: usize, when: Instant) {
+    fn requested(queue: &mut Queue, namespace: &str, count: usize, when: Instant) {
         for number in 0..count {
-            queue.request(ObjectName::new(namespace, format!("{number:05}")), (), when);
+            queue.request(ObjectName::new(namespace, format!("{number:05}")), when);
         }
     }
 
@@ -238,7 +219,7 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         requested(&mut queue, "loud", 1000, now);
         requested(&mut queue, "quiet", 1, now);
-        let next: Vec<_> = (0..4).filter_map(|_| queue.take(now)).map(|(name, ..)| name.to_string()).collect();
+        let next: Vec<_> = (0..4).filter_map(|_| queue.take(now)).map(|(name, _)| name.to_string()).collect();
         assert_eq!(next, ["loud/00000", "quiet/00000", "loud/00001", "loud/00002"]);
     }
 
@@ -252,7 +233,7 @@ mod tests {
             if let Some(namespace) = ended {
                 queue.end(&ObjectName::new(namespace, "00000"));
             }
-            queue.take(now).map(|(name, ..)| name.to_string())
+            queue.take(now).map(|(name, _)| name.to_string())
         };
         let order = [None, None, None, Some("c"), None, None, None].map(|ended| next(ended).unwrap_or_default());
         assert_eq!(order, ["b/00000", "c/00000", "a/00000", "c/00001", "b/00001", "a/00001", ""]);
@@ -263,7 +244,7 @@ mod tests {
         let (mut queue, now) = (Queue::default(), Instant::now());
         let later = now + Duration::from_secs(9);
         requested(&mut queue, "loud", MAX_RECONCILES + 2, now);
-        queue.request(name("later"), (), later);
+        queue.request(name("later"), later);
         assert_eq!(taken(&mut queue, now).len(), MAX_RECONCILES);
         assert_eq!(queue.due(), Some(later), "the others wait for the end of a reconcile");
         queue.end(&ObjectName::new("loud", "00007"));
@@ -278,11 +259,11 @@ mod tests {
         let later = now + Duration::from_secs(9);
         requested(&mut queue, "loud", MAX_RECONCILES, later);
         assert_eq!(taken(&mut queue, later).len(), MAX_RECONCILES);
-        queue.request(ObjectName::new("loud", "x"), (), later);
-        queue.request(ObjectName::new("loud", "y"), (), later);
+        queue.request(ObjectName::new("loud", "x"), later);
+        queue.request(ObjectName::new("loud", "y"), later);
         assert_eq!(taken(&mut queue, later), Vec::<String>::new());
-        queue.request(ObjectName::new("loud", "x"), (), later);
-        queue.request(ObjectName::new("loud", "y"), (), now);
+        queue.request(ObjectName::new("loud", "x"), later);
+        queue.request(ObjectName::new("loud", "y"), now);
         for ended in ["00000", "00001", "00002"] {
             queue.end(&ObjectName::new("loud", ended));
         }

@@ -144,7 +144,8 @@ fn apply<K>(
         }
         watcher::Event::InitDone => {
             writer.apply_watcher_event(&watcher::Event::InitDone);
-            report(Change::Listed(listed));
+            // Nothing needs the names any more.
+            report(Change::Listed(&std::mem::take(listed)));
             // They were reported before the store was complete, so they are reported again.
             let store = writer.as_reader();
             sorted(&store, |_| true).iter().for_each(|object| report(Change::Applied(object)));
@@ -178,7 +179,7 @@ pub(super) async fn drive_secrets(api: Api<Guarded<PartialObjectMeta<Secret>>>, 
             listed.insert(name_of(&secret));
             applied(secret);
         }
-        watcher::Event::InitDone => report(Change::Listed(&listed)),
+        watcher::Event::InitDone => report(Change::Listed(&std::mem::take(&mut listed))),
         watcher::Event::Apply(secret) => applied(secret),
         watcher::Event::Delete(secret) => readable(secret).iter().for_each(|secret| report(Change::Deleted(secret))),
     };
