@@ -22,8 +22,7 @@ pub fn leaves(schema: &Value) -> BTreeSet<String> {
 fn collect_leaves(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     if let Some(properties) = schema["properties"].as_object() {
         for (name, property) in properties {
-            let separator = if path.is_empty() { "" } else { "." };
-            collect_leaves(property, &format!("{path}{separator}{name}"), found);
+            collect_leaves(property, &inner_path(path, name), found);
         }
     } else if schema["items"].get("properties").is_some() {
         collect_leaves(&schema["items"], &format!("{path}[]"), found);
@@ -32,11 +31,26 @@ fn collect_leaves(schema: &Value, path: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The top-level properties that a spec need not have.
+/// The paths of the properties that their object need not have, but for those in lists.
 pub fn optional(schema: &Value) -> Vec<String> {
-    let required = schema["required"].as_array().unwrap();
-    let names = schema["properties"].as_object().unwrap().keys();
-    names.filter(|name| !required.iter().any(|it| it == name.as_str())).cloned().collect()
+    let mut found = Vec::new();
+    collect_optional(schema, "", &mut found);
+    found
+}
+
+fn collect_optional(schema: &Value, path: &str, found: &mut Vec<String>) {
+    let is_required = |name: &str| schema["required"].as_array().is_some_and(|all| all.iter().any(|it| it == name));
+    for (name, property) in schema["properties"].as_object().into_iter().flatten() {
+        let inner = inner_path(path, name);
+        if !is_required(name) {
+            found.push(inner.clone());
+        }
+        collect_optional(property, &inner, found);
+    }
+}
+
+fn inner_path(path: &str, name: &str) -> String {
+    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
 }
 
 /// The CEL rules of all objects in the schema, by their messages: those that relate several fields. Rules of single texts
