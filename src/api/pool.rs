@@ -330,6 +330,9 @@ pub struct AddressCounts {
     pub cooling: u32,
     /// Cannot be allocated: see `failed`.
     pub failed: u32,
+    /// Allocated, but the present spec would not provide them: excluded, or neither listed nor on the pool's network.
+    #[serde(rename = "outOfRange")]
+    pub out_of_range: u32,
 }
 
 /// The number of claims by state.

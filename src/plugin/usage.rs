@@ -109,7 +109,7 @@ impl PoolSummary {
 
     fn row(&self, is_wide: bool) -> Vec<String> {
         let PoolCapacity { counts, limit, network } = &self.figures;
-        let AddressCounts { total, allocated, free, cooling, failed } = counts;
+        let AddressCounts { total, allocated, free, cooling, failed, .. } = counts;
         let state = match self.ready.as_str() {
             "True" if self.is_exhausted => paint(AnsiColor::Red, "Exhausted"),
             "True" => paint(AnsiColor::Green, "Ready"),
@@ -202,7 +202,8 @@ mod tests {
     #[test]
     fn the_figures_of_a_pool_are_fields_of_its_summary() {
         let json = serde_json::to_value(summarize(&OpenStackFloatingIPPool::default(), 2)).expect("it is data");
-        let fields = ["total", "allocated", "free", "cooling", "failed", "limit", "waiting", "network", "poolId"];
+        let fields =
+            ["total", "allocated", "free", "cooling", "failed", "outOfRange", "limit", "waiting", "network", "poolId"];
         assert!(fields.iter().all(|field| json.get(field).is_some()), "{json}");
     }
 }

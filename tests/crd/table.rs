@@ -254,7 +254,7 @@ fn across_fields() -> Vec<Row> {
 
 fn status() -> Vec<Row> {
     let mut rows = Vec::new();
-    for count in ["total", "allocated", "free", "cooling", "failed"] {
+    for count in ["total", "allocated", "free", "cooling", "failed", "outOfRange"] {
         let path = format!("status.addresses.{count}");
         rows.push(row(&path, "required", 0.into(), absent()));
         rows.push(row(&path, "minimum", 0.into(), (-1).into()));

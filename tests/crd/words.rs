@@ -145,7 +145,7 @@ fn ready_status() -> Value {
             "type": "Ready", "status": "True", "reason": "Available", "message": "",
             "lastTransitionTime": "2026-01-01T00:00:00Z"
         }],
-        "addresses": {"total": 5, "allocated": 3, "free": 2, "cooling": 0, "failed": 0},
+        "addresses": {"total": 5, "allocated": 3, "free": 2, "cooling": 0, "failed": 0, "outOfRange": 0},
         "claims": {"waiting": 1},
         "network": {"id": "b146e3b3-b18e-4467-b997-c4d16ef37365", "name": "public"},
         "observedGeneration": 1

@@ -124,6 +124,20 @@ async fn network_with_only_excluded_addresses_is_reported_and_leaks_none() {
 }
 
 #[tokio::test]
+async fn an_address_that_is_excluded_after_it_was_allocated_is_kept_and_counted_as_out_of_range() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        let address = ns.bind(claim("web-0")).await;
+        ns.patch(Kind::Pool, "public", json!({"spec": {"excludedAddresses": [address]}})).await;
+        await_address_count(ns, "outOfRange", 1).await;
+        assert_eq!(await_bound(ns, "web-0").await, address);
+        release_claim(ns, "web-0").await;
+        await_address_count(ns, "outOfRange", 0).await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn created_addresses_get_the_tags_of_the_spec_after_they_are_bound() {
     with_namespace(async |ns| {
         let spec = pool("public").network("public").with("tags", json!(["cost-a", "team:b"]));

@@ -218,7 +218,8 @@ fn claim_status(by: &mut Generator<'_>) -> Value {
 }
 
 fn pool_status(by: &mut Generator<'_>) -> Value {
-    let counts = json!({"allocated": 1, "cooling": 0, "failed": 0, "free": by.random.u32(..3), "total": 2});
+    let counts =
+        json!({"allocated": 1, "cooling": 0, "failed": 0, "outOfRange": 0, "free": by.random.u32(..3), "total": 2});
     match by.random.u32(..12) {
         0..4 => json!({"conditions": [condition(by, "Ready"), condition(by, "Exhausted")], "addresses": counts}),
         4 | 5 => json!({"addresses": counts, "network": {"id": "n", "name": "public"}, "poolID": "abc"}),
