@@ -187,6 +187,14 @@ async fn await_address_count(ns: &Namespace, which: &str, wanted: u64) {
     ns.await_object(Kind::Pool, "public", RESYNC, &format!("{which} {wanted}"), is_so).await;
 }
 
+/// Waits until the status of the pool `public` is that of its present spec.
+async fn await_spec_observed(ns: &Namespace) {
+    let is_so = |pool: Option<&DynamicObject>| {
+        pool.is_some_and(|pool| pool.data["status"]["observedGeneration"].as_i64() == pool.metadata.generation)
+    };
+    ns.await_object(Kind::Pool, "public", RECOVERY, "with a status of its spec", is_so).await;
+}
+
 /// Waits until the status of the pool `public` counts no waiting claim: a claim that is bound may still be counted.
 async fn await_none_waiting(ns: &Namespace) {
     let is_so = |pool: Option<&DynamicObject>| {

@@ -157,3 +157,43 @@ async fn claim_waits_while_its_reserved_address_is_attached() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn reserved_address_that_another_claim_releases_is_kept_for_its_claim() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        let address = ns.bind(claim("web-0")).await;
+        let reservations = json!([{"claim": claim_name("db-0"), "address": address}]);
+        ns.patch(Kind::Pool, "public", json!({"spec": {"reservations": reservations}})).await;
+        await_spec_observed(ns).await;
+        let message = create_waiting_claim(ns, "db-0", "PoolExhausted").await;
+        assert!(message.contains(&address) && message.contains("is in use"), "{message}");
+        // The pool deletes what it has created and nobody waits for.
+        release_claim(ns, "web-0").await;
+        assert_eq!(await_bound(ns, "db-0").await, address);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn listed_address_without_room_for_a_tag_is_passed_over_and_can_be_released() {
+    with_namespace(async |ns| {
+        let cloud = ns.cloud().await;
+        let (full, good) = (ns.create_floating_ip("public").await, ns.create_floating_ip("public").await);
+        cloud.fill_with_tags(&full.id).await;
+        create_served_pool(ns, pool("public").list([&full.address, &good.address])).await;
+        assert_eq!(ns.bind(claim("web-0")).await, good.address);
+        await_address_count(ns, "failed", 1).await;
+        let public = ns.get(Kind::Pool, "public").await.expect("it is there");
+        let failed = &public.data["status"]["failed"][0];
+        assert_eq!((&failed["address"], &failed["reason"]), (&json!(full.address), &json!("TooManyTags")));
+
+        // The same while a claim has it: there is no room for the tag of its release.
+        cloud.fill_with_tags(&good.id).await;
+        let tags = floating_ip_of(cloud, &good.address).await.tags.len();
+        release_claim(ns, "web-0").await;
+        let released = await_unmarked(cloud, &good.address).await;
+        assert_eq!(released.tags.len(), tags - 1, "only the mark is removed: {released:?}");
+    })
+    .await;
+}

@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 
 use super::Cloud;
 
+/// How many tags Neutron allows on one object.
+const MAX_TAGS: usize = 50;
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FloatingIp {
     pub id: String,
@@ -108,6 +111,13 @@ impl Cloud {
     pub async fn replace_tags(&self, id: &str, tag: &str) {
         self.remember_forgery(id, tag);
         self.must(Method::PUT, &format!("floatingips/{id}/tags"), Some(json!({"tags": [tag]}))).await;
+    }
+
+    /// Adds tags of a user until Neutron allows no more.
+    pub async fn fill_with_tags(&self, id: &str) {
+        let mut tags = self.get(id).await.expect("the floating IP is there").tags;
+        tags.extend((tags.len()..MAX_TAGS).map(|number| format!("of-a-user-{number}")));
+        self.must(Method::PUT, &format!("floatingips/{id}/tags"), Some(json!({"tags": tags}))).await;
     }
 
     /// Removes a tag; `false` when there was none.
