@@ -176,3 +176,71 @@ async fn reused_address_keeps_tags_of_others() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn address_that_gets_a_port_during_its_grace_period_is_not_deleted_before_the_port() {
+    with_namespace(async |ns| {
+        let with_grace = pool("public").network("public").with("reuseGracePeriodSeconds", 20);
+        let (_, proxy) = create_served_pool_behind_proxy(ns, with_grace).await;
+        let cloud = ns.cloud().await;
+        let address = ns.bind(claim("web-0")).await;
+        let (id, port) = (floating_ip_of(cloud, &address).await.id, cloud.port("private").await);
+        proxy.forget_calls();
+        release_claim(ns, "web-0").await;
+        let is_listed = async || if proxy.count("GET floatingips") > 0 { Ok(()) } else { Err("it is not listed") };
+        eventually(RECOVERY, is_listed).await;
+        // The listing has been answered then. The next one comes long after the grace period.
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        cloud.attach(&id, &port).await;
+        // The grace period ends.
+        eventually(RECOVERY, async || match proxy.count("GET floatingips/ID") + proxy.count("DELETE floatingips/ID") {
+            0 => Err("it is neither read again nor deleted"),
+            _ => Ok(()),
+        })
+        .await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(proxy.count("DELETE floatingips/ID"), 0);
+        assert_eq!(floating_ip_of(cloud, &address).await.port.as_ref(), Some(&port));
+        cloud.delete_port(&port).await;
+        await_floating_ip_deleted(cloud, &address, RESYNC).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn address_that_an_abandoned_claim_was_getting_is_given_to_the_next_claim() {
+    with_namespace(async |ns| {
+        let listed = ns.create_floating_ip("public").await;
+        let (_, proxy) = create_served_pool_behind_proxy(ns, pool("public").list([&listed.address])).await;
+        proxy.set_faults([Fault::page("PUT floatingips/ID/tags/TAG", 504)]);
+        create_waiting_claim(ns, "web-0", "AllocationFailed").await;
+        proxy.fail_everything();
+        ns.release(&claim_name("web-0")).await;
+        await_waiting(ns, "web-0", "ReleaseFailed").await;
+        abandon(ns, Kind::Claim, &claim_name("web-0")).await;
+        ns.await_gone(Kind::Claim, &claim_name("web-0"), RECOVERY).await;
+        proxy.remove_faults();
+        assert_eq!(ns.bind_within(claim("web-1"), AFTER_LOST_CALLS).await, listed.address);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn new_process_releases_an_address_although_the_network_of_its_pool_is_not_found() {
+    with_namespace(async |ns| {
+        ns.create_secret_for("demo").await;
+        ns.restart_controller();
+        create_ready_pool(ns, pool("public").network("public").served_in(&ns.name)).await;
+        let address = ns.bind(claim("web-0")).await;
+        // As if an administrator had renamed the network.
+        let network = json!({"filter": {"name": "renamed"}});
+        ns.patch(Kind::Pool, "public", json!({"spec": {"floatingIPNetwork": network}})).await;
+        ns.await_condition(Kind::Pool, "public", "Ready", "False", "NetworkNotFound", SOON).await;
+        ns.restart_controller();
+        ns.release(&claim_name("web-0")).await;
+        // A new process waits for the calls of the one before.
+        ns.await_gone(Kind::Claim, &claim_name("web-0"), BURST).await;
+        await_floating_ip_deleted(ns.cloud().await, &address, RESYNC).await;
+    })
+    .await;
+}
