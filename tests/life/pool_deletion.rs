@@ -1,5 +1,7 @@
 //! Deletion of a pool: it waits for its claims, cleans up, and then its objects are gone.
 
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::support::{SOON, pool, with_namespace};
 
@@ -167,6 +169,32 @@ async fn claim_can_be_abandoned_when_openstack_never_answers_again() {
         for left in marked_floating_ips(ns.cloud().await, &id).await {
             ns.cloud().await.delete(&left.id).await;
         }
+    })
+    .await;
+}
+
+/// The garbage collector removes such a pool from the owners of its IPAddresses, since their claims own them too. Whoever
+/// puts it back is at war with the garbage collector until the last machine is gone.
+#[tokio::test]
+async fn pool_that_is_deleted_in_the_foreground_does_not_write_its_ip_addresses_again_and_again() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public-large")).await;
+        create_claims(ns, 0..12).await;
+        await_bound_count(ns, 12, BURST).await;
+        ns.api(Kind::Pool).delete("public", &DeleteParams::foreground()).await.expect("it can be deleted");
+        ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", SOON).await;
+        let versions = async || -> BTreeMap<String, Option<String>> {
+            let addresses = ns.list(Kind::Address).await;
+            addresses.iter().map(|address| (address.name_any(), address.resource_version())).collect()
+        };
+        // Until the garbage collector has changed them.
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        let before = versions().await;
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(versions().await, before, "nothing is written while the pool waits for its claims");
+        assert_eq!((before.len(), count_bound(ns).await), (12, 12));
+        release_bound_claims(ns).await;
+        ns.await_gone(Kind::Pool, "public", BURST).await;
     })
     .await;
 }
