@@ -1,7 +1,7 @@
 //! Controllers that are killed while claims come and go: during a burst, and at random moments, in any call.
 
 use super::*;
-use crate::support::{await_laws_hold, pool, with_namespace};
+use crate::support::{Fault, SOON, await_laws_hold, pool, with_namespace};
 
 /// `CAIP_KILLS=30 make test` is the long run.
 const ROUNDS: u64 = 3;
@@ -97,6 +97,47 @@ async fn controller_killed_during_a_burst_gives_every_claim_one_address() {
         await_all_released(ns, &id, BURST).await;
         ns.delete(Kind::Pool, "public").await;
         ns.await_gone(Kind::Pool, "public", RESYNC).await;
+    })
+    .await;
+}
+
+/// The first process has sent a POST for the claim, the second one finds nothing for it.
+#[tokio::test]
+async fn claim_is_not_let_go_while_the_creation_of_a_killed_process_can_still_land() {
+    with_namespace(async |ns| {
+        let proxy = OpenStackProxy::to_cloud("demo").await;
+        ns.apply_secret("cloud", &proxy.clouds_yaml()).await;
+        ns.restart_controller();
+        // Orphans stay for an hour.
+        let id = create_ready_pool(ns, pool("public").network("public").served_in(&ns.name)).await;
+        proxy.set_faults([Fault::delay("POST floatingips", Duration::from_secs(15)).once()]);
+        ns.create(claim("web-0")).await;
+        proxy.await_faults_used(RECOVERY).await;
+        ns.restart_controller();
+        ns.release(&claim_name("web-0")).await;
+        eventually(RECOVERY, async || match proxy.delayed_calls_done() {
+            0 => Err("it has not landed"),
+            _ => Ok(()),
+        })
+        .await;
+        assert!(ns.get(Kind::Claim, &claim_name("web-0")).await.is_some(), "the claim is kept until then");
+        await_all_released(ns, &id, BURST).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn new_claim_after_a_kill_gets_a_new_address_while_the_pools_spare_may_not_be_touched() {
+    with_namespace(async |ns| {
+        ns.create_secret_for("demo").await;
+        ns.restart_controller();
+        let id = create_ready_pool(ns, pool("public").network("public").min_free(1).served_in(&ns.name)).await;
+        await_address_count(ns, "free", 1).await;
+        let spare = marked_addresses(ns.cloud().await, &id).await;
+        ns.restart_controller();
+        // Half of the time in which a call of the process before may land.
+        let address = ns.bind_within(claim("web-0"), SOON).await;
+        assert!(!spare.contains(&address), "{address} is the spare: {spare:?}");
     })
     .await;
 }
