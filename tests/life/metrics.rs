@@ -1,5 +1,6 @@
 //! Metrics follow what happens to claims and pools.
 
+use super::orphans::{create_orphan, pool_with_orphan_policy};
 use super::*;
 use crate::support::{OpenStackProxy, cloud_entry, pool, with_namespace};
 
@@ -164,6 +165,22 @@ async fn lost_addresses_failing_releases_and_deletions_that_wait_are_told_apart_
         ns.await_gone(Kind::Pool, "public", BURST).await;
         await_metric("caip_openstack_pool_deletion_timestamp_seconds{POOL}", "").await;
         await_metric("caip_openstack_claims_release_failing{POOL}", "").await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn orphan_is_not_counted_as_allocated() {
+    with_namespace(async |ns| {
+        let controller = ns.start_controller(&ns.world.account, &PLAIN);
+        ns.create_secret_for("demo").await;
+        let id = create_ready_pool(ns, pool_with_orphan_policy("Report").served_in(&ns.name)).await;
+        let address = controller.diagnostics().await;
+        ns.bind(claim("web-0")).await;
+        create_orphan(ns, &id).await;
+        ns.await_condition(Kind::Pool, "public", "OrphansDetected", "True", "OrphansFound", RESYNC).await;
+        await_address_count(ns, "allocated", 1).await;
+        await_metric(ns, &address, r#"caip_openstack_pool_addresses{POOL,state="allocated"}"#, "1").await;
     })
     .await;
 }

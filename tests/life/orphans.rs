@@ -4,14 +4,14 @@ use super::*;
 use crate::support::{pool, unique, with_namespace};
 
 /// Creates a floating IP with the mark of an unknown claim, as the loss of etcd leaves it.
-async fn create_orphan(ns: &Namespace, id: &str) -> FloatingIp {
+pub(super) async fn create_orphan(ns: &Namespace, id: &str) -> FloatingIp {
     // A nonce that exists twice would be a copied mark.
     let nonce = unique("n").replace('-', "0");
     let mark = format!("caip-openstack pool={id} nonce={nonce} claim=aaaabbbbccccdddd (claim lost in lost)");
     ns.cloud().await.create("public", &mark).await
 }
 
-fn pool_with_orphan_policy(policy: &str) -> PoolBuilder {
+pub(super) fn pool_with_orphan_policy(policy: &str) -> PoolBuilder {
     let orphans = json!({"policy": policy, "graceSeconds": 5});
     pool("public").list([MISSING]).network("public").with("orphans", orphans)
 }
