@@ -10,6 +10,7 @@ mod conflicting_pools;
 mod crashes;
 mod delete_for_move;
 mod deletion_orders;
+mod dropped_descriptions;
 mod external_changes;
 mod floating_ips;
 mod forbidden_tags;
