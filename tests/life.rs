@@ -14,6 +14,7 @@ mod dropped_descriptions;
 mod external_changes;
 mod floating_ips;
 mod forbidden_tags;
+mod hanging_webhook;
 mod hostile_tenants;
 mod leader_takeover;
 mod max_ips;
