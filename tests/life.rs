@@ -37,6 +37,7 @@ mod rollout;
 mod settled;
 mod shards;
 mod shared_project;
+mod spec_edits;
 mod workload;
 
 use std::collections::BTreeSet;
