@@ -8,10 +8,15 @@ use serde_json::{Value, json};
 
 use crate::api::Kind;
 use crate::history::Edit;
+use crate::identities;
 use crate::laws;
 use crate::memory::Elsewhere;
+use crate::operators::{OTHER_SECRET, OTHER_USER, USER};
 use crate::users::key;
 use crate::world::{ADDRESSES, Site, World, address};
+
+/// A tag that nobody else writes.
+pub const LABEL: &str = "cost-centre-7";
 
 impl World {
     pub fn edit(&self, pool: u8, edit: Edit) {
@@ -29,9 +34,19 @@ impl World {
                 None => json!({}),
             },
             Edit::Region => {
-                self.cloud.accept_other_region("ours");
+                self.cloud.add_user(OTHER_USER, USER);
+                [USER, OTHER_USER].iter().for_each(|user| self.cloud.accept_other_region(user));
                 json!({"identityRef": toggle(&spec["identityRef"], "region", Elsewhere::REGION.into())})
             }
+            Edit::Identity(how) => json!({"identityRef": self.identity(site, how)}),
+            Edit::NetworkId => {
+                let network = match spec["floatingIPNetwork"].get("id") {
+                    None => json!({"id": self.network.as_str(), "filter": null}),
+                    Some(_) => json!({"id": null, "filter": {"name": "public"}}),
+                };
+                json!({"floatingIPNetwork": network})
+            }
+            Edit::SubnetList(how) => json!({"subnets": self.subnets(how)}),
             Edit::AddressConfigMap(how) => {
                 let named = |name: &str| json!({"addressConfigMap": {"name": name}});
                 match how % 8 {
@@ -44,6 +59,36 @@ impl World {
             edit => change(spec, edit),
         };
         site.change(Kind::Pool, name, &json!({"spec": change}));
+    }
+
+    /// Credentials of the same project, unless the Secret does not exist.
+    fn identity(&self, site: &Site, how: u8) -> Value {
+        match how % 8 {
+            0..=2 => {
+                self.create_other_secret(&site.server);
+                json!({"type": null, "name": OTHER_SECRET})
+            }
+            3 => {
+                identities::allow(site, true);
+                json!({"type": "ClusterIdentity", "name": "shared"})
+            }
+            4 | 5 => json!({"type": null, "name": "cloud"}),
+            _ => json!({"type": null, "name": "missing"}),
+        }
+    }
+
+    /// Parts of the network. They are added when they are first named, so that other histories stay as they are.
+    fn subnets(&self, how: u8) -> Value {
+        let add = |name, first, last| self.cloud.ensure_subnet(&self.network, name, address(first)..=address(last));
+        let (low, high) = (add("low", 0, 3), add("high", 4, ADDRESSES - 1));
+        match how % 6 {
+            0 => json!([{"filter": {"name": "high"}}, {"filter": {"name": "low"}}]),
+            1 => json!([{"id": low.as_str()}, {"filter": {"name": "v4"}}]),
+            2 => json!([{"filter": {"name": "low"}}]),
+            3 => json!([{"id": high.as_str()}]),
+            4 => json!([{"id": high.as_str()}, {"id": low.as_str()}]),
+            _ => Value::Null,
+        }
     }
 
     fn limit(&self, site: &Site, pool: &str, limit: u8) -> Value {
@@ -91,6 +136,7 @@ impl World {
                 }
             }
             self.renew_secret(&site.server);
+            self.renew_other_secret(&site.server);
             for pool in site.server.all(Kind::Pool) {
                 self.correct(site, &pool);
             }
@@ -100,7 +146,12 @@ impl World {
     /// A person does what the pool's conditions ask for.
     fn correct(&self, site: &Site, pool: &Value) {
         let name = laws::text(pool, "/metadata/name");
-        let identity = json!({"identityRef": {"region": null, "cloudName": "openstack"}});
+        let name_of_secret = match laws::text(pool, "/spec/identityRef/name") {
+            OTHER_SECRET => OTHER_SECRET,
+            _ => "cloud",
+        };
+        let identity = json!({"type": null, "name": name_of_secret, "region": null, "cloudName": "openstack"});
+        let identity = json!({"identityRef": identity});
         site.change(Kind::Pool, name, &json!({"spec": identity}));
         // What users left behind stays where it is only reported.
         if self.witness.claims().are_orphans_expected() || self.users_interfered.get() {
@@ -133,6 +184,7 @@ fn change(spec: &Value, edit: Edit) -> Value {
         Edit::Subnets => toggle(spec, "subnets", json!([{"filter": {"name": "v4"}}])),
         Edit::MissingSubnet => toggle(spec, "subnets", json!([{"filter": {"name": "none"}}])),
         Edit::Network => toggle(spec, "floatingIPNetwork", json!({"filter": {"name": "public"}})),
+        Edit::Tags(which) => toggle_item(spec, "tags", if which % 3 < 2 { LABEL.into() } else { "prod".into() }),
         Edit::CloudName => {
             json!({"identityRef": {"cloudName": swap(&spec["identityRef"]["cloudName"], "other", "openstack")}})
         }

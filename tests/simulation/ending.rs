@@ -39,6 +39,7 @@ impl World {
         self.settle().await;
         self.judge_unmarked();
         self.judge_counters();
+        self.judge_labels();
         if !self.has_violations() {
             self.probe().await;
         }

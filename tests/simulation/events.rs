@@ -57,6 +57,11 @@ impl World {
                 let (site, name) = self.pool(pool);
                 site.create_pool(name, &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
             }
+            Event::CreatePoolWithId(number) => {
+                let (site, name) = self.pool(number);
+                let id = format!("given-{}-{name}", usize::from(number) % self.sites.len());
+                site.create_pool(name, &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "poolID": id}));
+            }
             Event::DeletePool(pool, is_foreground) => self.delete_pool(pool, is_foreground),
             Event::Edit(pool, edit) => self.edit(pool, edit),
             Event::CreateClaim(claim) => {

@@ -77,6 +77,27 @@ pub fn side(index: u8) -> Side {
 }
 
 pub fn generate(seed: u64, scenario: Scenario) -> Vec<Event> {
+    let mut events = generate_without_ids(seed, scenario);
+    give_ids(&mut fastrand::Rng::with_seed(seed ^ 0x1d), &mut events);
+    events
+}
+
+/// Some pools have their id from the spec. One that is created again has it from there again, as from the same manifest, or
+/// now and then not.
+fn give_ids(random: &mut fastrand::Rng, events: &mut [Event]) {
+    // By the parity of a pool's number: of one management cluster, that is one of its pools; of two, all pools of one.
+    let has_id: [bool; 2] = std::array::from_fn(|_| random.u8(0..3) == 0);
+    for event in events {
+        if let Event::CreatePool(pool) = *event {
+            let is_the_same = random.u8(0..8) > 0;
+            if has_id[usize::from(pool % 2)] == is_the_same {
+                *event = Event::CreatePoolWithId(pool);
+            }
+        }
+    }
+}
+
+fn generate_without_ids(seed: u64, scenario: Scenario) -> Vec<Event> {
     let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed);
     let mut events: Vec<Event> = (0..4).map(Event::CreatePool).collect();
     let has_one_cause = matches!(scenario, Scenario::Faults | Scenario::Interference | Scenario::Restores);
@@ -234,7 +255,7 @@ fn tampering(random: &mut fastrand::Rng) -> Tampering {
 
 /// What a pool has from the beginning.
 fn first_edit(random: &mut fastrand::Rng) -> Edit {
-    let dice = random.u8(0..16);
+    let dice = random.u8(0..21);
     let mut any = || random.u8(..);
     match dice {
         0 => Edit::Limit(any()),
@@ -250,12 +271,17 @@ fn first_edit(random: &mut fastrand::Rng) -> Edit {
         10 => Edit::OrphanPolicy,
         11 => Edit::ExcludeRange(any()),
         12..=14 => Edit::AddressConfigMap(any()),
+        15 => Edit::Tags(any()),
+        // Credentials that are good.
+        16 => Edit::Identity(any() % 4),
+        17 => Edit::NetworkId,
+        18 | 19 => Edit::SubnetList(any()),
         _ => Edit::Network,
     }
 }
 
 fn edit(random: &mut fastrand::Rng) -> Edit {
-    let dice = random.u8(0..18);
+    let dice = random.u8(0..20);
     let mut any = || random.u8(..);
     match dice {
         0 | 1 => Edit::ReserveHeld(any(), any()),
@@ -263,6 +289,7 @@ fn edit(random: &mut fastrand::Rng) -> Edit {
         3 => Edit::Region,
         4 => Edit::CloudName,
         5 => Edit::MissingSubnet,
+        6 | 7 => Edit::Identity(any()),
         _ => first_edit(random),
     }
 }

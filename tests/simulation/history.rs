@@ -64,6 +64,14 @@ pub enum Edit {
     CloudName,
     /// Asks for a ConfigMap with the addresses, of one of two names or the same as another pool, or no longer.
     AddressConfigMap(u8),
+    /// Adds one of two tags for what the pool creates, or removes it. The second one is that of what pools may reuse.
+    Tags(u8),
+    /// Names one of the project's other credentials, a Secret that does not exist, or the usual one.
+    Identity(u8),
+    /// Names the network by its id, or by its name.
+    NetworkId,
+    /// Names several subnets, or one of them.
+    SubnetList(u8),
 }
 
 /// How the objects of a namespace are restored after they were lost.
@@ -94,6 +102,8 @@ pub enum Event {
     /// So many hundredths of a second pass.
     Pass(u16),
     CreatePool(u8),
+    /// The same, with `spec.poolID`: always the same one for a pool.
+    CreatePoolWithId(u8),
     /// Whether in the foreground.
     DeletePool(u8, bool),
     Edit(u8, Edit),

@@ -27,7 +27,7 @@ pub fn identity() -> Value {
     })
 }
 
-fn allow(site: &Site, is_allowed: bool) {
+pub fn allow(site: &Site, is_allowed: bool) {
     let value = if is_allowed { json!("shared") } else { Value::Null };
     let change = json!({"metadata": {"labels": {"identities": value}}});
     site.server.patch(&Key::new(Kind::Namespace, "", NAMESPACE), Part::Main, &change).expect("it is there");

@@ -1,15 +1,60 @@
-//! The tags of `spec.tags`.
+//! The tags of `spec.tags`: at the end of each generated history, and in one of their own.
 
 use std::time::Duration;
 
-use caip_openstack::allocation::mark::Marks;
-use serde_json::json;
+use caip_openstack::allocation::mark::{Marks, Ownership};
+use serde_json::{Value, json};
 
 use crate::api::Kind;
+use crate::edits::LABEL;
+use crate::laws;
 use crate::simulate;
 use crate::world::{Start, World, address};
 
 const SOON: Duration = Duration::from_secs(60);
+/// Neutron takes fifty tags, of which some are left to marks.
+const ROOMY: usize = 40;
+
+impl World {
+    /// At rest, what a pool created and keeps has the tags of its spec, and nothing else has a tag that only pools write. What
+    /// users changed by hand may look different.
+    pub fn judge_labels(&self) {
+        if self.witness.was_altered() {
+            return;
+        }
+        let (snapshot, forged, others) = (self.snapshot(true), self.witness.forged(), self.witness.others());
+        for fip in self.cloud.floating_ips().iter().filter(|fip| !forged.contains(&fip.id)) {
+            let marks = Marks::read(fip);
+            // One that a pool created and left behind, since a user had attached it, keeps its tags.
+            let is_anothers_labelled = others.contains(&fip.id) && fip.tags.contains(LABEL);
+            let Some(created) = &marks.created else {
+                self.expect(3, fip.id.as_str(), "left without the tags of a spec", !is_anothers_labelled);
+                continue;
+            };
+            let pools = self.sites.iter().flat_map(|site| site.server.all(Kind::Pool));
+            let mut pools = pools.filter(|pool| laws::pool_id(pool).as_ref() == Some(&created.pool));
+            let Some(pool) = pools.next().filter(|pool| is_serving(pool)) else { continue };
+            let is_kept = match marks.ownership(&created.pool) {
+                Ownership::Unclaimed => true,
+                Ownership::Claimed(claim) => snapshot.clusters.iter().enumerate().any(|(site, objects)| {
+                    let mut all = objects.iter().filter_map(|object| laws::binding(objects, object, site));
+                    all.any(|it| it.fip == fip.id && it.claim == claim && it.has_claim && !it.is_edited)
+                }),
+                _ => false,
+            };
+            let wanted = pool["spec"]["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
+            let missing: Vec<&str> = wanted.filter(|tag| !fip.tags.contains(*tag)).collect();
+            let is_judged = is_kept && pools.next().is_none() && fip.tags.len() < ROOMY;
+            let how = format!("with the tags of its pool's spec, but without {missing:?}");
+            self.expect(7, fip.id.as_str(), &how, !is_judged || missing.is_empty());
+        }
+    }
+}
+
+fn is_serving(pool: &Value) -> bool {
+    let is_ready = laws::condition(pool, "Ready").is_some_and(|ready| ready["status"] == "True");
+    is_ready && pool["metadata"].get("deletionTimestamp").is_none()
+}
 
 #[test]
 fn what_the_pool_creates_gets_the_tags_of_its_spec_and_nothing_else_does() {

@@ -7,9 +7,31 @@ use crate::api::objects::Part;
 use crate::api::{ApiServer, Kind};
 use crate::memory::{Alteration, Elsewhere};
 use crate::users::key;
-use crate::world::World;
+use crate::world::{NAMESPACE, World};
+
+/// The project's user whose credentials the usual Secret has.
+pub const USER: &str = "ours";
+/// Another user of the project, and the Secret with that one's credentials. Nobody deletes or changes it.
+pub const OTHER_USER: &str = "ours-too";
+pub const OTHER_SECRET: &str = "cloud-too";
 
 impl World {
+    pub fn create_other_secret(&self, server: &ApiServer) {
+        self.cloud.add_user(OTHER_USER, USER);
+        let data = json!(self.cloud.secret(OTHER_USER));
+        let metadata = json!({"name": OTHER_SECRET, "namespace": NAMESPACE});
+        let _ = server.create(Kind::Secret, json!({"metadata": metadata, "data": data}));
+    }
+
+    /// The other Secret gets the credentials that are good now, if it is there.
+    pub fn renew_other_secret(&self, server: &ApiServer) {
+        if server.get(&key(Kind::Secret, OTHER_SECRET)).is_some() {
+            self.cloud.add_user(OTHER_USER, USER);
+            let data = json!(self.cloud.secret(OTHER_USER));
+            let _ = server.patch(&key(Kind::Secret, OTHER_SECRET), Part::Main, &json!({"data": data}));
+        }
+    }
+
     pub fn toggle_secret(&self, server: &ApiServer) {
         let secret = key(Kind::Secret, "cloud");
         if server.get(&secret).is_some() {

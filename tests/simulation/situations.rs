@@ -158,9 +158,10 @@ fn of_operators(random: &mut fastrand::Rng, dice: u8, cast: Cast) -> Situation {
     match dice {
         // The credentials of a pool that is being deleted change.
         0 => {
-            let change = match random.u8(0..4) {
+            let change = match random.u8(0..6) {
                 0 => Event::MisdirectSecret(one, true),
                 1 => Event::MisdirectSecret(one, false),
+                2 | 3 => Event::Edit(one, Edit::Identity(random.u8(..))),
                 _ => Event::Revoke,
             };
             events.extend([Event::DeletePool(one, random.bool()), moment, change, minute, Event::DeleteClaim(one)]);

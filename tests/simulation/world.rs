@@ -204,6 +204,7 @@ impl World {
             creatable: (0..ADDRESSES).map(address).filter(|address| !taken.contains(address)).collect(),
             fips,
             network: Some(self.network.clone()),
+            subnets: self.addresses_of_subnets(),
             limits: self.limits(),
             others: self.witness.others(),
             forged: &self.witness.forged() | &self.abandoned(),
@@ -212,6 +213,16 @@ impl World {
             is_quiet,
             now: self.clock.now(),
         }
+    }
+
+    fn addresses_of_subnets(&self) -> BTreeMap<String, BTreeSet<IpAddr>> {
+        let mut all = BTreeMap::new();
+        for (subnet, range) in self.cloud.subnets() {
+            let addresses: BTreeSet<IpAddr> = (0..ADDRESSES).map(address).filter(|it| range.contains(it)).collect();
+            all.insert(subnet.name, addresses.clone());
+            all.insert(subnet.id.as_str().to_owned(), addresses);
+        }
+        all
     }
 
     /// What carries the mark of an id that was lost for good: nothing shows whose it is.

@@ -40,6 +40,8 @@ pub struct Snapshot {
     pub network: Option<NetworkId>,
     /// The addresses that Neutron would create now.
     pub creatable: BTreeSet<IpAddr>,
+    /// The addresses of subnets, by the subnet's name and by its id. A pool that names another one may use all.
+    pub subnets: BTreeMap<String, BTreeSet<IpAddr>>,
     /// The most addresses that each pool may have: its `maxIPs`, or what it had when that was lowered.
     pub limits: BTreeMap<PoolId, usize>,
     /// What users created and did not delete.

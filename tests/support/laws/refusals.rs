@@ -86,19 +86,37 @@ fn is_exhausted(snapshot: &Snapshot, objects: &[Arc<Value>], pool: &Value, claim
         was_bound: false,
     };
     let named = named_addresses(objects);
-    let ledger = settled_ledger(snapshot, &policy, &named, &request.key);
+    let creatable = creatable(snapshot, pool);
+    let ledger = settled_ledger(snapshot, &creatable, &policy, &named, &request.key);
     let (waiting, now) = (BTreeSet::new(), snapshot.now);
     let oracle = Oracle { ledger: &ledger, named: &named, pool: &policy, waiting: &waiting, claim: &request, now };
     oracle.judge(&Decision::Refuse(Refusal::ListUsedUp))
 }
 
+/// What Neutron would create in the subnets of the pool.
+fn creatable(snapshot: &Snapshot, pool: &Value) -> BTreeSet<IpAddr> {
+    let subnets = pool.pointer("/spec/subnets").and_then(Value::as_array).into_iter().flatten();
+    let names = subnets.map(|subnet| subnet["id"].as_str().unwrap_or_else(|| text(subnet, "/filter/name")));
+    let Some(named) = names.map(|name| snapshot.subnets.get(name)).collect::<Option<Vec<_>>>() else {
+        return snapshot.creatable.clone();
+    };
+    let is_in = |address: &&IpAddr| named.is_empty() || named.iter().any(|addresses| addresses.contains(address));
+    snapshot.creatable.iter().filter(is_in).copied().collect()
+}
+
 /// What a controller knows once all is quiet: the floating IPs, and whether Neutron would refuse to create one.
-fn settled_ledger(snapshot: &Snapshot, policy: &PoolPolicy, named: &NamedAddresses, claim: &ClaimKey) -> Ledger {
+fn settled_ledger(
+    snapshot: &Snapshot,
+    creatable: &BTreeSet<IpAddr>,
+    policy: &PoolPolicy,
+    named: &NamedAddresses,
+    claim: &ClaimKey,
+) -> Ledger {
     let mut ledger = Ledger::default();
     let began = ledger.begin(snapshot.now);
     ledger.record_listing(began, snapshot.fips.clone(), snapshot.now);
     let is_published = |address: &IpAddr| named.published.iter().any(|(published, _)| published == address);
-    if !snapshot.creatable.iter().any(|address| policy.allows(*address, claim) && !is_published(address)) {
+    if !creatable.iter().any(|address| policy.allows(*address, claim) && !is_published(address)) {
         let until = snapshot.now + SignedDuration::from_secs(1);
         ledger.block_creation(policy.id.clone(), CreationBlock { refusal: Refusal::NetworkExhausted, until });
     }

@@ -56,6 +56,17 @@ impl MemoryCloud {
         id
     }
 
+    /// Adds a user to the project of another one.
+    pub fn add_user(&self, name: &str, of: &str) {
+        let usual = self.credentials(of).fingerprint();
+        self.state().passwords.entry(name.to_owned()).or_insert_with(|| format!("password-of-{name}"));
+        let new = self.credentials(name).fingerprint();
+        let mut state = self.state();
+        if let Some(login) = state.logins.get(&usual).cloned() {
+            state.logins.insert(new, login);
+        }
+    }
+
     /// Changes the password of a project's user: credentials and sessions with the old one are refused.
     pub fn change_password(&self, name: &str, password: &str) {
         let old = self.credentials(name).fingerprint();
@@ -198,6 +209,17 @@ impl MemoryCloud {
         let subnet = Subnet { id: id.clone(), name: name.to_owned(), network: network.clone() };
         state.subnets.push(SubnetRow { subnet, addresses });
         id
+    }
+
+    /// The subnet of this name, which is added if it is not there. A part of another one's addresses may be its own.
+    pub fn ensure_subnet(&self, network: &NetworkId, name: &str, addresses: RangeInclusive<IpAddr>) -> SubnetId {
+        let known = self.state().subnets.iter().find(|row| row.subnet.name == name).map(|row| row.subnet.id.clone());
+        known.unwrap_or_else(|| self.add_subnet(network, name, addresses))
+    }
+
+    /// All subnets, with the addresses that floating IPs get.
+    pub fn subnets(&self) -> Vec<(Subnet, RangeInclusive<IpAddr>)> {
+        self.state().subnets.iter().map(|row| (row.subnet.clone(), row.addresses.clone())).collect()
     }
 
     /// Sets a project's quota of floating IPs.
