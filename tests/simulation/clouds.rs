@@ -30,19 +30,20 @@ pub struct WiredClouds {
 
 #[async_trait]
 impl Clouds for WiredClouds {
-    async fn connect(&self, namespace: &str, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
+    async fn connect(&self, _: &str, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
         if let Some(session) = self.liars.connect(credentials, &self.cloud).await {
             return session;
         }
-        let (cloud, target) = (self.cloud.clone(), Arc::new((namespace.to_owned(), credentials.clone())));
+        let (cloud, credentials) = (self.cloud.clone(), Arc::new(credentials.clone()));
         let make = move || {
-            let (cloud, target) = (cloud.clone(), target.clone());
-            async move { cloud.connect(&target.0, &target.1).await }.boxed()
+            let (cloud, credentials) = (cloud.clone(), credentials.clone());
+            async move { cloud.open(&credentials) }.boxed()
         };
         let call = Call { side: Side::OpenStack, kind: "connect".into(), what: "connect".into(), is_write: false };
         let session = self.wire.send(call, make, |failure| Err(error("connect", failure)), describe).await?;
         Ok(Arc::new(WiredNeutron {
-            inner: session,
+            sent: Arc::new(session.of_sent_calls()),
+            inner: Arc::new(session),
             server: self.server.clone(),
             wire: self.wire.clone(),
             witness: self.witness.clone(),
@@ -52,6 +53,8 @@ impl Clouds for WiredClouds {
 
 struct WiredNeutron {
     inner: Arc<dyn Neutron>,
+    /// The same session, for calls that are under way while Neutron gets another URL.
+    sent: Arc<dyn Neutron>,
     server: ApiServer,
     wire: Wire,
     witness: Witness,
@@ -76,12 +79,17 @@ fn error(operation: &'static str, failure: CallFailure) -> Error {
 }
 
 impl WiredNeutron {
+    /// The session of a call that is sent now.
+    fn session(&self) -> Arc<dyn Neutron> {
+        if self.inner.is_current() { self.sent.clone() } else { self.inner.clone() }
+    }
+
     async fn read<T: Send + 'static>(
         &self,
         operation: &'static str,
         make: impl Fn(Arc<dyn Neutron>) -> BoxFuture<'static, Result<T, Error>> + Send + 'static,
     ) -> Result<T, Error> {
-        let inner = self.inner.clone();
+        let inner = self.session();
         let call = Call { side: Side::OpenStack, kind: operation.into(), what: operation.into(), is_write: false };
         self.wire.send(call, move || make(inner.clone()), |failure| Err(error(operation, failure)), describe).await
     }
@@ -93,7 +101,7 @@ impl WiredNeutron {
         about: String,
         make: impl Fn(Arc<dyn Neutron>) -> BoxFuture<'static, Result<T, Error>> + Send + Sync + 'static,
     ) -> Result<T, Error> {
-        let (inner, witness, wire) = (self.inner.clone(), self.witness.clone(), self.wire.clone());
+        let (inner, witness, wire) = (self.session(), self.witness.clone(), self.wire.clone());
         let (make, sent) = (Arc::new(make), Instant::now());
         let landing = move || {
             let (inner, witness, wire, make) = (inner.clone(), witness.clone(), wire.clone(), make.clone());

@@ -136,7 +136,6 @@ impl World {
                 }
             }
             self.renew_secret(&site.server);
-            self.renew_other_secret(&site.server);
             for pool in site.server.all(Kind::Pool) {
                 self.correct(site, &pool);
             }

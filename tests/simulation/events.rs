@@ -87,6 +87,8 @@ impl World {
             Event::RenewSecret(site) => self.renew_secret(&self.site(site).server),
             Event::MisdirectSecret(site, is_project) => self.misdirect_secret(&self.site(site).server, is_project),
             Event::RenameNetwork => self.rename_network(),
+            Event::MoveNeutron => self.cloud.move_neutron(),
+            Event::MoveKeystone(site) => self.move_keystone(&self.site(site).server),
             Event::CopyAddress(from, to) => self.copy_address(from, to),
             Event::RestoreAddress(claim) => self.restore_address(claim),
             Event::ToggleCopiedPool(pool) => self.toggle_copied_pool(pool),

@@ -161,6 +161,11 @@ fn share_addresses(random: &mut fastrand::Rng, events: &mut Vec<Event>) {
         events.extend((0..4).filter(|_| share()).map(|index| Event::Edit(pool, Edit::List(index))));
         events.push(Event::Edit(pool, Edit::Reuse(random.u8(0..2))));
     }
+    // Two pools of a management cluster know the project by different URLs, so that neither knows what the other begins.
+    if random.u8(0..4) == 0 {
+        let pool = random.u8(0..4);
+        events.extend([Event::Edit(pool, Edit::Identity(0)), Event::MoveKeystone(pool)]);
+    }
     events.push(Event::Pass(6100));
 }
 
@@ -170,7 +175,7 @@ fn pass(random: &mut fastrand::Rng) -> Event {
 }
 
 fn operation(random: &mut fastrand::Rng) -> Event {
-    let dice = random.u8(0..48);
+    let dice = random.u8(0..49);
     let mut any = || random.u8(..);
     match dice {
         0..=12 => Event::CreateClaim(any()),
@@ -187,13 +192,14 @@ fn operation(random: &mut fastrand::Rng) -> Event {
         42 => Event::JumpClock(any(), random.i8(..)),
         43 => Event::Freeze(any(), any() % 100),
         44 | 45 => Event::Hang(any(), any(), 10 + any() % 60),
-        46 => Event::Stall(any(), any() % 60, random.bool()),
+        46 => Event::MoveNeutron,
+        47 => Event::Stall(any(), any() % 60, random.bool()),
         _ => Event::ToggleSkipping(any()),
     }
 }
 
 fn interference(random: &mut fastrand::Rng) -> Event {
-    let dice = random.u8(0..33);
+    let dice = random.u8(0..35);
     match dice {
         0..=6 => Event::Tamper(random.u8(..), tampering(random)),
         7..=12 => Event::Edit(random.u8(..), edit(random)),
@@ -220,7 +226,9 @@ fn interference(random: &mut fastrand::Rng) -> Event {
             true => Event::CopyAddress(random.u8(..), random.u8(..)),
             false => Event::RestoreAddress(random.u8(..)),
         },
-        31 => Event::EditConfigMap(random.u8(..), random.u8(..)),
+        31 => Event::MoveNeutron,
+        32 => Event::MoveKeystone(random.u8(..)),
+        33 => Event::EditConfigMap(random.u8(..), random.u8(..)),
         _ => match random.bool() {
             true => Event::EditAnnotation(random.u8(..), random.u8(..)),
             false => Event::ForceDeletePool(random.u8(..)),

@@ -162,6 +162,10 @@ pub enum Event {
     MisdirectSecret(u8, bool),
     /// The network gets another name, or its own again.
     RenameNetwork,
+    /// The catalogue names another URL for the same Neutron, and nothing answers at the old one.
+    MoveNeutron,
+    /// The Secret names another URL of the same Keystone, or the usual one again.
+    MoveKeystone(u8),
     /// A pool is deleted and its finalizers are removed by hand.
     ForceDeletePool(u8),
     /// A claim's IPAddress is copied to the name of another claim.

@@ -11,7 +11,7 @@ use crate::world::{NAMESPACE, World};
 
 /// The project's user whose credentials the usual Secret has.
 pub const USER: &str = "ours";
-/// Another user of the project, and the Secret with that one's credentials. Nobody deletes or changes it.
+/// Another user of the project, and the Secret with that one's credentials, which stay good. Nobody deletes or changes it.
 pub const OTHER_USER: &str = "ours-too";
 pub const OTHER_SECRET: &str = "cloud-too";
 
@@ -21,15 +21,6 @@ impl World {
         let data = json!(self.cloud.secret(OTHER_USER));
         let metadata = json!({"name": OTHER_SECRET, "namespace": NAMESPACE});
         let _ = server.create(Kind::Secret, json!({"metadata": metadata, "data": data}));
-    }
-
-    /// The other Secret gets the credentials that are good now, if it is there.
-    pub fn renew_other_secret(&self, server: &ApiServer) {
-        if server.get(&key(Kind::Secret, OTHER_SECRET)).is_some() {
-            self.cloud.add_user(OTHER_USER, USER);
-            let data = json!(self.cloud.secret(OTHER_USER));
-            let _ = server.patch(&key(Kind::Secret, OTHER_SECRET), Part::Main, &json!({"data": data}));
-        }
     }
 
     pub fn toggle_secret(&self, server: &ApiServer) {
@@ -51,6 +42,15 @@ impl World {
         self.witness.note_misdirection();
         let place = if is_project { Elsewhere::Project } else { Elsewhere::Region };
         self.write_secret(server, self.cloud.secret_elsewhere("ours", place));
+    }
+
+    /// Both URLs are of the same Keystone, and it accepts the credentials at both.
+    pub fn move_keystone(&self, server: &ApiServer) {
+        let usual = "http://keystone.memory/v3/";
+        let is_usual = self.cloud.keystone() == usual;
+        self.cloud.move_keystone(USER, if is_usual { "https://keystone.memory/v3/" } else { usual });
+        self.cloud.accept_other_region(USER);
+        self.write_secret(server, self.cloud.secret(USER));
     }
 
     fn write_secret(&self, server: &ApiServer, data: impl serde::Serialize) {

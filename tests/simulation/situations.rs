@@ -54,7 +54,8 @@ pub fn situation(random: &mut fastrand::Rng, scenario: Scenario, one: u8) -> Sit
             dice => of_processes(random, dice, cast),
         };
     }
-    match random.u8(0..13) {
+    match random.u8(0..14) {
+        13 => endpoints(random, cast),
         dice @ 0..4 => of_operators(random, dice, cast),
         dice @ 4..7 => of_claims(random, dice, cast),
         dice => of_floating_ips(random, dice, cast),
@@ -189,6 +190,18 @@ fn of_operators(random: &mut fastrand::Rng, dice: u8, cast: Cast) -> Situation {
             events.extend([claims.as_slice(), &deletions, &rest].concat());
         }
     }
+    Situation { setup, events }
+}
+
+/// Neutron or Keystone gets another URL while a call is under way.
+fn endpoints(random: &mut fastrand::Rng, cast: Cast) -> Situation {
+    let Cast { one, other, process, moment, minute, .. } = cast;
+    let change = if random.bool() { Event::MoveNeutron } else { Event::MoveKeystone(one) };
+    let outage = Event::Outage(process, 1, complete_outage([LATE, REPLY_LOST][random.usize(..2)]), random.u8(3..20));
+    let begin = [Event::CreateClaim(other), SERVED, outage, Event::CreateClaim(one)];
+    let then = [Event::DeleteClaim(one), Event::DeleteClaim(other), Event::Kill(process)][random.usize(..3)];
+    let events = begin.into_iter().chain([moment, change, Event::Pass(random.u16(0..4000)), then, minute]).collect();
+    let setup = if random.bool() { vec![Event::Edit(one, ONE_ADDRESS)] } else { Vec::new() };
     Situation { setup, events }
 }
 

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use parking_lot::{Mutex, MutexGuard};
 
-use neutron::MemoryNeutron;
+pub use neutron::MemoryNeutron;
 pub use state::{Alteration, Elsewhere};
 use state::{Login, NetworkRow, State, SubnetRow};
 
@@ -146,6 +146,12 @@ impl MemoryCloud {
         }
     }
 
+    /// Keystone's URL in Secrets that are written now.
+    pub fn keystone(&self) -> String {
+        let url = Some(self.state().keystone.clone()).filter(|url| !url.is_empty());
+        url.unwrap_or_else(|| "http://keystone.memory/v3/".to_owned())
+    }
+
     /// From now on Neutron has another URL, and nothing answers at the old one.
     pub fn move_neutron(&self) {
         self.state().neutron_moves += 1;
@@ -175,8 +181,7 @@ impl MemoryCloud {
 
     fn secret_of(&self, name: &str, region: &str) -> BTreeMap<String, ByteString> {
         let password = self.state().passwords.get(name).cloned().unwrap_or_default();
-        let keystone = Some(self.state().keystone.clone()).filter(|url| !url.is_empty());
-        let keystone = keystone.unwrap_or_else(|| "http://keystone.memory/v3/".to_owned());
+        let keystone = self.keystone();
         let yaml = format!(
             "clouds:\n  openstack:\n    region_name: {region}\n    auth: {{auth_url: '{keystone}', \
              username: {name}, password: {password}, project_name: {name}}}\n",
@@ -271,6 +276,13 @@ impl MemoryCloud {
 #[async_trait]
 impl Clouds for MemoryCloud {
     async fn connect(&self, _: &str, credentials: &Credentials) -> Result<Arc<dyn Neutron>, Error> {
+        Ok(Arc::new(self.open(credentials)?))
+    }
+}
+
+impl MemoryCloud {
+    /// Opens a session.
+    pub fn open(&self, credentials: &Credentials) -> Result<MemoryNeutron, Error> {
         let login = credentials.fingerprint();
         let Login { project, elsewhere } = self.state().log_in(&login)?;
         assert_ne!(elsewhere, Some(Elsewhere::Panic), "as a bug would");
@@ -283,13 +295,13 @@ impl Clouds for MemoryCloud {
         let number = if moves == 0 { String::new() } else { moves.to_string() };
         let endpoint = format!("http://neutron{number}.{region}.memory/v2.0/");
         let scope = ProjectScope { keystone, endpoint, region, project };
-        Ok(Arc::new(MemoryNeutron {
+        Ok(MemoryNeutron {
             cloud: self.clone(),
             login,
             scope,
             is_elsewhere: elsewhere.is_some_and(|place| place != Elsewhere::Keystone),
-            moves,
-        }))
+            moves: Some(moves),
+        })
     }
 }
 

@@ -10,17 +10,24 @@ use caip_openstack::openstack::{
 use super::MemoryCloud;
 use super::state::{self, NetworkRow, State, SubnetRow};
 
-pub(super) struct MemoryNeutron {
+/// A session.
+#[derive(Clone)]
+pub struct MemoryNeutron {
     pub(super) cloud: MemoryCloud,
     pub(super) login: Fingerprint,
     pub(super) scope: ProjectScope,
     /// Whether nothing is where it leads.
     pub(super) is_elsewhere: bool,
-    /// How often Neutron had moved when the session began.
-    pub(super) moves: u32,
+    /// How often Neutron had moved when the session began; none for calls that were sent before it moved.
+    pub(super) moves: Option<u32>,
 }
 
 impl MemoryNeutron {
+    /// The session of calls that have been sent: they reach Neutron although it moves meanwhile.
+    pub fn of_sent_calls(&self) -> Self {
+        Self { moves: None, ..self.clone() }
+    }
+
     /// Makes one call, whose work is done in one step.
     async fn call<T>(
         &self,
@@ -30,7 +37,7 @@ impl MemoryNeutron {
         // Other tasks get a turn at each call, as they would on a network.
         tokio::task::yield_now().await;
         let mut state = self.cloud.state();
-        if self.moves != state.neutron_moves {
+        if self.moves.is_some_and(|moves| moves != state.neutron_moves) {
             return Err(Error::new(ErrorKind::Unreachable, operation, "Neutron is elsewhere"));
         }
         let result = state.log_in(&self.login).and_then(|login| step(&mut state, &login.project));
@@ -45,7 +52,7 @@ impl Neutron for MemoryNeutron {
     }
 
     fn is_current(&self) -> bool {
-        self.moves == self.cloud.state().neutron_moves
+        self.moves == Some(self.cloud.state().neutron_moves)
     }
 
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
