@@ -30,7 +30,7 @@ impl World {
     pub async fn end(&self, seed: u64) {
         self.skips_rest.set(true);
         // The other half is altered for ever: no law about marks can hold there.
-        if self.cloud.alteration() != Alteration::None && seed.is_multiple_of(2) {
+        if !self.cloud.alteration().spares_marks() && seed.is_multiple_of(2) {
             self.advance(ALTERED_FOR).await;
             self.judge(false);
             return self.judge_unmarked();

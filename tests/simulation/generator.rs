@@ -119,6 +119,11 @@ fn generate_without_ids(seed: u64, scenario: Scenario) -> Vec<Event> {
         events.push(Event::Alter(random.u8(..)));
     }
     for _ in 0..random.usize(4..40) {
+        // What is attached, so that the cloud can hide it.
+        if scenario == Scenario::AlteredCloud && random.u8(0..8) == 0 {
+            let how = [Tampering::Attach, Tampering::Detach, Tampering::Forward][random.usize(..3)];
+            events.push(Event::Tamper(random.u8(..), how));
+        }
         if random.u8(0..3) > 0 {
             events.push(pass(&mut random));
         }
@@ -244,6 +249,7 @@ fn tampering(random: &mut fastrand::Rng) -> Tampering {
         AttachReleased,
         Detach,
         Detach,
+        Forward,
         Delete,
         Tag,
         Describe,

@@ -10,6 +10,8 @@ pub enum Tampering {
     /// Attaches one that is released.
     AttachReleased,
     Detach,
+    /// Adds a port forwarding, or removes it.
+    Forward,
     Delete,
     /// Adds a tag that is no mark.
     Tag,

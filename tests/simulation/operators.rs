@@ -72,8 +72,17 @@ impl World {
 
     pub fn alter(&self, how: u8) {
         use Alteration::*;
-        let all =
-            [None, None, DropsWhenCreated, KeepsOldDescription, RewritesDescription, HidesDescriptions, HidesTags];
+        let all = [
+            None,
+            None,
+            DropsWhenCreated,
+            KeepsOldDescription,
+            RewritesDescription,
+            HidesDescriptions,
+            HidesTags,
+            HidesPorts,
+            HidesForwardings,
+        ];
         self.users_interfered.set(true);
         let alteration = all[usize::from(how) % all.len()];
         self.witness.note_alteration(alteration);

@@ -57,6 +57,7 @@ impl World {
         self.tamper(|world| match how {
             Tampering::Attach | Tampering::AttachReleased => _ = world.cloud.set_port(&id, Some("port-of-a-user")),
             Tampering::Detach => _ = world.cloud.set_port(&id, None),
+            Tampering::Forward => _ = world.cloud.toggle_forwarding(&id),
             Tampering::Delete => _ = world.cloud.delete(&id),
             Tampering::CopyDescription => {
                 let other = fips.iter().find(|other| other.id != id && other.description.is_empty());

@@ -43,6 +43,7 @@ struct Inner {
     writes: usize,
     was_altered: bool,
     has_hidden: bool,
+    has_hidden_attachments: bool,
     was_misdirected: bool,
     violations: Vec<Violation>,
     rates: Rates,
@@ -55,7 +56,7 @@ struct Known {
     is_ours: bool,
     /// Whether nothing has changed it since its creation.
     is_new: bool,
-    /// When its port last changed.
+    /// When its port or its port forwardings last changed.
     attached: u64,
     attached_at: Instant,
     /// When a user last changed its description, tags or name.
@@ -91,6 +92,7 @@ impl Witness {
             writes: 0,
             was_altered: false,
             has_hidden: false,
+            has_hidden_attachments: false,
             was_misdirected: false,
             violations: Vec::new(),
             rates: Rates::default(),
@@ -139,7 +141,9 @@ impl Witness {
             } else if !known.is_ours {
                 inner.violations.push(Violation::new(3, &id, "deleted, and we did not create it"));
             }
-            if known.fip.is_attached() && known.attached_at + FRESH_VIEW < sent {
+            // Where the cloud hides what is attached, the controllers cannot know.
+            let is_seen = known.fip.is_attached() && !inner.has_hidden_attachments;
+            if is_seen && known.attached_at + FRESH_VIEW < sent {
                 let how = "deleted, although something had been attached to it before the DELETE was sent";
                 inner.violations.push(Violation::new(2, &id, how));
             }
@@ -209,8 +213,9 @@ impl Witness {
 
     pub fn note_alteration(&self, alteration: Alteration) {
         let mut inner = self.inner();
-        inner.was_altered = true;
+        inner.was_altered |= !alteration.spares_marks();
         inner.has_hidden |= matches!(alteration, Alteration::HidesDescriptions | Alteration::HidesTags);
+        inner.has_hidden_attachments |= matches!(alteration, Alteration::HidesPorts | Alteration::HidesForwardings);
     }
 
     /// Whether the cloud has ever hidden marks.
@@ -218,7 +223,7 @@ impl Witness {
         self.inner().has_hidden
     }
 
-    /// Whether the cloud has ever altered or hidden what is written.
+    /// Whether the cloud has ever altered or hidden the text that is written.
     pub fn was_altered(&self) -> bool {
         self.inner().was_altered
     }
@@ -270,7 +275,7 @@ impl Witness {
                 && marked.by.as_ref().is_none_or(|process| !process.is_dead())
                 && !(is_copied && marked.was_alone)
         };
-        known.fip.is_attached() && marked.is_none_or(is_late)
+        known.fip.is_attached() && !inner.has_hidden_attachments && marked.is_none_or(is_late)
     }
 
     /// Law 2: whether a user wrote something on a floating IP of the project before the claim's mark came.
@@ -349,7 +354,7 @@ impl Inner {
                 continue;
             }
             self.changes += 1;
-            let is_altered = self.cloud.alteration() != Alteration::None;
+            let is_altered = !self.cloud.alteration().spares_marks();
             if known.change(fip, &marks, moment, by) && (!is_ours || is_altered) {
                 self.forged.insert(id);
             }
@@ -362,7 +367,7 @@ impl Known {
     /// Records a change, and returns whether marks changed.
     fn change(&mut self, fip: FloatingIp, marks: &Marks, moment: u64, by: Option<&Wire>) -> bool {
         self.is_new = false;
-        if self.fip.port != fip.port {
+        if (&self.fip.port, self.fip.is_forwarded) != (&fip.port, fip.is_forwarded) {
             (self.attached, self.attached_at) = (moment, Instant::now());
         }
         if by.is_none() && (&self.fip.description, &self.fip.tags) != (&fip.description, &fip.tags) {

@@ -262,6 +262,11 @@ impl MemoryCloud {
         self.edit(id, |ip| ip.port = port.map(PortId::new))
     }
 
+    /// A floating IP gets a port forwarding, or loses it.
+    pub fn toggle_forwarding(&self, id: &FloatingIpId) -> bool {
+        self.edit(id, |ip| ip.is_forwarded = !ip.is_forwarded)
+    }
+
     /// Deletes a floating IP, even an attached one. False when it does not exist.
     pub fn delete(&self, id: &FloatingIpId) -> bool {
         self.state().floating_ips.remove(id).is_some()

@@ -54,7 +54,8 @@ impl Elsewhere {
     pub const REGION: &'static str = "RegionElsewhere";
 }
 
-/// What the cloud's policy, or a proxy before it, does to the fields in which marks are written.
+/// What the cloud's policy, or a proxy before it, does to the fields in which marks are written, or to those that show what
+/// is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Alteration {
     #[default]
@@ -69,6 +70,17 @@ pub enum Alteration {
     HidesDescriptions,
     /// Stores tags, and shows none.
     HidesTags,
+    /// Shows no port of a floating IP.
+    HidesPorts,
+    /// Shows no port forwardings.
+    HidesForwardings,
+}
+
+impl Alteration {
+    /// Whether marks are written and shown as they should be.
+    pub fn spares_marks(self) -> bool {
+        matches!(self, Self::None | Self::HidesPorts | Self::HidesForwardings)
+    }
 }
 
 pub(super) struct NetworkRow {
@@ -111,6 +123,8 @@ impl State {
         match self.alteration {
             Alteration::HidesDescriptions => shown.description.clear(),
             Alteration::HidesTags => shown.tags.clear(),
+            Alteration::HidesPorts => shown.port = None,
+            Alteration::HidesForwardings => shown.is_forwarded = false,
             _ => {}
         }
         shown
