@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::api::Kind;
+use crate::api::objects::merge;
 use crate::simulate;
 use crate::wire::{Fault, Side};
 use crate::world::{Start, World, address};
@@ -94,6 +95,46 @@ fn a_clean_end_hands_on_what_the_predecessor_left() {
             world.expect(9, "web-0", "gone", is_gone);
             world.advance(SOON).await;
             world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// The predecessor was killed, and the pool has addresses that its calls may still change: a released one, and free ones of
+/// the list. A new claim gets a new address at once, whatever else the spec says; only `maxIPs` makes it wait.
+#[test]
+fn a_claim_gets_a_new_address_while_the_others_may_not_be_touched() {
+    let specs = [
+        (json!({}), true),
+        (json!({"preAllocatedFloatingIPs": [address(0), address(1)]}), true),
+        (json!({"excludedAddresses": ["203.0.113.11"], "reservations": [{"claim": "a", "address": address(2)}]}), true),
+        (json!({"subnets": [{"filter": {"name": "v4"}}], "minFree": 1}), true),
+        (json!({"reuse": {"policy": "Unmarked", "minIdleSeconds": 0}}), true),
+        (json!({"maxIPs": 8}), false),
+    ];
+    for (seed, (extra, is_at_once)) in (0..).zip(specs) {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            for index in [0, 1] {
+                world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(index)));
+            }
+            let mut spec = json!({"floatingIPNetwork": {"filter": {"name": "public"}}});
+            merge(&mut spec, &extra);
+            site.create_pool("public", &spec);
+            for claim in ["web-0", "web-1", "web-2"] {
+                site.create_claim(claim, "public");
+            }
+            world.advance(2 * SOON).await;
+            site.delete(Kind::Claim, "web-0");
+            world.advance(Duration::from_millis(800)).await;
+            site.kill_controller();
+            site.create_claim("web-3", "public");
+            // A process is started again within 2 s.
+            let is_bound = world.wait_until(Duration::from_secs(12), || site.is_bound("web-3")).await;
+            world.expect(7, "web-3", &format!("served in time with {extra}"), is_bound == is_at_once);
+            let is_bound = world.wait_until(SOON, || site.is_bound("web-3")).await;
+            world.expect(7, "web-3", "bound", is_bound);
         });
         outcome.assert_lawful();
     }

@@ -8,7 +8,7 @@ use crate::api::{ApiServer, Key, Kind};
 use crate::claims::Uid;
 use crate::laws::{self, FORGED_LABEL, Violation};
 use crate::witness::Witness;
-use crate::world::ADDRESSES;
+use crate::world::{addresses_of_subnets, free_addresses};
 
 /// So many free addresses are there for long.
 const SEVERAL: usize = 4;
@@ -64,22 +64,25 @@ fn address_of(server: &ApiServer, claim: &Value) -> Option<Arc<Value>> {
     server.get(&Key::new(Kind::Address, namespace, name))
 }
 
-/// Whether nothing keeps the pool from creating an address for the claim: no limit, no choice, and no earlier address, to
-/// which a late call of a predecessor could still give the claim's mark again.
+/// Whether nothing keeps the pool from creating an address for the claim: no limit, no reservation, and no earlier address,
+/// to which a late call of a predecessor could still give the claim's mark again. Neutron has several that the claim may
+/// get, whatever the pool has beside them that may not be touched yet.
 fn may_have_a_new_address(server: &ApiServer, witness: &Witness, claim: &Value) -> bool {
     let Some(pool) = pool_of(server, claim) else { return false };
     let spec = &pool["spec"];
-    let has_choice =
-        ["maxIPs", "excludedAddresses", "reservations", "subnets"].iter().any(|field| spec.get(*field).is_some());
+    let mut reservations = spec["reservations"].as_array().into_iter().flatten();
+    let is_reserved_for = reservations.any(|it| it["claim"] == claim["metadata"]["name"]);
+    let (free, subnets) = (free_addresses(&witness.cloud()), addresses_of_subnets(&witness.cloud()));
     let is_known = pool["status"]["observedGeneration"] == pool["metadata"]["generation"];
     let is_marked = laws::pool_id(&pool).is_none_or(|id| witness.count_marked_for(&id, &laws::claim_key(claim)) > 0);
     spec.get("floatingIPNetwork").is_some()
         && address_of(server, claim).is_none()
         && laws::text(claim, "/status/addressRef/name").is_empty()
-        && !has_choice
+        && spec.get("maxIPs").is_none()
+        && !is_reserved_for
         && is_known
         && !is_marked
         && !witness.has_deleted_late()
         && !witness.was_altered()
-        && witness.count() + SEVERAL <= usize::from(ADDRESSES)
+        && laws::creatable_for(&pool, claim, &subnets, &free).len() >= SEVERAL
 }

@@ -237,9 +237,8 @@ impl Witness {
         self.inner().was_misdirected
     }
 
-    /// How many floating IPs there are.
-    pub fn count(&self) -> usize {
-        self.inner().known.len()
+    pub fn cloud(&self) -> MemoryCloud {
+        self.inner().cloud.clone()
     }
 
     pub fn report(&self, violation: Violation) {

@@ -85,6 +85,23 @@ pub fn address(index: u8) -> IpAddr {
     IpAddr::from([203, 0, 113, 10 + index % ADDRESSES])
 }
 
+/// The addresses that Neutron would create now.
+pub fn free_addresses(cloud: &MemoryCloud) -> BTreeSet<IpAddr> {
+    let taken: BTreeSet<IpAddr> = cloud.floating_ips().iter().map(|fip| fip.address).collect();
+    (0..ADDRESSES).map(address).filter(|address| !taken.contains(address)).collect()
+}
+
+/// The addresses of each subnet, by its name and by its id.
+pub fn addresses_of_subnets(cloud: &MemoryCloud) -> BTreeMap<String, BTreeSet<IpAddr>> {
+    let mut all = BTreeMap::new();
+    for (subnet, range) in cloud.subnets() {
+        let addresses: BTreeSet<IpAddr> = (0..ADDRESSES).map(address).filter(|it| range.contains(it)).collect();
+        all.insert(subnet.name, addresses.clone());
+        all.insert(subnet.id.as_str().to_owned(), addresses);
+    }
+    all
+}
+
 impl World {
     /// A world in which nothing has happened yet: namespaces, Secrets and Clusters are there, and the controllers run.
     pub fn new(start: &Start) -> Self {
@@ -198,13 +215,12 @@ impl World {
     pub fn snapshot(&self, is_quiet: bool) -> Snapshot {
         let objects = |site: &Site| site.server.state().objects.values().cloned().collect::<Vec<Arc<Value>>>();
         let fips = self.cloud.floating_ips();
-        let taken: BTreeSet<IpAddr> = fips.iter().map(|fip| fip.address).collect();
         Snapshot {
             clusters: self.sites.iter().map(objects).collect(),
-            creatable: (0..ADDRESSES).map(address).filter(|address| !taken.contains(address)).collect(),
+            creatable: free_addresses(&self.cloud),
             fips,
             network: Some(self.network.clone()),
-            subnets: self.addresses_of_subnets(),
+            subnets: addresses_of_subnets(&self.cloud),
             limits: self.limits(),
             others: self.witness.others(),
             forged: &self.witness.forged() | &self.abandoned(),
@@ -213,16 +229,6 @@ impl World {
             is_quiet,
             now: self.clock.now(),
         }
-    }
-
-    fn addresses_of_subnets(&self) -> BTreeMap<String, BTreeSet<IpAddr>> {
-        let mut all = BTreeMap::new();
-        for (subnet, range) in self.cloud.subnets() {
-            let addresses: BTreeSet<IpAddr> = (0..ADDRESSES).map(address).filter(|it| range.contains(it)).collect();
-            all.insert(subnet.name, addresses.clone());
-            all.insert(subnet.id.as_str().to_owned(), addresses);
-        }
-        all
     }
 
     /// What carries the mark of an id that was lost for good: nothing shows whose it is.

@@ -27,6 +27,9 @@ use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
 use jiff::Timestamp;
 use serde_json::Value;
 
+#[allow(unused_imports, reason = "the scenarios on real servers only judge at the end")]
+pub use refusals::creatable_for;
+
 pub use objects::{Binding, FORGED_LABEL, binding, claim_key, condition, pool_id, text};
 
 /// Everything that is visible from outside, of all management clusters that share a project.

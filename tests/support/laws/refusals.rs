@@ -1,13 +1,13 @@
 //! Law 7: a claim that has no address says why, and that is so.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use caip_openstack::allocation::claim::{ClaimRequest, Decision};
 use caip_openstack::allocation::ledger::{CreationBlock, Ledger};
 use caip_openstack::allocation::mark::Marks;
-use caip_openstack::allocation::{ClaimKey, PoolPolicy, Refusal};
+use caip_openstack::allocation::{PoolPolicy, Refusal};
 use caip_openstack::api::names::{GROUP, NETWORK_ID_ANNOTATION, POOL_ID_ANNOTATION, POOL_KIND};
 use caip_openstack::floating_ip::{FloatingIp, NetworkId};
 use caip_openstack::object_name::ObjectName;
@@ -86,22 +86,28 @@ fn is_exhausted(snapshot: &Snapshot, objects: &[Arc<Value>], pool: &Value, claim
         was_bound: false,
     };
     let named = named_addresses(objects);
-    let creatable = creatable(snapshot, pool);
-    let ledger = settled_ledger(snapshot, &creatable, &policy, &named, &request.key);
+    let creatable = creatable_for(pool, claim, &snapshot.subnets, &snapshot.creatable);
+    let ledger = settled_ledger(snapshot, &creatable, &policy, &named);
     let (waiting, now) = (BTreeSet::new(), snapshot.now);
     let oracle = Oracle { ledger: &ledger, named: &named, pool: &policy, waiting: &waiting, claim: &request, now };
     oracle.judge(&Decision::Refuse(Refusal::ListUsedUp))
 }
 
-/// What Neutron would create in the subnets of the pool.
-fn creatable(snapshot: &Snapshot, pool: &Value) -> BTreeSet<IpAddr> {
-    let subnets = pool.pointer("/spec/subnets").and_then(Value::as_array).into_iter().flatten();
-    let names = subnets.map(|subnet| subnet["id"].as_str().unwrap_or_else(|| text(subnet, "/filter/name")));
-    let Some(named) = names.map(|name| snapshot.subnets.get(name)).collect::<Option<Vec<_>>>() else {
-        return snapshot.creatable.clone();
-    };
-    let is_in = |address: &&IpAddr| named.is_empty() || named.iter().any(|addresses| addresses.contains(address));
-    snapshot.creatable.iter().filter(is_in).copied().collect()
+/// What Neutron would create in the subnets of the pool, and the claim may get: neither excluded nor reserved for another.
+pub fn creatable_for(
+    pool: &Value,
+    claim: &Value,
+    subnets: &BTreeMap<String, BTreeSet<IpAddr>>,
+    creatable: &BTreeSet<IpAddr>,
+) -> BTreeSet<IpAddr> {
+    let Some(policy) = policy(pool, None) else { return BTreeSet::new() };
+    let wanted = pool.pointer("/spec/subnets").and_then(Value::as_array).into_iter().flatten();
+    let names = wanted.map(|subnet| subnet["id"].as_str().unwrap_or_else(|| text(subnet, "/filter/name")));
+    let named: Option<Vec<_>> = names.map(|name| subnets.get(name)).collect();
+    let named = named.filter(|named| !named.is_empty());
+    let is_in = |address: &IpAddr| named.as_ref().is_none_or(|named| named.iter().any(|all| all.contains(address)));
+    let may_have = |address: &&IpAddr| is_in(address) && policy.allows(**address, &claim_key(claim));
+    creatable.iter().filter(may_have).copied().collect()
 }
 
 /// What a controller knows once all is quiet: the floating IPs, and whether Neutron would refuse to create one.
@@ -110,13 +116,12 @@ fn settled_ledger(
     creatable: &BTreeSet<IpAddr>,
     policy: &PoolPolicy,
     named: &NamedAddresses,
-    claim: &ClaimKey,
 ) -> Ledger {
     let mut ledger = Ledger::default();
     let began = ledger.begin(snapshot.now);
     ledger.record_listing(began, snapshot.fips.clone(), snapshot.now);
     let is_published = |address: &IpAddr| named.published.iter().any(|(published, _)| published == address);
-    if !creatable.iter().any(|address| policy.allows(*address, claim) && !is_published(address)) {
+    if creatable.iter().all(is_published) {
         let until = snapshot.now + SignedDuration::from_secs(1);
         ledger.block_creation(policy.id.clone(), CreationBlock { refusal: Refusal::NetworkExhausted, until });
     }
