@@ -21,7 +21,7 @@ pub mod session;
 pub use credentials::{CloudName, Credentials, CredentialsError, KeystoneId};
 pub use error::{Error, ErrorKind};
 pub use hosts::AllowedHosts;
-pub use neutron::{DELETION_WAIT, ROW_SIZE};
+pub use neutron::ROW_SIZE;
 pub use proxy::HttpsProxy;
 
 /// Opens sessions.
@@ -142,8 +142,7 @@ pub trait Neutron: Send + Sync {
     async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error>;
 
     /// Fails with [`ErrorKind::NotFound`] when it did not exist. Neutron also deletes a floating IP that is attached, so
-    /// that the caller has to know that it is not: never retried, and not sent later than [`DELETION_WAIT`] after the call
-    /// ([`ErrorKind::Overdue`]).
+    /// that the caller has to know that it is not. Never retried.
     async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error>;
 
     /// Adds one tag and keeps the others; adding a tag twice is no error.

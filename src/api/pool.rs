@@ -331,7 +331,7 @@ pub struct AddressCounts {
     /// Cannot be allocated: see `failed`.
     pub failed: u32,
     /// Allocated, but the present spec would not provide them: excluded, or neither listed nor on the pool's network.
-    #[serde(rename = "outOfRange")]
+    #[serde(default, rename = "outOfRange")]
     pub out_of_range: u32,
 }
 
@@ -411,4 +411,19 @@ fn default_idle() -> u32 {
 
 fn default_orphan_grace() -> u32 {
     3600
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A pool that cannot be read is not served.
+    #[test]
+    fn counts_of_a_version_that_did_not_have_all_of_them_can_be_read() {
+        let earlier = json!({"total": 1, "allocated": 1, "free": 0, "cooling": 0, "failed": 0});
+        let counts: AddressCounts = serde_json::from_value(earlier).expect("the first version wrote these");
+        assert_eq!((counts.total, counts.out_of_range), (1, 0));
+    }
 }

@@ -1,7 +1,7 @@
 //! The writes to Neutron, one call each. Each records the reply in the ledger.
 //!
-//! Adding a tag and deleting are repeated when no reply comes. A POST, a description and the removal of a tag are sent
-//! once, since a late repetition would undo what happened meanwhile. After a call whose outcome is not known, the address
+//! Adding a tag is repeated when no reply comes. A POST, a description and the removal of a tag are sent once, since a late
+//! repetition would undo what happened meanwhile; a DELETE is repeated once, after another read. After a call whose outcome is not known, the address
 //! stays held, so that nothing else relies on it.
 
 use std::time::Duration;
@@ -274,10 +274,14 @@ impl NeutronWriter<'_> {
 
     /// Deletes a floating IP if it may still be deleted. One that is gone already is success.
     async fn delete(&self, id: &FloatingIpId) -> Result<bool, Error> {
-        if !self.may_delete(id).await? {
+        if !self.may_delete(id, FRESH_VIEW).await? {
             return Ok(false);
         }
-        match self.pool.neutron.delete_floating_ip(id).await {
+        let result = match self.pool.neutron.delete_floating_ip(id).await {
+            Err(first) if first.is_unknown() => self.delete_again(id, first).await,
+            other => other,
+        };
+        match result {
             Ok(()) => info!(pool.name = %self.pool.name, fip.id = %id, "deleted"),
             Err(error) if error.kind == ErrorKind::NotFound => {}
             Err(error) => return self.record_failure(id, error).map(|()| true),
@@ -286,14 +290,28 @@ impl NeutronWriter<'_> {
         Ok(true)
     }
 
+    /// Sends a second DELETE after one with an unknown outcome. Somebody may have attached the floating IP meanwhile, so it is
+    /// read first. The first DELETE may take effect even if the second is refused.
+    async fn delete_again(&self, id: &FloatingIpId, first: Error) -> Result<(), Error> {
+        let may_delete = self.may_delete(id, SignedDuration::ZERO).await.unwrap_or(false);
+        if !may_delete {
+            let is_gone = self.pool.project.ledger().get(id).is_none();
+            return if is_gone { Ok(()) } else { Err(first) };
+        }
+        match self.pool.neutron.delete_floating_ip(id).await {
+            Err(error) if error.kind != ErrorKind::NotFound && !error.is_unknown() => Err(first),
+            other => other,
+        }
+    }
+
     /// Whether the floating IP may still be deleted, since it may have changed after the deletion was planned. It is read
-    /// again if its view is not fresh.
-    async fn may_delete(&self, id: &FloatingIpId) -> Result<bool, Error> {
+    /// again if its view is older than this.
+    async fn may_delete(&self, id: &FloatingIpId, longest: SignedDuration) -> Result<bool, Error> {
         let began = {
             let mut ledger = self.pool.project.ledger();
             let began = ledger.begin(self.clock.now());
             let seen = ledger.get(id).map(|entry| entry.seen.at);
-            seen.filter(|seen| began.at.duration_since(*seen) > FRESH_VIEW).map(|_| began)
+            seen.filter(|seen| began.at.duration_since(*seen) > longest).map(|_| began)
         };
         if let Some(began) = began {
             match self.pool.neutron.get_floating_ip(id).await {

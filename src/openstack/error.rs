@@ -31,8 +31,6 @@ pub enum ErrorKind {
     Server,
     /// No answer within the call's time, or the connection broke after the request was sent.
     NoAnswer,
-    /// The request had to wait, and was not sent: what it was based on may be outdated.
-    Overdue,
     /// The request was not sent: connection refused, name not resolved, TLS handshake failed.
     Unreachable,
     /// The server's certificate is not trusted.
@@ -62,7 +60,6 @@ impl ErrorKind {
             Self::Rejected => "rejected",
             Self::Server => "server",
             Self::NoAnswer => "no_answer",
-            Self::Overdue => "overdue",
             Self::Unreachable => "unreachable",
             Self::Untrusted => "untrusted",
             Self::Malformed => "malformed",

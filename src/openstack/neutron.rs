@@ -7,7 +7,6 @@ pub(crate) mod fuzzing;
 mod pages;
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -18,13 +17,11 @@ use openstack_sdk_network::v2::floatingip::{create, delete, get, list, set};
 use openstack_sdk_network::v2::quota::details as quota_details;
 use openstack_sdk_network::v2::{network, subnet};
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
 
 use super::session::{CallKind, Session};
 use super::{
     Error, ErrorKind, Filter, FloatingIp, FloatingIpId, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
 };
-use crate::clock::instant_after;
 use crate::floating_ip::NetworkId;
 use body::{Extensions, QuotaDetails};
 use pages::{Limit, PAGE_SIZE};
@@ -38,9 +35,6 @@ pub(super) const MAX_FLOATING_IPS: usize = 4000;
 pub const ROW_SIZE: usize = 1024;
 /// Networks or subnets that a filter selects. A pool needs one network and a few subnets.
 const FOUND: Limit = Limit { rows: 1000, row_size: ROW_SIZE, remedy: "narrow the filter of the pool" };
-
-/// How long a DELETE may wait for a token, and for its turn at the cloud.
-pub const DELETION_WAIT: Duration = Duration::from_secs(5);
 
 pub(super) struct NeutronClient {
     session: Session,
@@ -167,8 +161,8 @@ impl Neutron for NeutronClient {
     async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
         let operation = "delete floating IP";
         let request = complete(delete::Request::builder().id(id_segment(operation, id)?).build());
-        let until = instant_after(Instant::now(), DELETION_WAIT);
-        self.session.call(operation, CallKind::WriteUntil(until), request).await.map(drop)
+        // Not repeated: somebody may attach the floating IP meanwhile.
+        self.session.call(operation, CallKind::Write, request).await.map(drop)
     }
 
     async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {

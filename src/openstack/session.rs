@@ -55,8 +55,6 @@ pub(super) enum CallKind<'a> {
     ReadLarge(&'a LargeAnswer),
     /// Sent once. After an unknown outcome, the caller has to read the result.
     Write,
-    /// The same, and not sent after this time.
-    WriteUntil(Instant),
     /// Repeating it changes nothing. An earlier attempt without an answer may take effect after a later one is refused, so
     /// the outcome is known only if an attempt succeeded or the resource does not exist.
     IdempotentWrite,
@@ -76,7 +74,6 @@ pub(super) struct Session {
 struct Call<'a> {
     session: &'a Session,
     limit: AnswerLimit<'a>,
-    until: Option<Instant>,
 }
 
 impl Session {
@@ -108,7 +105,7 @@ impl Session {
     {
         let query = raw(endpoint).skip_error_check(true);
         let started = Instant::now();
-        let max_retries = if matches!(kind, CallKind::Write | CallKind::WriteUntil(_)) { 0 } else { MAX_ATTEMPTS - 1 };
+        let max_retries = if matches!(kind, CallKind::Write) { 0 } else { MAX_ATTEMPTS - 1 };
         let delays = ExponentialBuilder::default()
             .with_min_delay(Duration::from_millis(200))
             .with_max_delay(Duration::from_secs(2))
@@ -117,11 +114,10 @@ impl Session {
         let attempt = async || match kind {
             // An answer that turns out to be large is given up, and requested again, if another one is being read.
             CallKind::ReadLarge(large) => {
-                let attempt = || self.attempt(operation, AnswerLimit::Large(large), None, &query);
+                let attempt = || self.attempt(operation, AnswerLimit::Large(large), &query);
                 large.acquire_if_refused(attempt).await
             }
-            CallKind::WriteUntil(until) => self.attempt(operation, AnswerLimit::Small, Some(until), &query).await,
-            _ => self.attempt(operation, AnswerLimit::Small, None, &query).await,
+            _ => self.attempt(operation, AnswerLimit::Small, &query).await,
         };
         let mut unknown = None;
         let attempts = attempt
@@ -148,7 +144,6 @@ impl Session {
         &self,
         operation: &'static str,
         limit: AnswerLimit<'_>,
-        until: Option<Instant>,
         query: &Q,
     ) -> Result<Response<Bytes>, Error>
     where
@@ -158,7 +153,7 @@ impl Session {
         // First, so that a slow Keystone takes none of the cloud's slots, and its time says nothing about Neutron.
         self.tokens.token().await?;
         let permit = self.throttle.acquire(&self.scope.project).await.map_err(in_operation)?;
-        let result = match query.query_async(&Call { session: self, limit, until }).await {
+        let result = match query.query_async(&Call { session: self, limit }).await {
             Ok(response) if response.status().is_success() => Ok(response),
             Ok(response) => Err(in_operation(self.refusal(&response))),
             Err(ApiError::Client { source }) if source.operation.is_empty() => Err(in_operation(source)),
@@ -212,10 +207,6 @@ impl Call<'_> {
     }
 
     async fn send_with(&self, token: &Token, request: http::Request<Vec<u8>>) -> Result<Response<Bytes>, Error> {
-        if self.until.is_some_and(|until| Instant::now() > until) {
-            let message = "it waited for its turn for too long and was not sent; it is tried again";
-            return Err(Error::new(ErrorKind::Overdue, "", message));
-        }
         let mut request = reqwest::Request::try_from(request).map_err(|_| invalid_request())?;
         request.headers_mut().insert("X-Auth-Token", token.header.clone());
         self.session.tokens.http_client().send(request, self.limit).await

@@ -136,7 +136,7 @@ fn add_what_else_is_required(body: &mut Value, path: &str, value: &Value) {
     } else if path.starts_with("spec.reuse.tags") || (path == "spec.reuse.policy" && value == "Tagged") {
         fill(&mut body["spec"]["reuse"], "spec.reuse", json!({"policy": "Tagged", "tags": ["a"]}));
     } else if path.starts_with("status.addresses.") {
-        let none = json!({"total": 0, "allocated": 0, "free": 0, "cooling": 0, "failed": 0, "outOfRange": 0});
+        let none = json!({"total": 0, "allocated": 0, "free": 0, "cooling": 0, "failed": 0});
         fill(&mut body["status"]["addresses"], "status.addresses", none);
     } else if path.starts_with("status.claims.") {
         fill(&mut body["status"]["claims"], "status.claims", json!({"waiting": 0}));

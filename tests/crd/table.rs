@@ -256,7 +256,10 @@ fn status() -> Vec<Row> {
     let mut rows = Vec::new();
     for count in ["total", "allocated", "free", "cooling", "failed", "outOfRange"] {
         let path = format!("status.addresses.{count}");
-        rows.push(row(&path, "required", 0.into(), absent()));
+        // What earlier versions have written does not have the later ones.
+        if count != "outOfRange" {
+            rows.push(row(&path, "required", 0.into(), absent()));
+        }
         rows.push(row(&path, "minimum", 0.into(), (-1).into()));
     }
     rows.push(row("status.claims.waiting", "required", 0.into(), absent()));

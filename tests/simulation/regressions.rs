@@ -228,6 +228,26 @@ fn an_unmarked_floating_ip_is_read_before_it_is_deleted_again() {
 }
 
 #[test]
+fn a_pool_is_gone_soon_although_a_delete_is_lost() {
+    for fault in [Fault::RequestLost, Fault::ReplyLost] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "minFree": 1}));
+            world.wait_until(SOON, || !world.cloud.floating_ips().is_empty()).await;
+            world.advance(SOON).await;
+            site.replicas[0].wire().unwrap().plan_write(fault);
+            site.delete(Kind::Pool, "public");
+            // Half of it is the time in which the answer may come.
+            let is_gone = world.wait_until(SOON, || site.server.get(&key(Kind::Pool, "public")).is_none()).await;
+            world.expect(9, "the pool", "gone", is_gone);
+            world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
 fn a_conflict_is_not_repeated_at_once_while_the_watch_is_late() {
     for moment in (0..100).step_by(10) {
         let outcome = simulate(&START, async |world: &World| {
