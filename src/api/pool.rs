@@ -331,8 +331,8 @@ pub struct AddressCounts {
     /// Cannot be allocated: see `failed`.
     pub failed: u32,
     /// Allocated, but the present spec would not provide them: excluded, or neither listed nor on the pool's network.
-    #[serde(default, rename = "outOfRange")]
-    pub out_of_range: u32,
+    #[serde(default, rename = "outOfRange", skip_serializing_if = "Option::is_none")]
+    pub out_of_range: Option<u32>,
 }
 
 /// The number of claims by state.
@@ -424,6 +424,6 @@ mod tests {
     fn counts_of_a_version_that_did_not_have_all_of_them_can_be_read() {
         let earlier = json!({"total": 1, "allocated": 1, "free": 0, "cooling": 0, "failed": 0});
         let counts: AddressCounts = serde_json::from_value(earlier).expect("the first version wrote these");
-        assert_eq!((counts.total, counts.out_of_range), (1, 0));
+        assert_eq!((counts.total, counts.out_of_range), (1, None));
     }
 }

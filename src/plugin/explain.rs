@@ -208,10 +208,8 @@ impl WaitingPosition {
 fn describe_capacity(PoolCapacity { counts, limit, network }: &PoolCapacity) -> String {
     let limit = limit.map_or("no limit".into(), |limit| format!("limit {limit}"));
     let network = network.as_ref().map_or("closed list".into(), |network| format!("network {network}"));
-    let out_of_range = match counts.out_of_range {
-        0 => String::new(),
-        count => format!(" ({count} out of range)"),
-    };
+    let out_of_range = counts.out_of_range.filter(|count| *count > 0);
+    let out_of_range = out_of_range.map_or_else(String::new, |count| format!(" ({count} out of range)"));
     format!(
         "{} allocated{out_of_range}, {} free, {} cooling down, {} unusable, {limit}, {network}",
         counts.allocated, counts.free, counts.cooling, counts.failed

@@ -271,7 +271,7 @@ impl From<&PoolUsage> for AddressCounts {
             free: figure(usage.free),
             cooling: figure(usage.cooling),
             failed: figure(usage.failed),
-            out_of_range: figure(usage.outside_spec),
+            out_of_range: Some(figure(usage.outside_spec)),
         }
     }
 }
