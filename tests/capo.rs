@@ -45,18 +45,23 @@ async fn with_capo(scenario: impl AsyncFnOnce(&Namespace)) {
     .await;
 }
 
+/// The server `web-0` gets an address; it is deleted, and Neutron has nothing of it.
+async fn await_address_and_give_it_back(ns: &Namespace) {
+    let address = ns.await_bound(&claim_of("web-0"), PATIENCE).await;
+    machines::await_ready_servers(ns, 1).await;
+    assert_eq!(machines::await_attached(ns, 1).await, BTreeSet::from([address.clone()]));
+
+    ns.delete(Kind::Server, "web-0").await;
+    ns.await_gone(Kind::Claim, &claim_of("web-0"), PATIENCE).await;
+    machines::await_released(ns, &BTreeSet::from([address])).await;
+}
+
 #[tokio::test]
 async fn a_server_gets_an_address_and_gives_it_back() {
     with_capo(async |ns| {
         ns.create(pool("public").network("public")).await;
         ns.create(server("web-0")).await;
-        let address = ns.await_bound(&claim_of("web-0"), PATIENCE).await;
-        machines::await_ready_servers(ns, 1).await;
-        assert_eq!(machines::await_attached(ns, 1).await, BTreeSet::from([address.clone()]));
-
-        ns.delete(Kind::Server, "web-0").await;
-        ns.await_gone(Kind::Claim, &claim_of("web-0"), PATIENCE).await;
-        machines::await_released(ns, &BTreeSet::from([address])).await;
+        await_address_and_give_it_back(ns).await;
     })
     .await;
 }
@@ -408,12 +413,7 @@ async fn a_pool_has_the_credentials_of_an_identity_of_capo_while_its_selector_al
             ns.await_condition(Kind::Pool, "public", "Ready", "False", "NamespaceNotAllowed", PATIENCE).await;
             ns.create(server("web-0")).await;
             label_namespace(ns, Some("shared")).await;
-            let address = ns.await_bound(&claim_of("web-0"), PATIENCE).await;
-            machines::await_ready_servers(ns, 1).await;
-            assert_eq!(machines::await_attached(ns, 1).await, BTreeSet::from([address.clone()]));
-            ns.delete(Kind::Server, "web-0").await;
-            ns.await_gone(Kind::Claim, &claim_of("web-0"), PATIENCE).await;
-            machines::await_released(ns, &BTreeSet::from([address])).await;
+            await_address_and_give_it_back(ns).await;
             ns.delete(Kind::Pool, "public").await;
             ns.await_gone(Kind::Pool, "public", PATIENCE).await;
             delete_identity(ns, &ns.name).await;
