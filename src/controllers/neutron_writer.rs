@@ -1,8 +1,8 @@
 //! The writes to Neutron, one call each. Each records the reply in the ledger.
 //!
 //! Adding a tag is repeated when no reply comes. A POST, a description and the removal of a tag are sent once, since a late
-//! repetition would undo what happened meanwhile; a DELETE is repeated once, after another read. After a call whose outcome is not known, the address
-//! stays held, so that nothing else relies on it.
+//! repetition would undo what happened meanwhile; a DELETE is repeated once, after another read. After a call whose outcome
+//! is not known, the address stays held, so that nothing else relies on it.
 
 use std::time::Duration;
 

@@ -173,8 +173,8 @@ async fn claim_can_be_abandoned_when_openstack_never_answers_again() {
     .await;
 }
 
-/// The garbage collector removes such a pool from the owners of its IPAddresses, since their claims own them too. Whoever
-/// puts it back competes with the garbage collector until the last machine is gone.
+/// The garbage collector removes such a pool from the owners of its IPAddresses, since their claims own them too. A controller
+/// that puts it back competes with the garbage collector until the last machine is gone.
 #[tokio::test]
 async fn pool_that_is_deleted_in_the_foreground_does_not_write_its_ip_addresses_again_and_again() {
     with_namespace(async |ns| {

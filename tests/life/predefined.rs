@@ -168,7 +168,7 @@ async fn reserved_address_that_another_claim_releases_is_kept_for_its_claim() {
         await_spec_observed(ns).await;
         let message = create_waiting_claim(ns, "db-0", "PoolExhausted").await;
         assert!(message.contains(&address) && message.contains("is in use"), "{message}");
-        // The pool deletes what it has created and nobody waits for.
+        // The pool deletes a released address that it has created, unless a claim waits for it.
         release_claim(ns, "web-0").await;
         assert_eq!(await_bound(ns, "db-0").await, address);
     })
