@@ -31,8 +31,8 @@ package() { # NAME, with a version or without
   case ${1%@*} in
     etcd) echo go.etcd.io/etcd/server/v3 ;;
     etcdutl) echo go.etcd.io/etcd/etcdutl/v3 ;;
-    kube-apiserver | kube-controller-manager | kubectl) echo "k8s.io/kubernetes/cmd/$1" ;;
-    capi-core) if has_own_folder "$1"; then echo sigs.k8s.io/cluster-api/core; else echo sigs.k8s.io/cluster-api; fi ;;
+    kube-apiserver | kube-controller-manager | kubectl) echo "k8s.io/kubernetes/cmd/${1%@*}" ;;
+    capi-core) if is_since_1_14 "$1"; then echo sigs.k8s.io/cluster-api/core; else echo sigs.k8s.io/cluster-api; fi ;;
     capi-core-v1beta1) echo sigs.k8s.io/cluster-api ;;
     capi-operator) echo sigs.k8s.io/cluster-api-operator/cmd ;;
     clusterctl | clusterctl-v1beta1) echo sigs.k8s.io/cluster-api/cmd/clusterctl ;;
@@ -41,8 +41,8 @@ package() { # NAME, with a version or without
   esac
 }
 
-# Whether the core manager is a package of its own: since Cluster API 1.14.
-has_own_folder() { [[ $1 != *@* ]] || (($(cut -d. -f2 <<<"${1#*@}") >= 14)); } # NAME
+# Since Cluster API 1.14, the core manager is a package of its own, and the types are a module of their own.
+is_since_1_14() { [[ $1 != *@* ]] || (($(cut -d. -f2 <<<"${1#*@}") >= 14)); } # NAME
 
 # Kubernetes' own modules have the version v0.0.0 in its go.mod, and are replaced by folders of its repository.
 replace_staging() { # VERSION
@@ -53,18 +53,22 @@ replace_staging() { # VERSION
   done
 }
 
+# The types of Cluster API are replaced by a folder of its repository in the same way.
+replace_api() { go mod edit -replace "sigs.k8s.io/cluster-api/api=sigs.k8s.io/cluster-api/api@$1"; } # VERSION
+
 # Writes a go.mod for another version; prints its folder.
 versioned() { # NAME@VERSION
   local folder=$CAIP_CACHE/src/versions/$1 log=$CAIP_CACHE/log/versions-$1.log
   if [ ! -d "$folder" ]; then
     rm -rf "$folder.tmp" && mkdir -p "$folder.tmp"
     (
-      cd "$folder.tmp"
-      export GOFLAGS=-mod=mod
-      go mod init caip-openstack/hack/env/versions
-      [[ $1 != kube* ]] || replace_staging "${1#*@}"
-      go get -tool "$(package "$1")@${1#*@}"
-      go mod tidy
+      # Bash ignores `set -e` on the left of ||.
+      cd "$folder.tmp" && export GOFLAGS=-mod=mod &&
+        go mod init caip-openstack/hack/env/versions &&
+        { [[ $1 != kube* ]] || replace_staging "${1#*@}"; } &&
+        { [[ $1 == kube* ]] || ! is_since_1_14 "$1" || replace_api "${1#*@}"; } &&
+        go get -tool "$(package "$1")@${1#*@}" &&
+        go mod tidy
     ) >"$log" 2>&1 || { tail -n 5 "$log" >&2; die "the modules of $1 were not found; see $log"; }
     mv "$folder.tmp" "$folder"
   fi
