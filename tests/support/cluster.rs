@@ -45,14 +45,16 @@ impl Namespace {
 }
 
 fn is_provisioned(cluster: &DynamicObject) -> bool {
-    cluster.data["status"]["initialization"]["infrastructureProvisioned"] == true
+    // Cluster API 1.10 has no v1beta2.
+    let status = &cluster.data["status"];
+    (status["initialization"]["infrastructureProvisioned"] == true || status["infrastructureReady"] == true)
         && condition_of(cluster, "ControlPlaneInitialized").is_some_and(|found| found["status"] == "True")
         && !cluster.finalizers().is_empty()
 }
 
 fn initialized() -> Value {
     json!({
-        "type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "",
+        "type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "by the test",
         "lastTransitionTime": "2026-01-01T00:00:00Z"
     })
 }

@@ -44,7 +44,7 @@ impl Namespace {
         let wanted = |object: Option<&DynamicObject>| {
             object
                 .and_then(|object| condition_of(object, condition))
-                .is_some_and(|found| found["status"] == status && found["reason"] == reason)
+                .is_some_and(|found| found["status"] == status && has_reason(found, reason))
         };
         let what = format!("{condition}={status} ({reason})");
         let object = self.await_object(kind, name, within, &what, wanted).await.expect("only an object has conditions");
@@ -103,6 +103,11 @@ pub fn condition_of<'a>(object: &'a DynamicObject, condition: &str) -> Option<&'
         .filter_map(Value::as_array)
         .flatten()
         .find(|found| found["type"] == condition)
+}
+
+/// Cluster API 1.9 keeps only conditions of v1beta1, which have no reason while they are true.
+fn has_reason(condition: &Value, reason: &str) -> bool {
+    condition["reason"] == reason || condition["status"] == "True" && condition["reason"].is_null()
 }
 
 pub(super) fn describe(object: Option<&DynamicObject>) -> String {
