@@ -40,7 +40,6 @@ struct ClaimRecord {
     is_new: bool,
     /// It has no address, whether or not its condition says why.
     is_waiting: bool,
-    waiting: Option<WaitingClaim>,
     /// Its position among those that were refused an address.
     queued: Option<QueuePosition>,
     /// It was skipped because of its pool.
@@ -58,8 +57,12 @@ struct PoolClaims {
     /// The same claims, as decisions name them.
     states: BTreeMap<ClaimKey, ClaimState>,
     queue: BTreeSet<QueuePosition>,
+    /// Those of which it is known why they have no address.
+    waiting: BTreeMap<ObjectName, WaitingClaim>,
     /// The pool's IPAddresses, by name, and the claim that each is for.
     addresses: BTreeMap<String, String>,
+    /// Those of them that do not have the name of an existing claim that they are for: few, where there are thousands.
+    unpaired_addresses: BTreeSet<String>,
     /// IPAddresses that were created and that the watch has not delivered yet, with the time of the creation. They outlive
     /// their claims, since a pool that is being deleted waits for them too.
     awaited_addresses: BTreeMap<ObjectName, Instant>,
@@ -69,11 +72,28 @@ struct PoolClaims {
 }
 
 impl PoolClaims {
+    fn insert(&mut self, claim: &ObjectName, record: ClaimRecord) {
+        self.records.insert(claim.clone(), record);
+        self.pair(claim);
+    }
+
     fn remove(&mut self, claim: &ObjectName) {
         let Some(record) = self.records.remove(claim) else { return };
+        self.pair(claim);
+        self.waiting.remove(claim);
         self.states.remove(&ClaimKey::of(&claim.namespace, &claim.name));
         if let Some(position) = record.queued {
             self.queue.remove(&position);
+        }
+    }
+
+    /// The claim or the IPAddress of this name was added or removed.
+    fn pair(&mut self, name: &ObjectName) {
+        let is_paired = |claim: &String| *claim == name.name && self.records.contains_key(name);
+        if self.addresses.get(&name.name).is_none_or(is_paired) {
+            self.unpaired_addresses.remove(&name.name);
+        } else {
+            self.unpaired_addresses.insert(name.name.clone());
         }
     }
 
@@ -116,7 +136,7 @@ impl ClaimRecords {
             // A claim may be deleted and created again with another pool while no watch runs.
             pools.values_mut().for_each(|claims| claims.remove(&name));
             let record = ClaimRecord { uid: claim.uid(), is_new: true, ..Default::default() };
-            pools.entry(pool.clone()).or_default().records.insert(name.clone(), record);
+            pools.entry(pool.clone()).or_default().insert(&name, record);
         }
         let claims = pools.entry(pool).or_default();
         if let Some(record) = claims.records.get_mut(&name).filter(|record| !record.written.is_awaited_after(claim)) {
@@ -164,9 +184,15 @@ impl ClaimRecords {
     }
 
     fn update<T>(&self, claim: &IpAddressClaim, change: impl FnOnce(&mut ClaimRecord) -> T) -> Option<T> {
-        let mut pools = self.0.lock();
-        let record = pools.get_mut(&pool_of(claim))?.records.get_mut(&name_of(claim))?;
-        (record.uid == claim.uid()).then(|| change(record))
+        self.change(claim, |claims, name| claims.records.get_mut(&name).map(change)).flatten()
+    }
+
+    /// Changes what is known of a pool's claims, if this one is known.
+    fn change<T>(&self, claim: &IpAddressClaim, change: impl FnOnce(&mut PoolClaims, ObjectName) -> T) -> Option<T> {
+        let (mut pools, name) = (self.0.lock(), name_of(claim));
+        let claims = pools.get_mut(&pool_of(claim))?;
+        let is_known = claims.records.get(&name).is_some_and(|record| record.uid == claim.uid());
+        is_known.then(|| change(claims, name))
     }
 
     /// Whether the claim is older than what this process wrote. The watch will deliver that, and wake it again.
@@ -208,21 +234,21 @@ impl ClaimRecords {
 
     /// The claim has no address. Keeps the time since when it waits, if that is known.
     pub(in crate::controllers) fn set_waiting(&self, claim: &IpAddressClaim, waiting: WaitingClaim) {
-        self.update(claim, |record| {
-            let since = record.waiting.as_ref().map_or(waiting.since, |before| before.since);
-            record.waiting = Some(WaitingClaim { since, ..waiting });
+        self.change(claim, |claims, name| {
+            let since = claims.waiting.get(&name).map_or(waiting.since, |before| before.since);
+            claims.waiting.insert(name, WaitingClaim { since, ..waiting });
         });
     }
 
     /// The claim has its address; returns how it waited.
     pub(in crate::controllers) fn end_waiting(&self, claim: &IpAddressClaim) -> Option<WaitingClaim> {
-        self.update(claim, |record| record.waiting.take()).flatten()
+        self.change(claim, |claims, name| claims.waiting.remove(&name)).flatten()
     }
 
     pub(in crate::controllers) fn waiting(&self, pool: &ObjectName) -> Vec<(ObjectName, WaitingClaim)> {
         let pools = self.0.lock();
-        let records = pools.get(pool).into_iter().flat_map(|claims| &claims.records);
-        records.filter_map(|(claim, record)| Some((claim.clone(), record.waiting.clone()?))).collect()
+        let waiting = pools.get(pool).into_iter().flat_map(|claims| &claims.waiting);
+        waiting.map(|(claim, waiting)| (claim.clone(), waiting.clone())).collect()
     }
 
     /// The claim is being deleted, and its release failed or not. Returns whether that is new.
@@ -240,18 +266,17 @@ impl ClaimRecords {
 
     /// The claim was refused an address; `None` when it was not. Returns whether it has left the queue.
     pub(in crate::controllers) fn set_queued(&self, claim: &IpAddressClaim, position: Option<QueuePosition>) -> bool {
-        let mut pools = self.0.lock();
-        let Some(claims) = pools.get_mut(&pool_of(claim)) else { return false };
-        let Some(record) = claims.records.get_mut(&name_of(claim)).filter(|record| record.uid == claim.uid()) else {
-            return false;
-        };
-        let before = record.queued.take();
-        if let Some(before) = &before {
-            claims.queue.remove(before);
-        }
-        claims.queue.extend(position.clone());
-        record.queued = position;
-        before.is_some() && record.queued.is_none()
+        let has_left = self.change(claim, |claims, name| {
+            let Some(record) = claims.records.get_mut(&name) else { return false };
+            let before = std::mem::replace(&mut record.queued, position.clone());
+            if let Some(before) = &before {
+                claims.queue.remove(before);
+            }
+            let has_left = before.is_some() && position.is_none();
+            claims.queue.extend(position);
+            has_left
+        });
+        has_left.unwrap_or(false)
     }
 
     /// Reads a pool's claims, and the positions of those that were refused an address.
@@ -328,7 +353,9 @@ impl ClaimRecords {
         }
         if address.spec.pool_ref.is_ours() {
             let claim = address.spec.claim_ref.name.clone();
-            pools.entry(pool).or_default().addresses.insert(name.name, claim);
+            let claims = pools.entry(pool).or_default();
+            claims.addresses.insert(name.name.clone(), claim);
+            claims.pair(&name);
         }
     }
 
@@ -338,6 +365,7 @@ impl ClaimRecords {
         if let Some(claims) = self.0.lock().get_mut(&pool_of_address(address)) {
             claims.awaited_addresses.remove(&name);
             claims.addresses.remove(&name.name);
+            claims.pair(&name);
         }
     }
 
@@ -347,6 +375,7 @@ impl ClaimRecords {
         self.0.lock().values_mut().for_each(|claims| {
             claims.awaited_addresses.clear();
             claims.addresses.clear();
+            claims.unpaired_addresses.clear();
         });
     }
 
@@ -370,7 +399,8 @@ impl ClaimRecords {
         let Some(claims) = pools.get(pool) else { return Vec::new() };
         let in_namespace = |name: &str| ObjectName::new(&pool.namespace, name);
         let exists = |claim: &str| claims.records.contains_key(&in_namespace(claim));
-        let meant = claims.addresses.iter().filter(|(name, claim)| is_meant(name, claim, &|| exists(claim)));
+        let unpaired = claims.unpaired_addresses.iter().filter_map(|name| Some((name, claims.addresses.get(name)?)));
+        let meant = unpaired.filter(|(name, claim)| is_meant(name, claim, &|| exists(claim)));
         meant.map(|(name, _)| in_namespace(name)).collect()
     }
 
@@ -394,4 +424,99 @@ fn pool_of(claim: &IpAddressClaim) -> ObjectName {
 
 fn pool_of_address(address: &IpAddress) -> ObjectName {
     ObjectName::new(address.namespace().unwrap_or_default(), &address.spec.pool_ref.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::names::GROUP;
+
+    const NAMES: [&str; 3] = ["web", "db", "mail"];
+
+    fn pool() -> ObjectName {
+        ObjectName::new("team", "public")
+    }
+
+    /// A claim, or an IPAddress, of the pool.
+    fn object<K: serde::de::DeserializeOwned>(name: &str, more: Value) -> K {
+        let pool_ref = json!({"apiGroup": GROUP, "kind": "OpenStackFloatingIPPool", "name": "public"});
+        let mut object = json!({"metadata": {"namespace": "team", "name": name, "uid": name}, "spec": more});
+        object["spec"]["poolRef"] = pool_ref;
+        serde_json::from_value(object).expect("that is one")
+    }
+
+    fn claim(name: &str) -> IpAddressClaim {
+        object(name, json!({}))
+    }
+
+    fn address(name: &str, of: &str) -> IpAddress {
+        object(name, json!({"claimRef": {"name": of}, "address": "203.0.113.5", "prefix": 32}))
+    }
+
+    /// The pool's IPAddresses without a claim, and those that have another name than their existing claim, by a look at all.
+    fn looked_for(claims: &ClaimRecords) -> [Vec<ObjectName>; 2] {
+        let pools = claims.0.lock();
+        let known = pools.get(&pool());
+        let all = || known.into_iter().flat_map(|claims| &claims.addresses);
+        let exists = |claim: &String| known.is_some_and(|it| it.records.contains_key(&ObjectName::new("team", claim)));
+        let named = |(name, _): (&String, &String)| ObjectName::new("team", name);
+        let without = all().filter(|(_, claim)| !exists(claim)).map(named).collect();
+        [without, all().filter(|(name, claim)| name != claim && exists(claim)).map(named).collect()]
+    }
+
+    #[test]
+    fn addresses_that_are_not_paired_with_a_claim_are_found_after_any_changes() {
+        let (claims, mut chance) = (ClaimRecords::default(), fastrand::Rng::with_seed(7));
+        let mut found = [0, 0];
+        for _ in 0..10_000 {
+            let [name, other] = [(); 2].map(|()| NAMES[chance.usize(..NAMES.len())]);
+            match chance.u8(..16) {
+                0..5 => claims.observe(&claim(name)),
+                5..8 => claims.remove(&claim(name)),
+                8 => drop(claims.forget(&name_of(&claim(name)))),
+                9 => drop(claims.retain(&[name_of(&claim(name))].into())),
+                10..13 => claims.observe_address(&address(name, if chance.bool() { name } else { other })),
+                13..15 => claims.forget_address(&address(name, other)),
+                _ => claims.forget_all_addresses(),
+            }
+            let actual = [claims.addresses_without_claim(&pool()), claims.copied_addresses(&pool())];
+            assert_eq!(actual, looked_for(&claims));
+            found = [0, 1].map(|kind| found[kind] + actual[kind].len());
+        }
+        assert!(found.iter().all(|count| *count > 1000), "{found:?}");
+    }
+
+    #[test]
+    fn a_claim_waits_until_it_has_its_address_or_is_gone() {
+        let claims = ClaimRecords::default();
+        let since = |second: i64| Timestamp::from_second(second).unwrap();
+        let waiting = |second| WaitingClaim { reason: "PoolExhausted", lost: None, since: since(second) };
+        let times = |claims: &ClaimRecords| -> Vec<(String, Timestamp)> {
+            claims.waiting(&pool()).into_iter().map(|(claim, waiting)| (claim.name, waiting.since)).collect()
+        };
+        claims.set_waiting(&claim("web"), waiting(1));
+        assert!(times(&claims).is_empty(), "it is not known");
+        for name in NAMES {
+            claims.observe(&claim(name));
+            claims.set_waiting(&claim(name), waiting(1));
+        }
+        claims.set_waiting(&claim("db"), waiting(2));
+        let of = |name: &str| (name.to_owned(), since(1));
+        assert_eq!(times(&claims), [of("db"), of("mail"), of("web")], "since it first waited");
+        assert_eq!(claims.end_waiting(&claim("db")), Some(waiting(1)));
+        claims.remove(&claim("mail"));
+        let again = IpAddressClaim {
+            metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
+                uid: Some("another".into()),
+                ..claim("web").metadata
+            },
+            ..claim("web")
+        };
+        assert_eq!(claims.end_waiting(&again), None, "another claim of that name");
+        assert_eq!(times(&claims), [of("web")]);
+        claims.observe(&again);
+        assert!(times(&claims).is_empty(), "it was created again");
+    }
 }
