@@ -15,7 +15,8 @@ use caip_openstack::allocation::ledger::{CreationBlock, Hold};
 use caip_openstack::allocation::mark::{CreationMark, claim_tag, release_tag};
 use caip_openstack::allocation::policy::ReuseRule;
 use caip_openstack::allocation::published::{Binding, PublishedAddress};
-use caip_openstack::allocation::situation::QueuePosition;
+use caip_openstack::allocation::situation::{ClaimState, QueuePosition};
+use caip_openstack::allocation::sweep::{ClusterView, SweepScope, plan_sweep};
 use caip_openstack::allocation::{ClaimKey, Ledger, Nonce, PoolId, PoolPolicy, PublishedAddresses, Refusal};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use caip_openstack::object_name::ObjectName;
@@ -41,6 +42,8 @@ enum Marking {
     Idle,
     /// Created by the pool, for another claim.
     Held,
+    /// The same, with the release of an earlier claim.
+    Retaken,
     /// Created by the pool, and released so many seconds ago.
     Released(u8),
     /// A user's tag, and the mark of another pool's claim.
@@ -146,6 +149,7 @@ fn marking() -> impl Strategy<Value = Marking> {
         2 => Just(Marking::Tagged),
         3 => Just(Marking::Idle),
         2 => Just(Marking::Held),
+        1 => Just(Marking::Retaken),
         3 => prop::sample::select(vec![0, 30, 59, 60, 200]).prop_map(Marking::Released),
         1 => Just(Marking::ForeignTag),
         1 => Just(Marking::CreatedByAnother),
@@ -237,7 +241,7 @@ impl Row {
     fn creation_mark(&self, index: u8) -> Option<CreationMark> {
         let (pool, nonce, claim) = match self.marking {
             Marking::Idle | Marking::Contested => (pool_id(), nonce(index), None),
-            Marking::Held | Marking::Released(_) => (pool_id(), nonce(index), Some(key("db"))),
+            Marking::Held | Marking::Retaken | Marking::Released(_) => (pool_id(), nonce(index), Some(key("db"))),
             Marking::Copied => (pool_id(), nonce(100), None),
             Marking::CreatedByAnother => (another_pool(), nonce(200 + index), None),
             _ => return None,
@@ -253,6 +257,7 @@ impl Row {
             Marking::Tagged => vec![claim_tag(&pool_id(), &key("db"))],
             Marking::ForeignTag => vec![prod(), foreign_claim()],
             Marking::Released(ago) => vec![release_tag(&pool_id(), &key("db"), now() - seconds(ago.into()))],
+            Marking::Retaken => vec![release_tag(&pool_id(), &key("old"), now() - seconds(1000))],
             Marking::Contested => vec![foreign_claim()],
             _ => vec![],
         };
@@ -396,5 +401,18 @@ proptest! {
         let decision = decide(&core, &claim);
         let oracle = Oracle { ledger: &ledger, named: &named, pool: &pool, waiting: &waiting, claim: &claim, now: now() };
         prop_assert_eq!(oracle.judge(&decision), Ok(()));
+    }
+
+    /// Sweeps that leave out the addresses with one claim's mark do as much as those of all, but for orphans: here, none is old.
+    #[test]
+    fn a_sweep_of_unsettled_addresses_does_what_one_of_all_does(situation in situation(), min_free in 0..3usize, is_bound in any::<bool>()) {
+        let (ledger, policy, (published, _)) = (situation.ledger(), situation.policy(), situation.published());
+        let (waiting, namespaces, pool) = (situation.waiting(), ["team".to_owned()].into(), PoolPolicy { min_free, ..policy });
+        let state = if is_bound { ClaimState::Bound } else { ClaimState::Waiting };
+        let claims = [(key("db"), state)].into();
+        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, namespaces: &namespaces, pool: &pool, claims: &claims, queue: &waiting, now: now() };
+        let [all, unsettled] = [SweepScope::All, SweepScope::Unsettled].map(|scope| plan_sweep(&core, &ClusterView::default(), scope));
+        prop_assert_eq!((&all.actions, all.new_spares, all.offered), (&unsettled.actions, unsettled.new_spares, unsettled.offered));
+        prop_assert_eq!(all.must_list, unsettled.must_list);
     }
 }

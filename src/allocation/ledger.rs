@@ -51,7 +51,7 @@ pub struct Ledger {
     by_address: Index<IpAddr, FloatingIpId>,
     by_claim: Index<(PoolId, ClaimKey), FloatingIpId>,
     by_pool: Index<PoolId, FloatingIpId>,
-    unclaimed: Index<PoolId, FloatingIpId>,
+    unsettled: Index<PoolId, FloatingIpId>,
     unmarked: BTreeSet<(IpAddr, FloatingIpId)>,
     by_nonce: Index<Nonce, FloatingIpId>,
     held: BTreeSet<FloatingIpId>,
@@ -227,9 +227,15 @@ impl Ledger {
         self.by_pool.get(pool).filter_map(|id| self.get(id))
     }
 
-    /// Those of them that no claim has, by id: few, even in a pool with thousands of claims.
-    pub(super) fn unclaimed_of_pool(&self, pool: &PoolId) -> impl Iterator<Item = &LedgerEntry> {
-        self.unclaimed.get(pool).filter_map(|id| self.get(id))
+    /// How many there are.
+    pub fn count_of_pool(&self, pool: &PoolId) -> usize {
+        self.by_pool.count(pool)
+    }
+
+    /// Those of them whose marks do not simply say that one claim has them, by id: unclaimed, released and contested ones,
+    /// and those with an earlier claim's release. They are few, even in a pool with thousands of claims.
+    pub(super) fn unsettled_of_pool(&self, pool: &PoolId) -> impl Iterator<Item = &LedgerEntry> {
+        self.unsettled.get(pool).filter_map(|id| self.get(id))
     }
 
     /// The floating IPs without any pool's mark, by address: few, where pools have thousands.
@@ -264,7 +270,7 @@ impl Ledger {
         let being_written = self.held.union(&self.uncertain).filter_map(|id| self.get(id));
         let chosen = being_written
             .filter(|entry| entry.writers().any(|hold| hold.is_for_pool(pool)) && !entry.marks.names(pool));
-        self.by_pool.count(pool).saturating_add(self.count_creations(pool)).saturating_add(chosen.count())
+        self.count_of_pool(pool).saturating_add(self.count_creations(pool)).saturating_add(chosen.count())
     }
 }
 
@@ -289,8 +295,8 @@ impl Ledger {
         }
         for pool in entry.marks.pools() {
             self.by_pool.insert(pool.clone(), id.clone());
-            if matches!(entry.marks.ownership(pool), Ownership::Unclaimed | Ownership::Released { .. }) {
-                self.unclaimed.insert(pool.clone(), id.clone());
+            if !matches!(entry.marks.ownership(pool), Ownership::Claimed(_)) || !entry.marks.releases.is_empty() {
+                self.unsettled.insert(pool.clone(), id.clone());
             }
             for claim in entry.marks.claims_of(pool) {
                 self.by_claim.insert((pool.clone(), claim.clone()), id.clone());
@@ -325,7 +331,7 @@ impl Ledger {
         self.by_address.remove(&entry.fip.address, id);
         for pool in entry.marks.pools() {
             self.by_pool.remove(pool, id);
-            self.unclaimed.remove(pool, id);
+            self.unsettled.remove(pool, id);
             for claim in entry.marks.claims_of(pool) {
                 self.by_claim.remove(&(pool.clone(), claim.clone()), id);
             }

@@ -64,9 +64,20 @@ impl SweepAction {
     }
 }
 
+/// Which of a pool's addresses a sweep visits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SweepScope {
+    #[default]
+    All,
+    /// All but those that one claim simply has, by their marks. It finds no orphans among the ones that it leaves out, and
+    /// plans no tags of `spec.tags`.
+    Unsettled,
+}
+
 /// What a sweep found and does.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SweepPlan {
+    pub scope: SweepScope,
     /// To be done now, in any order.
     pub actions: Vec<SweepAction>,
     /// Addresses that are marked for a claim that does not have them.
@@ -87,13 +98,21 @@ pub struct SweepPlan {
 
 /// Plans a sweep of a pool that is not being deleted. While late writes of a previous process may land, only orphans are
 /// noted.
-pub fn plan_sweep(situation: &Situation<'_>, cluster: &ClusterView) -> SweepPlan {
-    let mut pass = SweepPass::new(*situation, cluster);
-    for entry in situation.ledger.of_pool(&situation.pool.id).filter(|entry| entry.hold.is_none()) {
-        pass.visit(entry);
+pub fn plan_sweep(situation: &Situation<'_>, cluster: &ClusterView, scope: SweepScope) -> SweepPlan {
+    let (ledger, id) = (situation.ledger, &situation.pool.id);
+    let mut pass = SweepPass::new(*situation, cluster, scope);
+    match scope {
+        SweepScope::All => {
+            ledger.of_pool(id).for_each(|entry| pass.visit(entry));
+            pass.plan.labels = labels::missing_tags(situation, &pass.plan.actions);
+        }
+        SweepScope::Unsettled => {
+            // What is both is visited twice, without any action.
+            let uncertain = ledger.uncertain().filter(|entry| entry.marks.names(id));
+            ledger.unsettled_of_pool(id).chain(uncertain).for_each(|entry| pass.visit(entry));
+        }
     }
     pass.plan.new_spares = pass.missing_spares();
-    pass.plan.labels = labels::missing_tags(situation, &pass.plan.actions);
     if let Some(until) = situation.fence() {
         pass.plan.actions.clear();
         pass.plan.new_spares = 0;
@@ -136,15 +155,19 @@ struct SweepPass<'a> {
 }
 
 impl<'a> SweepPass<'a> {
-    fn new(situation: Situation<'a>, cluster: &'a ClusterView) -> Self {
+    fn new(situation: Situation<'a>, cluster: &'a ClusterView, scope: SweepScope) -> Self {
         let (waiting, surplus) = (situation.queue_for_any().count(), Supply::new(situation).surplus());
-        let mut pass = Self { situation, cluster, spares: 0, waiting, surplus, plan: SweepPlan::default() };
-        let unclaimed = situation.ledger.unclaimed_of_pool(&situation.pool.id);
-        pass.spares = unclaimed.filter(|entry| pass.is_spare(entry)).count();
+        let plan = SweepPlan { scope, ..SweepPlan::default() };
+        let mut pass = Self { situation, cluster, spares: 0, waiting, surplus, plan };
+        let unsettled = situation.ledger.unsettled_of_pool(&situation.pool.id);
+        pass.spares = unsettled.filter(|entry| pass.is_spare(entry)).count();
         pass
     }
 
     fn visit(&mut self, entry: &LedgerEntry) {
+        if entry.hold.is_some() {
+            return;
+        }
         if self.situation.ledger.has_copied_mark(entry) {
             return self.plan.copied.push(entry.fip.id.clone());
         }

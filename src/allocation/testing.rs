@@ -15,7 +15,7 @@ use super::published::{Binding, PublishedAddress, PublishedAddresses};
 use super::refusal::Refusal;
 use super::release::{self, ReleaseStep};
 use super::situation::{ClaimState, QueuePosition, Situation};
-use super::sweep::{ClusterView, PoolTeardown, SweepPlan, plan_sweep, plan_teardown};
+use super::sweep::{ClusterView, PoolTeardown, SweepPlan, SweepScope, plan_sweep, plan_teardown};
 use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId};
 use crate::object_name::ObjectName;
 
@@ -326,7 +326,10 @@ impl Fixture {
         release::decide(&self.situation(), &key(claim))
     }
     pub fn plan(&self) -> SweepPlan {
-        plan_sweep(&self.situation(), &self.cluster)
+        self.plan_of(SweepScope::All)
+    }
+    pub fn plan_of(&self, scope: SweepScope) -> SweepPlan {
+        plan_sweep(&self.situation(), &self.cluster, scope)
     }
     pub fn teardown(&self) -> PoolTeardown {
         plan_teardown(&self.situation())

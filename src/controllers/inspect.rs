@@ -22,7 +22,7 @@ use super::watch;
 use crate::allocation::claim::{ClaimRequest, Decision, decide};
 use crate::allocation::ledger::{CreationBlock, LedgerEntry};
 use crate::allocation::situation::QueuePosition;
-use crate::allocation::sweep::{SweepAction, SweepPlan, plan_sweep};
+use crate::allocation::sweep::{SweepAction, SweepPlan, SweepScope, plan_sweep};
 use crate::allocation::usage::{self, PoolUsage};
 use crate::allocation::{PoolPolicy, Refusal, Situation};
 use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
@@ -304,7 +304,9 @@ impl View {
             // The user requests it, whatever the pool's policy is, and has seen the orphans in the report.
             (pool.policy.releases_orphans, pool.policy.orphan_grace) = (true, SignedDuration::ZERO);
         }
-        self.memory.with_situation(&ledger, &pool, self.clock.now(), |situation| plan_sweep(situation, &cluster))
+        self.memory.with_situation(&ledger, &pool, self.clock.now(), |situation| {
+            plan_sweep(situation, &cluster, SweepScope::All)
+        })
     }
 
     /// Whether a Cluster of the pool's namespace is paused: a move or a restore may be under way.

@@ -7,6 +7,8 @@ use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures::StreamExt;
+use jiff::Timestamp;
+use tokio::time::Instant;
 
 use super::claim::{self, MarkRelease, is_claimed, release_marks, remove_address};
 use super::kubernetes::Kubernetes;
@@ -21,7 +23,7 @@ use super::wake::Wake;
 use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Ownership;
-use crate::allocation::sweep::{ClusterView, SweepAction, SweepPlan, plan_sweep};
+use crate::allocation::sweep::{ClusterView, SweepAction, SweepPlan, SweepScope, plan_sweep};
 use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
 use crate::api::hands_off::HandsOff;
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
@@ -102,7 +104,7 @@ impl Sweeper {
             self.wake.waiting_claims_of(&name);
         }
         let plan = result.map_err(Error::OpenStack)?;
-        let next = self.next_sweep(&plan);
+        let next = self.next_sweep(&name, &plan);
         self.label(&resolved, &plan).await;
         strays.map(|()| next)
     }
@@ -119,14 +121,20 @@ impl Sweeper {
         Action::requeue(self.clock.jitter(after, 0.5))
     }
 
-    /// Sweeps until nothing is left to do. Returns the last plan, and whether anything was done.
+    /// Sweeps until nothing is left to do. Returns the last plan, with the tags to add, and whether anything was done.
     async fn sweep(&self, pool: &ResolvedPool) -> (Result<SweepPlan, openstack::Error>, bool) {
         let (mut result, mut has_changed, mut has_listed) = (Ok(SweepPlan::default()), false, false);
+        let mut labels = Vec::new();
         for _ in 0..ROUNDS {
             if !self.stores.is_serving(&pool.name) {
                 break;
             }
-            let plan = self.plan(pool);
+            let mut plan = self.plan(pool);
+            match plan.scope {
+                SweepScope::All => labels.clone_from(&plan.labels),
+                // Only a sweep of all finds them.
+                SweepScope::Unsettled => plan.labels.clone_from(&labels),
+            }
             let is_listing = plan.must_list && plan.actions.is_empty();
             let (changes, performed) = match is_listing {
                 true => (0, self.list(pool).await),
@@ -165,9 +173,15 @@ impl Sweeper {
     fn plan(&self, pool: &ResolvedPool) -> SweepPlan {
         let (cluster, now) = (cluster_view(&self.stores, &self.memory, pool), self.clock.now());
         let mut ledger = pool.project.ledger();
-        let plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster));
+        let count = ledger.count_of_pool(&pool.policy.id);
+        let scope = self.memory.pools.update(&pool.name, |state| state.choose_scope(count, Instant::now()));
+        let scope = scope.unwrap_or_default();
+        let plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster, scope));
         for action in &plan.actions {
             ledger.set_hold(action.id(), Some(Hold::Cleanup));
+        }
+        if scope == SweepScope::Unsettled {
+            return plan;
         }
         ledger.note_orphans(&pool.policy.id, &plan.orphans, now);
         let orphans = plan.orphans.iter().filter_map(|id| ledger.get(id));
@@ -199,11 +213,10 @@ impl Sweeper {
         Ok(true)
     }
 
-    fn next_sweep(&self, plan: &SweepPlan) -> Action {
-        let until = |at: jiff::Timestamp| Duration::try_from(at.duration_since(self.clock.now())).unwrap_or_default();
-        let planned = plan.wake_at.map(|at| until(at).saturating_add(WAKE_MARGIN));
-        let listing = plan.must_list.then_some(RETRY);
-        [planned, listing].into_iter().flatten().min().map_or_else(Action::await_change, Action::requeue)
+    fn next_sweep(&self, pool: &ObjectName, plan: &SweepPlan) -> Action {
+        let full_sweep = self.memory.pools.update(pool, |state| state.next_full_sweep).flatten();
+        let full_sweep = full_sweep.map(|at| at.saturating_duration_since(Instant::now())).unwrap_or_default();
+        time_to_next_sweep(plan, self.clock.now(), full_sweep).map_or_else(Action::await_change, Action::requeue)
     }
 
     /// Removes IPAddresses whose claim is gone without them, since its finalizers were removed by force: those that are
@@ -264,6 +277,18 @@ impl Sweeper {
     }
 }
 
+/// How long after a sweep the pool is swept again; none where nothing is left to do. All its addresses may be visited after
+/// `full_sweep`.
+fn time_to_next_sweep(plan: &SweepPlan, now: Timestamp, full_sweep: Duration) -> Option<Duration> {
+    let planned = plan.wake_at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+    let again = match plan.scope {
+        _ if plan.must_list => Some(RETRY),
+        SweepScope::Unsettled => Some(full_sweep),
+        SweepScope::All => None,
+    };
+    planned.map(|after| after.saturating_add(WAKE_MARGIN)).into_iter().chain(again).min()
+}
+
 /// Whether a claim that is gone may still need the floating IP that its IPAddress names, if it comes back.
 fn may_be_needed(pool: &ResolvedPool, address: &IpAddress) -> bool {
     let Some(binding) = read_published(address).and_then(|published| published.binding) else { return true };
@@ -285,4 +310,25 @@ pub(super) fn cluster_view(stores: &Stores, memory: &Memory, pool: &ResolvedPool
         duplicates.iter().flat_map(|other| stores.claim_keys_of(&name_of(other.as_ref()))).collect();
     let is_paused = stores.has_paused_cluster(&name.namespace);
     ClusterView { stray_claims, claims_of_duplicates, is_paused }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::allocation::testing::{seconds, start};
+
+    #[test]
+    fn a_sweep_that_left_addresses_out_is_followed_by_one_of_all() {
+        let (all, unsettled) =
+            (SweepPlan::default(), SweepPlan { scope: SweepScope::Unsettled, ..SweepPlan::default() });
+        let listing = |plan: &SweepPlan| SweepPlan { must_list: true, ..plan.clone() };
+        let waking = |plan: &SweepPlan| SweepPlan { wake_at: Some(start() + seconds(1)), ..plan.clone() };
+        let after = |plan: &SweepPlan| time_to_next_sweep(plan, start(), Duration::from_secs(2));
+        let (woken, two) = (Duration::from_secs(1) + WAKE_MARGIN, Duration::from_secs(2));
+        assert_eq!((after(&all), after(&unsettled)), (None, Some(two)));
+        assert_eq!((after(&listing(&all)), after(&listing(&unsettled))), (Some(RETRY), Some(RETRY)));
+        assert_eq!((after(&waking(&all)), after(&waking(&unsettled))), (Some(woken), Some(woken)));
+        let past = SweepPlan { wake_at: Some(start() - seconds(9)), ..listing(&all) };
+        assert_eq!(after(&past), Some(WAKE_MARGIN));
+    }
 }

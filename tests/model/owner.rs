@@ -14,7 +14,7 @@ use caip_openstack::allocation::published::{Binding, PublishedAddress, Published
 use caip_openstack::allocation::refusal::Refusal;
 use caip_openstack::allocation::release::{self, ReleaseStep};
 use caip_openstack::allocation::situation::{ClaimState, QueuePosition};
-use caip_openstack::allocation::sweep::{ClusterView, SweepAction, plan_sweep};
+use caip_openstack::allocation::sweep::{ClusterView, SweepAction, SweepScope, plan_sweep};
 use caip_openstack::allocation::{PoolId, Situation};
 use caip_openstack::floating_ip::FloatingIpId;
 use caip_openstack::object_name::ObjectName;
@@ -204,7 +204,7 @@ impl Owner {
             return;
         }
         let cluster = ClusterView::default();
-        let plan = self.with_situation(|situation| plan_sweep(situation, &cluster));
+        let plan = self.with_situation(|situation| plan_sweep(situation, &cluster, SweepScope::All));
         self.ledger.note_orphans(&self.policy.id, &plan.orphans, self.now);
         self.must_list |= plan.must_list && plan.actions.is_empty();
         for action in plan.actions {

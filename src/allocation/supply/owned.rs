@@ -6,8 +6,8 @@ use crate::allocation::mark::Ownership;
 use crate::allocation::situation::Situation;
 
 pub(super) fn candidates(situation: Situation<'_>) -> Candidates<'_> {
-    let unclaimed = situation.ledger.unclaimed_of_pool(&situation.pool.id);
-    Box::new(unclaimed.filter(move |entry| is_owned_and_free(&situation, entry)))
+    let unsettled = situation.ledger.unsettled_of_pool(&situation.pool.id);
+    Box::new(unsettled.filter(move |entry| is_owned_and_free(&situation, entry)))
 }
 
 pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {

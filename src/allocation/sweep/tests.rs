@@ -445,9 +445,36 @@ fn a_second_address_of_an_active_claim_is_an_orphan() {
 }
 
 #[test]
+fn a_sweep_of_unsettled_addresses_finds_all_but_orphans_and_missing_tags() {
+    let held = |last, claim| fip(last).created_for(claim);
+    let rows = [held(10, "web"), held(11, "gone"), fip(12).created_for("db").released_by("db", ago(9)), fip(13).idle()];
+    let mut fixture = fixture().fips(rows).active_claim("web").with_policy(|pool| pool.tags = ["cost".into()].into());
+    fixture.ledger.note_orphans(&pool_id("p"), &[id(11)], ago(9000));
+    let [all, unsettled] = [SweepScope::All, SweepScope::Unsettled].map(|scope| fixture.plan_of(scope));
+    let deleted = [delete(12), delete(13)].concat();
+    assert_eq!((all.scope, all.actions.len(), all.orphans, all.labels.len()), (SweepScope::All, 3, vec![id(11)], 1));
+    let found = (unsettled.scope, unsettled.actions, unsettled.orphans, unsettled.labels.len());
+    assert_eq!(found, (SweepScope::Unsettled, deleted, vec![], 0));
+}
+
+#[test]
+fn a_sweep_of_unsettled_addresses_waits_for_a_listing_of_what_may_have_changed() {
+    let mut fixture = fixture().fips([fip(10).created_for("web"), fip(11)]).active_claim("web");
+    let must_list = |fixture: &Fixture| fixture.plan_of(SweepScope::Unsettled).must_list;
+    fixture.ledger.note_uncertain_write(&id(11), fixture.now);
+    assert!(!must_list(&fixture), "it is not the pool's");
+    fixture.ledger.set_hold(&id(10), Some(Hold::Cleanup));
+    fixture.ledger.note_uncertain_write(&id(10), fixture.now);
+    assert!(!must_list(&fixture), "it is being written");
+    fixture.ledger.set_hold(&id(10), None);
+    assert!(must_list(&fixture));
+}
+
+#[test]
 fn a_stale_release_tag_on_a_held_address_is_removed() {
     let mut fixture = fixture().fips([fip(10).created_for("db").released_by("web", ago(9))]).active_claim("db");
     assert_eq!(fixture.plan().actions, remove_tags(10, &[old_release_tag("web")]));
+    assert_eq!(fixture.plan_of(SweepScope::Unsettled).actions, fixture.plan().actions);
     fixture.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("db"));
     fixture.ledger.end_withdrawal(&id(10), Hold::Cleanup, false);
     assert!(fixture.plan().actions.is_empty(), "the claim removes its own mark again");

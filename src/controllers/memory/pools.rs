@@ -4,17 +4,20 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use super::WrittenVersion;
+use crate::allocation::sweep::SweepScope;
 use crate::allocation::usage::AddressFailure;
 use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::pool_network::{NetworkParam, SubnetParam};
-use crate::clock::Clock;
+use crate::clock::{Clock, instant_after};
 use crate::controllers::project::ProjectHandle;
 use crate::controllers::stores::name_of;
 use crate::controllers::sweeper::LabelMemory;
@@ -93,6 +96,12 @@ pub(in crate::controllers) struct Problem {
     pub(in crate::controllers) message: String,
 }
 
+/// The least time between two sweeps of all addresses of a pool, for each address. Thousands may be released one after the
+/// other, and each release makes a sweep.
+const FULL_SWEEP_INTERVAL_PER_ADDRESS: Duration = Duration::from_millis(1);
+/// The least time in a pool with few.
+const MIN_FULL_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
 /// What is known of a pool.
 #[derive(Clone, Default)]
 pub(in crate::controllers) struct PoolState {
@@ -118,8 +127,10 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) identity_secret: Option<ObjectName>,
     /// A session ended before the outcome of each of its calls was known.
     pub(in crate::controllers) has_left_calls: bool,
-    /// The addresses that the last sweep found to be orphans.
+    /// The addresses that the last sweep of all found to be orphans.
     pub(in crate::controllers) orphans: Vec<IpAddr>,
+    /// When a sweep may visit all addresses of the pool again.
+    pub(in crate::controllers) next_full_sweep: Option<Instant>,
     /// The tags of `spec.tags`. Shared by the copies of this record, of which each reconcile takes some.
     pub(in crate::controllers) labels: Arc<LabelMemory>,
     /// The addresses that cannot be given, and since when these.
@@ -144,6 +155,18 @@ pub(in crate::controllers) struct Session {
 const STALE_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 impl PoolState {
+    /// Chooses what a sweep that begins now visits. `count` is the number of the pool's addresses.
+    pub(in crate::controllers) fn choose_scope(&mut self, count: usize, now: Instant) -> SweepScope {
+        if self.next_full_sweep.is_some_and(|next| now < next) {
+            return SweepScope::Unsettled;
+        }
+        let rest = FULL_SWEEP_INTERVAL_PER_ADDRESS
+            .saturating_mul(count.try_into().unwrap_or(u32::MAX))
+            .max(MIN_FULL_SWEEP_INTERVAL);
+        self.next_full_sweep = Some(instant_after(now, rest));
+        SweepScope::All
+    }
+
     /// Whether the record is of this object, not of an earlier one with its name.
     pub(in crate::controllers) fn is_of(&self, pool: &OpenStackFloatingIPPool) -> bool {
         self.uid == pool.metadata.uid
@@ -330,6 +353,17 @@ mod tests {
         let mut pool = OpenStackFloatingIPPool::new("public", Default::default());
         (pool.metadata.namespace, pool.metadata.uid) = (Some("team".into()), Some(uid.into()));
         pool
+    }
+
+    #[test]
+    fn all_addresses_are_visited_once_a_second_and_in_a_large_pool_less_often() {
+        for (count, rest) in [(0, 1000), (1000, 1000), (10_000, 10_000)] {
+            let (mut state, start) = (PoolState::default(), Instant::now());
+            let scopes =
+                [0, 1, rest - 1, rest, rest + 1].map(|ms| state.choose_scope(count, start + Duration::from_millis(ms)));
+            let (all, unsettled) = (SweepScope::All, SweepScope::Unsettled);
+            assert_eq!(scopes, [all, unsettled, unsettled, all, unsettled], "{count} addresses");
+        }
     }
 
     #[test]

@@ -49,13 +49,15 @@ impl LabelMemory {
         due.take(LABELS_PER_SWEEP).cloned().collect()
     }
 
-    fn record(&mut self, results: &[(Label, Result<(), Error>)], now: Timestamp) {
+    /// Each result is whether the tag was added.
+    fn record(&mut self, results: &[(Label, Result<bool, Error>)], now: Timestamp) {
         let until = after(now, REST_AFTER_FAILURE);
         let failed = results.iter().filter(|(_, result)| result.is_err()).map(|((id, _), _)| id.clone());
         self.rests_until.extend(failed.map(|id| (id, until)));
         let has_all_failed = !results.is_empty() && results.iter().all(|(_, result)| result.is_err());
         self.pool_rests_until = has_all_failed.then_some(until);
-        self.added = results.iter().filter(|(_, result)| result.is_ok()).map(|(label, _)| label.clone()).collect();
+        self.added =
+            results.iter().filter(|(_, result)| matches!(result, Ok(true))).map(|(label, _)| label.clone()).collect();
     }
 }
 
@@ -75,25 +77,33 @@ impl Sweeper {
             (label, result)
         });
         let results: Vec<_> = added.buffer_unordered(PARALLEL_LABELS).collect().await;
-        if let Some(error) = results.iter().find_map(|(_, result)| result.as_ref().err()) {
+        let failure = results.iter().find_map(|(_, result)| result.as_ref().err());
+        if let Some(error) = failure {
             tracing::warn!(pool.name = %pool.name, "the tags of spec.tags cannot be added: {error}");
-        } else if is_full {
+        }
+        let (now, may_go_on) = (self.clock.now(), is_full && failure.is_none());
+        self.memory.pools.update(&pool.name, |state| {
+            Arc::make_mut(&mut state.labels).record(&results, now);
+            // Only a sweep of all addresses finds the next ones.
+            if may_go_on {
+                state.next_full_sweep = None;
+            }
+        });
+        if may_go_on {
             self.wake.sweeper(&pool.name);
         }
-        let now = self.clock.now();
-        self.memory.pools.update(&pool.name, |state| Arc::make_mut(&mut state.labels).record(&results, now));
     }
 
-    /// Only while the pool serves, and the floating IP is the pool's still.
-    async fn add_label(&self, pool: &ResolvedPool, (id, tag): &Label) -> Result<(), Error> {
+    /// Only while the pool serves, and the floating IP is the pool's still. Returns whether it was added.
+    async fn add_label(&self, pool: &ResolvedPool, (id, tag): &Label) -> Result<bool, Error> {
         let needs_it = {
             let ledger = pool.project.ledger();
             let now = self.clock.now();
             self.memory.with_situation(&ledger, pool, now, |situation| needs_tag(situation, id, tag))
         };
         match needs_it && self.stores.is_serving(&pool.name) {
-            true => NeutronWriter { pool, clock: &self.clock }.label(id, tag).await,
-            false => Ok(()),
+            true => NeutronWriter { pool, clock: &self.clock }.label(id, tag).await.map(|()| true),
+            false => Ok(false),
         }
     }
 }
@@ -108,8 +118,8 @@ mod tests {
         (id(last), tag.to_owned())
     }
 
-    fn result(label: &Label, is_added: bool) -> (Label, Result<(), Error>) {
-        (label.clone(), if is_added { Ok(()) } else { Err(Error::new(ErrorKind::Rejected, "add tag", "no")) })
+    fn result(label: &Label, is_added: bool) -> (Label, Result<bool, Error>) {
+        (label.clone(), if is_added { Ok(true) } else { Err(Error::new(ErrorKind::Rejected, "add tag", "no")) })
     }
 
     #[test]
@@ -128,6 +138,13 @@ mod tests {
         memory.record(&[result(&planned[0], false)], start());
         assert!(memory.choose(&planned, start() + seconds(299)).is_empty());
         assert_eq!(memory.choose(&planned, start() + seconds(301)), planned);
+    }
+
+    #[test]
+    fn a_tag_that_was_not_needed_for_a_while_is_added_once_it_is() {
+        let (planned, mut memory) = ([label(1, "a")], LabelMemory::default());
+        memory.record(&[(planned[0].clone(), Ok(false))], start());
+        assert_eq!(memory.choose(&planned, start()), planned);
     }
 
     #[test]
