@@ -117,6 +117,19 @@ pub struct Quota {
     pub used: u32,
 }
 
+/// What to do about a floating IP whose deletion has its turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DeletionStep {
+    Delete,
+    /// Read it, and ask again. After a read, the same as `Keep`.
+    Read,
+    Keep,
+}
+
+/// Called without a floating IP each time that a deletion gets its turn, so again after a failed read; and with the floating
+/// IP once it has been read.
+pub type DeletionCheck<'a> = dyn FnMut(Option<FloatingIp>) -> DeletionStep + Send + 'a;
+
 /// One project's Neutron, with the calls that we make and no others.
 ///
 /// Every call ends within its timeout. Calls that are safe to repeat are retried internally: reads and additions of a tag.
@@ -141,9 +154,11 @@ pub trait Neutron: Send + Sync {
     /// Replaces the description and returns the updated floating IP. Never retried.
     async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error>;
 
-    /// Fails with [`ErrorKind::NotFound`] when it did not exist. Neutron also deletes a floating IP that is attached, so
-    /// that the caller has to know that it is not. Never retried.
-    async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error>;
+    /// False if it was kept. Fails with [`ErrorKind::NotFound`] when it did not exist. The DELETE is never retried.
+    ///
+    /// Neutron also deletes a floating IP that is attached, and the request may wait for its turn at the cloud. So `check`
+    /// decides once the turn has come, and the DELETE follows within seconds. What is done until then is retried.
+    async fn delete_floating_ip(&self, id: &FloatingIpId, check: &mut DeletionCheck<'_>) -> Result<bool, Error>;
 
     /// Adds one tag and keeps the others; adding a tag twice is no error.
     async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error>;

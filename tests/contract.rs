@@ -14,8 +14,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, SubnetId};
-use caip_openstack::openstack::{Error, ErrorKind, Filter, Neutron, NewFloatingIp};
+use caip_openstack::openstack::{DeletionStep, Error, ErrorKind, Filter, Neutron, NewFloatingIp};
 use futures::future::join_all;
+
+/// These checks delete unconditionally.
+fn always(_: Option<FloatingIp>) -> DeletionStep {
+    DeletionStep::Delete
+}
 
 /// A project that only one check uses.
 struct World {
@@ -169,7 +174,7 @@ async fn removing_a_tag_keeps_the_others_and_can_be_repeated(world: &World) {
 async fn a_deleted_floating_ip_is_not_found_and_has_no_tags(world: &World) {
     let neutron = &world.neutron;
     let ip = created(world).await;
-    neutron.delete_floating_ip(&ip.id).await.expect("it deletes");
+    neutron.delete_floating_ip(&ip.id, &mut always).await.expect("it deletes");
     refused(neutron.get_floating_ip(&ip.id).await, ErrorKind::NotFound);
     refused(neutron.describe_floating_ip(&ip.id, "x").await, ErrorKind::NotFound);
     // A real server answers 500 here.
@@ -182,17 +187,17 @@ async fn deleting_twice_finds_nothing_the_second_time(world: &World) {
     let neutron = &world.neutron;
     let ip = created(world).await;
     // Of those that race, any number may succeed.
-    for result in join_all((0..3).map(|_| neutron.delete_floating_ip(&ip.id))).await {
+    for result in join_all((0..3).map(async |_| neutron.delete_floating_ip(&ip.id, &mut always).await)).await {
         assert!(result.as_ref().err().is_none_or(|error| error.kind == ErrorKind::NotFound), "{result:?}");
     }
-    refused(neutron.delete_floating_ip(&ip.id).await, ErrorKind::NotFound);
+    refused(neutron.delete_floating_ip(&ip.id, &mut always).await, ErrorKind::NotFound);
 }
 
 async fn an_invalid_id_is_not_found(world: &World) {
     for id in ["", "not-an-id", "..", "../networks", "a/b", "?x=1", "%2e%2e", "é"] {
         let id = FloatingIpId::new(id);
         refused(world.neutron.get_floating_ip(&id).await, ErrorKind::NotFound);
-        refused(world.neutron.delete_floating_ip(&id).await, ErrorKind::NotFound);
+        refused(world.neutron.delete_floating_ip(&id, &mut always).await, ErrorKind::NotFound);
         refused(world.neutron.add_tag(&id, "x").await, ErrorKind::NotFound);
     }
 }
@@ -203,7 +208,7 @@ async fn a_floating_ip_of_another_project_is_not_listed_or_changed(world: &World
     let check = async {
         refused(ours.get_floating_ip(&ip.id).await, ErrorKind::NotFound);
         refused(ours.describe_floating_ip(&ip.id, "x").await, ErrorKind::NotFound);
-        refused(ours.delete_floating_ip(&ip.id).await, ErrorKind::NotFound);
+        refused(ours.delete_floating_ip(&ip.id, &mut always).await, ErrorKind::NotFound);
         refused(ours.add_tag(&ip.id, "x").await, ErrorKind::Forbidden);
         refused(ours.remove_tag(&ip.id, "x").await, ErrorKind::Forbidden);
         assert_eq!(ours.list_floating_ips().await.expect("it lists"), []);
@@ -213,7 +218,7 @@ async fn a_floating_ip_of_another_project_is_not_listed_or_changed(world: &World
     };
     use futures::FutureExt;
     let outcome = std::panic::AssertUnwindSafe(check).catch_unwind().await;
-    theirs.delete_floating_ip(&ip.id).await.expect("it is still there");
+    theirs.delete_floating_ip(&ip.id, &mut always).await.expect("it is still there");
     outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
@@ -225,7 +230,7 @@ async fn a_port_is_reported_but_does_not_prevent_deletion(world: &World) {
     world.operator.detach(&ip.id).await;
     assert!(!read(world, &ip.id).await.is_attached());
     world.operator.attach(&ip.id).await;
-    world.neutron.delete_floating_ip(&ip.id).await.expect("Neutron does not protect it");
+    world.neutron.delete_floating_ip(&ip.id, &mut always).await.expect("Neutron does not protect it");
 }
 
 async fn an_unusable_network_is_reported_as_such(world: &World) {

@@ -1,6 +1,7 @@
 //! Sessions with a server on loopback that records requests: which ones are sent, how often, with which token, and how each
 //! failure is reported. Time is tokio's, paused.
 
+mod deletion;
 mod failures;
 mod hostile;
 mod hosts;

@@ -18,7 +18,7 @@ use axum::Router;
 use axum::extract::Request;
 use caip_openstack::floating_ip::FloatingIpId;
 use caip_openstack::openstack::session::Sessions;
-use caip_openstack::openstack::{Clouds, ErrorKind};
+use caip_openstack::openstack::{Clouds, DeletionStep, ErrorKind};
 use caip_openstack::runtime::flags::LoggingFormat;
 use caip_openstack::runtime::shutdown::TRACES_GRACE;
 use caip_openstack::runtime::telemetry;
@@ -30,7 +30,7 @@ use tracing::Instrument;
 /// The URL of OpenStack, for [`program`].
 const OPENSTACK: &str = "TEST_OPENSTACK";
 
-/// Two calls in the span of a reconcile; the second one fails with not found.
+/// Three calls in the span of a reconcile; the second one fails with not found.
 #[test]
 #[ignore = "started by the other tests"]
 fn program() {
@@ -50,6 +50,8 @@ fn program() {
         tokio::time::sleep(Duration::from_millis(200)).await;
         let missing = neutron.get_floating_ip(&FloatingIpId::new("missing")).await;
         assert_eq!(missing.expect_err("it is not there").kind, ErrorKind::NotFound);
+        let deleted = neutron.delete_floating_ip(&FloatingIpId::new("a"), &mut |_| DeletionStep::Delete).await;
+        assert!(deleted.expect("it deletes"));
     };
     runtime.block_on(work.instrument(reconcile));
     let begin = Instant::now();
@@ -117,7 +119,14 @@ async fn spans_of_reconciles_and_calls_are_sent_without_secrets() {
     let requests = collector.requests();
     assert!(requests.iter().all(|(line, _)| line == "POST /v1/traces application/x-protobuf"), "{requests:?}");
     let spans: String = requests.into_iter().map(|(_, spans)| spans).collect();
-    let names = ["reconciling object", "pool/web", "authenticate", "list floating IPs", "read floating IP"];
+    let names = [
+        "reconciling object",
+        "pool/web",
+        "authenticate",
+        "list floating IPs",
+        "read floating IP",
+        "delete floating IP",
+    ];
     let facts = ["ok", "not_found", "req-7", "caip-openstack", "service.version", "lab", "north"];
     for part in names.into_iter().chain(facts) {
         assert!(spans.contains(part), "no {part:?} in {spans:?}");

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use tracing::info;
 
 use super::memory::{Memory, ResolvedPool};
@@ -19,7 +19,7 @@ use crate::allocation::{ClaimKey, Ledger, Nonce, Refusal};
 use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::object_name::ObjectName;
-use crate::openstack::{Error, ErrorKind, NewFloatingIp};
+use crate::openstack::{DeletionStep, Error, ErrorKind, NewFloatingIp};
 use crate::time::after;
 
 /// How long a pool creates nothing after a refusal: one request for all its waiting claims. With the time until the pool
@@ -185,28 +185,13 @@ impl NeutronWriter<'_> {
     async fn discard_unmarked(&self, fip: &FloatingIp, began: CallStart) -> Error {
         let is_new = self.pool.project.ledger().get(&fip.id).is_none_or(|entry| entry.known_since >= began.sequence);
         let deleted = match is_new {
-            true => self.delete_new(&fip.id).await.map_err(|error| error.to_string()),
+            true => self.delete_new(&fip.id, began).await,
             false => Err("it existed before".to_owned()),
         };
         if let Err(why) = deleted {
             tracing::warn!(pool.name = %self.pool.name, fip.id = %fip.id, fip.address = %fip.address, "created without its mark and not deleted: {why}");
         }
         Error::new(ErrorKind::DescriptionDropped, "create floating IP", NOT_STORED)
-    }
-
-    /// Deletes a floating IP that was created a moment ago. After an unknown outcome it is read before a second DELETE, since
-    /// somebody may have attached it.
-    async fn delete_new(&self, id: &FloatingIpId) -> Result<(), Error> {
-        let first = match self.pool.neutron.delete_floating_ip(id).await {
-            Err(first) if first.is_unknown() => first,
-            other => return other,
-        };
-        let deleted = match self.pool.neutron.get_floating_ip(id).await {
-            Ok(fip) if fip.is_attached() => return Err(first),
-            Ok(_) => self.pool.neutron.delete_floating_ip(id).await,
-            Err(error) => Err(error),
-        };
-        deleted.or_else(|error| if error.kind == ErrorKind::NotFound { Ok(()) } else { Err(error) })
     }
 
     /// Records why Neutron created nothing, so that no useless requests follow for a while.
@@ -272,59 +257,73 @@ impl NeutronWriter<'_> {
         result
     }
 
-    /// Deletes a floating IP if it may still be deleted. One that is gone already is success.
+    /// Deletes a floating IP if it may still be deleted: it may have changed since that was planned. One that is gone already
+    /// is success. False if it is kept.
     async fn delete(&self, id: &FloatingIpId) -> Result<bool, Error> {
-        if !self.may_delete(id, FRESH_VIEW).await? {
-            return Ok(false);
-        }
-        let result = match self.pool.neutron.delete_floating_ip(id).await {
-            Err(first) if first.is_unknown() => self.delete_again(id, first).await,
-            other => other,
-        };
-        match result {
-            Ok(()) => info!(pool.name = %self.pool.name, fip.id = %id, "deleted"),
-            Err(error) if error.kind == ErrorKind::NotFound => {}
-            Err(error) => return self.record_failure(id, error).map(|()| true),
+        let deleted = delete_with_retry(async |attempt| {
+            let mut began = None;
+            self.delete_if(id, |read| {
+                let mut ledger = self.pool.project.ledger();
+                let Some(read) = read else {
+                    let now = ledger.begin(self.clock.now());
+                    if ledger.get(id).is_none_or(|entry| must_read(attempt, entry.seen.at, now.at)) {
+                        began = Some(now);
+                        return DeletionStep::Read;
+                    }
+                    return delete_or_keep(ledger.may_delete(id, &self.pool.policy.id));
+                };
+                let is_attached = read.is_attached();
+                if let Some(began) = began {
+                    ledger.record_read(read, began);
+                }
+                delete_or_keep(!is_attached && ledger.may_delete(id, &self.pool.policy.id))
+            })
+            .await
+        });
+        match deleted.await {
+            Ok(true) => info!(pool.name = %self.pool.name, fip.id = %id, "deleted"),
+            Ok(false) => return Ok(false),
+            Err((error, _)) if error.kind == ErrorKind::NotFound => {}
+            Err((error, MayBeSent(false))) => return Err(error),
+            Err((error, MayBeSent(true))) => return self.record_failure(id, error).map(|()| true),
         }
         self.pool.project.ledger().record_deletion(id);
         Ok(true)
     }
 
-    /// Sends a second DELETE after one with an unknown outcome. Somebody may have attached the floating IP meanwhile, so it is
-    /// read first. The first DELETE may take effect even if the second is refused.
-    async fn delete_again(&self, id: &FloatingIpId, first: Error) -> Result<(), Error> {
-        let may_delete = self.may_delete(id, SignedDuration::ZERO).await.unwrap_or(false);
-        if !may_delete {
-            let is_gone = self.pool.project.ledger().get(id).is_none();
-            return if is_gone { Ok(()) } else { Err(first) };
-        }
-        match self.pool.neutron.delete_floating_ip(id).await {
-            Err(error) if error.kind != ErrorKind::NotFound && !error.is_unknown() => Err(first),
-            other => other,
+    /// Deletes a floating IP that was created by a request that began then, unless somebody has attached it; else returns why
+    /// it is left.
+    async fn delete_new(&self, id: &FloatingIpId, began: CallStart) -> Result<(), String> {
+        let deleted = delete_with_retry(async |attempt| {
+            self.delete_if(id, |read| match read {
+                Some(read) => delete_or_keep(!read.is_attached()),
+                None if must_read(attempt, began.at, self.clock.now()) => DeletionStep::Read,
+                None => DeletionStep::Delete,
+            })
+            .await
+        });
+        match deleted.await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err("somebody attached it".to_owned()),
+            Err((error, _)) if error.kind == ErrorKind::NotFound => Ok(()),
+            Err((error, _)) => Err(error.to_string()),
         }
     }
 
-    /// Whether the floating IP may still be deleted, since it may have changed after the deletion was planned. It is read
-    /// again if its view is older than this.
-    async fn may_delete(&self, id: &FloatingIpId, longest: SignedDuration) -> Result<bool, Error> {
-        let began = {
-            let mut ledger = self.pool.project.ledger();
-            let began = ledger.begin(self.clock.now());
-            let seen = ledger.get(id).map(|entry| entry.seen.at);
-            seen.filter(|seen| began.at.duration_since(*seen) > longest).map(|_| began)
+    /// One attempt to delete a floating IP, with what its failure means.
+    async fn delete_if(
+        &self,
+        id: &FloatingIpId,
+        mut check: impl FnMut(Option<FloatingIp>) -> DeletionStep + Send,
+    ) -> Result<bool, (Error, MayBeSent)> {
+        let mut is_decided = false;
+        let mut recorded = |read: Option<FloatingIp>| {
+            let step = check(read);
+            is_decided = step == DeletionStep::Delete;
+            step
         };
-        if let Some(began) = began {
-            match self.pool.neutron.get_floating_ip(id).await {
-                Ok(fip) if fip.is_attached() => {
-                    self.pool.project.ledger().record_read(fip, began);
-                    return Ok(false);
-                }
-                Ok(fip) => self.pool.project.ledger().record_read(fip, began),
-                Err(error) if error.kind == ErrorKind::NotFound => self.pool.project.ledger().record_deletion(id),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(self.pool.project.ledger().may_delete(id, &self.pool.policy.id))
+        let result = self.pool.neutron.delete_floating_ip(id, &mut recorded).await;
+        result.map_err(|error| (error, MayBeSent(is_decided)))
     }
 
     async fn rewrite(&self, id: &FloatingIpId, description: Option<&str>, tags: &[String]) -> Result<(), Error> {
@@ -352,4 +351,106 @@ impl NeutronWriter<'_> {
 
 pub(super) fn render(mark: &CreationMark, claim: Option<&ObjectName>) -> String {
     mark.render(claim.map(|claim| (claim.namespace.as_str(), claim.name.as_str())))
+}
+
+const fn delete_or_keep(may_delete: bool) -> DeletionStep {
+    if may_delete { DeletionStep::Delete } else { DeletionStep::Keep }
+}
+
+/// Which of the two DELETEs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Attempt {
+    First,
+    Second,
+}
+
+/// Whether a DELETE that failed may have been sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct MayBeSent(bool);
+
+/// Whether a floating IP must be read before it is deleted, as it was last seen at that time.
+fn must_read(attempt: Attempt, seen: Timestamp, now: Timestamp) -> bool {
+    attempt == Attempt::Second || now.duration_since(seen) > FRESH_VIEW
+}
+
+/// Deletes a floating IP, and tries it again after an unknown outcome: then it has to be read first, since somebody may have
+/// attached it. The first DELETE may take effect even if the second is refused or not sent.
+async fn delete_with_retry(
+    delete: impl AsyncFn(Attempt) -> Result<bool, (Error, MayBeSent)>,
+) -> Result<bool, (Error, MayBeSent)> {
+    let first = match delete(Attempt::First).await {
+        Err((first, MayBeSent(true))) if first.is_unknown() => first,
+        other => return other,
+    };
+    match delete(Attempt::Second).await {
+        Ok(true) => Ok(true),
+        Err((error, _)) if error.kind == ErrorKind::NotFound => Ok(true),
+        Err((error, MayBeSent(true))) if error.is_unknown() => Err((error, MayBeSent(true))),
+        _ => Err((first, MayBeSent(true))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::allocation::testing::{ago, start};
+
+    type Outcome = Result<bool, (ErrorKind, MayBeSent)>;
+
+    /// What becomes of a deletion whose attempts end so, and how many there are.
+    fn deleted(outcomes: [Outcome; 2]) -> (Outcome, usize) {
+        let mut left = outcomes.into_iter();
+        let attempts = RefCell::new(Vec::new());
+        let next = RefCell::new(|attempt| {
+            attempts.borrow_mut().push(attempt);
+            left.next().unwrap().map_err(|(kind, sent)| (Error::new(kind, "delete floating IP", "no"), sent))
+        });
+        let result = futures::executor::block_on(delete_with_retry(async |attempt| (next.borrow_mut())(attempt)));
+        let attempts = attempts.take();
+        assert!([Attempt::First, Attempt::Second].starts_with(&attempts), "{attempts:?}");
+        (result.map_err(|(error, sent)| (error.kind, sent)), attempts.len())
+    }
+
+    #[test]
+    fn a_floating_ip_is_read_before_a_second_deletion_and_if_it_was_not_seen_lately() {
+        for (attempt, seen, is_read) in
+            [(Attempt::First, ago(5), false), (Attempt::First, ago(6), true), (Attempt::Second, ago(0), true)]
+        {
+            assert_eq!(must_read(attempt, seen, start()), is_read, "{attempt:?}, seen at {seen}");
+        }
+    }
+
+    #[test]
+    fn a_deletion_is_tried_again_only_if_the_first_may_have_been_done() {
+        let (sent, unsent) = (MayBeSent(true), MayBeSent(false));
+        for certain in [
+            Ok(true),
+            Ok(false),
+            Err((ErrorKind::NoAnswer, unsent)),
+            Err((ErrorKind::NotFound, sent)),
+            Err((ErrorKind::Conflict, sent)),
+        ] {
+            assert_eq!(deleted([certain, Ok(true)]), (certain, 1));
+        }
+    }
+
+    #[test]
+    fn the_first_of_two_deletions_counts_unless_the_second_is_certain() {
+        let (sent, unsent) = (MayBeSent(true), MayBeSent(false));
+        let unknown = Err((ErrorKind::NoAnswer, sent));
+        let table = [
+            ("deleted", Ok(true), Ok(true)),
+            ("kept, since it is attached", Ok(false), unknown),
+            ("gone when it was read", Err((ErrorKind::NotFound, unsent)), Ok(true)),
+            ("gone when it was to be deleted", Err((ErrorKind::NotFound, sent)), Ok(true)),
+            ("not read", Err((ErrorKind::Server, unsent)), unknown),
+            ("refused", Err((ErrorKind::Forbidden, sent)), unknown),
+            ("unknown", Err((ErrorKind::Server, sent)), Err((ErrorKind::Server, sent))),
+        ];
+        for (what, second, outcome) in table {
+            assert_eq!(deleted([unknown, second]), (outcome, 2), "{what}");
+        }
+    }
 }

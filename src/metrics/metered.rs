@@ -10,7 +10,8 @@ use super::Metrics;
 use super::clouds::CloudLabel;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::openstack::{
-    Clouds, Credentials, Error, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
+    Clouds, Credentials, DeletionCheck, DeletionStep, Error, Filter, Network, Neutron, NewFloatingIp, ProjectScope,
+    Quota, Subnet,
 };
 
 /// Delegates to another [`Clouds`].
@@ -101,8 +102,23 @@ impl Neutron for MeteredNeutron {
         self.measure("describe_floating_ip", self.neutron.describe_floating_ip(id, description)).await
     }
 
-    async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
-        self.measure("delete_floating_ip", self.neutron.delete_floating_ip(id)).await
+    /// It may consist of a read and a DELETE.
+    async fn delete_floating_ip(&self, id: &FloatingIpId, check: &mut DeletionCheck<'_>) -> Result<bool, Error> {
+        let (mut operation, mut begin) = ("delete_floating_ip", Instant::now());
+        let mut metered = |shown: Option<FloatingIp>| {
+            if shown.is_some() {
+                self.metrics.openstack_call(&self.cloud, operation, &Ok::<_, Error>(()), begin.elapsed());
+                begin = Instant::now();
+            }
+            let step = check(shown);
+            operation = if step == DeletionStep::Read { "get_floating_ip" } else { "delete_floating_ip" };
+            step
+        };
+        let result = self.neutron.delete_floating_ip(id, &mut metered).await;
+        if !matches!(result, Ok(false)) {
+            self.metrics.openstack_call(&self.cloud, operation, &result, begin.elapsed());
+        }
+        result
     }
 
     async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {

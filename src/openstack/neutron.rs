@@ -7,6 +7,7 @@ pub(crate) mod fuzzing;
 mod pages;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -17,11 +18,14 @@ use openstack_sdk_network::v2::floatingip::{create, delete, get, list, set};
 use openstack_sdk_network::v2::quota::details as quota_details;
 use openstack_sdk_network::v2::{network, subnet};
 use serde::de::DeserializeOwned;
+use tokio::time::Instant;
 
-use super::session::{CallKind, Session};
+use super::session::{CallKind, Retries, Session, Turn};
 use super::{
-    Error, ErrorKind, Filter, FloatingIp, FloatingIpId, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
+    DeletionCheck, DeletionStep, Error, ErrorKind, Filter, FloatingIp, FloatingIpId, Network, Neutron, NewFloatingIp,
+    ProjectScope, Quota, Subnet,
 };
+use crate::clock::instant_after;
 use crate::floating_ip::NetworkId;
 use body::{Extensions, QuotaDetails};
 use pages::{Limit, PAGE_SIZE};
@@ -35,6 +39,11 @@ pub(super) const MAX_FLOATING_IPS: usize = 4000;
 pub const ROW_SIZE: usize = 1024;
 /// Networks or subnets that a filter selects. A pool needs one network and a few subnets.
 const FOUND: Limit = Limit { rows: 1000, row_size: ROW_SIZE, remedy: "narrow the filter of the pool" };
+
+const READ: &str = "read floating IP";
+const DELETE: &str = "delete floating IP";
+/// How long a deletion that was decided may wait for a new token.
+const MAX_TOKEN_WAIT: Duration = Duration::from_secs(2);
 
 pub(super) struct NeutronClient {
     session: Session,
@@ -131,9 +140,8 @@ impl Neutron for NeutronClient {
     }
 
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
-        let operation = "read floating IP";
-        let request = complete(get::Request::builder().id(id_segment(operation, id)?).build());
-        self.floating_ip(operation, &self.session.call(operation, CallKind::Read, request).await?)
+        let request = complete(get::Request::builder().id(id_segment(READ, id)?).build());
+        self.floating_ip(READ, &self.session.call(READ, CallKind::Read, request).await?)
     }
 
     async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
@@ -158,11 +166,23 @@ impl Neutron for NeutronClient {
         self.floating_ip(operation, &response)
     }
 
-    async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
-        let operation = "delete floating IP";
-        let request = complete(delete::Request::builder().id(id_segment(operation, id)?).build());
-        // Not repeated: somebody may attach the floating IP meanwhile.
-        self.session.call(operation, CallKind::Write, request).await.map(drop)
+    async fn delete_floating_ip(&self, id: &FloatingIpId, check: &mut DeletionCheck<'_>) -> Result<bool, Error> {
+        let id = id_segment(DELETE, id)?;
+        let deletion = async {
+            let mut retries = Retries::begin();
+            let decided = loop {
+                match self.decide_deletion(id, check).await {
+                    Err(error) => retries.wait_after(error).await?,
+                    Ok(decided) => break decided,
+                }
+            };
+            let Some(mut turn) = decided else { return Ok(None) };
+            let request = complete(delete::Request::builder().id(id).build());
+            // Not repeated: somebody may attach the floating IP meanwhile.
+            let latest = instant_after(Instant::now(), MAX_TOKEN_WAIT);
+            turn.call(DELETE, Some(latest), request).await.map(Some)
+        };
+        Ok(Session::record(DELETE, deletion).await?.is_some())
     }
 
     async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
@@ -247,6 +267,17 @@ impl Neutron for NeutronClient {
 }
 
 impl NeutronClient {
+    /// The turn of a deletion, once it has come and the floating IP is to be deleted; none if it is to be kept.
+    async fn decide_deletion(&self, id: &str, check: &mut DeletionCheck<'_>) -> Result<Option<Turn<'_>>, Error> {
+        let mut turn = self.session.begin_turn(DELETE).await?;
+        let mut step = check(None);
+        if step == DeletionStep::Read {
+            let request = complete(get::Request::builder().id(id).build());
+            step = check(Some(self.floating_ip(READ, &turn.call(READ, None, request).await?)?));
+        }
+        Ok((step == DeletionStep::Delete).then_some(turn))
+    }
+
     fn project(&self) -> &crate::floating_ip::ProjectId {
         &self.scope().project
     }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use backon::{ExponentialBuilder, Retryable};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder, Retryable};
 use bytes::Bytes;
 use http::{HeaderMap, Response, StatusCode};
 use openstack_sdk_auth_core::types::Project;
@@ -35,7 +35,7 @@ use tokio::time::Instant;
 use super::{Error, ErrorKind, ProjectScope};
 use keystone::Token;
 use large_answer::LargeAnswer;
-use throttle::{Health, Throttle};
+use throttle::{Health, Permit, Throttle};
 use token_cache::TokenCache;
 use transport::AnswerLimit;
 
@@ -70,10 +70,45 @@ pub(super) struct Session {
     scope: ProjectScope,
 }
 
+/// Limits and delays the retries of an operation that consists of several calls.
+pub(super) struct Retries {
+    started: Instant,
+    delays: ExponentialBackoff,
+}
+
+impl Retries {
+    pub(super) fn begin() -> Self {
+        let delays = retry_delays().with_max_times(MAX_ATTEMPTS - 1).build();
+        Self { started: Instant::now(), delays }
+    }
+
+    /// Waits before the next attempt. Returns the error if there is to be none.
+    pub(super) async fn wait_after(&mut self, error: Error) -> Result<(), Error> {
+        let may_retry = is_retryable(&error) && self.started.elapsed() < RETRY_WINDOW;
+        let Some(delay) = self.delays.next().filter(|_| may_retry) else { return Err(error) };
+        tracing::debug!(operation = error.operation, ?delay, %error, "repeating a call");
+        tokio::time::sleep(delay).await;
+        Ok(())
+    }
+}
+
+fn retry_delays() -> ExponentialBuilder {
+    let delays = ExponentialBuilder::default().with_jitter();
+    delays.with_min_delay(Duration::from_millis(200)).with_max_delay(Duration::from_secs(2))
+}
+
+/// Permission to send calls to the session's cloud, one after the other.
+pub(super) struct Turn<'a> {
+    session: &'a Session,
+    permit: Permit,
+}
+
 /// One call of a session, as the SDK sends it.
 struct Call<'a> {
     session: &'a Session,
     limit: AnswerLimit<'a>,
+    /// It is not sent later: what was decided before may be wrong by then.
+    latest: Option<Instant>,
 }
 
 impl Session {
@@ -105,12 +140,7 @@ impl Session {
     {
         let query = raw(endpoint).skip_error_check(true);
         let started = Instant::now();
-        let max_retries = if matches!(kind, CallKind::Write) { 0 } else { MAX_ATTEMPTS - 1 };
-        let delays = ExponentialBuilder::default()
-            .with_min_delay(Duration::from_millis(200))
-            .with_max_delay(Duration::from_secs(2))
-            .with_max_times(max_retries)
-            .with_jitter();
+        let delays = retry_delays().with_max_times(if matches!(kind, CallKind::Write) { 0 } else { MAX_ATTEMPTS - 1 });
         let attempt = async || match kind {
             // An answer that turns out to be large is given up, and requested again, if another one is being read.
             CallKind::ReadLarge(large) => {
@@ -149,27 +179,27 @@ impl Session {
     where
         Q: for<'a> QueryAsync<Response<Bytes>, Call<'a>> + Sync,
     {
-        let in_operation = |error: Error| Error { operation, ..error };
+        self.begin_turn(operation).await?.send(operation, limit, None, query).await
+    }
+
+    /// Awaits a call that consists of several requests, of which the last may not be necessary, in one span.
+    pub(super) async fn record(
+        operation: &'static str,
+        call: impl Future<Output = Result<Option<Response<Bytes>>, Error>>,
+    ) -> Result<Option<Response<Bytes>>, Error> {
+        span::record(operation, call, |last| answer::request_id(last.as_ref()?.headers())).await
+    }
+
+    /// Waits until a call may be sent.
+    pub(super) async fn begin_turn(&self, operation: &'static str) -> Result<Turn<'_>, Error> {
         // First, so that a slow Keystone takes none of the cloud's slots, and its time says nothing about Neutron.
         self.tokens.token().await?;
-        let permit = self.throttle.acquire(&self.scope.project).await.map_err(in_operation)?;
-        let result = match query.query_async(&Call { session: self, limit }).await {
-            Ok(response) if response.status().is_success() => Ok(response),
-            Ok(response) => Err(in_operation(self.refusal(&response))),
-            Err(ApiError::Client { source }) if source.operation.is_empty() => Err(in_operation(source)),
-            // From Keystone: it has an operation of its own, and says nothing about Neutron.
-            Err(ApiError::Client { source }) => return Err(source),
-            Err(_) => Err(Error::new(ErrorKind::Rejected, operation, "the request cannot be built")),
-        };
-        let health = result.as_ref().map_or_else(answer::health, |_| Health::Answering);
-        permit.finish(health, result.as_ref().err());
-        if matches!(health, Health::Failing(_)) {
-            self.tokens.doubt_catalogue();
-        }
-        if let Err(error) = &result {
-            tracing::debug!(operation, request.id = error.request_id, status = error.status, %error, "call failed");
-        }
-        result
+        let permit = self.throttle.acquire(&self.scope.project).await;
+        let permit = permit.map_err(|error| Error { operation, ..error })?;
+        // Again, since it may have expired meanwhile: what is decided in the turn must not wait for Keystone. This holds the
+        // slot, and is rare.
+        self.tokens.token().await?;
+        Ok(Turn { session: self, permit })
     }
 
     fn refusal(&self, response: &Response<Bytes>) -> Error {
@@ -191,6 +221,52 @@ impl Session {
     }
 }
 
+impl Turn<'_> {
+    /// Sends a call with a small answer once, and not later than `latest`, if that is given.
+    pub(super) async fn call<E>(
+        &mut self,
+        operation: &'static str,
+        latest: Option<Instant>,
+        endpoint: E,
+    ) -> Result<Response<Bytes>, Error>
+    where
+        E: RestEndpoint + Sync + Send,
+    {
+        self.send(operation, AnswerLimit::Small, latest, &raw(endpoint).skip_error_check(true)).await
+    }
+
+    async fn send<Q>(
+        &mut self,
+        operation: &'static str,
+        limit: AnswerLimit<'_>,
+        latest: Option<Instant>,
+        query: &Q,
+    ) -> Result<Response<Bytes>, Error>
+    where
+        Q: for<'a> QueryAsync<Response<Bytes>, Call<'a>> + Sync,
+    {
+        let Self { session, permit } = self;
+        let in_operation = |error: Error| Error { operation, ..error };
+        let result = match query.query_async(&Call { session, limit, latest }).await {
+            Ok(response) if response.status().is_success() => Ok(response),
+            Ok(response) => Err(in_operation(session.refusal(&response))),
+            Err(ApiError::Client { source }) if source.operation.is_empty() => Err(in_operation(source)),
+            // From Keystone: it has an operation of its own, and says nothing about Neutron.
+            Err(ApiError::Client { source }) => return Err(source),
+            Err(_) => Err(Error::new(ErrorKind::Rejected, operation, "the request cannot be built")),
+        };
+        let health = result.as_ref().map_or_else(answer::health, |_| Health::Answering);
+        permit.record(health, result.as_ref().err());
+        if matches!(health, Health::Failing(_)) {
+            session.tokens.doubt_catalogue();
+        }
+        if let Err(error) = &result {
+            tracing::debug!(operation, request.id = error.request_id, status = error.status, %error, "call failed");
+        }
+        result
+    }
+}
+
 impl Call<'_> {
     async fn send(&self, request: http::request::Builder, body: Vec<u8>) -> Result<Response<Bytes>, Error> {
         let request = request.body(body).map_err(|_| invalid_request())?;
@@ -207,6 +283,10 @@ impl Call<'_> {
     }
 
     async fn send_with(&self, token: &Token, request: http::Request<Vec<u8>>) -> Result<Response<Bytes>, Error> {
+        if self.latest.is_some_and(|latest| latest < Instant::now()) {
+            let message = "it waited for a token, and was not sent: the floating IP may have changed meanwhile";
+            return Err(Error::new(ErrorKind::Conflict, "", message));
+        }
         let mut request = reqwest::Request::try_from(request).map_err(|_| invalid_request())?;
         request.headers_mut().insert("X-Auth-Token", token.header.clone());
         self.session.tokens.http_client().send(request, self.limit).await

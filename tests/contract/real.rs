@@ -13,7 +13,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-use super::{Operator, World};
+use super::{Operator, World, always};
 use crate::support::{SOON, eventually};
 
 /// Plain requests, for what the product's client cannot do.
@@ -119,7 +119,7 @@ impl Operator for Arc<RealOperator> {
     }
     async fn clean_up(&self) {
         for ip in self.neutron.list_floating_ips().await.expect("it lists") {
-            self.neutron.delete_floating_ip(&ip.id).await.expect("it deletes");
+            self.neutron.delete_floating_ip(&ip.id, &mut always).await.expect("it deletes");
         }
         if let Some(Route { router, subnet, port }) = self.route.get() {
             let interface = Some(json!({"subnet_id": subnet}));

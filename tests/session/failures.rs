@@ -76,19 +76,6 @@ async fn other_calls_are_tried_three_times() {
     }
 }
 
-/// Before a second request somebody may have attached the floating IP: the controllers read it first.
-#[tokio::test(start_paused = true)]
-async fn a_deletion_is_sent_once() {
-    for trouble in [|| Reply::text(502, "<html>"), || Reply::Break, || Reply::refusal(503, "Unavailable"), Reply::never]
-    {
-        let server = Server::start(move |_: &ReceivedRequest| trouble()).await;
-        let neutron = connect(&server).await;
-        let error = neutron.delete_floating_ip(&id()).await.expect_err("trouble");
-        assert!(error.is_unknown(), "{}", message(&error));
-        assert_eq!(server.count("DELETE /network"), 1);
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_500_to_a_tag_means_not_found_only_if_the_floating_ip_is_gone() {
     let server = Server::start(|request: &ReceivedRequest| match request.method.as_str() {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use caip_openstack::openstack::{
-    Clouds, Credentials, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
+    Clouds, Credentials, DeletionCheck, DeletionStep, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp,
+    ProjectScope, Quota, Subnet,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::api::ApiServer;
 use crate::liar::Liars;
-use crate::memory::MemoryCloud;
+use crate::memory::{MemoryCloud, may_delete};
 use crate::reserved::check_deletion;
 use crate::wire::{Call, CallFailure, Rejection, Side, Wire};
 use crate::witness::Witness;
@@ -162,15 +163,19 @@ impl Neutron for WiredNeutron {
         .await
     }
 
-    async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
+    async fn delete_floating_ip(&self, id: &FloatingIpId, check: &mut DeletionCheck<'_>) -> Result<bool, Error> {
+        self.wire.await_turn().await;
+        if !may_delete(self, id, check).await? {
+            return Ok(false);
+        }
         let (id, server, witness, sent) = (id.clone(), self.server.clone(), self.witness.clone(), Instant::now());
         self.write("delete floating IP", id.to_string(), move |inner| {
             let (id, server, witness) = (id.clone(), server.clone(), witness.clone());
             async move {
                 let deleted = witness.floating_ip(&id);
-                inner.delete_floating_ip(&id).await?;
+                inner.delete_floating_ip(&id, &mut |_| DeletionStep::Delete).await?;
                 deleted.iter().for_each(|fip| check_deletion(&server, &witness, fip, sent));
-                Ok(())
+                Ok(true)
             }
             .boxed()
         })

@@ -10,11 +10,11 @@ use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, ProjectId
 use caip_openstack::openstack::credentials::Fingerprint;
 use caip_openstack::openstack::session::REQUEST_TIMEOUT;
 use caip_openstack::openstack::{
-    Credentials, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
+    Credentials, DeletionCheck, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
 };
 use serde_json::{Value, json};
 
-use crate::memory::MemoryCloud;
+use crate::memory::{MemoryCloud, may_delete};
 use crate::world::{ADDRESSES, address};
 
 /// The credentials that lead to liars, and the seed of each.
@@ -161,8 +161,11 @@ impl Neutron for Liar {
         self.answer("describe floating IP", |random| self.floating_ip(random)).await
     }
 
-    async fn delete_floating_ip(&self, _: &FloatingIpId) -> Result<(), Error> {
-        self.answer("delete floating IP", |_| ()).await
+    async fn delete_floating_ip(&self, id: &FloatingIpId, check: &mut DeletionCheck<'_>) -> Result<bool, Error> {
+        if !may_delete(self, id, check).await? {
+            return Ok(false);
+        }
+        self.answer("delete floating IP", |_| true).await
     }
 
     async fn add_tag(&self, _: &FloatingIpId, _: &str) -> Result<(), Error> {

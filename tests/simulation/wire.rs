@@ -184,6 +184,17 @@ impl Wire {
         lag + stall.unwrap_or_default()
     }
 
+    /// A cloud in trouble lets calls wait for their turn.
+    pub async fn await_turn(&self) {
+        let wait = {
+            let state = self.state();
+            let outage = state.outages.get(&Side::OpenStack);
+            let is_troubled = outage.is_some_and(|(until, ..)| Instant::now() < *until);
+            Duration::from_secs(if is_troubled { state.calls as u64 % 16 } else { 0 })
+        };
+        sleep(wait).await;
+    }
+
     /// Sends one call. `make` does it, once for each delivery; `failed` is what the caller sees of a failure.
     pub async fn send<T: Send + 'static>(
         &self,

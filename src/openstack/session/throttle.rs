@@ -34,7 +34,7 @@ struct ThrottleState {
     is_wait_concealed: bool,
 }
 
-/// Permission to send one call. Dropping it without [`Permit::finish`] reports nothing about the cloud.
+/// Permission to send calls, one after the other. Dropping it without [`Permit::record`] reports nothing about the cloud.
 pub(super) struct Permit {
     throttle: Arc<Throttle>,
     is_probe: bool,
@@ -93,12 +93,13 @@ impl Throttle {
 }
 
 impl Permit {
-    /// Records what the call's result says about the cloud; `error` is the one that the call failed with.
-    pub(super) fn finish(mut self, health: Health, error: Option<&Error>) {
+    /// Records what a call's result says about the cloud; `error` is the one that the call failed with.
+    pub(super) fn record(&mut self, health: Health, error: Option<&Error>) {
         let now = Instant::now();
+        let taken = now.duration_since(std::mem::replace(&mut self.granted_at, now));
         let mut state = self.throttle.state.lock();
         match health {
-            Health::Answering => state.limiter.answered(now, now.duration_since(self.granted_at)),
+            Health::Answering => state.limiter.answered(now, taken),
             Health::Overloaded(wait) | Health::Failing(wait) => {
                 state.limiter.overloaded(now, wait);
                 state.is_wait_concealed = error.is_some_and(|error| error.is_concealed);

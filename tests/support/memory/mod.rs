@@ -16,7 +16,9 @@ use async_trait::async_trait;
 use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use caip_openstack::openstack::credentials::CLOUDS_YAML;
-use caip_openstack::openstack::{Clouds, Credentials, Error, Network, Neutron, ProjectScope, Subnet};
+use caip_openstack::openstack::{
+    Clouds, Credentials, DeletionCheck, DeletionStep, Error, Network, Neutron, ProjectScope, Subnet,
+};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use parking_lot::{Mutex, MutexGuard};
@@ -24,6 +26,19 @@ use parking_lot::{Mutex, MutexGuard};
 pub use neutron::MemoryNeutron;
 pub use state::{Alteration, Elsewhere};
 use state::{Login, NetworkRow, State, SubnetRow};
+
+/// Whether a floating IP is to be deleted, after the read that its check may ask for.
+pub async fn may_delete(
+    neutron: &dyn Neutron,
+    id: &FloatingIpId,
+    check: &mut DeletionCheck<'_>,
+) -> Result<bool, Error> {
+    let mut step = check(None);
+    if step == DeletionStep::Read {
+        step = check(Some(neutron.get_floating_ip(id).await?));
+    }
+    Ok(step == DeletionStep::Delete)
+}
 
 /// A cloud, and the handle to it. Clones are the same cloud.
 #[derive(Clone)]

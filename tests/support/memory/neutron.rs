@@ -4,11 +4,11 @@ use async_trait::async_trait;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, ProjectId};
 use caip_openstack::openstack::credentials::Fingerprint;
 use caip_openstack::openstack::{
-    Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
+    DeletionCheck, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
 };
 
-use super::MemoryCloud;
 use super::state::{self, NetworkRow, State, SubnetRow};
+use super::{MemoryCloud, may_delete};
 
 /// A session.
 #[derive(Clone)]
@@ -94,12 +94,15 @@ impl Neutron for MemoryNeutron {
         .await
     }
 
-    async fn delete_floating_ip(&self, id: &FloatingIpId) -> Result<(), Error> {
+    async fn delete_floating_ip(&self, id: &FloatingIpId, check: &mut DeletionCheck<'_>) -> Result<bool, Error> {
+        if !may_delete(self, id, check).await? {
+            return Ok(false);
+        }
         self.call("delete floating IP", |state, project| {
             // Even an attached one.
             state.own(project, id)?;
             state.floating_ips.remove(id);
-            Ok(())
+            Ok(true)
         })
         .await
     }
