@@ -5,7 +5,7 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use super::manifest::{Kind, Manifest};
-use super::namespace::{Namespace, condition_of};
+use super::namespace::Namespace;
 use super::wait::{RECOVERY, eventually};
 
 /// A Cluster as users have it, without infrastructure.
@@ -47,8 +47,10 @@ impl Namespace {
 fn is_provisioned(cluster: &DynamicObject) -> bool {
     // Cluster API 1.10 has no v1beta2.
     let status = &cluster.data["status"];
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    let initialized = conditions.find(|condition| condition["type"] == "ControlPlaneInitialized");
     (status["initialization"]["infrastructureProvisioned"] == true || status["infrastructureReady"] == true)
-        && condition_of(cluster, "ControlPlaneInitialized").is_some_and(|found| found["status"] == "True")
+        && initialized.is_some_and(|found| found["status"] == "True")
         && !cluster.finalizers().is_empty()
 }
 
