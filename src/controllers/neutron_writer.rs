@@ -12,7 +12,7 @@ use tracing::info;
 use super::memory::{Memory, ResolvedPool};
 use crate::allocation::claim::MarkWrite;
 use crate::allocation::ledger::{CallStart, CreationBlock, Hold};
-use crate::allocation::mark::CreationMark;
+use crate::allocation::mark::{CreationMark, Marks};
 use crate::allocation::supply::CreationPlace;
 use crate::allocation::sweep::{SweepAction, plan_discard};
 use crate::allocation::{ClaimKey, Ledger, Nonce, Refusal};
@@ -183,15 +183,21 @@ impl NeutronWriter<'_> {
     /// Deletes a floating IP that was created without the mark in its description: nothing else would ever find it. Only
     /// one that this project did not have before the request began: the id is what the cloud says.
     async fn discard_unmarked(&self, fip: &FloatingIp, began: CallStart) -> Error {
-        let is_new = self.pool.project.ledger().get(&fip.id).is_none_or(|entry| entry.known_since >= began.sequence);
-        let deleted = match is_new {
-            true => self.delete_new(&fip.id, began).await,
-            false => Err("it existed before".to_owned()),
+        let is_held = self.pool.project.ledger().hold_created(fip.clone(), began);
+        let deleted = match is_held {
+            true => self.delete_unmarked(&fip.id, began).await.map_err(|error| error.to_string()),
+            false => Ok(false),
         };
-        if let Err(why) = deleted {
-            tracing::warn!(pool.name = %self.pool.name, fip.id = %fip.id, fip.address = %fip.address, "created without its mark and not deleted: {why}");
+        match deleted {
+            Ok(true) => {}
+            Ok(false) => self.warn_of_unmarked(fip, "it existed before, or is in use"),
+            Err(why) => self.warn_of_unmarked(fip, &why),
         }
         Error::new(ErrorKind::DescriptionDropped, "create floating IP", NOT_STORED)
+    }
+
+    fn warn_of_unmarked(&self, fip: &FloatingIp, why: &str) {
+        tracing::warn!(pool.name = %self.pool.name, fip.id = %fip.id, fip.address = %fip.address, "created without its mark and not deleted: {why}");
     }
 
     /// Records why Neutron created nothing, so that no useless requests follow for a while.
@@ -280,7 +286,30 @@ impl NeutronWriter<'_> {
             })
             .await
         });
-        match deleted.await {
+        self.record_deletion(id, deleted.await)
+    }
+
+    /// Deletes a floating IP without any mark that a request created which began then, and that is held. False if somebody has
+    /// attached or marked it.
+    async fn delete_unmarked(&self, id: &FloatingIpId, began: CallStart) -> Result<bool, Error> {
+        let deleted = delete_with_retry(async |attempt| {
+            let is_unused = |fip: &FloatingIp| !fip.is_attached() && Marks::read(fip).is_empty();
+            self.delete_if(id, |read| match read {
+                Some(read) => delete_or_keep(is_unused(&read)),
+                None if must_read(attempt, began.at, self.clock.now()) => DeletionStep::Read,
+                // A listing may have shown more than the reply to the request.
+                None => delete_or_keep(self.pool.project.ledger().get(id).is_none_or(|entry| is_unused(&entry.fip))),
+            })
+            .await
+        });
+        let result = self.record_deletion(id, deleted.await);
+        self.pool.project.ledger().set_hold(id, None);
+        result
+    }
+
+    /// Records how a deletion ended. One that is gone already is success; false if it is kept.
+    fn record_deletion(&self, id: &FloatingIpId, deleted: Result<bool, (Error, MayBeSent)>) -> Result<bool, Error> {
+        match deleted {
             Ok(true) => info!(pool.name = %self.pool.name, fip.id = %id, "deleted"),
             Ok(false) => return Ok(false),
             Err((error, _)) if error.kind == ErrorKind::NotFound => {}
@@ -289,25 +318,6 @@ impl NeutronWriter<'_> {
         }
         self.pool.project.ledger().record_deletion(id);
         Ok(true)
-    }
-
-    /// Deletes a floating IP that was created by a request that began then, unless somebody has attached it; else returns why
-    /// it is left.
-    async fn delete_new(&self, id: &FloatingIpId, began: CallStart) -> Result<(), String> {
-        let deleted = delete_with_retry(async |attempt| {
-            self.delete_if(id, |read| match read {
-                Some(read) => delete_or_keep(!read.is_attached()),
-                None if must_read(attempt, began.at, self.clock.now()) => DeletionStep::Read,
-                None => DeletionStep::Delete,
-            })
-            .await
-        });
-        match deleted.await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err("somebody attached it".to_owned()),
-            Err((error, _)) if error.kind == ErrorKind::NotFound => Ok(()),
-            Err((error, _)) => Err(error.to_string()),
-        }
     }
 
     /// One attempt to delete a floating IP, with what its failure means.

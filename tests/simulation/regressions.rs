@@ -12,7 +12,7 @@ use crate::memory::Alteration;
 use crate::simulate;
 use crate::users::key;
 use crate::wire::{Fault, Side};
-use crate::world::{NAMESPACE, Start, World, address};
+use crate::world::{ADDRESSES, NAMESPACE, Start, World, address};
 
 const START: Start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
@@ -225,6 +225,38 @@ fn an_unmarked_floating_ip_is_read_before_it_is_deleted_again() {
         });
         outcome.assert_lawful();
     }
+}
+
+#[test]
+fn no_claim_takes_an_unmarked_floating_ip_that_is_being_deleted() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+        let all: Vec<String> = (0..ADDRESSES).map(|index| address(index).to_string()).collect();
+        site.create_pool("listed", &json!({"preAllocatedFloatingIPs": all}));
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        let claims = ["old-0", "db-0", "db-1"];
+        claims.iter().for_each(|claim| site.create_claim(claim, "listed"));
+        world.advance(SOON).await;
+        let is_bound = || claims.iter().filter(|claim| site.is_bound(claim)).count() == 1;
+        world.expect(7, "the one address", "bound", is_bound());
+        world.cloud.alter(Alteration::DropsWhenCreated);
+        site.create_claim("web-0", "public");
+        while world.cloud.floating_ips().len() == 1 {
+            world.advance(Duration::from_millis(1)).await;
+        }
+        // The DELETE does not arrive.
+        site.replicas[0].wire().unwrap().plan_write(Fault::RequestLost);
+        world.advance(Duration::from_millis(200)).await;
+        // The sweep lists the project, and finds the new one.
+        claims.iter().filter(|claim| site.is_bound(claim)).for_each(|claim| site.delete(Kind::Claim, claim));
+        let is_one_served = world.wait_until(Duration::from_secs(4), is_bound).await;
+        world.advance(2 * SOON).await;
+        world.expect(2, "the one address", "given once more", is_one_served && is_bound());
+        world.expect(4, "Neutron", "without the new one", world.cloud.floating_ips().len() == 1);
+        world.cloud.alter(Alteration::None);
+    });
+    outcome.assert_lawful();
 }
 
 #[test]

@@ -511,3 +511,27 @@ fn a_project_rests_three_times_as_long_as_its_listing_took_and_at_most_five_seco
         assert_eq!(ledger.rest_before_listing(ended + seconds(since)), seconds(rest), "{took} s, {since} s ago");
     }
 }
+
+#[test]
+fn a_floating_ip_without_a_mark_is_held_for_its_deletion_only_if_the_request_created_it_and_no_pool_has_found_it() {
+    let held = |before: bool, listed: Option<Fip>, hold: Option<Hold>| {
+        let mut fixture = fixture();
+        if before {
+            fixture.relist([fip(10)]);
+        }
+        let began = fixture.ledger.begin(fixture.now);
+        if let Some(listed) = listed {
+            fixture.relist([listed]);
+        }
+        fixture.ledger.set_hold(&id(10), hold.clone());
+        let is_held = fixture.ledger.hold_created(fip(10).0, began);
+        let now = fixture.ledger.get(&id(10)).and_then(|entry| entry.hold.clone());
+        assert_eq!(now, if is_held { Some(Hold::Cleanup) } else { hold });
+        is_held
+    };
+    let claim = || Some(Hold::Claim { pool: pool_id("p"), claim: key("web") });
+    assert!(held(false, None, None) && held(false, Some(fip(10)), None));
+    assert!(!held(true, None, None) && !held(true, Some(fip(10)), None), "it existed before");
+    assert!(!held(false, Some(fip(10).tagged_for("web")), None), "it is marked");
+    assert!(!held(false, Some(fip(10)), claim()), "a claim has chosen it");
+}

@@ -6,7 +6,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{CallStart, Choice, Creation, Disowned, Hold, Ledger, LedgerEntry, UncertainWrite};
 use crate::allocation::identity::{ClaimKey, Nonce, PoolId};
-use crate::floating_ip::FloatingIpId;
+use crate::floating_ip::{FloatingIp, FloatingIpId};
 
 /// How long a write whose outcome is not known may still land: the longest call timeout on our side, doubled, because the
 /// server may go on with what it has accepted.
@@ -28,6 +28,20 @@ impl Ledger {
         if let Some(creation) = self.creations.get_mut(nonce) {
             creation.uncertain_since = Some(now);
         }
+    }
+
+    /// Holds a floating IP without a mark that a request created which began then, so that no claim chooses it before it is
+    /// deleted. False if it existed before, or a pool has found it meanwhile.
+    pub fn hold_created(&mut self, fip: FloatingIp, began: CallStart) -> bool {
+        let is_new =
+            |entry: &LedgerEntry| entry.known_since >= began.sequence && !entry.has_writes() && entry.marks.is_empty();
+        let id = fip.id.clone();
+        if !self.get(&id).is_none_or(is_new) {
+            return false;
+        }
+        self.record_write(fip, began);
+        self.set_hold(&id, Some(Hold::Cleanup));
+        true
     }
 
     /// Takes, or gives up, the exclusive right to write to a floating IP.
