@@ -31,7 +31,7 @@ pub(super) fn exclusions(_: &mut SchemaGenerator) -> Schema {
             "x-kubernetes-validations": [
                 {"rule": "isIP(self) || isCIDR(self)", "message": "must be an address or a range, such as 203.0.113.66 or 203.0.113.128/28"},
                 {"rule": "!isIP(self) || ip.isCanonical(self)", "message": "must be written as Neutron writes it: no leading zeros, IPv6 in short lower-case form"},
-                {"rule": "!isCIDR(self) || cidr(self) == cidr(self).masked()", "message": "must name the range by its first address, such as 203.0.113.128/28"}
+                {"rule": "!isCIDR(self) || string(cidr(self).masked()) == self", "message": "must name the range by its first address, as Neutron writes it, such as 203.0.113.128/28"}
             ]
         }
     })
