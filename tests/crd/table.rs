@@ -110,7 +110,12 @@ fn lists_and_numbers() -> Vec<Row> {
             "203.0.113.128/28".into(),
             "203.0.113.130/28".into(),
         ),
-        row(format!("{excluded}[]"), "as Neutron writes it", "2001:db8::/64".into(), "2001:DB8::/64".into()),
+        row(
+            format!("{excluded}[]"),
+            "must name the range by its first",
+            "2001:db8::/64".into(),
+            "2001:DB8::/64".into(),
+        ),
         row("spec.tags", "maxItems", tag_list(16), tag_list(17)),
         row("spec.tags[]", "set", json!(["a", "b"]), json!(["a", "a"])),
         row("spec.tags[]", "a tag of spec.tags must consist of letters", "Cost:a_b~c=d@e+f.g-1".into(), "a/b".into()),
