@@ -289,8 +289,8 @@ impl NeutronWriter<'_> {
         self.record_deletion(id, deleted.await)
     }
 
-    /// Deletes a floating IP without any mark that a request created which began then, and that is held. False if somebody has
-    /// attached or marked it.
+    /// Deletes a floating IP that a request created without its mark, and that is held. The request began then. False if the
+    /// floating IP is attached or marked by now.
     async fn delete_unmarked(&self, id: &FloatingIpId, began: CallStart) -> Result<bool, Error> {
         let deleted = delete_with_retry(async |attempt| {
             let is_unused = |fip: &FloatingIp| !fip.is_attached() && Marks::read(fip).is_empty();
@@ -383,8 +383,8 @@ fn must_read(attempt: Attempt, seen: Timestamp, now: Timestamp) -> bool {
     attempt == Attempt::Second || now.duration_since(seen) > FRESH_VIEW
 }
 
-/// Deletes a floating IP, and tries it again after an unknown outcome: then it has to be read first, since somebody may have
-/// attached it. The first DELETE may take effect even if the second is refused or not sent.
+/// Deletes a floating IP, and tries again after an unknown outcome. The second attempt has to read it first: it may be attached
+/// by now. The first DELETE may take effect even if the second is refused or not sent.
 async fn delete_with_retry(
     delete: impl AsyncFn(Attempt) -> Result<bool, (Error, MayBeSent)>,
 ) -> Result<bool, (Error, MayBeSent)> {

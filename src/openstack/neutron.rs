@@ -178,7 +178,7 @@ impl Neutron for NeutronClient {
             };
             let Some(mut turn) = decided else { return Ok(None) };
             let request = complete(delete::Request::builder().id(id).build());
-            // Not repeated: somebody may attach the floating IP meanwhile.
+            // Not repeated: the floating IP may be attached by then.
             let latest = instant_after(Instant::now(), MAX_TOKEN_WAIT);
             turn.call(DELETE, Some(latest), request).await.map(Some)
         };

@@ -1,13 +1,13 @@
 //! Deletions: Neutron also deletes what has a port, so each is decided when its request is about to be sent.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use caip_openstack::metrics::{MeteredClouds, Metrics};
 use caip_openstack::openstack::session::Sessions;
-use caip_openstack::openstack::{Clouds, DeletionStep, ErrorKind};
+use caip_openstack::openstack::{Clouds, DeletionStep, ErrorKind, Neutron};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -24,6 +24,24 @@ fn answer(request: &ReceivedRequest) -> Reply {
         "GET" => Reply::new(200, json!({"floatingip": row("f1")})),
         _ => Reply::new(204, json!(null)),
     }
+}
+
+/// The same, where the floating IP `slow` is read after so many seconds.
+async fn start_with_slow_read(seconds: u64) -> Server {
+    Server::start(move |request: &ReceivedRequest| match request.path.as_str() {
+        "/network/v2.0/floatingips/slow" => Reply::later(async move {
+            sleep(Duration::from_secs(seconds)).await;
+            Reply::new(200, json!({"floatingip": row("slow")}))
+        }),
+        _ => answer(request),
+    })
+    .await
+}
+
+/// A session that has one call under way at most.
+async fn connect_with_one_slot(server: &Server) -> Arc<dyn Neutron> {
+    let sessions = Sessions::new(clock()).max_concurrent_calls(1);
+    sessions.connect("team-a", &credentials(&server.url, "hunter2")).await.expect("it connects")
 }
 
 /// A check that reads the floating IP first, and then decides so.
@@ -78,23 +96,15 @@ async fn a_read_that_fails_is_repeated_and_not_followed_by_a_delete() {
     }
 }
 
-/// In the time of waiting somebody may attach the floating IP.
+/// The floating IP may be attached while the deletion waits.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_that_had_to_wait_is_decided_at_its_turn_and_then_sent() {
-    let server = Server::start(|request: &ReceivedRequest| match request.path.as_str() {
-        "/network/v2.0/floatingips/slow" => Reply::later(async {
-            sleep(Duration::from_secs(20)).await;
-            Reply::new(200, json!({"floatingip": row("slow")}))
-        }),
-        _ => answer(request),
-    })
-    .await;
-    let sessions = Sessions::new(clock()).max_concurrent_calls(1);
-    let neutron = sessions.connect("team-a", &credentials(&server.url, "hunter2")).await.expect("it connects");
-    let (begun, asked) = (Instant::now(), Mutex::new(Vec::new()));
+    let server = start_with_slow_read(20).await;
+    let neutron = connect_with_one_slot(&server).await;
+    let (begun, mut asked) = (Instant::now(), Vec::new());
     let slow = FloatingIpId::new("slow");
     let mut check = |shown: Option<FloatingIp>| {
-        asked.lock().unwrap().push(begun.elapsed().as_secs());
+        asked.push(begun.elapsed().as_secs());
         after_read(DeletionStep::Delete)(shown)
     };
     let after = |seconds| sleep(Duration::from_secs(seconds));
@@ -110,7 +120,7 @@ async fn a_deletion_that_had_to_wait_is_decided_at_its_turn_and_then_sent() {
         },
     );
     assert!(deleted.expect("it is deleted"));
-    assert_eq!(*asked.lock().unwrap(), [20, 20], "when it has its turn");
+    assert_eq!(asked, [20, 20], "when it has its turn");
     assert_eq!(methods(&server), ["GET", "GET", "DELETE", "PUT"], "nothing comes in between");
 }
 
@@ -158,8 +168,7 @@ async fn a_read_that_fails_keeps_no_other_call_out_until_it_is_repeated() {
         _ => answer(request),
     })
     .await;
-    let sessions = Sessions::new(clock()).max_concurrent_calls(1);
-    let neutron = sessions.connect("team-a", &credentials(&server.url, "hunter2")).await.expect("it connects");
+    let neutron = connect_with_one_slot(&server).await;
     let mut check = after_read(DeletionStep::Delete);
     let id = id();
     let (deleted, _) = tokio::join!(
@@ -173,14 +182,7 @@ async fn a_read_that_fails_keeps_no_other_call_out_until_it_is_repeated() {
 /// Otherwise Keystone would be asked between the decision and the DELETE.
 #[tokio::test(start_paused = true)]
 async fn a_deletion_whose_token_expires_while_it_waits_is_decided_with_a_new_one() {
-    let server = Server::start(|request: &ReceivedRequest| match request.path.as_str() {
-        "/network/v2.0/floatingips/slow" => Reply::later(async {
-            sleep(Duration::from_secs(25)).await;
-            Reply::new(200, json!({"floatingip": row("slow")}))
-        }),
-        _ => answer(request),
-    })
-    .await;
+    let server = start_with_slow_read(25).await;
     let (url, issued) = (server.url.clone(), AtomicUsize::new(0));
     server.set_keystone(move |_| {
         let (url, number) = (url.clone(), issued.fetch_add(1, Ordering::SeqCst) + 1);
@@ -191,8 +193,7 @@ async fn a_deletion_whose_token_expires_while_it_waits_is_decided_with_a_new_one
             super::server::token(number, &url, expires_at)
         }))
     });
-    let sessions = Sessions::new(clock()).max_concurrent_calls(1);
-    let neutron = sessions.connect("team-a", &credentials(&server.url, "hunter2")).await.expect("it connects");
+    let neutron = connect_with_one_slot(&server).await;
     let (begun, mut asked) = (Instant::now(), 0);
     let mut check = |_: Option<FloatingIp>| {
         asked = begun.elapsed().as_secs();
