@@ -55,7 +55,9 @@ const MANUAL_RETRY: Duration = Duration::from_secs(15);
 const FOREIGN_ADDRESS_RETRY: Duration = Duration::from_secs(10);
 /// How soon a claim is reconciled again whose address is not found while its pool has a problem, or that could not give up
 /// what it had begun to choose.
-const UNRECOVERED_RETRY: Duration = Duration::from_secs(45);
+const UNRECOVERED_RETRY: Duration = Duration::from_secs(20);
+/// How soon a claim is reconciled again that was older than what this process wrote.
+const OUTDATED_RETRY: Duration = Duration::from_secs(5);
 /// How soon a claim is reconciled again after a conflict. The change that caused it wakes it sooner, unless the watch is
 /// late.
 const CONFLICT_RETRY: Duration = Duration::from_secs(1);
@@ -99,8 +101,12 @@ pub(super) struct ClaimController {
 
 impl ClaimController {
     pub(super) async fn reconcile(&self, claim: Arc<IpAddressClaim>) -> Result<Action, Error> {
-        if self.memory.claims.is_outdated(&claim) {
+        if self.memory.claims.is_released(&claim) {
             return Ok(Action::await_change());
+        }
+        if self.memory.claims.is_outdated(&claim) {
+            // The watch wakes it, unless it did so a moment ago.
+            return Ok(Action::requeue(OUTDATED_RETRY));
         }
         let pool_ref = &claim.spec.pool_ref;
         if !pool_ref.is_ours() || self.memory.claims.is_first_reconcile(&claim) {
@@ -140,6 +146,7 @@ impl ClaimController {
         if let Error::Kubernetes(_, source) = error
             && patch::is_conflict(source)
         {
+            self.memory.claims.put_off(claim);
             return Action::requeue(CONFLICT_RETRY);
         }
         self.metrics.reconcile_failed("claim");
@@ -199,8 +206,13 @@ impl ClaimController {
         self.protect(observed).await?;
         let mut attempt = Attempt::new(self, &pool, observed.pool_state.session(), request, scope);
         let outcome = attempt.allocate().await;
-        // One that is about to choose keeps its place: no younger claim gets what is there for it.
-        let is_queued = matches!(outcome, AttemptOutcome::Refused(_) | AttemptOutcome::AddressGone);
+        // One that is about to choose keeps its place: no younger claim gets what is there for it. Otherwise two claims would
+        // take turns with an address that cannot be marked, each as soon as the other one failed.
+        let is_queued = match outcome {
+            AttemptOutcome::Refused(_) | AttemptOutcome::AddressGone => true,
+            AttemptOutcome::Failed(_) => attempt.has_taken_nothing,
+            _ => false,
+        };
         let position = attempt.request.queue_position();
         self.memory.claims.set_queued(&observed.claim, is_queued.then_some(position));
         self.conclude(observed, &pool, outcome).await

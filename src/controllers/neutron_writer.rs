@@ -59,7 +59,11 @@ impl NeutronWriter<'_> {
         match self.pool.neutron.describe_floating_ip(id, description).await {
             Ok(fip) if fip.description != description => {
                 let mut ledger = self.pool.project.ledger();
-                ledger.record_write(fip, began);
+                // If nothing was written, what was confirmed before still is.
+                match ledger.get(id).is_some_and(|entry| entry.fip.description == fip.description) {
+                    true => ledger.record_read(fip, began),
+                    false => ledger.record_write(fip, began),
+                }
                 ledger.end_hold_unless_uncertain(id);
                 Err(Error::new(ErrorKind::DescriptionDropped, "describe floating IP", NOT_STORED))
             }

@@ -130,6 +130,7 @@ impl PoolController {
     pub(super) fn on_error(&self, pool: &OpenStackFloatingIPPool, error: &Error) -> Action {
         let Error::Kubernetes(_, source) = error;
         if patch::is_conflict(source) {
+            self.memory.pools.update(&name_of(pool), PoolState::put_off);
             return Action::requeue(CONFLICT_RETRY);
         }
         self.metrics.reconcile_failed("pool");

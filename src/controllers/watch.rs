@@ -102,8 +102,8 @@ impl Watches {
     fn pool_changed(&self, change: &Change<'_, OpenStackFloatingIPPool>) {
         let gone = remember_pool(&self.memory, change);
         match change {
-            Change::Applied(pool) => self.wake.pool(&name_of(*pool)),
-            Change::Deleted(_) => {}
+            Change::Applied(pool) if self.memory.pools.needs_reconcile(pool) => self.wake.pool(&name_of(*pool)),
+            Change::Applied(_) | Change::Deleted(_) => {}
             // Only the metrics know a pool that was deleted while the controllers restarted.
             Change::Listed(existing) => {
                 let exists = |pool: &PoolLabels| existing.contains(&ObjectName::new(&pool.namespace, &pool.name));
@@ -129,7 +129,11 @@ impl Watches {
         // For the holds of those that are gone.
         remember_claim(&self.memory, change).iter().for_each(|claim| self.wake.claim(claim));
         match change {
-            Change::Applied(claim) if claim.spec.pool_ref.is_ours() => self.wake.claim(&name_of(*claim)),
+            Change::Applied(claim)
+                if claim.spec.pool_ref.is_ours() && self.memory.claims.needs_reconcile(claim, self.kube.version) =>
+            {
+                self.wake.claim(&name_of(*claim));
+            }
             Change::Deleted(claim) if claim.spec.pool_ref.is_ours() => {
                 let pool = ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name);
                 self.wake.after_removal(&pool);
@@ -210,7 +214,7 @@ fn remember_pool(memory: &Memory, change: &Change<'_, OpenStackFloatingIPPool>) 
         }
         Change::Deleted(pool) => vec![name_of(*pool)],
         Change::Listed(existing) => {
-            memory.pools.forget_written_versions();
+            memory.pools.forget_versions();
             memory.pools.missing_from(existing)
         }
     };
@@ -238,7 +242,7 @@ fn remember_claim(memory: &Memory, change: &Change<'_, IpAddressClaim>) -> Vec<O
             Some(name_of(*claim)).filter(|name| memory.claims.forget(name)).into_iter().collect()
         }
         Change::Listed(existing) => {
-            memory.claims.forget_written_versions();
+            memory.claims.forget_versions();
             memory.claims.retain(existing)
         }
     }

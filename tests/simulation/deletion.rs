@@ -363,8 +363,9 @@ fn a_waiting_claim_whose_cluster_is_gone_does_not_hold_its_pool() {
             world.await_bound("web-0").await;
             site.create_claim("web-1", "public");
             world.advance(Duration::from_secs(10)).await;
-            site.delete(Kind::Claim, "web-0");
             site.change(Kind::Pool, "public", &json!({"spec": {"excludedAddresses": ["203.0.113.0/24"]}}));
+            world.advance(Duration::from_secs(1)).await;
+            site.delete(Kind::Claim, "web-0");
             world.advance(Duration::from_secs(10)).await;
             world.users_interfered.set(true);
             site.delete_by_force(Kind::Cluster, "c");

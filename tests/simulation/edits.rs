@@ -135,9 +135,16 @@ impl World {
                     }
                 }
             }
+            let pools = site.server.all(Kind::Pool);
+            let is_shared = pools.iter().any(|pool| laws::text(pool, "/spec/identityRef/type") == "ClusterIdentity");
+            let secret = site.server.get(&key(Kind::Secret, "cloud"));
+            // A pool that uses it through the identity does not keep it from being deleted.
+            if is_shared && secret.is_some_and(|it| it["metadata"].get("deletionTimestamp").is_some()) {
+                site.delete_by_force(Kind::Secret, "cloud");
+            }
             self.renew_secret(&site.server);
-            for pool in site.server.all(Kind::Pool) {
-                self.correct(site, &pool);
+            for pool in &pools {
+                self.correct(site, pool);
             }
         }
     }

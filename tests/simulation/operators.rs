@@ -82,6 +82,10 @@ impl World {
             HidesTags,
             HidesPorts,
             HidesForwardings,
+            RefusesCreations,
+            RefusesDescriptions,
+            RefusesTags,
+            RefusesDeletions,
         ];
         self.users_interfered.set(true);
         let alteration = all[usize::from(how) % all.len()];

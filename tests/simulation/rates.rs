@@ -95,9 +95,9 @@ impl Rates {
 }
 
 /// The most calls of a kind that a process of a generated history may make within a minute. A hot loop makes thousands.
-const LIMIT: usize = 600;
+const LIMIT: usize = 200;
 
 /// The most writes of one object within a minute that a process may make. Two writers of which each undoes what the other
 /// did make a thousand.
-const LIMIT_OF_AN_OBJECT: usize = 300;
+const LIMIT_OF_AN_OBJECT: usize = 60;
 const OBJECT: &str = "only: ";

@@ -11,7 +11,7 @@ use crate::history::{Owners, Restoration};
 use crate::memory::Alteration;
 use crate::simulate;
 use crate::users::key;
-use crate::wire::{Fault, Side};
+use crate::wire::{Fault, Rejection, Side};
 use crate::world::{ADDRESSES, NAMESPACE, Start, World, address};
 
 const START: Start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
@@ -196,6 +196,56 @@ fn a_cloud_that_drops_descriptions_gets_no_unmarked_floating_ips() {
         world.cloud.alter(Alteration::None);
         let is_bound = world.wait_until(10 * SOON, || site.is_bound("web-0")).await;
         world.expect(7, "web-0", "bound", is_bound);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn claims_do_not_take_turns_with_an_address_that_none_of_them_gets() {
+    for (alteration, min_free, why) in [
+        (Alteration::KeepsOldDescription, 1, "did not store the description"),
+        (Alteration::RefusesDescriptions, 1, "update_floatingip"),
+        (Alteration::RefusesCreations, 0, "create_floatingip"),
+    ] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "minFree": min_free, "maxIPs": 1}));
+            world.advance(SOON).await;
+            world.cloud.alter(alteration);
+            let before = site.server.version();
+            ["web-0", "web-1"].iter().for_each(|claim| site.create_claim(claim, "public"));
+            world.advance(SOON).await;
+            let writes = site.server.version() - before;
+            world.expect(8, &format!("{alteration:?}"), &format!("calm, not {writes} writes"), writes < 20);
+            let status = |claim| site.server.get(&key(Kind::Claim, claim)).unwrap()["status"].to_string();
+            let are_told = |first, second| status(first).contains(why) && status(second).contains("spec.maxIPs");
+            let says_so = are_told("web-0", "web-1") || are_told("web-1", "web-0");
+            world.expect(7, "the claims", "told why they wait", says_so);
+            world.cloud.alter(Alteration::None);
+            let is_bound = || site.is_bound("web-0") || site.is_bound("web-1");
+            let is_served = world.wait_until(SOON, is_bound).await;
+            world.expect(7, "one claim", "served", is_served);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
+fn a_pool_does_not_follow_each_answer_of_a_cloud_that_fails_every_other_time() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "maxIPs": 1}));
+        site.create_claim("web-0", "public");
+        world.await_bound("web-0").await;
+        site.create_claim("web-1", "public");
+        world.advance(SOON).await;
+        let before = site.server.version();
+        let outage = Fault::Refused(Rejection::Server);
+        site.replicas[0].wire().unwrap().add_outage(Side::OpenStack, outage, 4, 5 * SOON);
+        world.advance(5 * SOON).await;
+        let writes = site.server.version() - before;
+        world.expect(8, "the pool", &format!("calm, not with {writes} writes in 5 minutes"), writes < 100);
     });
     outcome.assert_lawful();
 }

@@ -144,6 +144,27 @@ fn an_uncertain_write_outlives_its_hold_and_counts_towards_the_limit() {
 }
 
 #[test]
+fn a_claim_may_take_what_it_holds_or_creates_and_what_a_write_may_give_it() {
+    let may_take = |fixture: &Fixture| {
+        let of = |pool, claim| fixture.ledger.may_take(&pool_id(pool), &key(claim));
+        assert!(!of("p", "db") && !of("other", "web"), "another claim");
+        of("p", "web")
+    };
+    let mut chosen = fixture().fips([fip(10)]).chosen_by(10, "web");
+    assert!(may_take(&chosen));
+    chosen.ledger.note_uncertain_write(&id(10), start());
+    chosen.ledger.set_hold(&id(10), None);
+    assert!(may_take(&chosen), "the write may land");
+    chosen.now = start() + seconds(60);
+    chosen.relist([fip(10)]);
+    assert!(!may_take(&chosen));
+    chosen.ledger.begin_creation(nonce(11), pool_id("p"), Some(key("web")));
+    assert!(may_take(&chosen));
+    chosen.ledger.end_creation(&nonce(11));
+    assert!(!may_take(&chosen));
+}
+
+#[test]
 fn a_hold_survives_listings_and_writes_until_it_is_ended() {
     let hold = Hold::Claim { pool: pool_id("p"), claim: key("web") };
     let mut fixture = fixture().fips([fip(10)]).chosen_by(10, "web");

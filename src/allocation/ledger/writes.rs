@@ -256,6 +256,13 @@ impl Ledger {
         self.creations(pool).any(|(_, creation)| creation.claim.as_ref() == Some(claim))
     }
 
+    /// Whether a write for the claim is under way or uncertain, so that it may have an address yet.
+    pub fn may_take(&self, pool: &PoolId, claim: &ClaimKey) -> bool {
+        let mut being_written = self.held().chain(self.uncertain());
+        being_written.any(|entry| entry.writers().any(|hold| hold.is_for(pool, claim)))
+            || self.is_creating_for(pool, claim)
+    }
+
     /// Whether the POST that creates it is still under way, although a listing shows it already. Writes before the reply
     /// are not in the reply.
     pub(in crate::allocation) fn is_being_created(&self, entry: &LedgerEntry) -> bool {

@@ -73,6 +73,9 @@ pub(super) struct Attempt<'a> {
     origin: Origin,
     /// Whether this attempt has listed the project to look for the address that the claim had.
     has_listed: bool,
+    /// Whether Neutron certainly refused the write of the last step, which would have given the claim an address, and nothing
+    /// else may give it one.
+    pub(super) has_taken_nothing: bool,
     /// The session that the pool's resolution is of.
     session: Session,
 }
@@ -97,6 +100,7 @@ impl<'a> Attempt<'a> {
             unwanted_count: 0,
             origin: Origin::Recovered,
             has_listed: false,
+            has_taken_nothing: false,
             session,
         }
     }
@@ -131,6 +135,7 @@ impl<'a> Attempt<'a> {
 
     /// Makes one decision and acts on it. `None` when there is more to decide.
     async fn step(&mut self) -> Result<Option<AttemptOutcome>, openstack::Error> {
+        self.has_taken_nothing = false;
         if self.request.bound.is_none() && !self.may_begin() {
             return Ok(Some(AttemptOutcome::Changed));
         }
@@ -279,7 +284,7 @@ impl<'a> Attempt<'a> {
                     self.origin = origin;
                 }
                 let marked = self.writer().mark(&id, &write, &self.request.object).await;
-                marked.inspect_err(|_| self.note_failure(origin))?;
+                marked.inspect_err(|error| self.note_failure(origin, error))?;
                 self.marked.push(id);
             }
             Decision::TakeBack(id, tags) => self.writer().remove_tags(&id, &tags).await?,
@@ -350,7 +355,7 @@ impl<'a> Attempt<'a> {
         let Some(mark) = mark else { return Ok(()) };
         self.origin = Origin::Created;
         let created = self.writer().create(&place, &mark, Some(&self.request.object)).await;
-        match created.inspect_err(|_| self.note_failure(Origin::Created)) {
+        match created.inspect_err(|error| self.note_failure(Origin::Created, error)) {
             Ok(fip) => {
                 self.keep_or_hold_unwanted(fip);
                 Ok(())
@@ -389,7 +394,9 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    fn note_failure(&self, origin: Origin) {
+    fn note_failure(&mut self, origin: Origin, error: &openstack::Error) {
+        let may_have_one = self.pool.project.ledger().may_take(&self.pool.policy.id, &self.request.key);
+        self.has_taken_nothing = origin != Origin::Recovered && !error.is_unknown() && !may_have_one;
         self.controller.metrics.allocation_failed(&self.pool.inputs.cloud, origin);
     }
 

@@ -133,11 +133,14 @@ impl ClaimController {
         }
         // The time that a previous process wrote counts: otherwise each restart would reset it.
         let since = claim_unready_since(observed.claim.status.as_ref()).unwrap_or_else(|| self.clock.now());
-        self.memory.claims.set_waiting(&observed.claim, WaitingClaim { reason, lost, since });
+        let is_new = self.memory.claims.set_waiting(&observed.claim, WaitingClaim { reason, lost, since });
         let condition = DesiredCondition::new(READY, "False", reason, message);
         if self.write_status(observed, &condition, reference).await? == StatusWrite::Written {
             self.announce(observed, EventType::Warning, reason, "Allocate", condition.message);
-            self.wake.report_soon(&observed.pool_name);
+            // The pool counts waiting claims, whatever they wait for. One with a problem would be tried again at once.
+            if is_new {
+                self.wake.report_soon(&observed.pool_name);
+            }
         }
         Ok(())
     }
@@ -160,6 +163,7 @@ impl ClaimController {
         condition: &DesiredCondition,
         reference: Reference<'_>,
     ) -> Result<StatusWrite, Error> {
+        self.memory.claims.note_report(&observed.claim, condition);
         let status = observed.claim.status.as_ref();
         let current = observed.claim.address_name();
         let is_unchanged = claim_ready(status, self.kube.version).is_some_and(|(status, reason, message)| {

@@ -8,10 +8,11 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::WrittenVersion;
+use super::{WatchedObject, hash, metadata_input};
 use crate::allocation::ClaimKey;
 use crate::allocation::situation::{ClaimState, QueuePosition};
-use crate::api::{IpAddress, IpAddressClaim};
+use crate::api::conditions::{DesiredCondition, claim_ready};
+use crate::api::{IpAddress, IpAddressClaim, IpamVersion};
 use crate::clock::instant_after;
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
@@ -44,7 +45,7 @@ struct ClaimRecord {
     queued: Option<QueuePosition>,
     /// It was skipped because of its pool.
     is_skipped: bool,
-    written: WrittenVersion,
+    watched: WatchedObject,
     /// Its finalizer was removed while it was being deleted. The reply to that patch has no version of its own.
     is_released: bool,
     /// It is being deleted, and its last release failed.
@@ -139,7 +140,7 @@ impl ClaimRecords {
             pools.entry(pool.clone()).or_default().insert(&name, record);
         }
         let claims = pools.entry(pool).or_default();
-        if let Some(record) = claims.records.get_mut(&name).filter(|record| !record.written.is_awaited_after(claim)) {
+        if let Some(record) = claims.records.get_mut(&name).filter(|record| !record.watched.is_awaited_after(claim)) {
             record.is_waiting = claim.is_waiting();
         }
         let is_being_deleted = claim.metadata.deletion_timestamp.is_some();
@@ -197,26 +198,50 @@ impl ClaimRecords {
 
     /// Whether the claim is older than what this process wrote. The watch will deliver that, and wake it again.
     pub(in crate::controllers) fn is_outdated(&self, claim: &IpAddressClaim) -> bool {
-        self.update(claim, |record| record.written.is_newer_than(claim) || record.is_released).unwrap_or(false)
+        self.update(claim, |record| record.watched.puts_off(claim)).unwrap_or(false)
+    }
+
+    /// Whether this process has removed the claim's finalizer.
+    pub(in crate::controllers) fn is_released(&self, claim: &IpAddressClaim) -> bool {
+        self.update(claim, |record| record.is_released).unwrap_or(false)
     }
 
     /// The watch has listed all claims. What it shows counts, even if it is older than what this process wrote: the API
     /// server's data may have been restored from a backup.
-    pub(in crate::controllers) fn forget_written_versions(&self) {
+    pub(in crate::controllers) fn forget_versions(&self) {
         let mut pools = self.0.lock();
         for record in pools.values_mut().flat_map(|claims| claims.records.values_mut()) {
-            (record.written, record.is_released) = (WrittenVersion::default(), false);
+            (record.watched, record.is_released) = (WatchedObject::default(), false);
         }
+    }
+
+    /// Whether a claim that the watch delivered has to be reconciled.
+    pub(in crate::controllers) fn needs_reconcile(&self, claim: &IpAddressClaim, version: IpamVersion) -> bool {
+        let ready = claim_ready(claim.status.as_ref(), version);
+        let ready = ready.map(|(status, reason, message)| condition_hash(&status, &reason, &message));
+        let input = hash((metadata_input(&claim.metadata), claim.address_name()));
+        self.update(claim, |record| record.watched.needs_reconcile(claim, input, ready)).unwrap_or(true)
+    }
+
+    /// The claim's condition is this, or is about to be written.
+    pub(in crate::controllers) fn note_report(&self, claim: &IpAddressClaim, condition: &DesiredCondition) {
+        let reported = condition_hash(condition.status, condition.reason, &condition.message);
+        self.update(claim, |record| record.watched.note_report(reported));
+    }
+
+    /// The claim's reconcile is tried again as soon as the watch delivers a newer version.
+    pub(in crate::controllers) fn put_off(&self, claim: &IpAddressClaim) {
+        self.update(claim, |record| record.watched.is_put_off = true);
     }
 
     /// Whether this process has written to the claim, and the watch has not delivered that.
     pub(in crate::controllers) fn is_write_awaited(&self, claim: &IpAddressClaim) -> bool {
-        self.update(claim, |record| record.written.is_awaited_after(claim)).unwrap_or(false)
+        self.update(claim, |record| record.watched.is_awaited_after(claim)).unwrap_or(false)
     }
 
     pub(in crate::controllers) fn note_written(&self, claim: &IpAddressClaim) {
         self.update(claim, |record| {
-            record.written.note(claim);
+            record.watched.note_written(claim);
             record.is_waiting = claim.is_waiting();
         });
     }
@@ -232,12 +257,17 @@ impl ClaimRecords {
         self.update(claim, |record| record.is_released = is_released);
     }
 
-    /// The claim has no address. Keeps the time since when it waits, if that is known.
-    pub(in crate::controllers) fn set_waiting(&self, claim: &IpAddressClaim, waiting: WaitingClaim) {
-        self.change(claim, |claims, name| {
-            let since = claims.waiting.get(&name).map_or(waiting.since, |before| before.since);
+    /// The claim has no address. Keeps the time since when it waits, if that is known. Returns whether it did not wait before,
+    /// or has lost its address in another way.
+    pub(in crate::controllers) fn set_waiting(&self, claim: &IpAddressClaim, waiting: WaitingClaim) -> bool {
+        let is_new = self.change(claim, |claims, name| {
+            let before = claims.waiting.get(&name);
+            let is_new = before.is_none_or(|before| before.lost != waiting.lost);
+            let since = before.map_or(waiting.since, |before| before.since);
             claims.waiting.insert(name, WaitingClaim { since, ..waiting });
+            is_new
         });
+        is_new.unwrap_or(false)
     }
 
     /// The claim has its address; returns how it waited.
@@ -415,6 +445,11 @@ impl ClaimRecords {
             })
             .sum()
     }
+}
+
+/// The message of one that is True says nothing new, and v1beta1 has none.
+fn condition_hash(status: &str, reason: &str, message: &str) -> u64 {
+    hash((status, reason, if status == "True" { "" } else { message }))
 }
 
 /// The pool that a claim points at.

@@ -11,11 +11,12 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::WrittenVersion;
+use super::{WatchedObject, hash, metadata_input};
 use crate::allocation::sweep::SweepScope;
 use crate::allocation::usage::AddressFailure;
 use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::OpenStackFloatingIPPool;
+use crate::api::pool::OpenStackFloatingIPPoolStatus;
 use crate::api::pool_network::{NetworkParam, SubnetParam};
 use crate::clock::{Clock, instant_after};
 use crate::controllers::project::ProjectHandle;
@@ -140,7 +141,7 @@ pub(in crate::controllers) struct PoolState {
     uid: Option<String>,
     became_stale_at: Option<Timestamp>,
     is_report_due: bool,
-    written: WrittenVersion,
+    watched: WatchedObject,
 }
 
 /// What a pool's claims hold ends with its session.
@@ -240,7 +241,17 @@ impl PoolState {
     }
 
     pub(in crate::controllers) fn note_written(&mut self, pool: &OpenStackFloatingIPPool) {
-        self.written.note(pool);
+        self.watched.note_written(pool);
+    }
+
+    /// The pool's status is this, or is about to be written.
+    pub(in crate::controllers) fn note_report(&mut self, status: &OpenStackFloatingIPPoolStatus) {
+        self.watched.note_report(status_hash(status));
+    }
+
+    /// The pool's reconcile is tried again as soon as the watch delivers a newer version.
+    pub(in crate::controllers) fn put_off(&mut self) {
+        self.watched.is_put_off = true;
     }
 }
 
@@ -307,13 +318,19 @@ impl PoolRecords {
 
     /// Whether the pool is older than what this process wrote. The watch will deliver that, and wake it again.
     pub(in crate::controllers) fn is_outdated(&self, pool: &OpenStackFloatingIPPool) -> bool {
-        self.update(&name_of(pool), |state| state.written.is_newer_than(pool)).unwrap_or(false)
+        self.update(&name_of(pool), |state| state.watched.puts_off(pool)).unwrap_or(false)
     }
 
     /// The watch has listed all pools. What it shows counts, even if it is older than what this process wrote: the API
     /// server's data may have been restored from a backup.
-    pub(in crate::controllers) fn forget_written_versions(&self) {
-        self.0.lock().values_mut().for_each(|state| state.written = WrittenVersion::default());
+    pub(in crate::controllers) fn forget_versions(&self) {
+        self.0.lock().values_mut().for_each(|state| state.watched = WatchedObject::default());
+    }
+
+    /// Whether a pool that the watch delivered has to be reconciled.
+    pub(in crate::controllers) fn needs_reconcile(&self, pool: &OpenStackFloatingIPPool) -> bool {
+        let (input, report) = (metadata_input(&pool.metadata), pool.status.as_ref().map(status_hash));
+        self.update(&name_of(pool), |state| state.watched.needs_reconcile(pool, input, report)).unwrap_or(true)
     }
 
     /// The pools with a problem for this reason.
@@ -343,6 +360,11 @@ impl PoolRecords {
     pub(super) fn len(&self) -> usize {
         self.0.lock().len()
     }
+}
+
+fn status_hash(status: &OpenStackFloatingIPPoolStatus) -> u64 {
+    // As JSON it has the precision that is stored.
+    hash(serde_json::to_string(status).unwrap_or_default())
 }
 
 #[cfg(test)]

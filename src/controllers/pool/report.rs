@@ -180,6 +180,7 @@ impl PoolController {
     ) -> Result<(), Error> {
         let name = name_of(pool);
         let before = pool.status.clone().unwrap_or_default();
+        self.memory.pools.update(&name, |state| state.note_report(&status));
         if status == before {
             return Ok(());
         }

@@ -33,8 +33,8 @@ const ROUNDS: usize = 8;
 const CLEANUP_RETRY: Duration = Duration::from_secs(5);
 /// How many IPAddresses a condition names.
 const NAMED_ADDRESSES: usize = 5;
-/// How often a pool checks for claims that hold its addresses. The deletion of the last claim wakes it too.
-const HELD_RETRY: Duration = Duration::from_secs(30);
+/// How often a pool checks for claims that hold its addresses, and its ConfigMap. The deletion of the last claim wakes it too.
+const HELD_RETRY: Duration = Duration::from_secs(20);
 
 impl PoolController {
     pub(super) async fn tear_down(&self, pool: &Arc<OpenStackFloatingIPPool>) -> Result<Action, Error> {
@@ -151,7 +151,9 @@ impl PoolController {
         // It releases IPAddresses whose claim was removed by force.
         self.wake.sweeper(&name);
         self.report_deleting(pool, problem, None, resolved).await?;
-        Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
+        // What is awaited wakes its claim alone.
+        let is_any_awaited = self.memory.claims.is_any_address_awaited(&name.namespace);
+        Ok(Action::requeue(self.clock.jitter(if is_any_awaited { CLEANUP_RETRY } else { HELD_RETRY }, 0.5)))
     }
 
     fn explain_wait(&self, pool: &ObjectName) -> String {

@@ -7,7 +7,7 @@ use caip_openstack::openstack::{
     DeletionCheck, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
 };
 
-use super::state::{self, NetworkRow, State, SubnetRow};
+use super::state::{self, Alteration, NetworkRow, State, SubnetRow};
 use super::{MemoryCloud, may_delete};
 
 /// A session.
@@ -81,6 +81,7 @@ impl Neutron for MemoryNeutron {
     async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
         self.call("describe floating IP", |state, project| {
             state::check_description(description)?;
+            state.permit(Alteration::RefusesDescriptions, "update_floatingip")?;
             let old = state.own(project, id)?.description.clone();
             let stored = state.stored(description, &old);
             let ip = state.own(project, id)?;
@@ -101,6 +102,7 @@ impl Neutron for MemoryNeutron {
         self.call("delete floating IP", |state, project| {
             // Even an attached one.
             state.own(project, id)?;
+            state.permit(Alteration::RefusesDeletions, "delete_floatingip")?;
             state.floating_ips.remove(id);
             Ok(true)
         })
@@ -109,6 +111,7 @@ impl Neutron for MemoryNeutron {
 
     async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
         self.call("tag floating IP", |state, project| {
+            state.permit(Alteration::RefusesTags, "update_floatingip:tags")?;
             let ip = state.own_for_tags(project, id, "update_floatingip:tags")?;
             state::tag(ip, tag, self.cloud.clock.now())
         })
@@ -117,6 +120,7 @@ impl Neutron for MemoryNeutron {
 
     async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
         let result = self.call("untag floating IP", |state, project| {
+            state.permit(Alteration::RefusesTags, "delete_floatingip:tags")?;
             let ip = state.own_for_tags(project, id, "delete_floatingip:tags")?;
             if ip.tags.remove(tag) {
                 state::touch(ip, self.cloud.clock.now());

@@ -55,7 +55,7 @@ impl Elsewhere {
 }
 
 /// What the cloud's policy, or a proxy before it, does to the fields in which marks are written, or to those that show what
-/// is attached.
+/// is attached; or which writes it refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Alteration {
     #[default]
@@ -74,12 +74,22 @@ pub enum Alteration {
     HidesPorts,
     /// Shows no port forwardings.
     HidesForwardings,
+    RefusesCreations,
+    RefusesDescriptions,
+    /// To add a tag, or to remove one.
+    RefusesTags,
+    RefusesDeletions,
 }
 
 impl Alteration {
     /// Whether marks are written and shown as they should be.
     pub fn spares_marks(self) -> bool {
-        matches!(self, Self::None | Self::HidesPorts | Self::HidesForwardings)
+        use Alteration::*;
+        match self {
+            DropsWhenCreated | KeepsOldDescription | RewritesDescription | HidesDescriptions | HidesTags => false,
+            None | HidesPorts | HidesForwardings | RefusesCreations | RefusesDescriptions | RefusesTags
+            | RefusesDeletions => true,
+        }
     }
 }
 
@@ -130,6 +140,15 @@ impl State {
         shown
     }
 
+    /// The cloud's policy may refuse a write.
+    pub(super) fn permit(&self, refusing: Alteration, rule: &str) -> Result<(), Error> {
+        if self.alteration != refusing {
+            return Ok(());
+        }
+        let message = format!("rule:{rule} is disallowed by policy");
+        Err(refusal(ErrorKind::Forbidden, 403, "PolicyNotAuthorized", &message))
+    }
+
     /// What the cloud stores where this description is written over another.
     pub(super) fn stored(&self, description: &str, old: &str) -> String {
         match self.alteration {
@@ -148,6 +167,7 @@ impl State {
     /// The first half of a POST: everything that Neutron checks before it takes an address.
     pub(super) fn check_new(&self, project: &ProjectId, new: &NewFloatingIp, is_elsewhere: bool) -> Result<(), Error> {
         check_description(&new.description)?;
+        self.permit(Alteration::RefusesCreations, "create_floatingip")?;
         let id = &new.network;
         let bad_network =
             |status, error_type, message: String| Err(refusal(ErrorKind::BadNetwork, status, error_type, &message));
