@@ -190,6 +190,29 @@ pub fn claim_ready(status: Option<&IpAddressClaimStatus>, version: IpamVersion) 
     Some((text("status"), reason, text("message")))
 }
 
+/// The part of a claim's `Ready` condition that decides whether it must be written. If it is True, v1beta1 keeps no message.
+#[derive(PartialEq, Eq, Hash)]
+pub struct ClaimReport {
+    status: String,
+    reason: String,
+    message: Option<String>,
+}
+
+impl ClaimReport {
+    pub fn read(status: Option<&IpAddressClaimStatus>, version: IpamVersion) -> Option<Self> {
+        claim_ready(status, version).map(|(status, reason, message)| Self::new(status, reason, message))
+    }
+
+    pub fn of(desired: &DesiredCondition) -> Self {
+        Self::new(desired.status.into(), desired.reason.into(), desired.message.clone())
+    }
+
+    fn new(status: String, reason: String, message: String) -> Self {
+        let message = Some(message).filter(|_| status != "True");
+        Self { status, reason, message }
+    }
+}
+
 /// The conditions of a claim's status patch: in the place of the claim's version, and in the place where the other
 /// version's conditions are kept, because Cluster API's conversion does not derive one from the other.
 pub fn claim_patch(

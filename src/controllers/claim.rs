@@ -21,7 +21,7 @@ use crate::api::names::CLAIM_FINALIZER;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::object_name::is_name;
-use crate::openstack::{self, ErrorKind};
+use crate::openstack;
 use crate::runtime::telemetry::chain;
 use attempt::{AllocationScope, Attempt, AttemptOutcome};
 use observe::{Observed, observe};
@@ -104,8 +104,8 @@ impl ClaimController {
         if self.memory.claims.is_released(&claim) {
             return Ok(Action::await_change());
         }
-        if self.memory.claims.is_outdated(&claim) {
-            // The watch wakes it, unless it did so a moment ago.
+        if self.memory.claims.put_off_if_outdated(&claim) {
+            // Normally the watch wakes it sooner, but not if it delivered the write just before this check.
             return Ok(Action::requeue(OUTDATED_RETRY));
         }
         let pool_ref = &claim.spec.pool_ref;
@@ -146,7 +146,7 @@ impl ClaimController {
         if let Error::Kubernetes(_, source) = error
             && patch::is_conflict(source)
         {
-            self.memory.claims.put_off(claim);
+            self.memory.claims.reconcile_at_next_event(claim);
             return Action::requeue(CONFLICT_RETRY);
         }
         self.metrics.reconcile_failed("claim");
@@ -206,15 +206,15 @@ impl ClaimController {
         self.protect(observed).await?;
         let mut attempt = Attempt::new(self, &pool, observed.pool_state.session(), request, scope);
         let outcome = attempt.allocate().await;
-        // One that is about to choose keeps its place: no younger claim gets what is there for it. Otherwise two claims would
-        // take turns with an address that cannot be marked, each as soon as the other one failed.
-        let is_queued = match outcome {
+        let keeps_place = match outcome {
+            // It is about to choose, and no younger claim gets what is there for it.
             AttemptOutcome::Refused(_) | AttemptOutcome::AddressGone => true,
-            AttemptOutcome::Failed(_) => attempt.has_taken_nothing,
+            // If it left, two claims would take turns with an address that cannot be marked, each as soon as the other failed.
+            AttemptOutcome::Failed(_) => attempt.has_failed_empty_handed,
             _ => false,
         };
-        let position = attempt.request.queue_position();
-        self.memory.claims.set_queued(&observed.claim, is_queued.then_some(position));
+        let position = keeps_place.then(|| attempt.request.queue_position());
+        self.memory.claims.set_queued(&observed.claim, position);
         self.conclude(observed, &pool, outcome).await
     }
 
@@ -266,17 +266,15 @@ impl ClaimController {
             }
             AttemptOutcome::AddressGone => {
                 self.report_address_gone(observed).await?;
-                Ok(Action::requeue(CHANGED_RETRY))
+                // The watch wakes it sooner, when it delivers the claim without the reference.
+                Ok(Action::requeue(RETRY))
             }
             AttemptOutcome::Failed(error) => self.fail(observed, pool, error).await,
         }
     }
 
     async fn fail(&self, observed: &Observed, pool: &ResolvedPool, error: openstack::Error) -> Result<Action, Error> {
-        let is_about_the_pool =
-            matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::BadNetwork | ErrorKind::Credentials);
-        let become_stale = || self.memory.pools.update(&pool.name, |state| state.become_stale(self.clock.now()));
-        if is_about_the_pool && become_stale() == Some(true) {
+        if self.memory.pools.become_stale_after(&pool.name, &error, self.clock.now()) {
             self.wake.pool(&pool.name);
         }
         self.report_failed(observed, explain(&error)).await?;

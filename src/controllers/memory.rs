@@ -79,8 +79,8 @@ impl Memory {
 struct WatchedObject {
     /// The version of the last write, until it has been seen.
     written: Option<u64>,
-    /// A reconcile was put off until the watch delivers what was written.
-    is_put_off: bool,
+    /// It is to be reconciled when the watch delivers the last write or something newer, whatever that changes.
+    is_reconcile_due: bool,
     /// A hash of what this process reported last.
     reported: Option<u64>,
     /// A hash of what was delivered last, without what was reported.
@@ -92,12 +92,12 @@ impl WatchedObject {
         self.written = object.resource_version().and_then(|version| version.parse().ok()).or(self.written);
     }
 
-    /// Whether the object is older than what was written, so that its reconcile is put off. Without this check an object
-    /// would be reconciled again before the watch has delivered the write, and everything done and reported twice.
-    fn puts_off(&mut self, object: &impl Resource) -> bool {
+    /// Whether the object is older than what was written. Then its reconcile is due when the watch has delivered the write:
+    /// earlier, everything would be done and reported twice.
+    fn put_off_if_outdated(&mut self, object: &impl Resource) -> bool {
         let is_outdated = self.is_awaited_after(object);
         if is_outdated {
-            self.is_put_off = true;
+            self.is_reconcile_due = true;
         } else {
             self.written = None;
         }
@@ -119,9 +119,10 @@ impl WatchedObject {
     /// reported is no reason. An object that fails would otherwise be tried again at once, each time that it fails in another
     /// way.
     fn needs_reconcile(&mut self, object: &impl Resource, input: u64, report: Option<u64>) -> bool {
+        // A report of others counts, and so does its removal.
         let input = Some(hash((input, (report != self.reported).then_some(report))));
-        let was_put_off = !self.is_awaited_after(object) && std::mem::take(&mut self.is_put_off);
-        std::mem::replace(&mut self.input, input) != input || was_put_off
+        let is_due = !self.is_awaited_after(object) && std::mem::take(&mut self.is_reconcile_due);
+        std::mem::replace(&mut self.input, input) != input || is_due
     }
 }
 
@@ -211,7 +212,7 @@ mod tests {
         assert!(claims.needs_reconcile(&old, VERSION));
         claims.note_written(&written);
         assert!(!claims.needs_reconcile(&newer, VERSION), "nothing was put off");
-        assert!(claims.is_outdated(&newer));
+        assert!(claims.put_off_if_outdated(&newer));
         assert!(!claims.needs_reconcile(&newer, VERSION), "not seen yet");
         assert!(claims.needs_reconcile(&written, VERSION));
         assert!(!claims.needs_reconcile(&written, VERSION), "once");

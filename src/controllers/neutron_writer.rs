@@ -219,7 +219,10 @@ impl NeutronWriter<'_> {
             (ErrorKind::DescriptionDropped, _) => (Refusal::DescriptionDropped, after(now, BLOCKED_UNMARKED_FOR)),
             (ErrorKind::NoMoreAddresses, Some(subnet)) => {
                 ledger.note_empty_subnet(subnet, until);
-                return Ok(());
+                if self.pool.policy.subnets.iter().any(|subnet| ledger.may_use_subnet(subnet, now)) {
+                    return Ok(());
+                }
+                (Refusal::NetworkExhausted, until)
             }
             _ => return Err(answer),
         };

@@ -96,7 +96,7 @@ pub(super) struct PoolController {
 impl PoolController {
     pub(super) async fn reconcile(&self, pool: Arc<OpenStackFloatingIPPool>) -> Result<Action, Error> {
         let name = name_of(pool.as_ref());
-        if self.memory.pools.is_outdated(&pool) {
+        if self.memory.pools.put_off_if_outdated(&pool) {
             return Ok(Action::requeue(BUSY_RESYNC));
         }
         if !is_watched(&pool, self.watch_filter.as_deref()) {
@@ -130,7 +130,7 @@ impl PoolController {
     pub(super) fn on_error(&self, pool: &OpenStackFloatingIPPool, error: &Error) -> Action {
         let Error::Kubernetes(_, source) = error;
         if patch::is_conflict(source) {
-            self.memory.pools.update(&name_of(pool), PoolState::put_off);
+            self.memory.pools.update(&name_of(pool), PoolState::reconcile_at_next_event);
             return Action::requeue(CONFLICT_RETRY);
         }
         self.metrics.reconcile_failed("pool");

@@ -103,6 +103,11 @@ impl Sweeper {
         if has_changed || result.as_ref().is_ok_and(|plan| plan.offered > 0) {
             self.wake.waiting_claims_of(&name);
         }
+        if let Err(error) = &result
+            && self.memory.pools.become_stale_after(&name, error, self.clock.now())
+        {
+            self.wake.pool(&name);
+        }
         let plan = result.map_err(Error::OpenStack)?;
         let next = self.next_sweep(&name, &plan);
         self.label(&resolved, &plan).await;
@@ -163,8 +168,14 @@ impl Sweeper {
         let actions = futures::stream::iter(&plan.actions).map(|action| self.perform(pool, action));
         let mut results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
         let unwanted_count = AtomicUsize::new(0);
-        let spares = (0..plan.new_spares).map(|_| self.create_spare(pool, &unwanted_count));
-        results.extend(futures::future::join_all(spares).await);
+        let mut spares = (0..plan.new_spares).map(|_| self.create_spare(pool, &unwanted_count));
+        // The first one shows whether Neutron refuses.
+        if let Some(first) = spares.next() {
+            results.push(first.await);
+        }
+        if matches!(results.last(), Some(Ok(true))) {
+            results.extend(futures::future::join_all(spares).await);
+        }
         let changes = results.iter().filter(|result| matches!(result, Ok(true))).count();
         (changes, results.into_iter().find_map(Result::err).map_or(Ok(()), Err))
     }
@@ -205,10 +216,12 @@ impl Sweeper {
             return Ok(false);
         }
         match action {
+            SweepAction::Release(id, _) | SweepAction::Describe(id, _) => {
+                pool.project.ledger().restart_grace_of_orphan(&pool.policy.id, id, self.clock.now());
+            }
             SweepAction::Delete(_) => self.metrics.swept(ReleasedAs::Deleted),
             SweepAction::Rewrite { description: Some(_), .. } => self.metrics.swept(ReleasedAs::Retained),
             SweepAction::Rewrite { description: None, .. } => self.metrics.swept(ReleasedAs::Unmarked),
-            SweepAction::Release(..) | SweepAction::Describe(..) => {}
         }
         Ok(true)
     }

@@ -86,6 +86,7 @@ impl World {
             RefusesDescriptions,
             RefusesTags,
             RefusesDeletions,
+            IgnoresDeletions,
         ];
         self.users_interfered.set(true);
         let alteration = all[usize::from(how) % all.len()];

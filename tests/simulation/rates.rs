@@ -94,10 +94,10 @@ impl Rates {
     }
 }
 
-/// The most calls of a kind that a process of a generated history may make within a minute. A hot loop makes thousands.
+/// The most calls of a kind that a process of a generated history may make within a minute: about twice what any of them needs.
 const LIMIT: usize = 200;
 
-/// The most writes of one object within a minute that a process may make. Two writers of which each undoes what the other
-/// did make a thousand.
+/// The most writes of one object within a minute that a process may make: twice what any of them needs, as when each answer
+/// of a cloud is another one.
 const LIMIT_OF_AN_OBJECT: usize = 60;
 const OBJECT: &str = "only: ";

@@ -75,7 +75,6 @@ impl Ledger {
         let was_blocked = self.creation_refusal(pool).is_some() || self.offers_only_unwanted(pool);
         self.backoff.blocks.remove(pool);
         self.backoff.forget_unwanted(pool);
-        self.backoff.empty_subnets.clear();
         was_blocked
     }
 

@@ -144,24 +144,36 @@ fn an_uncertain_write_outlives_its_hold_and_counts_towards_the_limit() {
 }
 
 #[test]
-fn a_claim_may_take_what_it_holds_or_creates_and_what_a_write_may_give_it() {
-    let may_take = |fixture: &Fixture| {
-        let of = |pool, claim| fixture.ledger.may_take(&pool_id(pool), &key(claim));
+fn a_claim_may_still_get_an_address_that_it_holds_or_creates_or_that_an_uncertain_write_may_give_it() {
+    let may_get_address = |fixture: &Fixture| {
+        let of = |pool, claim| fixture.ledger.may_still_get_address(&pool_id(pool), &key(claim));
         assert!(!of("p", "db") && !of("other", "web"), "another claim");
         of("p", "web")
     };
     let mut chosen = fixture().fips([fip(10)]).chosen_by(10, "web");
-    assert!(may_take(&chosen));
+    assert!(may_get_address(&chosen));
     chosen.ledger.note_uncertain_write(&id(10), start());
     chosen.ledger.set_hold(&id(10), None);
-    assert!(may_take(&chosen), "the write may land");
+    assert!(may_get_address(&chosen), "the write may land");
     chosen.now = start() + seconds(60);
     chosen.relist([fip(10)]);
-    assert!(!may_take(&chosen));
+    assert!(!may_get_address(&chosen));
     chosen.ledger.begin_creation(nonce(11), pool_id("p"), Some(key("web")));
-    assert!(may_take(&chosen));
+    assert!(may_get_address(&chosen));
     chosen.ledger.end_creation(&nonce(11));
-    assert!(!may_take(&chosen));
+    assert!(!may_get_address(&chosen));
+}
+
+#[test]
+fn the_grace_of_an_orphan_restarts_when_it_is_released() {
+    let mut fixture = fixture().fips([fip(10).created_for("web")]);
+    fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], start());
+    fixture.ledger.restart_grace_of_orphan(&pool_id("p"), &id(10), start() + seconds(9));
+    fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], start() + seconds(10));
+    assert_eq!(fixture.entry(10).orphaned_since, [(pool_id("p"), start() + seconds(69))].into());
+    fixture.ledger.note_orphans(&pool_id("p"), &[], start() + seconds(11));
+    fixture.ledger.restart_grace_of_orphan(&pool_id("p"), &id(10), start() + seconds(12));
+    assert!(fixture.entry(10).orphaned_since.is_empty(), "it is none");
 }
 
 #[test]

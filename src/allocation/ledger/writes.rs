@@ -7,10 +7,14 @@ use jiff::{SignedDuration, Timestamp};
 use super::{CallStart, Choice, Creation, Disowned, Hold, Ledger, LedgerEntry, UncertainWrite};
 use crate::allocation::identity::{ClaimKey, Nonce, PoolId};
 use crate::floating_ip::{FloatingIp, FloatingIpId};
+use crate::time::after;
 
 /// How long a write whose outcome is not known may still land: the longest call timeout on our side, doubled, because the
 /// server may go on with what it has accepted.
 pub const SETTLING: SignedDuration = SignedDuration::from_secs(60);
+
+/// How soon an orphan may count as one again after it was released.
+const RELEASE_SHOWN_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 
 impl Ledger {
     /// A POST is about to be sent.
@@ -212,6 +216,13 @@ impl Ledger {
         }
     }
 
+    /// An orphan was released. If Neutron does not show that, it is released again after another grace period, and not within
+    /// a minute.
+    pub fn restart_grace_of_orphan(&mut self, pool: &PoolId, id: &FloatingIpId, now: Timestamp) {
+        let since = self.entries.get_mut(id).and_then(|entry| entry.orphaned_since.get_mut(pool));
+        since.into_iter().for_each(|since| *since = after(now, RELEASE_SHOWN_WITHIN));
+    }
+
     /// Removes the creations and writes whose outcome a listing that began at this time settles.
     pub(super) fn settle(&mut self, began: CallStart) {
         let is_settled = |since: Timestamp| began.at.duration_since(since) >= SETTLING;
@@ -256,8 +267,8 @@ impl Ledger {
         self.creations(pool).any(|(_, creation)| creation.claim.as_ref() == Some(claim))
     }
 
-    /// Whether a write for the claim is under way or uncertain, so that it may have an address yet.
-    pub fn may_take(&self, pool: &PoolId, claim: &ClaimKey) -> bool {
+    /// Whether a write for the claim is under way or uncertain, so that the claim may still get an address through it.
+    pub fn may_still_get_address(&self, pool: &PoolId, claim: &ClaimKey) -> bool {
         let mut being_written = self.held().chain(self.uncertain());
         being_written.any(|entry| entry.writers().any(|hold| hold.is_for(pool, claim)))
             || self.is_creating_for(pool, claim)

@@ -73,9 +73,9 @@ pub(super) struct Attempt<'a> {
     origin: Origin,
     /// Whether this attempt has listed the project to look for the address that the claim had.
     has_listed: bool,
-    /// Whether Neutron certainly refused the write of the last step, which would have given the claim an address, and nothing
-    /// else may give it one.
-    pub(super) has_taken_nothing: bool,
+    /// Whether the last step tried to get a new address and is known to have failed, and no other write may still give the claim
+    /// one.
+    pub(super) has_failed_empty_handed: bool,
     /// The session that the pool's resolution is of.
     session: Session,
 }
@@ -100,7 +100,7 @@ impl<'a> Attempt<'a> {
             unwanted_count: 0,
             origin: Origin::Recovered,
             has_listed: false,
-            has_taken_nothing: false,
+            has_failed_empty_handed: false,
             session,
         }
     }
@@ -135,7 +135,7 @@ impl<'a> Attempt<'a> {
 
     /// Makes one decision and acts on it. `None` when there is more to decide.
     async fn step(&mut self) -> Result<Option<AttemptOutcome>, openstack::Error> {
-        self.has_taken_nothing = false;
+        self.has_failed_empty_handed = false;
         if self.request.bound.is_none() && !self.may_begin() {
             return Ok(Some(AttemptOutcome::Changed));
         }
@@ -395,8 +395,8 @@ impl<'a> Attempt<'a> {
     }
 
     fn note_failure(&mut self, origin: Origin, error: &openstack::Error) {
-        let may_have_one = self.pool.project.ledger().may_take(&self.pool.policy.id, &self.request.key);
-        self.has_taken_nothing = origin != Origin::Recovered && !error.is_unknown() && !may_have_one;
+        let may_get_address = self.pool.project.ledger().may_still_get_address(&self.pool.policy.id, &self.request.key);
+        self.has_failed_empty_handed = origin != Origin::Recovered && !error.is_unknown() && !may_get_address;
         self.controller.metrics.allocation_failed(&self.pool.inputs.cloud, origin);
     }
 

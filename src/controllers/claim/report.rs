@@ -12,7 +12,7 @@ use super::{ClaimController, Error};
 use crate::allocation::claim::LostAddress;
 use crate::allocation::origin::Origin;
 use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED, RELEASE_FAILED};
-use crate::api::conditions::{DesiredCondition, READY, claim_patch, claim_ready, claim_unready_since};
+use crate::api::conditions::{ClaimReport, DesiredCondition, READY, claim_patch, claim_unready_since};
 use crate::api::names::ABANDON_ANNOTATION;
 use crate::controllers::memory::{ResolvedPool, WaitingClaim};
 use crate::controllers::patch;
@@ -134,11 +134,15 @@ impl ClaimController {
         // The time that a previous process wrote counts: otherwise each restart would reset it.
         let since = claim_unready_since(observed.claim.status.as_ref()).unwrap_or_else(|| self.clock.now());
         let is_new = self.memory.claims.set_waiting(&observed.claim, WaitingClaim { reason, lost, since });
+        // The pool counts waiting claims. It wakes them after each report, so not each change of a reason is reported soon:
+        // a claim that fails in another way each time would be tried again at once.
+        if is_new {
+            self.wake.report_soon(&observed.pool_name);
+        }
         let condition = DesiredCondition::new(READY, "False", reason, message);
         if self.write_status(observed, &condition, reference).await? == StatusWrite::Written {
             self.announce(observed, EventType::Warning, reason, "Allocate", condition.message);
-            // The pool counts waiting claims, whatever they wait for. One with a problem would be tried again at once.
-            if is_new {
+            if matches!(reference, Reference::Removed) {
                 self.wake.report_soon(&observed.pool_name);
             }
         }
@@ -166,10 +170,7 @@ impl ClaimController {
         self.memory.claims.note_report(&observed.claim, condition);
         let status = observed.claim.status.as_ref();
         let current = observed.claim.address_name();
-        let is_unchanged = claim_ready(status, self.kube.version).is_some_and(|(status, reason, message)| {
-            let is_same_message = condition.status == "True" || message == condition.message;
-            status == condition.status && reason == condition.reason && is_same_message
-        });
+        let is_unchanged = ClaimReport::read(status, self.kube.version) == Some(ClaimReport::of(condition));
         let has_reference = match reference {
             Reference::Unchanged => true,
             Reference::To(name) => current == Some(name),

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::{WatchedObject, hash, metadata_input};
 use crate::allocation::ClaimKey;
 use crate::allocation::situation::{ClaimState, QueuePosition};
-use crate::api::conditions::{DesiredCondition, claim_ready};
+use crate::api::conditions::{ClaimReport, DesiredCondition};
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion};
 use crate::clock::instant_after;
 use crate::controllers::stores::name_of;
@@ -196,12 +196,12 @@ impl ClaimRecords {
         is_known.then(|| change(claims, name))
     }
 
-    /// Whether the claim is older than what this process wrote. The watch will deliver that, and wake it again.
-    pub(in crate::controllers) fn is_outdated(&self, claim: &IpAddressClaim) -> bool {
-        self.update(claim, |record| record.watched.puts_off(claim)).unwrap_or(false)
+    /// Whether the claim is older than what this process wrote. Then the claim is woken when the watch delivers the write.
+    pub(in crate::controllers) fn put_off_if_outdated(&self, claim: &IpAddressClaim) -> bool {
+        self.update(claim, |record| record.watched.put_off_if_outdated(claim)).unwrap_or(false)
     }
 
-    /// Whether this process has removed the claim's finalizer.
+    /// Whether the claim is released, so that nothing is left to do for it.
     pub(in crate::controllers) fn is_released(&self, claim: &IpAddressClaim) -> bool {
         self.update(claim, |record| record.is_released).unwrap_or(false)
     }
@@ -217,21 +217,20 @@ impl ClaimRecords {
 
     /// Whether a claim that the watch delivered has to be reconciled.
     pub(in crate::controllers) fn needs_reconcile(&self, claim: &IpAddressClaim, version: IpamVersion) -> bool {
-        let ready = claim_ready(claim.status.as_ref(), version);
-        let ready = ready.map(|(status, reason, message)| condition_hash(&status, &reason, &message));
+        let ready = ClaimReport::read(claim.status.as_ref(), version).map(hash);
         let input = hash((metadata_input(&claim.metadata), claim.address_name()));
         self.update(claim, |record| record.watched.needs_reconcile(claim, input, ready)).unwrap_or(true)
     }
 
     /// The claim's condition is this, or is about to be written.
     pub(in crate::controllers) fn note_report(&self, claim: &IpAddressClaim, condition: &DesiredCondition) {
-        let reported = condition_hash(condition.status, condition.reason, &condition.message);
-        self.update(claim, |record| record.watched.note_report(reported));
+        let report = hash(ClaimReport::of(condition));
+        self.update(claim, |record| record.watched.note_report(report));
     }
 
-    /// The claim's reconcile is tried again as soon as the watch delivers a newer version.
-    pub(in crate::controllers) fn put_off(&self, claim: &IpAddressClaim) {
-        self.update(claim, |record| record.watched.is_put_off = true);
+    /// Lets the next event of the claim request a reconcile, whatever it changes.
+    pub(in crate::controllers) fn reconcile_at_next_event(&self, claim: &IpAddressClaim) {
+        self.update(claim, |record| record.watched.is_reconcile_due = true);
     }
 
     /// Whether this process has written to the claim, and the watch has not delivered that.
@@ -257,8 +256,8 @@ impl ClaimRecords {
         self.update(claim, |record| record.is_released = is_released);
     }
 
-    /// The claim has no address. Keeps the time since when it waits, if that is known. Returns whether it did not wait before,
-    /// or has lost its address in another way.
+    /// The claim has no address. Keeps the time since which it has been waiting, if that is known. Returns whether that is new: it did not
+    /// wait before, or how it lost its address has changed.
     pub(in crate::controllers) fn set_waiting(&self, claim: &IpAddressClaim, waiting: WaitingClaim) -> bool {
         let is_new = self.change(claim, |claims, name| {
             let before = claims.waiting.get(&name);
@@ -445,11 +444,6 @@ impl ClaimRecords {
             })
             .sum()
     }
-}
-
-/// The message of one that is True says nothing new, and v1beta1 has none.
-fn condition_hash(status: &str, reason: &str, message: &str) -> u64 {
-    hash((status, reason, if status == "True" { "" } else { message }))
 }
 
 /// The pool that a claim points at.

@@ -24,7 +24,7 @@ use crate::controllers::stores::name_of;
 use crate::controllers::sweeper::LabelMemory;
 use crate::object_name::ObjectName;
 use crate::openstack::credentials::Fingerprint;
-use crate::openstack::{self, CloudName, Network, Neutron};
+use crate::openstack::{self, CloudName, ErrorKind, Network, Neutron};
 use crate::time::before;
 
 /// A pool with a session and a policy, ready to read and write floating IPs.
@@ -206,7 +206,7 @@ impl PoolState {
     }
 
     /// OpenStack refused something. False if it did so a moment ago.
-    pub(in crate::controllers) fn become_stale(&mut self, now: Timestamp) -> bool {
+    fn become_stale(&mut self, now: Timestamp) -> bool {
         let is_new = self.became_stale_at.is_none_or(|at| now.duration_since(at) >= STALE_AGAIN_AFTER);
         if is_new {
             (self.is_stale, self.became_stale_at) = (true, Some(now));
@@ -249,9 +249,9 @@ impl PoolState {
         self.watched.note_report(status_hash(status));
     }
 
-    /// The pool's reconcile is tried again as soon as the watch delivers a newer version.
-    pub(in crate::controllers) fn put_off(&mut self) {
-        self.watched.is_put_off = true;
+    /// Lets the next event of the pool request a reconcile, whatever it changes.
+    pub(in crate::controllers) fn reconcile_at_next_event(&mut self) {
+        self.watched.is_reconcile_due = true;
     }
 }
 
@@ -316,9 +316,21 @@ impl PoolRecords {
         self.0.lock().get_mut(pool).map(change)
     }
 
-    /// Whether the pool is older than what this process wrote. The watch will deliver that, and wake it again.
-    pub(in crate::controllers) fn is_outdated(&self, pool: &OpenStackFloatingIPPool) -> bool {
-        self.update(&name_of(pool), |state| state.watched.puts_off(pool)).unwrap_or(false)
+    /// OpenStack refused something for the pool. True if the pool is to be resolved again now.
+    pub(in crate::controllers) fn become_stale_after(
+        &self,
+        pool: &ObjectName,
+        error: &openstack::Error,
+        now: Timestamp,
+    ) -> bool {
+        let is_about_the_pool =
+            matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::BadNetwork | ErrorKind::Credentials);
+        is_about_the_pool && self.update(pool, |state| state.become_stale(now)) == Some(true)
+    }
+
+    /// Whether the pool is older than what this process wrote. Then the pool is woken when the watch delivers the write.
+    pub(in crate::controllers) fn put_off_if_outdated(&self, pool: &OpenStackFloatingIPPool) -> bool {
+        self.update(&name_of(pool), |state| state.watched.put_off_if_outdated(pool)).unwrap_or(false)
     }
 
     /// The watch has listed all pools. What it shows counts, even if it is older than what this process wrote: the API

@@ -33,7 +33,8 @@ const ROUNDS: usize = 8;
 const CLEANUP_RETRY: Duration = Duration::from_secs(5);
 /// How many IPAddresses a condition names.
 const NAMED_ADDRESSES: usize = 5;
-/// How often a pool checks for claims that hold its addresses, and its ConfigMap. The deletion of the last claim wakes it too.
+/// How often a pool that is being deleted checks its ConfigMap, and whether claims still hold its addresses. The deletion of
+/// the last claim wakes it too.
 const HELD_RETRY: Duration = Duration::from_secs(20);
 
 impl PoolController {
@@ -57,8 +58,10 @@ impl PoolController {
         }
         if let Some(resolved) = &resolved {
             match self.clean_up(resolved, pool).await {
-                Ok(true) => {}
-                Ok(false) => return Ok(Action::requeue(CLEANUP_RETRY)),
+                Ok(CleanUp::Done) => {}
+                Ok(CleanUp::Held) => return self.wait_for_claims(pool, Some(resolved)).await,
+                Ok(CleanUp::Unfinished) => return Ok(Action::requeue(self.clock.jitter(CLEANUP_RETRY, 0.5))),
+                Ok(CleanUp::InVain) => return self.report_clean_up_in_vain(pool, resolved).await,
                 Err(error) => return self.report_blocked(pool, &PoolFailure::Neutron(error)).await,
             }
         }
@@ -151,7 +154,7 @@ impl PoolController {
         // It releases IPAddresses whose claim was removed by force.
         self.wake.sweeper(&name);
         self.report_deleting(pool, problem, None, resolved).await?;
-        // What is awaited wakes its claim alone.
+        // An awaited IPAddress wakes only its claim when it is delivered, not the pool.
         let is_any_awaited = self.memory.claims.is_any_address_awaited(&name.namespace);
         Ok(Action::requeue(self.clock.jitter(if is_any_awaited { CLEANUP_RETRY } else { HELD_RETRY }, 0.5)))
     }
@@ -173,26 +176,33 @@ impl PoolController {
         }
     }
 
-    /// Removes the pool's floating IPs and marks from Neutron: true when nothing is left and no claim needs the pool.
+    /// Removes the pool's floating IPs and marks from Neutron.
     async fn clean_up(
         &self,
         resolved: &ResolvedPool,
         pool: &OpenStackFloatingIPPool,
-    ) -> Result<bool, openstack::Error> {
+    ) -> Result<CleanUp, openstack::Error> {
         let writer = NeutronWriter { pool: resolved, clock: &self.clock };
+        let mut last = None;
         for _ in 0..ROUNDS {
             resolved.list_now(&self.clock).await?;
             // An attempt that began before the deletion may have published an address meanwhile.
             if self.is_held(&resolved.name) {
-                return Ok(false);
+                return Ok(CleanUp::Held);
             }
             if self.resolver.duplicates().has_original(pool, resolved) {
-                return Ok(true);
+                return Ok(CleanUp::Done);
             }
             let teardown = self.plan(resolved);
             if teardown.actions.is_empty() && !teardown.must_list {
                 self.report_newer(pool, &addresses_of(resolved, &teardown.newer)).await;
-                return Ok(true);
+                return Ok(CleanUp::Done);
+            }
+            if last.as_ref() == Some(&teardown.actions) {
+                let mut ledger = resolved.project.ledger();
+                teardown.actions.iter().for_each(|action| ledger.set_hold(action.id(), None));
+                // Without actions, only time ends it.
+                return Ok(if teardown.actions.is_empty() { CleanUp::Unfinished } else { CleanUp::InVain });
             }
             self.report_attached(pool, &addresses_of(resolved, &teardown.attached)).await;
             if teardown.actions.is_empty() && resolved.project.ledger().fence(&resolved.policy).is_some() {
@@ -201,8 +211,9 @@ impl PoolController {
             let actions = futures::stream::iter(&teardown.actions).map(|action| writer.perform(action));
             let results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
             results.into_iter().collect::<Result<Vec<_>, _>>()?;
+            last = Some(teardown.actions);
         }
-        Ok(false)
+        Ok(CleanUp::Unfinished)
     }
 
     /// Plans under the ledger's lock, and holds what is planned.
@@ -258,6 +269,21 @@ impl PoolController {
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 
+    /// OpenStack accepted what was done, and did not carry it out.
+    async fn report_clean_up_in_vain(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        resolved: &ResolvedPool,
+    ) -> Result<Action, Error> {
+        let message = format!(
+            "the pool is being deleted; OpenStack accepted that its floating IPs or marks are removed, and still has them: ask its operator, or annotate the pool with {ABANDON_ANNOTATION}=true to leave them behind"
+        );
+        let problem = Problem { reason: reasons::DELETING, message };
+        self.memory.pools.update(&name_of(pool), |state| state.problem = Some(problem.clone()));
+        self.report_deleting(pool, problem, None, Some(resolved)).await?;
+        Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
+    }
+
     /// Records what an abandoned pool leaves behind, in the log and in an event.
     async fn report_abandoned(&self, pool: &OpenStackFloatingIPPool) {
         let name = name_of(pool);
@@ -280,6 +306,18 @@ impl PoolController {
         let note = format!("left behind in OpenStack, as the abandon annotation says; delete them there: {left}");
         self.events.record(pool.object_ref(&()), EventType::Warning, ABANDONED, "Delete", note).await;
     }
+}
+
+/// How an attempt to remove a pool's floating IPs and marks from Neutron ended.
+enum CleanUp {
+    /// Nothing is left, and no claim needs the pool.
+    Done,
+    /// A claim or an IPAddress needs the pool after all.
+    Held,
+    /// What is left is done at the next try.
+    Unfinished,
+    /// Neutron accepted every request, and shows the same as before.
+    InVain,
 }
 
 fn addresses_of(resolved: &ResolvedPool, ids: &[FloatingIpId]) -> String {

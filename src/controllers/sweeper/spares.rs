@@ -61,14 +61,17 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Creates a floating IP; none if Neutron refuses, or none may be created now.
+    /// Creates a floating IP; none if Neutron refuses, in each subnet, or none may be created now.
     async fn create(&self, pool: &ResolvedPool) -> Result<Option<FloatingIp>, openstack::Error> {
         let writer = NeutronWriter { pool, clock: &self.clock };
-        let Some((place, mark)) = self.begin(pool, &writer) else { return Ok(None) };
-        match writer.create(&place, &mark, None).await {
-            Ok(fip) => Ok(Some(fip)),
-            Err(error) => writer.record_refusal(place.subnet, error).map(|()| None),
+        while let Some((place, mark)) = self.begin(pool, &writer) {
+            match writer.create(&place, &mark, None).await {
+                Ok(fip) => return Ok(Some(fip)),
+                // What is recorded forbids the next one, or leaves another subnet.
+                Err(error) => writer.record_refusal(place.subnet, error)?,
+            }
         }
+        Ok(None)
     }
 
     /// Checks again under the lock: since the sweep was planned, claims may have created floating IPs, and the pool may

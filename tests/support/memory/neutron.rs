@@ -103,7 +103,9 @@ impl Neutron for MemoryNeutron {
             // Even an attached one.
             state.own(project, id)?;
             state.permit(Alteration::RefusesDeletions, "delete_floatingip")?;
-            state.floating_ips.remove(id);
+            if state.alteration != Alteration::IgnoresDeletions {
+                state.floating_ips.remove(id);
+            }
             Ok(true)
         })
         .await

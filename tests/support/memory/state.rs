@@ -79,6 +79,8 @@ pub enum Alteration {
     /// To add a tag, or to remove one.
     RefusesTags,
     RefusesDeletions,
+    /// Accepts them, and deletes nothing.
+    IgnoresDeletions,
 }
 
 impl Alteration {
@@ -88,7 +90,7 @@ impl Alteration {
         match self {
             DropsWhenCreated | KeepsOldDescription | RewritesDescription | HidesDescriptions | HidesTags => false,
             None | HidesPorts | HidesForwardings | RefusesCreations | RefusesDescriptions | RefusesTags
-            | RefusesDeletions => true,
+            | RefusesDeletions | IgnoresDeletions => true,
         }
     }
 }
