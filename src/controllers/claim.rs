@@ -62,6 +62,10 @@ const OUTDATED_RETRY: Duration = Duration::from_secs(5);
 /// late.
 const CONFLICT_RETRY: Duration = Duration::from_secs(1);
 
+/// The message of a claim that waits for an older one.
+const AFTER_FAILED: &str =
+    "what the pool has left is for an older claim, which fails: see the conditions of the pool's claims";
+
 /// Why a claim's reconcile failed. It is tried again.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Error {
@@ -75,10 +79,14 @@ pub(super) enum Error {
 }
 
 impl Error {
-    /// The message for the claim's condition. When Kubernetes failed there is none: the condition could not be written.
+    /// The message for the claim's condition. None for what passes, and where the condition could not be written.
     fn for_condition(&self) -> Option<String> {
         match self {
-            Self::Kubernetes(..) => None,
+            Self::Kubernetes(what, error) => {
+                let how = format!("Kubernetes refused to {what}: {}", patch::reply(error));
+                let to_do = "check the controller's role, and the webhooks, policies and quotas of the namespace";
+                patch::is_lasting_refusal(error).then(|| format!("{how}: {to_do}"))
+            }
             Self::OpenStack(error) => Some(explain(error)),
             Self::PoolNotReady(problem) => Some(format!("the pool is not ready: {problem}")),
         }
@@ -134,7 +142,16 @@ impl ClaimController {
                 self.report_waiting(&observed, reason, message).await?;
                 Ok(Action::await_change())
             }
-            NextStep::Serve => self.serve(&observed, AllocationScope::AnyAddress).await,
+            NextStep::Serve => {
+                let served = self.serve(&observed, AllocationScope::AnyAddress).await;
+                if let Err(error @ Error::Kubernetes(..)) = &served
+                    && let Some(why) = error.for_condition()
+                    && !observed.is_bound()
+                {
+                    self.report_failed(&observed, why).await?;
+                }
+                served
+            }
             NextStep::Recover => self.recover(&observed).await,
             NextStep::Release => self.release_being_deleted(&observed).await,
             NextStep::ReleaseAndWait(message) => self.release_waiting(&observed, message).await,
@@ -178,7 +195,7 @@ impl ClaimController {
 
     /// The younger claims need not wait for this one.
     fn leave_queue(&self, observed: &Observed) {
-        if self.memory.claims.set_queued(&observed.claim, None) {
+        if self.memory.claims.set_queued(&observed.claim, None, false) {
             self.wake.waiting_claims_of(&observed.pool_name);
         }
     }
@@ -214,7 +231,8 @@ impl ClaimController {
             _ => false,
         };
         let position = keeps_place.then(|| attempt.request.queue_position());
-        self.memory.claims.set_queued(&observed.claim, position);
+        let has_failed = matches!(outcome, AttemptOutcome::Failed(_));
+        self.memory.claims.set_queued(&observed.claim, position, has_failed);
         self.conclude(observed, &pool, outcome).await
     }
 
@@ -245,7 +263,10 @@ impl ClaimController {
                 Ok(Action::await_change())
             }
             AttemptOutcome::Refused(refusal) => {
-                self.report_exhausted(observed, refusal.to_string()).await?;
+                let is_reserved = pool.policy.reservations.contains_key(&observed.name.name);
+                let is_after_failed = self.memory.claims.is_after_failed(&pool.name, &observed.queue_position());
+                let message = if is_after_failed && !is_reserved { AFTER_FAILED.into() } else { refusal.to_string() };
+                self.report_exhausted(observed, message).await?;
                 // A release, an edit of the pool, or the pool's timer wakes it.
                 Ok(Action::await_change())
             }

@@ -50,6 +50,15 @@ pub(super) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
 
+/// Whether a person must change something: a role, a policy, a quota or a webhook. Everything else passes.
+pub(super) fn is_lasting_refusal(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if match status.code {
+        400 | 403 | 422 => true,
+        500 => status.message.contains("webhook"),
+        _ => false,
+    })
+}
+
 /// The API server's own message, without the client's additions.
 pub(super) fn reply(error: &kube::Error) -> String {
     match error {
@@ -61,4 +70,29 @@ pub(super) fn reply(error: &kube::Error) -> String {
 /// Whether a write that failed like this may have taken effect, or may still do so.
 pub(super) fn is_unknown(error: &kube::Error) -> bool {
     !matches!(error, kube::Error::Api(status) if status.code < 500)
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn what_a_person_must_change_is_told_from_what_passes() {
+        let error = |code, message: &str| kube::Error::Api(Status::failure(message, "").with_code(code).boxed());
+        for (code, message, is_lasting) in [
+            (403, "ipaddresses is forbidden", true),
+            (422, "denied by a policy", true),
+            (400, "admission webhook denied the request", true),
+            (500, "failed calling webhook", true),
+            (500, "etcdserver: request timed out", false),
+            (404, "not found", false),
+            (409, "conflict", false),
+            (429, "too many requests", false),
+            (504, "timeout of a webhook", false),
+        ] {
+            assert_eq!(is_lasting_refusal(&error(code, message)), is_lasting, "{code}: {message}");
+        }
+    }
 }

@@ -60,6 +60,15 @@ async fn lease_is_renewed_in_time_while_a_webhook_for_ip_addresses_hangs() {
         create_claims(ns, 0..CLAIMS).await;
         tokio::time::sleep(HANGS_FOR).await;
         assert_eq!(count_bound(ns).await, 0, "the webhook hangs");
+        eventually(BURST, async || {
+            let claims = ns.list(Kind::Claim).await;
+            let message = |claim: &DynamicObject| Some(condition_of(claim, "Ready")?["message"].to_string());
+            let is_told =
+                |message: &String| message.contains("Kubernetes refused") && message.contains("silent.example");
+            let told = claims.iter().filter_map(message).filter(is_told).count();
+            if told > 0 { Ok(()) } else { Err("no claim says which webhook fails") }
+        })
+        .await;
         let lease = lease.history();
         assert_eq!((lease.holders.len(), lease.transitions.len()), (1, 1), "{lease:?}");
         assert!(lease.renewals > 1 && lease.longest_gap < RENEW_DEADLINE, "{lease:?}");

@@ -219,7 +219,7 @@ fn claims_do_not_take_turns_with_an_address_that_none_of_them_gets() {
             let writes = site.server.version() - before;
             world.expect(8, &format!("{alteration:?}"), &format!("calm, not {writes} writes"), writes < 20);
             let status = |claim| site.server.get(&key(Kind::Claim, claim)).unwrap()["status"].to_string();
-            let are_told = |first, second| status(first).contains(why) && status(second).contains("spec.maxIPs");
+            let are_told = |first, second| status(first).contains(why) && status(second).contains("for an older claim");
             let says_so = are_told("web-0", "web-1") || are_told("web-1", "web-0");
             world.expect(7, "the claims", "told why they wait", says_so);
             world.cloud.alter(Alteration::None);

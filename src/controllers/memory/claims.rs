@@ -58,6 +58,8 @@ struct PoolClaims {
     /// The same claims, as decisions name them.
     states: BTreeMap<ClaimKey, ClaimState>,
     queue: BTreeSet<QueuePosition>,
+    /// Those in the queue that failed to get what the pool has.
+    failed: BTreeSet<QueuePosition>,
     /// Those of which it is known why they have no address.
     waiting: BTreeMap<ObjectName, WaitingClaim>,
     /// The pool's IPAddresses, by name, and the claim that each is for.
@@ -85,6 +87,7 @@ impl PoolClaims {
         self.states.remove(&ClaimKey::of(&claim.namespace, &claim.name));
         if let Some(position) = record.queued {
             self.queue.remove(&position);
+            self.failed.remove(&position);
         }
     }
 
@@ -293,22 +296,35 @@ impl ClaimRecords {
         records.filter(|record| record.is_release_failing).count()
     }
 
-    /// The claim was refused an address; `None` when it was not. Returns whether it has left the queue.
-    pub(in crate::controllers) fn set_queued(&self, claim: &IpAddressClaim, position: Option<QueuePosition>) -> bool {
+    /// The claim was refused an address, or failed to get one; `None` when it was neither. Returns whether it has left the
+    /// queue.
+    pub(in crate::controllers) fn set_queued(
+        &self,
+        claim: &IpAddressClaim,
+        position: Option<QueuePosition>,
+        has_failed: bool,
+    ) -> bool {
         let has_left = self.change(claim, |claims, name| {
             let Some(record) = claims.records.get_mut(&name) else { return false };
             let before = std::mem::replace(&mut record.queued, position.clone());
             if let Some(before) = &before {
                 claims.queue.remove(before);
+                claims.failed.remove(before);
             }
             let has_left = before.is_some() && position.is_none();
+            claims.failed.extend(position.clone().filter(|_| has_failed));
             claims.queue.extend(position);
             has_left
         });
         has_left.unwrap_or(false)
     }
 
-    /// Reads a pool's claims, and the positions of those that were refused an address.
+    /// Whether an older claim of the pool failed to get what the pool has, and is tried again first.
+    pub(in crate::controllers) fn is_after_failed(&self, pool: &ObjectName, position: &QueuePosition) -> bool {
+        self.0.lock().get(pool).and_then(|claims| claims.failed.first()).is_some_and(|oldest| oldest < position)
+    }
+
+    /// Reads a pool's claims, and the positions of those that wait in the queue.
     pub(in crate::controllers) fn read<T>(
         &self,
         pool: &ObjectName,
