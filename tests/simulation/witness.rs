@@ -214,7 +214,9 @@ impl Witness {
     pub fn note_alteration(&self, alteration: Alteration) {
         let mut inner = self.inner();
         inner.was_altered |= !alteration.spares_marks();
-        inner.has_hidden |= matches!(alteration, Alteration::HidesDescriptions | Alteration::HidesTags);
+        // One that it says it has deleted is not counted either.
+        let hides = [Alteration::HidesDescriptions, Alteration::HidesTags, Alteration::IgnoresDeletions];
+        inner.has_hidden |= hides.contains(&alteration);
         inner.has_hidden_attachments |= matches!(alteration, Alteration::HidesPorts | Alteration::HidesForwardings);
     }
 

@@ -16,7 +16,8 @@ pub fn new_object(by: &mut Generator<'_>, kind: Kind, name: &str) -> Value {
         Kind::ConfigMap => json!({"data": {"addresses": "203.0.113.10\n"}}),
         Kind::Lease => json!({"spec": lease_spec(by)}),
         Kind::Event => event(by),
-        Kind::Namespace | Kind::Cluster | Kind::OpenStackCluster => json!({}),
+        Kind::OpenStackCluster => json!({"spec": {"apiServerFloatingIP": "198.18.0.10"}}),
+        Kind::Namespace | Kind::Cluster => json!({}),
     };
     body["apiVersion"] = kind.api_version().into();
     body["kind"] = kind.names().3.into();
@@ -185,7 +186,12 @@ pub fn change(by: &mut Generator<'_>, kind: Kind) -> Value {
         Kind::Event => json!({
             "series": {"count": by.random.u32(2..9), "lastObservedTime": "2026-11-21T09:01:00.123456Z"},
         }),
-        Kind::Namespace | Kind::Cluster | Kind::OpenStackCluster => json!({}),
+        Kind::OpenStackCluster => by.pick(&[
+            json!({"spec": {"apiServerFloatingIP": "198.18.0.11"}}),
+            json!({"spec": {"apiServerFloatingIP": null, "bastion": {"floatingIP": "198.18.0.10"}}}),
+            json!({"status": {"bastion": {"floatingIP": "198.18.0.11"}}}),
+        ]),
+        Kind::Namespace | Kind::Cluster => json!({}),
     }
 }
 

@@ -40,8 +40,9 @@ impl Generator<'_> {
             0..30 => Kind::Claim,
             30..58 => Kind::Address,
             58..76 => Kind::Pool,
-            76..84 => Kind::InTreePool,
-            84..88 => Kind::Secret,
+            76..82 => Kind::InTreePool,
+            82..85 => Kind::OpenStackCluster,
+            85..88 => Kind::Secret,
             88..92 => Kind::ConfigMap,
             92..96 => Kind::Lease,
             _ => Kind::Event,
@@ -71,10 +72,10 @@ impl Generator<'_> {
     pub fn any_name(&mut self, kind: Kind) -> String {
         let (letter, count) = match kind {
             Kind::Claim | Kind::Address => ("c", 4),
-            Kind::Pool | Kind::InTreePool => ("p", 2),
+            Kind::Pool | Kind::InTreePool | Kind::OpenStackCluster => ("p", 2),
             Kind::Secret | Kind::ConfigMap => ("s", 2),
             Kind::Event => ("e", 3),
-            Kind::Lease | Kind::Namespace | Kind::Cluster | Kind::OpenStackCluster => ("l", 1),
+            Kind::Lease | Kind::Namespace | Kind::Cluster => ("l", 1),
         };
         format!("{letter}{}", self.random.u32(..count))
     }

@@ -18,8 +18,17 @@ use super::request::{Known, Request, collection};
 use crate::memory_api::{Key, Kind};
 
 /// The kinds in a namespace whose changes are compared.
-pub const WATCHED: [Kind; 8] =
-    [Kind::Secret, Kind::Claim, Kind::Address, Kind::Pool, Kind::InTreePool, Kind::Event, Kind::Lease, Kind::ConfigMap];
+pub const WATCHED: [Kind; 9] = [
+    Kind::Secret,
+    Kind::Claim,
+    Kind::Address,
+    Kind::Pool,
+    Kind::InTreePool,
+    Kind::OpenStackCluster,
+    Kind::Event,
+    Kind::Lease,
+    Kind::ConfigMap,
+];
 
 /// A ConfigMap that Kubernetes adds to each namespace.
 const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
