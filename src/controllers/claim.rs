@@ -142,16 +142,7 @@ impl ClaimController {
                 self.report_waiting(&observed, reason, message).await?;
                 Ok(Action::await_change())
             }
-            NextStep::Serve => {
-                let served = self.serve(&observed, AllocationScope::AnyAddress).await;
-                if let Err(error @ Error::Kubernetes(..)) = &served
-                    && let Some(why) = error.for_condition()
-                    && !observed.is_bound()
-                {
-                    self.report_failed(&observed, why).await?;
-                }
-                served
-            }
+            NextStep::Serve => self.serve_or_report(&observed).await,
             NextStep::Recover => self.recover(&observed).await,
             NextStep::Release => self.release_being_deleted(&observed).await,
             NextStep::ReleaseAndWait(message) => self.release_waiting(&observed, message).await,
@@ -198,6 +189,19 @@ impl ClaimController {
         if self.memory.claims.set_queued(&observed.claim, None, false) {
             self.wake.waiting_claims_of(&observed.pool_name);
         }
+    }
+
+    /// The condition of a claim that has no address yet says what Kubernetes refuses. What OpenStack refuses is reported
+    /// where it happens.
+    async fn serve_or_report(&self, observed: &Observed) -> Result<Action, Error> {
+        let served = self.serve(observed, AllocationScope::AnyAddress).await;
+        if let Err(error @ Error::Kubernetes(..)) = &served
+            && let Some(why) = error.for_condition()
+            && !observed.is_bound()
+        {
+            self.report_failed(observed, why).await?;
+        }
+        served
     }
 
     /// Gives the claim its address: request → protect → attempt → publish → report.

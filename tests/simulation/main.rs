@@ -54,6 +54,7 @@ mod support {
 
 mod address_lists;
 mod background;
+mod calm;
 mod claims;
 mod cleanup;
 mod client;

@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{WatchedObject, hash, metadata_input};
+use super::watched::{WatchedObject, hash, metadata_input};
 use crate::allocation::ClaimKey;
 use crate::allocation::situation::{ClaimState, QueuePosition};
 use crate::api::conditions::{ClaimReport, DesiredCondition};

@@ -11,7 +11,7 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::{WatchedObject, hash, metadata_input};
+use super::watched::{WatchedObject, hash, metadata_input};
 use crate::allocation::sweep::SweepScope;
 use crate::allocation::usage::AddressFailure;
 use crate::allocation::{PoolId, PoolPolicy};

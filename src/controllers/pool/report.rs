@@ -94,6 +94,7 @@ impl PoolController {
         failure: Option<&PoolFailure>,
         counted: Option<&ResolvedPool>,
     ) -> Result<(), Error> {
+        self.memory.pools.update(&name_of(pool), |state| state.problem = Some(problem.clone()));
         let mut conditions = vec![DesiredCondition::new(READY, "False", problem.reason, problem.message)];
         conditions.extend(failure.into_iter().flat_map(causes));
         let blocker = failure.map_or(problem.reason, |failure| failure.problem().reason);

@@ -148,7 +148,6 @@ impl PoolController {
             self.wake_claims_with_wrong_marks(resolved);
         }
         let problem = Problem { reason: reasons::DELETING, message: self.explain_wait(&name) };
-        self.memory.pools.update(&name, |state| state.problem = Some(problem.clone()));
         // Including those that were about to be served when the deletion began: they have no condition yet.
         self.wake.unserved_claims_of(&name);
         // It releases IPAddresses whose claim was removed by force.
@@ -264,7 +263,6 @@ impl PoolController {
             failure.problem().message
         );
         let problem = Problem { reason: reasons::DELETING, message };
-        self.memory.pools.update(&name_of(pool), |state| state.problem = Some(problem.clone()));
         self.report_deleting(pool, problem, Some(failure), None).await?;
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
@@ -279,7 +277,6 @@ impl PoolController {
             "the pool is being deleted; OpenStack accepted that its floating IPs or marks are removed, and still has them: ask its operator, or annotate the pool with {ABANDON_ANNOTATION}=true to leave them behind"
         );
         let problem = Problem { reason: reasons::DELETING, message };
-        self.memory.pools.update(&name_of(pool), |state| state.problem = Some(problem.clone()));
         self.report_deleting(pool, problem, None, Some(resolved)).await?;
         Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
     }

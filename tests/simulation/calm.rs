@@ -1,0 +1,217 @@
+//! Law 8 where a cloud refuses, ignores or fails: nobody tries again sooner than its pause says, and each is told why it
+//! waits.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::api::Kind;
+use crate::memory::Alteration;
+use crate::simulate;
+use crate::users::key;
+use crate::wire::{Fault, Rejection, Side};
+use crate::world::{ADDRESSES, Start, World, address};
+
+const START: Start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+const SOON: Duration = Duration::from_secs(60);
+
+/// The most calls of a kind that a process made within a minute.
+fn peak(world: &World, kind: &str) -> usize {
+    world.witness.rates().peaks().get(kind).copied().unwrap_or_default()
+}
+
+/// `web-0` has the one address of its pool, and `web-1` waits.
+async fn let_wait(world: &World) {
+    let site = &world.sites[0];
+    site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "maxIPs": 1}));
+    site.create_claim("web-0", "public");
+    world.await_bound("web-0").await;
+    site.create_claim("web-1", "public");
+}
+
+#[test]
+fn claims_do_not_take_turns_with_an_address_that_none_of_them_gets() {
+    for (alteration, min_free, why) in [
+        (Alteration::KeepsOldDescription, 1, "did not store the description"),
+        (Alteration::RefusesDescriptions, 1, "update_floatingip"),
+        (Alteration::RefusesCreations, 0, "create_floatingip"),
+    ] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "minFree": min_free, "maxIPs": 1}));
+            world.advance(SOON).await;
+            world.cloud.alter(alteration);
+            let before = site.server.version();
+            ["web-0", "web-1"].iter().for_each(|claim| site.create_claim(claim, "public"));
+            world.advance(SOON).await;
+            let writes = site.server.version() - before;
+            world.expect(8, &format!("{alteration:?}"), &format!("calm, not {writes} writes"), writes < 20);
+            let status = |claim| site.server.get(&key(Kind::Claim, claim)).unwrap()["status"].to_string();
+            let are_told = |first, second| status(first).contains(why) && status(second).contains("for an older claim");
+            let says_so = are_told("web-0", "web-1") || are_told("web-1", "web-0");
+            world.expect(7, "the claims", "told why they wait", says_so);
+            world.cloud.alter(Alteration::None);
+            let is_bound = || site.is_bound("web-0") || site.is_bound("web-1");
+            let is_served = world.wait_until(SOON, is_bound).await;
+            world.expect(7, "one claim", "served", is_served);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
+fn a_claim_that_waits_for_a_released_address_that_cannot_be_marked_stays_calm() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let_wait(world).await;
+        world.advance(Duration::from_secs(5)).await;
+        world.cloud.alter(Alteration::KeepsOldDescription);
+        let before = site.server.version();
+        site.delete(Kind::Claim, "web-0");
+        world.advance(SOON).await;
+        let writes = site.server.version() - before;
+        world.expect(8, "web-1", &format!("calm, not with {writes} writes"), writes < 30);
+        let status = site.server.get(&key(Kind::Claim, "web-1")).unwrap()["status"].to_string();
+        world.expect(7, "web-1", "told why it waits", status.contains("did not store the description"));
+        world.cloud.alter(Alteration::None);
+        let is_bound = world.wait_until(SOON, || site.is_bound("web-1")).await;
+        world.expect(7, "web-1", "bound", is_bound);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn a_claim_that_may_still_get_an_address_keeps_no_other_one_from_a_younger_claim() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let listed: Vec<String> = (0..2).map(|index| address(index).to_string()).collect();
+        world.tamper(|world| {
+            (0..2).for_each(|index| drop(world.cloud.create_at(&world.project, &world.network, address(index))))
+        });
+        site.create_pool("public", &json!({"preAllocatedFloatingIPs": listed}));
+        world.advance(Duration::from_secs(5)).await;
+        site.create_claim("web-0", "public");
+        site.replicas[0].wire().unwrap().plan_write(Fault::RequestLost);
+        world.advance(Duration::from_secs(3)).await;
+        world.cloud.alter(Alteration::RefusesTags);
+        let status = || site.server.get(&key(Kind::Claim, "web-0")).unwrap()["status"].to_string();
+        let is_refused = world.wait_until(SOON, || status().contains("update_floatingip:tags")).await;
+        world.expect(7, "web-0", "refused after the first request was lost", is_refused);
+        world.cloud.alter(Alteration::None);
+        site.create_claim("web-1", "public");
+        let is_bound = world.wait_until(Duration::from_millis(500), || site.is_bound("web-1")).await;
+        world.expect(7, "web-1", "given the other address at once", is_bound);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn one_request_asks_whether_neutron_still_refuses_to_create() {
+    let filter = json!({"filter": {"name": "public"}});
+    let (spares, none) = (json!({"floatingIPNetwork": filter, "minFree": 20}), json!({"floatingIPNetwork": filter}));
+    for (spec, alteration, claims) in [(spares, Alteration::RefusesCreations, 0), (none, Alteration::None, 20)] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            let subnet = world.cloud.ensure_subnet(&world.network, "low", address(0)..=address(0));
+            world.cloud.alter(alteration);
+            site.create_pool("public", &spec);
+            if claims > 0 {
+                site.change(Kind::Pool, "public", &json!({"spec": {"subnets": [{"id": subnet.as_str()}]}}));
+            }
+            world.advance(Duration::from_secs(5)).await;
+            (0..claims).for_each(|index| site.create_claim(&format!("web-{index}"), "public"));
+            world.advance(3 * SOON).await;
+            let most = peak(world, "create floating IP");
+            world.expect(8, "Neutron", &format!("asked seldom, not {most} times a minute"), most < 30);
+            world.cloud.alter(Alteration::None);
+            world.skips_rest.set(true);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
+fn spares_come_from_the_next_subnet_if_the_first_one_is_or_becomes_full() {
+    for room in [0, 1] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            let subnet =
+                |name, first, last| world.cloud.ensure_subnet(&world.network, name, address(first)..=address(last));
+            let (low, high) = (subnet("low", 0, 1), subnet("high", 2, ADDRESSES - 1));
+            let other = world.cloud.add_project("other", None);
+            (room..2).for_each(|index| drop(world.cloud.create_at(&other, &world.network, address(index))));
+            let network = json!({"filter": {"name": "public"}});
+            let subnets = json!([{"id": low.as_str()}, {"id": high.as_str()}]);
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "subnets": subnets, "minFree": 5}));
+            let count = || world.cloud.floating_ips().iter().filter(|fip| fip.project == world.project).count();
+            let are_there = world.wait_until(Duration::from_secs(10), || count() == 5).await;
+            world.expect(7, "the spares", "there", are_there);
+            let most = peak(world, "create floating IP");
+            world.expect(8, "Neutron", &format!("asked seldom, not {most} times a minute"), most < 15);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
+fn a_pool_that_is_being_deleted_says_that_openstack_does_not_delete() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let network = json!({"filter": {"name": "public"}});
+        site.create_pool("public", &json!({"floatingIPNetwork": network, "minFree": 2}));
+        world.wait_until(SOON, || world.cloud.floating_ips().len() == 2).await;
+        world.advance(SOON).await;
+        world.cloud.alter(Alteration::IgnoresDeletions);
+        site.delete(Kind::Pool, "public");
+        world.advance(2 * SOON).await;
+        let most = peak(world, "delete floating IP");
+        world.expect(8, "Neutron", &format!("asked seldom, not {most} times a minute"), most < 60);
+        let status = site.server.get(&key(Kind::Pool, "public")).map(|pool| pool["status"].to_string());
+        let says_so = status.is_some_and(|status| status.contains("and still has them"));
+        world.expect(7, "the pool", "told why it waits", says_so);
+        world.cloud.alter(Alteration::None);
+        let is_gone = world.wait_until(SOON, || site.server.get(&key(Kind::Pool, "public")).is_none()).await;
+        world.expect(9, "the pool", "gone", is_gone && world.cloud.floating_ips().is_empty());
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn an_orphan_whose_release_is_not_shown_is_released_once_in_a_grace_period() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let network = json!({"filter": {"name": "public"}});
+        let orphans = json!({"policy": "Release", "graceSeconds": 0});
+        site.create_pool("public", &json!({"floatingIPNetwork": network, "orphans": orphans}));
+        site.create_claim("web-0", "public");
+        world.await_bound("web-0").await;
+        world.users_interfered.set(true);
+        world.witness.note_alteration(Alteration::HidesTags);
+        world.cloud.alter(Alteration::HidesTags);
+        site.delete_by_force(Kind::Claim, "web-0");
+        site.delete_by_force(Kind::Address, "web-0");
+        world.advance(10 * SOON).await;
+        let most = peak(world, "tag floating IP");
+        world.expect(8, "Neutron", &format!("tagged seldom, not {most} times a minute"), (1..=3).contains(&most));
+        world.cloud.alter(Alteration::None);
+        world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn a_pool_does_not_follow_each_answer_of_a_cloud_that_fails_every_other_time() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let_wait(world).await;
+        world.advance(SOON).await;
+        let before = site.server.version();
+        let outage = Fault::Refused(Rejection::Server);
+        site.replicas[0].wire().unwrap().add_outage(Side::OpenStack, outage, 4, 5 * SOON);
+        world.advance(5 * SOON).await;
+        let writes = site.server.version() - before;
+        world.expect(8, "the pool", &format!("calm, not with {writes} writes in 5 minutes"), writes < 100);
+    });
+    outcome.assert_lawful();
+}
