@@ -219,7 +219,7 @@ impl NeutronWriter<'_> {
             (ErrorKind::DescriptionDropped, _) => (Refusal::DescriptionDropped, after(now, BLOCKED_UNMARKED_FOR)),
             (ErrorKind::NoMoreAddresses, Some(subnet)) => {
                 ledger.note_empty_subnet(subnet, until);
-                if self.pool.policy.subnets.iter().any(|subnet| ledger.may_use_subnet(subnet, now)) {
+                if ledger.usable_subnet(&self.pool.policy, now).is_some() {
                     return Ok(());
                 }
                 (Refusal::NetworkExhausted, until)
@@ -228,6 +228,12 @@ impl NeutronWriter<'_> {
         };
         ledger.block_creation(self.pool.policy.id.clone(), CreationBlock { refusal, until });
         Ok(())
+    }
+
+    /// Neutron offered only unwanted addresses where the last one was requested. True if there is another subnet to ask.
+    pub(super) fn pass_over(&self, subnet: Option<&SubnetId>) -> bool {
+        let (pool, now) = (&self.pool.policy, self.clock.now());
+        subnet.is_some_and(|subnet| self.pool.project.ledger().pass_over_subnet(pool, subnet, now))
     }
 
     /// Deletes unwanted addresses that Neutron offered. Returns whether any is kept, since a claim waits for it.

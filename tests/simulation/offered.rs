@@ -1,5 +1,6 @@
 //! What a pool does with what Neutron offers.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::json;
@@ -24,6 +25,42 @@ fn excluded_addresses_that_fill_the_limit_do_not_keep_a_claim_waiting() {
             site.create_claim("web-0", "public");
             let is_bound = world.wait_until(Duration::from_secs(20), || site.is_bound("web-0")).await;
             world.expect(7, "the claim", "bound", is_bound);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Without `minFree`, a claim asks; with it, the sweep does.
+#[test]
+fn a_subnet_that_offers_only_excluded_addresses_is_passed_over() {
+    for (min_free, max_ips) in [(0, None), (0, Some(6)), (2, None), (2, Some(8))] {
+        let start = Start { seed: 1, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            let high = |last: u8| IpAddr::from([198, 51, 100, last]);
+            let high = world.cloud.add_subnet(&world.network, "high", high(1)..=high(254));
+            let low = world.cloud.ensure_subnet(&world.network, "low", address(0)..=address(5));
+            let network = json!({"filter": {"name": "public"}});
+            let mut spec =
+                json!({"floatingIPNetwork": network, "excludedAddresses": ["198.51.100.0/24"], "minFree": min_free});
+            spec["subnets"] = json!([{"id": high.as_str()}, {"id": low.as_str()}]);
+            spec["maxIPs"] = json!(max_ips);
+            site.create_pool("public", &spec);
+            let count = || world.cloud.floating_ips().len();
+            if min_free > 0 {
+                let are_there = world.wait_until(Duration::from_secs(20), || count() == min_free).await;
+                world.expect(7, "the spares", "there", are_there);
+            }
+            for index in 0..4 {
+                let claim = format!("web-{index}");
+                site.create_claim(&claim, "public");
+                let is_bound = world.wait_until(Duration::from_secs(20), || site.is_bound(&claim)).await;
+                world.expect(7, &claim, "bound", is_bound);
+            }
+            world.advance(Duration::from_secs(60)).await;
+            let most = world.witness.rates().peaks().get("create floating IP").copied().unwrap_or_default();
+            // A few of them at the beginning, and when the subnet is asked again.
+            world.expect(8, "Neutron", &format!("asked seldom, not {most} times a minute"), most < 40);
         });
         outcome.assert_lawful();
     }

@@ -29,6 +29,8 @@ const QUIET: Duration = Duration::from_secs(6 * 60);
 const SILENCE: Duration = Duration::from_secs(10 * 60);
 /// The longest pause between two requests for what may be offered unwanted.
 const OFFER_PAUSE: Duration = Duration::from_secs(15 * 60);
+/// The most subnets that a pool names.
+const SUBNETS: usize = 2;
 /// Longer than a POST and the DELETE after it.
 const OFFER_TIME: Duration = Duration::from_secs(20);
 
@@ -84,7 +86,7 @@ impl World {
             self.report("at work again although nothing changed".to_owned());
         }
         let pools: usize = self.sites.iter().map(|site| site.server.all(Kind::Pool).len()).sum();
-        if self.witness.offers() - offers > pools * 2 * UNWANTED_LIMIT {
+        if self.witness.offers() - offers > pools * 2 * SUBNETS * UNWANTED_LIMIT {
             self.report("a network is asked again and again for what may not be given".to_owned());
         }
     }

@@ -335,6 +335,23 @@ fn a_pool_follows_neutron_to_another_url() {
     }
 }
 
+/// The ledger of the new one may have been listed before the POST.
+#[test]
+fn a_claim_that_is_served_while_keystone_gets_another_url_is_not_said_to_have_lost_its_address() {
+    for seed in (0..40).chain(190..200) {
+        let start = Start { seed, slowest: 2_000, is_logged: true, ..START };
+        simulate_bound(&start, async |world, site| {
+            world.move_keystone(&site.server);
+            world.advance(Duration::from_millis(7 * seed)).await;
+            site.create_claim("web-1", "public");
+            let told = || site.server.get(&key(Kind::Claim, "web-1")).map(|claim| claim["status"].to_string());
+            let is_told = || told().is_some_and(|status| status.contains("no longer exists"));
+            let is_said_to_be_lost = world.wait_until(SOON / 4, is_told).await;
+            world.expect(5, "web-1", "left with its address", !is_said_to_be_lost);
+        });
+    }
+}
+
 /// The ledger of the new one does not know of the POST.
 #[test]
 fn a_call_that_lands_after_keystone_got_another_url_is_found() {

@@ -183,6 +183,28 @@ fn subnets_are_tried_in_order_until_all_are_empty() {
 }
 
 #[test]
+fn a_subnet_that_offers_only_unwanted_addresses_is_passed_over_for_a_while() {
+    let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
+    let mut fixture = fixture().with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()]);
+    let pool = fixture.pool.clone();
+    assert!(fixture.ledger.pass_over_subnet(&pool, &first, start()));
+    assert_eq!(fixture.decide("web"), create(Some(second.clone())));
+    assert!(!fixture.ledger.unblock_creation(&pool.id), "the pool was not blocked");
+    assert_eq!(fixture.decide("web"), create(Some(second.clone())), "what the second offers says nothing of the first");
+    assert!(!fixture.ledger.pass_over_subnet(&pool, &second, start()), "there is no other");
+    fixture.ledger.note_empty_subnet(second.clone(), start() + seconds(10));
+    assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::OnlyUnwanted));
+    fixture.ledger.retry_creation(&pool.id);
+    assert_eq!(fixture.decide("web"), create(Some(second)), "a release ends only what was full");
+    fixture.now = start() + seconds(30);
+    assert_eq!(fixture.decide("web"), create(Some(first.clone())));
+    assert!(fixture.ledger.pass_over_subnet(&pool, &first, fixture.now));
+    assert!(fixture.ledger.passes_over(&pool.id, &first, start() + seconds(89)), "longer each time");
+    fixture.ledger.reset_backoff(&pool.id);
+    assert_eq!(fixture.decide("web"), create(Some(first)), "the present spec may want what it offers");
+}
+
+#[test]
 fn a_bounded_number_of_unwanted_addresses_is_held() {
     let mut fixture = fixture();
     let unwanted = |count: u8| (0..count).map(|last| fip(100 + last).created_for("web"));

@@ -8,6 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::{CreationBlock, Hold, Ledger, LedgerEntry};
 use crate::allocation::identity::PoolId;
+use crate::allocation::policy::PoolPolicy;
 use crate::allocation::refusal::Refusal;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::time::after;
@@ -22,6 +23,8 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 pub(super) struct CreationBackoff {
     blocks: BTreeMap<PoolId, BlockState>,
     unwanted: BTreeMap<PoolId, UnwantedOffers>,
+    /// Subnets of which Neutron offered only unwanted addresses, while the pool has others.
+    passed_over: BTreeMap<(PoolId, SubnetId), UnwantedOffers>,
     /// What Neutron offered each pool in vain since its spec changed or it was last offered something usable.
     unwanted_addresses: BTreeMap<PoolId, BTreeSet<IpAddr>>,
     held_unwanted: BTreeSet<FloatingIpId>,
@@ -50,13 +53,28 @@ impl CreationBackoff {
     pub(super) fn note_gone(&mut self, fip: &FloatingIp) {
         if !self.held_unwanted.remove(&fip.id) {
             let addresses = &self.unwanted_addresses;
-            self.unwanted.retain(|pool, _| addresses.get(pool).is_some_and(|of_pool| of_pool.contains(&fip.address)));
+            let was_offered = |pool: &PoolId| addresses.get(pool).is_some_and(|of_pool| of_pool.contains(&fip.address));
+            self.unwanted.retain(|pool, _| was_offered(pool));
+            self.passed_over.retain(|(pool, _), _| was_offered(pool));
         }
     }
 
+    /// What the pool was offered in vain says nothing of what it is offered now.
     fn forget_unwanted(&mut self, pool: &PoolId) {
         self.unwanted.remove(pool);
         self.unwanted_addresses.remove(pool);
+        self.passed_over.retain(|(other, _), _| other != pool);
+    }
+}
+
+impl UnwantedOffers {
+    /// Another pause, longer than the one before. None while that lasts: requests that ran in parallel count once.
+    fn next(before: Option<&Self>, now: Timestamp) -> Option<Self> {
+        if before.is_some_and(|offers| now < offers.until) {
+            return None;
+        }
+        let pause = before.map_or(FIRST_PAUSE, |offers| LONGEST_PAUSE.min(offers.pause.saturating_mul(2)));
+        Some(Self { until: after(now, pause), pause })
     }
 }
 
@@ -74,7 +92,10 @@ impl Ledger {
     pub fn unblock_creation(&mut self, pool: &PoolId) -> bool {
         let was_blocked = self.creation_refusal(pool).is_some() || self.offers_only_unwanted(pool);
         self.backoff.blocks.remove(pool);
-        self.backoff.forget_unwanted(pool);
+        self.backoff.unwanted.remove(pool);
+        if !self.backoff.passed_over.keys().any(|(other, _)| other == pool) {
+            self.backoff.unwanted_addresses.remove(pool);
+        }
         was_blocked
     }
 
@@ -119,13 +140,23 @@ impl Ledger {
 
     /// Neutron offered a pool only unwanted addresses: creations pause, longer each time.
     pub fn note_unwanted_offers(&mut self, pool: &PoolId, now: Timestamp) {
-        let before = self.backoff.unwanted.get(pool);
-        // Requests that ran in parallel count once.
-        if before.is_some_and(|offers| now < offers.until) {
-            return;
+        if let Some(offers) = UnwantedOffers::next(self.backoff.unwanted.get(pool), now) {
+            self.backoff.unwanted.insert(pool.clone(), offers);
         }
-        let pause = before.map_or(FIRST_PAUSE, |offers| LONGEST_PAUSE.min(offers.pause.saturating_mul(2)));
-        self.backoff.unwanted.insert(pool.clone(), UnwantedOffers { until: after(now, pause), pause });
+    }
+
+    /// Neutron offered a pool only unwanted addresses of one of its subnets: another is asked for a while, longer each time.
+    /// False if the pool has no other that it may use, so that all its creations have to pause.
+    pub fn pass_over_subnet(&mut self, pool: &PoolPolicy, subnet: &SubnetId, now: Timestamp) -> bool {
+        let is_other = |other: &&SubnetId| *other != subnet && self.may_use_subnet(&pool.id, other, now);
+        if pool.subnets.iter().find(is_other).is_none() {
+            return false;
+        }
+        let key = (pool.id.clone(), subnet.clone());
+        if let Some(offers) = UnwantedOffers::next(self.backoff.passed_over.get(&key), now) {
+            self.backoff.passed_over.insert(key, offers);
+        }
+        true
     }
 
     /// Whether Neutron last offered the pool only unwanted addresses.
@@ -189,7 +220,18 @@ impl Ledger {
         self.backoff.empty_subnets.insert(subnet, until);
     }
 
-    pub fn may_use_subnet(&self, subnet: &SubnetId, now: Timestamp) -> bool {
-        self.backoff.empty_subnets.get(subnet).is_none_or(|until| now >= *until)
+    /// The first of the pool's subnets of which Neutron may have an address that the pool wants.
+    pub fn usable_subnet<'a>(&self, pool: &'a PoolPolicy, now: Timestamp) -> Option<&'a SubnetId> {
+        pool.subnets.iter().find(|subnet| self.may_use_subnet(&pool.id, subnet, now))
+    }
+
+    fn may_use_subnet(&self, pool: &PoolId, subnet: &SubnetId, now: Timestamp) -> bool {
+        self.backoff.empty_subnets.get(subnet).is_none_or(|until| now >= *until) && !self.passes_over(pool, subnet, now)
+    }
+
+    /// Whether Neutron last offered the pool only unwanted addresses of this subnet, so that it is not asked for another yet.
+    pub fn passes_over(&self, pool: &PoolId, subnet: &SubnetId, now: Timestamp) -> bool {
+        let offers = self.backoff.passed_over.get(&(pool.clone(), subnet.clone()));
+        offers.is_some_and(|offers| now < offers.until)
     }
 }

@@ -49,15 +49,13 @@ impl Supply<'_> {
         if ledger.count_unwanted(&pool.id) >= UNWANTED_LIMIT {
             return Err(Unavailable::Refused(Refusal::OnlyUnwanted));
         }
-        let subnet = pool.subnets.iter().find(|subnet| ledger.may_use_subnet(subnet, now)).cloned();
-        match subnet {
+        match ledger.usable_subnet(pool, now) {
             None if !pool.subnets.is_empty() => {
-                Err(Unavailable::Refused(match ledger.offers_only_unwanted(&pool.id) {
-                    true => Refusal::OnlyUnwanted,
-                    false => Refusal::NetworkExhausted,
-                }))
+                let is_passed_over = |subnet| ledger.passes_over(&pool.id, subnet, now);
+                let is_unwanted = ledger.offers_only_unwanted(&pool.id) || pool.subnets.iter().any(is_passed_over);
+                Err(Unavailable::Refused(if is_unwanted { Refusal::OnlyUnwanted } else { Refusal::NetworkExhausted }))
             }
-            subnet => Ok(CreationPlace { network, subnet }),
+            subnet => Ok(CreationPlace { network, subnet: subnet.cloned() }),
         }
     }
 

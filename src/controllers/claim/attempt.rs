@@ -1,6 +1,7 @@
 //! One attempt to give a claim its address: decides and acts until the address is certainly the claim's or there is a
 //! reason to wait.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::info;
@@ -16,7 +17,7 @@ use crate::api::OpenStackFloatingIPPool;
 use crate::api::hands_off::HandsOff;
 use crate::controllers::memory::{ResolvedPool, Session};
 use crate::controllers::neutron_writer::NeutronWriter;
-use crate::floating_ip::{FloatingIp, FloatingIpId};
+use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::openstack;
 
 /// More steps than a claim needs to mark, confirm and withdraw a few candidates. After them the claim is tried later.
@@ -68,11 +69,15 @@ pub(super) struct Attempt<'a> {
     marked: Vec<FloatingIpId>,
     /// Unwanted addresses: held, so that Neutron offers another.
     unwanted: Vec<FloatingIpId>,
-    /// How many addresses were unwanted, including those that were deleted to make room.
+    /// How many addresses in a row were unwanted, including those that were deleted to make room.
     unwanted_count: usize,
+    /// The subnet of which the last of them is.
+    unwanted_subnet: Option<SubnetId>,
     origin: Origin,
     /// Whether this attempt has listed the project to look for the address that the claim had.
     has_listed: bool,
+    /// Whether the claim is known to have lost its address.
+    is_lost: bool,
     /// Whether the last step tried to get a new address and is known to have failed, and no other write may still give the claim
     /// one.
     pub(super) has_failed_empty_handed: bool,
@@ -87,6 +92,7 @@ impl<'a> Attempt<'a> {
         session: Session,
         request: ClaimRequest,
         scope: AllocationScope,
+        is_lost: bool,
     ) -> Self {
         let (chosen, marked, unwanted) = (Vec::new(), Vec::new(), Vec::new());
         Self {
@@ -98,8 +104,10 @@ impl<'a> Attempt<'a> {
             marked,
             unwanted,
             unwanted_count: 0,
+            unwanted_subnet: None,
             origin: Origin::Recovered,
             has_listed: false,
+            is_lost,
             has_failed_empty_handed: false,
             session,
         }
@@ -154,9 +162,7 @@ impl<'a> Attempt<'a> {
             Decision::Mark(..) | Decision::TakeBack(..) | Decision::Withdraw(..) => return self.write(decision).await,
             Decision::Confirm(id) => return self.confirm(&id).await,
             // Unwanted addresses fill the limit. Neutron chooses at random, so it may offer another one next.
-            Decision::Refuse(Refusal::OnlyUnwanted)
-                if !self.unwanted.is_empty() && self.unwanted_count < UNWANTED_LIMIT =>
-            {
+            Decision::Refuse(Refusal::OnlyUnwanted) if !self.unwanted.is_empty() && self.may_get_another_offer() => {
                 self.discard_unwanted().await;
             }
             Decision::Settle => return self.settle().await,
@@ -176,6 +182,11 @@ impl<'a> Attempt<'a> {
                 return Ok(fip.map(|fip| AttemptOutcome::Bound(fip, self.origin)));
             }
             Decision::Refuse(refusal) => return Ok(Some(AttemptOutcome::Refused(refusal))),
+            // The last listing may have begun before the claim got its address, through another session.
+            Decision::Lost(_) if !self.is_lost && !self.has_listed => {
+                self.pool.list_now(&self.controller.clock).await?;
+                self.has_listed = true;
+            }
             Decision::Lost(lost) => return Ok(Some(AttemptOutcome::Lost(lost))),
             Decision::Fenced(until) => {
                 let left = Duration::try_from(until.duration_since(self.controller.clock.now())).unwrap_or_default();
@@ -202,11 +213,14 @@ impl<'a> Attempt<'a> {
         is_concerned.then(|| claims.address_uncertain_for(&self.pool.name, &self.request.object)).flatten()
     }
 
-    /// Whether the pool lost the use of its session meanwhile, and with it what its claims held, or was created again.
+    /// Whether the pool lost the use of its session meanwhile, and with it what its claims held, or was created again. Also if
+    /// it has reached its project in another way since: another ledger counts for it then.
     fn has_session_ended(&self) -> bool {
         let is_same = self.controller.memory.pools.update(&self.pool.name, |state| {
-            let has_id = state.resolved.as_ref().is_some_and(|known| known.policy.id == self.pool.policy.id);
-            has_id && state.session() == self.session
+            let is_of = |known: &Arc<ResolvedPool>| {
+                known.policy.id == self.pool.policy.id && known.project.is_in_one_project_with(&self.pool.project)
+            };
+            state.resolved.as_ref().is_some_and(is_of) && state.session() == self.session
         });
         is_same != Some(true)
     }
@@ -357,7 +371,7 @@ impl<'a> Attempt<'a> {
         let created = self.writer().create(&place, &mark, Some(&self.request.object)).await;
         match created.inspect_err(|error| self.note_failure(Origin::Created, error)) {
             Ok(fip) => {
-                self.keep_or_hold_unwanted(fip);
+                self.keep_or_hold_unwanted(fip, place.subnet);
                 Ok(())
             }
             // If it was created, the listing shows it with the claim's mark.
@@ -367,7 +381,7 @@ impl<'a> Attempt<'a> {
     }
 
     /// Keeps the floating IP that Neutron created, or holds it as unwanted.
-    fn keep_or_hold_unwanted(&mut self, fip: FloatingIp) {
+    fn keep_or_hold_unwanted(&mut self, fip: FloatingIp, subnet: Option<SubnetId>) {
         let ClaimController { memory, clock, wake, .. } = self.controller;
         let mut ledger = self.pool.project.ledger();
         let is_wanted = memory
@@ -376,11 +390,20 @@ impl<'a> Attempt<'a> {
             ledger.hold_unwanted(&fip.id);
             self.unwanted.push(fip.id);
             self.unwanted_count = self.unwanted_count.saturating_add(1);
+            self.unwanted_subnet = subnet;
         } else if ledger.unblock_creation(&self.pool.policy.id) {
             drop(ledger);
             // Neutron allocates addresses again.
             wake.waiting_claims_of(&self.pool.name);
         }
+    }
+
+    /// From the same subnet, or from the next.
+    fn may_get_another_offer(&mut self) -> bool {
+        if self.unwanted_count >= UNWANTED_LIMIT && self.writer().pass_over(self.unwanted_subnet.as_ref()) {
+            self.unwanted_count = 0;
+        }
+        self.unwanted_count < UNWANTED_LIMIT
     }
 
     async fn discard_unwanted(&mut self) {

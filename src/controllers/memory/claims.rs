@@ -277,6 +277,13 @@ impl ClaimRecords {
         self.change(claim, |claims, name| claims.waiting.remove(&name)).flatten()
     }
 
+    /// Whether the claim is known to have lost its address.
+    pub(in crate::controllers) fn is_lost(&self, claim: &IpAddressClaim) -> bool {
+        let is_lost =
+            self.change(claim, |claims, name| claims.waiting.get(&name).is_some_and(|waiting| waiting.lost.is_some()));
+        is_lost.unwrap_or(false)
+    }
+
     pub(in crate::controllers) fn waiting(&self, pool: &ObjectName) -> Vec<(ObjectName, WaitingClaim)> {
         let pools = self.0.lock();
         let waiting = pools.get(pool).into_iter().flat_map(|claims| &claims.waiting);

@@ -7,7 +7,7 @@ use crate::allocation::mark::CreationMark;
 use crate::allocation::supply::{CreationPlace, Supply, UNWANTED_LIMIT, is_usable_spare};
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::neutron_writer::NeutronWriter;
-use crate::floating_ip::{FloatingIp, FloatingIpId};
+use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::openstack;
 
 impl Sweeper {
@@ -33,10 +33,16 @@ impl Sweeper {
         unwanted: &mut Vec<FloatingIpId>,
         unwanted_count: &AtomicUsize,
     ) -> Result<bool, openstack::Error> {
+        let writer = NeutronWriter { pool, clock: &self.clock };
+        let mut unwanted_subnet = None;
         loop {
-            let Some(fip) = self.create(pool).await? else {
-                if unwanted.is_empty() || unwanted_count.load(Ordering::Relaxed) >= UNWANTED_LIMIT {
+            let Some((fip, subnet)) = self.create(pool).await? else {
+                let is_limit_reached = || unwanted_count.load(Ordering::Relaxed) >= UNWANTED_LIMIT;
+                if unwanted.is_empty() || is_limit_reached() && !writer.pass_over(unwanted_subnet.as_ref()) {
                     return Ok(false);
+                }
+                if is_limit_reached() {
+                    unwanted_count.store(0, Ordering::Relaxed);
                 }
                 // As for a claim: they may fill the limit, and Neutron may offer another one next.
                 self.discard(pool, std::mem::take(unwanted)).await?;
@@ -49,6 +55,8 @@ impl Sweeper {
                 return Ok(true);
             }
             ledger.hold_unwanted(&fip.id);
+            drop(ledger);
+            unwanted_subnet = subnet;
             unwanted.push(fip.id);
             unwanted_count.fetch_add(1, Ordering::Relaxed);
         }
@@ -61,12 +69,12 @@ impl Sweeper {
         Ok(())
     }
 
-    /// Creates a floating IP; none if Neutron refuses, in each subnet, or none may be created now.
-    async fn create(&self, pool: &ResolvedPool) -> Result<Option<FloatingIp>, openstack::Error> {
+    /// Creates a floating IP, and returns of which subnet; none if Neutron refuses, in each subnet, or none may be created now.
+    async fn create(&self, pool: &ResolvedPool) -> Result<Option<(FloatingIp, Option<SubnetId>)>, openstack::Error> {
         let writer = NeutronWriter { pool, clock: &self.clock };
         while let Some((place, mark)) = self.begin(pool, &writer) {
             match writer.create(&place, &mark, None).await {
-                Ok(fip) => return Ok(Some(fip)),
+                Ok(fip) => return Ok(Some((fip, place.subnet))),
                 // What is recorded forbids the next one, or leaves another subnet.
                 Err(error) => writer.record_refusal(place.subnet, error)?,
             }

@@ -286,9 +286,7 @@ impl Oracle<'_> {
             Decision::Create(..) if supply.creatable == 0 || supply.amount() <= supply.older => {
                 wrong("nothing to create")
             }
-            Decision::Refuse(Refusal::OnlyUnwanted) if !self.ledger.offers_only_unwanted(&self.pool.id) => {
-                wrong("none was unwanted")
-            }
+            Decision::Refuse(Refusal::OnlyUnwanted) if !self.was_offered_unwanted() => wrong("none was unwanted"),
             Decision::Refuse(Refusal::OnlyUnwanted) if supply.unwanted >= UNWANTED_LIMIT => Ok(()),
             Decision::Refuse(Refusal::OnlyUnwanted | Refusal::NetworkExhausted)
                 if supply.best().is_none() && self.is_every_subnet_empty() =>
@@ -300,9 +298,13 @@ impl Oracle<'_> {
         }
     }
 
+    fn was_offered_unwanted(&self) -> bool {
+        let passes_over = |subnet| self.ledger.passes_over(&self.pool.id, subnet, self.now);
+        self.ledger.offers_only_unwanted(&self.pool.id) || self.pool.subnets.iter().any(passes_over)
+    }
+
     fn is_every_subnet_empty(&self) -> bool {
-        !self.pool.subnets.is_empty()
-            && self.pool.subnets.iter().all(|subnet| !self.ledger.may_use_subnet(subnet, self.now))
+        !self.pool.subnets.is_empty() && self.ledger.usable_subnet(self.pool, self.now).is_none()
     }
 }
 
