@@ -202,7 +202,7 @@ async fn serve(
     tokio::select! {
         biased;
         ended = working => Ok(match ended {
-            Ok(()) => parts.memory.has_unknown_outcomes(),
+            Ok(()) => parts.memory.has_unknown_outcomes(parts.setup.clock.now()),
             Err(panicked) => {
                 parts.note_panic(&panicked);
                 true

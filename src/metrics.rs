@@ -390,6 +390,7 @@ pub(crate) mod tests {
             limit: Some(5),
             ready: true,
             credentials_valid: Some(true),
+            addresses_maintained: Some(true),
             address_config_map_current: Some(false),
             waiting: BTreeMap::from([("PoolExhausted", 1)]),
             oldest_waiting: Some(Timestamp::from_second(1_700_000_000).expect("it is valid")),
@@ -405,6 +406,7 @@ pub(crate) mod tests {
         has(&metrics, r#"caip_openstack_pool_capacity{namespace="one",pool="web"} 4"#);
         has(&metrics, r#"caip_openstack_pool_limit{namespace="one",pool="web"} 5"#);
         has(&metrics, r#"caip_openstack_pool_ready{namespace="one",pool="web"} 1"#);
+        has(&metrics, r#"caip_openstack_pool_addresses_maintained{namespace="one",pool="web"} 1"#);
         has(&metrics, r#"caip_openstack_pool_address_config_map_current{namespace="one",pool="web"} 0"#);
         has(&metrics, r#"caip_openstack_pool_problem{namespace="one",pool="web",reason="NameConflict"} 0"#);
         has(&metrics, r#"caip_openstack_claims_waiting{namespace="one",pool="web",reason="PoolExhausted"} 1"#);

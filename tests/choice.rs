@@ -99,8 +99,6 @@ struct Situation {
     /// Whether Neutron offered only what may not be given, and whether it may be asked again.
     unwanted_offers: Option<bool>,
     empty_subnets: u8,
-    /// Whether the first subnet offered only unwanted addresses.
-    is_passing_over: bool,
 }
 
 fn pool_id() -> PoolId {
@@ -226,8 +224,8 @@ fn spec() -> impl Strategy<Value = Spec> {
 fn situation() -> impl Strategy<Value = Situation> {
     let rows = prop::collection::vec(prop::option::weighted(0.6, row()), usize::from(ADDRESSES));
     let waiting = prop::collection::vec((0..OTHERS.len(), prop::sample::select(vec![500, 1000, 2000])), 0..3);
-    (rows, spec(), waiting, 0..2u8, rarely(any::<bool>()), rarely(any::<bool>()), 0..3u8, any::<bool>()).prop_map(
-        |(rows, spec, waiting, creations, block, unwanted_offers, empty_subnets, is_passing_over)| Situation {
+    (rows, spec(), waiting, 0..2u8, rarely(any::<bool>()), rarely(any::<bool>()), 0..3u8).prop_map(
+        |(rows, spec, waiting, creations, block, unwanted_offers, empty_subnets)| Situation {
             rows,
             spec,
             waiting,
@@ -235,7 +233,6 @@ fn situation() -> impl Strategy<Value = Situation> {
             block,
             unwanted_offers,
             empty_subnets,
-            is_passing_over,
         },
     )
 }
@@ -345,12 +342,10 @@ impl Situation {
         }
         let until = |may_ask: bool| now() + seconds(if may_ask { -1 } else { 20 });
         if let Some(may_ask) = self.unwanted_offers {
-            ledger.note_unwanted_offers(&pool_id(), now() - seconds(if may_ask { 1000 } else { 0 }));
+            let first = self.policy().subnets.first().cloned();
+            ledger.note_only_unwanted(&pool_id(), first.as_ref(), now() - seconds(if may_ask { 1000 } else { 0 }));
         } else if let Some(may_ask) = self.block {
             ledger.block_creation(pool_id(), CreationBlock { refusal: Refusal::QuotaReached, until: until(may_ask) });
-        }
-        if self.is_passing_over {
-            ledger.pass_over_subnet(&self.policy(), &SubnetId::new("subnet-0"), now());
         }
         for index in 0..self.empty_subnets.min(self.spec.subnets) {
             ledger.note_empty_subnet(SubnetId::new(format!("subnet-{index}")), until(false));

@@ -16,6 +16,7 @@ use std::net::IpAddr;
 use jiff::{SignedDuration, Timestamp};
 
 use backoff::CreationBackoff;
+pub use backoff::UNWANTED_LIMIT;
 pub use entry::{Choice, Creation, CreationBlock, Disowned, Hold, LedgerEntry, OwnerAwaited, UncertainWrite};
 pub use precedence::{OWNER_AWAITED_EVERY, YIELDS_FOR};
 pub use writes::SETTLING;

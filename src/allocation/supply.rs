@@ -15,7 +15,7 @@ mod reservation;
 mod reuse;
 mod sources;
 
-pub use creation::{CreationPlace, UNWANTED_LIMIT, is_usable_spare};
+pub use creation::{CreationPlace, is_usable_spare};
 pub(super) use list::is_listable;
 pub(super) use owned::is_owned_and_free;
 
@@ -113,7 +113,7 @@ impl<'a> Supply<'a> {
     /// Why a claim without a reservation that came now would be refused; `None` while there is something to give.
     ///
     /// A creation that would only probe whether Neutron still refuses does not count. What comes and goes within seconds
-    /// (a released address before its sweep, a subnet that is passed over for a while, a spare address that is being
+    /// (a released address before its sweep, a subnet that is full, a spare address that is being
     /// created) does not count either, so that the pool's condition is stable.
     pub(super) fn exhausted(&self) -> Option<Refusal> {
         let is_creatable = self.lasting_room() > 0 && self.may_create_without_probing();
@@ -122,11 +122,11 @@ impl<'a> Supply<'a> {
 
     /// The limit that keeps a claim without a reservation from having an address.
     fn refusal(&self) -> Refusal {
-        let Situation { ledger, pool, .. } = self.situation;
+        let Situation { ledger, pool, now, .. } = self.situation;
         let has_network = pool.network.is_some();
         match (pool.max_ips, ledger.creation_refusal(&pool.id)) {
             // Unwanted addresses fill the limit, or are all that is left: a higher limit would not help.
-            _ if has_network && ledger.offers_only_unwanted(&pool.id) => Refusal::OnlyUnwanted,
+            _ if has_network && ledger.offers_only_unwanted(pool, now) => Refusal::OnlyUnwanted,
             (Some(limit), _) if self.is_full(limit) => Refusal::LimitReached(limit),
             (_, Some(refusal)) if has_network => refusal.clone(),
             _ if !has_network && !pool.has_tags => Refusal::NoTags,

@@ -233,7 +233,7 @@ mod tests {
         let fixture = fixture().fips([fip(10).idle(), fip(11).idle(), fip(12).created_for("web")]);
         assert_eq!(counts(&fixture), [3, 1, 2, 0, 0]);
         let mut offered = fixture;
-        [11, 12].iter().for_each(|last| offered.ledger.hold_unwanted(&id(*last)));
+        [11, 12].iter().for_each(|last| offered.ledger.hold_unwanted(&id(*last), None, start()));
         assert_eq!(counts(&offered), [1, 0, 1, 0, 0]);
         let mut deleted = offered.held(11, Hold::Cleanup).held(12, Hold::Cleanup);
         assert_eq!(counts(&deleted), [1, 0, 1, 0, 0], "while it is deleted");
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(count_of(&offered).free, 1, "the pool's own one, in the last room");
         let mut offered = offered.chosen_by(12, "db");
         assert_eq!(count_of(&offered).free, 0, "a claim is taking it");
-        offered.ledger.hold_unwanted(&id(12));
+        offered.ledger.hold_unwanted(&id(12), None, start());
         assert_eq!(count_of(&offered).free, 1, "what is unwanted is deleted at once");
     }
 
@@ -436,7 +436,7 @@ mod tests {
         let closed = fixture().closed_list([10]).max_ips(3).fips([fip(10).tagged_for("web")]);
         assert_eq!(exhausted(&closed), Some(Refusal::ListUsedUp), "the limit is not reached");
         let mut unwanted = fixture();
-        unwanted.ledger.note_unwanted_offers(&pool_id("p"), start());
+        unwanted.ledger.note_only_unwanted(&pool_id("p"), None, start());
         assert_eq!(exhausted(&unwanted), Some(Refusal::OnlyUnwanted));
     }
 

@@ -8,7 +8,7 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 
 use super::json_text::JsonText;
-use super::names::{GROUP, POOL_KIND};
+use super::names::{CAPO_GROUP, GROUP, POOL_KIND};
 use super::version::IpamVersion;
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -74,6 +74,17 @@ impl PoolRef {
 
     pub fn is_ours_named(&self, name: &str) -> bool {
         self.is_ours() && self.name == name
+    }
+
+    /// Whether it names our kind in another spelling, which nobody serves.
+    pub fn is_misspelt(&self) -> bool {
+        let singular = self.kind.strip_suffix('s').unwrap_or(&self.kind);
+        self.api_group.as_deref() == Some(GROUP) && self.kind != POOL_KIND && singular.eq_ignore_ascii_case(POOL_KIND)
+    }
+
+    /// Whether it names CAPO's in-tree pool, which has the same kind.
+    pub fn is_capos(&self) -> bool {
+        self.api_group.as_deref() == Some(CAPO_GROUP) && self.kind == POOL_KIND
     }
 
     /// Compares group and kind: CAPO's pool has the same kind.

@@ -21,6 +21,8 @@ pub const EXHAUSTED: &str = "Exhausted";
 pub const PAUSED: &str = "Paused";
 /// Floating IPs with the pool's mark belong to no claim.
 pub const ORPHANS_DETECTED: &str = "OrphansDetected";
+/// What a pool does beside serving claims works: releasing and creating addresses, `spec.tags`, `spec.reuse`.
+pub const ADDRESSES_MAINTAINED: &str = "AddressesMaintained";
 /// The ConfigMap of `spec.addressConfigMap` has the pool's addresses. Only pools that ask for one have the condition.
 pub const ADDRESS_CONFIG_MAP_CURRENT: &str = "AddressConfigMapCurrent";
 
@@ -40,6 +42,10 @@ pub mod claim_reasons {
 pub mod event_reasons {
     /// The pool was deleted with the abandon annotation.
     pub const ABANDONED: &str = "Abandoned";
+    /// Nothing is done for the claim, since it, its pool or its Cluster is paused.
+    pub const PAUSED: &str = "Paused";
+    /// The claim's `poolRef` misspells the kind, or names CAPO's kind where the pool is ours.
+    pub const WRONG_POOL_REF: &str = "WrongPoolRef";
     /// The pool was deleted while a floating IP was still attached.
     pub const ATTACHED_FLOATING_IP_LEFT: &str = "AttachedFloatingIPLeft";
     /// The claim was deleted without its pool, or with the abandon annotation, or a newer version has marked its floating IP.
@@ -90,8 +96,11 @@ pub mod pool_reasons {
     pub const ADDRESSES_AVAILABLE: &str = "AddressesAvailable";
     pub const PAUSED: &str = "Paused";
     pub const NOT_PAUSED: &str = "NotPaused";
+    /// Kubernetes refuses what the controller has to write or read: a role, a policy, a quota or a webhook.
+    pub const KUBERNETES_REFUSED: &str = "KubernetesRefused";
+    pub const MAINTAINED: &str = "Maintained";
     /// All reasons of `Ready=False`.
-    pub const PROBLEMS: [&str; 20] = [
+    pub const PROBLEMS: [&str; 21] = [
         AUTHENTICATION_FAILED,
         CLUSTER_IDENTITY_DISABLED,
         CLUSTER_IDENTITY_INVALID,
@@ -101,6 +110,7 @@ pub mod pool_reasons {
         DELETING,
         DUPLICATE_POOL_ID,
         INTERNAL_ERROR,
+        KUBERNETES_REFUSED,
         NAMESPACE_NOT_ALLOWED,
         NAME_CONFLICT,
         NETWORK_AMBIGUOUS,

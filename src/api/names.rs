@@ -2,6 +2,8 @@
 
 /// The API group of our pool and of Cluster API's IPAM kinds.
 pub const GROUP: &str = "ipam.cluster.x-k8s.io";
+/// The group of CAPO's kinds.
+pub const CAPO_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 pub const POOL_KIND: &str = "OpenStackFloatingIPPool";
 
 /// On a claim, until its address is marked for release.

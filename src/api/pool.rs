@@ -116,7 +116,8 @@ pub struct OpenStackFloatingIPPoolSpec {
     #[serde(default, rename = "floatingIPNetwork", skip_serializing_if = "Option::is_none")]
     pub floating_ip_network: Option<NetworkParam>,
 
-    /// Subnets of the network to create floating IPs in, in order of preference: the next one is used when one is full.
+    /// Subnets of the network to create floating IPs in, in order of preference: the next one is used when one is full,
+    /// or has only addresses that the pool may not give.
     /// If empty, Neutron chooses. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::subnets")]
@@ -291,7 +292,7 @@ pub enum OrphanPolicy {
 #[serde(rename_all = "camelCase")]
 pub struct OpenStackFloatingIPPoolStatus {
     /// `Ready` is True if the pool can allocate addresses, even if none is available at the moment. Details are in
-    /// `CredentialsValid`, `NetworkResolved`, `Exhausted`, `Paused`, `OrphansDetected` and, with `addressConfigMap`,
+    /// `CredentialsValid`, `NetworkResolved`, `Exhausted`, `Paused`, `OrphansDetected`, `AddressesMaintained` and, with `addressConfigMap`,
     /// `AddressConfigMapCurrent`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 
 use super::events::Events;
-use super::explain::explain;
+use super::explain::{explain, explain_refusal};
 use super::kubernetes::Kubernetes;
 use super::memory::{ADDRESS_APPEARS_WITHIN, Memory, ResolvedPool};
 use super::panics::HeldBack;
@@ -80,13 +80,9 @@ pub(super) enum Error {
 
 impl Error {
     /// The message for the claim's condition. None for what passes, and where the condition could not be written.
-    fn for_condition(&self) -> Option<String> {
+    pub(super) fn for_condition(&self) -> Option<String> {
         match self {
-            Self::Kubernetes(what, error) => {
-                let how = format!("Kubernetes refused to {what}: {}", patch::reply(error));
-                let to_do = "check the controller's role, and the webhooks, policies and quotas of the namespace";
-                patch::is_lasting_refusal(error).then(|| format!("{how}: {to_do}"))
-            }
+            Self::Kubernetes(what, error) => explain_refusal(what, error),
             Self::OpenStack(error) => Some(explain(error)),
             Self::PoolNotReady(problem) => Some(format!("the pool is not ready: {problem}")),
         }
@@ -135,6 +131,7 @@ impl ClaimController {
         if !next_step.keeps_place(&observed) {
             self.leave_queue(&observed);
         }
+        self.announce_pause(&observed, &next_step);
         match next_step {
             NextStep::Skip(reason) => Ok(self.skip(&observed, &reason)),
             NextStep::Report(reason, message) => {
@@ -178,6 +175,9 @@ impl ClaimController {
             }
             SkipReason::AddressAwaited => Action::requeue(ADDRESS_APPEARS_WITHIN),
             _ => {
+                if *reason == SkipReason::NotOurs {
+                    self.announce_wrong_reference(observed);
+                }
                 self.end_idle_holds(&observed.name);
                 Action::await_change()
             }

@@ -1,6 +1,7 @@
-//! Explains a failed OpenStack call, with what to do about it. The client does not know pools, so their fields are named
+//! Explains a failed call, with what to do about it. The OpenStack client does not know pools, so their fields are named
 //! here.
 
+use super::patch;
 use crate::openstack::{Error, ErrorKind};
 
 /// A failed call in one line for a condition. It is the same at each attempt.
@@ -13,6 +14,13 @@ pub(super) fn explain(error: &Error) -> String {
         Some(remedy) => format!("{}; {remedy}", error.to_string().trim_end_matches('.')),
         None => error.to_string(),
     }
+}
+
+/// What Kubernetes refused, in one line for a condition. None for what passes.
+pub(super) fn explain_refusal(what: &str, error: &kube::Error) -> Option<String> {
+    let to_do = "check the controller's role, and the webhooks, policies and quotas of the namespace";
+    let explained = || format!("Kubernetes refused to {what}: {}: {to_do}", patch::reply(error));
+    patch::is_lasting_refusal(error).then(explained)
 }
 
 const CONCEALED: &str = "the server does not answer as OpenStack does: check auth_url and cacert in clouds.yaml, and whether OpenStack is up; the reason is in the controller's log, and here for servers that --openstack-hosts lists";

@@ -5,6 +5,7 @@ mod claims;
 mod interruptions;
 mod pools;
 mod secrets;
+mod upkeep;
 mod watched;
 
 use parking_lot::{Mutex, RwLock};
@@ -17,6 +18,7 @@ pub(super) use claims::{ADDRESS_APPEARS_WITHIN, ClaimRecords, WaitingClaim};
 pub(super) use interruptions::Interruptions;
 pub(super) use pools::{PoolRecords, PoolState, Problem, ResolutionInputs, ResolvedPool, Session};
 pub(super) use secrets::ProtectedSecrets;
+pub(super) use upkeep::{Upkeep, UpkeepPart};
 
 /// Locks are taken in this order: a project's ledger, `published`, the project's namespaces, a record. None is held across an await.
 #[derive(Default)]
@@ -44,6 +46,14 @@ impl Memory {
         })
     }
 
+    /// The pool's session has ended, and its calls may still be under way.
+    pub(super) fn leave_ledger(&self, ended: &ResolvedPool, now: Timestamp) {
+        self.end_use_of_ledger(ended, now);
+        if ended.project.ledger().has_unknown_outcomes() {
+            self.pools.update(&ended.name, |state| state.left_calls_at = Some(now));
+        }
+    }
+
     /// The pool is gone, or has lost its session: its claims hold nothing any more. What else the ledger has under its id may
     /// be that of a copy, another pool with the id in the same project.
     pub(super) fn end_use_of_ledger(&self, gone: &ResolvedPool, now: Timestamp) {
@@ -58,8 +68,8 @@ impl Memory {
     }
 
     /// Whether the outcome of a write is unknown: it may still take effect.
-    pub(super) fn has_unknown_outcomes(&self) -> bool {
-        self.pools.has_unknown_outcomes() || self.claims.has_unknown_outcomes()
+    pub(super) fn has_unknown_outcomes(&self, now: Timestamp) -> bool {
+        self.pools.has_unknown_outcomes(now) || self.claims.has_unknown_outcomes()
     }
 
     /// 0 when there are no pools and claims.

@@ -146,7 +146,13 @@ impl NeutronWriter<'_> {
     }
 
     /// Counts a creation in the ledger, and makes the mark of the floating IP: a claim's, or a spare's.
-    pub(super) fn begin_creation(&self, ledger: &mut Ledger, claim: Option<&ClaimKey>) -> CreationMark {
+    pub(super) fn begin_creation(
+        &self,
+        ledger: &mut Ledger,
+        place: &CreationPlace,
+        claim: Option<&ClaimKey>,
+    ) -> CreationMark {
+        ledger.note_request(&self.pool.policy.id, place.subnet.as_ref(), self.clock.now());
         let nonce = self.clock.random_name(Nonce::LENGTH);
         #[expect(clippy::expect_used, reason = "the clock's names have these characters only")]
         let nonce = Nonce::parse(&nonce).expect("random names have the characters of a nonce");
@@ -204,6 +210,12 @@ impl NeutronWriter<'_> {
         tracing::warn!(pool.name = %self.pool.name, fip.id = %fip.id, fip.address = %fip.address, "created without its mark and not deleted: {why}");
     }
 
+    /// Whether the quota may be used up by unwanted addresses, which are about to be deleted.
+    pub(super) fn is_full_of_unwanted(&self, answer: &Error) -> bool {
+        let ledger = self.pool.project.ledger();
+        answer.kind == ErrorKind::OverQuota && ledger.offers_only_unwanted(&self.pool.policy, self.clock.now())
+    }
+
     /// Records why Neutron created nothing, so that no useless requests follow for a while.
     ///
     /// # Errors
@@ -215,6 +227,11 @@ impl NeutronWriter<'_> {
         let mut ledger = self.pool.project.ledger();
         let (refusal, until) = match (answer.kind, subnet) {
             (ErrorKind::OverQuota, _) => (Refusal::QuotaReached, until),
+            // What is left is unwanted.
+            (ErrorKind::NoMoreAddresses, subnet) if ledger.holds_unwanted(&self.pool.policy.id, subnet.as_ref()) => {
+                ledger.note_only_unwanted(&self.pool.policy.id, subnet.as_ref(), now);
+                return Ok(());
+            }
             (ErrorKind::NoMoreAddresses, None) => (Refusal::NetworkExhausted, until),
             (ErrorKind::DescriptionDropped, _) => (Refusal::DescriptionDropped, after(now, BLOCKED_UNMARKED_FOR)),
             (ErrorKind::NoMoreAddresses, Some(subnet)) => {
@@ -228,12 +245,6 @@ impl NeutronWriter<'_> {
         };
         ledger.block_creation(self.pool.policy.id.clone(), CreationBlock { refusal, until });
         Ok(())
-    }
-
-    /// Neutron offered only unwanted addresses where the last one was requested. True if there is another subnet to ask.
-    pub(super) fn pass_over(&self, subnet: Option<&SubnetId>) -> bool {
-        let (pool, now) = (&self.pool.policy, self.clock.now());
-        subnet.is_some_and(|subnet| self.pool.project.ledger().pass_over_subnet(pool, subnet, now))
     }
 
     /// Deletes unwanted addresses that Neutron offered. Returns whether any is kept, since a claim waits for it.

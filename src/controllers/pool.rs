@@ -9,8 +9,9 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
 use super::events::Events;
+use super::explain::explain_refusal;
 use super::kubernetes::Kubernetes;
-use super::memory::{Memory, PoolState, Problem, ResolvedPool};
+use super::memory::{Memory, PoolState, Problem, ResolvedPool, UpkeepPart};
 use super::objects::is_watched;
 use super::panics::HeldBack;
 use super::patch;
@@ -23,7 +24,7 @@ use crate::allocation::published::Binding;
 use crate::allocation::{ClaimKey, Ledger, usage};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::claim_reasons::ALLOCATION_FAILED;
-use crate::api::conditions::pool_reasons::{DUPLICATE_POOL_ID, NAME_CONFLICT};
+use crate::api::conditions::pool_reasons::{DUPLICATE_POOL_ID, KUBERNETES_REFUSED, NAME_CONFLICT};
 use crate::api::hands_off::HandsOff;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -141,7 +142,7 @@ impl PoolController {
     /// Makes the pool serve, or reports why it cannot.
     async fn serve(&self, pool: &Arc<OpenStackFloatingIPPool>) -> Result<Action, Error> {
         let before = self.memory.pools.get(&name_of(pool.as_ref()));
-        let resolved = match self.resolver.resolve(pool).await? {
+        let resolved = match self.or_refused(pool, self.resolver.resolve(pool)).await? {
             Ok(resolved) => resolved,
             Err(failure) => return self.fail(pool, failure).await,
         };
@@ -153,13 +154,8 @@ impl PoolController {
         if let Err(failure) = self.protect_secret(pool).await {
             return self.fail(pool, failure).await;
         }
-        let pool = &self.adopt(pool, &resolved).await?;
-        if resolved.policy.reuse != ReuseRule::Never
-            && resolved.network.is_some()
-            && let Err(error) = self.resolver.capo.refresh_clusters(false).await
-        {
-            tracing::warn!(pool.name = %resolved.name, "failed to list CAPO's clusters: {error}");
-        }
+        let pool = &self.or_refused(pool, self.adopt(pool, &resolved)).await?;
+        self.look_for_clusters(&resolved).await;
         let changes = Changes::between(&before, &resolved, pool);
         if let Err(error) = self.refresh(&resolved, &changes).await {
             return self.fail(pool, PoolFailure::Neutron(error)).await;
@@ -180,6 +176,38 @@ impl PoolController {
         let is_idle = self.report_serving(pool, &resolved, config_map).await?;
         self.release_former_secrets(pool).await?;
         Ok(Action::requeue(self.clock.jitter(if is_idle { IDLE_RESYNC } else { BUSY_RESYNC }, 0.2)))
+    }
+
+    /// Does a step before which nothing is reported. The pool's condition says what Kubernetes refuses.
+    async fn or_refused<T>(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        step: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, Error> {
+        let done = step.await;
+        if let Err(Error::Kubernetes(what, error)) = &done
+            && let Some(message) = explain_refusal(what, error)
+            && let Err(error) = self.report_refused(pool, message).await
+        {
+            tracing::warn!(pool.name = %name_of(pool), "failed to report what Kubernetes refuses: {}", chain(&error));
+        }
+        done
+    }
+
+    /// Reads what CAPO's clusters name, for `spec.reuse`.
+    async fn look_for_clusters(&self, resolved: &ResolvedPool) {
+        let reuses = resolved.policy.reuse != ReuseRule::Never && resolved.network.is_some();
+        let listed = if reuses { self.resolver.capo.refresh_clusters(false).await } else { Ok(()) };
+        let problem = match listed {
+            Ok(()) => None,
+            Err(error) => {
+                tracing::warn!(pool.name = %resolved.name, "failed to list CAPO's clusters: {error}");
+                // What passes changes nothing.
+                let Some(why) = explain_refusal("list CAPO's OpenStackClusters", &error) else { return };
+                Some(Problem { reason: KUBERNETES_REFUSED, message: format!("spec.reuse has no effect: {why}") })
+            }
+        };
+        self.memory.pools.update(&resolved.name, |state| state.upkeep.note(UpkeepPart::Clusters, problem));
     }
 
     fn begin_serving(&self, pool: &OpenStackFloatingIPPool, resolved: &Arc<ResolvedPool>, changes: &Changes) {
@@ -208,8 +236,14 @@ impl PoolController {
             }
         });
         let (retry_after, mut listed) = (failure.retry_after(), None);
-        // With credentials that work.
-        if matches!(failure, PoolFailure::Network(_) | PoolFailure::Conflict(_) | PoolFailure::Neutron(_)) {
+        let has_no_session = || self.memory.pools.get(&name).resolved.is_none();
+        let may_have_credentials = match &failure {
+            PoolFailure::Network(_) | PoolFailure::Conflict(_) | PoolFailure::Neutron(_) => true,
+            // Its Secret may only lack the finalizer.
+            PoolFailure::Credentials(_) => has_no_session(),
+            PoolFailure::Access(_) | PoolFailure::Session(_) => false,
+        };
+        if may_have_credentials {
             self.note_problem(pool, self.find_original(pool).unwrap_or_else(|| failure.problem()));
             self.resolve_for_releases(pool).await;
             listed = self.list_despite(&failure, &name).await;
@@ -300,15 +334,9 @@ impl PoolController {
     fn end_session(&self, pool: &ObjectName, is_ended: impl FnOnce(&ResolvedPool) -> bool) -> bool {
         let ended = self.memory.pools.update(pool, |state| state.end_session(is_ended, self.clock.now()));
         ended.flatten().is_some_and(|resolved| {
-            self.leave_ledger(pool, &resolved);
+            self.memory.leave_ledger(&resolved, self.clock.now());
             true
         })
-    }
-
-    fn leave_ledger(&self, pool: &ObjectName, ended: &ResolvedPool) {
-        self.memory.end_use_of_ledger(ended, self.clock.now());
-        let has_left_calls = ended.project.ledger().has_unknown_outcomes();
-        self.memory.pools.update(pool, |state| state.has_left_calls |= has_left_calls);
     }
 
     /// A pool that has nothing takes the id that was written over its own: its session with the old one ends first.
@@ -326,7 +354,7 @@ impl PoolController {
         }
         self.memory.pools.update(&name, |state| state.end_session(|_| true, self.clock.now()));
         drop(ledger);
-        self.leave_ledger(&name, &known);
+        self.memory.leave_ledger(&known, self.clock.now());
         tracing::info!(pool.name = %name, pool.id = %old, "session ended: another id was written over the pool's");
     }
 

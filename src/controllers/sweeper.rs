@@ -3,7 +3,6 @@
 //! Stages: strays → plan → perform → spares → labels, in rounds until nothing is left to do.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -12,7 +11,7 @@ use tokio::time::Instant;
 
 use super::claim::{self, MarkRelease, is_claimed, release_marks, remove_address};
 use super::kubernetes::Kubernetes;
-use super::memory::{Memory, ResolvedPool};
+use super::memory::{Memory, Problem, ResolvedPool, UpkeepPart};
 use super::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
 use super::objects::{is_abandoned, is_owned_by, is_watched, read_published};
 use super::panics::HeldBack;
@@ -24,7 +23,7 @@ use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Ownership;
 use crate::allocation::sweep::{ClusterView, SweepAction, SweepPlan, SweepScope, plan_sweep};
-use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
+use crate::api::conditions::pool_reasons::{DUPLICATE_POOL_ID, KUBERNETES_REFUSED};
 use crate::api::hands_off::HandsOff;
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
 use crate::clock::Clock;
@@ -54,6 +53,16 @@ pub(super) enum Error {
     Stray(#[source] claim::Error),
 }
 
+impl Error {
+    /// For the pool's condition. None for what passes.
+    fn problem(&self) -> Option<Problem> {
+        match self {
+            Self::OpenStack(error) | Self::Stray(claim::Error::OpenStack(error)) => Some(Problem::of_call(error)),
+            Self::Stray(error) => error.for_condition().map(|message| Problem { reason: KUBERNETES_REFUSED, message }),
+        }
+    }
+}
+
 pub(super) struct Sweeper {
     pub(super) stores: Stores,
     pub(super) memory: Arc<Memory>,
@@ -68,8 +77,23 @@ pub(super) struct Sweeper {
 
 impl Sweeper {
     pub(super) async fn reconcile(&self, pool: Arc<OpenStackFloatingIPPool>) -> Result<Action, Error> {
+        let result = self.clean_up(&pool).await;
+        if let Some(problem) = result.as_ref().err().and_then(Error::problem) {
+            self.note_upkeep(&name_of(pool.as_ref()), UpkeepPart::Sweep, Some(problem));
+        }
+        result
+    }
+
+    /// The pool's condition says what fails.
+    fn note_upkeep(&self, pool: &ObjectName, part: UpkeepPart, problem: Option<Problem>) {
+        if self.memory.pools.update(pool, |state| state.upkeep.note(part, problem)) == Some(true) {
+            self.wake.report_soon(pool);
+        }
+    }
+
+    async fn clean_up(&self, pool: &Arc<OpenStackFloatingIPPool>) -> Result<Action, Error> {
         let name = name_of(pool.as_ref());
-        if !is_watched(&pool, self.watch_filter.as_deref()) || HandsOff::of(&pool.metadata).is_some() {
+        if !is_watched(pool, self.watch_filter.as_deref()) || HandsOff::of(&pool.metadata).is_some() {
             return Ok(Action::await_change());
         }
         if let Some((rest, _)) = self.held_back.find(&name.namespace, self.clock.now()) {
@@ -78,24 +102,27 @@ impl Sweeper {
         let is_being_deleted = pool.metadata.deletion_timestamp.is_some();
         let copies = self.remove_deleted_copies(&name).await;
         if is_being_deleted && is_abandoned(pool.as_ref()) {
-            return copies.and(self.release_strays(&pool, None).await).map(|()| Action::await_change());
+            return copies.and(self.release_strays(pool, None).await).map(|()| Action::await_change());
         }
         let known = self.memory.pools.get(&name);
         let Some(resolved) = known.resolved else { return copies.map(|()| Action::await_change()) };
         // What keeps one IPAddress from its release does not keep the others from the sweep.
-        let strays = copies.and(self.release_strays(&pool, Some(&resolved)).await);
+        let strays = copies.and(self.release_strays(pool, Some(&resolved)).await);
         // The marks with the id of a copy are another pool's. What says so may have changed since its last reconcile.
         let is_copy = || {
             known.problem.is_some_and(|problem| problem.reason == DUPLICATE_POOL_ID)
-                || Duplicates { stores: &self.stores, memory: &self.memory }.has_original(&pool, &resolved)
+                || Duplicates { stores: &self.stores, memory: &self.memory }.has_original(pool, &resolved)
         };
         // A pool that is being deleted has a plan of its own.
         if is_being_deleted || is_copy() || resolved.project.ledger().is_unlisted() {
+            if is_being_deleted && strays.is_ok() {
+                self.note_upkeep(&name, UpkeepPart::Sweep, None);
+            }
             return strays.map(|()| Action::await_change());
         }
         let (result, has_changed) = self.sweep(&resolved).await;
         // The IPAddress of an orphan that was released just now goes with it.
-        let strays = if has_changed { strays.and(self.release_strays(&pool, Some(&resolved)).await) } else { strays };
+        let strays = if has_changed { strays.and(self.release_strays(pool, Some(&resolved)).await) } else { strays };
         if has_changed {
             resolved.project.ledger().retry_creation(&resolved.policy.id);
             self.wake.report_soon(&name);
@@ -111,6 +138,10 @@ impl Sweeper {
         let plan = result.map_err(Error::OpenStack)?;
         let next = self.next_sweep(&name, &plan);
         self.label(&resolved, &plan).await;
+        // Others do not visit all, or wait until what failed can no longer take effect.
+        if plan.scope == SweepScope::All && !plan.must_list && strays.is_ok() {
+            self.note_upkeep(&name, UpkeepPart::Sweep, None);
+        }
         strays.map(|()| next)
     }
 
@@ -131,7 +162,7 @@ impl Sweeper {
         let (mut result, mut has_changed, mut has_listed) = (Ok(SweepPlan::default()), false, false);
         let mut labels = Vec::new();
         for _ in 0..ROUNDS {
-            if !self.stores.is_serving(&pool.name) {
+            if !self.may_go_on(pool) {
                 break;
             }
             let mut plan = self.plan(pool);
@@ -157,6 +188,12 @@ impl Sweeper {
         (result, has_changed)
     }
 
+    /// Whether the pool still serves, with the session with which the sweep began.
+    fn may_go_on(&self, pool: &ResolvedPool) -> bool {
+        self.stores.is_serving(&pool.name)
+            && self.memory.pools.update(&pool.name, |state| state.uses_session_of(pool)) == Some(true)
+    }
+
     async fn list(&self, pool: &ResolvedPool) -> Result<(), openstack::Error> {
         let rest = pool.project.ledger().rest_before_listing(self.clock.now());
         tokio::time::sleep(Duration::try_from(rest).unwrap_or_default()).await;
@@ -167,8 +204,7 @@ impl Sweeper {
     async fn perform_all(&self, pool: &ResolvedPool, plan: &SweepPlan) -> (usize, Result<(), openstack::Error>) {
         let actions = futures::stream::iter(&plan.actions).map(|action| self.perform(pool, action));
         let mut results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
-        let unwanted_count = AtomicUsize::new(0);
-        let mut spares = (0..plan.new_spares).map(|_| self.create_spare(pool, &unwanted_count));
+        let mut spares = (0..plan.new_spares).map(|_| self.create_spare(pool));
         // The first one shows whether Neutron refuses.
         if let Some(first) = spares.next() {
             results.push(first.await);
@@ -177,7 +213,9 @@ impl Sweeper {
             results.extend(futures::future::join_all(spares).await);
         }
         let changes = results.iter().filter(|result| matches!(result, Ok(true))).count();
-        (changes, results.into_iter().find_map(Result::err).map_or(Ok(()), Err))
+        // The same one each time, whatever order they end in: the pool's condition names it.
+        let failure = results.into_iter().filter_map(Result::err).min_by_key(ToString::to_string);
+        (changes, failure.map_or(Ok(()), Err))
     }
 
     /// Plans under the ledger's lock, and holds what is planned before anything else can choose it.
@@ -212,6 +250,10 @@ impl Sweeper {
 
     /// False if nothing was done, since the floating IP had changed.
     async fn perform(&self, pool: &ResolvedPool, action: &SweepAction) -> Result<bool, openstack::Error> {
+        if !self.may_go_on(pool) {
+            pool.project.ledger().set_hold(action.id(), None);
+            return Ok(false);
+        }
         if !(NeutronWriter { pool, clock: &self.clock }).perform(action).await? {
             return Ok(false);
         }

@@ -134,6 +134,10 @@ impl Watches {
             {
                 self.wake.claim(&name_of(*claim));
             }
+            // An event says that nothing is done for it.
+            Change::Applied(claim) if claim.spec.pool_ref.is_misspelt() || claim.spec.pool_ref.is_capos() => {
+                self.wake.claim(&name_of(*claim));
+            }
             Change::Deleted(claim) if claim.spec.pool_ref.is_ours() => {
                 let pool = ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name);
                 self.wake.after_removal(&pool);

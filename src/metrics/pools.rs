@@ -52,6 +52,8 @@ pub struct PoolCounts {
     pub paused: bool,
     /// Whether OpenStack accepts the credentials. `None` if it did not answer: the previous value stays.
     pub credentials_valid: Option<bool>,
+    /// Whether what the pool does beside serving claims works. `None` until it serves.
+    pub addresses_maintained: Option<bool>,
     /// Whether the ConfigMap with the addresses is current. `None` if the pool asks for none.
     pub address_config_map_current: Option<bool>,
     /// Claims without an address, by the reason of their condition.
@@ -199,7 +201,7 @@ fn encode_addresses(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) ->
 
 fn encode_state(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt::Result {
     type Predicate = fn(&PoolCounts) -> Option<bool>;
-    let conditions: [(&str, &str, Predicate); 5] = [
+    let conditions: [(&str, &str, Predicate); 6] = [
         ("pool_ready", "Whether the pool's condition Ready is True.", |figures| Some(figures.ready)),
         ("pool_exhausted", "Whether a new claim would wait for an address.", |figures| Some(figures.exhausted)),
         ("pool_paused", "Whether reconciliation of the pool is paused.", |figures| Some(figures.paused)),
@@ -207,6 +209,11 @@ fn encode_state(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) -> fmt
             "pool_credentials_valid",
             "Whether OpenStack last accepted the credentials; absent until it has answered.",
             |figures| figures.credentials_valid,
+        ),
+        (
+            "pool_addresses_maintained",
+            "Whether released addresses, spares, spec.tags and spec.reuse are as the spec says; absent until the pool serves.",
+            |figures| figures.addresses_maintained,
         ),
         (
             "pool_address_config_map_current",

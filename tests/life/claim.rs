@@ -85,10 +85,18 @@ async fn claims_of_other_pool_kinds_are_ignored() {
         create_served_pool(ns, pool("public").network("public")).await;
         ns.create(claim("in-tree").pool_ref("apiGroup", "infrastructure.cluster.x-k8s.io")).await;
         ns.create(claim("of-another-kind").pool_ref("kind", "InClusterIPPool")).await;
+        ns.create(claim("misspelt").pool_ref("kind", "OpenStackFloatingIpPool")).await;
         ns.bind(claim("web-0")).await;
-        for server in ["in-tree", "of-another-kind"] {
-            let claim = ns.get(Kind::Claim, &claim_name(server)).await.expect("it is there");
+        for (server, is_told) in [("in-tree", true), ("of-another-kind", false), ("misspelt", true)] {
+            let name = claim_name(server);
+            let claim = ns.get(Kind::Claim, &name).await.expect("it is there");
             assert!(claim.data["status"].is_null() && !is_protected(&claim), "{claim:?}");
+            let is_wrong = |(reason, _): &(String, String)| reason == "WrongPoolRef";
+            eventually(RECOVERY, async || match ns.events(Kind::Claim, &name).await {
+                events if events.iter().any(is_wrong) == is_told => Ok(()),
+                events => Err(format!("{server}: {events:?}")),
+            })
+            .await;
         }
     })
     .await;

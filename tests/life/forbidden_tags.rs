@@ -3,7 +3,7 @@
 use reqwest::StatusCode;
 
 use super::*;
-use crate::support::{Fault, pool, with_namespace};
+use crate::support::{Fault, SOON, pool, with_namespace};
 
 const TAG: &str = "PUT floatingips/ID/tags/TAG";
 
@@ -41,6 +41,29 @@ async fn forbidden_tag_is_reported_and_no_unmarked_address_is_given_until_it_is_
         assert_eq!(await_bound(ns, "web-1").await, free.address);
         ns.await_gone(Kind::Claim, &claim_name("web-0"), RECOVERY).await;
         await_unmarked(cloud, &given).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pool_says_which_part_of_its_upkeep_the_cloud_forbids() {
+    with_namespace(async |ns| {
+        let (_, proxy) = create_served_pool_behind_proxy(ns, pool("public").network("public-large")).await;
+        let given = ns.bind(claim("web-0")).await;
+        proxy.set_faults([Fault::refusal("DELETE floatingips/ID", StatusCode::FORBIDDEN.as_u16(), "HTTPForbidden")]);
+        ns.release(&claim_name("web-0")).await;
+        ns.await_gone(Kind::Claim, &claim_name("web-0"), RECOVERY).await;
+        let maintained = "AddressesMaintained";
+        let said = ns.await_condition(Kind::Pool, "public", maintained, "False", "OpenStackRefused", RECOVERY).await;
+        assert!(said.contains("delete floating IP") && said.contains("give the user the required role"), "{said}");
+        let ready = ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", SOON).await;
+        assert_eq!(ready, "claims can be served");
+        let events = ns.events(Kind::Pool, "public").await;
+        assert!(events.iter().any(|(reason, note)| reason == "OpenStackRefused" && *note == said), "{events:?}");
+
+        proxy.remove_faults();
+        ns.await_condition(Kind::Pool, "public", maintained, "True", "Maintained", RECOVERY).await;
+        await_floating_ip_deleted(ns.cloud().await, &given, RECOVERY).await;
     })
     .await;
 }

@@ -1,4 +1,5 @@
-//! A validating webhook for IPAddresses that never answers: the leader keeps its Lease.
+//! A validating webhook for IPAddresses that never answers: the leader keeps its Lease. One for pools that is gone: the pool
+//! says so.
 
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use kube::api::PostParams;
@@ -25,16 +26,16 @@ async fn start_silent_server() -> String {
     format!("https://{address}/")
 }
 
-/// Each IPAddress that is created in the namespace waits for it. It is owned by the namespace, and goes with that.
-async fn create_webhook(ns: &Namespace, url: &str) {
+/// Each object that is written so in the namespace waits for it. It is owned by the namespace, and goes with that.
+async fn create_webhook(ns: &Namespace, url: &str, resources: &str, operation: &str) {
     let namespaces: Api<KubeNamespace> = Api::all(ns.world.client.clone());
     let owner = namespaces.get(&ns.name).await.expect("it is there").uid();
-    let ip_addresses = json!({
-        "apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["*"], "operations": ["CREATE"],
-        "resources": ["ipaddresses"],
+    let rule = json!({
+        "apiGroups": ["ipam.cluster.x-k8s.io"], "apiVersions": ["*"], "operations": [operation],
+        "resources": [resources],
     });
     let webhook = json!({
-        "name": "silent.example.com", "clientConfig": {"url": url}, "rules": [ip_addresses], "failurePolicy": "Fail",
+        "name": "silent.example.com", "clientConfig": {"url": url}, "rules": [rule], "failurePolicy": "Fail",
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": ns.name}}, "timeoutSeconds": 10,
         "sideEffects": "None", "admissionReviewVersions": ["v1"],
     });
@@ -55,7 +56,7 @@ async fn lease_is_renewed_in_time_while_a_webhook_for_ip_addresses_hangs() {
         let leading = leader_election_flags(&ns.name);
         let controller = ns.start_controller(&ns.world.account, &leading.each_ref().map(String::as_str));
         create_ready_pool(ns, pool("public").network("public-large").served_in(&ns.name)).await;
-        create_webhook(ns, &start_silent_server().await).await;
+        create_webhook(ns, &start_silent_server().await, "ipaddresses", "CREATE").await;
         let lease = LeaseObserver::start(&ns.world, &ns.name);
         create_claims(ns, 0..CLAIMS).await;
         tokio::time::sleep(HANGS_FOR).await;
@@ -78,6 +79,22 @@ async fn lease_is_renewed_in_time_while_a_webhook_for_ip_addresses_hangs() {
         await_bound_count(ns, CLAIMS, BURST).await;
         controller.assert_running();
         release_bound_claims(ns).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pool_whose_writes_a_webhook_refuses_says_so_and_serves_once_it_is_gone() {
+    with_namespace(async |ns| {
+        ns.create_secret_for("demo").await;
+        // Nothing listens there.
+        create_webhook(ns, "https://127.0.0.1:1/", "openstackfloatingippools", "UPDATE").await;
+        ns.create(pool("public").network("public-large")).await;
+        let said = ns.await_condition(Kind::Pool, "public", "Ready", "False", "KubernetesRefused", BURST).await;
+        assert!(said.contains("silent.example.com") && said.contains("check the controller's role"), "{said}");
+
+        webhooks(ns).delete(&ns.name, &DeleteParams::default()).await.expect("it can be deleted");
+        ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", BURST).await;
     })
     .await;
 }

@@ -41,6 +41,7 @@ fn full() -> Metrics {
         counted: Some(UsageDetails { capacity: Some(1), outside_spec: 0 }),
         limit: Some(1),
         credentials_valid: Some(true),
+        addresses_maintained: Some(true),
         address_config_map_current: Some(true),
         oldest_waiting: Some(now),
         ..PoolCounts::default()

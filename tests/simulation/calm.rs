@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::api::Kind;
+use crate::laws::condition;
 use crate::memory::Alteration;
 use crate::simulate;
 use crate::users::key;
@@ -212,6 +213,90 @@ fn a_pool_does_not_follow_each_answer_of_a_cloud_that_fails_every_other_time() {
         world.advance(5 * SOON).await;
         let writes = site.server.version() - before;
         world.expect(8, "the pool", &format!("calm, not with {writes} writes in 5 minutes"), writes < 100);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn a_pool_says_what_it_fails_at_beside_serving_claims() {
+    let network = json!({"filter": {"name": "public"}});
+    let plain = json!({"floatingIPNetwork": network});
+    let (spares, tags) = (
+        json!({"floatingIPNetwork": network, "minFree": 2}),
+        json!({"floatingIPNetwork": network, "tags": ["team-a"]}),
+    );
+    for (alteration, spec, why) in [
+        (Alteration::RefusesDeletions, plain.clone(), "delete_floatingip"),
+        (Alteration::FailsDeletions, plain, "500: the server has a bug"),
+        (Alteration::RefusesCreations, spares, "create_floatingip"),
+        (Alteration::RefusesTags, tags, "spec.tags cannot be added"),
+    ] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            site.create_pool("public", &json!({"floatingIPNetwork": network}));
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            world.cloud.alter(alteration);
+            site.change(Kind::Pool, "public", &json!({"spec": spec}));
+            site.delete(Kind::Claim, "web-0");
+            let condition = || {
+                let pool = site.server.get(&key(Kind::Pool, "public")).unwrap();
+                let found = condition(&pool, "AddressesMaintained").cloned().unwrap_or_default();
+                (found["status"] == "True", found["message"].to_string())
+            };
+            // An outcome that is not known is awaited for a minute each time.
+            let is_told = world.wait_until(5 * SOON, || !condition().0).await;
+            world.expect(7, "the pool", &format!("told of {alteration:?}"), is_told && condition().1.contains(why));
+            let before = site.server.version();
+            world.advance(5 * SOON).await;
+            let writes = site.server.version() - before;
+            world.expect(8, "the pool", &format!("calm, not with {writes} writes in 5 minutes"), writes < 5);
+            world.cloud.alter(Alteration::None);
+            let is_well = world.wait_until(10 * SOON, || condition().0).await;
+            world.expect(7, "the pool", "told that it is over", is_well);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// A cloud that fails now and then changes no condition each time.
+#[test]
+fn a_sweep_that_fails_and_is_tried_again_is_not_told() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        site.create_claim("web-0", "public");
+        world.await_bound("web-0").await;
+        world.cloud.alter(Alteration::RefusesDeletions);
+        site.delete(Kind::Claim, "web-0");
+        world.advance(Duration::from_secs(6)).await;
+        world.cloud.alter(Alteration::None);
+        world.advance(SOON).await;
+        let told = site.server.all(Kind::Event).iter().any(|event| event.to_string().contains("delete_floatingip"));
+        world.expect(8, "the pool", "not told", !told);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn an_event_says_once_that_a_waiting_claim_is_paused() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let_wait(world).await;
+        world.advance(SOON).await;
+        let pause = |value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+        site.change(Kind::Claim, "web-1", &pause(json!("")));
+        world.advance(SOON).await;
+        let is_told = || {
+            let events = site.server.all(Kind::Event);
+            events.iter().any(|event| event.to_string().contains("nothing is done for the claim"))
+        };
+        world.expect(7, "web-1", "told that it is paused", is_told());
+        let before = site.server.version();
+        world.advance(5 * SOON).await;
+        let writes = site.server.version() - before;
+        world.expect(8, "web-1", &format!("left alone, not with {writes} writes"), writes == 0);
+        site.change(Kind::Claim, "web-1", &pause(json!(null)));
     });
     outcome.assert_lawful();
 }

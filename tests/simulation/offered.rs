@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use serde_json::json;
 
+use crate::api::Kind;
 use crate::memory::Alteration;
 use crate::simulate;
 use crate::world::{ADDRESSES, Start, World, address};
+
+const SOON: Duration = Duration::from_secs(60);
 
 #[test]
 fn excluded_addresses_that_fill_the_limit_do_not_keep_a_claim_waiting() {
@@ -32,35 +35,65 @@ fn excluded_addresses_that_fill_the_limit_do_not_keep_a_claim_waiting() {
 
 /// Without `minFree`, a claim asks; with it, the sweep does.
 #[test]
-fn a_subnet_that_offers_only_excluded_addresses_is_passed_over() {
-    for (min_free, max_ips) in [(0, None), (0, Some(6)), (2, None), (2, Some(8))] {
+fn subnets_that_offer_only_excluded_addresses_are_passed_over() {
+    struct Case {
+        min_free: usize,
+        max_ips: Option<u32>,
+        quota: Option<u32>,
+        large_subnets: u8,
+    }
+    let case = Case { min_free: 0, max_ips: None, quota: None, large_subnets: 1 };
+    let cases = [
+        Case { ..case },
+        Case { large_subnets: 3, ..case },
+        Case { max_ips: Some(1), large_subnets: 2, ..case },
+        Case { max_ips: Some(6), ..case },
+        Case { quota: Some(1), ..case },
+        Case { quota: Some(5), large_subnets: 2, ..case },
+        Case { min_free: 2, ..case },
+        Case { min_free: 2, large_subnets: 3, ..case },
+        Case { min_free: 2, max_ips: Some(8), ..case },
+        Case { min_free: 1, quota: Some(2), ..case },
+    ];
+    for Case { min_free, max_ips, quota, large_subnets } in cases {
         let start = Start { seed: 1, sites: 1, replicas: 1, slowest: 20, is_logged: true };
         let outcome = simulate(&start, async |world: &World| {
             let site = &world.sites[0];
-            let high = |last: u8| IpAddr::from([198, 51, 100, last]);
-            let high = world.cloud.add_subnet(&world.network, "high", high(1)..=high(254));
-            let low = world.cloud.ensure_subnet(&world.network, "low", address(0)..=address(5));
+            world.cloud.set_quota(&world.project, quota);
+            let mut subnets: Vec<_> = (0..large_subnets)
+                .map(|index| {
+                    let large = |last: u8| IpAddr::from([198, 51, 100 + index, last]);
+                    world.cloud.add_subnet(&world.network, &format!("large-{index}"), large(1)..=large(254))
+                })
+                .collect();
+            subnets.push(world.cloud.ensure_subnet(&world.network, "low", address(0)..=address(5)));
+            let subnets: Vec<_> = subnets.iter().map(|subnet| json!({"id": subnet.as_str()})).collect();
             let network = json!({"filter": {"name": "public"}});
-            let mut spec =
-                json!({"floatingIPNetwork": network, "excludedAddresses": ["198.51.100.0/24"], "minFree": min_free});
-            spec["subnets"] = json!([{"id": high.as_str()}, {"id": low.as_str()}]);
-            spec["maxIPs"] = json!(max_ips);
+            let excluded = ["198.51.100.0/24", "198.51.101.0/24", "198.51.102.0/24"];
+            let spec = json!({
+                "floatingIPNetwork": network, "subnets": subnets, "excludedAddresses": excluded, "minFree": min_free,
+                "maxIPs": max_ips,
+            });
             site.create_pool("public", &spec);
             let count = || world.cloud.floating_ips().len();
             if min_free > 0 {
-                let are_there = world.wait_until(Duration::from_secs(20), || count() == min_free).await;
+                let are_there = world.wait_until(2 * SOON, || count() == min_free).await;
                 world.expect(7, "the spares", "there", are_there);
             }
             for index in 0..4 {
                 let claim = format!("web-{index}");
                 site.create_claim(&claim, "public");
-                let is_bound = world.wait_until(Duration::from_secs(20), || site.is_bound(&claim)).await;
+                let is_bound = world.wait_until(2 * SOON, || site.is_bound(&claim)).await;
                 world.expect(7, &claim, "bound", is_bound);
+                site.delete(Kind::Claim, &claim);
+                let is_gone = world.wait_until(SOON, || count() <= min_free).await;
+                world.expect(4, &claim, "released", is_gone);
             }
-            world.advance(Duration::from_secs(60)).await;
+            world.advance(SOON).await;
             let most = world.witness.rates().peaks().get("create floating IP").copied().unwrap_or_default();
-            // A few of them at the beginning, and when the subnet is asked again.
-            world.expect(8, "Neutron", &format!("asked seldom, not {most} times a minute"), most < 40);
+            // Eight of each subnet at the beginning, and when it is asked again.
+            let limit = 30 + 20 * usize::from(large_subnets);
+            world.expect(8, "Neutron", &format!("asked seldom, not {most} times a minute"), most < limit);
         });
         outcome.assert_lawful();
     }

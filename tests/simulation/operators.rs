@@ -87,6 +87,7 @@ impl World {
             RefusesTags,
             RefusesDeletions,
             IgnoresDeletions,
+            FailsDeletions,
         ];
         self.users_interfered.set(true);
         let alteration = all[usize::from(how) % all.len()];

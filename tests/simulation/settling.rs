@@ -10,7 +10,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use caip_openstack::allocation::supply::UNWANTED_LIMIT;
+use caip_openstack::allocation::ledger::UNWANTED_LIMIT;
 use caip_openstack::floating_ip::FloatingIp;
 use serde_json::Value;
 use tokio::time::Instant;

@@ -185,23 +185,81 @@ fn subnets_are_tried_in_order_until_all_are_empty() {
 #[test]
 fn a_subnet_that_offers_only_unwanted_addresses_is_passed_over_for_a_while() {
     let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
-    let mut fixture = fixture().with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()]);
+    let mut fixture = fixture()
+        .with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()])
+        .fips([10, 11, 12, 13, 14, 15, 16, 17].map(|last| fip(last).created_for("web")));
     let pool = fixture.pool.clone();
-    assert!(fixture.ledger.pass_over_subnet(&pool, &first, start()));
-    assert_eq!(fixture.decide("web"), create(Some(second.clone())));
-    assert!(!fixture.ledger.unblock_creation(&pool.id), "the pool was not blocked");
-    assert_eq!(fixture.decide("web"), create(Some(second.clone())), "what the second offers says nothing of the first");
-    assert!(!fixture.ledger.pass_over_subnet(&pool, &second, start()), "there is no other");
+    for last in 10..18 {
+        assert_eq!(fixture.decide("db"), create(Some(first.clone())), "{last}");
+        fixture.ledger.hold_unwanted(&id(last), Some(&first), start());
+    }
+    assert_eq!(fixture.decide("db"), create(Some(second.clone())), "eight in a row");
+    fixture.relist([]);
+    assert!(!fixture.ledger.is_probing(&pool, start()), "any number of claims may ask the second");
+    assert!(
+        !fixture.ledger.offers_only_unwanted(&pool, start()) && fixture.ledger.may_get_another_offer(&pool, start())
+    );
+    fixture.ledger.unblock_creation(&pool.id, Some(&second));
+    assert_eq!(fixture.decide("db"), create(Some(second.clone())), "what the second offers says nothing of the first");
+
     fixture.ledger.note_empty_subnet(second.clone(), start() + seconds(10));
-    assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::OnlyUnwanted));
+    assert_eq!(fixture.decide("db"), Decision::Refuse(Refusal::OnlyUnwanted));
+    assert!(!fixture.ledger.may_get_another_offer(&pool, start()));
     fixture.ledger.retry_creation(&pool.id);
-    assert_eq!(fixture.decide("web"), create(Some(second)), "a release ends only what was full");
+    assert_eq!(fixture.decide("db"), create(Some(second.clone())), "a release ends only that a subnet was full");
+
     fixture.now = start() + seconds(30);
-    assert_eq!(fixture.decide("web"), create(Some(first.clone())));
-    assert!(fixture.ledger.pass_over_subnet(&pool, &first, fixture.now));
-    assert!(fixture.ledger.passes_over(&pool.id, &first, start() + seconds(89)), "longer each time");
-    fixture.ledger.reset_backoff(&pool.id);
-    assert_eq!(fixture.decide("web"), create(Some(first)), "the present spec may want what it offers");
+    assert_eq!(fixture.decide("db"), create(Some(first.clone())));
+    fixture.ledger.note_request(&pool.id, Some(&first), fixture.now);
+    assert_eq!(fixture.decide("web"), create(Some(second.clone())), "one request is enough");
+    assert!(!fixture.ledger.unblock_creation(&pool.id, None), "that is another place");
+    assert!(fixture.ledger.unblock_creation(&pool.id, Some(&first)));
+    assert_eq!(fixture.decide("web"), create(Some(first)));
+}
+
+#[test]
+fn what_neutron_refuses_in_a_subnet_is_the_reason_although_another_offers_only_unwanted_addresses() {
+    let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
+    let mut fixture = fixture().with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()]);
+    let pool = fixture.pool.id.clone();
+    fixture.ledger.note_only_unwanted(&pool, Some(&first), start());
+    let until = start() + seconds(10);
+    fixture.ledger.block_creation(pool.clone(), CreationBlock { refusal: Refusal::QuotaReached, until });
+    fixture.ledger.note_only_unwanted(&pool, Some(&second), start());
+    assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::QuotaReached));
+    fixture.now = until;
+    assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::QuotaReached), "both still pause");
+    let mut offered = fixture.fips([fip(10).idle()]);
+    offered.ledger.hold_unwanted(&id(10), Some(&second), start());
+    assert!(offered.ledger.creation_refusal(&pool).is_none(), "it refuses no longer");
+}
+
+#[test]
+fn the_pause_of_a_subnet_becomes_short_when_an_address_is_freed_and_ends_with_the_spec() {
+    let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
+    let paused = || {
+        let mut fixture = fixture().with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()]);
+        let pool = fixture.pool.id.clone();
+        fixture.ledger.note_only_unwanted(&pool, Some(&first), start());
+        fixture.ledger.note_only_unwanted(&pool, Some(&first), start() + seconds(30));
+        fixture.ledger.note_only_unwanted(&pool, Some(&first), start() + seconds(31));
+        fixture
+    };
+    let asked_after = |mut fixture: Fixture| {
+        let is_asked = |seconds_later: &i64| {
+            fixture.now = start() + seconds(*seconds_later);
+            fixture.decide("web") == create(Some(first.clone()))
+        };
+        (30..100).find(is_asked)
+    };
+    assert_eq!(asked_after(paused()), Some(90), "twice as long as the first pause");
+    let mut freed = paused();
+    freed.relist([fip(50)]);
+    freed.relist([]);
+    assert_eq!(asked_after(freed), Some(60));
+    let mut edited = paused();
+    edited.ledger.reset_backoff(&edited.pool.id.clone());
+    assert_eq!(asked_after(edited), Some(30));
 }
 
 #[test]

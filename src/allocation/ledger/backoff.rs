@@ -13,8 +13,12 @@ use crate::allocation::refusal::Refusal;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::time::after;
 
-/// How long a pool creates nothing after Neutron offered it only unwanted addresses: each such offer costs a POST and a
-/// DELETE. It doubles each time, up to [`LONGEST_PAUSE`].
+/// How many addresses that Neutron offers in a place in a row must be unwanted before none is requested there for a while.
+/// Also how many of a pool without subnets are held at once.
+pub const UNWANTED_LIMIT: usize = 8;
+
+/// How long nothing is created in a place after Neutron offered only unwanted addresses there: each such offer costs a POST
+/// and a DELETE. It doubles each time, up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 /// Only another request shows that an allocation pool was added to the network.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
@@ -22,10 +26,8 @@ const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
 #[derive(Clone, Default, Debug)]
 pub(super) struct CreationBackoff {
     blocks: BTreeMap<PoolId, BlockState>,
-    unwanted: BTreeMap<PoolId, UnwantedOffers>,
-    /// Subnets of which Neutron offered only unwanted addresses, while the pool has others.
-    passed_over: BTreeMap<(PoolId, SubnetId), UnwantedOffers>,
-    /// What Neutron offered each pool in vain since its spec changed or it was last offered something usable.
+    offers: BTreeMap<Place, UnwantedOffers>,
+    /// What Neutron offered each pool in vain since its spec changed or all its places offered something usable.
     unwanted_addresses: BTreeMap<PoolId, BTreeSet<IpAddr>>,
     held_unwanted: BTreeSet<FloatingIpId>,
     empty_subnets: BTreeMap<SubnetId, Timestamp>,
@@ -40,41 +42,67 @@ struct BlockState {
     is_outdated: bool,
 }
 
-/// All that Neutron offered a pool was excluded, reserved, or published by others.
-#[derive(Clone, Debug)]
+/// Where a pool requests addresses: in one of its subnets, or anywhere on its network.
+type Place = (PoolId, Option<SubnetId>);
+
+/// What Neutron offered a pool in a place was excluded, reserved, or published by others.
+#[derive(Clone, Default, Debug)]
 struct UnwantedOffers {
-    until: Timestamp,
-    pause: SignedDuration,
+    /// How many in a row, since the last pause.
+    count: usize,
+    /// The last pause, and when it began.
+    pause: Option<(Timestamp, SignedDuration)>,
+}
+
+impl UnwantedOffers {
+    fn is_paused(&self, now: Timestamp) -> bool {
+        self.pause.is_some_and(|(from, pause)| now < after(from, pause))
+    }
+
+    /// Begins a pause, longer than the one before, unless that lasts still: requests that ran in parallel count once.
+    fn pause(&mut self, now: Timestamp) {
+        self.count = 0;
+        if !self.is_paused(now) {
+            let longer = self.pause.map_or(FIRST_PAUSE, |(_, before)| LONGEST_PAUSE.min(before.saturating_mul(2)));
+            self.pause = Some((now, longer));
+        }
+    }
 }
 
 impl CreationBackoff {
     /// A floating IP was deleted, so Neutron may offer its address next. That ends the pause of the pools that want it: not
-    /// of those that were offered it in vain, perhaps by the creations and deletions of another cluster that waits too.
+    /// of those that were offered it in vain, perhaps by the creations and deletions of another cluster that waits too. The
+    /// pause of a subnet becomes short: another one may be in use meanwhile.
     pub(super) fn note_gone(&mut self, fip: &FloatingIp) {
-        if !self.held_unwanted.remove(&fip.id) {
-            let addresses = &self.unwanted_addresses;
-            let was_offered = |pool: &PoolId| addresses.get(pool).is_some_and(|of_pool| of_pool.contains(&fip.address));
-            self.unwanted.retain(|pool, _| was_offered(pool));
-            self.passed_over.retain(|(pool, _), _| was_offered(pool));
+        if self.held_unwanted.remove(&fip.id) {
+            return;
         }
+        let was_offered =
+            |pool: &PoolId| self.unwanted_addresses.get(pool).is_some_and(|of_pool| of_pool.contains(&fip.address));
+        self.offers.retain(|(pool, subnet), offers| {
+            if !was_offered(pool) {
+                offers.pause = offers.pause.map(|(from, _)| (from, FIRST_PAUSE));
+            }
+            subnet.is_some() || was_offered(pool)
+        });
     }
 
-    /// What the pool was offered in vain says nothing of what it is offered now.
     fn forget_unwanted(&mut self, pool: &PoolId) {
-        self.unwanted.remove(pool);
+        self.offers.retain(|(other, _), _| other != pool);
         self.unwanted_addresses.remove(pool);
-        self.passed_over.retain(|(other, _), _| other != pool);
     }
-}
 
-impl UnwantedOffers {
-    /// Another pause, longer than the one before. None while that lasts: requests that ran in parallel count once.
-    fn next(before: Option<&Self>, now: Timestamp) -> Option<Self> {
-        if before.is_some_and(|offers| now < offers.until) {
-            return None;
-        }
-        let pause = before.map_or(FIRST_PAUSE, |offers| LONGEST_PAUSE.min(offers.pause.saturating_mul(2)));
-        Some(Self { until: after(now, pause), pause })
+    fn is_paused(&self, pool: &PoolId, subnet: Option<&SubnetId>, now: Timestamp) -> bool {
+        self.offers(pool, subnet).is_some_and(|offers| offers.is_paused(now))
+    }
+
+    /// Whether Neutron offered only unwanted addresses there, and nothing usable since.
+    fn was_paused(&self, pool: &PoolId, subnet: Option<&SubnetId>) -> bool {
+        self.offers(pool, subnet).is_some_and(|offers| offers.pause.is_some())
+    }
+
+    fn offers(&self, pool: &PoolId, subnet: Option<&SubnetId>) -> Option<&UnwantedOffers> {
+        self.offers.get(&(pool.clone(), subnet.cloned()))
     }
 }
 
@@ -83,17 +111,19 @@ impl Ledger {
     pub fn block_creation(&mut self, pool: PoolId, block: CreationBlock) {
         // The refusal is now the reason, not the unwanted offers.
         if self.count_unwanted(&pool) == 0 {
-            self.backoff.unwanted.remove(&pool);
+            self.backoff.offers.remove(&(pool.clone(), None));
         }
         self.backoff.blocks.insert(pool, BlockState { block, may_retry: false, is_outdated: false });
     }
 
-    /// Neutron offered a usable address. True if creations were blocked until now.
-    pub fn unblock_creation(&mut self, pool: &PoolId) -> bool {
-        let was_blocked = self.creation_refusal(pool).is_some() || self.offers_only_unwanted(pool);
+    /// Neutron offered a usable address there. True if creations were blocked until now.
+    pub fn unblock_creation(&mut self, pool: &PoolId, subnet: Option<&SubnetId>) -> bool {
+        let was_blocked = self.creation_refusal(pool).is_some()
+            || self.backoff.was_paused(pool, subnet)
+            || self.count_unwanted(pool) > 0;
         self.backoff.blocks.remove(pool);
-        self.backoff.unwanted.remove(pool);
-        if !self.backoff.passed_over.keys().any(|(other, _)| other == pool) {
+        self.backoff.offers.remove(&(pool.clone(), subnet.cloned()));
+        if !self.backoff.offers.keys().any(|(other, _)| other == pool) {
             self.backoff.unwanted_addresses.remove(pool);
         }
         was_blocked
@@ -127,41 +157,57 @@ impl Ledger {
         self.backoff.forget_unwanted(pool);
     }
 
-    /// Neutron offered an unwanted address. It is held while another is requested, then deleted.
-    pub fn hold_unwanted(&mut self, id: &FloatingIpId) {
+    /// An address is requested there. After the pause of a subnet one request shows whether Neutron has others by now: the
+    /// next pause begins with it, so that all others go to the next subnet.
+    pub fn note_request(&mut self, pool: &PoolId, subnet: Option<&SubnetId>, now: Timestamp) {
+        let offers = subnet.and_then(|subnet| self.backoff.offers.get_mut(&(pool.clone(), Some(subnet.clone()))));
+        if let Some(offers) = offers.filter(|offers| offers.pause.is_some()) {
+            offers.pause(now);
+        }
+    }
+
+    /// Neutron offered an unwanted address there. It is held while another is requested, then deleted.
+    pub fn hold_unwanted(&mut self, id: &FloatingIpId, subnet: Option<&SubnetId>, now: Timestamp) {
         let offered =
             self.get(id).and_then(|entry| Some((entry.marks.created.as_ref()?.pool.clone(), entry.fip.address)));
         if let Some((pool, address)) = offered {
-            self.backoff.unwanted_addresses.entry(pool).or_default().insert(address);
+            self.backoff.unwanted_addresses.entry(pool.clone()).or_default().insert(address);
+            // It refuses no longer.
+            self.backoff.blocks.remove(&pool);
+            let offers = self.backoff.offers.entry((pool, subnet.cloned())).or_default();
+            offers.count = offers.count.saturating_add(1);
+            if offers.count >= UNWANTED_LIMIT {
+                offers.pause(now);
+            }
         }
         self.backoff.held_unwanted.insert(id.clone());
         self.set_hold(id, Some(Hold::Unwanted));
     }
 
-    /// Neutron offered a pool only unwanted addresses: creations pause, longer each time.
-    pub fn note_unwanted_offers(&mut self, pool: &PoolId, now: Timestamp) {
-        if let Some(offers) = UnwantedOffers::next(self.backoff.unwanted.get(pool), now) {
-            self.backoff.unwanted.insert(pool.clone(), offers);
-        }
+    /// Neutron has no other addresses there than unwanted ones: creations pause, longer each time.
+    pub fn note_only_unwanted(&mut self, pool: &PoolId, subnet: Option<&SubnetId>, now: Timestamp) {
+        self.backoff.offers.entry((pool.clone(), subnet.cloned())).or_default().pause(now);
     }
 
-    /// Neutron offered a pool only unwanted addresses of one of its subnets: another is asked for a while, longer each time.
-    /// False if the pool has no other that it may use, so that all its creations have to pause.
-    pub fn pass_over_subnet(&mut self, pool: &PoolPolicy, subnet: &SubnetId, now: Timestamp) -> bool {
-        let is_other = |other: &&SubnetId| *other != subnet && self.may_use_subnet(&pool.id, other, now);
-        if pool.subnets.iter().find(is_other).is_none() {
-            return false;
-        }
-        let key = (pool.id.clone(), subnet.clone());
-        if let Some(offers) = UnwantedOffers::next(self.backoff.passed_over.get(&key), now) {
-            self.backoff.passed_over.insert(key, offers);
-        }
-        true
+    /// Whether Neutron last offered the pool only unwanted addresses, wherever it has any.
+    pub fn offers_only_unwanted(&self, pool: &PoolPolicy, now: Timestamp) -> bool {
+        let was_paused = |subnet: &SubnetId| self.backoff.was_paused(&pool.id, Some(subnet));
+        let is_of_no_use = |subnet: &SubnetId| was_paused(subnet) || self.is_empty_subnet(subnet, now);
+        let is_anywhere = match pool.subnets.is_empty() {
+            true => self.backoff.was_paused(&pool.id, None),
+            // If it refuses in one of them, that is the reason.
+            false => {
+                self.creation_refusal(&pool.id).is_none()
+                    && pool.subnets.iter().any(was_paused)
+                    && pool.subnets.iter().all(is_of_no_use)
+            }
+        };
+        is_anywhere || self.count_unwanted(&pool.id) > 0
     }
 
-    /// Whether Neutron last offered the pool only unwanted addresses.
-    pub fn offers_only_unwanted(&self, pool: &PoolId) -> bool {
-        self.backoff.unwanted.contains_key(pool) || self.count_unwanted(pool) > 0
+    /// Whether Neutron offered unwanted addresses there, and such addresses are held at this moment.
+    pub fn holds_unwanted(&self, pool: &PoolId, subnet: Option<&SubnetId>) -> bool {
+        self.backoff.offers(pool, subnet).is_some_and(|offers| offers.count > 0) && self.count_unwanted(pool) > 0
     }
 
     /// It is not deleted after all: a claim waits for it, or the pool keeps it.
@@ -204,15 +250,21 @@ impl Ledger {
         creations.count().saturating_add(unwanted.count())
     }
 
-    pub fn may_create(&self, pool: &PoolId, now: Timestamp) -> bool {
-        self.backoff.blocks.get(pool).is_none_or(|state| state.may_retry || now >= state.block.until)
-            && self.backoff.unwanted.get(pool).is_none_or(|offers| now >= offers.until)
+    /// A pool with subnets needs one that [it may use](Self::usable_subnet), too.
+    pub fn may_create(&self, pool: &PoolPolicy, now: Timestamp) -> bool {
+        self.backoff.blocks.get(&pool.id).is_none_or(|state| state.may_retry || now >= state.block.until)
+            && !(pool.subnets.is_empty() && self.backoff.is_paused(&pool.id, None, now))
     }
 
     /// Whether a blocked pool may ask again: one claim does, for all.
-    pub fn is_probing(&self, pool: &PoolId, now: Timestamp) -> bool {
-        let was_blocked = self.backoff.blocks.contains_key(pool) || self.backoff.unwanted.contains_key(pool);
-        was_blocked && self.may_create(pool, now)
+    pub fn is_probing(&self, pool: &PoolPolicy, now: Timestamp) -> bool {
+        let was_paused = pool.subnets.is_empty() && self.backoff.was_paused(&pool.id, None);
+        (was_paused || self.backoff.blocks.contains_key(&pool.id)) && self.may_create(pool, now)
+    }
+
+    /// Whether the pool may request another address after an unwanted one.
+    pub fn may_get_another_offer(&self, pool: &PoolPolicy, now: Timestamp) -> bool {
+        self.may_create(pool, now) && (pool.subnets.is_empty() || self.usable_subnet(pool, now).is_some())
     }
 
     /// A subnet had no address left; another is used until then.
@@ -226,12 +278,10 @@ impl Ledger {
     }
 
     fn may_use_subnet(&self, pool: &PoolId, subnet: &SubnetId, now: Timestamp) -> bool {
-        self.backoff.empty_subnets.get(subnet).is_none_or(|until| now >= *until) && !self.passes_over(pool, subnet, now)
+        !self.is_empty_subnet(subnet, now) && !self.backoff.is_paused(pool, Some(subnet), now)
     }
 
-    /// Whether Neutron last offered the pool only unwanted addresses of this subnet, so that it is not asked for another yet.
-    pub fn passes_over(&self, pool: &PoolId, subnet: &SubnetId, now: Timestamp) -> bool {
-        let offers = self.backoff.passed_over.get(&(pool.clone(), subnet.clone()));
-        offers.is_some_and(|offers| now < offers.until)
+    fn is_empty_subnet(&self, subnet: &SubnetId, now: Timestamp) -> bool {
+        self.backoff.empty_subnets.get(subnet).is_some_and(|until| now < *until)
     }
 }

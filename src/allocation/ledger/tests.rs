@@ -246,28 +246,28 @@ fn the_pause_after_unwanted_offers_doubles_up_to_a_limit() {
     let mut pauses = vec![];
     for _ in 0..8 {
         let began = fixture.now;
-        fixture.ledger.note_unwanted_offers(&pool, began);
-        fixture.ledger.note_unwanted_offers(&pool, began + seconds(1)); // by a claim that asked at the same time
+        fixture.ledger.note_only_unwanted(&pool, None, began);
+        fixture.ledger.note_only_unwanted(&pool, None, began + seconds(1)); // by a claim that asked at the same time
         assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::OnlyUnwanted));
-        let may_create = |at: &Timestamp| fixture.ledger.may_create(&pool, *at);
+        let may_create = |at: &Timestamp| fixture.ledger.may_create(&fixture.pool, *at);
         fixture.now = (0..100).map(|step| began + seconds(30 * step)).find(may_create).expect("the pause ends");
         pauses.push(fixture.now.duration_since(began).as_secs());
     }
     assert_eq!(pauses, [30, 60, 120, 240, 480, 900, 900, 900]);
-    assert!(fixture.ledger.is_probing(&pool, fixture.now), "one claim retries for all");
-    fixture.ledger.unblock_creation(&pool);
-    assert!(!fixture.ledger.offers_only_unwanted(&pool), "Neutron offered a usable address");
+    assert!(fixture.ledger.is_probing(&fixture.pool, fixture.now), "one claim retries for all");
+    fixture.ledger.unblock_creation(&pool, None);
+    assert!(!fixture.ledger.offers_only_unwanted(&fixture.pool, fixture.now), "Neutron offered a usable address");
 }
 
 #[test]
 fn the_pause_after_unwanted_offers_ends_with_a_spec_change_or_a_freed_address() {
     let unwanted = || {
         let mut fixture = fixture().fips([fip(10).idle(), fip(11)]);
-        fixture.ledger.hold_unwanted(&id(10));
-        fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+        fixture.ledger.hold_unwanted(&id(10), None, start());
+        fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
         fixture
     };
-    let may_create = |fixture: &Fixture| fixture.ledger.may_create(&pool_id("p"), start());
+    let may_create = |fixture: &Fixture| fixture.ledger.may_create(&fixture.pool, start());
     let mut fixture = unwanted();
     fixture.ledger.record_deletion(&id(10));
     assert!(!may_create(&fixture), "Neutron would offer the unwanted address again");
@@ -282,18 +282,18 @@ fn the_pause_after_unwanted_offers_ends_with_a_spec_change_or_a_freed_address() 
 fn what_another_cluster_creates_and_deletes_in_vain_does_not_end_the_pause() {
     let mut fixture = fixture().fips([fip(10).idle()]);
     let theirs = |last| Fip(FloatingIp { id: FloatingIpId::new("theirs"), ..fip(last).0 });
-    fixture.ledger.hold_unwanted(&id(10));
-    fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+    fixture.ledger.hold_unwanted(&id(10), None, start());
+    fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
     fixture.relist([theirs(10)]);
     fixture.relist([]);
-    let may_create = |fixture: &Fixture| fixture.ledger.may_create(&pool_id("p"), start());
+    let may_create = |fixture: &Fixture| fixture.ledger.may_create(&fixture.pool, start());
     assert!(!may_create(&fixture), "the address was unwanted before");
     fixture.relist([theirs(11)]);
     fixture.relist([]);
     assert!(may_create(&fixture), "this one was never offered");
-    fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+    fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
     fixture.ledger.reset_backoff(&pool_id("p"));
-    fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+    fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
     fixture.relist([theirs(10)]);
     fixture.relist([]);
     assert!(may_create(&fixture), "the present spec may want it");
@@ -302,7 +302,7 @@ fn what_another_cluster_creates_and_deletes_in_vain_does_not_end_the_pause() {
 #[test]
 fn a_refusal_replaces_unwanted_offers_as_the_reason() {
     let mut fixture = fixture();
-    fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+    fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
     fixture.ledger.block_creation(
         pool_id("p"),
         CreationBlock { refusal: Refusal::NetworkExhausted, until: start() + seconds(10) },
@@ -328,11 +328,11 @@ fn a_refusal_and_a_pause_both_have_to_end() {
     let may_create = |seconds_later: i64| {
         let mut fixture = fixture();
         let block = CreationBlock { refusal: Refusal::NetworkExhausted, until: start() + seconds(20) };
-        fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+        fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
         fixture.ledger.block_creation(pool_id("p"), block);
-        fixture.ledger.hold_unwanted(&id(10));
-        fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
-        fixture.ledger.may_create(&pool_id("p"), start() + seconds(seconds_later))
+        fixture.ledger.hold_unwanted(&id(10), None, start());
+        fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
+        fixture.ledger.may_create(&fixture.pool, start() + seconds(seconds_later))
     };
     assert_eq!([10, 20, 30].map(may_create), [false, false, true]);
 }
@@ -342,13 +342,13 @@ fn a_usable_offer_ends_a_refusal_and_a_pause() {
     let unblock = |change: &dyn Fn(&mut Ledger)| {
         let mut fixture = fixture();
         change(&mut fixture.ledger);
-        let unblocked = fixture.ledger.unblock_creation(&pool_id("p"));
+        let unblocked = fixture.ledger.unblock_creation(&pool_id("p"), None);
         assert!(matches!(fixture.decide("web"), Decision::Create(..)));
         unblocked
     };
     let block = CreationBlock { refusal: Refusal::NetworkExhausted, until: start() + seconds(10) };
     assert!(unblock(&|ledger| ledger.block_creation(pool_id("p"), block.clone())));
-    assert!(unblock(&|ledger| ledger.note_unwanted_offers(&pool_id("p"), start())));
+    assert!(unblock(&|ledger| ledger.note_only_unwanted(&pool_id("p"), None, start())));
     assert!(!unblock(&|_| ()));
 }
 
@@ -368,10 +368,10 @@ fn only_what_the_pool_created_and_nothing_uses_may_be_deleted() {
     planned.relist([fip(10).created_for("web")]);
     assert!(!planned.ledger.may_delete(&id(10), &pool_id("p")), "another process of the controller gave it to a claim");
     let mut unwanted = fixture().fips([fip(10).created_for("web")]);
-    unwanted.ledger.hold_unwanted(&id(10));
+    unwanted.ledger.hold_unwanted(&id(10), None, start());
     unwanted = unwanted.held(10, Hold::Cleanup);
     assert!(unwanted.ledger.may_delete(&id(10), &pool_id("p")));
-    unwanted.ledger.hold_unwanted(&id(10));
+    unwanted.ledger.hold_unwanted(&id(10), None, start());
     unwanted.relist([fip(10).created_for("db")]);
     unwanted = unwanted.held(10, Hold::Cleanup);
     assert!(!unwanted.ledger.may_delete(&id(10), &pool_id("p")), "it was taken before it was to be deleted");
@@ -485,18 +485,19 @@ fn the_holds_of_a_pools_claims_end_with_the_pool_and_the_writes_under_way_may_la
 #[test]
 fn an_unwanted_address_is_counted_for_its_own_pool_and_what_a_claim_holds_is_not() {
     let mut fixture = fixture().fips([fip(10).idle(), fip(11).idle()]).chosen_by(11, "web");
-    fixture.ledger.hold_unwanted(&id(10));
+    fixture.ledger.hold_unwanted(&id(10), None, start());
     assert_eq!(["p", "other"].map(|pool| fixture.ledger.count_unwanted(&pool_id(pool))), [1, 0]);
 }
 
 #[test]
 fn what_neutron_refused_a_pool_is_forgotten_with_the_pool() {
-    let (pool, mut ledger) = (pool_id("p"), Ledger::default());
+    let (policy, mut ledger) = (fixture().pool, Ledger::default());
+    let pool = policy.id.clone();
     ledger.block_creation(pool.clone(), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
-    ledger.note_unwanted_offers(&pool, start());
-    assert!(!ledger.may_create(&pool, start()));
+    ledger.note_only_unwanted(&pool, None, start());
+    assert!(!ledger.may_create(&policy, start()));
     ledger.forget_pool(&pool);
-    assert!(ledger.may_create(&pool, start()) && ledger.creation_refusal(&pool).is_none());
+    assert!(ledger.may_create(&policy, start()) && ledger.creation_refusal(&pool).is_none());
 }
 
 #[test]

@@ -1,12 +1,10 @@
 //! Where a floating IP is created, and how many may be.
 
 use super::{Supply, Unavailable};
+use crate::allocation::ledger::UNWANTED_LIMIT;
 use crate::allocation::refusal::Refusal;
 use crate::allocation::situation::Situation;
 use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
-
-/// How many unwanted addresses are held at once while others are requested. Each costs a POST and a DELETE.
-pub const UNWANTED_LIMIT: usize = 8;
 
 /// Where a floating IP is to be created.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -21,22 +19,22 @@ impl Supply<'_> {
     /// number.
     pub(super) fn creatable(&self) -> usize {
         let Situation { ledger, pool, now, .. } = self.situation;
-        match pool.network.is_some() && ledger.may_create(&pool.id, now) {
+        match pool.network.is_some() && ledger.may_create(pool, now) {
             false => 0,
-            true if ledger.is_probing(&pool.id, now) => 1,
+            true if ledger.is_probing(pool, now) => 1,
             true => usize::MAX,
         }
     }
 
     /// Whether a creation is expected to succeed.
     pub(super) fn may_create_without_probing(&self) -> bool {
-        let Situation { ledger, pool, queue, .. } = self.situation;
+        let Situation { ledger, pool, queue, now, .. } = self.situation;
         // While claims wait, one of them asks again soon.
         let is_refusing = match queue.is_empty() {
             true => ledger.is_refusing(&pool.id),
             false => ledger.creation_refusal(&pool.id).is_some(),
         };
-        pool.network.is_some() && !is_refusing && !ledger.offers_only_unwanted(&pool.id)
+        pool.network.is_some() && !is_refusing && !ledger.offers_only_unwanted(pool, now)
     }
 
     pub(super) fn creation_place(&self) -> Result<CreationPlace, Unavailable> {
@@ -46,15 +44,16 @@ impl Supply<'_> {
         if pool.max_ips.is_some() && self.situation.fence().is_some() {
             return Err(Unavailable::Fenced);
         }
-        if ledger.count_unwanted(&pool.id) >= UNWANTED_LIMIT {
+        // Where a pool has subnets, each pauses of its own.
+        if pool.subnets.is_empty() && ledger.count_unwanted(&pool.id) >= UNWANTED_LIMIT {
             return Err(Unavailable::Refused(Refusal::OnlyUnwanted));
         }
         match ledger.usable_subnet(pool, now) {
-            None if !pool.subnets.is_empty() => {
-                let is_passed_over = |subnet| ledger.passes_over(&pool.id, subnet, now);
-                let is_unwanted = ledger.offers_only_unwanted(&pool.id) || pool.subnets.iter().any(is_passed_over);
-                Err(Unavailable::Refused(if is_unwanted { Refusal::OnlyUnwanted } else { Refusal::NetworkExhausted }))
-            }
+            None if !pool.subnets.is_empty() => Err(Unavailable::Refused(match ledger.creation_refusal(&pool.id) {
+                Some(refusal) => refusal.clone(),
+                None if ledger.offers_only_unwanted(pool, now) => Refusal::OnlyUnwanted,
+                None => Refusal::NetworkExhausted,
+            })),
             subnet => Ok(CreationPlace { network, subnet: subnet.cloned() }),
         }
     }

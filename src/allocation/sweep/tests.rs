@@ -277,7 +277,7 @@ fn spares_that_are_being_created_are_not_created_twice() {
     let nonce = Nonce::parse("nonce12345").expect("a nonce");
     fixture.ledger.begin_creation(nonce, pool_id("p"), None);
     assert_eq!(fixture.plan().new_spares, 1);
-    fixture.ledger.note_unwanted_offers(&pool_id("p"), start());
+    fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
     assert_eq!(fixture.plan().new_spares, 0, "Neutron offers only unwanted addresses");
 }
 

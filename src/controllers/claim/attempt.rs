@@ -1,7 +1,6 @@
 //! One attempt to give a claim its address: decides and acts until the address is certainly the claim's or there is a
 //! reason to wait.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::info;
@@ -11,7 +10,7 @@ use crate::allocation::claim::{ClaimRequest, Decision, LostAddress, decide, may_
 use crate::allocation::ledger::{Choice, Hold, OWNER_AWAITED_EVERY};
 use crate::allocation::mark::CreationMark;
 use crate::allocation::origin::Origin;
-use crate::allocation::supply::{CreationPlace, UNWANTED_LIMIT};
+use crate::allocation::supply::CreationPlace;
 use crate::allocation::{Ledger, Refusal};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::hands_off::HandsOff;
@@ -69,10 +68,8 @@ pub(super) struct Attempt<'a> {
     marked: Vec<FloatingIpId>,
     /// Unwanted addresses: held, so that Neutron offers another.
     unwanted: Vec<FloatingIpId>,
-    /// How many addresses in a row were unwanted, including those that were deleted to make room.
-    unwanted_count: usize,
-    /// The subnet of which the last of them is.
-    unwanted_subnet: Option<SubnetId>,
+    /// Whether Neutron offered any.
+    has_unwanted_offers: bool,
     origin: Origin,
     /// Whether this attempt has listed the project to look for the address that the claim had.
     has_listed: bool,
@@ -103,8 +100,7 @@ impl<'a> Attempt<'a> {
             chosen,
             marked,
             unwanted,
-            unwanted_count: 0,
-            unwanted_subnet: None,
+            has_unwanted_offers: false,
             origin: Origin::Recovered,
             has_listed: false,
             is_lost,
@@ -116,11 +112,11 @@ impl<'a> Attempt<'a> {
     pub(super) async fn allocate(&mut self) -> AttemptOutcome {
         let outcome = self.step_until_done().await;
         self.leave_ended_session();
-        let is_bound = matches!(outcome, AttemptOutcome::Bound(..));
-        if self.unwanted_count > 0 && !is_bound {
-            self.pool.project.ledger().note_unwanted_offers(&self.pool.policy.id, self.controller.clock.now());
-        }
         self.discard_unwanted().await;
+        // They filled the limit for others.
+        if self.has_unwanted_offers && self.may_get_another_offer() {
+            self.controller.wake.waiting_claims_of(&self.pool.name);
+        }
         outcome
     }
 
@@ -137,7 +133,10 @@ impl<'a> Attempt<'a> {
                 Err(error) => return AttemptOutcome::Failed(error),
             }
         }
-        let message = "several addresses in a row were taken by other owners; trying again";
+        let message = match self.has_unwanted_offers {
+            true => "Neutron offered several addresses that the pool may not give; trying again",
+            false => "several addresses in a row were taken by other owners; trying again",
+        };
         AttemptOutcome::Wait(RETRY, message.into())
     }
 
@@ -213,15 +212,13 @@ impl<'a> Attempt<'a> {
         is_concerned.then(|| claims.address_uncertain_for(&self.pool.name, &self.request.object)).flatten()
     }
 
-    /// Whether the pool lost the use of its session meanwhile, and with it what its claims held, or was created again. Also if
-    /// it has reached its project in another way since: another ledger counts for it then.
+    /// Whether the pool lost the use of its session meanwhile, and with it what its claims held, or was created again.
     fn has_session_ended(&self) -> bool {
-        let is_same = self.controller.memory.pools.update(&self.pool.name, |state| {
-            let is_of = |known: &Arc<ResolvedPool>| {
-                known.policy.id == self.pool.policy.id && known.project.is_in_one_project_with(&self.pool.project)
-            };
-            state.resolved.as_ref().is_some_and(is_of) && state.session() == self.session
-        });
+        let is_same = self
+            .controller
+            .memory
+            .pools
+            .update(&self.pool.name, |state| state.uses_session_of(self.pool) && state.session() == self.session);
         is_same != Some(true)
     }
 
@@ -256,7 +253,9 @@ impl<'a> Attempt<'a> {
             Decision::Keep(id) => {
                 ledger.note_read_back(id, &self.pool.policy.id, &self.request.key, self.request.bound.is_some());
             }
-            Decision::Create(_) => creation = Some(self.writer().begin_creation(&mut ledger, Some(&self.request.key))),
+            Decision::Create(place) => {
+                creation = Some(self.writer().begin_creation(&mut ledger, place, Some(&self.request.key)));
+            }
             _ => {}
         }
         Ok((decision, creation))
@@ -371,39 +370,38 @@ impl<'a> Attempt<'a> {
         let created = self.writer().create(&place, &mark, Some(&self.request.object)).await;
         match created.inspect_err(|error| self.note_failure(Origin::Created, error)) {
             Ok(fip) => {
-                self.keep_or_hold_unwanted(fip, place.subnet);
+                self.keep_or_hold_unwanted(fip, place.subnet.as_ref());
                 Ok(())
             }
             // If it was created, the listing shows it with the claim's mark.
             Err(error) if error.is_unknown() => self.pool.list_now(&self.controller.clock).await,
+            Err(error) if !self.unwanted.is_empty() && self.writer().is_full_of_unwanted(&error) => {
+                self.discard_unwanted().await;
+                Ok(())
+            }
             Err(error) => self.writer().record_refusal(place.subnet, error),
         }
     }
 
     /// Keeps the floating IP that Neutron created, or holds it as unwanted.
-    fn keep_or_hold_unwanted(&mut self, fip: FloatingIp, subnet: Option<SubnetId>) {
+    fn keep_or_hold_unwanted(&mut self, fip: FloatingIp, subnet: Option<&SubnetId>) {
         let ClaimController { memory, clock, wake, .. } = self.controller;
         let mut ledger = self.pool.project.ledger();
         let is_wanted = memory
             .with_situation(&ledger, self.pool, clock.now(), |situation| may_keep(situation, &self.request, &fip));
         if !is_wanted {
-            ledger.hold_unwanted(&fip.id);
+            ledger.hold_unwanted(&fip.id, subnet, clock.now());
             self.unwanted.push(fip.id);
-            self.unwanted_count = self.unwanted_count.saturating_add(1);
-            self.unwanted_subnet = subnet;
-        } else if ledger.unblock_creation(&self.pool.policy.id) {
+            self.has_unwanted_offers = true;
+        } else if ledger.unblock_creation(&self.pool.policy.id, subnet) {
             drop(ledger);
             // Neutron allocates addresses again.
             wake.waiting_claims_of(&self.pool.name);
         }
     }
 
-    /// From the same subnet, or from the next.
-    fn may_get_another_offer(&mut self) -> bool {
-        if self.unwanted_count >= UNWANTED_LIMIT && self.writer().pass_over(self.unwanted_subnet.as_ref()) {
-            self.unwanted_count = 0;
-        }
-        self.unwanted_count < UNWANTED_LIMIT
+    fn may_get_another_offer(&self) -> bool {
+        self.pool.project.ledger().may_get_another_offer(&self.pool.policy, self.controller.clock.now())
     }
 
     async fn discard_unwanted(&mut self) {

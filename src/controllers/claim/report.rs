@@ -8,12 +8,13 @@ use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 
 use super::observe::Observed;
-use super::{ClaimController, Error};
+use super::{ClaimController, Error, NextStep, SkipReason};
 use crate::allocation::claim::LostAddress;
 use crate::allocation::origin::Origin;
 use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED, RELEASE_FAILED};
+use crate::api::conditions::event_reasons::{PAUSED, WRONG_POOL_REF};
 use crate::api::conditions::{ClaimReport, DesiredCondition, READY, claim_patch, claim_unready_since};
-use crate::api::names::ABANDON_ANNOTATION;
+use crate::api::names::{ABANDON_ANNOTATION, GROUP, POOL_KIND};
 use crate::controllers::memory::{ResolvedPool, WaitingClaim};
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
@@ -147,6 +148,37 @@ impl ClaimController {
             }
         }
         Ok(())
+    }
+
+    /// An event says once that nothing is done for a claim that is paused: its condition is not written then.
+    pub(super) fn announce_pause(&self, observed: &Observed, next_step: &NextStep) {
+        let has_what_it_needs = observed.is_bound() && !observed.is_being_deleted();
+        let paused =
+            match next_step {
+                NextStep::Skip(
+                    paused @ (SkipReason::PausedCluster | SkipReason::PausedClaim | SkipReason::PausedPool),
+                ) if !has_what_it_needs => Some(paused),
+                _ => None,
+            };
+        let is_new = self.memory.claims.set_paused(&observed.claim, paused.is_some());
+        if let Some(paused) = paused.filter(|_| is_new) {
+            let note = format!("nothing is done for the claim: {paused}");
+            self.announce(observed, EventType::Normal, PAUSED, "Reconcile", note);
+        }
+    }
+
+    /// An event says that nobody serves the claim, if its reference seems to mean one of our pools.
+    pub(super) fn announce_wrong_reference(&self, observed: &Observed) {
+        let pool_ref = &observed.claim.spec.pool_ref;
+        let means_ours = pool_ref.is_misspelt() || pool_ref.is_capos() && observed.pool_state.is_ready();
+        if means_ours && !observed.is_bound() && !observed.is_being_deleted() {
+            let group = pool_ref.api_group.as_deref().unwrap_or_default();
+            let note = format!(
+                "its poolRef names the kind {} of the group {group}: the pools of caip-openstack are of the kind {POOL_KIND} of {GROUP}",
+                pool_ref.kind
+            );
+            self.announce(observed, EventType::Warning, WRONG_POOL_REF, "Reconcile", note);
+        }
     }
 
     /// Whether the claim still exists, as far as the watch has delivered it.

@@ -50,6 +50,8 @@ struct ClaimRecord {
     is_released: bool,
     /// It is being deleted, and its last release failed.
     is_release_failing: bool,
+    /// An event says that it is paused.
+    is_paused: bool,
 }
 
 #[derive(Default)]
@@ -294,6 +296,12 @@ impl ClaimRecords {
     pub(in crate::controllers) fn set_release_failing(&self, claim: &IpAddressClaim, is_failing: bool) -> bool {
         let before = self.update(claim, |record| std::mem::replace(&mut record.is_release_failing, is_failing));
         before.is_some_and(|before| before != is_failing)
+    }
+
+    /// Nothing is done for the claim since something is paused, or not so. True if it was not paused before.
+    pub(in crate::controllers) fn set_paused(&self, claim: &IpAddressClaim, is_paused: bool) -> bool {
+        let before = self.update(claim, |record| std::mem::replace(&mut record.is_paused, is_paused));
+        is_paused && before == Some(false)
     }
 
     /// How many claims of the pool are being deleted and could not be released.

@@ -11,7 +11,9 @@ use kube::ResourceExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use super::Upkeep;
 use super::watched::{WatchedObject, hash, metadata_input};
+use crate::allocation::ledger::SETTLING;
 use crate::allocation::sweep::SweepScope;
 use crate::allocation::usage::AddressFailure;
 use crate::allocation::{PoolId, PoolPolicy};
@@ -127,9 +129,10 @@ pub(in crate::controllers) struct PoolState {
     /// The Secret that its cluster identity named last.
     pub(in crate::controllers) identity_secret: Option<ObjectName>,
     /// A session ended before the outcome of each of its calls was known.
-    pub(in crate::controllers) has_left_calls: bool,
+    pub(in crate::controllers) left_calls_at: Option<Timestamp>,
     /// The addresses that the last sweep of all found to be orphans.
     pub(in crate::controllers) orphans: Vec<IpAddr>,
+    pub(in crate::controllers) upkeep: Upkeep,
     /// When a sweep may visit all addresses of the pool again.
     pub(in crate::controllers) next_full_sweep: Option<Instant>,
     /// The tags of `spec.tags`. Shared by the copies of this record, of which each reconcile takes some.
@@ -175,10 +178,19 @@ impl PoolState {
 
     /// Whether this object serves with this id.
     pub(in crate::controllers) fn is_serving(&self, pool: &OpenStackFloatingIPPool, id: &PoolId) -> bool {
-        self.is_of(pool)
-            && self.problem.is_none()
-            && self.served_generation.is_some()
-            && self.resolved.as_ref().is_some_and(|resolved| resolved.policy.id == *id)
+        self.is_of(pool) && self.is_ready() && self.resolved.as_ref().is_some_and(|resolved| resolved.policy.id == *id)
+    }
+
+    /// Whether it serves new claims.
+    pub(in crate::controllers) fn is_ready(&self) -> bool {
+        self.problem.is_none() && self.served_generation.is_some()
+    }
+
+    /// Whether the pool has its id and its ledger still.
+    pub(in crate::controllers) fn uses_session_of(&self, pool: &ResolvedPool) -> bool {
+        self.resolved.as_ref().is_some_and(|known| {
+            known.policy.id == pool.policy.id && known.project.is_in_one_project_with(&pool.project)
+        })
     }
 
     pub(in crate::controllers) fn session(&self) -> Session {
@@ -360,11 +372,12 @@ impl PoolRecords {
     }
 
     /// Whether the outcome of any call to the projects of the pools is not known.
-    pub(super) fn has_unknown_outcomes(&self) -> bool {
+    pub(super) fn has_unknown_outcomes(&self, now: Timestamp) -> bool {
+        let is_recent = |at: Timestamp| now.duration_since(at) < SETTLING;
         let (resolved, has_left_calls): (Vec<_>, bool) = {
             let pools = self.0.lock();
             let resolved = pools.values().filter_map(|state| state.resolved.clone()).collect();
-            (resolved, pools.values().any(|state| state.has_left_calls))
+            (resolved, pools.values().any(|state| state.left_calls_at.is_some_and(is_recent)))
         };
         has_left_calls || resolved.iter().any(|pool| pool.project.ledger().has_unknown_outcomes())
     }
@@ -404,9 +417,9 @@ mod tests {
     fn a_pool_that_replaces_another_returns_what_was_known_of_that() {
         let records = PoolRecords::default();
         assert!(records.observe(&pool("a")).is_none());
-        records.update(&name_of(&pool("a")), |state| state.has_left_calls = true);
+        records.update(&name_of(&pool("a")), |state| state.left_calls_at = Some(Timestamp::UNIX_EPOCH));
         assert!(records.observe(&pool("a")).is_none());
-        assert!(records.observe(&pool("b")).is_some_and(|replaced| replaced.has_left_calls));
-        assert!(!records.get(&name_of(&pool("b"))).has_left_calls);
+        assert!(records.observe(&pool("b")).is_some_and(|replaced| replaced.left_calls_at.is_some()));
+        assert!(records.get(&name_of(&pool("b"))).left_calls_at.is_none());
     }
 }

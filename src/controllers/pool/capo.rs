@@ -11,7 +11,7 @@ use kube::core::ApiResource;
 use kube::{Api, ResourceExt};
 
 use crate::api::guarded::Guarded;
-use crate::api::names::POOL_KIND;
+use crate::api::names::{CAPO_GROUP, POOL_KIND};
 use crate::clock::Clock;
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::Memory;
@@ -20,9 +20,6 @@ use crate::controllers::stores::name_of;
 use crate::controllers::watch::readable;
 use crate::object_name::ObjectName;
 use crate::time::before;
-
-/// The group of CAPO's kinds.
-pub(super) const CAPO_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 
 /// How old the lists may be where nothing depends on what was created a moment ago.
 const VALIDITY: SignedDuration = SignedDuration::from_secs(5);

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::Error;
-use super::capo::CAPO_GROUP;
 use super::identity::{is_recorded, recorded_id};
 use super::resolve::Resolver;
 use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::pool_reasons as reasons;
-use crate::api::names::POOL_KIND;
+use crate::api::names::{CAPO_GROUP, POOL_KIND};
 use crate::controllers::memory::{Memory, Problem, ResolvedPool};
 use crate::controllers::stores::{Stores, name_of, sorted};
 

@@ -25,6 +25,20 @@ pub(in crate::controllers) enum PoolFailure {
     Neutron(openstack::Error),
 }
 
+impl Problem {
+    /// A failed call to OpenStack.
+    pub(in crate::controllers) fn of_call(error: &openstack::Error) -> Self {
+        let reason = match error.kind {
+            _ if error.is_concealed => reasons::OPENSTACK_UNREACHABLE,
+            ErrorKind::Unauthorized => reasons::AUTHENTICATION_FAILED,
+            ErrorKind::Credentials | ErrorKind::NoNetworkService => reasons::CREDENTIALS_INVALID,
+            ErrorKind::Forbidden | ErrorKind::Rejected | ErrorKind::NotFound => reasons::OPENSTACK_REFUSED,
+            _ => reasons::OPENSTACK_UNREACHABLE,
+        };
+        Self { reason, message: explain(error) }
+    }
+}
+
 impl PoolFailure {
     /// What the conditions of the pool and its claims say.
     pub(in crate::controllers) fn problem(&self) -> Problem {
@@ -32,16 +46,7 @@ impl PoolFailure {
             Self::Conflict(problem) | Self::Credentials(problem) | Self::Access(problem) | Self::Network(problem) => {
                 problem.clone()
             }
-            Self::Session(error) | Self::Neutron(error) => {
-                let reason = match error.kind {
-                    _ if error.is_concealed => reasons::OPENSTACK_UNREACHABLE,
-                    ErrorKind::Unauthorized => reasons::AUTHENTICATION_FAILED,
-                    ErrorKind::Credentials | ErrorKind::NoNetworkService => reasons::CREDENTIALS_INVALID,
-                    ErrorKind::Forbidden | ErrorKind::Rejected | ErrorKind::NotFound => reasons::OPENSTACK_REFUSED,
-                    _ => reasons::OPENSTACK_UNREACHABLE,
-                };
-                Problem { reason, message: explain(error) }
-            }
+            Self::Session(error) | Self::Neutron(error) => Problem::of_call(error),
         }
     }
 

@@ -6,7 +6,9 @@ use kube::ResourceExt;
 
 use super::PoolController;
 use crate::allocation::usage::PoolUsage;
-use crate::api::conditions::{ADDRESS_CONFIG_MAP_CURRENT, CREDENTIALS_VALID, EXHAUSTED, PAUSED, READY};
+use crate::api::conditions::{
+    ADDRESS_CONFIG_MAP_CURRENT, ADDRESSES_MAINTAINED, CREDENTIALS_VALID, EXHAUSTED, PAUSED, READY,
+};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::stores::name_of;
@@ -81,6 +83,7 @@ impl PoolController {
                 Some("False") => Some(false),
                 _ => None,
             },
+            addresses_maintained: condition(status, ADDRESSES_MAINTAINED).map(|status| status == "True"),
             address_config_map_current: condition(status, ADDRESS_CONFIG_MAP_CURRENT).map(|status| status == "True"),
             oldest_waiting: waiting.iter().map(|claim| claim.since).min(),
             waiting: count_by(waiting.iter().map(|claim| claim.reason)),

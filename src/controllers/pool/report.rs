@@ -9,10 +9,10 @@ use super::failure::PoolFailure;
 use super::{Error, PoolController};
 use crate::allocation::usage::PoolUsage;
 use crate::api::conditions::{
-    ADDRESS_CONFIG_MAP_CURRENT, CREDENTIALS_VALID, DesiredCondition, EXHAUSTED, NETWORK_RESOLVED, ORPHANS_DETECTED,
-    PAUSED, READY, pool_reasons as reasons, set,
+    ADDRESS_CONFIG_MAP_CURRENT, ADDRESSES_MAINTAINED, CREDENTIALS_VALID, DesiredCondition, EXHAUSTED, NETWORK_RESOLVED,
+    ORPHANS_DETECTED, PAUSED, READY, pool_reasons as reasons, set,
 };
-use crate::api::pool::{AddressCounts, ClaimCounts, FailedAddress, ResolvedNetwork};
+use crate::api::pool::{AddressCounts, ClaimCounts, FailedAddress, OrphanPolicy, ResolvedNetwork};
 use crate::api::{OpenStackFloatingIPPool, OpenStackFloatingIPPoolStatus};
 use crate::controllers::memory::{Problem, ResolvedPool};
 use crate::controllers::patch;
@@ -58,6 +58,7 @@ impl PoolController {
             },
             not_paused(),
             self.orphans_condition(pool),
+            self.maintained_condition(pool),
         ];
         conditions.extend(config_map);
         let mut status = with_counts(pool, &usage);
@@ -99,6 +100,14 @@ impl PoolController {
         conditions.extend(failure.into_iter().flat_map(causes));
         let blocker = failure.map_or(problem.reason, |failure| failure.problem().reason);
         self.report_conditions(pool, &conditions, Some(blocker), counted).await
+    }
+
+    /// Kubernetes refuses something that the pool needs. A pool that serves already goes on.
+    pub(super) async fn report_refused(&self, pool: &OpenStackFloatingIPPool, message: String) -> Result<(), Error> {
+        let reason = reasons::KUBERNETES_REFUSED;
+        let is_serving = self.memory.pools.get(&name_of(pool)).is_ready() && pool.metadata.deletion_timestamp.is_none();
+        let (type_, problem) = if is_serving { (ADDRESSES_MAINTAINED, None) } else { (READY, Some(reason)) };
+        self.report_conditions(pool, &[DesiredCondition::new(type_, "False", reason, message)], problem, None).await
     }
 
     /// A reconcile in the pool's namespace panicked a moment ago.
@@ -150,11 +159,27 @@ impl PoolController {
         }
         let some: Vec<String> = orphans.iter().take(NAMED_ORPHANS).map(ToString::to_string).collect();
         let more = if orphans.len() > some.len() { " and others" } else { "" };
-        let message = format!(
-            "addresses that carry the pool's mark but belong to no claim: {}{more}; spec.orphans says what happens to them",
-            some.join(", ")
-        );
+        let fate = match pool.spec.orphans.as_ref().map(|orphans| orphans.policy).unwrap_or_default() {
+            OrphanPolicy::Release => {
+                "they are released after spec.orphans.graceSeconds, but none that has a port, and none while a Cluster of the namespace is paused"
+            }
+            OrphanPolicy::Report => "they stay, since spec.orphans.policy is Report",
+        };
+        let message =
+            format!("addresses that carry the pool's mark but belong to no claim: {}{more}; {fate}", some.join(", "));
         DesiredCondition::new(ORPHANS_DETECTED, "True", reasons::ORPHANS_FOUND, message)
+    }
+
+    fn maintained_condition(&self, pool: &OpenStackFloatingIPPool) -> DesiredCondition {
+        match self.memory.pools.get(&name_of(pool)).upkeep.problem() {
+            Some(problem) => {
+                DesiredCondition::new(ADDRESSES_MAINTAINED, "False", problem.reason, problem.message.clone())
+            }
+            None => {
+                let message = "released addresses, spares and tags are as the spec says, or will be";
+                DesiredCondition::new(ADDRESSES_MAINTAINED, "True", reasons::MAINTAINED, message)
+            }
+        }
     }
 
     fn with_conditions(
@@ -192,9 +217,13 @@ impl PoolController {
             Err(error) if patch::is_not_found(&error) => return Ok(()),
             Err(error) => return Err(Error::Kubernetes("write the pool's status", error)),
         };
-        for type_ in [READY, ADDRESS_CONFIG_MAP_CURRENT] {
+        for type_ in [READY, ADDRESSES_MAINTAINED, ADDRESS_CONFIG_MAP_CURRENT] {
             let (was, is) = (condition(&before, type_), condition(&status, type_));
+            // That all is well from the beginning is no news.
+            let is_expected =
+                type_ == ADDRESSES_MAINTAINED && was.is_none() && is.as_ref().is_some_and(|is| is.0 == "True");
             if was != is
+                && !is_expected
                 && let Some((status, reason, message)) = is
             {
                 let type_ = if status == "True" { EventType::Normal } else { EventType::Warning };

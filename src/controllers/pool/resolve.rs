@@ -1,4 +1,4 @@
-//! Resolves a pool: session, network, subnets and support for tags. Only reads.
+//! Resolves a pool: session, network, subnets and support for tags. Only reads from the servers.
 
 use std::sync::Arc;
 
@@ -197,26 +197,28 @@ impl Resolver {
         let name = name_of(pool);
         let is_new_id = self.memory.pools.get(&name).generated_id.as_ref() == Some(id);
         let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace));
-        let fence_from = self.fence_from.filter(|_| !is_new_id).max(self.session_changed_at(&name, &project));
+        let fence_from = self.fence_from.filter(|_| !is_new_id).max(self.leave_other_ledger(&name, &project));
         let fenced_until = fence_from.map(|from| after(from, REQUEST_TIMEOUT));
         let policy = policy_of(pool, id, found, fenced_until);
         ResolvedPool { name, policy, network, inputs, neutron, project }
     }
 
-    /// When the pool's project was last reached in another way: only the ledger of before knows which calls are under way.
-    fn session_changed_at(&self, pool: &ObjectName, project: &ProjectHandle) -> Option<Timestamp> {
-        let session_changed_at = self.memory.pools.update(pool, |state| {
-            let is_new_way = match &state.resolved {
-                Some(old) => !old.project.is_in_one_project_with(project),
-                // Its session ended. What was under way went on for a while.
-                None => state.session_changed_at.is_some(),
-            };
-            if is_new_way {
-                state.session_changed_at = Some(self.clock.now());
+    /// Ends the session that reaches the pool's project in another way, with another ledger: what it began later would be done
+    /// after the fence. Returns when that last happened: only the ledger of before knows which calls are under way.
+    fn leave_other_ledger(&self, pool: &ObjectName, project: &ProjectHandle) -> Option<Timestamp> {
+        let now = self.clock.now();
+        let (ended, changed_at) = self.memory.pools.update(pool, |state| {
+            let ended = state.end_session(|old| !old.project.is_in_one_project_with(project), now);
+            // Its session ended. What was under way went on for a while.
+            if state.resolved.is_none() && state.session_changed_at.is_some() {
+                state.session_changed_at = Some(now);
             }
-            state.session_changed_at
-        });
-        session_changed_at.flatten()
+            (ended, state.session_changed_at)
+        })?;
+        if let Some(ended) = ended {
+            self.memory.leave_ledger(&ended, now);
+        }
+        changed_at
     }
 }
 

@@ -17,7 +17,7 @@ use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER, POOL_FINALIZER};
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
-use crate::controllers::memory::{Problem, ResolvedPool};
+use crate::controllers::memory::{Problem, ResolvedPool, UpkeepPart};
 use crate::controllers::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
 use crate::controllers::objects::is_abandoned;
 use crate::controllers::patch;
@@ -50,7 +50,7 @@ impl PoolController {
         };
         let pool = &match &resolved {
             // A later process must know the pool's id until the pool is gone.
-            Some(resolved) => self.adopt(pool, resolved).await?,
+            Some(resolved) => self.or_refused(pool, self.adopt(pool, resolved)).await?,
             None => pool.clone(),
         };
         if self.is_held(&name) {
@@ -65,8 +65,11 @@ impl PoolController {
                 Err(error) => return self.report_blocked(pool, &PoolFailure::Neutron(error)).await,
             }
         }
-        self.release_secrets(pool).await?;
-        self.remove_pool_finalizer(pool).await?;
+        let finish = async {
+            self.release_secrets(pool).await?;
+            self.remove_pool_finalizer(pool).await
+        };
+        self.or_refused(pool, finish).await?;
         Ok(Action::await_change())
     }
 
@@ -168,10 +171,20 @@ impl PoolController {
                 "the pool is being deleted; it waits until no claim holds an address of it: delete the machines that do"
                     .into()
             }
-            false => format!(
-                "the pool is being deleted; it waits until its IPAddresses without a claim are gone, which are kept while a Cluster of the namespace is paused: {}",
-                names.join(", ")
-            ),
+            false => {
+                let upkeep = self.memory.pools.get(pool).upkeep;
+                let why = match upkeep.problem_of(UpkeepPart::Sweep) {
+                    _ if self.stores.has_paused_cluster(&pool.namespace) => {
+                        "; they are kept while a Cluster of the namespace is paused".to_owned()
+                    }
+                    Some(problem) => format!("; that fails: {}", problem.message),
+                    None => String::new(),
+                };
+                format!(
+                    "the pool is being deleted; it waits until its IPAddresses without a claim are gone: {}{why}",
+                    names.join(", ")
+                )
+            }
         }
     }
 

@@ -7,8 +7,8 @@ use futures::StreamExt;
 use jiff::{SignedDuration, Timestamp};
 
 use super::Sweeper;
-use crate::allocation::sweep::{SweepPlan, needs_tag};
-use crate::controllers::memory::ResolvedPool;
+use crate::allocation::sweep::{SweepPlan, SweepScope, needs_tag};
+use crate::controllers::memory::{Problem, ResolvedPool, UpkeepPart};
 use crate::controllers::neutron_writer::NeutronWriter;
 use crate::floating_ip::FloatingIpId;
 use crate::openstack::Error;
@@ -62,12 +62,15 @@ impl LabelMemory {
 }
 
 impl Sweeper {
-    /// What fails is logged and tried again later: the addresses work without these tags.
+    /// What fails is logged, reported and tried again later: the addresses work without these tags.
     pub(super) async fn label(&self, pool: &ResolvedPool, plan: &SweepPlan) {
         let now = self.clock.now();
         let chosen =
             self.memory.pools.update(&pool.name, |state| Arc::make_mut(&mut state.labels).choose(&plan.labels, now));
         let chosen = chosen.unwrap_or_default();
+        if plan.scope == SweepScope::All && plan.labels.is_empty() {
+            self.note_upkeep(&pool.name, UpkeepPart::Tags, None);
+        }
         if chosen.is_empty() {
             return;
         }
@@ -77,18 +80,22 @@ impl Sweeper {
             (label, result)
         });
         let results: Vec<_> = added.buffer_unordered(PARALLEL_LABELS).collect().await;
-        let failure = results.iter().find_map(|(_, result)| result.as_ref().err());
+        let failure = results.iter().filter_map(|(_, result)| result.as_ref().err()).min_by_key(ToString::to_string);
         if let Some(error) = failure {
             tracing::warn!(pool.name = %pool.name, "the tags of spec.tags cannot be added: {error}");
         }
         let (now, may_go_on) = (self.clock.now(), is_full && failure.is_none());
-        self.memory.pools.update(&pool.name, |state| {
+        let is_any_left_out = self.memory.pools.update(&pool.name, |state| {
             Arc::make_mut(&mut state.labels).record(&results, now);
             // Only a sweep of all addresses finds the next ones.
             if may_go_on {
                 state.next_full_sweep = None;
             }
+            !state.labels.rests_until.is_empty()
         });
+        if failure.is_some() || is_any_left_out == Some(false) {
+            self.note_upkeep(&pool.name, UpkeepPart::Tags, failure.map(problem_of));
+        }
         if may_go_on {
             self.wake.sweeper(&pool.name);
         }
@@ -101,11 +108,16 @@ impl Sweeper {
             let now = self.clock.now();
             self.memory.with_situation(&ledger, pool, now, |situation| needs_tag(situation, id, tag))
         };
-        match needs_it && self.stores.is_serving(&pool.name) {
+        match needs_it && self.may_go_on(pool) {
             true => NeutronWriter { pool, clock: &self.clock }.label(id, tag).await.map(|()| true),
             false => Ok(false),
         }
     }
+}
+
+fn problem_of(error: &Error) -> Problem {
+    let Problem { reason, message } = Problem::of_call(error);
+    Problem { reason, message: format!("the tags of spec.tags cannot be added: {message}") }
 }
 
 #[cfg(test)]

@@ -1,10 +1,8 @@
 //! Spares: floating IPs that a pool has ready, so that a claim need not wait for Neutron.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use super::Sweeper;
 use crate::allocation::mark::CreationMark;
-use crate::allocation::supply::{CreationPlace, Supply, UNWANTED_LIMIT, is_usable_spare};
+use crate::allocation::supply::{CreationPlace, Supply, is_usable_spare};
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::neutron_writer::NeutronWriter;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
@@ -12,17 +10,9 @@ use crate::openstack;
 
 impl Sweeper {
     /// Creates one, unless Neutron refuses. An unwanted address is held while another is requested, and then deleted.
-    /// `unwanted_count` is of all that are created at the same time.
-    pub(super) async fn create_spare(
-        &self,
-        pool: &ResolvedPool,
-        unwanted_count: &AtomicUsize,
-    ) -> Result<bool, openstack::Error> {
+    pub(super) async fn create_spare(&self, pool: &ResolvedPool) -> Result<bool, openstack::Error> {
         let mut unwanted = Vec::new();
-        let result = self.create_usable(pool, &mut unwanted, unwanted_count).await;
-        if !matches!(result, Ok(true)) && unwanted_count.load(Ordering::Relaxed) > 0 {
-            pool.project.ledger().note_unwanted_offers(&pool.policy.id, self.clock.now());
-        }
+        let result = self.create_usable(pool, &mut unwanted).await;
         self.discard(pool, unwanted).await?;
         result
     }
@@ -31,34 +21,24 @@ impl Sweeper {
         &self,
         pool: &ResolvedPool,
         unwanted: &mut Vec<FloatingIpId>,
-        unwanted_count: &AtomicUsize,
     ) -> Result<bool, openstack::Error> {
-        let writer = NeutronWriter { pool, clock: &self.clock };
-        let mut unwanted_subnet = None;
         loop {
-            let Some((fip, subnet)) = self.create(pool).await? else {
-                let is_limit_reached = || unwanted_count.load(Ordering::Relaxed) >= UNWANTED_LIMIT;
-                if unwanted.is_empty() || is_limit_reached() && !writer.pass_over(unwanted_subnet.as_ref()) {
+            let Some((fip, subnet)) = self.create(pool, !unwanted.is_empty()).await? else {
+                let may_get_another = pool.project.ledger().may_get_another_offer(&pool.policy, self.clock.now());
+                if unwanted.is_empty() || !may_get_another {
                     return Ok(false);
-                }
-                if is_limit_reached() {
-                    unwanted_count.store(0, Ordering::Relaxed);
                 }
                 // As for a claim: they may fill the limit, and Neutron may offer another one next.
                 self.discard(pool, std::mem::take(unwanted)).await?;
                 continue;
             };
-            let mut ledger = pool.project.ledger();
-            if self.memory.with_situation(&ledger, pool, self.clock.now(), |situation| is_usable_spare(situation, &fip))
-            {
-                ledger.unblock_creation(&pool.policy.id);
+            let (mut ledger, now) = (pool.project.ledger(), self.clock.now());
+            if self.memory.with_situation(&ledger, pool, now, |situation| is_usable_spare(situation, &fip)) {
+                ledger.unblock_creation(&pool.policy.id, subnet.as_ref());
                 return Ok(true);
             }
-            ledger.hold_unwanted(&fip.id);
-            drop(ledger);
-            unwanted_subnet = subnet;
+            ledger.hold_unwanted(&fip.id, subnet.as_ref(), now);
             unwanted.push(fip.id);
-            unwanted_count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -70,11 +50,16 @@ impl Sweeper {
     }
 
     /// Creates a floating IP, and returns of which subnet; none if Neutron refuses, in each subnet, or none may be created now.
-    async fn create(&self, pool: &ResolvedPool) -> Result<Option<(FloatingIp, Option<SubnetId>)>, openstack::Error> {
+    async fn create(
+        &self,
+        pool: &ResolvedPool,
+        has_unwanted: bool,
+    ) -> Result<Option<(FloatingIp, Option<SubnetId>)>, openstack::Error> {
         let writer = NeutronWriter { pool, clock: &self.clock };
         while let Some((place, mark)) = self.begin(pool, &writer) {
             match writer.create(&place, &mark, None).await {
                 Ok(fip) => return Ok(Some((fip, place.subnet))),
+                Err(error) if has_unwanted && writer.is_full_of_unwanted(&error) => return Ok(None),
                 // What is recorded forbids the next one, or leaves another subnet.
                 Err(error) => writer.record_refusal(place.subnet, error)?,
             }
@@ -86,13 +71,13 @@ impl Sweeper {
     /// have been deleted.
     fn begin(&self, pool: &ResolvedPool, writer: &NeutronWriter<'_>) -> Option<(CreationPlace, CreationMark)> {
         let mut ledger = pool.project.ledger();
-        let known = self.memory.pools.get(&pool.name).resolved;
-        if !self.stores.is_serving(&pool.name) || known.is_none_or(|known| known.policy.id != pool.policy.id) {
+        if !self.may_go_on(pool) {
             return None;
         }
         let place = self
             .memory
             .with_situation(&ledger, pool, self.clock.now(), |situation| Supply::new(*situation).spare_place())?;
-        Some((place, writer.begin_creation(&mut ledger, None)))
+        let mark = writer.begin_creation(&mut ledger, &place, None);
+        Some((place, mark))
     }
 }

@@ -8,15 +8,13 @@ use kube::{Client, ResourceExt};
 use serde_json::Value;
 
 use crate::api::claim::PoolRef;
-use crate::api::names::{CLUSTER_NAME_LABEL, GROUP, POOL_KIND};
+use crate::api::names::{CAPO_GROUP, CLUSTER_NAME_LABEL, GROUP, POOL_KIND};
 use crate::api::{IpAddress, IpAddressClaim};
 use crate::plugin::cli::Migrate;
 use crate::plugin::deployment::uses_identities;
 use crate::plugin::exit::Failure;
 use crate::plugin::session::PluginSession;
 
-/// The group of CAPO's kinds.
-pub(super) const CAPO_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 /// On objects that a ClusterClass generated: Cluster API would revert a change.
 const TOPOLOGY_LABEL: &str = "topology.cluster.x-k8s.io/owned";
 

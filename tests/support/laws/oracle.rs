@@ -6,11 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use caip_openstack::allocation::claim::{ClaimRequest, Decision};
+use caip_openstack::allocation::ledger::UNWANTED_LIMIT;
 use caip_openstack::allocation::ledger::{Hold, Ledger, LedgerEntry};
 use caip_openstack::allocation::origin::Origin;
 use caip_openstack::allocation::policy::ReuseRule;
 use caip_openstack::allocation::situation::QueuePosition;
-use caip_openstack::allocation::supply::UNWANTED_LIMIT;
 use caip_openstack::allocation::{Nonce, PoolPolicy, Refusal};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
 use jiff::Timestamp;
@@ -233,8 +233,8 @@ impl Oracle<'_> {
     }
 
     fn creatable(&self) -> usize {
-        let may_create = self.pool.network.is_some() && self.ledger.may_create(&self.pool.id, self.now);
-        match (may_create, self.ledger.is_probing(&self.pool.id, self.now)) {
+        let may_create = self.pool.network.is_some() && self.ledger.may_create(self.pool, self.now);
+        match (may_create, self.ledger.is_probing(self.pool, self.now)) {
             (false, _) => 0,
             (true, true) => 1,
             (true, false) => usize::MAX,
@@ -286,21 +286,18 @@ impl Oracle<'_> {
             Decision::Create(..) if supply.creatable == 0 || supply.amount() <= supply.older => {
                 wrong("nothing to create")
             }
-            Decision::Refuse(Refusal::OnlyUnwanted) if !self.was_offered_unwanted() => wrong("none was unwanted"),
-            Decision::Refuse(Refusal::OnlyUnwanted) if supply.unwanted >= UNWANTED_LIMIT => Ok(()),
-            Decision::Refuse(Refusal::OnlyUnwanted | Refusal::NetworkExhausted)
-                if supply.best().is_none() && self.is_every_subnet_empty() =>
+            Decision::Refuse(Refusal::OnlyUnwanted) if !self.ledger.offers_only_unwanted(self.pool, self.now) => {
+                wrong("none was unwanted")
+            }
+            Decision::Refuse(Refusal::OnlyUnwanted)
+                if self.pool.subnets.is_empty() && supply.unwanted >= UNWANTED_LIMIT =>
             {
                 Ok(())
             }
+            Decision::Refuse(_) if supply.best().is_none() && self.is_every_subnet_empty() => Ok(()),
             Decision::Refuse(_) if supply.amount() > supply.older => wrong("an address is available"),
             _ => Ok(()),
         }
-    }
-
-    fn was_offered_unwanted(&self) -> bool {
-        let passes_over = |subnet| self.ledger.passes_over(&self.pool.id, subnet, self.now);
-        self.ledger.offers_only_unwanted(&self.pool.id) || self.pool.subnets.iter().any(passes_over)
     }
 
     fn is_every_subnet_empty(&self) -> bool {

@@ -103,8 +103,12 @@ impl Neutron for MemoryNeutron {
             // Even an attached one.
             state.own(project, id)?;
             state.permit(Alteration::RefusesDeletions, "delete_floatingip")?;
-            if state.alteration != Alteration::IgnoresDeletions {
-                state.floating_ips.remove(id);
+            match state.alteration {
+                Alteration::FailsDeletions => {
+                    return Err(Error::new(ErrorKind::Server, "delete floating IP", "500: the server has a bug"));
+                }
+                Alteration::IgnoresDeletions => {}
+                _ => drop(state.floating_ips.remove(id)),
             }
             Ok(true)
         })

@@ -79,6 +79,8 @@ pub enum Alteration {
     /// To add a tag, or to remove one.
     RefusesTags,
     RefusesDeletions,
+    /// Answers them with 500, and deletes nothing.
+    FailsDeletions,
     /// Accepts them, and deletes nothing.
     IgnoresDeletions,
 }
@@ -90,7 +92,7 @@ impl Alteration {
         match self {
             DropsWhenCreated | KeepsOldDescription | RewritesDescription | HidesDescriptions | HidesTags => false,
             None | HidesPorts | HidesForwardings | RefusesCreations | RefusesDescriptions | RefusesTags
-            | RefusesDeletions | IgnoresDeletions => true,
+            | RefusesDeletions | FailsDeletions | IgnoresDeletions => true,
         }
     }
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::super::input::{CAPO_GROUP, MigrationInput, successor_name};
+use super::super::input::{MigrationInput, successor_name};
 use super::{LIST, object_name};
-use crate::api::names::{GROUP, POOL_KIND};
+use crate::api::names::{CAPO_GROUP, GROUP, POOL_KIND};
 
 /// The fields with the same meaning in CAPO's pool and in ours.
 const COMMON_FIELDS: [&str; 5] = ["identityRef", "floatingIPNetwork", LIST, "maxIPs", "reclaimPolicy"];

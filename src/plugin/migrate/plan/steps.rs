@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::super::input::{CAPO_GROUP, MigrationInput, TemplateUser, successor_name};
+use super::super::input::{MigrationInput, TemplateUser, successor_name};
+use crate::api::names::CAPO_GROUP;
 
 /// CAPO's tag on the addresses of a pool, before the pool's name.
 const TAG: &str = "cluster-api-provider-openstack-fip-pool-";

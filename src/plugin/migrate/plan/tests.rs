@@ -1,8 +1,8 @@
 use serde_json::json;
 
-use super::super::input::{CAPO_GROUP, InTreeClaim, TemplateUser};
+use super::super::input::{InTreeClaim, TemplateUser};
 use super::*;
-use crate::api::names::POOL_KIND;
+use crate::api::names::{CAPO_GROUP, POOL_KIND};
 
 fn pool(spec: Value, status: Value) -> Value {
     json!({"metadata": {"name": "public"}, "spec": spec, "status": status})
