@@ -235,6 +235,14 @@ impl<'a> Bench<'a> {
             .patch(&pool_name(0), &PatchParams::default(), &Patch::Merge(&change))
             .await
             .expect("the pool can be changed");
+        // Until then, claims are served with the limit of before.
+        let is_observed = async || {
+            let pool = pools.get(&pool_name(0)).await.expect("it is there");
+            pool.data["status"]["observedGeneration"].as_i64() == pool.metadata.generation
+        };
+        while !is_observed().await {
+            sleep(Duration::from_millis(100)).await;
+        }
         let waiting =
             |number: usize| claim(&format!("waiting-{number:05}")).without_capo_finalizer().from(&pool_name(0));
         let claims: Vec<_> =
