@@ -133,7 +133,12 @@ impl ClaimController {
         }
         self.announce_pause(&observed, &next_step);
         match next_step {
-            NextStep::Skip(reason) => Ok(self.skip(&observed, &reason)),
+            NextStep::Skip(reason) => {
+                if reason == SkipReason::NotOurs {
+                    self.announce_wrong_reference(&observed).await;
+                }
+                Ok(self.skip(&observed, &reason))
+            }
             NextStep::Report(reason, message) => {
                 self.end_idle_holds(&observed.name);
                 self.report_waiting(&observed, reason, message).await?;
@@ -175,9 +180,6 @@ impl ClaimController {
             }
             SkipReason::AddressAwaited => Action::requeue(ADDRESS_APPEARS_WITHIN),
             _ => {
-                if *reason == SkipReason::NotOurs {
-                    self.announce_wrong_reference(observed);
-                }
                 self.end_idle_holds(&observed.name);
                 Action::await_change()
             }

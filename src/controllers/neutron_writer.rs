@@ -152,7 +152,7 @@ impl NeutronWriter<'_> {
         place: &CreationPlace,
         claim: Option<&ClaimKey>,
     ) -> CreationMark {
-        ledger.note_request(&self.pool.policy.id, place.subnet.as_ref(), self.clock.now());
+        ledger.begin_request(&self.pool.policy.id, place.subnet.as_ref(), self.clock.now());
         let nonce = self.clock.random_name(Nonce::LENGTH);
         #[expect(clippy::expect_used, reason = "the clock's names have these characters only")]
         let nonce = Nonce::parse(&nonce).expect("random names have the characters of a nonce");
@@ -170,7 +170,7 @@ impl NeutronWriter<'_> {
     ) -> Result<FloatingIp, Error> {
         let began = self.pool.project.ledger().begin(self.clock.now());
         let CreationPlace { network, subnet } = place.clone();
-        let new = NewFloatingIp { network, subnet, description: render(mark, claim) };
+        let new = NewFloatingIp { network, subnet: subnet.clone(), description: render(mark, claim) };
         let mut result = self.pool.neutron.create_floating_ip(&new).await;
         if let Ok(fip) = &result
             && fip.description != new.description
@@ -178,6 +178,7 @@ impl NeutronWriter<'_> {
             result = Err(self.discard_unmarked(fip, began).await);
         }
         let mut ledger = self.pool.project.ledger();
+        ledger.end_request(&self.pool.policy.id, subnet.as_ref());
         match &result {
             Ok(fip) => {
                 info!(pool.name = %self.pool.name, fip.id = %fip.id, fip.address = %fip.address, claim.name = claim.map(tracing::field::display), "created");
@@ -208,12 +209,6 @@ impl NeutronWriter<'_> {
 
     fn warn_of_unmarked(&self, fip: &FloatingIp, why: &str) {
         tracing::warn!(pool.name = %self.pool.name, fip.id = %fip.id, fip.address = %fip.address, "created without its mark and not deleted: {why}");
-    }
-
-    /// Whether the quota may be used up by unwanted addresses, which are about to be deleted.
-    pub(super) fn is_full_of_unwanted(&self, answer: &Error) -> bool {
-        let ledger = self.pool.project.ledger();
-        answer.kind == ErrorKind::OverQuota && ledger.offers_only_unwanted(&self.pool.policy, self.clock.now())
     }
 
     /// Records why Neutron created nothing, so that no useless requests follow for a while.

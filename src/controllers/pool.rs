@@ -187,9 +187,13 @@ impl PoolController {
         let done = step.await;
         if let Err(Error::Kubernetes(what, error)) = &done
             && let Some(message) = explain_refusal(what, error)
-            && let Err(error) = self.report_refused(pool, message).await
         {
-            tracing::warn!(pool.name = %name_of(pool), "failed to report what Kubernetes refuses: {}", chain(&error));
+            if let Err(error) = self.report_refused(pool, message).await {
+                tracing::warn!(pool.name = %name_of(pool), "failed to report what Kubernetes refuses: {}", chain(&error));
+            }
+            if self.memory.pools.get(&name_of(pool)).resolved.is_none() {
+                self.resolve_for_releases(pool).await;
+            }
         }
         done
     }

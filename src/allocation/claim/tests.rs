@@ -210,11 +210,36 @@ fn a_subnet_that_offers_only_unwanted_addresses_is_passed_over_for_a_while() {
 
     fixture.now = start() + seconds(30);
     assert_eq!(fixture.decide("db"), create(Some(first.clone())));
-    fixture.ledger.note_request(&pool.id, Some(&first), fixture.now);
-    assert_eq!(fixture.decide("web"), create(Some(second.clone())), "one request is enough");
+    fixture.ledger.begin_request(&pool.id, Some(&first), fixture.now);
+    assert_eq!(fixture.decide("web"), create(Some(second.clone())), "one request at a time is enough");
+    fixture.ledger.end_request(&pool.id, Some(&first));
+    assert_eq!(fixture.decide("web"), create(Some(first.clone())), "it showed nothing");
     assert!(!fixture.ledger.unblock_creation(&pool.id, None), "that is another place");
     assert!(fixture.ledger.unblock_creation(&pool.id, Some(&first)));
     assert_eq!(fixture.decide("web"), create(Some(first)));
+}
+
+#[test]
+fn one_unwanted_address_begins_the_next_pause_of_a_subnet_unless_there_is_no_other() {
+    let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
+    for (is_second_full, after_one) in [(false, create(Some(second.clone()))), (true, create(Some(first.clone())))] {
+        let mut fixture = fixture()
+            .with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()])
+            .fips([10, 11, 12, 13, 14, 15, 16, 17].map(|last| fip(last).created_for("web")));
+        let pool = fixture.pool.clone();
+        fixture.ledger.note_only_unwanted(&pool.id, Some(&first), start());
+        fixture.now = start() + seconds(30);
+        if is_second_full {
+            fixture.ledger.note_empty_subnet(second.clone(), start() + seconds(60));
+        }
+        fixture.ledger.hold_unwanted_of(&pool, &id(10), Some(&first), fixture.now);
+        assert_eq!(fixture.decide("db"), after_one);
+        (11..18).for_each(|last| fixture.ledger.hold_unwanted_of(&pool, &id(last), Some(&first), fixture.now));
+        fixture.now = start() + seconds(89);
+        assert_eq!(fixture.decide("db"), create(Some(second.clone())), "it pauses twice as long");
+        fixture.now = start() + seconds(90);
+        assert_eq!(fixture.decide("db"), create(Some(first.clone())));
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{CreationBlock, Hold, Ledger, LedgerEntry};
+use super::{CreationBlock, Hold, Ledger, LedgerEntry, SETTLING};
 use crate::allocation::identity::PoolId;
 use crate::allocation::policy::PoolPolicy;
 use crate::allocation::refusal::Refusal;
@@ -52,11 +52,17 @@ struct UnwantedOffers {
     count: usize,
     /// The last pause, and when it began.
     pause: Option<(Timestamp, SignedDuration)>,
+    /// When the request began that shows after the pause whether that is still so, while it is under way.
+    probed: Option<Timestamp>,
 }
 
 impl UnwantedOffers {
     fn is_paused(&self, now: Timestamp) -> bool {
         self.pause.is_some_and(|(from, pause)| now < after(from, pause))
+    }
+
+    fn is_probed(&self, now: Timestamp) -> bool {
+        self.probed.is_some_and(|since| now < after(since, SETTLING))
     }
 
     /// Begins a pause, longer than the one before, unless that lasts still: requests that ran in parallel count once.
@@ -157,12 +163,18 @@ impl Ledger {
         self.backoff.forget_unwanted(pool);
     }
 
-    /// An address is requested there. After the pause of a subnet one request shows whether Neutron has others by now: the
-    /// next pause begins with it, so that all others go to the next subnet.
-    pub fn note_request(&mut self, pool: &PoolId, subnet: Option<&SubnetId>, now: Timestamp) {
+    /// An address is requested there. After the pause of a subnet one request at a time shows whether Neutron has others by
+    /// now: meanwhile the others go to the next subnet.
+    pub fn begin_request(&mut self, pool: &PoolId, subnet: Option<&SubnetId>, now: Timestamp) {
         let offers = subnet.and_then(|subnet| self.backoff.offers.get_mut(&(pool.clone(), Some(subnet.clone()))));
         if let Some(offers) = offers.filter(|offers| offers.pause.is_some()) {
-            offers.pause(now);
+            offers.probed = Some(now);
+        }
+    }
+
+    pub fn end_request(&mut self, pool: &PoolId, subnet: Option<&SubnetId>) {
+        if let Some(offers) = self.backoff.offers.get_mut(&(pool.clone(), subnet.cloned())) {
+            offers.probed = None;
         }
     }
 
@@ -172,8 +184,10 @@ impl Ledger {
             self.get(id).and_then(|entry| Some((entry.marks.created.as_ref()?.pool.clone(), entry.fip.address)));
         if let Some((pool, address)) = offered {
             self.backoff.unwanted_addresses.entry(pool.clone()).or_default().insert(address);
-            // It refuses no longer.
-            self.backoff.blocks.remove(&pool);
+            // Something else was refused: it creates again. An address may still be all that a full network had.
+            if self.creation_refusal(&pool) != Some(&Refusal::NetworkExhausted) {
+                self.backoff.blocks.remove(&pool);
+            }
             let offers = self.backoff.offers.entry((pool, subnet.cloned())).or_default();
             offers.count = offers.count.saturating_add(1);
             if offers.count >= UNWANTED_LIMIT {
@@ -182,6 +196,22 @@ impl Ledger {
         }
         self.backoff.held_unwanted.insert(id.clone());
         self.set_hold(id, Some(Hold::Unwanted));
+    }
+
+    /// The same; if another subnet may be used, one unwanted address is enough after a pause.
+    pub fn hold_unwanted_of(
+        &mut self,
+        pool: &PoolPolicy,
+        id: &FloatingIpId,
+        subnet: Option<&SubnetId>,
+        now: Timestamp,
+    ) {
+        self.hold_unwanted(id, subnet, now);
+        let is_another_usable =
+            || pool.subnets.iter().any(|other| Some(other) != subnet && self.may_use_subnet(&pool.id, other, now));
+        if subnet.is_some() && self.backoff.was_paused(&pool.id, subnet) && is_another_usable() {
+            self.note_only_unwanted(&pool.id, subnet, now);
+        }
     }
 
     /// Neutron has no other addresses there than unwanted ones: creations pause, longer each time.
@@ -213,6 +243,12 @@ impl Ledger {
     /// It is not deleted after all: a claim waits for it, or the pool keeps it.
     pub fn keep_unwanted(&mut self, id: &FloatingIpId) {
         self.backoff.held_unwanted.remove(id);
+    }
+
+    /// Another session decides what becomes of it.
+    pub fn leave_unwanted(&mut self, id: &FloatingIpId) {
+        self.keep_unwanted(id);
+        self.set_hold(id, None);
     }
 
     /// Whether Neutron offered it, it was unwanted, and it is about to be deleted.
@@ -278,7 +314,9 @@ impl Ledger {
     }
 
     fn may_use_subnet(&self, pool: &PoolId, subnet: &SubnetId, now: Timestamp) -> bool {
-        !self.is_empty_subnet(subnet, now) && !self.backoff.is_paused(pool, Some(subnet), now)
+        let offers = self.backoff.offers(pool, Some(subnet));
+        !self.is_empty_subnet(subnet, now)
+            && offers.is_none_or(|offers| !offers.is_paused(now) && !offers.is_probed(now))
     }
 
     fn is_empty_subnet(&self, subnet: &SubnetId, now: Timestamp) -> bool {

@@ -150,6 +150,10 @@ impl Ledger {
                 entry.choices.retain(|(owner, _), _| owner != pool);
                 entry.disowned.retain(|(owner, _), _| owner != pool);
             }
+            // A clean-up that is under way deletes no more.
+            if let Some(entry) = self.entries.get_mut(id) {
+                entry.cleaned_up_with = None;
+            }
         }
         self.served.remove(pool);
         self.forget_backoff(pool);

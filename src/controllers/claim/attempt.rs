@@ -17,7 +17,7 @@ use crate::api::hands_off::HandsOff;
 use crate::controllers::memory::{ResolvedPool, Session};
 use crate::controllers::neutron_writer::NeutronWriter;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
-use crate::openstack;
+use crate::openstack::{self, ErrorKind};
 
 /// More steps than a claim needs to mark, confirm and withdraw a few candidates. After them the claim is tried later.
 const STEPS: usize = 24;
@@ -375,7 +375,8 @@ impl<'a> Attempt<'a> {
             }
             // If it was created, the listing shows it with the claim's mark.
             Err(error) if error.is_unknown() => self.pool.list_now(&self.controller.clock).await,
-            Err(error) if !self.unwanted.is_empty() && self.writer().is_full_of_unwanted(&error) => {
+            // What the quota leaves may be held as unwanted.
+            Err(error) if error.kind == ErrorKind::OverQuota && !self.unwanted.is_empty() => {
                 self.discard_unwanted().await;
                 Ok(())
             }
@@ -390,7 +391,7 @@ impl<'a> Attempt<'a> {
         let is_wanted = memory
             .with_situation(&ledger, self.pool, clock.now(), |situation| may_keep(situation, &self.request, &fip));
         if !is_wanted {
-            ledger.hold_unwanted(&fip.id, subnet, clock.now());
+            ledger.hold_unwanted_of(&self.pool.policy, &fip.id, subnet, clock.now());
             self.unwanted.push(fip.id);
             self.has_unwanted_offers = true;
         } else if ledger.unblock_creation(&self.pool.policy.id, subnet) {
@@ -406,6 +407,11 @@ impl<'a> Attempt<'a> {
 
     async fn discard_unwanted(&mut self) {
         let ClaimController { memory, wake, .. } = self.controller;
+        if self.has_session_ended() {
+            // The next session finds them. They may be given by then, so that nothing is deleted with this one.
+            let mut ledger = self.pool.project.ledger();
+            return std::mem::take(&mut self.unwanted).iter().for_each(|id| ledger.leave_unwanted(id));
+        }
         match self.writer().discard(std::mem::take(&mut self.unwanted), memory).await {
             Ok(false) => {}
             Ok(true) => wake.waiting_claims_of(&self.pool.name),

@@ -1,5 +1,6 @@
 //! The claim's condition, its address reference and its events; written only when they change.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use kube::Resource;
@@ -18,6 +19,7 @@ use crate::api::names::{ABANDON_ANNOTATION, GROUP, POOL_KIND};
 use crate::controllers::memory::{ResolvedPool, WaitingClaim};
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
+use crate::object_name::ObjectName;
 
 /// The result of writing a status.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -168,10 +170,12 @@ impl ClaimController {
     }
 
     /// An event says that nobody serves the claim, if its reference seems to mean one of our pools.
-    pub(super) fn announce_wrong_reference(&self, observed: &Observed) {
+    pub(super) async fn announce_wrong_reference(&self, observed: &Observed) {
         let pool_ref = &observed.claim.spec.pool_ref;
-        let means_ours = pool_ref.is_misspelt() || pool_ref.is_capos() && observed.pool_state.is_ready();
-        if means_ours && !observed.is_bound() && !observed.is_being_deleted() {
+        if observed.is_bound() || observed.is_being_deleted() {
+            return;
+        }
+        if pool_ref.is_misspelt() || observed.pool_state.is_ready() && self.is_pool_missing_at_capo(observed).await {
             let group = pool_ref.api_group.as_deref().unwrap_or_default();
             let note = format!(
                 "its poolRef names the kind {} of the group {group}: the pools of caip-openstack are of the kind {POOL_KIND} of {GROUP}",
@@ -179,6 +183,16 @@ impl ClaimController {
             );
             self.announce(observed, EventType::Warning, WRONG_POOL_REF, "Reconcile", note);
         }
+    }
+
+    /// Whether the claim names CAPO's kind, and CAPO has no such pool.
+    async fn is_pool_missing_at_capo(&self, observed: &Observed) -> bool {
+        let names_it = |names: &BTreeSet<ObjectName>| names.contains(&observed.pool_name);
+        let pools = match observed.claim.spec.pool_ref.is_capos() {
+            true => self.capo.pool_names(true).await.ok(),
+            false => None,
+        };
+        pools.is_some_and(|names| !names.as_deref().is_some_and(names_it))
     }
 
     /// Whether the claim still exists, as far as the watch has delivered it.

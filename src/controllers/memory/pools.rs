@@ -183,7 +183,7 @@ impl PoolState {
 
     /// Whether it serves new claims.
     pub(in crate::controllers) fn is_ready(&self) -> bool {
-        self.problem.is_none() && self.served_generation.is_some()
+        self.problem.is_none() && self.served_generation.is_some() && self.resolved.is_some()
     }
 
     /// Whether the pool has its id and its ledger still.

@@ -59,7 +59,7 @@ impl CapoObjects {
     }
 
     /// CAPO's in-tree pools. With `is_now`, a list that begins now or later; otherwise it may be a few seconds old.
-    pub(super) async fn pool_names(&self, is_now: bool) -> Result<PoolNames, kube::Error> {
+    pub(in crate::controllers) async fn pool_names(&self, is_now: bool) -> Result<PoolNames, kube::Error> {
         let since = self.since(is_now);
         let mut listed = self.pools.lock().await;
         if let Some((_, names)) = listed.as_ref().filter(|(began, _)| *began >= since) {

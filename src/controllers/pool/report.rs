@@ -82,7 +82,7 @@ impl PoolController {
         let problem = failure.problem();
         let mut conditions = vec![DesiredCondition::new(READY, "False", problem.reason, problem.message)];
         conditions.extend(causes(failure));
-        conditions.push(not_paused());
+        conditions.extend([not_paused(), self.maintained_condition(pool)]);
         conditions.extend(config_map);
         self.report_conditions(pool, &conditions, Some(problem.reason), counted).await
     }
@@ -98,6 +98,7 @@ impl PoolController {
         self.memory.pools.update(&name_of(pool), |state| state.problem = Some(problem.clone()));
         let mut conditions = vec![DesiredCondition::new(READY, "False", problem.reason, problem.message)];
         conditions.extend(failure.into_iter().flat_map(causes));
+        conditions.push(self.maintained_condition(pool));
         let blocker = failure.map_or(problem.reason, |failure| failure.problem().reason);
         self.report_conditions(pool, &conditions, Some(blocker), counted).await
     }

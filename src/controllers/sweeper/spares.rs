@@ -6,7 +6,7 @@ use crate::allocation::supply::{CreationPlace, Supply, is_usable_spare};
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::neutron_writer::NeutronWriter;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
-use crate::openstack;
+use crate::openstack::{self, ErrorKind};
 
 impl Sweeper {
     /// Creates one, unless Neutron refuses. An unwanted address is held while another is requested, and then deleted.
@@ -37,12 +37,17 @@ impl Sweeper {
                 ledger.unblock_creation(&pool.policy.id, subnet.as_ref());
                 return Ok(true);
             }
-            ledger.hold_unwanted(&fip.id, subnet.as_ref(), now);
+            ledger.hold_unwanted_of(&pool.policy, &fip.id, subnet.as_ref(), now);
             unwanted.push(fip.id);
         }
     }
 
     async fn discard(&self, pool: &ResolvedPool, unwanted: Vec<FloatingIpId>) -> Result<(), openstack::Error> {
+        if !self.may_go_on(pool) {
+            let mut ledger = pool.project.ledger();
+            unwanted.iter().for_each(|id| ledger.leave_unwanted(id));
+            return Ok(());
+        }
         if (NeutronWriter { pool, clock: &self.clock }).discard(unwanted, &self.memory).await? {
             self.wake.waiting_claims_of(&pool.name);
         }
@@ -59,7 +64,8 @@ impl Sweeper {
         while let Some((place, mark)) = self.begin(pool, &writer) {
             match writer.create(&place, &mark, None).await {
                 Ok(fip) => return Ok(Some((fip, place.subnet))),
-                Err(error) if has_unwanted && writer.is_full_of_unwanted(&error) => return Ok(None),
+                // What the quota leaves may be held as unwanted.
+                Err(error) if has_unwanted && error.kind == ErrorKind::OverQuota => return Ok(None),
                 // What is recorded forbids the next one, or leaves another subnet.
                 Err(error) => writer.record_refusal(place.subnet, error)?,
             }
