@@ -60,6 +60,18 @@ impl Generator<'_> {
         if self.one_in(8) {
             owners.extend(owners.first().cloned());
         }
+        // The real garbage collector reads an owner once for each reference. If another owner's deletion deletes this one in
+        // between, it is both solid and about to go, and the object loses all of its references: no order of whole passes
+        // explains that.
+        let uid = |owner: &Value| owner["uid"].clone();
+        if owners.iter().any(|owner| uid(owner) != uid(&owners[0])) {
+            let mut seen = Vec::new();
+            owners.retain(|owner| {
+                let is_new = !seen.contains(&uid(owner));
+                seen.push(uid(owner));
+                is_new
+            });
+        }
         owners.into()
     }
 
