@@ -243,6 +243,19 @@ fn one_unwanted_address_begins_the_next_pause_of_a_subnet_unless_there_is_no_oth
 }
 
 #[test]
+fn unwanted_addresses_explain_why_their_place_has_no_others_while_they_are_held() {
+    let subnet = SubnetId::new("first");
+    let mut fixture = fixture().fips([fip(10).created_for("web")]);
+    let pool = fixture.pool.id.clone();
+    let holds = |fixture: &Fixture, subnet: Option<&SubnetId>| fixture.ledger.holds_unwanted(&pool, subnet);
+    assert!(!holds(&fixture, Some(&subnet)));
+    fixture.ledger.hold_unwanted(&id(10), Some(&subnet), start());
+    assert!(holds(&fixture, Some(&subnet)) && !holds(&fixture, None), "of this place");
+    fixture.ledger.leave_unwanted(&id(10));
+    assert!(!holds(&fixture, Some(&subnet)), "none is held");
+}
+
+#[test]
 fn what_neutron_refuses_in_a_subnet_is_the_reason_although_another_offers_only_unwanted_addresses() {
     let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
     let mut fixture = fixture().with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()]);
