@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn an_offered_address_that_is_deleted_at_once_is_not_listed() {
         let mut offered = fixture().fips([fip(10).idle()]);
-        offered.ledger.hold_unwanted(&id(10), None, start());
+        offered.hold_unwanted(10, None);
         assert_eq!(listed(&offered), [0; 0]);
         assert_eq!(listed(&offered.held(10, Hold::Cleanup)), [0; 0], "while it is deleted");
     }

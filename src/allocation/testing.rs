@@ -16,7 +16,7 @@ use super::refusal::Refusal;
 use super::release::{self, ReleaseStep};
 use super::situation::{ClaimState, QueuePosition, Situation};
 use super::sweep::{ClusterView, PoolTeardown, SweepPlan, SweepScope, plan_sweep, plan_teardown};
-use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId};
+use crate::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use crate::object_name::ObjectName;
 
 /// When every fixture begins.
@@ -228,6 +228,10 @@ impl Fixture {
     pub fn held(mut self, last: u8, hold: Hold) -> Self {
         self.ledger.set_hold(&id(last), Some(hold));
         self
+    }
+    /// Neutron offered it from there, and it is unwanted.
+    pub fn hold_unwanted(&mut self, last: u8, subnet: Option<&SubnetId>) {
+        self.ledger.hold_unwanted(&self.pool, &id(last), subnet, self.now);
     }
     /// A claim of the pool `p` chose this address, from its list.
     pub fn chosen_by(self, last: u8, claim: &str) -> Self {

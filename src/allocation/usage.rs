@@ -233,7 +233,7 @@ mod tests {
         let fixture = fixture().fips([fip(10).idle(), fip(11).idle(), fip(12).created_for("web")]);
         assert_eq!(counts(&fixture), [3, 1, 2, 0, 0]);
         let mut offered = fixture;
-        [11, 12].iter().for_each(|last| offered.ledger.hold_unwanted(&id(*last), None, start()));
+        [11, 12].iter().for_each(|last| offered.hold_unwanted(*last, None));
         assert_eq!(counts(&offered), [1, 0, 1, 0, 0]);
         let mut deleted = offered.held(11, Hold::Cleanup).held(12, Hold::Cleanup);
         assert_eq!(counts(&deleted), [1, 0, 1, 0, 0], "while it is deleted");
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(count_of(&offered).free, 1, "the pool's own one, in the last room");
         let mut offered = offered.chosen_by(12, "db");
         assert_eq!(count_of(&offered).free, 0, "a claim is taking it");
-        offered.ledger.hold_unwanted(&id(12), None, start());
+        offered.hold_unwanted(12, None);
         assert_eq!(count_of(&offered).free, 1, "what is unwanted is deleted at once");
     }
 

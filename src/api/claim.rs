@@ -76,7 +76,7 @@ impl PoolRef {
         self.is_ours() && self.name == name
     }
 
-    /// Whether it names our kind in another spelling, which nobody serves.
+    /// Whether it misspells our kind: no controller serves such a claim.
     pub fn is_misspelt(&self) -> bool {
         let singular = self.kind.strip_suffix('s').unwrap_or(&self.kind);
         self.api_group.as_deref() == Some(GROUP) && self.kind != POOL_KIND && singular.eq_ignore_ascii_case(POOL_KIND)

@@ -191,7 +191,7 @@ fn a_subnet_that_offers_only_unwanted_addresses_is_passed_over_for_a_while() {
     let pool = fixture.pool.clone();
     for last in 10..18 {
         assert_eq!(fixture.decide("db"), create(Some(first.clone())), "{last}");
-        fixture.ledger.hold_unwanted(&id(last), Some(&first), start());
+        fixture.hold_unwanted(last, Some(&first));
     }
     assert_eq!(fixture.decide("db"), create(Some(second.clone())), "eight in a row");
     fixture.relist([]);
@@ -212,6 +212,8 @@ fn a_subnet_that_offers_only_unwanted_addresses_is_passed_over_for_a_while() {
     assert_eq!(fixture.decide("db"), create(Some(first.clone())));
     fixture.ledger.begin_request(&pool.id, Some(&first), fixture.now);
     assert_eq!(fixture.decide("web"), create(Some(second.clone())), "one request at a time is enough");
+    let asked_after = |seconds_later| fixture.ledger.usable_subnet(&pool, fixture.now + seconds(seconds_later));
+    assert_eq!([59, 60].map(asked_after), [Some(&second), Some(&first)], "its answer may never come");
     fixture.ledger.end_request(&pool.id, Some(&first));
     assert_eq!(fixture.decide("web"), create(Some(first.clone())), "it showed nothing");
     assert!(!fixture.ledger.unblock_creation(&pool.id, None), "that is another place");
@@ -232,9 +234,9 @@ fn one_unwanted_address_begins_the_next_pause_of_a_subnet_unless_there_is_no_oth
         if is_second_full {
             fixture.ledger.note_empty_subnet(second.clone(), start() + seconds(60));
         }
-        fixture.ledger.hold_unwanted_of(&pool, &id(10), Some(&first), fixture.now);
+        fixture.hold_unwanted(10, Some(&first));
         assert_eq!(fixture.decide("db"), after_one);
-        (11..18).for_each(|last| fixture.ledger.hold_unwanted_of(&pool, &id(last), Some(&first), fixture.now));
+        (11..18).for_each(|last| fixture.hold_unwanted(last, Some(&first)));
         fixture.now = start() + seconds(89);
         assert_eq!(fixture.decide("db"), create(Some(second.clone())), "it pauses twice as long");
         fixture.now = start() + seconds(90);
@@ -249,10 +251,37 @@ fn unwanted_addresses_explain_why_their_place_has_no_others_while_they_are_held(
     let pool = fixture.pool.id.clone();
     let holds = |fixture: &Fixture, subnet: Option<&SubnetId>| fixture.ledger.holds_unwanted(&pool, subnet);
     assert!(!holds(&fixture, Some(&subnet)));
-    fixture.ledger.hold_unwanted(&id(10), Some(&subnet), start());
+    fixture.hold_unwanted(10, Some(&subnet));
     assert!(holds(&fixture, Some(&subnet)) && !holds(&fixture, None), "of this place");
-    fixture.ledger.leave_unwanted(&id(10));
+    fixture.ledger.leave_unwanted(&[id(10)]);
     assert!(!holds(&fixture, Some(&subnet)), "none is held");
+    fixture.hold_unwanted(10, Some(&subnet));
+    fixture.ledger.note_only_unwanted(&pool, Some(&subnet), start());
+    assert!(!holds(&fixture, Some(&subnet)), "the pause is for what they explain");
+}
+
+#[test]
+fn what_was_offered_in_vain_is_known_until_every_place_of_the_pool_offers_something_usable() {
+    let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
+    let mut fixture = fixture()
+        .with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()])
+        .fips([fip(10).created_for("web")]);
+    let pool = fixture.pool.id.clone();
+    fixture.hold_unwanted(10, Some(&first));
+    assert!(fixture.ledger.unblock_creation(&pool, Some(&second)), "unwanted addresses filled the limit");
+    fixture.ledger.leave_unwanted(&[id(10)]);
+    assert!(!fixture.ledger.unblock_creation(&pool, Some(&second)));
+    let is_paused_until_90_after_a_deletion = |fixture: &mut Fixture| {
+        [start(), start() + seconds(30)]
+            .into_iter()
+            .for_each(|at| fixture.ledger.note_only_unwanted(&pool, Some(&first), at));
+        fixture.relist([Fip(FloatingIp { id: FloatingIpId::new("theirs"), ..fip(10).0 })]);
+        fixture.relist([]);
+        fixture.ledger.usable_subnet(&fixture.pool, start() + seconds(89)) == Some(&second)
+    };
+    assert!(is_paused_until_90_after_a_deletion(&mut fixture), "it was offered in vain, too");
+    assert!(fixture.ledger.unblock_creation(&pool, Some(&first)));
+    assert!(!is_paused_until_90_after_a_deletion(&mut fixture), "it may be wanted by now");
 }
 
 #[test]
@@ -268,7 +297,7 @@ fn what_neutron_refuses_in_a_subnet_is_the_reason_although_another_offers_only_u
     fixture.now = until;
     assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::QuotaReached), "both still pause");
     let mut offered = fixture.fips([fip(10).idle()]);
-    offered.ledger.hold_unwanted(&id(10), Some(&second), start());
+    offered.hold_unwanted(10, Some(&second));
     assert!(offered.ledger.creation_refusal(&pool).is_none(), "it refuses no longer");
 }
 

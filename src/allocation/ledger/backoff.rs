@@ -178,40 +178,25 @@ impl Ledger {
         }
     }
 
-    /// Neutron offered an unwanted address there. It is held while another is requested, then deleted.
-    pub fn hold_unwanted(&mut self, id: &FloatingIpId, subnet: Option<&SubnetId>, now: Timestamp) {
-        let offered =
-            self.get(id).and_then(|entry| Some((entry.marks.created.as_ref()?.pool.clone(), entry.fip.address)));
-        if let Some((pool, address)) = offered {
-            self.backoff.unwanted_addresses.entry(pool.clone()).or_default().insert(address);
-            // Something else was refused: it creates again. An address may still be all that a full network had.
-            if self.creation_refusal(&pool) != Some(&Refusal::NetworkExhausted) {
-                self.backoff.blocks.remove(&pool);
-            }
-            let offers = self.backoff.offers.entry((pool, subnet.cloned())).or_default();
-            offers.count = offers.count.saturating_add(1);
-            if offers.count >= UNWANTED_LIMIT {
-                offers.pause(now);
-            }
+    /// Neutron offered the pool an unwanted address there. It is held while another is requested, then deleted. After a pause
+    /// one is enough for the next, if another subnet may be used.
+    pub fn hold_unwanted(&mut self, pool: &PoolPolicy, id: &FloatingIpId, subnet: Option<&SubnetId>, now: Timestamp) {
+        if let Some(address) = self.get(id).map(|entry| entry.fip.address) {
+            self.backoff.unwanted_addresses.entry(pool.id.clone()).or_default().insert(address);
+        }
+        // Something else was refused: it creates again. An address may still be all that a full network had.
+        if self.creation_refusal(&pool.id) != Some(&Refusal::NetworkExhausted) {
+            self.backoff.blocks.remove(&pool.id);
+        }
+        let is_other = |other: &SubnetId| Some(other) != subnet && self.may_use_subnet(&pool.id, other, now);
+        let is_another_usable = subnet.is_some() && pool.subnets.iter().any(is_other);
+        let offers = self.backoff.offers.entry((pool.id.clone(), subnet.cloned())).or_default();
+        offers.count = offers.count.saturating_add(1);
+        if offers.count >= UNWANTED_LIMIT || offers.pause.is_some() && is_another_usable {
+            offers.pause(now);
         }
         self.backoff.held_unwanted.insert(id.clone());
         self.set_hold(id, Some(Hold::Unwanted));
-    }
-
-    /// The same; if another subnet may be used, one unwanted address is enough after a pause.
-    pub fn hold_unwanted_of(
-        &mut self,
-        pool: &PoolPolicy,
-        id: &FloatingIpId,
-        subnet: Option<&SubnetId>,
-        now: Timestamp,
-    ) {
-        self.hold_unwanted(id, subnet, now);
-        let is_another_usable =
-            || pool.subnets.iter().any(|other| Some(other) != subnet && self.may_use_subnet(&pool.id, other, now));
-        if subnet.is_some() && self.backoff.was_paused(&pool.id, subnet) && is_another_usable() {
-            self.note_only_unwanted(&pool.id, subnet, now);
-        }
     }
 
     /// Neutron has no other addresses there than unwanted ones: creations pause, longer each time.
@@ -245,10 +230,12 @@ impl Ledger {
         self.backoff.held_unwanted.remove(id);
     }
 
-    /// Another session decides what becomes of it.
-    pub fn leave_unwanted(&mut self, id: &FloatingIpId) {
-        self.keep_unwanted(id);
-        self.set_hold(id, None);
+    /// Another session decides what becomes of them.
+    pub fn leave_unwanted(&mut self, ids: &[FloatingIpId]) {
+        for id in ids {
+            self.keep_unwanted(id);
+            self.set_hold(id, None);
+        }
     }
 
     /// Whether Neutron offered it, it was unwanted, and it is about to be deleted.

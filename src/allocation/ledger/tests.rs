@@ -263,7 +263,7 @@ fn the_pause_after_unwanted_offers_doubles_up_to_a_limit() {
 fn the_pause_after_unwanted_offers_ends_with_a_spec_change_or_a_freed_address() {
     let unwanted = || {
         let mut fixture = fixture().fips([fip(10).idle(), fip(11)]);
-        fixture.ledger.hold_unwanted(&id(10), None, start());
+        fixture.hold_unwanted(10, None);
         fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
         fixture
     };
@@ -282,7 +282,7 @@ fn the_pause_after_unwanted_offers_ends_with_a_spec_change_or_a_freed_address() 
 fn what_another_cluster_creates_and_deletes_in_vain_does_not_end_the_pause() {
     let mut fixture = fixture().fips([fip(10).idle()]);
     let theirs = |last| Fip(FloatingIp { id: FloatingIpId::new("theirs"), ..fip(last).0 });
-    fixture.ledger.hold_unwanted(&id(10), None, start());
+    fixture.hold_unwanted(10, None);
     fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
     fixture.relist([theirs(10)]);
     fixture.relist([]);
@@ -330,7 +330,7 @@ fn a_refusal_and_a_pause_both_have_to_end() {
         let block = CreationBlock { refusal: Refusal::NetworkExhausted, until: start() + seconds(20) };
         fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
         fixture.ledger.block_creation(pool_id("p"), block);
-        fixture.ledger.hold_unwanted(&id(10), None, start());
+        fixture.hold_unwanted(10, None);
         fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
         fixture.ledger.may_create(&fixture.pool, start() + seconds(seconds_later))
     };
@@ -368,10 +368,10 @@ fn only_what_the_pool_created_and_nothing_uses_may_be_deleted() {
     planned.relist([fip(10).created_for("web")]);
     assert!(!planned.ledger.may_delete(&id(10), &pool_id("p")), "another process of the controller gave it to a claim");
     let mut unwanted = fixture().fips([fip(10).created_for("web")]);
-    unwanted.ledger.hold_unwanted(&id(10), None, start());
+    unwanted.hold_unwanted(10, None);
     unwanted = unwanted.held(10, Hold::Cleanup);
     assert!(unwanted.ledger.may_delete(&id(10), &pool_id("p")));
-    unwanted.ledger.hold_unwanted(&id(10), None, start());
+    unwanted.hold_unwanted(10, None);
     unwanted.relist([fip(10).created_for("db")]);
     unwanted = unwanted.held(10, Hold::Cleanup);
     assert!(!unwanted.ledger.may_delete(&id(10), &pool_id("p")), "it was taken before it was to be deleted");
@@ -485,7 +485,7 @@ fn the_holds_of_a_pools_claims_end_with_the_pool_and_the_writes_under_way_may_la
 #[test]
 fn an_unwanted_address_is_counted_for_its_own_pool_and_what_a_claim_holds_is_not() {
     let mut fixture = fixture().fips([fip(10).idle(), fip(11).idle()]).chosen_by(11, "web");
-    fixture.ledger.hold_unwanted(&id(10), None, start());
+    fixture.hold_unwanted(10, None);
     assert_eq!(["p", "other"].map(|pool| fixture.ledger.count_unwanted(&pool_id(pool))), [1, 0]);
 }
 

@@ -391,7 +391,7 @@ impl<'a> Attempt<'a> {
         let is_wanted = memory
             .with_situation(&ledger, self.pool, clock.now(), |situation| may_keep(situation, &self.request, &fip));
         if !is_wanted {
-            ledger.hold_unwanted_of(&self.pool.policy, &fip.id, subnet, clock.now());
+            ledger.hold_unwanted(&self.pool.policy, &fip.id, subnet, clock.now());
             self.unwanted.push(fip.id);
             self.has_unwanted_offers = true;
         } else if ledger.unblock_creation(&self.pool.policy.id, subnet) {
@@ -409,8 +409,7 @@ impl<'a> Attempt<'a> {
         let ClaimController { memory, wake, .. } = self.controller;
         if self.has_session_ended() {
             // The next session finds them. They may be given by then, so that nothing is deleted with this one.
-            let mut ledger = self.pool.project.ledger();
-            return std::mem::take(&mut self.unwanted).iter().for_each(|id| ledger.leave_unwanted(id));
+            return self.pool.project.ledger().leave_unwanted(&std::mem::take(&mut self.unwanted));
         }
         match self.writer().discard(std::mem::take(&mut self.unwanted), memory).await {
             Ok(false) => {}

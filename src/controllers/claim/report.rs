@@ -169,7 +169,7 @@ impl ClaimController {
         }
     }
 
-    /// An event says that nobody serves the claim, if its reference seems to mean one of our pools.
+    /// An event says that no controller serves the claim, if its reference seems to mean one of our pools.
     pub(super) async fn announce_wrong_reference(&self, observed: &Observed) {
         let pool_ref = &observed.claim.spec.pool_ref;
         if observed.is_bound() || observed.is_being_deleted() {

@@ -37,15 +37,14 @@ impl Sweeper {
                 ledger.unblock_creation(&pool.policy.id, subnet.as_ref());
                 return Ok(true);
             }
-            ledger.hold_unwanted_of(&pool.policy, &fip.id, subnet.as_ref(), now);
+            ledger.hold_unwanted(&pool.policy, &fip.id, subnet.as_ref(), now);
             unwanted.push(fip.id);
         }
     }
 
     async fn discard(&self, pool: &ResolvedPool, unwanted: Vec<FloatingIpId>) -> Result<(), openstack::Error> {
         if !self.may_go_on(pool) {
-            let mut ledger = pool.project.ledger();
-            unwanted.iter().for_each(|id| ledger.leave_unwanted(id));
+            pool.project.ledger().leave_unwanted(&unwanted);
             return Ok(());
         }
         if (NeutronWriter { pool, clock: &self.clock }).discard(unwanted, &self.memory).await? {
