@@ -33,8 +33,14 @@ pub enum Refusal {
         "{0}, reserved for this claim in spec.reservations, is not a floating IP of the project: create it, or change the reservation"
     )]
     ReservationMissing(IpAddr),
-    #[error("{0}, reserved for this claim in spec.reservations, is in use: free it, or change the reservation")]
-    ReservationInUse(IpAddr),
+    #[error(
+        "{0}, reserved for this claim in spec.reservations, is not on the pool's network: change the reservation, or reserve it in a pool of its network"
+    )]
+    ReservationOnOtherNetwork(IpAddr),
+    #[error(
+        "{0}, reserved for this claim in spec.reservations, is not free: it has a port or another owner's mark, or an IPAddress names it; release it there, or change the reservation"
+    )]
+    ReservationTaken(IpAddr),
     #[error(
         "{0}, reserved for this claim in spec.reservations, has as many tags as Neutron allows, and the pool's tag would be one more: remove one"
     )]

@@ -19,7 +19,7 @@ pub fn check(server: &ApiServer, witness: &Witness, claim: &Value) -> Option<Vio
     let messages: Vec<&str> = conditions.map(|condition| laws::text(condition, "/message")).collect();
     let says = |text: &str| messages.iter().any(|message| message.contains(text));
     let reserved = messages.iter().find_map(|message| {
-        message.split_once(", reserved for this claim in spec.reservations, is in use").map(|(address, _)| address)
+        message.split_once(", reserved for this claim in spec.reservations, is not free").map(|(address, _)| address)
     });
     let uid = Uid::of(server, claim);
     witness.claims().wait_for(&uid, reserved.and_then(|address| address.parse().ok()));

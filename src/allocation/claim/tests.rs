@@ -125,7 +125,7 @@ fn at_the_limit_only_the_pools_own_addresses_are_given() {
     assert_eq!(marked(&full().listed([11]).fips([fip(10).idle(), fip(11)]).decide("web")), Some(&id(10)));
     assert_eq!(
         full().fips([fip(11)]).reserving("web", 11).chosen_by(11, "db").fips([fip(11)]).decide("web"),
-        Decision::Refuse(Refusal::ReservationInUse(address(11)))
+        Decision::Refuse(Refusal::ReservationTaken(address(11)))
     );
     let reserved = full().fips([fip(10).created_for("db"), fip(11)]).reserving("web", 11);
     assert_eq!(reserved.decide("web"), reached);
@@ -151,12 +151,15 @@ fn an_address_that_lost_its_mark_counts_under_the_limit() {
 fn a_claim_waits_for_its_reserved_address() {
     let reserved = || fixture().reserving("web", 10);
     let missing = Decision::Refuse(Refusal::ReservationMissing(address(10)));
-    let in_use = Decision::Refuse(Refusal::ReservationInUse(address(10)));
+    let taken = Decision::Refuse(Refusal::ReservationTaken(address(10)));
     assert_eq!(reserved().fips([fip(11)]).decide("web"), missing);
-    assert_eq!(reserved().fips([fip(10).on_network("another")]).decide("web"), missing);
-    assert_eq!(reserved().fips([fip(10).attached()]).decide("web"), in_use);
-    assert_eq!(reserved().fips([fip(10).tagged_for("db")]).decide("web"), in_use);
-    assert_eq!(reserved().fips([fip(10)]).published("db", 10).decide("web"), in_use);
+    let elsewhere = Decision::Refuse(Refusal::ReservationOnOtherNetwork(address(10)));
+    assert_eq!(reserved().fips([fip(10).on_network("another")]).decide("web"), elsewhere);
+    assert_eq!(reserved().fips([fip(10).attached()]).decide("web"), taken);
+    assert_eq!(reserved().fips([fip(10).tagged_for("db")]).decide("web"), taken);
+    assert_eq!(reserved().fips([fip(10)]).published("db", 10).decide("web"), taken);
+    assert_eq!(reserved().fips([fip(10).tagged_for("db").released_by("db", ago(1))]).decide("web"), taken);
+    assert_eq!(reserved().fips([fip(10).tagged_by_another_pool()]).decide("web"), taken);
     let full = Decision::Refuse(Refusal::ReservationFullOfTags(address(10)));
     assert_eq!(reserved().fips([fip(10).full_of_tags()]).decide("web"), full);
     assert_eq!(marked(&reserved().fips([fip(10).idle()]).decide("web")), Some(&id(10)));

@@ -23,11 +23,15 @@ impl<'a> Supply<'a> {
         }
         // A paginated listing may show an address twice: for a floating IP that was deleted meanwhile, and for its
         // successor.
-        let mut entries = self.situation.ledger.at(address).filter(|entry| self.is_in_reach(entry)).peekable();
+        let mut entries = self.situation.ledger.at(address).peekable();
         if entries.peek().is_none() {
             return Err(Refusal::ReservationMissing(address));
         }
-        let entry = entries.find(|entry| self.is_takeable(entry)).ok_or(Refusal::ReservationInUse(address))?;
+        let mut entries = entries.filter(|entry| self.is_in_reach(entry)).peekable();
+        if entries.peek().is_none() {
+            return Err(Refusal::ReservationOnOtherNetwork(address));
+        }
+        let entry = entries.find(|entry| self.is_takeable(entry)).ok_or(Refusal::ReservationTaken(address))?;
         let is_counted = self.situation.ownership(entry) == Ownership::Unclaimed;
         if !is_counted && !pool.has_tags {
             return Err(Refusal::NoTags);
