@@ -16,6 +16,7 @@
 //! | [`explain`] | the message of a failed OpenStack call, with what to do about it |
 //! | [`inspect`] | what the controllers see and would do, for `kubectl fippool` |
 
+use std::convert::Infallible;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -197,7 +198,7 @@ async fn serve(
         let other = watch::another_version(&setup.client, version).await;
         tracing::info!(ipam.version = other.as_str(), "Cluster API serves another version, restarting the controllers");
         stop.cancel();
-        std::future::pending::<std::convert::Infallible>().await
+        std::future::pending::<Infallible>().await
     };
     tokio::select! {
         biased;
@@ -210,6 +211,7 @@ async fn serve(
         }),
         () = watches.drive(writers) => Err(Error::WatchEnded),
         never = outdated => match never {},
+        never = parts.report_readiness() => match never {},
     }
 }
 
@@ -225,7 +227,6 @@ async fn work(
         () = parts.stores.wait_until_listed() => {}
         () = stop.cancelled() => return Ok(()),
     }
-    parts.setup.readiness.set("caches", true);
     tracing::info!(ipam.version = parts.kube.version.as_str(), "starting the controllers");
     let done = CancellationToken::new();
     let reconciling = async {
@@ -312,6 +313,18 @@ impl Parts {
             concurrency,
             interruptions: self.memory.interruptions.subscribe(),
             stop: stop.clone(),
+        }
+    }
+
+    /// Ready while no watch is interrupted: where one is refused, nothing is reconciled, and no condition can say it.
+    async fn report_readiness(&self) -> Infallible {
+        self.stores.wait_until_listed().await;
+        let mut interruptions = self.memory.interruptions.subscribe();
+        loop {
+            self.setup.readiness.set("caches", interruptions.borrow_and_update().is_empty());
+            if interruptions.changed().await.is_err() {
+                std::future::pending().await
+            }
         }
     }
 

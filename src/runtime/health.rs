@@ -1,7 +1,7 @@
 //! `/healthz`: the process answers. `/readyz`: the API server answers and all registered checks pass.
 //!
-//! The controllers register a check for their caches when they start. A replica that waits for the Lease has registered
-//! none, so it is ready: ready to take over.
+//! The controllers register a check for their caches when they start: it fails while a watch is interrupted. A replica
+//! that waits for the Lease has registered none, so it is ready: ready to take over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -7,15 +7,18 @@ use crate::support::{ApiServerProxy, pool, with_namespace};
 
 /// Waits until `/readyz` has this status; `/healthz` is OK all the time.
 async fn await_readiness(address: &str, wanted: StatusCode) {
+    await_ready_page(address, wanted, "").await;
+}
+
+/// Waits until `/readyz` has this status, and this line.
+async fn await_ready_page(address: &str, wanted: StatusCode, line: &str) {
     eventually(BURST, async || {
         let ask = async |page: &str| reqwest::get(format!("http://{address}/{page}")).await;
         let alive = ask("healthz").await.map_err(|error| error.to_string())?.status();
         assert_eq!(alive, StatusCode::OK, "the process is alive");
         let ready = ask("readyz").await.map_err(|error| error.to_string())?;
-        match ready.status() {
-            status if status == wanted => Ok(()),
-            status => Err(format!("{status}: {}", ready.text().await.unwrap_or_default())),
-        }
+        let (status, page) = (ready.status(), ready.text().await.unwrap_or_default());
+        if status == wanted && page.contains(line) { Ok(()) } else { Err(format!("{status}: {page}")) }
     })
     .await;
 }
@@ -58,6 +61,22 @@ async fn changes_during_outage_are_handled(begin_outage: impl Fn(&ApiServerProxy
         assert!(given.contains(&(claim_name("web-3"), kept)), "it has the same address: {given:?}");
         await_readiness(&health, StatusCode::OK).await;
         controller.assert_running();
+    })
+    .await;
+}
+
+/// Nothing is reconciled then, and so no condition says it.
+#[tokio::test]
+async fn controller_whose_watches_are_interrupted_is_not_ready() {
+    with_namespace(async |ns| {
+        let proxy = ApiServerProxy::start(ns).await;
+        let controller = ns.start_controller(proxy.kubeconfig(), &["--health-addr=127.0.0.1:0"]);
+        let health = controller.address_of("--health-addr").await;
+        await_ready_page(&health, StatusCode::OK, "[+] caches").await;
+        proxy.disconnect();
+        await_ready_page(&health, StatusCode::SERVICE_UNAVAILABLE, "[-] caches").await;
+        proxy.restore();
+        await_ready_page(&health, StatusCode::OK, "[+] caches").await;
     })
     .await;
 }
