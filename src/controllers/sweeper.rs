@@ -159,9 +159,13 @@ impl Sweeper {
 
     /// Sweeps until nothing is left to do. Returns the last plan, with the tags to add, and whether anything was done.
     async fn sweep(&self, pool: &ResolvedPool) -> (Result<SweepPlan, openstack::Error>, bool) {
-        let (mut result, mut has_changed, mut has_listed) = (Ok(SweepPlan::default()), false, false);
+        // Until something was planned, not all was visited.
+        let nothing = SweepPlan { scope: SweepScope::Unsettled, ..SweepPlan::default() };
+        let (mut result, mut has_changed, mut has_listed) = (Ok(nothing), false, false);
         let mut labels = Vec::new();
         for _ in 0..ROUNDS {
+            let rest = self.memory.pools.update(&pool.name, |state| state.rest_before_plan(Instant::now()));
+            tokio::time::sleep(rest.unwrap_or_default()).await;
             if !self.may_go_on(pool) {
                 break;
             }
@@ -223,7 +227,7 @@ impl Sweeper {
         let (cluster, now) = (cluster_view(&self.stores, &self.memory, pool), self.clock.now());
         let mut ledger = pool.project.ledger();
         let count = ledger.count_of_pool(&pool.policy.id);
-        let scope = self.memory.pools.update(&pool.name, |state| state.choose_scope(count, Instant::now()));
+        let scope = self.memory.pools.update(&pool.name, |state| state.begin_plan(count, Instant::now()));
         let scope = scope.unwrap_or_default();
         let plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster, scope));
         for action in &plan.actions {

@@ -104,6 +104,9 @@ pub(in crate::controllers) struct Problem {
 const FULL_SWEEP_INTERVAL_PER_ADDRESS: Duration = Duration::from_millis(1);
 /// The least time in a pool with few.
 const MIN_FULL_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// The least time between two plans of what to sweep, for each address: a plan takes up to a tenth of that. Small pools are
+/// swept at once, and in a large one a plan gathers what many releases left.
+const PLAN_INTERVAL_PER_ADDRESS: Duration = Duration::from_micros(20);
 
 /// What is known of a pool.
 #[derive(Clone, Default)]
@@ -135,6 +138,8 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) upkeep: Upkeep,
     /// When a sweep may visit all addresses of the pool again.
     pub(in crate::controllers) next_full_sweep: Option<Instant>,
+    /// When the pool's next sweep may be planned.
+    next_plan: Option<Instant>,
     /// The tags of `spec.tags`. Shared by the copies of this record, of which each reconcile takes some.
     pub(in crate::controllers) labels: Arc<LabelMemory>,
     /// The addresses that cannot be given, and since when these.
@@ -159,14 +164,19 @@ pub(in crate::controllers) struct Session {
 const STALE_AGAIN_AFTER: SignedDuration = SignedDuration::from_secs(10);
 
 impl PoolState {
-    /// Chooses what a sweep that begins now visits. `count` is the number of the pool's addresses.
-    pub(in crate::controllers) fn choose_scope(&mut self, count: usize, now: Instant) -> SweepScope {
+    /// How long a sweep waits before it is planned.
+    pub(in crate::controllers) fn rest_before_plan(&self, now: Instant) -> Duration {
+        self.next_plan.map(|next| next.saturating_duration_since(now)).unwrap_or_default()
+    }
+
+    /// A sweep is planned now: returns what it visits. `count` is the number of the pool's addresses.
+    pub(in crate::controllers) fn begin_plan(&mut self, count: usize, now: Instant) -> SweepScope {
+        let times = |interval: Duration| interval.saturating_mul(count.try_into().unwrap_or(u32::MAX));
+        self.next_plan = Some(instant_after(now, times(PLAN_INTERVAL_PER_ADDRESS)));
         if self.next_full_sweep.is_some_and(|next| now < next) {
             return SweepScope::Unsettled;
         }
-        let rest = FULL_SWEEP_INTERVAL_PER_ADDRESS
-            .saturating_mul(count.try_into().unwrap_or(u32::MAX))
-            .max(MIN_FULL_SWEEP_INTERVAL);
+        let rest = times(FULL_SWEEP_INTERVAL_PER_ADDRESS).max(MIN_FULL_SWEEP_INTERVAL);
         self.next_full_sweep = Some(instant_after(now, rest));
         SweepScope::All
     }
@@ -407,9 +417,20 @@ mod tests {
         for (count, rest) in [(0, 1000), (1000, 1000), (10_000, 10_000)] {
             let (mut state, start) = (PoolState::default(), Instant::now());
             let scopes =
-                [0, 1, rest - 1, rest, rest + 1].map(|ms| state.choose_scope(count, start + Duration::from_millis(ms)));
+                [0, 1, rest - 1, rest, rest + 1].map(|ms| state.begin_plan(count, start + Duration::from_millis(ms)));
             let (all, unsettled) = (SweepScope::All, SweepScope::Unsettled);
             assert_eq!(scopes, [all, unsettled, unsettled, all, unsettled], "{count} addresses");
+        }
+    }
+
+    #[test]
+    fn the_next_sweep_is_planned_at_once_in_a_small_pool_and_after_a_rest_in_a_large_one() {
+        let ((mut state, start), ms) = ((PoolState::default(), Instant::now()), Duration::from_millis);
+        assert_eq!(state.rest_before_plan(start), Duration::ZERO);
+        for (count, rest) in [(0, Duration::ZERO), (100, ms(2)), (10_000, ms(200))] {
+            state.begin_plan(count, start);
+            assert_eq!(state.rest_before_plan(start), rest, "{count} addresses");
+            assert_eq!(state.rest_before_plan(start + ms(1)), rest.saturating_sub(ms(1)), "{count} addresses");
         }
     }
 
