@@ -59,9 +59,9 @@ pub struct IpAddressClaimSpec {
 pub struct PoolRef {
     /// Optional in v1beta1's schema.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub api_group: Option<String>,
+    pub api_group: Option<Cow<'static, str>>,
     #[serde(default)]
-    pub kind: String,
+    pub kind: Cow<'static, str>,
     #[serde(default)]
     pub name: String,
 }
@@ -70,6 +70,13 @@ impl PoolRef {
     /// References an `OpenStackFloatingIPPool`.
     pub fn ours(name: &str) -> Self {
         Self { api_group: Some(GROUP.into()), kind: POOL_KIND.into(), name: name.into() }
+    }
+
+    /// Shares the texts that all of ours have, to be kept in memory.
+    pub fn compact(&mut self) {
+        if self.is_ours() {
+            *self = Self { name: std::mem::take(&mut self.name), ..Self::ours("") };
+        }
     }
 
     pub fn is_ours_named(&self, name: &str) -> bool {
@@ -160,5 +167,21 @@ mod tests {
         }
         let bound = claim(json!({"addressRef": {"name": "web-0"}}));
         assert_eq!((bound.address_name(), bound.is_waiting()), (Some("web-0"), false));
+    }
+
+    #[test]
+    fn compact_references_to_our_pools_share_their_texts() {
+        let is_shared = |reference: &PoolRef| {
+            matches!(reference.api_group, Some(Cow::Borrowed(_))) && matches!(reference.kind, Cow::Borrowed(_))
+        };
+        for (group, is_ours) in [(GROUP, true), (CAPO_GROUP, false)] {
+            let read = || -> PoolRef {
+                serde_json::from_value(json!({"apiGroup": group, "kind": POOL_KIND, "name": "public"})).unwrap()
+            };
+            let mut compact = read();
+            assert!(!is_shared(&compact));
+            compact.compact();
+            assert_eq!((&compact, is_shared(&compact)), (&read(), is_ours), "{group}");
+        }
     }
 }

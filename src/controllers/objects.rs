@@ -24,7 +24,7 @@ pub(super) fn is_abandoned(object: &impl ResourceExt) -> bool {
 
 /// Whether the pool, not an earlier one with its name, is an owner of the IPAddress.
 pub(super) fn is_owned_by(address: &IpAddress, pool: &OpenStackFloatingIPPool) -> bool {
-    address.owner_references().iter().any(|owner| Some(&owner.uid) == pool.metadata.uid.as_ref())
+    pool.metadata.uid.as_ref().is_some_and(|uid| address.has_owner(uid))
 }
 
 /// The Cluster that a claim belongs to: by its spec or, for CAPO's claims, by the label.

@@ -47,6 +47,7 @@ impl Stored for Cluster {
 impl Stored for IpAddressClaim {
     fn strip(&mut self) {
         strip(&mut self.metadata);
+        self.spec.pool_ref.compact();
         if !self.spec.pool_ref.is_ours() {
             strip_foreign(&mut self.metadata);
             let address_ref = self.status.take().and_then(|status| status.address_ref);
@@ -60,6 +61,7 @@ impl Stored for IpAddress {
     fn strip(&mut self) {
         strip(&mut self.metadata);
         self.types = None;
+        self.spec.pool_ref.compact();
         if self.spec.pool_ref.is_ours() {
             // Its claim has the same.
             self.metadata.labels = None;

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use caip_openstack::api::names::ABANDON_ANNOTATION;
+use caip_openstack::api::names::{ABANDON_ANNOTATION, FLOATING_IP_ID_ANNOTATION};
 use serde_json::json;
 
 use crate::api::Kind;
 use crate::api::deletion::{Deletion, Propagation};
 use crate::history::{Owners, Restoration};
 use crate::memory::Alteration;
-use crate::simulate;
 use crate::users::key;
 use crate::wire::{Fault, Side};
 use crate::world::{ADDRESSES, NAMESPACE, Start, World, address};
+use crate::{simulate, simulate_bound};
 
 const START: Start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
@@ -179,6 +179,37 @@ fn a_pool_that_is_deleted_in_the_foreground_waits_for_its_claims_quietly() {
         world.expect(9, "public", "gone", is_gone);
     });
     outcome.assert_lawful();
+}
+
+/// Its own owners are kept in memory by their UIDs alone.
+#[test]
+fn a_repaired_ip_address_keeps_all_owners() {
+    for is_deleted in [false, true] {
+        simulate_bound(&START, async |world, site| {
+            let read = |kind, name| site.server.get(&key(kind, name)).expect("it exists");
+            let uid = |kind, name| read(kind, name)["metadata"]["uid"].clone();
+            let mut owners = read(Kind::Address, "web-0")["metadata"]["ownerReferences"].clone();
+            let cluster = json!({"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "name": "c"});
+            owners.as_array_mut().expect("a list").push(cluster);
+            owners[2]["uid"] = uid(Kind::Cluster, "c");
+            site.change(Kind::Address, "web-0", &json!({"metadata": {"ownerReferences": owners}}));
+            world.advance(SOON).await;
+            if is_deleted {
+                site.delete(Kind::Pool, "public");
+                world.advance(SOON).await;
+            }
+            let without_id = json!({"metadata": {"annotations": {FLOATING_IP_ID_ANNOTATION: null}}});
+            site.change(Kind::Address, "web-0", &without_id);
+            let has_id =
+                || read(Kind::Address, "web-0")["metadata"]["annotations"].get(FLOATING_IP_ID_ANNOTATION).is_some();
+            world.expect(5, "the IPAddress", "changed", !has_id());
+            let is_repaired = world.wait_until(SOON, has_id).await;
+            world.expect(5, "the IPAddress", "repaired", is_repaired);
+            let repaired = read(Kind::Address, "web-0");
+            world.expect(5, "its owners", "as before", repaired["metadata"]["ownerReferences"] == owners);
+            world.skips_rest.set(true);
+        });
+    }
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl ClaimController {
         origin: Origin,
     ) -> Result<(), Error> {
         let Some(pool) = &observed.pool else { return Ok(()) };
-        let desired = || desired_address(&observed.claim, pool, resolved, fip, origin, self.kube.version);
+        let desired = || desired_address(observed, pool, resolved, fip, origin, self.kube.version);
         match observed.address.as_deref() {
             None => self.create_address(observed, resolved, fip, desired()).await,
             // Deleted while its claim is active: it is removed first, and then created again with the same address.
@@ -217,17 +217,18 @@ async fn remove_address_finalizer(kube: &Kubernetes, address: &IpAddress) -> Res
     }
 }
 
-fn owners(claim: &IpAddressClaim, pool: &OpenStackFloatingIPPool, version: IpamVersion) -> Vec<OwnerReference> {
+fn owners(observed: &Observed, pool: &OpenStackFloatingIPPool, version: IpamVersion) -> Vec<OwnerReference> {
     let claim = OwnerReference {
         api_version: IpAddressClaim::api_version(&version).into_owned(),
-        kind: "IPAddressClaim".into(),
-        name: claim.name_any(),
-        uid: claim.uid().unwrap_or_default(),
+        kind: IpAddressClaim::kind(&version).into_owned(),
+        name: observed.claim.name_any(),
+        uid: observed.claim.uid().unwrap_or_default(),
         controller: Some(true),
         block_owner_deletion: Some(true),
     };
+    let is_owned = observed.address.as_deref().is_some_and(|address| is_owned_by(address, pool));
     // In a foreground deletion of the pool, the garbage collector removes the reference from what the claim still owns.
-    if pool.metadata.deletion_timestamp.is_some() {
+    if pool.metadata.deletion_timestamp.is_some() && !is_owned {
         return vec![claim];
     }
     let owner = OwnerReference {
@@ -242,13 +243,14 @@ fn owners(claim: &IpAddressClaim, pool: &OpenStackFloatingIPPool, version: IpamV
 }
 
 fn desired_address(
-    claim: &IpAddressClaim,
+    observed: &Observed,
     pool: &OpenStackFloatingIPPool,
     resolved: &ResolvedPool,
     fip: &FloatingIp,
     origin: Origin,
     version: IpamVersion,
 ) -> IpAddress {
+    let claim = &observed.claim;
     let spec = IpAddressSpec {
         claim_ref: AddressRef { name: claim.name_any() },
         pool_ref: PoolRef::ours(&pool.name_any()),
@@ -259,7 +261,7 @@ fn desired_address(
     address.metadata.name = Some(claim.name_any());
     address.metadata.namespace = claim.namespace();
     address.metadata.finalizers = Some(vec![ADDRESS_FINALIZER.into()]);
-    address.metadata.owner_references = Some(owners(claim, pool, version));
+    address.metadata.owner_references = Some(owners(observed, pool, version));
     let cluster = claim.labels().get(CLUSTER_NAME_LABEL);
     address.metadata.labels = cluster.map(|cluster| [(CLUSTER_NAME_LABEL.to_owned(), cluster.clone())].into());
     let annotations = [
@@ -275,7 +277,7 @@ fn desired_address(
 /// The patch that restores owners, finalizer and annotations, which a restore, a move or a user may have removed.
 fn repair_patch(address: &IpAddress, desired: &IpAddress) -> Option<Value> {
     let wanted = desired.owner_references();
-    let has_owners = wanted.iter().all(|owner| address.owner_references().iter().any(|other| other.uid == owner.uid));
+    let has_owners = wanted.iter().all(|owner| address.has_owner(&owner.uid));
     let is_protected = patch::has_finalizer(&address.metadata, ADDRESS_FINALIZER);
     let annotations = missing_annotations(address, desired);
     if has_owners && is_protected && annotations.is_empty() {
@@ -285,9 +287,8 @@ fn repair_patch(address: &IpAddress, desired: &IpAddress) -> Option<Value> {
     if !is_protected {
         finalizers.push(ADDRESS_FINALIZER.into());
     }
-    let is_foreign =
-        |other: &&OwnerReference| !wanted.iter().any(|owner| owner.kind == other.kind && owner.name == other.name);
-    let owners: Vec<_> = wanted.iter().chain(address.owner_references().iter().filter(is_foreign)).collect();
+    let others = address.owner_references().iter().filter(|owner| !address.is_claim_or_pool(owner));
+    let owners: Vec<_> = wanted.iter().chain(others).collect();
     let mut change = json!({"metadata": {
         "resourceVersion": address.metadata.resource_version, "finalizers": finalizers, "ownerReferences": owners,
     }});
