@@ -150,7 +150,7 @@ async fn claim_waits_while_its_reserved_address_is_attached() {
         let listed = [&reserved.address, &free.address];
         create_served_pool(ns, pool("public").list(listed).reserve(&claim_name("db-0"), &reserved.address)).await;
         let message = create_waiting_claim(ns, "db-0", "PoolExhausted").await;
-        assert!(message.contains(&reserved.address) && message.contains("is in use"), "{message}");
+        assert!(message.contains(&reserved.address) && message.contains("is not free"), "{message}");
         assert_eq!(ns.bind(claim("web-0")).await, free.address, "other claims are served meanwhile");
         cloud.delete_port(&port).await;
         assert_eq!(await_bound(ns, "db-0").await, reserved.address);
@@ -167,7 +167,7 @@ async fn reserved_address_that_another_claim_releases_is_kept_for_its_claim() {
         ns.patch(Kind::Pool, "public", json!({"spec": {"reservations": reservations}})).await;
         await_spec_observed(ns).await;
         let message = create_waiting_claim(ns, "db-0", "PoolExhausted").await;
-        assert!(message.contains(&address) && message.contains("is in use"), "{message}");
+        assert!(message.contains(&address) && message.contains("is not free"), "{message}");
         // The pool deletes a released address that it has created, unless a claim waits for it.
         release_claim(ns, "web-0").await;
         assert_eq!(await_bound(ns, "db-0").await, address);
