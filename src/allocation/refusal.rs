@@ -34,11 +34,11 @@ pub enum Refusal {
     )]
     ReservationMissing(IpAddr),
     #[error(
-        "{0}, reserved for this claim in spec.reservations, is not on the pool's network: change the reservation, or reserve it in a pool of its network"
+        "{0}, reserved for this claim in spec.reservations, is not on the pool's network: create it there, or change the reservation"
     )]
     ReservationOnOtherNetwork(IpAddr),
     #[error(
-        "{0}, reserved for this claim in spec.reservations, is not free: it has a port or another owner's mark, or an IPAddress names it; release it there, or change the reservation"
+        "{0}, reserved for this claim in spec.reservations, is not free: it is attached, marked for another claim or pool, in its grace period, or named by another IPAddress; wait until it is free, or change the reservation"
     )]
     ReservationTaken(IpAddr),
     #[error(

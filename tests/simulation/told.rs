@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use caip_openstack::allocation::Refusal;
 use serde_json::Value;
 
 use crate::api::{ApiServer, Key, Kind};
@@ -19,10 +20,11 @@ pub fn check(server: &ApiServer, witness: &Witness, claim: &Value) -> Option<Vio
     let messages: Vec<&str> = conditions.map(|condition| laws::text(condition, "/message")).collect();
     let says = |text: &str| messages.iter().any(|message| message.contains(text));
     let reserved = messages.iter().find_map(|message| {
-        message.split_once(", reserved for this claim in spec.reservations, is not free").map(|(address, _)| address)
+        let address = message.split_once(',')?.0.parse().ok()?;
+        (*message == Refusal::ReservationTaken(address).to_string()).then_some(address)
     });
     let uid = Uid::of(server, claim);
-    witness.claims().wait_for(&uid, reserved.and_then(|address| address.parse().ok()));
+    witness.claims().wait_for(&uid, reserved);
     let name = laws::text(claim, "/metadata/name");
     // An address that it got since is another one, until the controller writes the condition.
     let is_about_its_address = address_of(server, claim).is_none_or(|it| says(laws::text(&it, "/spec/address")));
