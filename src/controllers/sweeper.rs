@@ -123,11 +123,7 @@ impl Sweeper {
         let (result, has_changed) = self.sweep(&resolved).await;
         // The IPAddress of an orphan that was released just now goes with it.
         let strays = if has_changed { strays.and(self.release_strays(pool, Some(&resolved)).await) } else { strays };
-        if has_changed {
-            resolved.project.ledger().retry_creation(&resolved.policy.id);
-            self.wake.report_soon(&name);
-        }
-        if has_changed || result.as_ref().is_ok_and(|plan| plan.offered > 0) {
+        if result.as_ref().is_ok_and(|plan| plan.offered > 0) {
             self.wake.waiting_claims_of(&name);
         }
         if let Err(error) = &result
@@ -159,14 +155,14 @@ impl Sweeper {
 
     /// Sweeps until nothing is left to do. Returns the last plan, with the tags to add, and whether anything was done.
     async fn sweep(&self, pool: &ResolvedPool) -> (Result<SweepPlan, openstack::Error>, bool) {
-        // Until something was planned, not all was visited.
-        let nothing = SweepPlan { scope: SweepScope::Unsettled, ..SweepPlan::default() };
-        let (mut result, mut has_changed, mut has_listed) = (Ok(nothing), false, false);
+        let (mut result, mut has_changed, mut has_listed) = (Ok(SweepPlan::default()), false, false);
         let mut labels = Vec::new();
         for _ in 0..ROUNDS {
             let rest = self.memory.pools.update(&pool.name, |state| state.rest_before_plan(Instant::now()));
             tokio::time::sleep(rest.unwrap_or_default()).await;
             if !self.may_go_on(pool) {
+                // What was planned may not be done.
+                result = result.map(|plan| SweepPlan { scope: SweepScope::Unsettled, ..plan });
                 break;
             }
             let mut plan = self.plan(pool);
@@ -180,7 +176,12 @@ impl Sweeper {
                 true => (0, self.list(pool).await),
                 false => self.perform_all(pool, &plan).await,
             };
-            has_changed |= changes > 0;
+            if changes > 0 {
+                has_changed = true;
+                pool.project.ledger().retry_creation(&pool.policy.id);
+                self.wake.report_soon(&pool.name);
+                self.wake.waiting_claims_of(&pool.name);
+            }
             // Another listing would show the same, unless something was changed in between.
             let is_done = if is_listing { has_listed } else { changes == 0 && plan.actions.is_empty() };
             has_listed = is_listing || has_listed && changes == 0;
