@@ -77,6 +77,16 @@ impl FloatingIp {
         size_of::<Self>() + ids + self.description.len() + self.dns_name.len() + tags
     }
 
+    /// Keeps the ids of its network and project once, if the other one has the same: thousands have.
+    pub fn share_ids(&mut self, other: &Self) {
+        if other.network == self.network {
+            self.network = other.network.clone();
+        }
+        if other.project == self.project {
+            self.project = other.project.clone();
+        }
+    }
+
     pub fn is_attached(&self) -> bool {
         self.port.is_some() || self.is_forwarded
     }
@@ -96,5 +106,20 @@ mod tests {
         let (node, empty) = (11 * size_of::<String>(), with_tags(0));
         assert!(with_tags(1) > empty + node);
         assert!(with_tags(60) > empty + 60 / 6 * node + 60 * 2);
+    }
+
+    #[test]
+    fn ids_are_shared_where_they_are_the_same() {
+        let (first, mut second) = (fip(10).0, FloatingIp { network: NetworkId::new("other"), ..fip(11).0 });
+        second.project = ProjectId::new(first.project.as_str());
+        let shares = |second: &FloatingIp| {
+            (Arc::ptr_eq(&first.network.0, &second.network.0), Arc::ptr_eq(&first.project.0, &second.project.0))
+        };
+        let before = second.clone();
+        second.share_ids(&first);
+        assert_eq!((&second, shares(&before), shares(&second)), (&before, (false, false), (false, true)));
+        second.network = NetworkId::new(first.network.as_str());
+        second.share_ids(&first);
+        assert_eq!(shares(&second), (true, true));
     }
 }

@@ -277,7 +277,10 @@ impl Ledger {
 
 /// The entries and their indexes.
 impl Ledger {
-    fn put(&mut self, fip: FloatingIp, seen: CallStart) {
+    fn put(&mut self, mut fip: FloatingIp, seen: CallStart) {
+        if let Some((_, other)) = self.entries.first_key_value() {
+            fip.share_ids(&other.fip);
+        }
         let marks = Marks::read(&fip);
         let mut entry = match self.remove(&fip.id) {
             Some(old) => LedgerEntry { fip, marks, seen, ..old },

@@ -6,7 +6,6 @@ mod each;
 pub(crate) mod fuzzing;
 mod pages;
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -26,7 +25,6 @@ use super::{
     ProjectScope, Quota, Subnet,
 };
 use crate::clock::instant_after;
-use crate::floating_ip::NetworkId;
 use body::{Extensions, QuotaDetails};
 use pages::{Limit, PAGE_SIZE};
 
@@ -134,9 +132,7 @@ impl Neutron for NeutronClient {
         // so no address is assigned twice. If it carries a mark, it is reported as an orphan once it can be read.
         let listing = pages::list::<_, FloatingIp>(&self.session, operation, "floatingips", limit, page).await?;
         // The filter alone is not enough: an administrator's token sees every project.
-        let mut rows: Vec<_> = listing.rows.into_iter().filter(|ip| &ip.project == self.project()).collect();
-        self.share_ids(&mut rows);
-        Ok(rows)
+        Ok(listing.rows.into_iter().filter(|ip| &ip.project == self.project()).collect())
     }
 
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
@@ -296,18 +292,6 @@ impl NeutronClient {
 
     fn floating_ip(&self, operation: &'static str, response: &Response<Bytes>) -> Result<FloatingIp, Error> {
         body::floating_ip(response).ok_or_else(|| self.session.malformed(operation))
-    }
-
-    /// Thousands of rows name one project and few networks: each is kept once.
-    fn share_ids(&self, rows: &mut [FloatingIp]) {
-        let mut networks = BTreeSet::new();
-        for row in rows {
-            row.project = self.project().clone();
-            match networks.get(&row.network) {
-                Some(network) => row.network = NetworkId::clone(network),
-                None => drop(networks.insert(row.network.clone())),
-            }
-        }
     }
 
     /// A network that cannot be read may be the one that is searched.

@@ -51,6 +51,9 @@ pub(super) trait Row: Sized {
 
     /// In bytes of memory.
     fn size(&self) -> usize;
+
+    /// Shares texts with earlier rows.
+    fn share_texts(&mut self, _earlier: &[Self]) {}
 }
 
 /// Every row of a listing that can be read. The others are counted and logged with their ids.
@@ -215,7 +218,7 @@ impl<R: Row> Envelope<'_, R> {
             return;
         }
         let (listing, operation) = (&mut *self.listing, self.operation);
-        let row: Option<R> = serde_json::from_str::<R::Json>(raw.get()).ok().map(Into::into);
+        let mut row: Option<R> = serde_json::from_str::<R::Json>(raw.get()).ok().map(Into::into);
         let id = match &row {
             Some(row) => Some(row.id().to_owned()),
             None => serde_json::from_str::<RowId>(raw.get()).ok().map(RowId::into_string),
@@ -227,6 +230,9 @@ impl<R: Row> Envelope<'_, R> {
             tracing::warn!(operation, id, "a row of Neutron's answer cannot be read and is left out");
         }
         listing.size += row.as_ref().map_or(size_of::<R>(), Row::size) + id.as_ref().map_or(0, String::len);
+        if let Some(row) = &mut row {
+            row.share_texts(&listing.rows);
+        }
         listing.rows.extend(row);
         if id.as_ref().is_some_and(|id| !self.seen.insert(id.clone())) {
             page.end = PageEnd::Repeated;
