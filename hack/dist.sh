@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds everything that a release publishes: `make dist`.
-#   dist.sh [FOLDER]     replaces it (default dist) with: the image of all platforms, its SBOMs, the manifests,
-#                        the chart, kubectl fippool with its krew manifest, and the checksums of all of them
+#   dist.sh [FOLDER]     replaces it (default dist) with: the image of all platforms, the manifests, the chart,
+#                        kubectl fippool with its krew manifest, SBOMs, and the checksums of all of them
 #   IMAGE_SOURCE         the URL of the sources; default RELEASE_SOURCE of hack/release/owner.env
 #   IMAGE                the reference that the image is pushed to, such as registry.example.com/caip-openstack:v0.1.0;
 #                        default RELEASE_REGISTRY/caip-openstack:vVERSION
@@ -31,14 +31,20 @@ export IMAGE_PLATFORMS=${IMAGE_PLATFORMS:-linux/amd64 linux/arm64}
 MADE=$TARGET_DIR/dist
 rm -rf "$MADE" && mkdir -p "$MADE"
 plugins=()
+plugin() { # OS-ARCHITECTURE PROGRAM TARGET OTHERS
+  plugins+=("$1=$2")
+  "$ROOM/sbom.sh" "$3" "$MADE/crates" <"$4" >"$NEW/kubectl-fippool-$VERSION-$1.cdx.json"
+}
 for platform in $IMAGE_PLATFORMS; do
   architecture=${platform#linux/}
-  "$ROOM/program.sh" "$architecture" "$MADE/$architecture" kubectl-fippool >/dev/null
-  plugins+=("linux-$architecture=$MADE/$architecture")
+  "$ROOM/program.sh" "$architecture" "$MADE/$architecture" kubectl-fippool >"$MADE/$architecture.others"
+  plugin "linux-$architecture" "$MADE/$architecture" "$(rust_target "$architecture")" "$MADE/$architecture.others"
 done
 if [ -n "${MACOS_PLUGINS:-}" ]; then
   for architecture in amd64 arm64; do
-    plugins+=("darwin-$architecture=$MACOS_PLUGINS/kubectl-fippool-darwin-$architecture")
+    target=$(rust_target "$architecture")
+    plugin "darwin-$architecture" "$MACOS_PLUGINS/kubectl-fippool-darwin-$architecture" \
+      "${target%%-*}-apple-darwin" /dev/null
   done
 fi
 "$PROJECT/hack/krew.sh" "$IMAGE_SOURCE" "$RELEASE_URL" "${plugins[@]}" >/dev/null

@@ -12,7 +12,6 @@ set -euo pipefail
 . "$(dirname "$0")/lib.sh"
 
 [ $# -le 1 ] || die "usage: build.sh [FOLDER]"
-CYCLONEDX=0.5.9 # by the CycloneDX project itself
 OUT=$(realpath -m "${1:-$TARGET_DIR/image}")
 read -ra PLATFORMS <<<"${IMAGE_PLATFORMS:-linux/$(this_architecture)}"
 WORK=$IMAGE_CACHE/work
@@ -30,23 +29,6 @@ buildah() {
 ca_certificates() { # FILE
   "$ROOM/debian.sh" "$WORK/ca" "ca-certificates${CA_CERTIFICATES:+=$CA_CERTIFICATES}" >"$WORK/ca.version"
   (export LC_ALL=C && cat "$WORK"/ca/usr/share/ca-certificates/mozilla/*.crt) >"$1"
-}
-
-# Lists the linked crates and everything else in the image.
-sbom() { # TARGET
-  local tool=$IMAGE_CACHE/cargo-cyclonedx-$CYCLONEDX sources=$WORK/sbom-$1
-  [ -x "$tool/bin/cargo-cyclonedx" ] || {
-    say "image: building cargo-cyclonedx $CYCLONEDX (only once)"
-    env -u RUSTFLAGS CARGO_TARGET_DIR="$tool.build" cargo install --locked -q --debug --no-track --root "$tool" \
-      "cargo-cyclonedx@$CYCLONEDX" && rm -rf "$tool.build"
-  }
-  # cargo-cyclonedx writes into the folder of Cargo.toml.
-  mkdir "$sources"
-  cp "$PROJECT"/Cargo.{toml,lock} "$sources"
-  ln -s "$PROJECT"/{src,tests,hack} "$sources"
-  (cd "$sources" && "$tool/bin/cargo-cyclonedx" cyclonedx -qq --format json --spec-version 1.5 --no-build-deps --all \
-    --target "$1" --override-filename bom)
-  python3 -B "$ROOM/sbom.py" "$sources/bom.json" "$WORK/crates" <"$WORK/others"
 }
 
 licenses() { # TARGET
@@ -68,8 +50,7 @@ fill() { # ARCHITECTURE FOLDER
   "$ROOM/program.sh" "$1" "$root/caip-openstack" >"$WORK/others"
   ca_certificates "$root/etc/ssl/certs/ca-certificates.crt"
   sed 's/^/deb /' "$WORK/ca.version" >>"$WORK/others"
-  (cd "$PROJECT" && cargo tree --locked --target "$target" -e normal,no-proc-macro --prefix none) >"$WORK/crates"
-  sbom "$target" >"$root/usr/share/sbom/caip-openstack.cdx.json"
+  "$ROOM/sbom.sh" "$target" "$WORK/crates" <"$WORK/others" >"$root/usr/share/sbom/caip-openstack.cdx.json"
   licenses "$target" >"$root/usr/share/doc/caip-openstack/THIRD-PARTY-LICENSES"
   cp "$PROJECT/LICENSE" "$root/usr/share/doc/caip-openstack/"
   echo 'nonroot:x:65532:65532:nonroot:/:/sbin/nologin' >"$root/etc/passwd"

@@ -2,8 +2,8 @@
 # shellcheck disable=SC2154 # image, chart and their parts are set by what push.sh prints
 # Makes a release without publishing it: `make release-dry-run`. Builds it, pushes image and chart to a registry on
 # loopback, signs them with a new key, verifies everything, and runs every image that the chart and the manifests name.
-# It does the steps of .github/workflows/release.yaml but these: keyless signatures, provenance, the plugins for macOS,
-# and GitHub's release.
+# It does the steps of .github/workflows/release.yaml but these: keyless signatures, provenance, and GitHub's release.
+# The plugins for macOS, which only macOS can build, are placeholders.
 #   IMAGE_PLATFORMS    default "linux/amd64 linux/arm64"; images of another architecture run in an emulator
 #   DIST               a folder that an earlier dry run built, instead of building it again
 set -euo pipefail
@@ -65,9 +65,14 @@ run_images() {
   done
 }
 
-# The archives of the plugin are those of its krew manifest, and this system's runs.
+# The archives of the plugin are those of its krew manifest, each has an SBOM, and this system's runs.
 run_plugin() {
-  local archive file sum
+  local archive file sum platform
+  for archive in "$DIST"/kubectl-fippool-*.tar.gz; do
+    file=${archive##*/} platform=${archive##*fippool-}
+    grep -q "/$file$" "$DIST/fippool.yaml" || die "fippool.yaml does not name $file"
+    [ -s "$DIST/kubectl-fippool-$VERSION-${platform%.tar.gz}.cdx.json" ] || die "$file has no SBOM"
+  done
   archive=kubectl-fippool-linux-$(this_architecture).tar.gz
   while read -r file sum; do
     [ "$(sha256sum <"$DIST/$file" | cut -d' ' -f1)" = "$sum" ] || die "fippool.yaml has another checksum of $file"
@@ -79,7 +84,11 @@ need_go_tool crane cosign
 hack/env/build-programs.sh kubectl helm
 if [ -z "${DIST:-}" ]; then
   DIST=$TARGET_DIR/release/dist
-  hack/dist.sh "$DIST"
+  mkdir "$WORK/macos"
+  for architecture in amd64 arm64; do
+    echo "a placeholder for macOS on $architecture" >"$WORK/macos/kubectl-fippool-darwin-$architecture"
+  done
+  MACOS_PLUGINS=$WORK/macos hack/dist.sh "$DIST"
 fi
 DIST=$(realpath "$DIST")
 
