@@ -26,5 +26,7 @@ tr -d ' \n' <config/clusterctl/metadata.yaml | grep -q -- "-major:${major}minor:
 # The images and archives of the documents and of the operator's manifest.
 others=$(grep -rnoE 'caip-openstack[:-]v?[0-9]+\.[0-9]+\.[0-9]+' README.md docs config/operator | grep -v "[:-]v\?${wanted//./\\.}$" || true)
 [ -z "$others" ] || { say "error: these do not name version $wanted:"$'\n'"$others"; status=1; }
-"$PROJECT/hack/release/notes.sh" >/dev/null || status=1
+notes=$("$PROJECT/hack/release/notes.sh") || status=1
+# They become the text of the release.
+! grep -qi 'released yet' <<<"$notes" || { say "error: the changelog says that $wanted is not released yet"; status=1; }
 exit $status

@@ -13,7 +13,7 @@ use crate::support::World;
 
 const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 /// A patch release after it.
-const NEXT: &str = "v0.1.99";
+const NEXT: &str = concat!("v", env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"), ".99");
 
 /// Asks the inventory for Cluster API's version.
 const CORE: [&str; 6] =
