@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::claim::{AddressRef, PoolRef};
 use super::names::{
-    FLOATING_IP_ID_ANNOTATION, GROUP, NETWORK_ID_ANNOTATION, ORIGIN_ANNOTATION, POOL_ID_ANNOTATION, POOL_KIND,
+    CLAIM_KIND, FLOATING_IP_ID_ANNOTATION, GROUP, NETWORK_ID_ANNOTATION, ORIGIN_ANNOTATION, POOL_ID_ANNOTATION,
+    POOL_KIND,
 };
 use super::version::IpamVersion;
 
@@ -41,8 +42,8 @@ impl IpAddress {
         Self { types: Some(TypeMeta { api_version, kind }), spec, ..Self::default() }
     }
 
-    /// Takes our annotations and owners out of the metadata, to be kept in memory: the annotations' map takes a kilobyte,
-    /// the claim and the pool as owners half of one.
+    /// Takes our annotations and owners out of the metadata, to be kept in memory: the map of annotations takes a
+    /// kilobyte, the claim and the pool as owners half of one.
     pub fn compact(&mut self) {
         let owners = self.metadata.owner_references.take().unwrap_or_default();
         let (own, others): (Vec<_>, Vec<_>) = owners.into_iter().partition(|owner| self.is_claim_or_pool(owner));
@@ -71,7 +72,7 @@ impl IpAddress {
     /// Whether it is a reference to the claim or the pool that the spec names, or to an earlier one of that name.
     pub fn is_claim_or_pool(&self, owner: &OwnerReference) -> bool {
         let Self { spec: IpAddressSpec { claim_ref, pool_ref, .. }, .. } = self;
-        let own = [("IPAddressClaim", &claim_ref.name), (POOL_KIND, &pool_ref.name)];
+        let own = [(CLAIM_KIND, &claim_ref.name), (POOL_KIND, &pool_ref.name)];
         let is_of_group = owner.api_version.split_once('/').is_some_and(|(group, _)| group == GROUP);
         is_of_group && own.contains(&(owner.kind.as_str(), &owner.name))
     }
@@ -162,9 +163,12 @@ mod tests {
 
     #[test]
     fn a_compact_one_has_the_same_owners_and_keeps_the_references_to_others() {
-        let owner = |group: &str, kind: &str, name: &str, uid: &str| json!({"apiVersion": format!("{group}/v1beta1"), "kind": kind, "name": name, "uid": uid});
-        let own = [owner(GROUP, "IPAddressClaim", "web", "c"), owner(GROUP, POOL_KIND, "public", "p")];
-        let others = [owner(GROUP, "IPAddressClaim", "public", "x"), owner(CAPO_GROUP, POOL_KIND, "public", "y")];
+        let owner = |group: &str, kind: &str, name: &str, uid: &str| {
+            let version = format!("{group}/v1beta1");
+            json!({"apiVersion": version, "kind": kind, "name": name, "uid": uid})
+        };
+        let own = [owner(GROUP, CLAIM_KIND, "web", "c"), owner(GROUP, POOL_KIND, "public", "p")];
+        let others = [owner(GROUP, CLAIM_KIND, "public", "x"), owner(CAPO_GROUP, POOL_KIND, "public", "y")];
         let with = |owners: &[serde_json::Value]| -> IpAddress {
             let spec = json!({"claimRef": {"name": "web"}, "poolRef": PoolRef::ours("public")});
             serde_json::from_value(json!({"metadata": {"ownerReferences": owners}, "spec": spec})).unwrap()

@@ -8,7 +8,7 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 
 use super::json_text::JsonText;
-use super::names::{CAPO_GROUP, GROUP, POOL_KIND};
+use super::names::{CAPO_GROUP, CLAIM_KIND, GROUP, POOL_KIND};
 use super::version::IpamVersion;
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
@@ -128,7 +128,7 @@ impl Resource for IpAddressClaim {
     type Scope = kube::core::DynamicResourceScope;
 
     fn kind(_: &IpamVersion) -> Cow<'_, str> {
-        "IPAddressClaim".into()
+        CLAIM_KIND.into()
     }
 
     fn group(_: &IpamVersion) -> Cow<'_, str> {

@@ -5,6 +5,8 @@ pub const GROUP: &str = "ipam.cluster.x-k8s.io";
 /// The group of CAPO's kinds.
 pub const CAPO_GROUP: &str = "infrastructure.cluster.x-k8s.io";
 pub const POOL_KIND: &str = "OpenStackFloatingIPPool";
+/// Cluster API's.
+pub const CLAIM_KIND: &str = "IPAddressClaim";
 
 /// On a claim, until its address is marked for release.
 pub const CLAIM_FINALIZER: &str = "ipam.cluster.x-k8s.io/openstackfloatingippool-claim";

@@ -3,7 +3,7 @@
 use kube::Client;
 use kube::discovery::{ApiResource, pinned_kind};
 
-use super::names::GROUP;
+use super::names::{CLAIM_KIND, GROUP};
 
 /// A version of `IPAddressClaim` and `IPAddress`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -37,7 +37,7 @@ impl IpamVersion {
     /// The newest served version; `None` if Cluster API's IPAM kinds are not installed.
     pub async fn discover(client: &Client) -> Result<Option<Self>, kube::Error> {
         for version in [Self::V1Beta2, Self::V1Beta1] {
-            let kind = kube::core::GroupVersionKind::gvk(GROUP, version.as_str(), "IPAddressClaim");
+            let kind = kube::core::GroupVersionKind::gvk(GROUP, version.as_str(), CLAIM_KIND);
             match pinned_kind(client, &kind).await {
                 Ok(_) => return Ok(Some(version)),
                 Err(kube::Error::Discovery(_)) => {}

@@ -17,8 +17,8 @@ use crate::allocation::origin::Origin;
 use crate::api::address::IpAddressSpec;
 use crate::api::claim::{AddressRef, PoolRef};
 use crate::api::names::{
-    ADDRESS_FINALIZER, CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION, ORIGIN_ANNOTATION,
-    POOL_ID_ANNOTATION, POOL_KIND,
+    ADDRESS_FINALIZER, CLAIM_KIND, CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, NETWORK_ID_ANNOTATION,
+    ORIGIN_ANNOTATION, POOL_ID_ANNOTATION, POOL_KIND,
 };
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::controllers::kubernetes::Kubernetes;
@@ -220,7 +220,7 @@ async fn remove_address_finalizer(kube: &Kubernetes, address: &IpAddress) -> Res
 fn owners(observed: &Observed, pool: &OpenStackFloatingIPPool, version: IpamVersion) -> Vec<OwnerReference> {
     let claim = OwnerReference {
         api_version: IpAddressClaim::api_version(&version).into_owned(),
-        kind: IpAddressClaim::kind(&version).into_owned(),
+        kind: CLAIM_KIND.into(),
         name: observed.claim.name_any(),
         uid: observed.claim.uid().unwrap_or_default(),
         controller: Some(true),

@@ -7,7 +7,7 @@ use kube::{CustomResourceExt, ResourceExt};
 use serde_json::Value;
 
 use super::finding::{Finding, Status};
-use crate::api::names::GROUP;
+use crate::api::names::{CLAIM_KIND, GROUP};
 use crate::api::{IpamVersion, OpenStackFloatingIPPool};
 use crate::plugin::exit::Failure;
 use crate::plugin::session::PluginSession;
@@ -88,7 +88,7 @@ async fn check_ipam_kinds(session: &PluginSession, served: Option<IpamVersion>) 
     };
     let mut also = Vec::new();
     for version in [IpamVersion::V1Beta2, IpamVersion::V1Beta1] {
-        let resource: ApiResource = version.resource("IPAddressClaim", "ipaddressclaims");
+        let resource: ApiResource = version.resource(CLAIM_KIND, "ipaddressclaims");
         let claims: Api<DynamicObject> = match session.is_all {
             true => Api::all_with(session.client.clone(), &resource),
             false => Api::namespaced_with(session.client.clone(), &session.namespace, &resource),
