@@ -8,8 +8,10 @@
 //! [`Leader::was_vacant`] tells the next leader whether to expect one.
 //! **Restored from a backup:** the Lease may have an older record, with another holder or none. A leader that finds no
 //! holder in an older one keeps it. A candidate that saw the later record waits as for a holder that does not renew.
-//! **Not detected:** a Lease that was deleted while its holder was running looks like one that never existed. So does one
-//! that was restored without a holder, to a process that starts after the restore.
+//! **Deleted:** a candidate waits for the holder that it saw last as for one that does not renew. The holder notices the
+//! deletion at its next renewal, and goes on until then.
+//! **Not detected:** to a process that starts afterwards, a Lease that was deleted, or restored without a holder, looks like
+//! one that never existed.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -184,7 +186,9 @@ impl Candidate {
     async fn try_acquire(&mut self) -> Result<Option<Lease>, kube::Error> {
         let lease = self.leases.get_opt(&self.settings.name).await?;
         let now = Instant::now();
-        self.observed = lease.as_ref().map(|lease| ObservedLease::observe(self.observed.take(), lease, now));
+        if let Some(lease) = &lease {
+            self.observed = Some(ObservedLease::observe(self.observed.take(), lease, now));
+        }
         match decide(self.observed.as_ref(), now, &self.settings.identity, self.settings.duration) {
             LeaseAction::Wait(_) => return Ok(None),
             LeaseAction::Keep => {}

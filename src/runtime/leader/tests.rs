@@ -157,6 +157,22 @@ async fn a_leader_loses_a_lease_that_is_emptied() {
     assert_eq!(leader.lost().await, Lost::Vacated);
 }
 
+/// For example by `kubectl delete lease`: until its next renewal, its holder goes on.
+#[tokio::test(start_paused = true)]
+async fn a_candidate_waits_for_the_holder_of_a_lease_that_is_deleted() {
+    let server = Server::new();
+    let held = json!({"holderIdentity": "another", "leaseDurationSeconds": 15});
+    *server.lease.lock() = Some(json!({"metadata": {"name": "lease", "resourceVersion": "1"}, "spec": held}));
+    let begin = Instant::now();
+    let delete = async {
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        *server.lease.lock() = None;
+    };
+    let (leader, ()) = tokio::join!(server.leader(), delete);
+    assert!(begin.elapsed() >= Duration::from_secs(15), "{:?}", begin.elapsed());
+    assert!(!leader.was_vacant());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_writes_its_version_into_the_lease() {
     let server = Server::new();
