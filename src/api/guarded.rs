@@ -64,6 +64,10 @@ impl<K: Resource> Resource for Guarded<K> {
     type DynamicType = K::DynamicType;
     type Scope = K::Scope;
 
+    fn metadata_api() -> bool {
+        K::metadata_api()
+    }
+
     fn kind(kind: &Self::DynamicType) -> Cow<'_, str> {
         K::kind(kind)
     }
@@ -128,6 +132,12 @@ mod tests {
             (bad.name_any(), bad.namespace(), bad.resource_version()),
             ("p".into(), Some("n".into()), Some("7".into()))
         );
+    }
+
+    #[test]
+    fn only_the_metadata_is_requested_of_what_has_nothing_else() {
+        assert!(Guarded::<PartialObjectMeta<Secret>>::metadata_api());
+        assert!(!Guarded::<Secret>::metadata_api());
     }
 
     #[test]
