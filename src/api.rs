@@ -8,6 +8,7 @@ pub(crate) mod conditions;
 pub(crate) mod guarded;
 pub mod hands_off;
 mod json_text;
+mod metadata;
 pub mod names;
 pub mod pool;
 pub mod pool_network;

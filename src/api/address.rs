@@ -8,6 +8,7 @@ use kube::{Resource, ResourceExt};
 use serde::{Deserialize, Serialize};
 
 use super::claim::{AddressRef, PoolRef};
+use super::metadata::Metadata;
 use super::names::{
     CLAIM_KIND, FLOATING_IP_ID_ANNOTATION, GROUP, NETWORK_ID_ANNOTATION, ORIGIN_ANNOTATION, POOL_ID_ANNOTATION,
     POOL_KIND,
@@ -19,7 +20,7 @@ pub struct IpAddress {
     /// `apiVersion` and `kind`: required to create the object.
     #[serde(flatten, default)]
     pub types: Option<TypeMeta>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "Metadata::deserialize")]
     pub metadata: ObjectMeta,
     /// Immutable.
     #[serde(default)]

@@ -8,13 +8,14 @@ use kube::Resource;
 use serde::{Deserialize, Serialize};
 
 use super::json_text::JsonText;
+use super::metadata::Metadata;
 use super::names::{CAPO_GROUP, CLAIM_KIND, GROUP, POOL_KIND};
 use super::version::IpamVersion;
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IpAddressClaim {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "Metadata::deserialize")]
     pub metadata: ObjectMeta,
     /// Immutable.
     #[serde(default)]

@@ -6,12 +6,13 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
 
+use super::metadata::Metadata;
 use super::names::PAUSED_ANNOTATION;
 use super::version::IpamVersion;
 
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Cluster {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "Metadata::deserialize")]
     pub metadata: ObjectMeta,
     #[serde(default)]
     pub spec: ClusterSpec,

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::de::{DeserializeOwned, Error as _};
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -21,6 +21,13 @@ pub(crate) struct Unreadable {
     pub(crate) metadata: ObjectMeta,
 }
 
+impl<K> Guarded<K> {
+    /// The object, for a caller that needs more than its names and versions.
+    pub(crate) fn into_object(self) -> Result<K, kube::Error> {
+        self.0.map_err(|unreadable| kube::Error::SerdeError(serde_json::Error::custom(unreadable.error)))
+    }
+}
+
 impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
     /// From JSON alone, since its text is read several times.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -33,6 +40,15 @@ impl<'de, K: DeserializeOwned> Deserialize<'de> for Guarded<K> {
         let NamedMeta { name, namespace, uid, resource_version } = metadata;
         let metadata = ObjectMeta { name, namespace, uid, resource_version, ..ObjectMeta::default() };
         Ok(Self(Err(Unreadable { error, metadata })))
+    }
+}
+
+impl<K: Serialize> Serialize for Guarded<K> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match &self.0 {
+            Ok(object) => object.serialize(serializer),
+            Err(unreadable) => Err(serde::ser::Error::custom(&unreadable.error)),
+        }
     }
 }
 
@@ -121,13 +137,13 @@ mod tests {
         );
         assert!(read_pool(&object).0.is_ok_and(|pool| pool.metadata.managed_fields.is_none()));
         let secret: Guarded<PartialObjectMeta<Secret>> = serde_json::from_str(&object.to_string()).expect("an object");
-        assert!(secret.0.is_ok());
+        assert!(secret.into_object().is_ok());
     }
 
     #[test]
     fn what_cannot_be_read_has_a_name_and_a_version() {
         let bad = read_pool(&pool(&json!({"identityRef": 7}), &json!("times")));
-        assert!(bad.0.as_ref().is_err_and(|unreadable| unreadable.error.contains("invalid type")));
+        assert!(bad.clone().into_object().is_err_and(|error| error.to_string().contains("invalid type")));
         assert_eq!(
             (bad.name_any(), bad.namespace(), bad.resource_version()),
             ("p".into(), Some("n".into()), Some("7".into()))

@@ -17,6 +17,7 @@ use super::stores::{Stores, name_of};
 use super::wake::Wake;
 use crate::api::IpAddressClaim;
 use crate::api::conditions::claim_reasons::POOL_NOT_READY;
+use crate::api::guarded::Guarded;
 use crate::api::names::CLAIM_FINALIZER;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
@@ -370,3 +371,4 @@ impl ClaimController {
         Ok(found.map_err(|error| Error::Kubernetes("read the pool", error))?.is_some())
     }
 }
+        let found = found.and_then(|found| found.map(Guarded::into_object).transpose());

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::core::PartialObjectMeta;
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 
 use super::stores::name_of;
 use crate::api::guarded::Guarded;
@@ -26,18 +26,25 @@ impl Kubernetes {
         Api::namespaced_with(self.client.clone(), namespace, &self.version)
     }
 
-    pub(super) fn pools(&self, namespace: &str) -> Api<OpenStackFloatingIPPool> {
+    pub(super) fn pools(&self, namespace: &str) -> Api<Guarded<OpenStackFloatingIPPool>> {
         Api::namespaced(self.client.clone(), namespace)
     }
 
-    /// The pool's metadata, which can be read even where this version cannot read the rest. None for a name that no object
-    /// can have.
+    /// The metadata of pools, which can be read even where this version cannot read the rest.
+    pub(super) fn pool_metadata_api(
+        &self,
+        namespace: &str,
+    ) -> Api<Guarded<PartialObjectMeta<OpenStackFloatingIPPool>>> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// The metadata of one pool. None for a name that no object can have.
     pub(super) async fn pool_metadata(
         &self,
         pool: &ObjectName,
-    ) -> Result<Option<PartialObjectMeta<OpenStackFloatingIPPool>>, kube::Error> {
+    ) -> Result<Option<Guarded<PartialObjectMeta<OpenStackFloatingIPPool>>>, kube::Error> {
         match is_name(&pool.name) {
-            true => self.pools(&pool.namespace).get_metadata_opt(&pool.name).await,
+            true => self.pool_metadata_api(&pool.namespace).get_opt(&pool.name).await,
             false => Ok(None),
         }
     }
@@ -45,10 +52,10 @@ impl Kubernetes {
     /// Whether this pool exists, and not another one with its name, even if the watch has not delivered that.
     pub(super) async fn is_current(&self, pool: &OpenStackFloatingIPPool) -> Result<bool, kube::Error> {
         let current = self.pool_metadata(&name_of(pool)).await?;
-        Ok(current.is_some_and(|current| current.metadata.uid == pool.metadata.uid))
+        Ok(current.is_some_and(|current| current.meta().uid == pool.metadata.uid))
     }
 
-    pub(super) fn config_maps(&self, namespace: &str) -> Api<ConfigMap> {
+    pub(super) fn config_maps(&self, namespace: &str) -> Api<Guarded<ConfigMap>> {
         Api::namespaced(self.client.clone(), namespace)
     }
 

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
+use kube::Resource;
 use kube::api::ListParams;
-use kube::core::PartialObjectMeta;
-use kube::{Api, Resource};
 use tokio_util::sync::CancellationToken;
 
 use super::claim::{self, is_claimed, remove_address};
@@ -18,9 +17,8 @@ use super::patch;
 use super::pool::secret_finalizer;
 use super::stores::{Stores, name_of};
 use super::wake::Wake;
-use crate::api::guarded::Guarded;
+use crate::api::IpAddress;
 use crate::api::hands_off::HandsOff;
-use crate::api::{IpAddress, OpenStackFloatingIPPool};
 use crate::clock::Clock;
 use crate::object_name::ObjectName;
 
@@ -75,9 +73,7 @@ impl LeftoverReleaser {
     async fn release_secret(&self, name: &ObjectName, finalizers: BTreeSet<String>) -> Result<(), kube::Error> {
         let api = self.kube.secrets(&name.namespace);
         // The store may be late, and leaves out a pool that this version cannot read.
-        let pools: Api<Guarded<PartialObjectMeta<OpenStackFloatingIPPool>>> =
-            Api::namespaced(self.kube.client.clone(), &name.namespace);
-        let pools = pools.list(&ListParams::default()).await?;
+        let pools = self.kube.pool_metadata_api(&name.namespace).list(&ListParams::default()).await?;
         let needed: BTreeSet<String> = pools.iter().map(secret_finalizer).collect();
         for finalizer in finalizers.difference(&needed) {
             let Some(secret) = api.get_opt(&name.name).await? else { return Ok(()) };

@@ -34,6 +34,8 @@ pub(super) trait Stored: Resource<DynamicType: Eq + Hash + Clone> {
 
 impl Stored for OpenStackFloatingIPPool {
     fn strip(&mut self) {
+        // The other kinds are read without managedFields.
+        self.metadata.managed_fields = None;
         strip(&mut self.metadata);
     }
 }
@@ -79,7 +81,6 @@ const LONGEST_VALUE: usize = 255;
 const FOREIGN_OWNERS: usize = 4;
 
 fn strip(meta: &mut ObjectMeta) {
-    meta.managed_fields = None;
     if let Some(labels) = &mut meta.labels {
         labels.retain(|key, _| READ_LABELS.contains(&key.as_str()));
     }

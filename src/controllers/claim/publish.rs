@@ -66,7 +66,7 @@ impl ClaimController {
     /// garbage collector removes references to owners that do not exist, and with the last one the IPAddress, so that it
     /// would be repaired again and again.
     async fn are_owners_current(&self, observed: &Observed, pool: &OpenStackFloatingIPPool) -> Result<bool, Error> {
-        let claim = self.kube.claims(&observed.name.namespace).get_metadata_opt(&observed.name.name).await;
+        let claim = self.kube.claims(&observed.name.namespace).get_opt(&observed.name.name).await;
         let claim = claim.map_err(|error| Error::Kubernetes("read the claim", error))?;
         let is_current = claim.is_some_and(|claim| claim.metadata.uid == observed.claim.metadata.uid);
         Ok(is_current && self.is_pool_current(pool).await?)

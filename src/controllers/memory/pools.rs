@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::ResourceExt;
+use kube::{Resource, ResourceExt};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -262,7 +262,7 @@ impl PoolState {
         self.is_report_due = false;
     }
 
-    pub(in crate::controllers) fn note_written(&mut self, pool: &OpenStackFloatingIPPool) {
+    pub(in crate::controllers) fn note_written(&mut self, pool: &impl Resource) {
         self.watched.note_written(pool);
     }
 

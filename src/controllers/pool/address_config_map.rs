@@ -21,6 +21,7 @@ use super::PoolController;
 use crate::allocation::address_list;
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::{ADDRESS_CONFIG_MAP_CURRENT, DesiredCondition, pool_reasons as reasons};
+use crate::api::guarded::Guarded;
 use crate::api::names::ADDRESS_CONFIG_MAP_ANNOTATION;
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::patch::{self, reply};
@@ -150,7 +151,7 @@ impl PoolController {
             self.note_name(pool, json!(name)).await.map_err(Failure::Kubernetes)?;
         }
         let written = match step {
-            Step::Create(config_map) => api.create(&PostParams::default(), &config_map).await.map(drop),
+            Step::Create(config_map) => api.create(&PostParams::default(), &Guarded(Ok(*config_map))).await.map(drop),
             Step::Patch(change) => patch::merge(&api, name, change).await.map(drop),
             Step::Nothing | Step::LeaveForeign | Step::LeaveOld => return Ok(()),
         };
@@ -184,8 +185,8 @@ impl PoolController {
 }
 
 /// None for a name that no object can have.
-async fn read(api: &Api<ConfigMap>, name: &str) -> Result<Option<ConfigMap>, kube::Error> {
-    if is_name(name) { api.get_opt(name).await } else { Ok(None) }
+async fn read(api: &Api<Guarded<ConfigMap>>, name: &str) -> Result<Option<ConfigMap>, kube::Error> {
+    if is_name(name) { api.get_opt(name).await?.map(Guarded::into_object).transpose() } else { Ok(None) }
 }
 
 /// The ConfigMap that was written last, or is about to be.

@@ -9,6 +9,7 @@ use super::identity::known_id;
 use super::{Error, PoolController};
 use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
+use crate::api::guarded::Guarded;
 use crate::api::names::{POOL_FINALIZER, POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATION, REGION_ANNOTATION};
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::objects::is_watched;
@@ -35,7 +36,7 @@ impl PoolController {
             match self.write_identity(&latest, resolved).await {
                 // It was changed meanwhile, but perhaps not in what the resolution depends on.
                 Err(error) if patch::is_conflict(&error) => {
-                    let now = api.get(&name.name).await;
+                    let now = api.get(&name.name).await.and_then(Guarded::into_object);
                     let now = now.map_err(|error| Error::Kubernetes("read the pool again", error))?;
                     if !self.is_unchanged(&now, pool, &resolved.policy.id) {
                         return Err(Error::Kubernetes(ADOPT, error));
@@ -94,7 +95,7 @@ impl PoolController {
         patch::set_metadata(&mut change, "resourceVersion", json!(pool.metadata.resource_version));
         let written = patch::merge(&self.kube.pools(&name.namespace), &name.name, change).await?;
         self.memory.pools.update(&name, |state| state.note_written(&written));
-        Ok(written)
+        written.into_object()
     }
 
     /// Whether the resolution is still valid: the same pool with the same spec, to be served, without another id.

@@ -4,11 +4,12 @@
 
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
-use kube::api::DynamicObject;
+use kube::core::{DynamicObject, PartialObjectMeta};
 
 use super::failure::PoolFailure;
 use crate::api::cluster_identity::{CLUSTER_IDENTITY_KIND, ClusterIdentitySpec, cluster_identities};
 use crate::api::conditions::pool_reasons as reasons;
+use crate::api::guarded::Guarded;
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::Problem;
 use crate::controllers::patch;
@@ -73,8 +74,8 @@ async fn read_identity(kube: &Kubernetes, identity: &str) -> Result<ClusterIdent
         let message = "spec.identityRef.name cannot be the name of an OpenStackClusterIdentity: use lowercase letters, digits, - and .";
         return Err(refused(reasons::CLUSTER_IDENTITY_NOT_FOUND, message));
     }
-    let identities: Api<DynamicObject> = Api::all_with(kube.client.clone(), &cluster_identities());
-    let found = identities.get(identity).await.map_err(|error| match &error {
+    let identities: Api<Guarded<DynamicObject>> = Api::all_with(kube.client.clone(), &cluster_identities());
+    let found = identities.get(identity).await.and_then(Guarded::into_object).map_err(|error| match &error {
         // An answer about the object; for a kind that is not served there is only a text.
         kube::Error::Api(status) if status.code == 404 && status.reason == "NotFound" => {
             let message = format!(
@@ -103,8 +104,8 @@ async fn check_namespace(
     if spec.namespace_selector.is_none() {
         return Ok(());
     }
-    let namespaces: Api<Namespace> = Api::all(kube.client.clone());
-    let metadata = namespaces.get_metadata(namespace).await;
+    let namespaces: Api<Guarded<PartialObjectMeta<Namespace>>> = Api::all(kube.client.clone());
+    let metadata = namespaces.get(namespace).await.and_then(Guarded::into_object);
     let metadata = metadata.map_err(|error| IdentityError::Unread(format!("namespace {namespace}"), error))?.metadata;
     match spec.allows(&metadata.labels.unwrap_or_default()) {
         Ok(true) => Ok(()),
