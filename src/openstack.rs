@@ -130,11 +130,15 @@ pub enum DeletionStep {
 /// IP once it has been read.
 pub type DeletionCheck<'a> = dyn FnMut(Option<FloatingIp>) -> DeletionStep + Send + 'a;
 
+/// Whether a write may be sent. Called right before each sending: a write may wait for its turn at the cloud, and what its
+/// caller decided may no longer hold.
+pub type MaySend<'a> = dyn Fn() -> bool + Send + Sync + 'a;
+
 /// One project's Neutron, with the calls that we make and no others.
 ///
 /// Every call ends within its timeout. Calls that are safe to repeat are retried internally: reads and additions of a tag.
 /// A creation, a deletion or a change of a description never is. [`Error::is_unknown`] reports whether a failed write may
-/// have taken effect.
+/// have taken effect. One that may no longer be sent fails with [`ErrorKind::Conflict`].
 #[async_trait]
 pub trait Neutron: Send + Sync {
     fn scope(&self) -> &ProjectScope;
@@ -149,10 +153,15 @@ pub trait Neutron: Send + Sync {
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error>;
 
     /// Never retried.
-    async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error>;
+    async fn create_floating_ip(&self, new: &NewFloatingIp, may_send: &MaySend<'_>) -> Result<FloatingIp, Error>;
 
     /// Replaces the description and returns the updated floating IP. Never retried.
-    async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error>;
+    async fn describe_floating_ip(
+        &self,
+        id: &FloatingIpId,
+        description: &str,
+        may_send: &MaySend<'_>,
+    ) -> Result<FloatingIp, Error>;
 
     /// False if it was kept. Fails with [`ErrorKind::NotFound`] when it did not exist. The DELETE is never retried.
     ///
@@ -161,10 +170,10 @@ pub trait Neutron: Send + Sync {
     async fn delete_floating_ip(&self, id: &FloatingIpId, check: &mut DeletionCheck<'_>) -> Result<bool, Error>;
 
     /// Adds one tag and keeps the others; adding a tag twice is no error.
-    async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error>;
+    async fn add_tag(&self, id: &FloatingIpId, tag: &str, may_send: &MaySend<'_>) -> Result<(), Error>;
 
     /// Removes one tag and keeps the others; succeeds if the tag or the floating IP does not exist. Never retried.
-    async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error>;
+    async fn remove_tag(&self, id: &FloatingIpId, tag: &str, may_send: &MaySend<'_>) -> Result<(), Error>;
 
     async fn find_networks(&self, filter: &Filter) -> Result<Vec<Network>, Error>;
 

@@ -101,7 +101,7 @@ fn new(network: &NetworkId, description: &str) -> NewFloatingIp {
 }
 
 async fn created(world: &World) -> FloatingIp {
-    world.neutron.create_floating_ip(&new(&world.network, "contract")).await.expect("there is room")
+    world.neutron.create_floating_ip(&new(&world.network, "contract"), &|| true).await.expect("there is room")
 }
 
 async fn read(world: &World, id: &FloatingIpId) -> FloatingIp {
@@ -122,7 +122,7 @@ fn refused<T: std::fmt::Debug>(result: Result<T, Error>, kind: ErrorKind) -> Err
 
 async fn a_new_floating_ip_carries_its_description_from_the_start(world: &World) {
     let neutron = &world.neutron;
-    let ip = neutron.create_floating_ip(&new(&world.network, "mark of ours")).await.expect("there is room");
+    let ip = neutron.create_floating_ip(&new(&world.network, "mark of ours"), &|| true).await.expect("there is room");
     assert_eq!((ip.description.as_str(), &ip.network), ("mark of ours", &world.network));
     assert_eq!(ip.project, neutron.scope().project);
     assert!(ip.tags.is_empty() && !ip.is_attached() && ip.dns_name.is_empty() && ip.changed_at.is_some());
@@ -132,15 +132,15 @@ async fn a_new_floating_ip_carries_its_description_from_the_start(world: &World)
 
 async fn a_new_floating_ip_can_come_from_one_subnet(world: &World) {
     let new = NewFloatingIp { subnet: Some(world.subnet.clone()), ..new(&world.network, "contract") };
-    let ip = world.neutron.create_floating_ip(&new).await.expect("there is room");
+    let ip = world.neutron.create_floating_ip(&new, &|| true).await.expect("there is room");
     assert_eq!(&ip.network, &world.network);
 }
 
 async fn a_description_is_rewritten_and_nothing_else(world: &World) {
     let neutron = &world.neutron;
     let before = created(world).await;
-    neutron.add_tag(&before.id, "somebodys").await.expect("it tags");
-    let after = neutron.describe_floating_ip(&before.id, "another").await.expect("it describes");
+    neutron.add_tag(&before.id, "somebodys", &|| true).await.expect("it tags");
+    let after = neutron.describe_floating_ip(&before.id, "another", &|| true).await.expect("it describes");
     let expected = FloatingIp {
         description: "another".to_owned(),
         tags: tags(&["somebodys"]),
@@ -154,7 +154,7 @@ async fn a_description_is_rewritten_and_nothing_else(world: &World) {
 async fn concurrent_single_tags_add_up(world: &World) {
     let ip = created(world).await;
     let names: Vec<String> = (0..6).map(|number| format!("caip.claim={number}_Ab")).collect();
-    let writes = names.iter().chain(&names).map(|tag| world.neutron.add_tag(&ip.id, tag));
+    let writes = names.iter().chain(&names).map(|tag| world.neutron.add_tag(&ip.id, tag, &|| true));
     assert!(join_all(writes).await.iter().all(Result::is_ok));
     assert_eq!(read(world, &ip.id).await.tags, names.into_iter().collect());
 }
@@ -163,10 +163,10 @@ async fn removing_a_tag_keeps_the_others_and_can_be_repeated(world: &World) {
     let neutron = &world.neutron;
     let ip = created(world).await;
     for tag in ["one", "two"] {
-        neutron.add_tag(&ip.id, tag).await.expect("it tags");
+        neutron.add_tag(&ip.id, tag, &|| true).await.expect("it tags");
     }
     for _ in 0..2 {
-        neutron.remove_tag(&ip.id, "one").await.expect("what is not there is what was asked for");
+        neutron.remove_tag(&ip.id, "one", &|| true).await.expect("what is not there is what was asked for");
         assert_eq!(read(world, &ip.id).await.tags, tags(&["two"]));
     }
 }
@@ -176,10 +176,10 @@ async fn a_deleted_floating_ip_is_not_found_and_has_no_tags(world: &World) {
     let ip = created(world).await;
     neutron.delete_floating_ip(&ip.id, &mut always).await.expect("it deletes");
     refused(neutron.get_floating_ip(&ip.id).await, ErrorKind::NotFound);
-    refused(neutron.describe_floating_ip(&ip.id, "x").await, ErrorKind::NotFound);
+    refused(neutron.describe_floating_ip(&ip.id, "x", &|| true).await, ErrorKind::NotFound);
     // A real server answers 500 here.
-    refused(neutron.add_tag(&ip.id, "x").await, ErrorKind::NotFound);
-    neutron.remove_tag(&ip.id, "x").await.expect("no tag is left on it");
+    refused(neutron.add_tag(&ip.id, "x", &|| true).await, ErrorKind::NotFound);
+    neutron.remove_tag(&ip.id, "x", &|| true).await.expect("no tag is left on it");
     assert_eq!(neutron.list_floating_ips().await.expect("it lists"), []);
 }
 
@@ -198,19 +198,22 @@ async fn an_invalid_id_is_not_found(world: &World) {
         let id = FloatingIpId::new(id);
         refused(world.neutron.get_floating_ip(&id).await, ErrorKind::NotFound);
         refused(world.neutron.delete_floating_ip(&id, &mut always).await, ErrorKind::NotFound);
-        refused(world.neutron.add_tag(&id, "x").await, ErrorKind::NotFound);
+        refused(world.neutron.add_tag(&id, "x", &|| true).await, ErrorKind::NotFound);
     }
 }
 
 async fn a_floating_ip_of_another_project_is_not_listed_or_changed(world: &World) {
     let (ours, theirs) = (&world.neutron, &world.stranger);
-    let ip = theirs.create_floating_ip(&new(&world.network, "contract, a stranger's")).await.expect("there is room");
+    let ip = theirs
+        .create_floating_ip(&new(&world.network, "contract, a stranger's"), &|| true)
+        .await
+        .expect("there is room");
     let check = async {
         refused(ours.get_floating_ip(&ip.id).await, ErrorKind::NotFound);
-        refused(ours.describe_floating_ip(&ip.id, "x").await, ErrorKind::NotFound);
+        refused(ours.describe_floating_ip(&ip.id, "x", &|| true).await, ErrorKind::NotFound);
         refused(ours.delete_floating_ip(&ip.id, &mut always).await, ErrorKind::NotFound);
-        refused(ours.add_tag(&ip.id, "x").await, ErrorKind::Forbidden);
-        refused(ours.remove_tag(&ip.id, "x").await, ErrorKind::Forbidden);
+        refused(ours.add_tag(&ip.id, "x", &|| true).await, ErrorKind::Forbidden);
+        refused(ours.remove_tag(&ip.id, "x", &|| true).await, ErrorKind::Forbidden);
         assert_eq!(ours.list_floating_ips().await.expect("it lists"), []);
         // An administrator sees all projects, and lists its own only.
         let mine = created(world).await;
@@ -237,20 +240,20 @@ async fn an_unusable_network_is_reported_as_such(world: &World) {
     let neutron = &world.neutron;
     let unknown = "00000000-0000-4000-8000-000000000000";
     for network in [world.private.as_str(), unknown, "not-an-id"] {
-        refused(neutron.create_floating_ip(&new(&NetworkId::new(network), "x")).await, ErrorKind::BadNetwork);
+        refused(neutron.create_floating_ip(&new(&NetworkId::new(network), "x"), &|| true).await, ErrorKind::BadNetwork);
     }
     let elsewhere = Filter { network_id: Some(world.tiny.to_string()), ..Filter::default() };
     let elsewhere = neutron.find_subnets(&elsewhere).await.expect("it lists").remove(0).id;
     for subnet in [SubnetId::new(unknown), elsewhere] {
         let new = NewFloatingIp { subnet: Some(subnet), ..new(&world.network, "x") };
-        refused(neutron.create_floating_ip(&new).await, ErrorKind::BadNetwork);
+        refused(neutron.create_floating_ip(&new, &|| true).await, ErrorKind::BadNetwork);
     }
 }
 
 async fn a_network_without_free_addresses_is_reported_as_such(world: &World) {
     let mut error = None;
     for _ in 0..4 {
-        if let Err(refusal) = world.neutron.create_floating_ip(&new(&world.tiny, "contract")).await {
+        if let Err(refusal) = world.neutron.create_floating_ip(&new(&world.tiny, "contract"), &|| true).await {
             error = Some(refusal);
             break;
         }
@@ -268,19 +271,19 @@ async fn a_quota_is_counted_and_enforced(world: &World) {
         let quota = world.neutron.quota().await.expect("it reads").expect("there is a quota");
         assert_eq!((quota.limit, quota.used), (Some(2), used));
     }
-    refused(world.neutron.create_floating_ip(&new(&world.network, "x")).await, ErrorKind::OverQuota);
+    refused(world.neutron.create_floating_ip(&new(&world.network, "x"), &|| true).await, ErrorKind::OverQuota);
 }
 
 async fn descriptions_and_tags_can_have_the_lengths_that_are_used(world: &World) {
     let neutron = &world.neutron;
     let longest = "d".repeat(255);
-    let ip = neutron.create_floating_ip(&new(&world.network, &longest)).await.expect("there is room");
+    let ip = neutron.create_floating_ip(&new(&world.network, &longest), &|| true).await.expect("there is room");
     assert_eq!(ip.description, longest);
     let too_long = "d".repeat(256);
-    refused(neutron.create_floating_ip(&new(&world.network, &too_long)).await, ErrorKind::Rejected);
-    refused(neutron.describe_floating_ip(&ip.id, &too_long).await, ErrorKind::Rejected);
+    refused(neutron.create_floating_ip(&new(&world.network, &too_long), &|| true).await, ErrorKind::Rejected);
+    refused(neutron.describe_floating_ip(&ip.id, &too_long, &|| true).await, ErrorKind::Rejected);
     let tag = "t".repeat(60);
-    neutron.add_tag(&ip.id, &tag).await.expect("every release takes 60 characters");
+    neutron.add_tag(&ip.id, &tag, &|| true).await.expect("every release takes 60 characters");
     assert_eq!(read(world, &ip.id).await.tags, tags(&[&tag]));
 }
 

@@ -291,7 +291,10 @@ async fn a_request_without_parameters_has_no_question_mark() {
     let server = Server::start(|_: &ReceivedRequest| Reply::new(201, json!({"floatingip": row("one")}))).await;
     let neutron = connect(&server).await;
     let (network, description) = (NetworkId::new("n1"), "mark".to_owned());
-    neutron.create_floating_ip(&NewFloatingIp { network, subnet: None, description }).await.expect("it is created");
+    neutron
+        .create_floating_ip(&NewFloatingIp { network, subnet: None, description }, &|| true)
+        .await
+        .expect("it is created");
     neutron.get_floating_ip(&FloatingIpId::new("one")).await.expect("it is read");
     let paths: Vec<_> = server.requests().into_iter().map(|request| request.path).collect();
     assert!(paths.len() == 3 && paths.iter().all(|path| !path.contains('?')), "{paths:?}");

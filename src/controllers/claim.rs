@@ -229,7 +229,7 @@ impl ClaimController {
         };
         self.protect(observed).await?;
         let is_lost = self.memory.claims.is_lost(&observed.claim);
-        let mut attempt = Attempt::new(self, &pool, observed.pool_state.session(), request, scope, is_lost);
+        let mut attempt = Attempt::new(self, &pool, request, scope, is_lost);
         let outcome = attempt.allocate().await;
         let keeps_place = match outcome {
             // It is about to choose, and no younger claim gets what is there for it.

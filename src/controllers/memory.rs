@@ -16,7 +16,7 @@ use jiff::Timestamp;
 
 pub(super) use claims::{ADDRESS_APPEARS_WITHIN, ClaimRecords, WaitingClaim};
 pub(super) use interruptions::Interruptions;
-pub(super) use pools::{PoolRecords, PoolState, Problem, ResolutionInputs, ResolvedPool, Session};
+pub(super) use pools::{PoolRecords, PoolState, Problem, ResolutionInputs, ResolvedPool};
 pub(super) use secrets::ProtectedSecrets;
 pub(super) use upkeep::{Upkeep, UpkeepPart};
 

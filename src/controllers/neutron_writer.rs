@@ -46,6 +46,11 @@ pub(super) struct NeutronWriter<'a> {
 }
 
 impl NeutronWriter<'_> {
+    /// No write is sent once the pool's session has ended: the next one expects none.
+    fn may_send(&self) -> impl Fn() -> bool + Send + Sync {
+        || !self.pool.session.has_ended()
+    }
+
     /// Writes a claim's mark on an address that is held for it.
     pub(super) async fn mark(&self, id: &FloatingIpId, write: &MarkWrite, claim: &ObjectName) -> Result<(), Error> {
         match write {
@@ -56,7 +61,7 @@ impl NeutronWriter<'_> {
 
     pub(super) async fn describe(&self, id: &FloatingIpId, description: &str) -> Result<(), Error> {
         let began = self.pool.project.ledger().begin(self.clock.now());
-        match self.pool.neutron.describe_floating_ip(id, description).await {
+        match self.pool.neutron.describe_floating_ip(id, description, &self.may_send()).await {
             Ok(fip) if fip.description != description => {
                 let mut ledger = self.pool.project.ledger();
                 // If nothing was written, what was confirmed before still is.
@@ -79,7 +84,7 @@ impl NeutronWriter<'_> {
     pub(super) async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
         let result = {
             let _tagging = self.pool.project.begin_tagging();
-            self.pool.neutron.add_tag(id, tag).await
+            self.pool.neutron.add_tag(id, tag, &self.may_send()).await
         };
         match result {
             Ok(()) => {
@@ -92,7 +97,7 @@ impl NeutronWriter<'_> {
 
     /// Adds a tag of `spec.tags`. It is no mark, so an unknown outcome is harmless: the next listing shows what is missing.
     pub(super) async fn label(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
-        match self.pool.neutron.add_tag(id, tag).await {
+        match self.pool.neutron.add_tag(id, tag, &self.may_send()).await {
             Ok(()) => {
                 self.note_tagged(id, tag);
                 Ok(())
@@ -110,7 +115,7 @@ impl NeutronWriter<'_> {
     /// Removes tags, in their order.
     pub(super) async fn remove_tags(&self, id: &FloatingIpId, tags: &[String]) -> Result<(), Error> {
         for tag in tags {
-            match self.pool.neutron.remove_tag(id, tag).await {
+            match self.pool.neutron.remove_tag(id, tag, &self.may_send()).await {
                 Ok(()) => {
                     info!(pool.name = %self.pool.name, fip.id = %id, fip.tag = tag, "untagged");
                     self.pool.project.ledger().record_tag(id, tag, false);
@@ -171,7 +176,7 @@ impl NeutronWriter<'_> {
         let began = self.pool.project.ledger().begin(self.clock.now());
         let CreationPlace { network, subnet } = place.clone();
         let new = NewFloatingIp { network, subnet: subnet.clone(), description: render(mark, claim) };
-        let mut result = self.pool.neutron.create_floating_ip(&new).await;
+        let mut result = self.pool.neutron.create_floating_ip(&new, &self.may_send()).await;
         if let Ok(fip) = &result
             && fip.description != new.description
         {
@@ -347,7 +352,7 @@ impl NeutronWriter<'_> {
     ) -> Result<bool, (Error, MayBeSent)> {
         let mut is_decided = false;
         let mut recorded = |read: Option<FloatingIp>| {
-            let step = check(read);
+            let step = if self.pool.session.has_ended() { DeletionStep::Keep } else { check(read) };
             is_decided = step == DeletionStep::Delete;
             step
         };

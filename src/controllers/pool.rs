@@ -315,7 +315,7 @@ impl PoolController {
             && known.is_none_or(|known| !Arc::ptr_eq(&known, &resolved))
         {
             self.memory.pools.update(&name, |state| {
-                if state.is_of(pool) {
+                if state.is_of(pool) && !resolved.session.has_ended() {
                     state.resolved = Some(resolved);
                     state.is_stale = false;
                 }

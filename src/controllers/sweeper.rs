@@ -185,6 +185,10 @@ impl Sweeper {
             // Another listing would show the same, unless something was changed in between.
             let is_done = if is_listing { has_listed } else { changes == 0 && plan.actions.is_empty() };
             has_listed = is_listing || has_listed && changes == 0;
+            // What was not sent since the session ended looks like a conflict. The next session sweeps.
+            if performed.is_err() && pool.session.has_ended() {
+                continue;
+            }
             result = performed.map(|()| plan);
             if is_done || result.is_err() {
                 break;
@@ -195,8 +199,7 @@ impl Sweeper {
 
     /// Whether the pool still serves, with the session with which the sweep began.
     fn may_go_on(&self, pool: &ResolvedPool) -> bool {
-        self.stores.is_serving(&pool.name)
-            && self.memory.pools.update(&pool.name, |state| state.uses_session_of(pool)) == Some(true)
+        self.stores.is_serving(&pool.name) && !pool.session.has_ended()
     }
 
     async fn list(&self, pool: &ResolvedPool) -> Result<(), openstack::Error> {

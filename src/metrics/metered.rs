@@ -10,8 +10,8 @@ use super::Metrics;
 use super::clouds::CloudLabel;
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::openstack::{
-    Clouds, Credentials, DeletionCheck, DeletionStep, Error, Filter, Network, Neutron, NewFloatingIp, ProjectScope,
-    Quota, Subnet,
+    Clouds, Credentials, DeletionCheck, DeletionStep, Error, Filter, MaySend, Network, Neutron, NewFloatingIp,
+    ProjectScope, Quota, Subnet,
 };
 
 /// Delegates to another [`Clouds`].
@@ -94,12 +94,17 @@ impl Neutron for MeteredNeutron {
         self.measure("get_floating_ip", self.neutron.get_floating_ip(id)).await
     }
 
-    async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
-        self.measure("create_floating_ip", self.neutron.create_floating_ip(new)).await
+    async fn create_floating_ip(&self, new: &NewFloatingIp, may_send: &MaySend<'_>) -> Result<FloatingIp, Error> {
+        self.measure("create_floating_ip", self.neutron.create_floating_ip(new, may_send)).await
     }
 
-    async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
-        self.measure("describe_floating_ip", self.neutron.describe_floating_ip(id, description)).await
+    async fn describe_floating_ip(
+        &self,
+        id: &FloatingIpId,
+        description: &str,
+        may_send: &MaySend<'_>,
+    ) -> Result<FloatingIp, Error> {
+        self.measure("describe_floating_ip", self.neutron.describe_floating_ip(id, description, may_send)).await
     }
 
     /// It may consist of a read and a DELETE.
@@ -121,12 +126,12 @@ impl Neutron for MeteredNeutron {
         result
     }
 
-    async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
-        self.measure("add_tag", self.neutron.add_tag(id, tag)).await
+    async fn add_tag(&self, id: &FloatingIpId, tag: &str, may_send: &MaySend<'_>) -> Result<(), Error> {
+        self.measure("add_tag", self.neutron.add_tag(id, tag, may_send)).await
     }
 
-    async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
-        self.measure("remove_tag", self.neutron.remove_tag(id, tag)).await
+    async fn remove_tag(&self, id: &FloatingIpId, tag: &str, may_send: &MaySend<'_>) -> Result<(), Error> {
+        self.measure("remove_tag", self.neutron.remove_tag(id, tag, may_send)).await
     }
 
     async fn find_networks(&self, filter: &Filter) -> Result<Vec<Network>, Error> {

@@ -112,6 +112,12 @@ impl Error {
     /// Whether a write that failed like this may have taken effect, so that the caller has to read the result.
     ///
     /// This includes every 5xx: after a proxy's 502 or 504, Neutron may still complete the request.
+    /// The write had to wait, and then it was [no longer to be sent](super::MaySend).
+    pub fn unsent(operation: &'static str) -> Self {
+        let message = "it had to wait, and was not sent: what was known when it was decided may have changed";
+        Self::new(ErrorKind::Conflict, operation, message)
+    }
+
     pub fn is_unknown(&self) -> bool {
         matches!(self.kind, ErrorKind::NoAnswer | ErrorKind::Server | ErrorKind::Malformed)
     }

@@ -21,8 +21,8 @@ use tokio::time::Instant;
 
 use super::session::{CallKind, Retries, Session, Turn};
 use super::{
-    DeletionCheck, DeletionStep, Error, ErrorKind, Filter, FloatingIp, FloatingIpId, Network, Neutron, NewFloatingIp,
-    ProjectScope, Quota, Subnet,
+    DeletionCheck, DeletionStep, Error, ErrorKind, Filter, FloatingIp, FloatingIpId, MaySend, Network, Neutron,
+    NewFloatingIp, ProjectScope, Quota, Subnet,
 };
 use crate::clock::instant_after;
 use body::{Extensions, QuotaDetails};
@@ -140,7 +140,7 @@ impl Neutron for NeutronClient {
         self.floating_ip(READ, &self.session.call(READ, CallKind::Read, request).await?)
     }
 
-    async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
+    async fn create_floating_ip(&self, new: &NewFloatingIp, may_send: &MaySend<'_>) -> Result<FloatingIp, Error> {
         let operation = "create floating IP";
         let mut body = create::FloatingipBuilder::default();
         body.floating_network_id(new.network.as_str()).description(new.description.as_str());
@@ -149,16 +149,22 @@ impl Neutron for NeutronClient {
         }
         let request = complete(create::Request::builder().floatingip(complete(body.build())).build());
         // Not repeated: a second request would create a second floating IP.
-        let response = self.session.call(operation, CallKind::Write, request).await.map_err(classify_bad_network)?;
+        let response =
+            self.session.call(operation, CallKind::Write(may_send), request).await.map_err(classify_bad_network)?;
         self.floating_ip(operation, &response)
     }
 
-    async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
+    async fn describe_floating_ip(
+        &self,
+        id: &FloatingIpId,
+        description: &str,
+        may_send: &MaySend<'_>,
+    ) -> Result<FloatingIp, Error> {
         let operation = "describe floating IP";
         let body = complete(set::FloatingipBuilder::default().description(description).build());
         let request = complete(set::Request::builder().id(id_segment(operation, id)?).floatingip(body).build());
         // Not repeated: a late second request could overwrite another client's change.
-        let response = self.session.call(operation, CallKind::Write, request).await?;
+        let response = self.session.call(operation, CallKind::Write(may_send), request).await?;
         self.floating_ip(operation, &response)
     }
 
@@ -176,28 +182,28 @@ impl Neutron for NeutronClient {
             let request = complete(delete::Request::builder().id(id).build());
             // Not repeated: the floating IP may be attached by then.
             let latest = instant_after(Instant::now(), MAX_TOKEN_WAIT);
-            turn.call(DELETE, Some(latest), request).await.map(Some)
+            turn.call(DELETE, Some(&|| Instant::now() <= latest), request).await.map(Some)
         };
         Ok(Session::record(DELETE, deletion).await?.is_some())
     }
 
-    async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+    async fn add_tag(&self, id: &FloatingIpId, tag: &str, may_send: &MaySend<'_>) -> Result<(), Error> {
         let operation = "tag floating IP";
         let (id_path, tag) = (id_segment(operation, id)?, tag_segment(operation, tag)?);
         let request = complete(put_tag::Request::builder().floatingip_id(id_path).id(tag).build());
         // Measured: idempotent, and other tags are kept.
-        match self.session.call(operation, CallKind::IdempotentWrite, request).await {
+        match self.session.call(operation, CallKind::IdempotentWrite(may_send), request).await {
             Err(error) if error.status == Some(500) => Err(self.explain_500(id, error).await),
             other => other.map(drop),
         }
     }
 
-    async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+    async fn remove_tag(&self, id: &FloatingIpId, tag: &str, may_send: &MaySend<'_>) -> Result<(), Error> {
         let operation = "untag floating IP";
         let (id_path, tag) = (id_segment(operation, id)?, tag_segment(operation, tag)?);
         let request = complete(delete_tag::Request::builder().floatingip_id(id_path).id(tag).build());
         // Not repeated: after a second request is answered, a late first one could remove a mark that was added in between.
-        let result = match self.session.call(operation, CallKind::Write, request).await {
+        let result = match self.session.call(operation, CallKind::Write(may_send), request).await {
             Err(error) if error.status == Some(500) => Err(self.explain_500(id, error).await),
             other => other.map(drop),
         };

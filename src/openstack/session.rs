@@ -32,7 +32,7 @@ use openstack_sdk_core::types::{ApiVersion, BoxedAsyncRead, ServiceType};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::{Error, ErrorKind, ProjectScope};
+use super::{Error, ErrorKind, MaySend, ProjectScope};
 use keystone::Token;
 use large_answer::LargeAnswer;
 use throttle::{Health, Permit, Throttle};
@@ -54,10 +54,10 @@ pub(super) enum CallKind<'a> {
     Read,
     ReadLarge(&'a LargeAnswer),
     /// Sent once. After an unknown outcome, the caller has to read the result.
-    Write,
+    Write(&'a MaySend<'a>),
     /// Repeating it changes nothing. An earlier attempt without an answer may take effect after a later one is refused, so
     /// the outcome is known only if an attempt succeeded or the resource does not exist.
-    IdempotentWrite,
+    IdempotentWrite(&'a MaySend<'a>),
 }
 
 /// A session with one cloud's Neutron.
@@ -107,8 +107,8 @@ pub(super) struct Turn<'a> {
 struct Call<'a> {
     session: &'a Session,
     limit: AnswerLimit<'a>,
-    /// It is not sent later: what was decided before may be wrong by then.
-    latest: Option<Instant>,
+    /// None for a read.
+    may_send: Option<&'a MaySend<'a>>,
 }
 
 impl Session {
@@ -140,14 +140,18 @@ impl Session {
     {
         let query = raw(endpoint).skip_error_check(true);
         let started = Instant::now();
-        let delays = retry_delays().with_max_times(if matches!(kind, CallKind::Write) { 0 } else { MAX_ATTEMPTS - 1 });
+        let delays =
+            retry_delays().with_max_times(if matches!(kind, CallKind::Write(_)) { 0 } else { MAX_ATTEMPTS - 1 });
         let attempt = async || match kind {
             // An answer that turns out to be large is given up, and requested again, if another one is being read.
             CallKind::ReadLarge(large) => {
-                let attempt = || self.attempt(operation, AnswerLimit::Large(large), &query);
+                let attempt = || self.attempt(operation, AnswerLimit::Large(large), None, &query);
                 large.acquire_if_refused(attempt).await
             }
-            _ => self.attempt(operation, AnswerLimit::Small, &query).await,
+            CallKind::Read => self.attempt(operation, AnswerLimit::Small, None, &query).await,
+            CallKind::Write(may_send) | CallKind::IdempotentWrite(may_send) => {
+                self.attempt(operation, AnswerLimit::Small, Some(may_send), &query).await
+            }
         };
         let mut unknown = None;
         let attempts = attempt
@@ -162,7 +166,7 @@ impl Session {
         let result = span::record(operation, attempts, |response| answer::request_id(response.headers())).await;
         match (result, unknown) {
             (Err(error), Some(earlier))
-                if matches!(kind, CallKind::IdempotentWrite) && error.kind != ErrorKind::NotFound =>
+                if matches!(kind, CallKind::IdempotentWrite(_)) && error.kind != ErrorKind::NotFound =>
             {
                 Err(if error.is_unknown() { error } else { earlier })
             }
@@ -174,12 +178,13 @@ impl Session {
         &self,
         operation: &'static str,
         limit: AnswerLimit<'_>,
+        may_send: Option<&MaySend<'_>>,
         query: &Q,
     ) -> Result<Response<Bytes>, Error>
     where
         Q: for<'a> QueryAsync<Response<Bytes>, Call<'a>> + Sync,
     {
-        self.begin_turn(operation).await?.send(operation, limit, None, query).await
+        self.begin_turn(operation).await?.send(operation, limit, may_send, query).await
     }
 
     /// Awaits a call that consists of several requests, of which the last may not be necessary, in one span.
@@ -222,24 +227,24 @@ impl Session {
 }
 
 impl Turn<'_> {
-    /// Sends a call with a small answer once, and not later than `latest`, if that is given.
+    /// Sends a call with a small answer once; a write only if `may_send` allows it.
     pub(super) async fn call<E>(
         &mut self,
         operation: &'static str,
-        latest: Option<Instant>,
+        may_send: Option<&MaySend<'_>>,
         endpoint: E,
     ) -> Result<Response<Bytes>, Error>
     where
         E: RestEndpoint + Sync + Send,
     {
-        self.send(operation, AnswerLimit::Small, latest, &raw(endpoint).skip_error_check(true)).await
+        self.send(operation, AnswerLimit::Small, may_send, &raw(endpoint).skip_error_check(true)).await
     }
 
     async fn send<Q>(
         &mut self,
         operation: &'static str,
         limit: AnswerLimit<'_>,
-        latest: Option<Instant>,
+        may_send: Option<&MaySend<'_>>,
         query: &Q,
     ) -> Result<Response<Bytes>, Error>
     where
@@ -247,7 +252,7 @@ impl Turn<'_> {
     {
         let Self { session, permit } = self;
         let in_operation = |error: Error| Error { operation, ..error };
-        let result = match query.query_async(&Call { session, limit, latest }).await {
+        let result = match query.query_async(&Call { session, limit, may_send }).await {
             Ok(response) if response.status().is_success() => Ok(response),
             Ok(response) => Err(in_operation(session.refusal(&response))),
             Err(ApiError::Client { source }) if source.operation.is_empty() => Err(in_operation(source)),
@@ -283,9 +288,8 @@ impl Call<'_> {
     }
 
     async fn send_with(&self, token: &Token, request: http::Request<Vec<u8>>) -> Result<Response<Bytes>, Error> {
-        if self.latest.is_some_and(|latest| latest < Instant::now()) {
-            let message = "it waited for a token, and was not sent: the floating IP may have changed meanwhile";
-            return Err(Error::new(ErrorKind::Conflict, "", message));
+        if self.may_send.is_some_and(|may_send| !may_send()) {
+            return Err(Error::unsent(""));
         }
         let mut request = reqwest::Request::try_from(request).map_err(|_| invalid_request())?;
         request.headers_mut().insert("X-Auth-Token", token.header.clone());

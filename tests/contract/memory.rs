@@ -55,10 +55,10 @@ async fn concurrent_requests_exceed_the_quota_but_get_different_addresses() {
     let world = world().await;
     world.operator.set_quota(Some(3)).await;
     let new = new(&world.network, "contract");
-    let results = join_all((0..8).map(|_| world.neutron.create_floating_ip(&new))).await;
+    let results = join_all((0..8).map(|_| world.neutron.create_floating_ip(&new, &|| true))).await;
     let addresses: BTreeSet<_> = results.into_iter().map(|ip| ip.expect("the check was before").address).collect();
     assert_eq!(addresses.len(), 8);
-    refused(world.neutron.create_floating_ip(&new).await, ErrorKind::OverQuota);
+    refused(world.neutron.create_floating_ip(&new, &|| true).await, ErrorKind::OverQuota);
 }
 
 #[tokio::test]
@@ -66,7 +66,7 @@ async fn the_same_calls_give_the_same_ids_and_addresses() {
     let create = async || {
         let world = world().await;
         let new = new(&world.network, "contract");
-        join_all((0..4).map(|_| world.neutron.create_floating_ip(&new))).await;
+        join_all((0..4).map(|_| world.neutron.create_floating_ip(&new, &|| true))).await;
         world.neutron.list_floating_ips().await.expect("it lists")
     };
     assert_eq!(create().await, create().await);

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId};
 use caip_openstack::metrics::{MeteredClouds, Metrics};
 use caip_openstack::openstack::session::Sessions;
-use caip_openstack::openstack::{Clouds, DeletionStep, ErrorKind, Neutron};
+use caip_openstack::openstack::{Clouds, DeletionStep, ErrorKind, Neutron, NewFloatingIp};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -116,12 +116,35 @@ async fn a_deletion_that_had_to_wait_is_decided_at_its_turn_and_then_sent() {
         },
         async {
             after(2).await;
-            neutron.describe_floating_ip(&id(), "after the deletion").await
+            neutron.describe_floating_ip(&id(), "after the deletion", &|| true).await
         },
     );
     assert!(deleted.expect("it is deleted"));
     assert_eq!(asked, [20, 20], "when it has its turn");
     assert_eq!(methods(&server), ["GET", "GET", "DELETE", "PUT"], "nothing comes in between");
+}
+
+/// For example because its pool's session ended meanwhile.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_had_to_wait_is_sent_only_if_it_still_may() {
+    let new = NewFloatingIp { network: NetworkId::new("n1"), subnet: None, description: "d".to_owned() };
+    for (takes, sent) in [(5, 5), (20, 1)] {
+        let (begun, slow) = (Instant::now(), FloatingIpId::new("slow"));
+        let may_send = || begun.elapsed() < Duration::from_secs(10);
+        let server = start_with_slow_read(takes).await;
+        let neutron = connect_with_one_slot(&server).await;
+        let id = id();
+        let (_, created, described, tagged, untagged) = tokio::join!(
+            neutron.get_floating_ip(&slow),
+            neutron.create_floating_ip(&new, &may_send),
+            neutron.describe_floating_ip(&id, "d", &may_send),
+            neutron.add_tag(&id, "t", &may_send),
+            neutron.remove_tag(&id, "t", &may_send),
+        );
+        let errors = [created.err(), described.err(), tagged.err(), untagged.err()];
+        let unsent = errors.iter().flatten().filter(|error| error.kind == ErrorKind::Conflict && !error.is_unknown());
+        assert_eq!((unsent.count(), methods(&server).len()), (5 - sent, sent), "{errors:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +174,7 @@ async fn a_deletion_is_repeated_with_a_new_token_only_if_that_comes_soon() {
                 assert!(!error.is_unknown());
                 assert_eq!(
                     error.to_string(),
-                    "delete floating IP: it waited for a token, and was not sent: the floating IP may have changed meanwhile"
+                    "delete floating IP: it had to wait, and was not sent: what was known when it was decided may have changed"
                 );
             }
         }
@@ -173,7 +196,7 @@ async fn a_read_that_fails_keeps_no_other_call_out_until_it_is_repeated() {
     let id = id();
     let (deleted, _) = tokio::join!(
         neutron.delete_floating_ip(&id, &mut check),
-        neutron.describe_floating_ip(&id, "between the two reads"),
+        neutron.describe_floating_ip(&id, "between the two reads", &|| true),
     );
     assert!(deleted.expect("it is deleted"));
     assert_eq!(methods(&server), ["GET", "PUT", "GET", "DELETE"]);

@@ -49,9 +49,9 @@ async fn creations_and_descriptions_are_sent_once() {
         let server = Server::start(move |_: &ReceivedRequest| trouble()).await;
         let neutron = connect(&server).await;
         let new = NewFloatingIp { network: NetworkId::new("n1"), subnet: None, description: "d".to_owned() };
-        let error = neutron.create_floating_ip(&new).await.expect_err("trouble");
+        let error = neutron.create_floating_ip(&new, &|| true).await.expect_err("trouble");
         assert!(error.is_unknown(), "{}", message(&error));
-        let error = neutron.describe_floating_ip(&id(), "d").await.expect_err("trouble");
+        let error = neutron.describe_floating_ip(&id(), "d", &|| true).await.expect_err("trouble");
         assert!(error.is_unknown(), "{}", message(&error));
         assert_eq!((server.count("POST /network"), server.count("PUT /network")), (1, 1));
     }
@@ -71,7 +71,7 @@ async fn other_calls_are_tried_three_times() {
         })
         .await;
         let neutron = connect(&server).await;
-        neutron.add_tag(&id(), "t").await.expect("the third attempt");
+        neutron.add_tag(&id(), "t", &|| true).await.expect("the third attempt");
         assert_eq!(server.count("PUT /network/v2.0/floatingips/f1/tags/t"), 3);
     }
 }
@@ -84,8 +84,8 @@ async fn a_500_to_a_tag_means_not_found_only_if_the_floating_ip_is_gone() {
     })
     .await;
     let neutron = connect(&server).await;
-    assert_eq!(neutron.add_tag(&id(), "t").await.expect_err("it is gone").kind, ErrorKind::NotFound);
-    neutron.remove_tag(&id(), "t").await.expect("it is gone with its tags");
+    assert_eq!(neutron.add_tag(&id(), "t", &|| true).await.expect_err("it is gone").kind, ErrorKind::NotFound);
+    neutron.remove_tag(&id(), "t", &|| true).await.expect("it is gone with its tags");
     assert_eq!(
         (server.count("PUT /network"), server.count("DELETE /network"), server.count("GET /network")),
         (1, 1, 2)
@@ -94,10 +94,10 @@ async fn a_500_to_a_tag_means_not_found_only_if_the_floating_ip_is_gone() {
         "GET" => Reply::new(200, json!({"floatingip": super::row("f1")})),
         _ => Reply::refusal(500, "HTTPInternalServerError"),
     });
-    assert_eq!(neutron.add_tag(&id(), "t").await.expect_err("it is real").kind, ErrorKind::Server);
+    assert_eq!(neutron.add_tag(&id(), "t", &|| true).await.expect_err("it is real").kind, ErrorKind::Server);
     // Such a 500 concerns one floating IP, and does not open the circuit breaker.
     for _ in 0..20 {
-        neutron.add_tag(&id(), "t").await.expect_err("it is real");
+        neutron.add_tag(&id(), "t", &|| true).await.expect_err("it is real");
     }
     neutron.get_floating_ip(&id()).await.expect("the cloud answers");
 }

@@ -129,7 +129,7 @@ async fn the_reply_to_a_write_is_short_and_otherwise_its_outcome_is_unknown() {
         let body = json!({"floatingip": row("f1"), "more": "x".repeat(bytes)});
         let server = Server::start(move |_: &ReceivedRequest| Reply::new(201, body.clone())).await;
         let new = NewFloatingIp { network: NetworkId::new("n1"), subnet: None, description: "d".to_owned() };
-        connect(&server).await.create_floating_ip(&new).await
+        connect(&server).await.create_floating_ip(&new, &|| true).await
     };
     create(100 << 10).await.expect("it is short enough");
     let error = create(128 << 10).await.expect_err("it is too long");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use caip_openstack::openstack::{
-    Clouds, Credentials, DeletionCheck, DeletionStep, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp,
-    ProjectScope, Quota, Subnet,
+    Clouds, Credentials, DeletionCheck, DeletionStep, Error, ErrorKind, Filter, MaySend, Network, Neutron,
+    NewFloatingIp, ProjectScope, Quota, Subnet,
 };
 use futures::FutureExt;
 use futures::future::BoxFuture;
@@ -86,6 +86,12 @@ impl WiredNeutron {
     }
 
     async fn read<T: Send + 'static>(
+    /// Waits until a write may be sent.
+    async fn await_turn(&self, operation: &'static str, may_send: &MaySend<'_>) -> Result<(), Error> {
+        self.wire.await_turn().await;
+        if may_send() { Ok(()) } else { Err(Error::unsent(operation)) }
+    }
+
         &self,
         operation: &'static str,
         make: impl Fn(Arc<dyn Neutron>) -> BoxFuture<'static, Result<T, Error>> + Send + 'static,
@@ -145,20 +151,27 @@ impl Neutron for WiredNeutron {
         .await
     }
 
-    async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
+    async fn create_floating_ip(&self, new: &NewFloatingIp, may_send: &MaySend<'_>) -> Result<FloatingIp, Error> {
         let new = new.clone();
         self.write("create floating IP", new.description.clone(), move |inner| {
+        self.await_turn("create floating IP", may_send).await?;
             let new = new.clone();
-            async move { inner.create_floating_ip(&new).await }.boxed()
+            async move { inner.create_floating_ip(&new, &|| true).await }.boxed()
         })
         .await
     }
 
-    async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
+    async fn describe_floating_ip(
+        &self,
+        id: &FloatingIpId,
+        description: &str,
+        may_send: &MaySend<'_>,
+    ) -> Result<FloatingIp, Error> {
         let (id, description) = (id.clone(), description.to_owned());
         self.write("describe floating IP", format!("{id} {description}"), move |inner| {
+        self.await_turn("describe floating IP", may_send).await?;
             let (id, description) = (id.clone(), description.clone());
-            async move { inner.describe_floating_ip(&id, &description).await }.boxed()
+            async move { inner.describe_floating_ip(&id, &description, &|| true).await }.boxed()
         })
         .await
     }
@@ -182,20 +195,22 @@ impl Neutron for WiredNeutron {
         .await
     }
 
-    async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+    async fn add_tag(&self, id: &FloatingIpId, tag: &str, may_send: &MaySend<'_>) -> Result<(), Error> {
         let (id, tag) = (id.clone(), tag.to_owned());
         self.write("tag floating IP", format!("{id} {tag}"), move |inner| {
+        self.await_turn("tag floating IP", may_send).await?;
             let (id, tag) = (id.clone(), tag.clone());
-            async move { inner.add_tag(&id, &tag).await }.boxed()
+            async move { inner.add_tag(&id, &tag, &|| true).await }.boxed()
         })
         .await
     }
 
-    async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+    async fn remove_tag(&self, id: &FloatingIpId, tag: &str, may_send: &MaySend<'_>) -> Result<(), Error> {
         let (id, tag) = (id.clone(), tag.to_owned());
         self.write("untag floating IP", format!("{id} {tag}"), move |inner| {
+        self.await_turn("untag floating IP", may_send).await?;
             let (id, tag) = (id.clone(), tag.clone());
-            async move { inner.remove_tag(&id, &tag).await }.boxed()
+            async move { inner.remove_tag(&id, &tag, &|| true).await }.boxed()
         })
         .await
     }

@@ -10,7 +10,8 @@ use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, ProjectId
 use caip_openstack::openstack::credentials::Fingerprint;
 use caip_openstack::openstack::session::REQUEST_TIMEOUT;
 use caip_openstack::openstack::{
-    Credentials, DeletionCheck, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
+    Credentials, DeletionCheck, Error, ErrorKind, Filter, MaySend, Network, Neutron, NewFloatingIp, ProjectScope,
+    Quota, Subnet,
 };
 use serde_json::{Value, json};
 
@@ -152,12 +153,12 @@ impl Neutron for Liar {
         self.answer("read floating IP", |random| self.floating_ip(random)).await
     }
 
-    async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
+    async fn create_floating_ip(&self, new: &NewFloatingIp, _: &MaySend<'_>) -> Result<FloatingIp, Error> {
         let description = new.description.clone();
         self.answer("create floating IP", |random| FloatingIp { description, ..self.floating_ip(random) }).await
     }
 
-    async fn describe_floating_ip(&self, _: &FloatingIpId, _: &str) -> Result<FloatingIp, Error> {
+    async fn describe_floating_ip(&self, _: &FloatingIpId, _: &str, _: &MaySend<'_>) -> Result<FloatingIp, Error> {
         self.answer("describe floating IP", |random| self.floating_ip(random)).await
     }
 
@@ -168,11 +169,11 @@ impl Neutron for Liar {
         self.answer("delete floating IP", |_| true).await
     }
 
-    async fn add_tag(&self, _: &FloatingIpId, _: &str) -> Result<(), Error> {
+    async fn add_tag(&self, _: &FloatingIpId, _: &str, _: &MaySend<'_>) -> Result<(), Error> {
         self.answer("tag floating IP", |_| ()).await
     }
 
-    async fn remove_tag(&self, _: &FloatingIpId, _: &str) -> Result<(), Error> {
+    async fn remove_tag(&self, _: &FloatingIpId, _: &str, _: &MaySend<'_>) -> Result<(), Error> {
         self.answer("untag floating IP", |_| ()).await
     }
 

@@ -352,6 +352,26 @@ fn a_claim_that_is_served_while_keystone_gets_another_url_is_not_said_to_have_lo
     }
 }
 
+/// It gets its turn after the fence of the new session has ended.
+#[test]
+fn a_call_that_waits_for_its_turn_while_keystone_gets_another_url_is_not_sent() {
+    simulate_bound(&START, async |world, site| {
+        site.change(Kind::Pool, "public", &json!({"spec": {"maxIPs": 2}}));
+        world.advance(SOON).await;
+        site.replicas[0].wire().expect("it runs").delay_turns(Duration::from_secs(1), 2 * SOON);
+        site.create_claim("web-1", "public");
+        world.advance(Duration::from_secs(2)).await;
+        world.move_keystone(&site.server);
+        site.create_claim("web-2", "public");
+        let is_bound = world.wait_until(SOON, || site.is_bound("web-2")).await;
+        world.expect(7, "web-2", "bound", is_bound);
+        for _ in 0..120 {
+            world.advance(Duration::from_secs(1)).await;
+            world.expect(6, "public", "within maxIPs", world.cloud.floating_ips().len() <= 2);
+        }
+    });
+}
+
 /// The ledger of the new one does not know of the POST.
 #[test]
 fn a_call_that_lands_after_keystone_got_another_url_is_found() {

@@ -44,6 +44,8 @@ struct State {
     /// Whether watches leave out all but the latest state of an object.
     skips: bool,
     frozen: Option<Instant>,
+    /// Calls that ask for their turn until then get it that late.
+    late_turns: Option<(Instant, Duration)>,
     slowest: u64,
 }
 
@@ -69,6 +71,7 @@ impl Wire {
             stalled: None,
             skips: false,
             frozen: None,
+            late_turns: None,
             slowest,
         };
         Self(Arc::new(Inner { name, state: Mutex::new(state), death: Notify::new(), trace, rates }))
@@ -145,6 +148,7 @@ impl Wire {
         state.outages.clear();
         state.next_write = None;
         (state.hang, state.stalled, state.frozen, state.skips) = (None, None, None, false);
+        state.late_turns = None;
     }
 
     pub fn kill(&self) {
@@ -184,13 +188,22 @@ impl Wire {
         lag + stall.unwrap_or_default()
     }
 
-    /// A cloud in trouble lets calls wait for their turn.
+    /// For a while, writes to OpenStack that ask for their turn get it that late: the cloud is busy.
+    pub fn delay_turns(&self, lasts: Duration, delay: Duration) {
+        self.state().late_turns = Some((Instant::now() + lasts, delay));
+    }
+
+    /// A cloud in trouble lets writes wait for their turn, some of them for longer than a call may take. Not in an
+    /// outage of all calls (8 of 8): there a test expects the next call itself to fail.
     pub async fn await_turn(&self) {
         let wait = {
-            let state = self.state();
-            let outage = state.outages.get(&Side::OpenStack);
-            let is_troubled = outage.is_some_and(|(until, ..)| Instant::now() < *until);
-            Duration::from_secs(if is_troubled { state.calls as u64 % 16 } else { 0 })
+            let (state, now) = (self.state(), Instant::now());
+            let outage = state.outages.get(&Side::OpenStack).filter(|(until, ..)| now < *until);
+            let is_troubled = outage.is_some_and(|(_, _, share)| *share < 8);
+            let delay = state.late_turns.filter(|(until, _)| now < *until).map(|(_, delay)| delay);
+            let waits = [0, 3, 9, 15, 1, 6, 50, 12];
+            let in_trouble = || Duration::from_secs(if is_troubled { waits[state.calls % waits.len()] } else { 0 });
+            delay.unwrap_or_else(in_trouble)
         };
         sleep(wait).await;
     }

@@ -14,7 +14,7 @@ use crate::allocation::supply::CreationPlace;
 use crate::allocation::{Ledger, Refusal};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::hands_off::HandsOff;
-use crate::controllers::memory::{ResolvedPool, Session};
+use crate::controllers::memory::ResolvedPool;
 use crate::controllers::neutron_writer::NeutronWriter;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::openstack::{self, ErrorKind};
@@ -78,15 +78,12 @@ pub(super) struct Attempt<'a> {
     /// Whether the last step tried to get a new address and is known to have failed, and no other write may still give the claim
     /// one.
     pub(super) has_failed_empty_handed: bool,
-    /// The session that the pool's resolution is of.
-    session: Session,
 }
 
 impl<'a> Attempt<'a> {
     pub(super) fn new(
         controller: &'a ClaimController,
         pool: &'a ResolvedPool,
-        session: Session,
         request: ClaimRequest,
         scope: AllocationScope,
         is_lost: bool,
@@ -105,7 +102,6 @@ impl<'a> Attempt<'a> {
             has_listed: false,
             is_lost,
             has_failed_empty_handed: false,
-            session,
         }
     }
 
@@ -122,14 +118,17 @@ impl<'a> Attempt<'a> {
 
     async fn step_until_done(&mut self) -> AttemptOutcome {
         for _ in 0..STEPS {
-            if self.pool.project.ledger().is_unlisted()
-                && let Err(error) = self.pool.list_now(&self.controller.clock).await
-            {
-                return AttemptOutcome::Failed(error);
-            }
-            match self.step().await {
+            let is_unlisted = self.pool.project.ledger().is_unlisted();
+            let listed = if is_unlisted { self.pool.list_now(&self.controller.clock).await } else { Ok(()) };
+            let done = match listed {
+                Ok(()) => self.step().await,
+                Err(error) => Err(error),
+            };
+            match done {
                 Ok(Some(outcome)) => return outcome,
                 Ok(None) => {}
+                // A write that was not sent for that reason looks like a conflict. The next session decides.
+                Err(_) if self.pool.session.has_ended() => return AttemptOutcome::Changed,
                 Err(error) => return AttemptOutcome::Failed(error),
             }
         }
@@ -212,16 +211,6 @@ impl<'a> Attempt<'a> {
         is_concerned.then(|| claims.address_uncertain_for(&self.pool.name, &self.request.object)).flatten()
     }
 
-    /// Whether the pool lost the use of its session meanwhile, and with it what its claims held, or was created again.
-    fn has_session_ended(&self) -> bool {
-        let is_same = self
-            .controller
-            .memory
-            .pools
-            .update(&self.pool.name, |state| state.uses_session_of(self.pool) && state.session() == self.session);
-        is_same != Some(true)
-    }
-
     /// Whether an IPAddress may be created. A pool that is being deleted waits for what was begun, so nothing more may be
     /// begun but the recovery of what claims had.
     fn may_begin(&self) -> bool {
@@ -238,7 +227,7 @@ impl<'a> Attempt<'a> {
     fn decide(&mut self) -> Result<(Decision, Option<CreationMark>), Undecided> {
         let ClaimController { memory, clock, .. } = self.controller;
         let mut ledger = self.pool.project.ledger();
-        if self.has_session_ended() {
+        if self.pool.session.has_ended() {
             return Err(Undecided::SessionEnded);
         }
         let decision =
@@ -280,7 +269,7 @@ impl<'a> Attempt<'a> {
 
     /// What it began ends with its session. A write may be under way.
     fn leave_ended_session(&self) {
-        if self.has_session_ended() {
+        if self.pool.session.has_ended() {
             let now = self.controller.clock.now();
             self.pool.project.ledger().leave_holds(&self.pool.policy.id, |claim| *claim == self.request.key, now);
         }
@@ -407,7 +396,7 @@ impl<'a> Attempt<'a> {
 
     async fn discard_unwanted(&mut self) {
         let ClaimController { memory, wake, .. } = self.controller;
-        if self.has_session_ended() {
+        if self.pool.session.has_ended() {
             // The next session finds them. They may be given by then, so that nothing is deleted with this one.
             return self.pool.project.ledger().leave_unwanted(&std::mem::take(&mut self.unwanted));
         }

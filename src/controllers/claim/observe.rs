@@ -78,6 +78,16 @@ impl Observed {
         self.claim.address_name().is_some()
     }
 
+    /// Whether the claim's status has an address, and its IPAddress exists.
+    pub(super) fn has_bound_address(&self) -> bool {
+        self.is_bound() && self.address.is_some()
+    }
+
+    /// Whether the session has ended that the pool had.
+    pub(super) fn has_session_ended(&self) -> bool {
+        self.pool_state.resolved.as_ref().is_some_and(|pool| pool.session.has_ended())
+    }
+
     /// Whether the claim has our finalizer.
     pub(super) fn is_protected(&self) -> bool {
         patch::has_finalizer(&self.claim.metadata, CLAIM_FINALIZER)

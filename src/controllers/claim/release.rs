@@ -51,7 +51,11 @@ impl ClaimController {
         if let Some(left) = self.memory.claims.address_uncertain_for(&observed.pool_name, &observed.name) {
             return self.await_outcome(observed, left).await;
         }
-        let released = self.release_in_neutron(observed, address).await?;
+        let released = match self.release_in_neutron(observed, address).await {
+            // What was not sent since the session ended looks like a conflict. The next session releases it.
+            Err(Error::OpenStack(_)) if observed.has_session_ended() => return Ok(Action::requeue(CHANGED_RETRY)),
+            released => released?,
+        };
         if let MarkRelease::Fenced(until) = released {
             let left = Duration::try_from(until.duration_since(self.clock.now())).unwrap_or_default();
             return self.await_outcome(observed, left).await;

@@ -4,6 +4,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -38,6 +39,23 @@ pub(in crate::controllers) struct ResolvedPool {
     pub(in crate::controllers) inputs: ResolutionInputs,
     pub(in crate::controllers) neutron: Arc<dyn Neutron>,
     pub(in crate::controllers) project: Arc<ProjectHandle>,
+    pub(in crate::controllers) session: PoolSession,
+}
+
+/// A pool's use of one ledger with its credentials, by all resolutions meanwhile. It ends when the pool gets another ledger,
+/// may not use the credentials any more, or is gone; and with it what its claims hold. No write of the pool is sent
+/// afterwards, since the [fence](crate::allocation::Ledger::fence) of the next session does not expect it.
+#[derive(Clone, Default)]
+pub(in crate::controllers) struct PoolSession(Arc<AtomicBool>);
+
+impl PoolSession {
+    pub(in crate::controllers) fn has_ended(&self) -> bool {
+        self.0.load(Ordering::Acquire)
+    }
+
+    fn end(&self) {
+        self.0.store(true, Ordering::Release);
+    }
 }
 
 impl ResolvedPool {
@@ -144,19 +162,14 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) labels: Arc<LabelMemory>,
     /// The addresses that cannot be given, and since when these.
     failures: Option<(Vec<(IpAddr, AddressFailure)>, Timestamp)>,
+    /// How much its cleanup had to do when its time was up.
+    pub(in crate::controllers) interrupted_cleanup: Option<usize>,
     /// What it was last said to leave behind, abandoned.
     left_behind: Option<String>,
     uid: Option<String>,
     became_stale_at: Option<Timestamp>,
     is_report_due: bool,
     watched: WatchedObject,
-}
-
-/// What a pool's claims hold ends with its session.
-#[derive(PartialEq, Eq)]
-pub(in crate::controllers) struct Session {
-    pool: Option<String>,
-    changed_at: Option<Timestamp>,
 }
 
 /// How soon refused calls may cause a pool to be resolved again. Otherwise a claim whose call is always refused would wake
@@ -196,35 +209,33 @@ impl PoolState {
         self.problem.is_none() && self.served_generation.is_some() && self.resolved.is_some()
     }
 
-    /// Whether the pool has its id and its ledger still.
-    pub(in crate::controllers) fn uses_session_of(&self, pool: &ResolvedPool) -> bool {
-        self.resolved.as_ref().is_some_and(|known| {
-            known.policy.id == pool.policy.id && known.project.is_in_one_project_with(&pool.project)
-        })
-    }
-
-    pub(in crate::controllers) fn session(&self) -> Session {
-        Session { pool: self.uid.clone(), changed_at: self.session_changed_at }
-    }
-
     /// The pool serves.
     pub(in crate::controllers) fn serve(&mut self, resolved: Arc<ResolvedPool>, pool: &OpenStackFloatingIPPool) {
-        if self.is_of(pool) {
+        if self.is_of(pool) && !resolved.session.has_ended() {
             (self.resolved, self.problem) = (Some(resolved), None);
             self.served_generation = pool.metadata.generation;
             (self.is_stale, self.was_paused) = (false, false);
         }
     }
 
-    /// Ends the session, if it is one to end: calls may still be under way.
+    /// Ends the session, if it is one to end: writes that wait are not sent, and calls may still be under way.
     pub(in crate::controllers) fn end_session(
         &mut self,
         is_ended: impl FnOnce(&ResolvedPool) -> bool,
         now: Timestamp,
     ) -> Option<Arc<ResolvedPool>> {
         let ended = self.resolved.take_if(|resolved| is_ended(resolved))?;
+        ended.session.end();
         self.session_changed_at = Some(now);
         Some(ended)
+    }
+
+    /// The pool is gone.
+    fn end(self) -> Self {
+        if let Some(resolved) = &self.resolved {
+            resolved.session.end();
+        }
+        self
     }
 
     /// OpenStack refused something. False if it did so a moment ago.
@@ -290,12 +301,12 @@ impl PoolRecords {
                 vacant.insert(new());
                 None
             }
-            Entry::Occupied(mut known) => (!known.get().is_of(pool)).then(|| known.insert(new())),
+            Entry::Occupied(mut known) => (!known.get().is_of(pool)).then(|| known.insert(new()).end()),
         }
     }
 
     pub(in crate::controllers) fn remove(&self, pool: &ObjectName) -> Option<PoolState> {
-        self.0.lock().remove(pool)
+        self.0.lock().remove(pool).map(PoolState::end)
     }
 
     /// The pools with a record that are not among these.
@@ -345,8 +356,11 @@ impl PoolRecords {
         error: &openstack::Error,
         now: Timestamp,
     ) -> bool {
+        // A 404 that names no resource: Neutron has no more the extension that the path belongs to.
+        let is_extension_gone = error.kind == ErrorKind::Rejected && error.status == Some(404);
         let is_about_the_pool =
-            matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::BadNetwork | ErrorKind::Credentials);
+            matches!(error.kind, ErrorKind::Unauthorized | ErrorKind::BadNetwork | ErrorKind::Credentials)
+                || is_extension_gone;
         is_about_the_pool && self.update(pool, |state| state.become_stale(now)) == Some(true)
     }
 

@@ -200,7 +200,8 @@ impl Resolver {
         let fence_from = self.fence_from.filter(|_| !is_new_id).max(self.leave_other_ledger(&name, &project));
         let fenced_until = fence_from.map(|from| after(from, REQUEST_TIMEOUT));
         let policy = policy_of(pool, id, found, fenced_until);
-        ResolvedPool { name, policy, network, inputs, neutron, project }
+        let session = self.memory.pools.resolved_of(pool).map(|known| known.session.clone()).unwrap_or_default();
+        ResolvedPool { name, policy, network, inputs, neutron, project, session }
     }
 
     /// Ends the session that reaches the pool's project in another way, with another ledger: what it began later would be done

@@ -109,7 +109,11 @@ impl Sweeper {
             self.memory.with_situation(&ledger, pool, now, |situation| needs_tag(situation, id, tag))
         };
         match needs_it && self.may_go_on(pool) {
-            true => NeutronWriter { pool, clock: &self.clock }.label(id, tag).await.map(|()| true),
+            true => match (NeutronWriter { pool, clock: &self.clock }).label(id, tag).await {
+                // Not sent since the session ended.
+                Err(_) if pool.session.has_ended() => Ok(false),
+                labelled => labelled.map(|()| true),
+            },
             false => Ok(false),
         }
     }

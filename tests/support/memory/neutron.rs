@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, ProjectId};
 use caip_openstack::openstack::credentials::Fingerprint;
 use caip_openstack::openstack::{
-    DeletionCheck, Error, ErrorKind, Filter, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
+    DeletionCheck, Error, ErrorKind, Filter, MaySend, Network, Neutron, NewFloatingIp, ProjectScope, Quota, Subnet,
 };
 
 use super::state::{self, Alteration, NetworkRow, State, SubnetRow};
@@ -70,7 +70,7 @@ impl Neutron for MemoryNeutron {
         .await
     }
 
-    async fn create_floating_ip(&self, new: &NewFloatingIp) -> Result<FloatingIp, Error> {
+    async fn create_floating_ip(&self, new: &NewFloatingIp, _: &MaySend<'_>) -> Result<FloatingIp, Error> {
         let operation = "create floating IP";
         let checked = self.cloud.state().check_new(&self.scope.project, new, self.is_elsewhere);
         // Other requests may come between the check of the quota and the choice of an address, as in Neutron.
@@ -78,7 +78,12 @@ impl Neutron for MemoryNeutron {
             .await
     }
 
-    async fn describe_floating_ip(&self, id: &FloatingIpId, description: &str) -> Result<FloatingIp, Error> {
+    async fn describe_floating_ip(
+        &self,
+        id: &FloatingIpId,
+        description: &str,
+        _: &MaySend<'_>,
+    ) -> Result<FloatingIp, Error> {
         self.call("describe floating IP", |state, project| {
             state::check_description(description)?;
             state.permit(Alteration::RefusesDescriptions, "update_floatingip")?;
@@ -115,7 +120,7 @@ impl Neutron for MemoryNeutron {
         .await
     }
 
-    async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+    async fn add_tag(&self, id: &FloatingIpId, tag: &str, _: &MaySend<'_>) -> Result<(), Error> {
         self.call("tag floating IP", |state, project| {
             state.permit(Alteration::RefusesTags, "update_floatingip:tags")?;
             let ip = state.own_for_tags(project, id, "update_floatingip:tags")?;
@@ -124,7 +129,7 @@ impl Neutron for MemoryNeutron {
         .await
     }
 
-    async fn remove_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
+    async fn remove_tag(&self, id: &FloatingIpId, tag: &str, _: &MaySend<'_>) -> Result<(), Error> {
         let result = self.call("untag floating IP", |state, project| {
             state.permit(Alteration::RefusesTags, "delete_floatingip:tags")?;
             let ip = state.own_for_tags(project, id, "delete_floatingip:tags")?;
