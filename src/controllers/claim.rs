@@ -145,8 +145,8 @@ impl ClaimController {
                 self.report_waiting(&observed, reason, message).await?;
                 Ok(Action::await_change())
             }
-            NextStep::Serve => self.serve_or_report(&observed).await,
-            NextStep::Recover => self.recover(&observed).await,
+            NextStep::Serve => self.or_refused(&observed, self.serve(&observed, AllocationScope::AnyAddress)).await,
+            NextStep::Recover => self.or_refused(&observed, self.recover(&observed)).await,
             NextStep::Release => self.release_being_deleted(&observed).await,
             NextStep::ReleaseAndWait(message) => self.release_waiting(&observed, message).await,
         }
@@ -194,17 +194,21 @@ impl ClaimController {
         }
     }
 
-    /// The condition of a claim that has no address yet says what Kubernetes refuses. What OpenStack refuses is reported
-    /// where it happens.
-    async fn serve_or_report(&self, observed: &Observed) -> Result<Action, Error> {
-        let served = self.serve(observed, AllocationScope::AnyAddress).await;
-        if let Err(error @ Error::Kubernetes(..)) = &served
+    /// Awaits a step. Unless the claim has its IPAddress, its condition then says what Kubernetes refuses; what OpenStack
+    /// refuses is reported where it happens.
+    async fn or_refused(
+        &self,
+        observed: &Observed,
+        step: impl Future<Output = Result<Action, Error>>,
+    ) -> Result<Action, Error> {
+        let result = step.await;
+        if let Err(error @ Error::Kubernetes(..)) = &result
             && let Some(why) = error.for_condition()
-            && !observed.is_bound()
+            && !observed.has_bound_address()
         {
             self.report_failed(observed, why).await?;
         }
-        served
+        result
     }
 
     /// Gives the claim its address: request → protect → attempt → publish → report.
@@ -331,11 +335,19 @@ impl ClaimController {
     /// Releases what may be marked for a claim that cannot get an address from its pool now, and leaves it waiting. Another
     /// writer's IPAddress stays.
     async fn release_waiting(&self, observed: &Observed, message: String) -> Result<Action, Error> {
-        self.report_waiting(observed, POOL_NOT_READY, message).await?;
-        match observed.address {
+        let released = match observed.address {
             None => self.release(observed).await,
             Some(_) => self.release_with(observed, None).await,
-        }
+        };
+        let (message, action) = match released {
+            Ok(action) => (message, action),
+            Err(error) => {
+                let why = error.for_condition().map(|why| format!("; its address cannot be released yet: {why}"));
+                (message + why.as_deref().unwrap_or_default(), self.on_error(&observed.claim, &error))
+            }
+        };
+        self.report_waiting(observed, POOL_NOT_READY, message).await?;
+        Ok(action)
     }
 
     /// Adds the finalizer before anything is done in Neutron, so that the claim cannot disappear meanwhile.
@@ -368,7 +380,7 @@ impl ClaimController {
             return Ok(false);
         }
         let found = self.kube.pools(&observed.pool_name.namespace).get_opt(&observed.pool_name.name).await;
+        let found = found.and_then(|found| found.map(Guarded::into_object).transpose());
         Ok(found.map_err(|error| Error::Kubernetes("read the pool", error))?.is_some())
     }
 }
-        let found = found.and_then(|found| found.map(Guarded::into_object).transpose());

@@ -259,6 +259,66 @@ fn a_pool_says_what_it_fails_at_beside_serving_claims() {
     }
 }
 
+/// The message of a claim's `Ready` condition, if that is false.
+fn not_ready_message(world: &World, claim: &str) -> String {
+    let claim = world.sites[0].server.get(&key(Kind::Claim, claim)).expect("the claim");
+    let told = condition(&claim, "Ready").filter(|ready| ready["status"] == "False");
+    told.map(|ready| ready["message"].to_string()).unwrap_or_default()
+}
+
+/// By a role, a policy, a quota or a webhook.
+#[test]
+fn a_bound_claim_whose_ip_address_is_gone_is_told_that_kubernetes_refuses_another() {
+    for has_network in [true, false] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            let_wait(world).await;
+            if !has_network {
+                let missing = json!({"filter": {"name": "none"}});
+                site.change(Kind::Pool, "public", &json!({"spec": {"floatingIPNetwork": missing}}));
+                world.advance(SOON).await;
+            }
+            let refused = Fault::Refused(Rejection::Forbidden);
+            site.replicas[0].wire().expect("it runs").hang("ipaddresses", refused, 2 * SOON);
+            site.delete_by_force(Kind::Address, "web-0");
+            let is_told =
+                world.wait_until(SOON, || not_ready_message(world, "web-0").contains("Kubernetes refused")).await;
+            world.expect(7, "web-0", "told", is_told);
+            let is_there = || site.server.get(&key(Kind::Address, "web-0")).is_some();
+            let is_bound = world.wait_until(5 * SOON, is_there).await;
+            world.expect(7, "web-0", "bound again", is_bound);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+#[test]
+fn a_claim_in_a_deleted_pool_says_that_its_mark_cannot_be_removed() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        world.advance(SOON).await;
+        let refused = Fault::Refused(Rejection::Forbidden);
+        site.replicas[0].wire().expect("it runs").hang("ipaddresses", refused, SOON / 2);
+        site.create_claim("web-0", "public");
+        world.advance(Duration::from_secs(5)).await;
+        world.cloud.alter(Alteration::RefusesTags);
+        site.delete(Kind::Pool, "public");
+        let is_told =
+            world.wait_until(2 * SOON, || not_ready_message(world, "web-0").contains("update_floatingip:tags")).await;
+        world.expect(
+            7,
+            "web-0",
+            "told",
+            is_told && not_ready_message(world, "web-0").contains("is being deleted: create it again"),
+        );
+        world.cloud.alter(Alteration::None);
+        let is_gone = world.wait_until(5 * SOON, || site.server.get(&key(Kind::Pool, "public")).is_none()).await;
+        world.expect(9, "public", "gone", is_gone && world.cloud.floating_ips().is_empty());
+    });
+    outcome.assert_lawful();
+}
+
 /// A cloud that fails now and then changes no condition each time.
 #[test]
 fn a_sweep_that_fails_and_is_tried_again_is_not_told() {

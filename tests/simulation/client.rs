@@ -138,5 +138,6 @@ fn failed(failure: &CallFailure) -> Answered {
         CallFailure::Refused(Rejection::Server) => status(500, "InternalError"),
         CallFailure::Refused(Rejection::TooMany) => status(429, "TooManyRequests"),
         CallFailure::Refused(Rejection::Conflict) => status(409, "Conflict"),
+        CallFailure::Refused(Rejection::Forbidden) => status(403, "Forbidden"),
     }
 }

@@ -74,6 +74,7 @@ fn error(operation: &'static str, failure: CallFailure) -> Error {
         CallFailure::Refused(Rejection::Server) => (ErrorKind::Server, "the cloud has an internal error"),
         CallFailure::Refused(Rejection::TooMany) => (ErrorKind::TooManyRequests, "too many requests"),
         CallFailure::Refused(Rejection::Conflict) => (ErrorKind::Conflict, "another request changed it"),
+        CallFailure::Refused(Rejection::Forbidden) => (ErrorKind::Forbidden, "the cloud's policy forbids it"),
         CallFailure::Refused(Rejection::Unreachable) => (ErrorKind::Unreachable, "the cloud refuses connections"),
     };
     Error::new(kind, operation, message)
@@ -85,13 +86,13 @@ impl WiredNeutron {
         if self.inner.is_current() { self.sent.clone() } else { self.inner.clone() }
     }
 
-    async fn read<T: Send + 'static>(
     /// Waits until a write may be sent.
     async fn await_turn(&self, operation: &'static str, may_send: &MaySend<'_>) -> Result<(), Error> {
         self.wire.await_turn().await;
         if may_send() { Ok(()) } else { Err(Error::unsent(operation)) }
     }
 
+    async fn read<T: Send + 'static>(
         &self,
         operation: &'static str,
         make: impl Fn(Arc<dyn Neutron>) -> BoxFuture<'static, Result<T, Error>> + Send + 'static,
@@ -153,8 +154,8 @@ impl Neutron for WiredNeutron {
 
     async fn create_floating_ip(&self, new: &NewFloatingIp, may_send: &MaySend<'_>) -> Result<FloatingIp, Error> {
         let new = new.clone();
-        self.write("create floating IP", new.description.clone(), move |inner| {
         self.await_turn("create floating IP", may_send).await?;
+        self.write("create floating IP", new.description.clone(), move |inner| {
             let new = new.clone();
             async move { inner.create_floating_ip(&new, &|| true).await }.boxed()
         })
@@ -168,8 +169,8 @@ impl Neutron for WiredNeutron {
         may_send: &MaySend<'_>,
     ) -> Result<FloatingIp, Error> {
         let (id, description) = (id.clone(), description.to_owned());
-        self.write("describe floating IP", format!("{id} {description}"), move |inner| {
         self.await_turn("describe floating IP", may_send).await?;
+        self.write("describe floating IP", format!("{id} {description}"), move |inner| {
             let (id, description) = (id.clone(), description.clone());
             async move { inner.describe_floating_ip(&id, &description, &|| true).await }.boxed()
         })
@@ -197,8 +198,8 @@ impl Neutron for WiredNeutron {
 
     async fn add_tag(&self, id: &FloatingIpId, tag: &str, may_send: &MaySend<'_>) -> Result<(), Error> {
         let (id, tag) = (id.clone(), tag.to_owned());
-        self.write("tag floating IP", format!("{id} {tag}"), move |inner| {
         self.await_turn("tag floating IP", may_send).await?;
+        self.write("tag floating IP", format!("{id} {tag}"), move |inner| {
             let (id, tag) = (id.clone(), tag.clone());
             async move { inner.add_tag(&id, &tag, &|| true).await }.boxed()
         })
@@ -207,8 +208,8 @@ impl Neutron for WiredNeutron {
 
     async fn remove_tag(&self, id: &FloatingIpId, tag: &str, may_send: &MaySend<'_>) -> Result<(), Error> {
         let (id, tag) = (id.clone(), tag.to_owned());
-        self.write("untag floating IP", format!("{id} {tag}"), move |inner| {
         self.await_turn("untag floating IP", may_send).await?;
+        self.write("untag floating IP", format!("{id} {tag}"), move |inner| {
             let (id, tag) = (id.clone(), tag.clone());
             async move { inner.remove_tag(&id, &tag, &|| true).await }.boxed()
         })

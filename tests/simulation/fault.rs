@@ -18,6 +18,8 @@ pub enum Rejection {
     TooMany,
     /// 409.
     Conflict,
+    /// 403, as of a role, a policy or a quota.
+    Forbidden,
     /// The connection is refused.
     Unreachable,
 }
