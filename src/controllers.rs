@@ -212,6 +212,7 @@ async fn serve(
         () = watches.drive(writers) => Err(Error::WatchEnded),
         never = outdated => match never {},
         never = parts.report_readiness() => match never {},
+        never = parts.forget_left_ledgers() => match never {},
     }
 }
 
@@ -325,6 +326,13 @@ impl Parts {
             if interruptions.changed().await.is_err() {
                 std::future::pending().await
             }
+        }
+    }
+
+    async fn forget_left_ledgers(&self) -> Infallible {
+        loop {
+            tokio::time::sleep(SETTLING.unsigned_abs()).await;
+            self.memory.forget_left_ledgers(self.setup.clock.now());
         }
     }
 

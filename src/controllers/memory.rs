@@ -8,9 +8,13 @@ mod secrets;
 mod upkeep;
 mod watched;
 
+use std::sync::Arc;
+
 use parking_lot::{Mutex, RwLock};
 
+use crate::allocation::ledger::SETTLING;
 use crate::allocation::{ClaimKey, Ledger, PublishedAddresses, Situation};
+use crate::controllers::project::Project;
 use crate::object_name::ObjectName;
 use jiff::Timestamp;
 
@@ -28,6 +32,20 @@ pub(super) struct Memory {
     pub(super) published: RwLock<PublishedAddresses>,
     pub(super) secrets: Mutex<ProtectedSecrets>,
     pub(super) interruptions: Interruptions,
+    left: Mutex<Vec<LeftLedger>>,
+}
+
+/// The ledger of a pool that is gone, and since when: another object may get the pool's id while a call may still land.
+struct LeftLedger {
+    project: Arc<Project>,
+    since: Timestamp,
+}
+
+impl LeftLedger {
+    /// The pool's last call ends within [`SETTLING`]. If its outcome is not known then, it may land for as long again.
+    fn may_land(&self, now: Timestamp) -> bool {
+        now.duration_since(self.since) < SETTLING.saturating_mul(2)
+    }
 }
 
 impl Memory {
@@ -54,9 +72,20 @@ impl Memory {
         }
     }
 
+    /// The pool is gone.
+    pub(super) fn leave_pool(&self, gone: &ResolvedPool, now: Timestamp) {
+        self.end_use_of_ledger(gone, now);
+        self.left.lock().push(LeftLedger { project: gone.project.project().clone(), since: now });
+    }
+
+    /// Forgets the ledgers of pools that are gone of which no call can land any more.
+    pub(super) fn forget_left_ledgers(&self, now: Timestamp) {
+        self.left.lock().retain(|left| left.may_land(now));
+    }
+
     /// The pool is gone, or has lost its session: its claims hold nothing any more. What else the ledger has under its id may
     /// be that of a copy, another pool with the id in the same project.
-    pub(super) fn end_use_of_ledger(&self, gone: &ResolvedPool, now: Timestamp) {
+    fn end_use_of_ledger(&self, gone: &ResolvedPool, now: Timestamp) {
         let (id, copies) = (&gone.policy.id, self.pools.copies_of(gone));
         let mut ledger = gone.project.ledger();
         let is_of =
@@ -69,11 +98,14 @@ impl Memory {
 
     /// Whether the outcome of a write is unknown: it may still take effect.
     pub(super) fn has_unknown_outcomes(&self, now: Timestamp) -> bool {
-        self.pools.has_unknown_outcomes(now) || self.claims.has_unknown_outcomes()
+        let is_unknown = |left: &LeftLedger| left.may_land(now) && left.project.ledger().has_unknown_outcomes();
+        self.pools.has_unknown_outcomes(now)
+            || self.claims.has_unknown_outcomes()
+            || self.left.lock().iter().any(is_unknown)
     }
 
     /// 0 when there are no pools and claims.
     pub(super) fn count_records(&self) -> usize {
-        [self.pools.len(), self.claims.len(), self.secrets.lock().len()].iter().sum()
+        [self.pools.len(), self.claims.len(), self.secrets.lock().len(), self.left.lock().len()].iter().sum()
     }
 }

@@ -113,6 +113,10 @@ impl ProjectHandle {
         Ok(())
     }
 
+    pub(super) fn project(&self) -> &Arc<Project> {
+        &self.project
+    }
+
     pub(super) fn is_in_one_project_with(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.project, &other.project)
     }

@@ -212,3 +212,29 @@ fn an_address_whose_mark_is_being_written_is_not_given_again_when_its_pool_was_l
     });
     outcome.assert_lawful();
 }
+
+/// The only pool of its project is lost and restored after a POST of which nothing is known.
+#[test]
+fn a_creation_that_may_still_land_counts_for_a_pool_that_was_lost_meanwhile() {
+    let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        let site = &world.sites[0];
+        let spec = json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "poolID": "kept", "maxIPs": 1});
+        site.create_pool("public", &spec);
+        world.advance(SOON).await;
+        let late = Fault::Late(Duration::from_secs(55));
+        site.replicas[0].add_outage(Side::OpenStack, late, 8, Duration::from_secs(3));
+        site.create_claim("web-0", "public");
+        world.advance(Duration::from_secs(32)).await;
+        site.delete_by_force(Kind::Pool, "public");
+        world.advance(Duration::from_secs(1)).await;
+        site.create_pool("public", &spec);
+        for _ in 0..60 {
+            world.advance(Duration::from_secs(1)).await;
+            world.expect(6, "public", "within maxIPs", world.cloud.floating_ips().len() <= 1);
+        }
+        let is_bound = world.wait_until(3 * SOON, || site.is_bound("web-0")).await;
+        world.expect(7, "web-0", "bound", is_bound);
+    });
+    outcome.assert_lawful();
+}
