@@ -1,6 +1,7 @@
 //! Deletion ends: in whatever order everything is deleted, Neutron is left as it was before, and no finalizer remains.
 //! With OpenStack gone for good an annotation ends it, and events name what is left behind.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use caip_openstack::allocation::mark::{Marks, claim_tag};
@@ -441,6 +442,35 @@ fn an_event_names_an_address_that_another_owner_has_marked_when_it_is_left_behin
         let is_said = site.server.all(Kind::Event).iter().any(|event| text(event, "/note").contains(&named));
         world.expect(9, &named, "named in an event as left behind", is_said);
         world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn a_large_clean_up_ends_soon_after_its_pool_is_paused() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.witness.rates().lift_limit();
+        let large = |last: u8| IpAddr::from([198, 51, 100, last]);
+        world.cloud.add_subnet(&world.network, "large", large(1)..=large(254));
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "minFree": 200}));
+        let count = || world.cloud.floating_ips().len();
+        let is_full = world.wait_until(5 * SOON, || count() >= 200).await;
+        world.expect(7, "public", "full", is_full);
+        let wire = site.replicas[0].wire().expect("it runs");
+        wire.delay_turns(10 * SOON, Duration::from_secs(5));
+        site.delete(Kind::Pool, "public");
+        world.advance(Duration::from_secs(10)).await;
+        let pause = |value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+        site.change(Kind::Pool, "public", &pause(json!("")));
+        world.advance(Duration::from_secs(20)).await;
+        let left = count();
+        world.advance(SOON).await;
+        world.expect(9, "public", &format!("left alone with {left}"), left > 100 && count() == left);
+        wire.clear_faults();
+        site.change(Kind::Pool, "public", &pause(json!(null)));
+        let is_gone = world.wait_until(5 * SOON, || count() == 0).await;
+        world.expect(9, "public", "gone", is_gone);
     });
     outcome.assert_lawful();
 }

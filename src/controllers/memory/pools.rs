@@ -162,7 +162,7 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) labels: Arc<LabelMemory>,
     /// The addresses that cannot be given, and since when these.
     failures: Option<(Vec<(IpAddr, AddressFailure)>, Timestamp)>,
-    /// How much its cleanup had to do when its time was up.
+    /// How much its cleanup had left when its time was up.
     pub(in crate::controllers) interrupted_cleanup: Option<usize>,
     /// What it was last said to leave behind, abandoned.
     left_behind: Option<String>,

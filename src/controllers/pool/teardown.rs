@@ -6,17 +6,19 @@ use std::time::Duration;
 use futures::StreamExt;
 use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
+use tokio::time::Instant;
 
 use super::failure::PoolFailure;
 use super::identity::known_id;
 use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController, log_concealed};
 use crate::allocation::PoolId;
 use crate::allocation::ledger::Hold;
-use crate::allocation::sweep::{PoolTeardown, plan_teardown};
+use crate::allocation::sweep::{PoolTeardown, SweepAction, plan_teardown};
 use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT, FLOATING_IP_LEFT_BEHIND};
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER, POOL_FINALIZER};
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
+use crate::clock::instant_after;
 use crate::controllers::memory::{Problem, ResolvedPool, UpkeepPart};
 use crate::controllers::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
 use crate::controllers::objects::is_abandoned;
@@ -29,6 +31,9 @@ use crate::openstack;
 
 /// More rounds than the cleanup needs. What is left is done at the next try.
 const ROUNDS: usize = 8;
+/// How long a cleanup goes on before the pool is reconciled again: thousands of floating IPs take minutes, and meanwhile
+/// the pool may be paused, its addresses retained, or its credentials withdrawn.
+const CLEANUP_DURATION: Duration = Duration::from_secs(20);
 /// How soon the cleanup is continued.
 const CLEANUP_RETRY: Duration = Duration::from_secs(5);
 /// How many IPAddresses a condition names.
@@ -60,6 +65,7 @@ impl PoolController {
             match self.clean_up(resolved, pool).await {
                 Ok(CleanUp::Done) => {}
                 Ok(CleanUp::Held) => return self.wait_for_claims(pool, Some(resolved)).await,
+                Ok(CleanUp::Interrupted) => return Ok(Action::requeue(Duration::ZERO)),
                 Ok(CleanUp::Unfinished) => return Ok(Action::requeue(self.clock.jitter(CLEANUP_RETRY, 0.5))),
                 Ok(CleanUp::InVain) => return self.report_clean_up_in_vain(pool, resolved).await,
                 Err(error) => return self.report_blocked(pool, &PoolFailure::Neutron(error)).await,
@@ -101,6 +107,8 @@ impl PoolController {
         id: &PoolId,
     ) -> Result<Arc<ResolvedPool>, PoolFailure> {
         let name = name_of(pool);
+        // Its id was overwritten meanwhile.
+        self.end_session(&name, |known| known.policy.id != *id);
         let mut resolved = self.resolver.resolve_for_cleanup(pool, id).await?;
         // Whether its addresses are kept may be decided after its deletion.
         let policy = self.resolver.present_policy(pool, &resolved);
@@ -195,7 +203,7 @@ impl PoolController {
         pool: &OpenStackFloatingIPPool,
     ) -> Result<CleanUp, openstack::Error> {
         let writer = NeutronWriter { pool: resolved, clock: &self.clock };
-        let mut last = None;
+        let (mut end, mut last) = (None, None);
         for _ in 0..ROUNDS {
             resolved.list_now(&self.clock).await?;
             // An attempt that began before the deletion may have published an address meanwhile.
@@ -220,12 +228,31 @@ impl PoolController {
             if teardown.actions.is_empty() && resolved.project.ledger().fence(&resolved.policy).is_some() {
                 break; // Only time ends it.
             }
-            let actions = futures::stream::iter(&teardown.actions).map(|action| writer.perform(action));
+            let end = *end.get_or_insert_with(|| instant_after(Instant::now(), CLEANUP_DURATION));
+            // True for one that is planned again.
+            let perform_in_time = async |action: &SweepAction| {
+                if Instant::now() < end {
+                    return writer.perform(action).await.map(|_| false);
+                }
+                resolved.project.ledger().set_hold(action.id(), None);
+                Ok(true)
+            };
+            let actions = futures::stream::iter(&teardown.actions).map(perform_in_time);
             let results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
-            results.into_iter().collect::<Result<Vec<_>, _>>()?;
+            let skipped = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+            match skipped.into_iter().filter(|is_skipped| *is_skipped).count() {
+                0 => {}
+                left => return Ok(self.interrupted(&resolved.name, left)),
+            }
             last = Some(teardown.actions);
         }
         Ok(CleanUp::Unfinished)
+    }
+
+    /// The time was up when so much was left. In vain if it was no more the last time.
+    fn interrupted(&self, pool: &ObjectName, left: usize) -> CleanUp {
+        let before = self.memory.pools.update(pool, |state| state.interrupted_cleanup.replace(left)).flatten();
+        if before.is_some_and(|before| before <= left) { CleanUp::InVain } else { CleanUp::Interrupted }
     }
 
     /// Plans under the ledger's lock, and holds what is planned.
@@ -324,6 +351,8 @@ enum CleanUp {
     Done,
     /// A claim or an IPAddress needs the pool after all.
     Held,
+    /// The time is up: the pool is reconciled again at once.
+    Interrupted,
     /// What is left is done at the next try.
     Unfinished,
     /// Neutron accepted every request, and shows the same as before.
