@@ -343,6 +343,8 @@ impl<'a> ClaimCase<'a> {
         }
         match described {
             Some(_) if self.situation.fence().is_some() => self.wait_for_fence(),
+            // Neutron had tags and lost them: the machine uses the address, and no mark can be written.
+            None if !self.situation.pool.has_tags && self.claim.was_bound => Decision::Keep(id),
             _ => self.mark(entry, Origin::Recovered),
         }
     }

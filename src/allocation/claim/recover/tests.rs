@@ -242,6 +242,18 @@ fn without_tags_a_restored_claim_chooses_only_what_the_pool_created() {
 }
 
 #[test]
+fn a_bound_claim_keeps_its_address_when_neutron_has_no_tags_any_more() {
+    let bound = Some(BoundAddress { address: address(10), fip: id(10) });
+    let had_it = ClaimRequest { was_bound: true, bound, ..request("web") };
+    let untagged = |fip| restored(fip).with_policy(|pool| pool.has_tags = false);
+    assert_eq!(decide(&untagged(fip(10)).situation(), &had_it), Decision::Keep(id(10)));
+    assert_eq!(
+        decide(&untagged(fip(10).idle()).situation(), &had_it),
+        Decision::Mark(id(10), Origin::Recovered, describe(10))
+    );
+}
+
+#[test]
 fn a_mark_that_was_not_there_when_the_fence_ended_is_not_late() {
     let late = |last_without| Disowned::Late { last_without };
     assert!(late(start()).is_certain(Some(start() + seconds(1))));
