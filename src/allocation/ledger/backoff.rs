@@ -29,7 +29,7 @@ pub(super) struct CreationBackoff {
     offers: BTreeMap<Place, UnwantedOffers>,
     /// What Neutron offered each pool in vain since its spec changed or all its places offered something usable.
     unwanted_addresses: BTreeMap<PoolId, BTreeSet<IpAddr>>,
-    held_unwanted: BTreeSet<FloatingIpId>,
+    pub(super) held_unwanted: BTreeSet<FloatingIpId>,
     empty_subnets: BTreeMap<SubnetId, Timestamp>,
 }
 
@@ -232,10 +232,7 @@ impl Ledger {
 
     /// Another session decides what becomes of them.
     pub fn leave_unwanted(&mut self, ids: &[FloatingIpId]) {
-        for id in ids {
-            self.keep_unwanted(id);
-            self.set_hold(id, None);
-        }
+        ids.iter().for_each(|id| self.set_hold(id, None));
     }
 
     /// Whether Neutron offered it, it was unwanted, and it is about to be deleted.

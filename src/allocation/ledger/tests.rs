@@ -279,6 +279,18 @@ fn the_pause_after_unwanted_offers_ends_with_a_spec_change_or_a_freed_address() 
 }
 
 #[test]
+fn an_unwanted_address_whose_deletion_failed_counts_as_any_other_afterwards() {
+    let mut fixture = fixture().fips([fip(10).idle()]);
+    fixture.hold_unwanted(10, None);
+    fixture.ledger.set_hold(&id(10), Some(Hold::Cleanup));
+    fixture.ledger.set_hold(&id(10), None);
+    fixture.ledger.reset_backoff(&pool_id("p"));
+    fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
+    fixture.relist([]);
+    assert!(fixture.ledger.may_create(&fixture.pool, start()), "it was deleted, so Neutron may offer its address");
+}
+
+#[test]
 fn what_another_cluster_creates_and_deletes_in_vain_does_not_end_the_pause() {
     let mut fixture = fixture().fips([fip(10).idle()]);
     let theirs = |last| Fip(FloatingIp { id: FloatingIpId::new("theirs"), ..fip(last).0 });

@@ -57,9 +57,12 @@ impl Ledger {
                 self.held.remove(id)
             };
             let (was_unwanted, is_cleanup) = (entry.hold == Some(Hold::Unwanted), hold == Some(Hold::Cleanup));
+            let is_unneeded = is_cleanup || hold == Some(Hold::Unwanted);
             if !(was_unwanted && is_cleanup) {
-                let is_unneeded = is_cleanup || hold == Some(Hold::Unwanted);
                 entry.cleaned_up_with = is_unneeded.then(|| Box::new(entry.marks.clone()));
+            }
+            if !is_unneeded {
+                self.backoff.held_unwanted.remove(id);
             }
             entry.hold = hold;
             if entry.hold.is_none() {
