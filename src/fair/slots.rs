@@ -13,7 +13,8 @@ use super::turns::{Share, Turns};
 ///
 /// A free slot is given at once. A slot that becomes free goes to the waiting key that has the fewest, among these to the
 /// one that came, or last got or freed a slot, least recently, and there to the waiter that came first. So a key can use
-/// all slots while no other wants one, and a key that uses none gets one before any other is served twice.
+/// all slots, or as many as a key may, while no other wants one, and a key that uses none gets one before any other is
+/// served twice.
 pub(crate) struct FairSlots<K: Ord + Clone> {
     // A plain mutex: held to change what is in memory, never across an await or while a waiter is woken.
     state: Mutex<State<K>>,
@@ -21,6 +22,8 @@ pub(crate) struct FairSlots<K: Ord + Clone> {
 
 struct State<K: Ord + Clone> {
     limit: usize,
+    /// The most slots of one key.
+    key_limit: usize,
     in_use: usize,
     keys: Turns<K, KeyShare<K>>,
     /// Numbers waiters, and the times at which slots were given or freed.
@@ -68,7 +71,17 @@ struct Waiter<'a, K: Ord + Clone> {
 
 impl<K: Ord + Clone> FairSlots<K> {
     pub(crate) fn new(limit: usize) -> Self {
-        Self { state: Mutex::new(State { limit, in_use: 0, keys: Turns::default(), next: 0 }) }
+        Self::with_key_limit(limit, usize::MAX)
+    }
+
+    /// A key uses at most `key_limit` slots, also while others are free: for slots that their users may keep for long.
+    pub(crate) fn with_key_limit(limit: usize, key_limit: usize) -> Self {
+        Self { state: Mutex::new(State { limit, key_limit, in_use: 0, keys: Turns::default(), next: 0 }) }
+    }
+
+    /// The slots that a key uses.
+    pub(crate) fn in_use(&self, key: &K) -> usize {
+        self.state.lock().keys.get(key).map_or(0, |share| share.in_use)
     }
 
     /// Waits for a slot. If the future is dropped, also after a slot was given to it, the slot goes to the next.
@@ -116,7 +129,11 @@ impl<K: Ord + Clone> State<K> {
         if self.in_use >= self.limit {
             return None;
         }
-        let (_, key) = self.keys.first()?.clone();
+        let ((in_use, _), key) = self.keys.first()?.clone();
+        // It has the fewest of those that wait.
+        if in_use >= self.key_limit {
+            return None;
+        }
         let number = self.number();
         let waiter = self.keys.update(&key, |share| {
             let (_, waiter) = share.waiters.pop_first()?;

@@ -33,6 +33,11 @@ impl<K: Ord + Clone, S: Share> Turns<K, S> {
         self.order.first()
     }
 
+    /// The record of a key; none if it is empty.
+    pub(crate) fn get(&self, key: &K) -> Option<&S> {
+        self.shares.get(key)
+    }
+
     /// Changes the record of a key, which is empty if there was none, and the key's place in the order.
     pub(crate) fn update<T>(&mut self, key: &K, change: impl FnOnce(&mut S) -> T) -> T {
         let share = self.shares.entry(key.clone()).or_default();

@@ -33,6 +33,8 @@ pub enum ErrorKind {
     NoAnswer,
     /// The request was not sent: connection refused, name not resolved, TLS handshake failed.
     Unreachable,
+    /// The request was not sent: names resolve slowly, perhaps because of other servers. Says nothing about this one.
+    SlowLookup,
     /// The server's certificate is not trusted.
     Untrusted,
     /// An answer that neither Neutron nor Keystone gives, or a redirect, which is never followed.
@@ -61,6 +63,7 @@ impl ErrorKind {
             Self::Server => "server",
             Self::NoAnswer => "no_answer",
             Self::Unreachable => "unreachable",
+            Self::SlowLookup => "slow_lookup",
             Self::Untrusted => "untrusted",
             Self::Malformed => "malformed",
             Self::Credentials => "credentials",
@@ -109,15 +112,15 @@ impl Error {
         }
     }
 
-    /// Whether a write that failed like this may have taken effect, so that the caller has to read the result.
-    ///
-    /// This includes every 5xx: after a proxy's 502 or 504, Neutron may still complete the request.
     /// The write had to wait, and then it was [no longer to be sent](super::MaySend).
     pub fn unsent(operation: &'static str) -> Self {
         let message = "it had to wait, and was not sent: what was known when it was decided may have changed";
         Self::new(ErrorKind::Conflict, operation, message)
     }
 
+    /// Whether a write that failed like this may have taken effect, so that the caller has to read the result.
+    ///
+    /// This includes every 5xx: after a proxy's 502 or 504, Neutron may still complete the request.
     pub fn is_unknown(&self) -> bool {
         matches!(self.kind, ErrorKind::NoAnswer | ErrorKind::Server | ErrorKind::Malformed)
     }

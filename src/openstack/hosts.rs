@@ -1,6 +1,8 @@
 //! Which servers may be connected to for OpenStack. A tenant's Secret names Keystone, and that Keystone names Neutron: both
 //! can be any server that the controller can reach, the API server and the node's own services included.
 
+mod lookups;
+
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,6 +14,8 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::Error;
+
+pub(super) use lookups::{ClientLookups, LOOKUP_TIMEOUT, Lookups, SlowLookup};
 
 /// One entry of `--openstack-hosts`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -215,15 +219,16 @@ pub(super) struct AllowedResolver {
     pub(super) hosts: Arc<AllowedHosts>,
     /// The platform's proxy may be anywhere.
     pub(super) proxy: Option<String>,
+    pub(super) lookups: ClientLookups,
 }
 
 impl Resolve for AllowedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let hosts = self.hosts.clone();
+        let (hosts, lookups) = (self.hosts.clone(), self.lookups.clone());
         let is_proxy = self.proxy.as_deref() == Some(name.as_str());
         Box::pin(async move {
-            let found = match tokio::net::lookup_host((name.as_str(), 0)).await {
-                Ok(found) => found.collect::<Vec<_>>(),
+            let found = match lookups.find(name.as_str()).await? {
+                Ok(found) => found,
                 // Whether a name exists that is not listed is not told.
                 Err(_) if !is_proxy && !hosts.allows_name(name.as_str()) => return Err(NotAllowed.into()),
                 Err(error) => return Err(error.into()),

@@ -69,6 +69,19 @@ fn a_slot_goes_to_the_key_with_the_fewest() {
 }
 
 #[test]
+fn a_key_gets_no_more_than_its_share_while_slots_are_free() {
+    let slots = Slots::new(FairSlots::with_key_limit(4, 2));
+    let [first, mut own @ ..] = begin(&slots, [1; 4]);
+    let mut others = begin(&slots, [2; 3]);
+    assert_eq!((running(&mut own), running(&mut others)), (vec![true, false, false], vec![true, true, false]));
+    assert_eq!([1, 2, 3].map(|key| slots.in_use(&key)), [2, 2, 0]);
+    drop(others);
+    assert_eq!(running(&mut own), [true, false, false]);
+    drop(first);
+    assert_eq!(running(&mut own), [true, true, false]);
+}
+
+#[test]
 fn keys_take_turns_at_a_single_slot() {
     let slots = Slots::new(FairSlots::new(1));
     let [mut current, mut waiting @ ..] = begin(&slots, [1, 1, 1, 2, 2, 3]);

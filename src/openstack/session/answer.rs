@@ -196,6 +196,12 @@ mod tests {
     }
 
     #[test]
+    fn a_slow_lookup_says_nothing_about_the_cloud() {
+        assert_eq!(health(&Error::new(ErrorKind::SlowLookup, "", "")), Health::Unknown);
+        assert_eq!(health(&Error::new(ErrorKind::Unreachable, "", "")), Health::Failing(None));
+    }
+
+    #[test]
     fn the_page_of_a_proxy_is_not_quoted() {
         let bodies = ["<html>\nX-Auth-Token: gAAAA</html>", "", "{\"NeutronError\":", "[1]", r#"["a","b"]"#, "\u{0}"];
         for body in bodies {

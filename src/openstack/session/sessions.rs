@@ -11,6 +11,7 @@ use rustls::RootCertStore;
 use tokio::sync::Semaphore;
 
 use super::super::credentials::Fingerprint;
+use super::super::hosts::{ClientLookups, Lookups};
 use super::super::neutron::{MAX_FLOATING_IPS, NeutronClient};
 use super::super::{
     AllowedHosts, CloudName, Clouds, Credentials, Error, ErrorKind, HttpsProxy, KeystoneId, Neutron, ProjectScope,
@@ -39,6 +40,7 @@ pub struct Sessions {
     max_floating_ips: usize,
     hosts: Arc<AllowedHosts>,
     proxy: Option<HttpsProxy>,
+    lookups: Arc<Lookups>,
     // Never locked across an await.
     open: Mutex<OpenSessions>,
 }
@@ -75,6 +77,7 @@ impl Sessions {
             max_floating_ips: MAX_FLOATING_IPS,
             hosts: Arc::new(AllowedHosts::all()),
             proxy: None,
+            lookups: Arc::new(Lookups::system()),
             open: Mutex::default(),
         }
     }
@@ -123,7 +126,8 @@ impl Sessions {
         let tokens = match tokens.get(&fingerprint).and_then(Weak::upgrade) {
             Some(shared) => shared,
             None => {
-                let http = HttpClient::new(credentials, self.hosts.clone(), self.proxy.clone())?;
+                let lookups = ClientLookups::new(self.lookups.clone());
+                let http = HttpClient::new(credentials, self.hosts.clone(), self.proxy.clone(), lookups)?;
                 let (clock, observer) = (self.clock.clone(), self.observer.clone());
                 let new = Arc::new(TokenCache::new(credentials.clone(), http, clock, observer));
                 tokens.insert(fingerprint, Arc::downgrade(&new));
@@ -131,6 +135,7 @@ impl Sessions {
             }
         };
         sessions.check_memory(namespace, credentials.size, tokens.http_client().roots.as_ref())?;
+        tokens.http_client().lookups.add_user(namespace);
         let entry = Entry { tokens: tokens.clone(), session: Weak::new(), size: credentials.size };
         sessions.by_credentials.insert(fingerprint, entry);
         Ok((tokens, None))

@@ -12,7 +12,7 @@ use reqwest::{Client, Request, RequestBuilder, Response, redirect};
 use rustls::{CertificateError, RootCertStore};
 use url::Url;
 
-use super::super::hosts::{AllowedResolver, NotAllowed};
+use super::super::hosts::{AllowedResolver, ClientLookups, LOOKUP_TIMEOUT, NotAllowed, SlowLookup};
 use super::super::{AllowedHosts, Credentials, Error, ErrorKind, HttpsProxy};
 use super::large_answer::LargeAnswer;
 use crate::tls;
@@ -73,6 +73,7 @@ pub(super) struct HttpClient {
     pub(super) roots: Option<Arc<RootCertStore>>,
     pub(super) hosts: Arc<AllowedHosts>,
     proxy: Option<HttpsProxy>,
+    pub(super) lookups: ClientLookups,
 }
 
 impl HttpClient {
@@ -80,10 +81,12 @@ impl HttpClient {
         credentials: &Credentials,
         hosts: Arc<AllowedHosts>,
         proxy: Option<HttpsProxy>,
+        lookups: ClientLookups,
     ) -> Result<Self, Error> {
         let roots = credentials.verify.then(|| tls::roots(&credentials.ca_certificates));
-        let client = client(credentials, roots.clone(), hosts.clone(), proxy.as_ref())?;
-        Ok(Self { client, roots, hosts, proxy })
+        let resolver = AllowedResolver { hosts: hosts.clone(), proxy: None, lookups: lookups.clone() };
+        let client = client(credentials, roots.clone(), resolver, proxy.as_ref())?;
+        Ok(Self { client, roots, hosts, proxy, lookups })
     }
 
     pub(super) fn post(&self, url: Url) -> RequestBuilder {
@@ -123,7 +126,7 @@ fn not_allowed(host: &str) -> Error {
 fn client(
     credentials: &Credentials,
     roots: Option<Arc<RootCertStore>>,
-    hosts: Arc<AllowedHosts>,
+    mut resolver: AllowedResolver,
     proxy: Option<&HttpsProxy>,
 ) -> Result<Client, Error> {
     let failed = |what: &str| Error::new(ErrorKind::Credentials, "set up TLS", what);
@@ -134,7 +137,6 @@ fn client(
         .timeout(REQUEST_TIMEOUT)
         .pool_idle_timeout(IDLE_TIMEOUT)
         .no_proxy();
-    let mut resolver = AllowedResolver { hosts, proxy: None };
     if let Some(proxy) = proxy {
         let through = proxy.to_reqwest().ok_or_else(|| failed("the proxy cannot be used"))?;
         builder = builder.proxy(through);
@@ -206,6 +208,13 @@ fn classify(error: &reqwest::Error, host: &str) -> Error {
     let new = |kind, message: String| Error::new(kind, "", message);
     if causes(error).any(|cause| cause.is::<NotAllowed>()) {
         return not_allowed(host);
+    }
+    if causes(error).any(|cause| cause.is::<SlowLookup>()) {
+        let seconds = LOOKUP_TIMEOUT.as_secs();
+        let message = format!(
+            "the name of {host} is not resolved within {seconds} s: host names resolve slowly, perhaps because of other hosts"
+        );
+        return new(ErrorKind::SlowLookup, message);
     }
     if let Some(tls) = tls_error(error) {
         return match tls {
