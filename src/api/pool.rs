@@ -198,7 +198,7 @@ pub struct AddressConfigMap {
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityRef {
-    /// The kind of the referenced object: `Secret`, which is also assumed if not set, is a Secret in the pool's namespace.
+    /// The kind of the referenced object. Default: `Secret`, a Secret in the pool's namespace.
     /// `ClusterIdentity` is an OpenStackClusterIdentity of CAPO, which names a Secret, and the namespaces that may use it.
     /// It works only if the controller is started with `--cluster-identity-namespaces`.
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]

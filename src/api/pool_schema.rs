@@ -69,7 +69,7 @@ pub(super) fn ip_version(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(super) fn identity_type(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "string", "enum": ["Secret", "ClusterIdentity"]})
+    json_schema!({"type": "string", "enum": ["Secret", "ClusterIdentity"], "default": "Secret"})
 }
 
 pub(super) fn reclaim_policy(_: &mut SchemaGenerator) -> Schema {

@@ -18,7 +18,7 @@ async fn defaults_are_written_where_the_documents_promise_them() {
         assert_eq!(
             made.data["spec"],
             json!({
-                "identityRef": {"name": "cloud", "cloudName": "openstack"},
+                "identityRef": {"type": "Secret", "name": "cloud", "cloudName": "openstack"},
                 "floatingIPNetwork": {"filter": {"name": "public"}},
                 "minFree": 0,
                 "reclaimPolicy": "Delete",
