@@ -29,7 +29,7 @@ pub(super) struct CreationBackoff {
     offers: BTreeMap<Place, UnwantedOffers>,
     /// What Neutron offered each pool in vain since its spec changed or all its places offered something usable.
     unwanted_addresses: BTreeMap<PoolId, BTreeSet<IpAddr>>,
-    pub(super) held_unwanted: BTreeSet<FloatingIpId>,
+    held_unwanted: BTreeSet<FloatingIpId>,
     empty_subnets: BTreeMap<SubnetId, Timestamp>,
 }
 

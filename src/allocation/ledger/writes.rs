@@ -50,6 +50,10 @@ impl Ledger {
 
     /// Takes, or gives up, the exclusive right to write to a floating IP.
     pub fn set_hold(&mut self, id: &FloatingIpId, hold: Option<Hold>) {
+        let is_unneeded = matches!(hold, Some(Hold::Cleanup | Hold::Unwanted));
+        if !is_unneeded {
+            self.keep_unwanted(id);
+        }
         if let Some(entry) = self.entries.get_mut(id) {
             if hold.is_some() {
                 self.held.insert(id.clone())
@@ -57,12 +61,8 @@ impl Ledger {
                 self.held.remove(id)
             };
             let (was_unwanted, is_cleanup) = (entry.hold == Some(Hold::Unwanted), hold == Some(Hold::Cleanup));
-            let is_unneeded = is_cleanup || hold == Some(Hold::Unwanted);
             if !(was_unwanted && is_cleanup) {
                 entry.cleaned_up_with = is_unneeded.then(|| Box::new(entry.marks.clone()));
-            }
-            if !is_unneeded {
-                self.backoff.held_unwanted.remove(id);
             }
             entry.hold = hold;
             if entry.hold.is_none() {
