@@ -118,13 +118,7 @@ impl<'a> Attempt<'a> {
 
     async fn step_until_done(&mut self) -> AttemptOutcome {
         for _ in 0..STEPS {
-            let is_unlisted = self.pool.project.ledger().is_unlisted();
-            let listed = if is_unlisted { self.pool.list_now(&self.controller.clock).await } else { Ok(()) };
-            let done = match listed {
-                Ok(()) => self.step().await,
-                Err(error) => Err(error),
-            };
-            match done {
+            match self.step().await {
                 Ok(Some(outcome)) => return outcome,
                 Ok(None) => {}
                 // A write that was not sent for that reason looks like a conflict. The next session decides.
@@ -142,6 +136,9 @@ impl<'a> Attempt<'a> {
     /// Makes one decision and acts on it. `None` when there is more to decide.
     async fn step(&mut self) -> Result<Option<AttemptOutcome>, openstack::Error> {
         self.has_failed_empty_handed = false;
+        if self.pool.project.ledger().is_unlisted() {
+            self.pool.list_now(&self.controller.clock).await?;
+        }
         if self.request.bound.is_none() && !self.may_begin() {
             return Ok(Some(AttemptOutcome::Changed));
         }
