@@ -240,9 +240,9 @@ impl PoolController {
             let actions = futures::stream::iter(&teardown.actions).map(perform_in_time);
             let results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
             let skipped = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-            match skipped.into_iter().filter(|is_skipped| *is_skipped).count() {
-                0 => {}
-                left => return Ok(self.interrupted(&resolved.name, left)),
+            let left = skipped.into_iter().filter(|is_skipped| *is_skipped).count();
+            if left > 0 {
+                return Ok(self.interrupted(&resolved.name, left));
             }
             last = Some(teardown.actions);
         }

@@ -1,7 +1,7 @@
 //! Lookups of the names of servers that tenants chose.
 //!
 //! The system's resolver blocks a thread for each, for half a minute where no name server answers, and cannot be
-//! cancelled. So a lookup counts until its thread is free, not only while somebody waits for it.
+//! cancelled. So a lookup keeps its slot until its thread is free, even if its caller has given up by then.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -17,7 +17,8 @@ use crate::fair::FairSlots;
 
 /// The most lookups of one namespace at a time. A lookup takes milliseconds where name servers answer.
 const MAX_OF_NAMESPACE: usize = 4;
-/// The most lookups at a time in all. tokio has 512 threads for what blocks, and a lookup of the API server's name needs one as well.
+/// The most lookups at a time in all. tokio has 512 threads for what blocks, and a lookup of the API server's name needs
+/// one as well.
 const MAX: usize = 128;
 /// For the wait and the lookup. Less than for a connection, so that the error says why there is none.
 pub(in crate::openstack) const LOOKUP_TIMEOUT: Duration = Duration::from_secs(4);
