@@ -49,6 +49,9 @@ const BOUND: &str = "web-0";
 const ASKING: &str = "asking";
 const RESERVING: &str = "reserving";
 
+/// A floating IP that the pool created.
+const OTHER: &str = "another one";
+
 /// What a user sees, by what is looked at.
 type Facts = BTreeMap<String, String>;
 
@@ -107,7 +110,11 @@ impl<'a> Side<'a> {
         }
         for address in self.ns.list(Kind::Address).await {
             let origin = address.annotations().get(ORIGIN).cloned().unwrap_or_default();
-            let which = format!("{} ({origin})", self.name_of(&address.data["spec"]["address"]));
+            let which = match self.name_of(&address.data["spec"]["address"]) {
+                // Whether it was created before its claim (`minFree`) or for it is a question of time.
+                OTHER => OTHER.to_owned(),
+                known => format!("{known} ({origin})"),
+            };
             facts.insert(format!("address of {}", address.name_any()), which);
         }
         facts
@@ -121,7 +128,7 @@ impl<'a> Side<'a> {
             address if address == listed => "the listed one",
             address if address == free => "the free one",
             MISSING => "the missing one",
-            _ => "another one",
+            _ => OTHER,
         }
     }
 }
