@@ -13,9 +13,11 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use crate::allocation::ledger::SETTLING;
-use crate::allocation::{ClaimKey, Ledger, PublishedAddresses, Situation};
+use crate::allocation::{ClaimKey, Ledger, PoolId, PublishedAddresses, Situation};
 use crate::controllers::project::Project;
 use crate::object_name::ObjectName;
+use crate::openstack::session::REQUEST_TIMEOUT;
+use crate::time::after;
 use jiff::Timestamp;
 
 pub(super) use claims::{ADDRESS_APPEARS_WITHIN, ClaimRecords, WaitingClaim};
@@ -24,7 +26,8 @@ pub(super) use pools::{PoolRecords, PoolState, Problem, ResolutionInputs, Resolv
 pub(super) use secrets::ProtectedSecrets;
 pub(super) use upkeep::{Upkeep, UpkeepPart};
 
-/// Locks are taken in this order: a project's ledger, `published`, the project's namespaces, a record. None is held across an await.
+/// Locks are taken in this order: `left`, a project's ledger, `published`, the project's namespaces, a record. None is held
+/// across an await, or while the last pool of a project may be dropped: that takes the ledger.
 #[derive(Default)]
 pub(super) struct Memory {
     pub(super) pools: PoolRecords,
@@ -35,16 +38,26 @@ pub(super) struct Memory {
     left: Mutex<Vec<LeftLedger>>,
 }
 
-/// The ledger of a pool that is gone, and since when: another object may get the pool's id while a call may still land.
+/// A ledger that a pool does not use any more, and since when: the pool is gone, or its session has ended. Calls of the pool
+/// may still land when it uses another ledger, or another object of the namespace has its id.
 struct LeftLedger {
     project: Arc<Project>,
+    /// Another namespace may have a pool of a tenant who guessed the id.
+    namespace: String,
+    pool: PoolId,
     since: Timestamp,
+    /// Whether a call of the pool was under way, or its outcome was not known.
+    had_calls: bool,
 }
 
 impl LeftLedger {
     /// The pool's last call ends within [`SETTLING`]. If its outcome is not known then, it may land for as long again.
     fn may_land(&self, now: Timestamp) -> bool {
         now.duration_since(self.since) < SETTLING.saturating_mul(2)
+    }
+
+    fn is_of_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.project, &other.project) && (&self.namespace, &self.pool) == (&other.namespace, &other.pool)
     }
 }
 
@@ -64,21 +77,32 @@ impl Memory {
         })
     }
 
-    /// The pool's session has ended, and its calls may still be under way.
+    /// The pool is gone, or its session has ended. Its calls may still be under way.
     pub(super) fn leave_ledger(&self, ended: &ResolvedPool, now: Timestamp) {
         self.end_use_of_ledger(ended, now);
-        if ended.project.ledger().has_unknown_outcomes() {
-            self.pools.update(&ended.name, |state| state.left_calls_at = Some(now));
-        }
+        let pool = ended.policy.id.clone();
+        let had_calls = ended.project.ledger().has_calls_of(&pool);
+        let (project, namespace) = (ended.project.project().clone(), ended.name.namespace.clone());
+        let new = LeftLedger { project, namespace, pool, since: now, had_calls };
+        let mut left = self.left.lock();
+        left.retain(|known| !known.is_of_same(&new));
+        left.push(new);
     }
 
-    /// The pool is gone.
-    pub(super) fn leave_pool(&self, gone: &ResolvedPool, now: Timestamp) {
-        self.end_use_of_ledger(gone, now);
-        self.left.lock().push(LeftLedger { project: gone.project.project().clone(), since: now });
+    /// Until when calls may land that this ledger does not know: the pool had another one before. As long as in one ledger,
+    /// where a call that is not answered in time is expected for [`SETTLING`] more.
+    pub(super) fn fence_of_left(&self, namespace: &str, pool: &PoolId, project: &Arc<Project>) -> Option<Timestamp> {
+        let is_other = |left: &&LeftLedger| !Arc::ptr_eq(&left.project, project);
+        let left = self.left.lock();
+        let others = left.iter().filter(is_other).filter(|left| left.namespace == namespace && left.pool == *pool);
+        let end = |left: &LeftLedger| {
+            let answered = after(left.since, REQUEST_TIMEOUT);
+            if left.had_calls { after(answered, SETTLING) } else { answered }
+        };
+        others.map(end).max()
     }
 
-    /// Forgets the ledgers of pools that are gone of which no call can land any more.
+    /// Forgets the ledgers that pools have left and of which no call can land any more.
     pub(super) fn forget_left_ledgers(&self, now: Timestamp) {
         self.left.lock().retain(|left| left.may_land(now));
     }
@@ -99,7 +123,7 @@ impl Memory {
     /// Whether the outcome of a write is unknown: it may still take effect.
     pub(super) fn has_unknown_outcomes(&self, now: Timestamp) -> bool {
         let is_unknown = |left: &LeftLedger| left.may_land(now) && left.project.ledger().has_unknown_outcomes();
-        self.pools.has_unknown_outcomes(now)
+        self.pools.has_unknown_outcomes()
             || self.claims.has_unknown_outcomes()
             || self.left.lock().iter().any(is_unknown)
     }

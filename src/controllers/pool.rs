@@ -314,12 +314,7 @@ impl PoolController {
         if let Ok(resolved) = resolved.inspect_err(|failure| self.end_session_after(failure, pool))
             && known.is_none_or(|known| !Arc::ptr_eq(&known, &resolved))
         {
-            self.memory.pools.update(&name, |state| {
-                if state.is_of(pool) && !resolved.session.has_ended() {
-                    state.resolved = Some(resolved);
-                    state.is_stale = false;
-                }
-            });
+            self.memory.pools.update(&name, |state| state.release_with(resolved, pool));
             self.wake.unserved_claims_of(&name);
             self.wake.sweeper(&name);
         }

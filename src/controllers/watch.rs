@@ -115,7 +115,7 @@ impl Watches {
 
     fn pool_is_gone(&self, pool: &ObjectName, known: &PoolState) {
         if let Some(resolved) = &known.resolved {
-            self.memory.leave_pool(resolved, self.clock.now());
+            self.memory.leave_ledger(resolved, self.clock.now());
         }
         self.metrics.pool_gone(&PoolLabels { namespace: pool.namespace.clone(), name: pool.name.clone() });
         self.wake.release_leftovers();

@@ -213,28 +213,64 @@ fn an_address_whose_mark_is_being_written_is_not_given_again_when_its_pool_was_l
     outcome.assert_lawful();
 }
 
-/// The only pool of its project is lost and restored after a POST of which nothing is known.
+/// The only pool of its project is lost and restored after a POST of which nothing is known. Its Secret may name another URL
+/// of Keystone by then, so that the pool gets another ledger.
 #[test]
 fn a_creation_that_may_still_land_counts_for_a_pool_that_was_lost_meanwhile() {
-    let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+    for (lost_after, has_other_ledger) in [(32, false), (32, true), (5, true)] {
+        let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            let spec = json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "poolID": "kept", "maxIPs": 1});
+            site.create_pool("public", &spec);
+            world.advance(SOON).await;
+            let late = Fault::Late(Duration::from_secs(55));
+            site.replicas[0].add_outage(Side::OpenStack, late, 8, Duration::from_secs(3));
+            site.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(lost_after)).await;
+            site.delete_by_force(Kind::Pool, "public");
+            if has_other_ledger {
+                world.move_keystone(&site.server);
+            }
+            world.advance(Duration::from_secs(1)).await;
+            site.create_pool("public", &spec);
+            for _ in 0..100 {
+                world.advance(Duration::from_secs(1)).await;
+                world.expect(6, "public", "within maxIPs", world.cloud.floating_ips().len() <= 1);
+            }
+            let is_bound = world.wait_until(3 * SOON, || site.is_bound("web-0")).await;
+            world.expect(7, "web-0", "bound", is_bound);
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// The deletion of a released address is under way when its pool's Secret names another URL of Keystone. Then the process
+/// ends, and its successor finds the address.
+#[test]
+fn a_deletion_of_a_session_that_has_ended_is_handed_on() {
+    let start = Start { seed: 3, sites: 1, replicas: 2, slowest: 20, is_logged: true };
     let outcome = simulate(&start, async |world: &World| {
         let site = &world.sites[0];
-        let spec = json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "poolID": "kept", "maxIPs": 1});
-        site.create_pool("public", &spec);
-        world.advance(SOON).await;
-        let late = Fault::Late(Duration::from_secs(55));
-        site.replicas[0].add_outage(Side::OpenStack, late, 8, Duration::from_secs(3));
+        create_pool(world).await;
         site.create_claim("web-0", "public");
-        world.advance(Duration::from_secs(32)).await;
-        site.delete_by_force(Kind::Pool, "public");
-        world.advance(Duration::from_secs(1)).await;
-        site.create_pool("public", &spec);
-        for _ in 0..60 {
-            world.advance(Duration::from_secs(1)).await;
-            world.expect(6, "public", "within maxIPs", world.cloud.floating_ips().len() <= 1);
+        world.advance(SOON).await;
+        for replica in &site.replicas {
+            let late = Fault::Late(Duration::from_secs(45));
+            replica.wire().expect("it runs").hang("delete floating IP", late, 2 * SOON);
         }
-        let is_bound = world.wait_until(3 * SOON, || site.is_bound("web-0")).await;
-        world.expect(7, "web-0", "bound", is_bound);
+        site.delete(Kind::Claim, "web-0");
+        world.advance(Duration::from_secs(3)).await;
+        world.move_keystone(&site.server);
+        world.advance(Duration::from_secs(3)).await;
+        site.replicas.iter().for_each(|replica| replica.terminate.notify_waiters());
+        site.create_claim("web-1", "public");
+        let is_bound = world.wait_until(3 * SOON, || site.is_bound("web-1")).await;
+        world.expect(7, "web-1", "bound", is_bound);
+        world.advance(SOON).await;
+        let had = site.address_of("web-1").map(|(_, id)| id);
+        let is_there = world.cloud.floating_ips().into_iter().any(|fip| Some(fip.id) == had);
+        world.expect(5, "web-1", "still with its floating IP", is_there);
     });
     outcome.assert_lawful();
 }

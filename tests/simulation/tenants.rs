@@ -90,6 +90,26 @@ fn a_pool_in_another_project_that_had_the_id_first_stops_nobody() {
     });
 }
 
+/// What its calls may still do is not expected in another namespace.
+#[test]
+fn a_pool_of_another_namespace_that_had_the_id_a_moment_ago_delays_nobody() {
+    simulate_bound(&START, async |world, site| {
+        let secret = json!(world.cloud.secret_elsewhere("ours", Elsewhere::Project));
+        let listed = json!({"poolID": "guessed", "preAllocatedFloatingIPs": ["203.0.113.200"]});
+        create_pool_of_strangers(site, &secret, &json!({}), &listed);
+        world.advance(SOON).await;
+        let copy = Key::new(Kind::Pool, STRANGERS, "copy");
+        site.server.delete(&copy, &Deletion::default()).expect("it is there");
+        world.expect(9, "copy", "gone", world.wait_until(SOON, || site.server.get(&copy).is_none()).await);
+        let mut spec = network();
+        (spec["poolID"], spec["maxIPs"]) = (json!("guessed"), json!(1));
+        site.create_pool("rebuilt", &spec);
+        site.create_claim("web-1", "rebuilt");
+        let is_bound = world.wait_until(SOON / 6, || site.is_bound("web-1")).await;
+        world.expect(4, "web-1", "bound at once", is_bound);
+    });
+}
+
 /// Its own Keystone says that it is of the same project.
 #[test]
 fn a_pool_with_the_id_stops_nobody_unless_it_is_proven_to_be_of_the_project() {
@@ -363,7 +383,7 @@ fn a_call_that_waits_for_its_turn_while_keystone_gets_another_url_is_not_sent() 
         world.advance(Duration::from_secs(2)).await;
         world.move_keystone(&site.server);
         site.create_claim("web-2", "public");
-        let is_bound = world.wait_until(SOON, || site.is_bound("web-2")).await;
+        let is_bound = world.wait_until(2 * SOON, || site.is_bound("web-2")).await;
         world.expect(7, "web-2", "bound", is_bound);
         for _ in 0..120 {
             world.advance(Duration::from_secs(1)).await;

@@ -303,6 +303,11 @@ impl Ledger {
         self.creations(pool).next().is_some() || self.uncertain_writes(|hold| hold.is_for_pool(pool)).next().is_some()
     }
 
+    /// Whether a call of the pool is under way, or its outcome is not known.
+    pub fn has_calls_of(&self, pool: &PoolId) -> bool {
+        self.has_uncertain_writes(pool) || self.of_pool(pool).any(LedgerEntry::has_writes)
+    }
+
     /// Since when a mark of the claim may still land; the last time, if there are several.
     pub(in crate::allocation) fn uncertain_since(&self, pool: &PoolId, claim: &ClaimKey) -> Option<Timestamp> {
         self.uncertain_writes(|hold| hold.is_for(pool, claim)).map(|write| write.since).max()

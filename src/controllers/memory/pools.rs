@@ -14,7 +14,6 @@ use tokio::time::Instant;
 
 use super::Upkeep;
 use super::watched::{WatchedObject, hash, metadata_input};
-use crate::allocation::ledger::SETTLING;
 use crate::allocation::sweep::SweepScope;
 use crate::allocation::usage::AddressFailure;
 use crate::allocation::{PoolId, PoolPolicy};
@@ -49,6 +48,10 @@ pub(in crate::controllers) struct ResolvedPool {
 pub(in crate::controllers) struct PoolSession(Arc<AtomicBool>);
 
 impl PoolSession {
+    fn ended() -> Self {
+        Self(Arc::new(true.into()))
+    }
+
     pub(in crate::controllers) fn has_ended(&self) -> bool {
         self.0.load(Ordering::Acquire)
     }
@@ -132,6 +135,8 @@ pub(in crate::controllers) struct PoolState {
     /// The last resolution that worked, or one for cleanup. Claims that have addresses use it whatever the pool's spec has
     /// become.
     pub(in crate::controllers) resolved: Option<Arc<ResolvedPool>>,
+    /// The session of the next resolution. Another one follows when it ends.
+    session: PoolSession,
     /// Why nothing new is served.
     pub(in crate::controllers) problem: Option<Problem>,
     /// The generation of the spec that is served.
@@ -149,8 +154,6 @@ pub(in crate::controllers) struct PoolState {
     pub(in crate::controllers) session_changed_at: Option<Timestamp>,
     /// The Secret that its cluster identity named last.
     pub(in crate::controllers) identity_secret: Option<ObjectName>,
-    /// A session ended before the outcome of each of its calls was known.
-    pub(in crate::controllers) left_calls_at: Option<Timestamp>,
     /// The addresses that the last sweep of all found to be orphans.
     pub(in crate::controllers) orphans: Vec<IpAddr>,
     pub(in crate::controllers) upkeep: Upkeep,
@@ -209,13 +212,32 @@ impl PoolState {
         self.problem.is_none() && self.served_generation.is_some() && self.resolved.is_some()
     }
 
-    /// The pool serves.
-    pub(in crate::controllers) fn serve(&mut self, resolved: Arc<ResolvedPool>, pool: &OpenStackFloatingIPPool) {
-        if self.is_of(pool) && !resolved.session.has_ended() {
-            (self.resolved, self.problem) = (Some(resolved), None);
-            self.served_generation = pool.metadata.generation;
-            (self.is_stale, self.was_paused) = (false, false);
+    /// The pool serves. Returns what is not used any more, to be dropped when the record is not locked.
+    pub(in crate::controllers) fn serve(
+        &mut self,
+        resolved: Arc<ResolvedPool>,
+        pool: &OpenStackFloatingIPPool,
+    ) -> Option<Arc<ResolvedPool>> {
+        if !self.is_of(pool) || resolved.session.has_ended() {
+            return Some(resolved);
         }
+        self.problem = None;
+        self.served_generation = pool.metadata.generation;
+        (self.is_stale, self.was_paused) = (false, false);
+        self.resolved.replace(resolved)
+    }
+
+    /// The pool releases, and serves nothing new. Returns as [`serve`](Self::serve) does.
+    pub(in crate::controllers) fn release_with(
+        &mut self,
+        resolved: Arc<ResolvedPool>,
+        pool: &OpenStackFloatingIPPool,
+    ) -> Option<Arc<ResolvedPool>> {
+        if !self.is_of(pool) || resolved.session.has_ended() {
+            return Some(resolved);
+        }
+        self.is_stale = false;
+        self.resolved.replace(resolved)
     }
 
     /// Ends the session, if it is one to end: writes that wait are not sent, and calls may still be under way.
@@ -225,16 +247,14 @@ impl PoolState {
         now: Timestamp,
     ) -> Option<Arc<ResolvedPool>> {
         let ended = self.resolved.take_if(|resolved| is_ended(resolved))?;
-        ended.session.end();
+        std::mem::take(&mut self.session).end();
         self.session_changed_at = Some(now);
         Some(ended)
     }
 
     /// The pool is gone.
     fn end(self) -> Self {
-        if let Some(resolved) = &self.resolved {
-            resolved.session.end();
-        }
+        self.session.end();
         self
     }
 
@@ -327,6 +347,13 @@ impl PoolRecords {
         self.0.lock().get(&name_of(pool)).filter(|known| known.is_of(pool))?.resolved.clone()
     }
 
+    /// The session of this object's next resolution. It has ended if the object is gone.
+    pub(in crate::controllers) fn session_of(&self, pool: &OpenStackFloatingIPPool) -> PoolSession {
+        let pools = self.0.lock();
+        let known = pools.get(&name_of(pool)).filter(|known| known.is_of(pool));
+        known.map_or_else(PoolSession::ended, |known| known.session.clone())
+    }
+
     /// The other pools with the same id in the same project: what the ledger has under the id may be theirs.
     pub(in crate::controllers) fn copies_of(&self, pool: &ResolvedPool) -> Vec<ObjectName> {
         let has_its_id = |other: &ResolvedPool| {
@@ -347,6 +374,15 @@ impl PoolRecords {
         change: impl FnOnce(&mut PoolState) -> T,
     ) -> Option<T> {
         self.0.lock().get_mut(pool).map(change)
+    }
+
+    /// The same, if the record is of this object.
+    pub(in crate::controllers) fn update_of<T>(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        change: impl FnOnce(&mut PoolState) -> T,
+    ) -> Option<T> {
+        self.0.lock().get_mut(&name_of(pool)).filter(|known| known.is_of(pool)).map(change)
     }
 
     /// OpenStack refused something for the pool. True if the pool is to be resolved again now.
@@ -396,14 +432,9 @@ impl PoolRecords {
     }
 
     /// Whether the outcome of any call to the projects of the pools is not known.
-    pub(super) fn has_unknown_outcomes(&self, now: Timestamp) -> bool {
-        let is_recent = |at: Timestamp| now.duration_since(at) < SETTLING;
-        let (resolved, has_left_calls): (Vec<_>, bool) = {
-            let pools = self.0.lock();
-            let resolved = pools.values().filter_map(|state| state.resolved.clone()).collect();
-            (resolved, pools.values().any(|state| state.left_calls_at.is_some_and(is_recent)))
-        };
-        has_left_calls || resolved.iter().any(|pool| pool.project.ledger().has_unknown_outcomes())
+    pub(super) fn has_unknown_outcomes(&self) -> bool {
+        let resolved: Vec<_> = self.0.lock().values().filter_map(|state| state.resolved.clone()).collect();
+        resolved.iter().any(|pool| pool.project.ledger().has_unknown_outcomes())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -452,9 +483,22 @@ mod tests {
     fn a_pool_that_replaces_another_returns_what_was_known_of_that() {
         let records = PoolRecords::default();
         assert!(records.observe(&pool("a")).is_none());
-        records.update(&name_of(&pool("a")), |state| state.left_calls_at = Some(Timestamp::UNIX_EPOCH));
+        records.update(&name_of(&pool("a")), |state| state.was_paused = true);
         assert!(records.observe(&pool("a")).is_none());
-        assert!(records.observe(&pool("b")).is_some_and(|replaced| replaced.left_calls_at.is_some()));
-        assert!(records.get(&name_of(&pool("b"))).left_calls_at.is_none());
+        assert!(records.observe(&pool("b")).is_some_and(|replaced| replaced.was_paused));
+        assert!(!records.get(&name_of(&pool("b"))).was_paused);
+    }
+
+    #[test]
+    fn a_session_ends_with_its_pool_even_if_no_resolution_has_it_yet() {
+        let records = PoolRecords::default();
+        records.observe(&pool("a"));
+        let (replaced, same) = (records.session_of(&pool("a")), records.session_of(&pool("a")));
+        records.observe(&pool("b"));
+        assert!(replaced.has_ended() && same.has_ended() && records.session_of(&pool("a")).has_ended());
+        let removed = records.session_of(&pool("b"));
+        assert!(!removed.has_ended());
+        records.remove(&name_of(&pool("b")));
+        assert!(removed.has_ended() && records.session_of(&pool("b")).has_ended());
     }
 }

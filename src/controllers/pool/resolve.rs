@@ -199,18 +199,19 @@ impl Resolver {
         let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace));
         let fence_from = self.fence_from.filter(|_| !is_new_id).max(self.leave_other_ledger(&name, &project));
         let fenced_until = fence_from.map(|from| after(from, REQUEST_TIMEOUT));
+        let fenced_until = fenced_until.max(self.memory.fence_of_left(&name.namespace, id, project.project()));
         let policy = policy_of(pool, id, found, fenced_until);
-        let session = self.memory.pools.resolved_of(pool).map(|known| known.session.clone()).unwrap_or_default();
+        let session = self.memory.pools.session_of(pool);
         ResolvedPool { name, policy, network, inputs, neutron, project, session }
     }
 
     /// Ends the session that reaches the pool's project in another way, with another ledger: what it began later would be done
-    /// after the fence. Returns when that last happened: only the ledger of before knows which calls are under way.
+    /// after the fence. Returns when a session last began after another one.
     fn leave_other_ledger(&self, pool: &ObjectName, project: &ProjectHandle) -> Option<Timestamp> {
         let now = self.clock.now();
         let (ended, changed_at) = self.memory.pools.update(pool, |state| {
             let ended = state.end_session(|old| !old.project.is_in_one_project_with(project), now);
-            // Its session ended. What was under way went on for a while.
+            // Its session ended. What was under way went on for a while, and another process may have served the pool.
             if state.resolved.is_none() && state.session_changed_at.is_some() {
                 state.session_changed_at = Some(now);
             }

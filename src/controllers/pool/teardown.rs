@@ -53,6 +53,10 @@ impl PoolController {
             Ok(resolved) => resolved,
             Err(failure) => return self.report_blocked(pool, &failure).await,
         };
+        if !self.memory.pools.get(&name).is_of(pool) {
+            // It was removed by force meanwhile: what has its marks may be another object's.
+            return Ok(Action::await_change());
+        }
         let pool = &match &resolved {
             // A later process must know the pool's id until the pool is gone.
             Some(resolved) => self.or_refused(pool, self.adopt(pool, resolved)).await?,
@@ -97,7 +101,7 @@ impl PoolController {
             Some(id) => self.last_resolution(pool, &id).await.map(Some),
             None => Ok(None),
         };
-        self.memory.pools.update(&name, |state| state.has_no_marks = matches!(resolved, Ok(None)));
+        self.memory.pools.update_of(pool, |state| state.has_no_marks = matches!(resolved, Ok(None)));
         resolved
     }
 
@@ -336,7 +340,7 @@ impl PoolController {
         };
         left.sort();
         let left = if left.is_empty() { "none known".to_owned() } else { left.join(", ") };
-        if self.memory.pools.update(&name, |state| state.note_abandoned(&left)) == Some(false) {
+        if self.memory.pools.update_of(pool, |state| state.note_abandoned(&left)) == Some(false) {
             return;
         }
         tracing::warn!(pool.name = %name, "abandoned, floating IPs left behind in OpenStack: {left}");
