@@ -39,6 +39,7 @@ mod migrate;
 pub(crate) mod orphans;
 pub(crate) mod output;
 mod ownership;
+mod readable;
 mod session;
 mod usage;
 mod version;

@@ -6,20 +6,17 @@ mod rows;
 mod watch;
 
 use std::collections::BTreeSet;
-use std::fmt::Debug;
 use std::sync::Arc;
 
 use kube::api::ListParams;
-use kube::{Api, Resource};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
 
 use super::cli::{AddressState, List};
 use super::exit::{Answer, Failure};
 use super::output::format::Format;
 use super::output::{self, Progress};
+use super::readable::list_readable;
 use super::session::{PluginSession, object_name};
-use crate::api::guarded::{Guarded, Unreadable};
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::object_name::ObjectName;
 use rows::{AddressRow, address_rows};
@@ -74,9 +71,9 @@ async fn objects_in_scope(session: &PluginSession, args: &List) -> Result<Object
     let version = session.version().await?;
     let everything = ListParams::default();
     Ok(Objects {
-        pools: readable(session.pools(), &everything, "list pools").await?,
+        pools: list_readable(session.pools(), &everything, "list pools").await?,
         claims: selected_claims(session, args, version).await?,
-        addresses: readable(session.ipam_objects(version), &everything, "list IPAddresses").await?,
+        addresses: list_readable(session.ipam_objects(version), &everything, "list IPAddresses").await?,
     })
 }
 
@@ -90,25 +87,7 @@ async fn selected_claims(
         None => "list IPAddressClaims".into(),
     };
     let selected = ListParams { label_selector: args.selector.clone(), ..ListParams::default() };
-    readable(session.ipam_objects(version), &selected, &what).await
-}
-
-/// Lists a kind. An object that cannot be read is noted, and left out.
-async fn readable<K>(api: Api<Guarded<K>>, params: &ListParams, what: &str) -> Result<Vec<Arc<K>>, Failure>
-where
-    K: Debug,
-    Guarded<K>: Resource + Clone + DeserializeOwned,
-{
-    let objects = api.list(params).await.map_err(|error| Failure::kubernetes(what, &error))?;
-    Ok(objects.items.into_iter().filter_map(read).map(Arc::new).collect())
-}
-
-fn read<K>(guarded: Guarded<K>) -> Option<K> {
-    let unreadable = |Unreadable { error, metadata }: &Unreadable| {
-        let name = metadata.name.as_deref().unwrap_or_default();
-        output::note(&format!("{name} is left out, it cannot be read: {error}"));
-    };
-    guarded.0.inspect_err(unreadable).ok()
+    list_readable(session.ipam_objects(version), &selected, &what).await
 }
 
 fn rows_of(session: &PluginSession, args: &List, objects: Objects) -> Result<Vec<AddressRow>, Failure> {

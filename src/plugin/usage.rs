@@ -1,15 +1,17 @@
 //! `usage`: how full the pools are, from the status that the controllers last wrote.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use anstyle::AnsiColor;
-use kube::{Api, ResourceExt, api::ListParams};
+use kube::{ResourceExt, api::ListParams};
 use serde::Serialize;
 
 use super::exit::{Answer, Failure};
 use super::figures::PoolCapacity;
 use super::output::format::Format;
 use super::output::{self, Report, or_dash, paint, table};
+use super::readable::list_readable;
 use super::session::{PluginSession, object_name};
 use crate::api::conditions::{EXHAUSTED, READY};
 use crate::api::pool::AddressCounts;
@@ -44,17 +46,12 @@ pub(super) async fn show_usage(
     format: Option<&Format>,
 ) -> Result<Answer, Failure> {
     let version = session.version().await?;
-    let (pools, claims): (Api<OpenStackFloatingIPPool>, Api<IpAddressClaim>) = if session.is_all {
-        (Api::all(session.client.clone()), Api::all_with(session.client.clone(), &version))
-    } else {
-        let (client, namespace) = (session.client.clone(), session.namespace.as_str());
-        (Api::namespaced(client.clone(), namespace), Api::namespaced_with(client, namespace, &version))
-    };
-    let failed = |error| Failure::kubernetes("list pools and claims", &error);
-    let pools = pools.list(&ListParams::default()).await.map_err(failed)?;
-    let mut pools = session.select(pools.into_iter().map(Into::into).collect(), named)?;
+    let everything = ListParams::default();
+    let pools = list_readable(session.pools(), &everything, "list pools").await?;
+    let claims = list_readable(session.ipam_objects(version), &everything, "list IPAddressClaims").await?;
+    let mut pools = session.select(pools, named)?;
     pools.sort_by_key(|pool| object_name(pool.as_ref()));
-    let waiting = count_waiting(claims.list(&ListParams::default()).await.map_err(failed)?.items);
+    let waiting = count_waiting(&claims);
     let waiting_for = |pool: &OpenStackFloatingIPPool| waiting.get(&object_name(pool)).copied().unwrap_or_default();
     let report = UsageReport(pools.iter().map(|pool| summarize(pool, waiting_for(pool))).collect());
     if report.0.is_empty() && !format.is_some_and(Format::is_for_programs) {
@@ -67,11 +64,11 @@ pub(super) async fn show_usage(
 
 /// The number of claims without an address, by pool.
 #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
-fn count_waiting(claims: Vec<IpAddressClaim>) -> BTreeMap<ObjectName, usize> {
+fn count_waiting(claims: &[Arc<IpAddressClaim>]) -> BTreeMap<ObjectName, usize> {
     let mut waiting = BTreeMap::new();
     for claim in claims {
         if claim.spec.pool_ref.is_ours() && claim.is_waiting() {
-            let pool = ObjectName::new(claim.namespace().unwrap_or_default(), claim.spec.pool_ref.name);
+            let pool = ObjectName::new(claim.namespace().unwrap_or_default(), &claim.spec.pool_ref.name);
             *waiting.entry(pool).or_default() += 1;
         }
     }

@@ -15,13 +15,14 @@ use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
 use super::rows::AddressRow;
-use super::{AddressList, Objects, formats, read, rows_of, select};
+use super::{AddressList, Objects, formats, rows_of, select};
 use crate::api::guarded::Guarded;
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::plugin::cli::{AddressState, List};
 use crate::plugin::exit::{Answer, Failure};
 use crate::plugin::output::format::Format;
 use crate::plugin::output::{self, Columns};
+use crate::plugin::readable::read_or_note;
 use crate::plugin::session::PluginSession;
 use crate::text::on_terminal;
 
@@ -124,9 +125,9 @@ fn readable<K>(event: watcher::Event<Guarded<K>>) -> Option<watcher::Event<K>> {
     Some(match event {
         watcher::Event::Init => watcher::Event::Init,
         watcher::Event::InitDone => watcher::Event::InitDone,
-        watcher::Event::InitApply(object) => watcher::Event::InitApply(read(object)?),
-        watcher::Event::Apply(object) => watcher::Event::Apply(read(object)?),
-        watcher::Event::Delete(object) => watcher::Event::Delete(read(object)?),
+        watcher::Event::InitApply(object) => watcher::Event::InitApply(read_or_note(object)?),
+        watcher::Event::Apply(object) => watcher::Event::Apply(read_or_note(object)?),
+        watcher::Event::Delete(object) => watcher::Event::Delete(read_or_note(object)?),
     })
 }
 
