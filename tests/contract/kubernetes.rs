@@ -92,7 +92,10 @@ async fn generate(client: &Client, seed: u64) -> Generated {
     let (mut coverage, mut steps) = (Coverage::default(), Vec::new());
     loop {
         let step = next_step(&history, &mut random, &steps);
-        let Some(step) = step else { return (coverage, None) };
+        let Some(step) = step else {
+            history.end().await;
+            return (coverage, None);
+        };
         steps.push(step.clone());
         match history.take(&step).await {
             Ok(code) => {

@@ -13,7 +13,6 @@ use tower::Service;
 
 use crate::api::http::{answer, query, target};
 use crate::api::{ApiServer, Kind};
-use crate::identities;
 use crate::wire::{Call, CallFailure, Rejection, Side, Wire};
 
 /// kube's client of one process.
@@ -87,7 +86,6 @@ async fn send(server: ApiServer, wire: Wire, request: Arc<Request<Vec<u8>>>) -> 
                     }),
                     lags,
                 ),
-                false if request.uri().path() == identities::PATH => answer(200, &identities::identity()),
                 false => server.serve(&request),
             })
         }

@@ -12,13 +12,9 @@ use crate::{is_due, simulate};
 const START: Start = Start { seed: 31, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
 
-/// Where [`crate::client`] answers with [`identity`], whatever the management cluster.
-pub const PATH: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/openstackclusteridentities/shared";
-
 /// For the Secret of all histories, and namespaces with a label.
 pub fn identity() -> Value {
     json!({
-        "apiVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "kind": "OpenStackClusterIdentity",
         "metadata": {"name": "shared"},
         "spec": {
             "secretRef": {"name": "cloud", "namespace": NAMESPACE},

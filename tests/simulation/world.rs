@@ -19,6 +19,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::api::{ApiServer, Kind};
 use crate::background::{collect_garbage, end_namespaces};
+use crate::identities;
 use crate::laws::{self, Snapshot, Violation};
 use crate::liar::Liars;
 use crate::memory::MemoryCloud;
@@ -166,6 +167,7 @@ impl World {
             let _ = server.create(Kind::Namespace, json!({"metadata": {"name": namespace}}));
         }
         self.create_secret(server);
+        server.create(Kind::ClusterIdentity, identities::identity()).expect("it is valid");
         let infrastructure = json!({
             "apiGroup": "infrastructure.cluster.x-k8s.io", "kind": "OpenStackCluster", "name": "c",
         });

@@ -17,6 +17,7 @@ pub fn new_object(by: &mut Generator<'_>, kind: Kind, name: &str) -> Value {
         Kind::Lease => json!({"spec": lease_spec(by)}),
         Kind::Event => event(by),
         Kind::OpenStackCluster => json!({"spec": {"apiServerFloatingIP": "198.18.0.10"}}),
+        Kind::ClusterIdentity => json!({"spec": identity_spec(by)}),
         Kind::Namespace | Kind::Cluster => json!({}),
     };
     body["apiVersion"] = kind.api_version().into();
@@ -116,6 +117,21 @@ fn pool_field(by: &mut Generator<'_>) -> (&'static str, Value) {
     ])
 }
 
+fn identity_spec(by: &mut Generator<'_>) -> Value {
+    let mut spec = json!({"secretRef": {"name": "s0", "namespace": "elsewhere"}});
+    match by.random.u32(..8) {
+        0..3 => spec["namespaceSelector"] = json!({"matchLabels": {"example.org/kind": "one"}}),
+        3 => {
+            let expression = json!({"key": "example.org/kind", "operator": "In", "values": ["one"]});
+            spec["namespaceSelector"] = json!({"matchExpressions": [expression]});
+        }
+        4 => spec["namespaceSelector"] = json!({"matchExpressions": [{"key": "example.org/kind"}]}),
+        5 => spec = json!({}),
+        _ => {}
+    }
+    spec
+}
+
 fn lease_spec(by: &mut Generator<'_>) -> Value {
     let mut spec = json!({
         "holderIdentity": by.pick(&["one", "two"]), "leaseDurationSeconds": 15,
@@ -191,7 +207,20 @@ pub fn change(by: &mut Generator<'_>, kind: Kind) -> Value {
             json!({"spec": {"apiServerFloatingIP": null, "bastion": {"floatingIP": "198.18.0.10"}}}),
             json!({"status": {"bastion": {"floatingIP": "198.18.0.11"}}}),
         ]),
-        Kind::Namespace | Kind::Cluster => json!({}),
+        Kind::ClusterIdentity => by.pick(&[
+            json!({"spec": {"namespaceSelector": {"matchLabels": {"example.org/kind": "two"}}}}),
+            json!({"spec": {"namespaceSelector": {"matchLabels": {"example.org/kind": 2}}}}),
+            json!({"spec": {"namespaceSelector": null}}),
+            json!({"spec": {"secretRef": {"namespace": null}}}),
+            json!({"spec": {"secretRef": {"name": "s1"}, "unknown": "dropped"}}),
+            json!({"metadata": {"annotations": {"example.org/note": "one"}}}),
+        ]),
+        Kind::Namespace => by.pick(&[
+            json!({"metadata": {"labels": {"example.org/kind": "one"}}}),
+            json!({"metadata": {"labels": {"example.org/kind": null}}}),
+            json!({"metadata": {"annotations": {"example.org/note": "one"}}}),
+        ]),
+        Kind::Cluster => json!({}),
     }
 }
 

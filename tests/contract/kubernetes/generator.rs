@@ -16,6 +16,9 @@ use crate::memory_api::{Key, Kind};
 /// Kinds that own and are owned, owners first.
 pub const OWNERS: [Kind; 6] = [Kind::InTreePool, Kind::Pool, Kind::Claim, Kind::Address, Kind::Secret, Kind::ConfigMap];
 
+/// The names of cluster identities.
+pub const IDENTITIES: [&str; 2] = ["i0", "i1"];
+
 pub struct Generator<'a> {
     pub random: &'a mut fastrand::Rng,
     pub memory: &'a MemorySide,
@@ -23,6 +26,9 @@ pub struct Generator<'a> {
 
 impl Generator<'_> {
     pub fn next(&mut self) -> Request {
+        if self.one_in(20) {
+            return self.without_namespace();
+        }
         let kind = self.kind();
         match self.random.u32(..100) {
             0..24 => self.create(kind),
@@ -33,6 +39,27 @@ impl Generator<'_> {
             90..96 => self.list(kind),
             _ => self.update(),
         }
+    }
+
+    /// What the controllers read, and users change, of kinds that are in no namespace.
+    fn without_namespace(&mut self) -> Request {
+        let (kind, verb, name) = match self.random.u32(..12) {
+            // Until it ends: then its own controller writes to it.
+            0..3 if !self.memory.server.has_terminating_namespace() => {
+                (Kind::Namespace, self.pick(&[Verb::Get, Verb::Patch]), "")
+            }
+            0..4 => (Kind::Namespace, Verb::Get, "missing"),
+            4..7 => (Kind::ClusterIdentity, Verb::Create, self.pick(&IDENTITIES)),
+            7..9 => (Kind::ClusterIdentity, Verb::Get, self.pick(&IDENTITIES)),
+            9..11 => (Kind::ClusterIdentity, Verb::Patch, self.pick(&IDENTITIES)),
+            _ => (Kind::ClusterIdentity, Verb::Delete, self.pick(&IDENTITIES)),
+        };
+        let body = match verb {
+            Verb::Create => Some(bodies::new_object(self, kind, name)),
+            Verb::Patch => Some(bodies::change(self, kind)),
+            _ => None,
+        };
+        Request { verb, kind, name: name.to_owned(), body }
     }
 
     fn kind(&mut self) -> Kind {
@@ -75,7 +102,7 @@ impl Generator<'_> {
             Kind::Pool | Kind::InTreePool | Kind::OpenStackCluster => ("p", 2),
             Kind::Secret | Kind::ConfigMap => ("s", 2),
             Kind::Event => ("e", 3),
-            Kind::Lease | Kind::Namespace | Kind::Cluster => ("l", 1),
+            Kind::Lease | Kind::Namespace | Kind::ClusterIdentity | Kind::Cluster => ("l", 1),
         };
         format!("{letter}{}", self.random.u32(..count))
     }
@@ -195,7 +222,7 @@ impl Generator<'_> {
     pub fn unblock(memory: &MemorySide) -> Vec<Request> {
         let state = memory.server.state();
         let has_finalizers = state.objects.iter().filter(|(_, object)| !finalizers(object).is_empty());
-        let keys = has_finalizers.map(|(key, _)| key.clone()).filter(|key| key.kind != Kind::Namespace);
+        let keys = has_finalizers.map(|(key, _)| key.clone()).filter(|key| key.kind.is_namespaced());
         let body = || Some(json!({"metadata": {"finalizers": null}}));
         keys.map(|Key { kind, name, .. }| Request { verb: Verb::Patch, kind, name, body: body() }).collect()
     }

@@ -10,10 +10,11 @@ use kube::Client;
 use serde_json::json;
 use tokio::time::Instant;
 
+use super::generator::IDENTITIES;
 use super::memory_side::{MemorySide, Saved};
 use super::normal::{Answer, normal_answer, normal_event};
 use super::real_side::RealSide;
-use super::request::Request;
+use super::request::{Request, Verb};
 use crate::memory_api::{Key, Kind};
 
 /// How many orders of the controllers in memory are tried.
@@ -209,14 +210,23 @@ impl History {
         Ok(())
     }
 
+    /// Removes what is in no namespace.
+    pub async fn end(mut self) {
+        for name in IDENTITIES {
+            let name = name.to_owned();
+            self.real.send(&Request { verb: Verb::Delete, kind: Kind::ClusterIdentity, name, body: None }).await;
+        }
+    }
+
     /// Removes what a history that failed has left behind.
     pub async fn abandon(mut self) {
         self.real.delete_namespace().await;
         for key in self.real.log().into_keys() {
             let Key { kind, name, .. } = key;
             let body = Some(json!({"metadata": {"finalizers": null}}));
-            self.real.send(&Request { verb: super::request::Verb::Patch, kind, name, body }).await;
+            self.real.send(&Request { verb: Verb::Patch, kind, name, body }).await;
         }
+        self.end().await;
     }
 }
 

@@ -80,7 +80,8 @@ fn normal_object(object: &Value, kind: Kind, namespace: &str, known: &Known) -> 
         *version = age.map_or_else(|| "unknown".into(), |age| format!("number {age}").into());
     }
     if let Some(uid) = meta.get_mut("uid") {
-        *uid = if kind == Kind::Namespace { "present".into() } else { normal_uid(uid, known) };
+        // No watch shows those that are in no namespace.
+        *uid = if kind.is_namespaced() { normal_uid(uid, known) } else { "present".into() };
     }
     for owner in meta.get_mut("ownerReferences").and_then(Value::as_array_mut).into_iter().flatten() {
         owner["uid"] = normal_uid(&owner["uid"], known);

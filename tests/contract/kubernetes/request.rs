@@ -37,6 +37,7 @@ pub enum Verb {
 pub struct Request {
     pub verb: Verb,
     pub kind: Kind,
+    /// Of a kind that is in no namespace: what is added to the name of the history's namespace.
     pub name: String,
     pub body: Option<Value>,
 }
@@ -95,6 +96,9 @@ impl Request {
         let mut body = self.body.clone();
         if let Some(body) = &mut body {
             known.fill(namespace, body);
+            if self.verb == Verb::Create && !self.kind.is_namespaced() {
+                body["metadata"]["name"] = self.full_name(namespace).into();
+            }
         }
         let (method, content) = match self.verb {
             Verb::Create => (Method::POST, "application/json"),
@@ -116,9 +120,18 @@ impl Request {
             .expect("a good request")
     }
 
+    /// No two histories name the same object.
+    fn full_name(&self, namespace: &str) -> String {
+        match (self.kind.is_namespaced(), self.name.as_str()) {
+            (true, name) => name.to_owned(),
+            (false, "") => namespace.to_owned(),
+            (false, name) => format!("{namespace}-{name}"),
+        }
+    }
+
     fn uri(&self, namespace: &str, known: &Known) -> String {
         let collection = collection(self.kind, namespace);
-        let name = &self.name;
+        let name = self.full_name(namespace);
         match self.verb {
             Verb::Create | Verb::List(0) | Verb::ListMetadata => collection,
             Verb::List(limit) => format!("{collection}?limit={limit}"),
@@ -142,5 +155,8 @@ pub fn collection(kind: Kind, namespace: &str) -> String {
         version if version.contains('/') => format!("/apis/{version}"),
         version => format!("/api/{version}"),
     };
-    if kind == Kind::Namespace { format!("{root}/{plural}") } else { format!("{root}/namespaces/{namespace}/{plural}") }
+    match kind.is_namespaced() {
+        true => format!("{root}/namespaces/{namespace}/{plural}"),
+        false => format!("{root}/{plural}"),
+    }
 }

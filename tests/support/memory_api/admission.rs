@@ -11,7 +11,7 @@ use super::{Key, Kind, State, metadata, schema};
 
 /// Whether a namespace takes new objects. This is asked before anything else about them.
 pub fn check_namespace(state: &State, key: &Key) -> Result<(), Refusal> {
-    if key.kind == Kind::Namespace {
+    if !key.kind.is_namespaced() {
         return Ok(());
     }
     let namespace = Key::new(Kind::Namespace, "", &key.namespace);

@@ -163,10 +163,10 @@ fn discovery(path: &str) -> Option<(u16, Value)> {
     let resources: Vec<Value> = Kind::ALL
         .into_iter()
         .filter(|kind| kind.api_version() == group_version)
-        .map(|kind| {
-            let (_, _, plural, kind) = kind.names();
+        .map(|known| {
+            let (_, _, plural, kind) = known.names();
             let verbs = ["create", "delete", "get", "list", "patch", "update", "watch"];
-            json!({"name": plural, "singularName": "", "kind": kind, "namespaced": true, "verbs": verbs})
+            json!({"name": plural, "singularName": "", "kind": kind, "namespaced": known.is_namespaced(), "verbs": verbs})
         })
         .collect();
     let list =

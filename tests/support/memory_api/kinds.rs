@@ -13,13 +13,15 @@ pub enum Kind {
     InTreePool,
     /// CAPO's cluster, which may name floating IPs.
     OpenStackCluster,
+    /// CAPO's cluster identity.
+    ClusterIdentity,
     Event,
     Lease,
     ConfigMap,
 }
 
 impl Kind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Namespace,
         Self::Secret,
         Self::Cluster,
@@ -28,6 +30,7 @@ impl Kind {
         Self::Pool,
         Self::InTreePool,
         Self::OpenStackCluster,
+        Self::ClusterIdentity,
         Self::Event,
         Self::Lease,
         Self::ConfigMap,
@@ -48,6 +51,12 @@ impl Kind {
             Self::OpenStackCluster => {
                 ("infrastructure.cluster.x-k8s.io", "v1beta1", "openstackclusters", "OpenStackCluster")
             }
+            Self::ClusterIdentity => (
+                "infrastructure.cluster.x-k8s.io",
+                "v1alpha1",
+                "openstackclusteridentities",
+                "OpenStackClusterIdentity",
+            ),
             Self::Event => ("events.k8s.io", "v1", "events", "Event"),
             Self::Lease => ("coordination.k8s.io", "v1", "leases", "Lease"),
             Self::ConfigMap => ("", "v1", "configmaps", "ConfigMap"),
@@ -59,6 +68,10 @@ impl Kind {
         if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
     }
 
+    pub fn is_namespaced(self) -> bool {
+        !matches!(self, Self::Namespace | Self::ClusterIdentity)
+    }
+
     /// Whether its status is a resource of its own.
     pub fn has_status(self) -> bool {
         matches!(self, Self::Claim | Self::Pool | Self::Cluster)
@@ -68,7 +81,13 @@ impl Kind {
     pub fn is_custom(self) -> bool {
         matches!(
             self,
-            Self::Cluster | Self::Claim | Self::Address | Self::Pool | Self::InTreePool | Self::OpenStackCluster
+            Self::Cluster
+                | Self::Claim
+                | Self::Address
+                | Self::Pool
+                | Self::InTreePool
+                | Self::OpenStackCluster
+                | Self::ClusterIdentity
         )
     }
 

@@ -17,6 +17,14 @@ static POOL: LazyLock<Value> = LazyLock::new(|| {
     crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
 });
 
+static CLUSTER_IDENTITY: LazyLock<Value> = LazyLock::new(|| {
+    let yaml = include_str!("../../../hack/env/capo-kinds.yaml");
+    let crds = serde_saphyr::from_multiple::<Value>(yaml).expect("it holds CRDs");
+    let is_meant = |crd: &Value| crd["spec"]["names"]["kind"] == Kind::ClusterIdentity.names().3;
+    let crd = crds.into_iter().find(is_meant).expect("it has CAPO's cluster identity");
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+});
+
 /// The parts of an Event.
 const EVENT: [&str; 9] = [
     "action",
@@ -37,6 +45,7 @@ pub fn of(kind: Kind) -> Option<&'static Value> {
         Kind::Claim => Some(&CLAIM),
         Kind::Address => Some(&ADDRESS),
         Kind::Cluster => Some(&CLUSTER),
+        Kind::ClusterIdentity => Some(&CLUSTER_IDENTITY),
         Kind::Namespace
         | Kind::Secret
         | Kind::InTreePool
@@ -162,8 +171,8 @@ fn problem_of_object(schema: &Value, fields: &Map<String, Value>) -> Option<Stri
         return Some(format!("{name} is required"));
     }
     is_outside(schema, "minProperties", "maxProperties", fields.len() as f64).or_else(|| {
-        let properties = schema["properties"].as_object()?;
-        fields.iter().find_map(|(name, value)| problem(properties.get(name)?, value))
+        let known = |name: &String| schema["properties"].get(name).or_else(|| schema.get("additionalProperties"));
+        fields.iter().find_map(|(name, value)| problem(known(name)?, value))
     })
 }
 
