@@ -116,6 +116,7 @@ fn failure(random: &mut fastrand::Rng, operation: &'static str) -> Error {
         Server,
         NoAnswer,
         Unreachable,
+        SlowLookup,
         Untrusted,
         Malformed,
         Credentials,
