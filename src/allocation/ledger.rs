@@ -146,6 +146,14 @@ impl Ledger {
         }
     }
 
+    /// Removes every floating IP without a write that is under way or uncertain: no pool uses the project any more.
+    pub fn forget_listing(&mut self) {
+        let settled = self.entries.values().filter(|entry| !entry.has_writes());
+        let settled: Vec<FloatingIpId> = settled.map(|entry| entry.fip.id.clone()).collect();
+        settled.iter().for_each(|id| drop(self.remove(id)));
+        self.last_listing = None;
+    }
+
     pub fn record_deletion(&mut self, id: &FloatingIpId) {
         let sequence = self.next_sequence();
         self.forget(id);

@@ -131,6 +131,11 @@ impl Drop for ProjectHandle {
             namespaces.counts.remove(&self.namespace);
             namespaces.all.remove(&self.namespace);
         }
+        let is_last = namespaces.all.is_empty();
+        drop(namespaces);
+        if is_last {
+            self.project.release_memory();
+        }
     }
 }
 
@@ -150,6 +155,15 @@ impl Project {
 
     pub(super) fn ledger(&self) -> MutexGuard<'_, Ledger> {
         self.ledger.lock()
+    }
+
+    /// No pool uses the project. Its ledger may be kept for a while, since calls may land.
+    fn release_memory(&self) {
+        let mut ledger = self.ledger();
+        if self.namespaces().is_empty() {
+            ledger.forget_listing();
+            *self.memory_use.lock() = None;
+        }
     }
 
     fn is_listed_since(&self, after: Sequence) -> bool {
@@ -209,6 +223,7 @@ mod tests {
     use url::Url;
 
     use super::*;
+    use crate::allocation::testing::fip;
     use crate::floating_ip::ProjectId;
     use crate::openstack::{ErrorKind, KeystoneId};
 
@@ -229,6 +244,24 @@ mod tests {
         let elsewhere = ProjectScope { region: "RegionTwo".to_owned(), ..scope() };
         let [here, there, apart] = [scope(), moved, elsewhere].map(|scope| projects.join(&scope, "team"));
         assert!(here.is_in_one_project_with(&there) && !here.is_in_one_project_with(&apart));
+    }
+
+    /// Its ledger is kept since calls may land.
+    #[tokio::test]
+    async fn a_project_without_pools_takes_no_memory_of_its_namespace() {
+        let (clock, projects) = (Clock::system(), Projects::new(1));
+        let elsewhere = ProjectScope { region: "RegionTwo".to_owned(), ..scope() };
+        let list = async || Ok(vec![fip(10).described("x".repeat(700)).0]);
+        let [first, second] = [scope(), elsewhere].map(|scope| projects.join(&scope, "team"));
+        let (kept, after) = (first.project().clone(), first.ledger().next_sequence());
+        first.refresh(list(), &clock, after).await.expect("there is room for one");
+        let after = second.ledger().next_sequence();
+        second.refresh(list(), &clock, after).await.expect_err("there is no room for two");
+        drop(first);
+        let after = second.ledger().next_sequence();
+        second.refresh(list(), &clock, after).await.expect("there is room again");
+        assert!(kept.ledger().is_unlisted() && !second.ledger().is_unlisted());
+        assert!(projects.join(&scope(), "team").ledger().is_unlisted(), "it is listed again before it is used");
     }
 
     /// For example a user without the right to list, a namespace that lists too much, or a URL at which nothing answers.

@@ -144,6 +144,40 @@ fn an_uncertain_write_outlives_its_hold_and_counts_towards_the_limit() {
 }
 
 #[test]
+fn a_pool_has_calls_that_are_under_way_or_whose_outcome_is_not_known() {
+    let listed = || fixture().fips([fip(10).created_for("web"), fip(11)]);
+    let mut uncertain = listed().chosen_by(11, "db");
+    uncertain.ledger.note_uncertain_write(&id(11), start());
+    uncertain.ledger.set_hold(&id(11), None);
+    let mut creating = listed();
+    creating.ledger.begin_creation(nonce(12), pool_id("p"), None);
+    for (what, fixture, has_calls) in [
+        ("none", listed(), false),
+        ("a clean-up of its floating IP", listed().held(10, Hold::Cleanup), true),
+        ("a clean-up of another one", listed().held(11, Hold::Cleanup), false),
+        ("a mark that may land", uncertain, true),
+        ("a creation", creating, true),
+    ] {
+        assert_eq!(fixture.ledger.has_calls_of(&pool_id("p")), has_calls, "{what}");
+        assert!(!fixture.ledger.has_calls_of(&pool_id("other")), "{what}");
+    }
+}
+
+#[test]
+fn what_may_still_land_is_known_without_a_listing() {
+    let mut fixture = fixture().fips([fip(10), fip(11).tagged_for("web"), fip(12)]).held(12, Hold::Cleanup);
+    fixture.ledger.begin_creation(nonce(13), pool_id("p"), Some(key("db")));
+    fixture = fixture.chosen_by(10, "app");
+    fixture.ledger.note_uncertain_write(&id(10), start());
+    fixture.ledger.forget_listing();
+    let kept: Vec<_> = fixture.ledger.entries().map(|entry| entry.fip.id.clone()).collect();
+    assert_eq!(kept, [id(10), id(12)]);
+    assert!(fixture.ledger.is_unlisted() && fixture.ledger.has_unknown_outcomes());
+    assert!(fixture.ledger.is_creating_for(&pool_id("p"), &key("db")));
+    assert_eq!(fixture.ledger.count_of_pool(&pool_id("p")), 0);
+}
+
+#[test]
 fn a_claim_may_still_get_an_address_that_it_holds_or_creates_or_that_an_uncertain_write_may_give_it() {
     let may_get_address = |fixture: &Fixture| {
         let of = |pool, claim| fixture.ledger.may_still_get_address(&pool_id(pool), &key(claim));
