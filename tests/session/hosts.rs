@@ -1,15 +1,18 @@
 //! Which servers are connected to, and what is said of those that a tenant chose.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 
 use caip_openstack::openstack::hosts::HostList;
 use caip_openstack::openstack::session::Sessions;
-use caip_openstack::openstack::{AllowedHosts, Clouds, Error, ErrorKind, HttpsProxy, Neutron};
+use caip_openstack::openstack::{AllowedHosts, Clouds, Credentials, Error, ErrorKind, HttpsProxy, Neutron};
 use parking_lot::Mutex;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::net::{TcpListener, TcpStream};
 
+use super::server::secret;
 use super::*;
+use crate::support::Tls;
 
 fn allowed(list: &str) -> AllowedHosts {
     AllowedHosts::new(list.parse::<HostList>().expect("a list").0, BTreeSet::new())
@@ -140,5 +143,55 @@ async fn a_proxy_is_for_https_alone_and_not_for_its_exceptions() {
         let tunnel = "CONNECT keystone.example.com:443 HTTP/1.1";
         assert!(requests.iter().all(|request| request == tunnel), "{requests:?}");
         assert_eq!(!requests.is_empty(), is_used, "{keystone} without {exceptions}: {requests:?}");
+    }
+}
+
+/// Serves a proxy that tunnels to one server, whichever it is asked for; returns the requests for a tunnel.
+fn tunnel_to<L: axum::serve::Listener>(server: SocketAddr, mut proxy: L) -> Arc<Mutex<Vec<String>>> {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let record = seen.clone();
+    tokio::spawn(async move {
+        loop {
+            let (mut client, _) = proxy.accept().await;
+            let mut head = [0; 1024];
+            let length = client.read(&mut head).await.expect("a request");
+            record.lock().push(String::from_utf8_lossy(&head[..length]).to_lowercase());
+            client.write_all(b"HTTP/1.1 200 OK\r\n\r\n").await.expect("it is awaited");
+            let mut server = TcpStream::connect(server).await.expect("it listens");
+            tokio::spawn(async move { copy_bidirectional(&mut client, &mut server).await });
+        }
+    });
+    seen
+}
+
+#[tokio::test]
+async fn a_proxy_gets_its_own_password_and_tunnels_the_rest() {
+    for scheme in ["http", "https"] {
+        let (tls, _) = Tls::listen().await;
+        let address = tls.address();
+        let url = "https://keystone.example.com";
+        let server = Server::serve(tls, url.to_owned(), |_: &ReceivedRequest| listing(&[]));
+        let (proxy, seen) = if scheme == "https" {
+            let (listener, _) = Tls::listen().await;
+            (listener.address(), tunnel_to(address, listener))
+        } else {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            (listener.local_addr().expect("an address"), tunnel_to(address, listener))
+        };
+        let proxy = format!("{scheme}://user:pass%20word@{proxy}").parse().expect("a proxy");
+        let credentials = Credentials::from_secret(&secret(url, "hunter2", "verify: false"), "openstack", None);
+        let sessions = Sessions::new(clock()).proxy(Some(proxy));
+        let session = sessions.connect("team-a", &credentials.expect("they are well formed")).await;
+        session.expect("it connects").list_floating_ips().await.expect("it lists");
+        assert_eq!(server.requests().len(), 2);
+        let tunnels = seen.lock();
+        assert_eq!(tunnels.len(), 1, "{tunnels:?}");
+        for line in [
+            "connect keystone.example.com:443 http/1.1\r\n",
+            "proxy-authorization: basic dxnlcjpwyxnzihdvcmq=\r\n",
+            "user-agent: caip-openstack/",
+        ] {
+            assert!(tunnels[0].contains(line), "{line} in {tunnels:?}");
+        }
     }
 }
