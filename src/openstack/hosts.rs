@@ -8,9 +8,10 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
+use std::vec;
 
 use ipnet::IpNet;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use tower::BoxError;
 use url::{Host, Url};
 
 use super::Error;
@@ -222,27 +223,23 @@ pub(super) struct AllowedResolver {
     pub(super) lookups: ClientLookups,
 }
 
-impl Resolve for AllowedResolver {
-    fn resolve(&self, name: Name) -> Resolving {
-        let (hosts, lookups) = (self.hosts.clone(), self.lookups.clone());
-        let is_proxy = self.proxy.as_deref() == Some(name.as_str());
-        Box::pin(async move {
-            let found = match lookups.find(name.as_str()).await? {
-                Ok(found) => found,
-                // Whether a name exists that is not listed is not told.
-                Err(_) if !is_proxy && !hosts.allows_name(name.as_str()) => return Err(NotAllowed.into()),
-                Err(error) => return Err(error.into()),
-            };
-            let selected = if is_proxy { found.clone() } else { hosts.select(name.as_str(), found.iter().copied()) };
-            match (found.is_empty(), selected.is_empty()) {
-                (true, _) => Err(io::Error::from(io::ErrorKind::NotFound).into()),
-                (false, true) => Err(NotAllowed.into()),
-                (false, false) => {
-                    let addresses: Addrs = Box::new(selected.into_iter());
-                    Ok(addresses)
-                }
-            }
-        })
+impl AllowedResolver {
+    /// Returns at least one address.
+    pub(super) async fn resolve(&self, name: &str) -> Result<vec::IntoIter<SocketAddr>, BoxError> {
+        let Self { hosts, lookups, .. } = self;
+        let is_proxy = self.proxy.as_deref() == Some(name);
+        let found = match lookups.find(name).await? {
+            Ok(found) => found,
+            // Whether a name exists that is not listed is not told.
+            Err(_) if !is_proxy && !hosts.allows_name(name) => return Err(NotAllowed.into()),
+            Err(error) => return Err(error.into()),
+        };
+        let selected = if is_proxy { found.clone() } else { hosts.select(name, found.iter().copied()) };
+        match (found.is_empty(), selected.is_empty()) {
+            (true, _) => Err(io::Error::from(io::ErrorKind::NotFound).into()),
+            (false, true) => Err(NotAllowed.into()),
+            (false, false) => Ok(selected.into_iter()),
+        }
     }
 }
 

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use reqwest::{NoProxy, Proxy};
+use http::Uri;
+use hyper_util::client::proxy::matcher::Matcher;
 use url::Url;
 
 /// An HTTP proxy for servers of OpenStack with HTTPS. A server without HTTPS is connected to directly, since the proxy could
@@ -40,9 +41,10 @@ impl HttpsProxy {
         self.url.host_str()
     }
 
-    pub(super) fn to_reqwest(&self) -> Option<Proxy> {
-        let exceptions = NoProxy::from_string(&format!("{},localhost,127.0.0.0/8,::1", self.exceptions));
-        Proxy::https(self.url.clone()).ok().map(|proxy| proxy.no_proxy(exceptions))
+    /// Says which connections go through the proxy, and with which credentials.
+    pub(super) fn matcher(&self) -> Matcher {
+        let exceptions = format!("{},localhost,127.0.0.0/8,::1", self.exceptions);
+        Matcher::builder().https(self.url.as_str()).no(exceptions).build()
     }
 }
 
@@ -58,10 +60,10 @@ impl FromStr for HttpsProxy {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let url = Url::parse(text).ok().filter(|url| matches!(url.scheme(), "http" | "https") && url.has_host());
-        let proxy = url.map(|url| Self { url, exceptions: String::new() });
-        proxy
-            .filter(|proxy| proxy.to_reqwest().is_some())
-            .ok_or("expected the URL of a proxy, such as http://proxy.example.com:3128")
+        // The matcher would ignore a proxy whose URL is no URI.
+        let url = url.filter(|url| url.as_str().parse::<Uri>().is_ok());
+        let url = url.ok_or("expected the URL of a proxy, such as http://proxy.example.com:3128")?;
+        Ok(Self { url, exceptions: String::new() })
     }
 }
 
@@ -80,7 +82,7 @@ mod tests {
         for good in ["http://proxy:3128", "https://user:secret@proxy.example.com", "http://[fd00::1]:3128/"] {
             assert!(good.parse::<HttpsProxy>().is_ok(), "{good}");
         }
-        for bad in ["", "proxy", "proxy:3128", "socks5://proxy:1080", "http://", "/proxy"] {
+        for bad in ["", "proxy", "proxy:3128", "socks5://proxy:1080", "http://", "/proxy", "http://{proxy}"] {
             assert!(bad.parse::<HttpsProxy>().is_err(), "{bad}");
         }
     }

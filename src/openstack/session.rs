@@ -287,13 +287,12 @@ impl Call<'_> {
         self.send_with(&token, request).await
     }
 
-    async fn send_with(&self, token: &Token, request: http::Request<Vec<u8>>) -> Result<Response<Bytes>, Error> {
+    async fn send_with(&self, token: &Token, mut request: http::Request<Vec<u8>>) -> Result<Response<Bytes>, Error> {
         if self.may_send.is_some_and(|may_send| !may_send()) {
             return Err(Error::unsent(""));
         }
-        let mut request = reqwest::Request::try_from(request).map_err(|_| invalid_request())?;
         request.headers_mut().insert("X-Auth-Token", token.header.clone());
-        self.session.tokens.http_client().send(request, self.limit).await
+        self.session.tokens.http_client().send(request, self.limit, REQUEST_TIMEOUT).await
     }
 }
 

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{HeaderValue, Response};
+use http::header::CONTENT_TYPE;
+use http::{HeaderValue, Request, Response};
 use jiff::Timestamp;
 use openstack_sdk_auth_core::AuthToken;
 use secrecy::ExposeSecret;
@@ -73,10 +74,11 @@ impl KeystoneClient {
         let url = self.credentials.auth_url.join("auth/tokens").map_err(|_| fail("auth_url cannot be extended"))?;
         let body = self.credentials.identity.request();
         let body = body.map_err(|_| fail("the request for a token cannot be built"))?;
-        let request = self.http.post(url).timeout(KEYSTONE_TIMEOUT).json(&body).build();
+        let request = Request::post(url.as_str()).header(CONTENT_TYPE, "application/json");
+        let request = request.body(body.to_string().into_bytes());
         let request = request.map_err(|_| fail("the request for a token cannot be built"))?;
 
-        let response = self.http.send(request, AnswerLimit::Small).await;
+        let response = self.http.send(request, AnswerLimit::Small, KEYSTONE_TIMEOUT).await;
         let response = response.map_err(|error| Error { operation: OPERATION, ..with_remedy(error) })?;
         if !response.status().is_success() {
             return Err(self.refusal(&response));

@@ -3,19 +3,29 @@
 //! It never follows a redirect, which would leak the token. It trusts the system's CAs and those of the Secret. Every
 //! request ends in bounded time.
 
-use std::error::Error as _;
+mod connect;
+
+use std::error::Error as StdError;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use reqwest::{Client, Request, RequestBuilder, Response, redirect};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper_util::client::legacy::{self, Client};
+use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::{CertificateError, RootCertStore};
+use tokio::time::timeout;
 use url::Url;
 
 use super::super::hosts::{AllowedResolver, ClientLookups, LOOKUP_TIMEOUT, NotAllowed, SlowLookup};
 use super::super::{AllowedHosts, Credentials, Error, ErrorKind, HttpsProxy};
+use super::invalid_request;
 use super::large_answer::LargeAnswer;
 use crate::tls;
+use connect::{CONNECT_TIMEOUT, Connector, USER_AGENT};
 
 /// For sending a request and reading its answer. No write reaches OpenStack later than this after it was sent, so a new
 /// leader that waits as long is safe from those of the previous one. Neutron's slowest call was measured at 3 s under
@@ -24,9 +34,6 @@ pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Keystone answers in 80 ms. The pool's condition should report within 15 s that it does not.
 pub const KEYSTONE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// For a TCP connection and the TLS handshake.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Less than Apache's default of 5 s: the outcome of a request on a connection that the server is closing is unknown.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
@@ -68,7 +75,7 @@ impl AnswerLimit<'_> {
 /// Connects to the servers that are allowed.
 #[derive(Clone)]
 pub(super) struct HttpClient {
-    client: Client,
+    client: Client<Connector, Full<Bytes>>,
     /// None if certificates are not checked.
     pub(super) roots: Option<Arc<RootCertStore>>,
     pub(super) hosts: Arc<AllowedHosts>,
@@ -84,33 +91,44 @@ impl HttpClient {
         lookups: ClientLookups,
     ) -> Result<Self, Error> {
         let roots = credentials.verify.then(|| tls::roots(&credentials.ca_certificates));
-        let resolver = AllowedResolver { hosts: hosts.clone(), proxy: None, lookups: lookups.clone() };
-        let client = client(credentials, roots.clone(), resolver, proxy.as_ref())?;
+        if roots.is_none() {
+            let url = &credentials.auth_url;
+            tracing::warn!(auth.url = %url, "clouds.yaml says verify: false: certificates are not checked");
+        }
+        let tls = tls::client_config(roots.clone()).map_err(|_| {
+            Error::new(ErrorKind::Credentials, "set up TLS", "no TLS version in common with the library")
+        })?;
+        let proxy_name = proxy.as_ref().and_then(HttpsProxy::host).map(str::to_owned);
+        let resolver = AllowedResolver { hosts: hosts.clone(), proxy: proxy_name, lookups: lookups.clone() };
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIMEOUT)
+            .build(connect::connector(resolver, tls, proxy.as_ref()));
         Ok(Self { client, roots, hosts, proxy, lookups })
     }
 
-    pub(super) fn post(&self, url: Url) -> RequestBuilder {
-        self.client.post(url)
-    }
-
-    /// Returns the whole answer, whatever its status.
+    /// Returns the whole answer, whatever its status, or an error after this time.
     pub(super) async fn send(
         &self,
-        mut request: Request,
+        request: Request<Vec<u8>>,
         limit: AnswerLimit<'_>,
-    ) -> Result<http::Response<Bytes>, Error> {
+        time: Duration,
+    ) -> Result<Response<Bytes>, Error> {
+        // Normalised, so that what is checked is what is sent: `127.1` becomes `127.0.0.1`.
+        let mut url = Url::parse(&request.uri().to_string()).map_err(|_| invalid_request())?;
         // `openstack_sdk_core` appends a query without parameters as `?`.
-        if request.url().query() == Some("") {
-            request.url_mut().set_query(None);
+        if url.query() == Some("") {
+            url.set_query(None);
         }
-        let host = host_and_port(request.url());
+        let host = host_and_port(&url);
         // The proxy's name is resolved without a check.
         let proxy = self.proxy.as_ref().and_then(HttpsProxy::host);
-        let is_proxy = proxy.is_some() && request.url().host_str() == proxy;
-        if self.hosts.check(request.url()).is_err() || is_proxy && !self.hosts.lists(request.url()) {
+        let is_proxy = proxy.is_some() && url.host_str() == proxy;
+        if self.hosts.check(&url).is_err() || is_proxy && !self.hosts.lists(&url) {
             return Err(not_allowed(&host));
         }
-        send(&self.client, request, &host, limit).await.map_err(|error| match error.kind {
+        let answer = timeout(time, exchange(&self.client, request, &url, limit)).await;
+        answer.map_err(|_| no_answer_in_time(&host)).flatten().map_err(|error| match error.kind {
             // It says no more than the list of allowed hosts.
             ErrorKind::Credentials => error,
             _ => self.hosts.conceal(error),
@@ -123,79 +141,57 @@ fn not_allowed(host: &str) -> Error {
     Error::new(ErrorKind::Credentials, "", message)
 }
 
-fn client(
-    credentials: &Credentials,
-    roots: Option<Arc<RootCertStore>>,
-    mut resolver: AllowedResolver,
-    proxy: Option<&HttpsProxy>,
-) -> Result<Client, Error> {
-    let failed = |what: &str| Error::new(ErrorKind::Credentials, "set up TLS", what);
-    let mut builder = Client::builder()
-        .user_agent(concat!("caip-openstack/", env!("CARGO_PKG_VERSION")))
-        .redirect(redirect::Policy::none())
-        .connect_timeout(CONNECT_TIMEOUT)
-        .timeout(REQUEST_TIMEOUT)
-        .pool_idle_timeout(IDLE_TIMEOUT)
-        .no_proxy();
-    if let Some(proxy) = proxy {
-        let through = proxy.to_reqwest().ok_or_else(|| failed("the proxy cannot be used"))?;
-        builder = builder.proxy(through);
-        resolver.proxy = proxy.host().map(str::to_owned);
-    }
-    builder = builder.dns_resolver(resolver);
-    if roots.is_none() {
-        tracing::warn!(auth.url = %credentials.auth_url, "clouds.yaml says verify: false: certificates are not checked");
-    }
-    let config = tls::client_config(roots).map_err(|_| failed("no TLS version in common with the library"))?;
-    builder = builder.tls_backend_preconfigured(config);
-    builder.build().map_err(|_| failed("the HTTP client cannot be built"))
-}
-
-async fn send(
-    client: &Client,
-    request: Request,
-    host: &str,
+async fn exchange(
+    client: &Client<Connector, Full<Bytes>>,
+    mut request: Request<Vec<u8>>,
+    url: &Url,
     limit: AnswerLimit<'_>,
-) -> Result<http::Response<Bytes>, Error> {
+) -> Result<Response<Bytes>, Error> {
+    let host = host_and_port(url);
+    let invalid = |_| Error::new(ErrorKind::Rejected, "", format!("the request to {host} cannot be built"));
+    *request.uri_mut() = url.as_str().parse().map_err(invalid)?;
+    for (name, value) in [(header::ACCEPT, "*/*"), (header::USER_AGENT, USER_AGENT)] {
+        request.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
     // hyper repeats a request only if it could not write its first byte to a dead connection. Then nothing was sent, so
     // that even a POST may be repeated.
-    let mut response = client.execute(request).await.map_err(|error| classify(&error, host))?;
-    if response.status().is_redirection() {
-        return Err(redirection(&response, host));
+    let response = client.request(request.map(Full::from)).await.map_err(|error| classify(&error, &host))?;
+    let (head, body) = response.into_parts();
+    if head.status.is_redirection() {
+        return Err(redirection(url, &head.headers, head.status));
     }
-    let body = read_body(&mut response, host, limit).await?;
-    let mut whole = http::Response::new(body);
-    *whole.status_mut() = response.status();
-    *whole.headers_mut() = std::mem::take(response.headers_mut());
-    Ok(whole)
+    let body = read_body(body, head.status, &host, limit).await?;
+    Ok(Response::from_parts(head, body))
 }
 
-fn redirection(response: &Response, host: &str) -> Error {
-    let target = response
-        .headers()
-        .get(http::header::LOCATION)
+fn redirection(url: &Url, headers: &HeaderMap, status: StatusCode) -> Error {
+    let target = headers
+        .get(header::LOCATION)
         .and_then(|target| target.to_str().ok())
-        .and_then(|target| response.url().join(target).ok())
+        .and_then(|target| url.join(target).ok())
         .map_or_else(|| "somewhere else".to_owned(), |target| host_and_port(&target));
+    let host = host_and_port(url);
     let message = format!("{host} redirects to {target}, which is not followed: use the URL that it redirects to");
-    Error { status: Some(response.status().as_u16()), ..Error::new(ErrorKind::Malformed, "", message) }
+    Error { status: Some(status.as_u16()), ..Error::new(ErrorKind::Malformed, "", message) }
 }
 
 /// Of a refusal only the beginning.
-async fn read_body(response: &mut Response, host: &str, limit: AnswerLimit<'_>) -> Result<Bytes, Error> {
-    let is_success = response.status().is_success();
-    let mut body = BytesMut::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| classify(&error, host))? {
-        let size = body.len().saturating_add(chunk.len());
-        if !is_success && size > MAX_REFUSAL {
+async fn read_body(mut body: Incoming, status: StatusCode, host: &str, limit: AnswerLimit<'_>) -> Result<Bytes, Error> {
+    let mut whole = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| classify(&error, host))?;
+        // Trailers are not used.
+        let Ok(chunk) = frame.into_data() else { continue };
+        let size = whole.len().saturating_add(chunk.len());
+        if !status.is_success() && size > MAX_REFUSAL {
             break;
-        } else if is_success && !limit.allows(size) {
+        } else if status.is_success() && !limit.allows(size) {
             let message = format!("{host} answers with more than {} KiB", limit.bytes() >> 10);
             return Err(Error::new(ErrorKind::Malformed, "", message));
         }
-        body.extend_from_slice(&chunk);
+        whole.extend_from_slice(&chunk);
     }
-    Ok(body.freeze())
+    Ok(whole.freeze())
 }
 
 pub(in crate::openstack) fn host_and_port(url: &Url) -> String {
@@ -204,19 +200,19 @@ pub(in crate::openstack) fn host_and_port(url: &Url) -> String {
 }
 
 /// The error for a request without an answer. The caller adds the operation.
-fn classify(error: &reqwest::Error, host: &str) -> Error {
+fn classify(error: &(dyn StdError + 'static), host: &str) -> Error {
     let new = |kind, message: String| Error::new(kind, "", message);
-    if causes(error).any(|cause| cause.is::<NotAllowed>()) {
+    if find::<NotAllowed>(error).is_some() {
         return not_allowed(host);
     }
-    if causes(error).any(|cause| cause.is::<SlowLookup>()) {
+    if find::<SlowLookup>(error).is_some() {
         let seconds = LOOKUP_TIMEOUT.as_secs();
         let message = format!(
             "the name of {host} is not resolved within {seconds} s: host names resolve slowly, perhaps because of other hosts"
         );
         return new(ErrorKind::SlowLookup, message);
     }
-    if let Some(tls) = tls_error(error) {
+    if let Some(tls) = find::<rustls::Error>(error) {
         return match tls {
             // A bad signature: the trusted CA has the same name as the one that signed, as after a cloud replaced its CA.
             rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer | CertificateError::BadSignature) => new(
@@ -233,13 +229,11 @@ fn classify(error: &reqwest::Error, host: &str) -> Error {
             ),
         };
     }
-    if error.is_builder() {
-        return new(ErrorKind::Rejected, format!("the request to {host} cannot be built"));
-    }
-    if error.is_connect() {
-        let message = match io_kind(error) {
-            Some(std::io::ErrorKind::ConnectionRefused) => format!("{host} refuses connections"),
-            _ if error.is_timeout() => {
+    let has_io = |kind| causes(error).any(|cause| io_kind(cause) == Some(kind));
+    if find::<legacy::Error>(error).is_some_and(legacy::Error::is_connect) {
+        let message = match causes(error).find_map(io_kind) {
+            Some(io::ErrorKind::ConnectionRefused) => format!("{host} refuses connections"),
+            _ if has_io(io::ErrorKind::TimedOut) => {
                 format!("{host} accepts no connection within {} s", CONNECT_TIMEOUT.as_secs())
             }
             _ if is_name_error(error) => format!("the name of {host} cannot be resolved"),
@@ -247,10 +241,14 @@ fn classify(error: &reqwest::Error, host: &str) -> Error {
         };
         return new(ErrorKind::Unreachable, message);
     }
-    if error.is_timeout() {
-        return new(ErrorKind::NoAnswer, format!("{host} does not answer in time"));
+    if has_io(io::ErrorKind::TimedOut) {
+        return no_answer_in_time(host);
     }
     new(ErrorKind::NoAnswer, format!("the connection to {host} broke before the answer was complete"))
+}
+
+fn no_answer_in_time(host: &str) -> Error {
+    Error::new(ErrorKind::NoAnswer, "", format!("{host} does not answer in time"))
 }
 
 /// Without the certificate's times, which would change the message each day.
@@ -266,23 +264,23 @@ fn certificate_problem(error: &CertificateError) -> &'static str {
     }
 }
 
-/// The chain of sources, including those that an I/O error wraps without returning them as its source.
-fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
-    std::iter::successors(error.source(), |&cause| {
-        let wrapped = cause.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+/// The error and its chain of sources, including those that an I/O error wraps without returning them as its source.
+fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&cause| {
+        let wrapped = cause.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
         wrapped.map_or_else(|| cause.source(), |wrapped| Some(wrapped))
     })
 }
 
-fn tls_error(error: &reqwest::Error) -> Option<&rustls::Error> {
+fn find<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {
     causes(error).find_map(|cause| cause.downcast_ref())
 }
 
-fn io_kind(error: &reqwest::Error) -> Option<std::io::ErrorKind> {
-    causes(error).find_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind)
+fn io_kind(cause: &(dyn StdError + 'static)) -> Option<io::ErrorKind> {
+    cause.downcast_ref().map(io::Error::kind)
 }
 
 /// By text, because hyper's error type for it is private. Only our message depends on it.
-fn is_name_error(error: &reqwest::Error) -> bool {
+fn is_name_error(error: &(dyn StdError + 'static)) -> bool {
     causes(error).any(|cause| cause.to_string().contains("dns error"))
 }
