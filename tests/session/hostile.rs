@@ -137,6 +137,22 @@ async fn the_reply_to_a_write_is_short_and_otherwise_its_outcome_is_unknown() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn headers_are_short_and_otherwise_the_outcome_of_a_write_is_unknown() {
+    let create = async |bytes: usize| {
+        let reply = move || Reply::new(201, json!({"floatingip": row("f1")})).header("X-Long", &"x".repeat(bytes));
+        let server = Server::start(move |_: &ReceivedRequest| reply()).await;
+        let new = NewFloatingIp { network: NetworkId::new("n1"), subnet: None, description: "d".to_owned() };
+        connect(&server).await.create_floating_ip(&new, &|| true).await
+    };
+    create(15 << 10).await.expect("they are short enough");
+    for bytes in [16 << 10, 300 << 10] {
+        let error = create(bytes).await.expect_err("they are too long");
+        let expected = "answers with too many headers, or with more than 16 KiB of them";
+        assert!(error.is_unknown() && error.message.ends_with(expected), "{error}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refusal_counts_however_long_it_is() {
     for status in [409, 503] {
         let server = Server::start(move |_: &ReceivedRequest| Reply::text(status, &"<p>".repeat(4 << 20))).await;

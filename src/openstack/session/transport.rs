@@ -1,7 +1,7 @@
 //! The HTTP client for one set of credentials, and the classification of its failures.
 //!
 //! It never follows a redirect, which would leak the token. It trusts the system's CAs and those of the Secret. Every
-//! request ends in bounded time.
+//! request ends in bounded time, and what is kept of its answer is bounded.
 
 mod connect;
 
@@ -38,6 +38,9 @@ pub const KEYSTONE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Less than Apache's default of 5 s: the outcome of a request on a connection that the server is closing is unknown.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
+/// In bytes: of an answer's headers. A token, which is one of them, may have half of it. hyper's default would let each
+/// call whose server stalls keep 408 KiB.
+const MAX_HEADER_SIZE: usize = 16 << 10;
 /// In bytes. A page of 1,000 floating IPs has half a megabyte.
 const MAX_LARGE: usize = 2 << 20;
 /// In bytes: of any other answer. A token's catalogue has 20 KiB in a large cloud, a floating IP with 50 long tags 76 KiB.
@@ -103,6 +106,7 @@ impl HttpClient {
         let client = Client::builder(TokioExecutor::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(IDLE_TIMEOUT)
+            .http1_max_buf_size(MAX_HEADER_SIZE)
             .build(connect::connector(resolver, tls, proxy.as_ref()));
         Ok(Self { client, roots, hosts, proxy, lookups })
     }
@@ -228,6 +232,11 @@ fn classify(error: &(dyn StdError + 'static), host: &str) -> Error {
                 format!("the TLS handshake with {host} failed: is it http instead of https?"),
             ),
         };
+    }
+    if find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large) {
+        let kib = MAX_HEADER_SIZE >> 10;
+        let message = format!("{host} answers with too many headers, or with more than {kib} KiB of them");
+        return new(ErrorKind::Malformed, message);
     }
     let has_io = |kind| causes(error).any(|cause| io_kind(cause) == Some(kind));
     if find::<legacy::Error>(error).is_some_and(legacy::Error::is_connect) {
