@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use axum::serve::Listener as _;
 use caip_openstack::floating_ip::{FloatingIpId, NetworkId};
 use caip_openstack::openstack::session::Sessions;
 use caip_openstack::openstack::{Clouds, Credentials, Error, ErrorKind, Neutron, NewFloatingIp};
 use futures::future::join_all;
 use k8s_openapi::ByteString;
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, sleep};
 
@@ -223,6 +225,53 @@ async fn a_missing_keystone_is_reported_as_such() {
             format!("authenticate: Keystone: the name of keystone.invalid:5000 cannot be resolved{CHECK}")
         )
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_wrong_with_a_connection_is_reported() {
+    let server = Server::start(|_: &ReceivedRequest| listing(&[])).await;
+    server.set_keystone(|_| Some(Reply::Break));
+    let host = server.url.trim_start_matches("http://");
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let silent = listener.local_addr().expect("an address");
+    for (url, kind, problem) in [
+        (
+            server.url.clone(),
+            ErrorKind::NoAnswer,
+            format!("the connection to {host} broke before the answer was complete{CHECK}"),
+        ),
+        (
+            format!("https://{host}"),
+            ErrorKind::Unreachable,
+            format!("the TLS handshake with {host} failed: is it http instead of https?"),
+        ),
+        (
+            format!("https://{silent}"),
+            ErrorKind::Unreachable,
+            format!("{silent} accepts no connection within 5 s{CHECK}"),
+        ),
+    ] {
+        let error = fails_to_connect(&credentials(&url, "hunter2")).await;
+        assert_eq!((error.kind, error.to_string()), (kind, format!("authenticate: Keystone: {problem}")));
+    }
+}
+
+/// Not that TLS fails: the request has been sent.
+#[tokio::test]
+async fn a_tls_connection_that_breaks_after_the_request_is_no_answer() {
+    let (mut tls, _) = Tls::listen().await;
+    let host = tls.address();
+    tokio::spawn(async move {
+        let (mut client, _) = tls.accept().await;
+        client.read(&mut [0; 4096]).await.expect("a request");
+        client.get_mut().0.write_all(b"no TLS record").await.expect("it is awaited");
+        client.read(&mut [0; 4096]).await
+    });
+    let secret = secret(&format!("https://{host}"), "hunter2", "verify: false");
+    let credentials = Credentials::from_secret(&secret, "openstack", None).expect("they are well formed");
+    let error = fails_to_connect(&credentials).await;
+    let problem = format!("the connection to {host} broke before the answer was complete{CHECK}");
+    assert_eq!((error.kind, error.to_string()), (ErrorKind::NoAnswer, format!("authenticate: Keystone: {problem}")));
 }
 
 #[tokio::test(start_paused = true)]
