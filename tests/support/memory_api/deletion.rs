@@ -70,6 +70,11 @@ impl State {
             // Events own nothing, so none of them waits for a dependent.
             let propagation = if key.kind == Kind::Event { Some(Propagation::Background) } else { how.propagation };
             let left = finalizers_after(&old, propagation);
+            // A finalizer is dropped with the object. The real server then compares the version with none, as if it had stored
+            // the object without the finalizer before.
+            if left.is_empty() && how.version.is_some() && !finalizers(&old).is_empty() {
+                return Err(Refusal::conflict(key));
+            }
             if left.is_empty() {
                 return Ok(Deleted::Gone(self.take(key, &old)));
             }
