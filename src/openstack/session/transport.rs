@@ -157,8 +157,8 @@ async fn exchange(
     for (name, value) in [(header::ACCEPT, "*/*"), (header::USER_AGENT, USER_AGENT)] {
         request.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
-    // hyper repeats a request only if it could not write its first byte to a dead connection. Then nothing was sent, so
-    // that even a POST may be repeated.
+    // hyper repeats a request only if it did not begin to write it, since the connection was closed. So even a POST may be
+    // repeated.
     let response = client.request(request.map(Full::from)).await.map_err(|error| classify(&error, &host))?;
     let (head, body) = response.into_parts();
     if head.status.is_redirection() {
@@ -205,6 +205,24 @@ pub(in crate::openstack) fn host_and_port(url: &Url) -> String {
 
 /// The error for a request without an answer. The caller adds the operation.
 fn classify(error: &(dyn StdError + 'static), host: &str) -> Error {
+    if find::<legacy::Error>(error).is_some_and(legacy::Error::is_connect) {
+        return classify_unconnected(error, host);
+    }
+    // Whatever else the cause, TLS among them, the request may have been sent.
+    if find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large) {
+        let kib = MAX_HEADER_SIZE >> 10;
+        let message = format!("{host} answers with too many headers, or with more than {kib} KiB of them");
+        return Error::new(ErrorKind::Malformed, "", message);
+    }
+    if has_io_kind(error, io::ErrorKind::TimedOut) {
+        return no_answer_in_time(host);
+    }
+    let message = format!("the connection to {host} broke before the answer was complete");
+    Error::new(ErrorKind::NoAnswer, "", message)
+}
+
+/// The error for a request that was not sent, since there is no connection.
+fn classify_unconnected(error: &(dyn StdError + 'static), host: &str) -> Error {
     let new = |kind, message: String| Error::new(kind, "", message);
     if find::<NotAllowed>(error).is_some() {
         return not_allowed(host);
@@ -233,27 +251,15 @@ fn classify(error: &(dyn StdError + 'static), host: &str) -> Error {
             ),
         };
     }
-    if find::<hyper::Error>(error).is_some_and(hyper::Error::is_parse_too_large) {
-        let kib = MAX_HEADER_SIZE >> 10;
-        let message = format!("{host} answers with too many headers, or with more than {kib} KiB of them");
-        return new(ErrorKind::Malformed, message);
-    }
-    let has_io = |kind| causes(error).any(|cause| io_kind(cause) == Some(kind));
-    if find::<legacy::Error>(error).is_some_and(legacy::Error::is_connect) {
-        let message = match causes(error).find_map(io_kind) {
-            Some(io::ErrorKind::ConnectionRefused) => format!("{host} refuses connections"),
-            _ if has_io(io::ErrorKind::TimedOut) => {
-                format!("{host} accepts no connection within {} s", CONNECT_TIMEOUT.as_secs())
-            }
-            _ if is_name_error(error) => format!("the name of {host} cannot be resolved"),
-            _ => format!("{host} cannot be reached"),
-        };
-        return new(ErrorKind::Unreachable, message);
-    }
-    if has_io(io::ErrorKind::TimedOut) {
-        return no_answer_in_time(host);
-    }
-    new(ErrorKind::NoAnswer, format!("the connection to {host} broke before the answer was complete"))
+    let message = match causes(error).find_map(io_kind) {
+        Some(io::ErrorKind::ConnectionRefused) => format!("{host} refuses connections"),
+        _ if has_io_kind(error, io::ErrorKind::TimedOut) => {
+            format!("{host} accepts no connection within {} s", CONNECT_TIMEOUT.as_secs())
+        }
+        _ if is_name_error(error) => format!("the name of {host} cannot be resolved"),
+        _ => format!("{host} cannot be reached"),
+    };
+    new(ErrorKind::Unreachable, message)
 }
 
 fn no_answer_in_time(host: &str) -> Error {
@@ -283,6 +289,10 @@ fn causes<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (
 
 fn find<'a, E: StdError + 'static>(error: &'a (dyn StdError + 'static)) -> Option<&'a E> {
     causes(error).find_map(|cause| cause.downcast_ref())
+}
+
+fn has_io_kind(error: &(dyn StdError + 'static), kind: io::ErrorKind) -> bool {
+    causes(error).any(|cause| io_kind(cause) == Some(kind))
 }
 
 fn io_kind(cause: &(dyn StdError + 'static)) -> Option<io::ErrorKind> {

@@ -23,11 +23,18 @@ use super::super::super::hosts::AllowedResolver;
 /// For a TCP connection and the TLS handshake, through the proxy if there is one.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// For bytes that the server does not acknowledge. Otherwise the kernel would go on sending them for minutes, also after the
+/// process has ended, and a write would reach OpenStack when a new leader expects none any more. They are written once
+/// there is a connection.
+#[cfg(target_os = "linux")]
+const UNACKNOWLEDGED_TIMEOUT: Duration = super::REQUEST_TIMEOUT.saturating_sub(CONNECT_TIMEOUT);
+
 pub(super) const USER_AGENT: &str = concat!("caip-openstack/", env!("CARGO_PKG_VERSION"));
 
 pub(super) type Connector = BoxCloneSyncService<Uri, Stream, BoxError>;
 
-/// The outer TLS is the server's. The inner one is the proxy's, if that has an `https` URL.
+/// Through a proxy: the outer TLS is the server's, the inner one the proxy's, if it has an `https` URL. Otherwise the inner
+/// one is the server's.
 type Stream = MaybeHttpsStream<MaybeHttpsStream<TokioIo<TcpStream>>>;
 
 /// Connects to the server of a URL.
@@ -41,6 +48,8 @@ pub(super) fn connector(resolver: AllowedResolver, tls: ClientConfig, proxy: Opt
     http.set_nodelay(true);
     // The addresses of a name share it, so that one that does not answer leaves time for the others.
     http.set_connect_timeout(Some(CONNECT_TIMEOUT));
+    #[cfg(target_os = "linux")]
+    http.set_tcp_user_timeout(Some(UNACKNOWLEDGED_TIMEOUT));
     let tls = Arc::new(tls);
     let direct = HttpsConnector::from((http, tls.clone()));
     let proxy = proxy.map(|proxy| Arc::new(proxy.matcher()));
