@@ -57,6 +57,14 @@ fn network() -> Value {
     json!({"floatingIPNetwork": {"filter": {"name": "public"}}})
 }
 
+/// A pool of strangers elsewhere has the id `guessed`.
+async fn let_strangers_guess_the_id(world: &World, site: &Site, place: Elsewhere) {
+    let secret = json!(world.cloud.secret_elsewhere("ours", place));
+    let spec = json!({"poolID": "guessed", "preAllocatedFloatingIPs": ["203.0.113.200"]});
+    create_pool_of_strangers(site, &secret, &json!({}), &spec);
+    world.advance(SOON).await;
+}
+
 /// A pool with the id `guessed`, which a pool of strangers had first, serves, also after a restart, and can be deleted.
 async fn expect_rebuilt_pool_serves(world: &World, site: &Site) {
     let mut spec = network();
@@ -78,14 +86,7 @@ async fn expect_rebuilt_pool_serves(world: &World, site: &Site) {
 #[test]
 fn a_pool_in_another_project_that_had_the_id_first_stops_nobody() {
     simulate_bound(&START, async |world, site| {
-        let secret = json!(world.cloud.secret_elsewhere("ours", Elsewhere::Project));
-        create_pool_of_strangers(
-            site,
-            &secret,
-            &json!({}),
-            &json!({"poolID": "guessed", "preAllocatedFloatingIPs": ["203.0.113.200"]}),
-        );
-        world.advance(SOON).await;
+        let_strangers_guess_the_id(world, site, Elsewhere::Project).await;
         expect_rebuilt_pool_serves(world, site).await;
     });
 }
@@ -94,10 +95,7 @@ fn a_pool_in_another_project_that_had_the_id_first_stops_nobody() {
 #[test]
 fn a_pool_of_another_namespace_that_had_the_id_a_moment_ago_delays_nobody() {
     simulate_bound(&START, async |world, site| {
-        let secret = json!(world.cloud.secret_elsewhere("ours", Elsewhere::Project));
-        let listed = json!({"poolID": "guessed", "preAllocatedFloatingIPs": ["203.0.113.200"]});
-        create_pool_of_strangers(site, &secret, &json!({}), &listed);
-        world.advance(SOON).await;
+        let_strangers_guess_the_id(world, site, Elsewhere::Project).await;
         let copy = Key::new(Kind::Pool, STRANGERS, "copy");
         site.server.delete(&copy, &Deletion::default()).expect("it is there");
         world.expect(9, "copy", "gone", world.wait_until(SOON, || site.server.get(&copy).is_none()).await);
@@ -114,10 +112,7 @@ fn a_pool_of_another_namespace_that_had_the_id_a_moment_ago_delays_nobody() {
 #[test]
 fn a_pool_with_the_id_stops_nobody_unless_it_is_proven_to_be_of_the_project() {
     simulate_bound(&START, async |world, site| {
-        let secret = json!(world.cloud.secret_elsewhere("ours", Elsewhere::Keystone));
-        let spec = json!({"poolID": "guessed", "preAllocatedFloatingIPs": ["203.0.113.200"]});
-        create_pool_of_strangers(site, &secret, &json!({}), &spec);
-        world.advance(SOON).await;
+        let_strangers_guess_the_id(world, site, Elsewhere::Keystone).await;
         expect_rebuilt_pool_serves(world, site).await;
     });
 }

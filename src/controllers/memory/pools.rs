@@ -218,13 +218,10 @@ impl PoolState {
         resolved: Arc<ResolvedPool>,
         pool: &OpenStackFloatingIPPool,
     ) -> Option<Arc<ResolvedPool>> {
-        if !self.is_of(pool) || resolved.session.has_ended() {
-            return Some(resolved);
-        }
-        self.problem = None;
-        self.served_generation = pool.metadata.generation;
-        (self.is_stale, self.was_paused) = (false, false);
-        self.resolved.replace(resolved)
+        self.resolve(resolved, pool, |state| {
+            (state.problem, state.was_paused) = (None, false);
+            state.served_generation = pool.metadata.generation;
+        })
     }
 
     /// The pool releases, and serves nothing new. Returns as [`serve`](Self::serve) does.
@@ -233,9 +230,20 @@ impl PoolState {
         resolved: Arc<ResolvedPool>,
         pool: &OpenStackFloatingIPPool,
     ) -> Option<Arc<ResolvedPool>> {
+        self.resolve(resolved, pool, |_| ())
+    }
+
+    /// Uses the resolution, unless the record is of another object or its session has ended.
+    fn resolve(
+        &mut self,
+        resolved: Arc<ResolvedPool>,
+        pool: &OpenStackFloatingIPPool,
+        note: impl FnOnce(&mut Self),
+    ) -> Option<Arc<ResolvedPool>> {
         if !self.is_of(pool) || resolved.session.has_ended() {
             return Some(resolved);
         }
+        note(self);
         self.is_stale = false;
         self.resolved.replace(resolved)
     }

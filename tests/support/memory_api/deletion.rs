@@ -74,8 +74,7 @@ impl State {
             // the object without the finalizer before.
             if left.is_empty() && how.version.is_some() && !finalizers(&old).is_empty() {
                 return Err(Refusal::conflict(key));
-            }
-            if left.is_empty() {
+            } else if left.is_empty() {
                 return Ok(Deleted::Gone(self.take(key, &old)));
             }
             new["metadata"]["finalizers"] = left.into();

@@ -14,16 +14,20 @@ use super::cluster_api::{ADDRESS, CLAIM, CLUSTER};
 static POOL: LazyLock<Value> = LazyLock::new(|| {
     let yaml = include_str!("../../../crds/ipam.cluster.x-k8s.io_openstackfloatingippools.yaml");
     let crd: Value = serde_saphyr::from_str(yaml).expect("crds/ holds a CRD");
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+    of_crd(&crd)
 });
 
 static CLUSTER_IDENTITY: LazyLock<Value> = LazyLock::new(|| {
     let yaml = include_str!("../../../hack/env/capo-kinds.yaml");
     let crds = serde_saphyr::from_multiple::<Value>(yaml).expect("it holds CRDs");
     let is_meant = |crd: &Value| crd["spec"]["names"]["kind"] == Kind::ClusterIdentity.names().3;
-    let crd = crds.into_iter().find(is_meant).expect("it has CAPO's cluster identity");
-    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+    of_crd(&crds.into_iter().find(is_meant).expect("it has CAPO's cluster identity"))
 });
+
+/// That of its only version.
+fn of_crd(crd: &Value) -> Value {
+    crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+}
 
 /// The parts of an Event.
 const EVENT: [&str; 9] = [
