@@ -45,6 +45,7 @@ mod leftovers;
 mod memory;
 mod neutron_writer;
 pub(crate) mod objects;
+mod pages;
 mod panics;
 mod patch;
 mod pool;

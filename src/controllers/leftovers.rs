@@ -7,16 +7,15 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use kube::Resource;
-use kube::api::ListParams;
 use tokio_util::sync::CancellationToken;
 
 use super::claim::{self, is_claimed, remove_address};
 use super::kubernetes::Kubernetes;
 use super::memory::Memory;
-use super::patch;
 use super::pool::secret_finalizer;
 use super::stores::{Stores, name_of};
 use super::wake::Wake;
+use super::{pages, patch};
 use crate::api::IpAddress;
 use crate::api::hands_off::HandsOff;
 use crate::clock::Clock;
@@ -73,8 +72,9 @@ impl LeftoverReleaser {
     async fn release_secret(&self, name: &ObjectName, finalizers: BTreeSet<String>) -> Result<(), kube::Error> {
         let api = self.kube.secrets(&name.namespace);
         // The store may be late, and leaves out a pool that this version cannot read.
-        let pools = self.kube.pool_metadata_api(&name.namespace).list(&ListParams::default()).await?;
-        let needed: BTreeSet<String> = pools.iter().map(secret_finalizer).collect();
+        let mut needed = BTreeSet::new();
+        let pools = self.kube.pool_metadata_api(&name.namespace);
+        pages::for_each(&pools, |pool| needed.extend([secret_finalizer(&pool)])).await?;
         for finalizer in finalizers.difference(&needed) {
             let Some(secret) = api.get_opt(&name.name).await? else { return Ok(()) };
             let is_moving = HandsOff::of(secret.meta()) == Some(HandsOff::Moving);

@@ -6,18 +6,18 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{DynamicObject, ListParams};
+use kube::Api;
+use kube::api::DynamicObject;
 use kube::core::ApiResource;
-use kube::{Api, ResourceExt};
 
 use crate::api::guarded::Guarded;
 use crate::api::names::{CAPO_GROUP, POOL_KIND};
 use crate::clock::Clock;
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::Memory;
-use crate::controllers::patch;
 use crate::controllers::stores::name_of;
 use crate::controllers::watch::readable;
+use crate::controllers::{pages, patch};
 use crate::object_name::ObjectName;
 use crate::time::before;
 
@@ -47,6 +47,8 @@ pub(in crate::controllers) struct CapoObjects {
 
 /// The names of CAPO's in-tree pools; none where they are not served.
 type PoolNames = Option<Arc<BTreeSet<ObjectName>>>;
+/// One of CAPO's objects, with the addresses that it names.
+type Named = (ObjectName, Vec<IpAddr>);
 
 impl CapoObjects {
     pub(in crate::controllers) fn new(
@@ -66,12 +68,12 @@ impl CapoObjects {
             return Ok(names.clone());
         }
         let began = self.clock.now();
-        let pools = self.list(POOL_KIND, "openstackfloatingippools", "v1alpha1").await?;
+        let pools = self.list(POOL_KIND, "openstackfloatingippools", "v1alpha1", listed_addresses).await?;
         // While the CRD is being replaced, what the pools listed still counts.
         if let Some(pools) = &pools {
-            self.memory.published.write().set_listed_in_tree(listed_in_tree(pools));
+            self.memory.published.write().set_listed_in_tree(by_namespace(pools));
         }
-        let names: PoolNames = pools.map(|pools| Arc::new(pools.iter().map(name_of).collect()));
+        let names: PoolNames = pools.map(|pools| Arc::new(pools.into_iter().map(|(name, _)| name).collect()));
         *listed = Some((began, names.clone()));
         Ok(names)
     }
@@ -85,25 +87,34 @@ impl CapoObjects {
         }
         let began = self.clock.now();
         let clusters = self.list_clusters().await;
-        let named = clusters.as_ref().ok().map(|clusters| named_by_clusters(clusters));
+        let named = clusters.as_ref().ok().map(|clusters| by_namespace(clusters));
         self.memory.published.write().set_named_by_clusters(named);
         *listed = Some(began).filter(|_| clusters.is_ok());
         clusters.map(drop)
     }
 
-    async fn list_clusters(&self) -> Result<Vec<DynamicObject>, kube::Error> {
-        match self.list("OpenStackCluster", "openstackclusters", "v1beta1").await? {
-            Some(clusters) => Ok(clusters),
-            None => Ok(self.list("OpenStackCluster", "openstackclusters", "v1beta2").await?.unwrap_or_default()),
+    async fn list_clusters(&self) -> Result<Vec<Named>, kube::Error> {
+        for version in ["v1beta1", "v1beta2"] {
+            if let Some(clusters) = self.list("OpenStackCluster", "openstackclusters", version, named_addresses).await?
+            {
+                return Ok(clusters);
+            }
         }
+        Ok(Vec::new())
     }
 
     fn since(&self, is_now: bool) -> Timestamp {
         if is_now { self.clock.now() } else { before(self.clock.now(), VALIDITY) }
     }
 
-    /// None where the kind is not served in this version.
-    async fn list(&self, kind: &str, plural: &str, version: &str) -> Result<Option<Vec<DynamicObject>>, kube::Error> {
+    /// The objects of a kind with their addresses; none where it is not served in this version.
+    async fn list(
+        &self,
+        kind: &str,
+        plural: &str,
+        version: &str,
+        addresses_of: fn(&DynamicObject) -> Vec<IpAddr>,
+    ) -> Result<Option<Vec<Named>>, kube::Error> {
         let resource = ApiResource {
             group: CAPO_GROUP.into(),
             version: version.into(),
@@ -116,21 +127,22 @@ impl CapoObjects {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
         };
-        // A quorum read, as every list: see `controllers/watch/stream.rs`.
-        match api.list(&ListParams::default()).await {
-            Ok(list) => Ok(Some(list.items.into_iter().filter_map(readable).collect())),
+        let mut found = Vec::new();
+        let keep = |object| found.extend(readable(object).map(|object| (name_of(&object), addresses_of(&object))));
+        match pages::for_each(&api, keep).await {
+            Ok(()) => Ok(Some(found)),
             Err(error) if patch::is_not_found(&error) => Ok(None),
             Err(error) => Err(error),
         }
     }
 }
 
-fn listed_in_tree(pools: &[DynamicObject]) -> BTreeMap<String, BTreeSet<IpAddr>> {
-    let mut listed: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
-    for pool in pools {
-        listed.entry(pool.namespace().unwrap_or_default()).or_default().extend(listed_addresses(pool));
+fn by_namespace(objects: &[Named]) -> BTreeMap<String, BTreeSet<IpAddr>> {
+    let mut all: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
+    for (name, addresses) in objects {
+        all.entry(name.namespace.clone()).or_default().extend(addresses);
     }
-    listed
+    all
 }
 
 fn listed_addresses(pool: &DynamicObject) -> Vec<IpAddr> {
@@ -138,15 +150,9 @@ fn listed_addresses(pool: &DynamicObject) -> Vec<IpAddr> {
     listed.into_iter().flatten().filter_map(|address| address.as_str()?.parse().ok()).collect()
 }
 
-/// By namespace.
-fn named_by_clusters(clusters: &[DynamicObject]) -> BTreeMap<String, BTreeSet<IpAddr>> {
-    let mut named: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
-    for cluster in clusters {
-        let address = |field: &&str| -> Option<IpAddr> { cluster.data.pointer(field)?.as_str()?.parse().ok() };
-        let addresses = NAMED_BY_CLUSTER.iter().filter_map(address);
-        named.entry(cluster.namespace().unwrap_or_default()).or_default().extend(addresses);
-    }
-    named
+fn named_addresses(cluster: &DynamicObject) -> Vec<IpAddr> {
+    let address = |field: &&str| -> Option<IpAddr> { cluster.data.pointer(field)?.as_str()?.parse().ok() };
+    NAMED_BY_CLUSTER.iter().filter_map(address).collect()
 }
 
 #[cfg(test)]
@@ -156,19 +162,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_floating_ips_of_a_clusters_api_server_and_bastion_are_named_in_its_namespace() {
-        let cluster = |namespace: &str, data| {
-            let mut cluster = DynamicObject::new("c", &ApiResource::erase::<crate::api::OpenStackFloatingIPPool>(&()));
-            cluster.metadata.namespace = Some(namespace.into());
-            DynamicObject { data, ..cluster }
+    fn a_cluster_names_the_floating_ips_of_its_api_server_and_bastion() {
+        let named = |data| {
+            let cluster = DynamicObject::new("c", &ApiResource::erase::<crate::api::OpenStackFloatingIPPool>(&()));
+            named_addresses(&DynamicObject { data, ..cluster })
         };
-        let clusters = [
-            cluster("a", json!({"spec": {"apiServerFloatingIP": "192.0.2.1", "bastion": {"floatingIP": "192.0.2.2"}}})),
-            cluster("a", json!({"spec": {"controlPlaneEndpoint": {"host": "api.example.org", "port": 6443}}})),
-            cluster("b", json!({"spec": {"apiServer": {"floatingIP": "192.0.2.3"}, "bastion": {"floatingIP": 7}}})),
-        ];
-        let addresses = |last: &[u8]| last.iter().map(|last| IpAddr::from([192, 0, 2, *last])).collect();
-        let expected = BTreeMap::from([("a".to_owned(), addresses(&[1, 2])), ("b".to_owned(), addresses(&[3]))]);
-        assert_eq!(named_by_clusters(&clusters), expected);
+        let addresses = |last: &[u8]| -> Vec<_> { last.iter().map(|last| IpAddr::from([192, 0, 2, *last])).collect() };
+        for (data, expected) in [
+            (
+                json!({"spec": {"apiServerFloatingIP": "192.0.2.1", "bastion": {"floatingIP": "192.0.2.2"}}}),
+                &[1, 2][..],
+            ),
+            (json!({"spec": {"controlPlaneEndpoint": {"host": "api.example.org", "port": 6443}}}), &[]),
+            (json!({"spec": {"apiServer": {"floatingIP": "192.0.2.3"}, "bastion": {"floatingIP": 7}}}), &[3]),
+        ] {
+            assert_eq!(named(data.clone()), addresses(expected), "{data}");
+        }
+    }
+
+    #[test]
+    fn addresses_are_those_of_their_namespace() {
+        let address = |last| IpAddr::from([192, 0, 2, last]);
+        let named = |namespace: &str, last| (ObjectName::new(namespace, "c"), vec![address(last)]);
+        let all = by_namespace(&[named("a", 1), named("b", 2), named("a", 3)]);
+        let expected = [("a", vec![1, 3]), ("b", vec![2])];
+        let of = |last: Vec<u8>| last.into_iter().map(address).collect();
+        assert_eq!(all, expected.map(|(namespace, last)| (namespace.to_owned(), of(last))).into());
     }
 }

@@ -24,11 +24,11 @@ struct Begun {
 impl ApiServer {
     pub(super) fn list(&self, kind: Kind, namespace: &str, query: &BTreeMap<String, String>) -> Result<Value, Refusal> {
         let has_version = query.contains_key("resourceVersion") || query.contains_key("resourceVersionMatch");
-        self.state().listed.insert((kind, has_version));
+        let limit = query.get("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
+        self.state().listed.insert((kind, has_version, limit));
         if has_version {
             return Err(Refusal::bad_request("only quorum reads are known here: a list without resourceVersion"));
         }
-        let limit = query.get("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
         let mut state = self.state();
         let begun = query.get("continue").map(|token| state.begun(token)).transpose()?;
         let version = begun.as_ref().map_or(state.version, |begun| begun.version);

@@ -76,8 +76,8 @@ pub struct State {
     pub forgotten: u64,
     /// Increases when all watches are cut.
     pub cut: u64,
-    /// Which kinds were listed, by whether a version was asked for: such a list is refused.
-    pub listed: BTreeSet<(Kind, bool)>,
+    /// Which kinds were listed, by whether a version was asked for (such a list is refused), and by the size of a page.
+    pub listed: BTreeSet<(Kind, bool, Option<usize>)>,
     /// What was there at the first page of each list that has more, by version.
     snapshots: BTreeMap<u64, Arc<Objects>>,
     collector: Collector,
