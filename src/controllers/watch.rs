@@ -218,7 +218,7 @@ fn remember_pool(memory: &Memory, change: &Change<'_, OpenStackFloatingIPPool>) 
         }
         Change::Deleted(pool) => vec![name_of(*pool)],
         Change::Listed(existing) => {
-            memory.pools.forget_versions();
+            memory.pools.note_listed();
             memory.pools.missing_from(existing)
         }
     };

@@ -68,6 +68,30 @@ fn a_claim_without_an_address_is_released_only_when_no_call_of_a_predecessor_can
     }
 }
 
+/// A pool comes from another management cluster while a POST of that one is under way. The process that serves it now has
+/// run for long, so that it has no predecessor of its own.
+#[test]
+fn a_pool_that_was_moved_here_waits_for_the_calls_of_the_other_cluster() {
+    for lands_after in [5, 20] {
+        let start = Start { seed: 3, sites: 2, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let [from, to] = [0, 1].map(|site| &world.sites[site]);
+            create_pool(world).await;
+            world.advance(SOON).await;
+            let late = Fault::CrashAndLand(Duration::from_secs(lands_after));
+            from.replicas[0].add_outage(Side::OpenStack, late, 8, Duration::from_secs(3));
+            from.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(1)).await;
+            world.move_to(from, to);
+            let is_bound = world.wait_until(2 * SOON, || to.is_bound("web-0")).await;
+            world.expect(7, "web-0", "bound", is_bound);
+            world.advance(Duration::from_secs(lands_after)).await;
+            world.expect(6, "public", "within maxIPs", world.cloud.floating_ips().len() <= 1);
+        });
+        outcome.assert_lawful();
+    }
+}
+
 /// A process is killed with a POST under way. The next one gives the claim another address and ends cleanly, and the third
 /// releases the claim before the POST lands.
 #[test]

@@ -54,6 +54,14 @@ impl World {
         }
     }
 
+    /// Moves everything to another management cluster, as `clusterctl move` does: it is created there first.
+    pub fn move_to(&self, from: &Site, to: &Site) {
+        for (kind, object) in backup(from) {
+            self.recreate(to, kind, &object, Owners::Moved);
+        }
+        self.lose(from, true);
+    }
+
     fn pause_cluster(&self, site: &Site, value: Value) {
         site.change(Kind::Cluster, "c", &json!({"metadata": {"annotations": {PAUSED_ANNOTATION: value}}}));
     }

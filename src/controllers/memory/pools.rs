@@ -18,6 +18,7 @@ use crate::allocation::sweep::SweepScope;
 use crate::allocation::usage::AddressFailure;
 use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::OpenStackFloatingIPPool;
+use crate::api::names::POOL_ID_ANNOTATION;
 use crate::api::pool::OpenStackFloatingIPPoolStatus;
 use crate::api::pool_network::{NetworkParam, SubnetParam};
 use crate::clock::{Clock, instant_after};
@@ -152,6 +153,10 @@ pub(in crate::controllers) struct PoolState {
     /// When its Secret last named another Keystone or Neutron for the project, or verified it in another way; or when the
     /// pool lost the use of its cluster identity.
     pub(in crate::controllers) session_changed_at: Option<Timestamp>,
+    /// Whether it had an id when it came, after the watch had listed all pools: another process may have served it until then,
+    /// as before `clusterctl move`.
+    came_with_id: bool,
+    first_resolved_at: Option<Timestamp>,
     /// The Secret that its cluster identity named last.
     pub(in crate::controllers) identity_secret: Option<ObjectName>,
     /// The addresses that the last sweep of all found to be orphans.
@@ -248,6 +253,12 @@ impl PoolState {
         self.resolved.replace(resolved)
     }
 
+    /// Since when calls of another process, which this one does not know, may land; none if there is no other process.
+    pub(in crate::controllers) fn calls_elsewhere_from(&mut self, now: Timestamp) -> Option<Timestamp> {
+        let from = *self.first_resolved_at.get_or_insert(now);
+        self.came_with_id.then_some(from)
+    }
+
     /// Ends the session, if it is one to end: writes that wait are not sent, and calls may still be under way.
     pub(in crate::controllers) fn end_session(
         &mut self,
@@ -318,13 +329,20 @@ impl PoolState {
 
 /// A record for each pool.
 #[derive(Default)]
-pub(in crate::controllers) struct PoolRecords(Mutex<BTreeMap<ObjectName, PoolState>>);
+pub(in crate::controllers) struct PoolRecords {
+    states: Mutex<BTreeMap<ObjectName, PoolState>>,
+    /// Whether the watch has listed all pools.
+    is_listed: AtomicBool,
+}
 
 impl PoolRecords {
     /// The pool exists. A recreated one starts with an empty record; returns that of the one that it replaces.
     pub(in crate::controllers) fn observe(&self, pool: &OpenStackFloatingIPPool) -> Option<PoolState> {
-        let new = || PoolState { uid: pool.uid(), ..PoolState::default() };
-        match self.0.lock().entry(name_of(pool)) {
+        let came_with_id = self.is_listed.load(Ordering::Acquire)
+            && (pool.annotations().contains_key(POOL_ID_ANNOTATION)
+                || pool.status.as_ref().is_some_and(|status| status.pool_id.is_some()));
+        let new = || PoolState { uid: pool.uid(), came_with_id, ..PoolState::default() };
+        match self.states.lock().entry(name_of(pool)) {
             Entry::Vacant(vacant) => {
                 vacant.insert(new());
                 None
@@ -334,30 +352,30 @@ impl PoolRecords {
     }
 
     pub(in crate::controllers) fn remove(&self, pool: &ObjectName) -> Option<PoolState> {
-        self.0.lock().remove(pool).map(PoolState::end)
+        self.states.lock().remove(pool).map(PoolState::end)
     }
 
     /// The pools with a record that are not among these.
     pub(in crate::controllers) fn missing_from(&self, existing: &BTreeSet<ObjectName>) -> Vec<ObjectName> {
-        self.0.lock().keys().filter(|pool| !existing.contains(pool)).cloned().collect()
+        self.states.lock().keys().filter(|pool| !existing.contains(pool)).cloned().collect()
     }
 
     pub(in crate::controllers) fn names(&self) -> Vec<ObjectName> {
-        self.0.lock().keys().cloned().collect()
+        self.states.lock().keys().cloned().collect()
     }
 
     pub(in crate::controllers) fn get(&self, pool: &ObjectName) -> PoolState {
-        self.0.lock().get(pool).cloned().unwrap_or_default()
+        self.states.lock().get(pool).cloned().unwrap_or_default()
     }
 
     /// The pool's resolution, if the record is of this object.
     pub(in crate::controllers) fn resolved_of(&self, pool: &OpenStackFloatingIPPool) -> Option<Arc<ResolvedPool>> {
-        self.0.lock().get(&name_of(pool)).filter(|known| known.is_of(pool))?.resolved.clone()
+        self.states.lock().get(&name_of(pool)).filter(|known| known.is_of(pool))?.resolved.clone()
     }
 
     /// The session of this object's next resolution. It has ended if the object is gone.
     pub(in crate::controllers) fn session_of(&self, pool: &OpenStackFloatingIPPool) -> PoolSession {
-        let pools = self.0.lock();
+        let pools = self.states.lock();
         let known = pools.get(&name_of(pool)).filter(|known| known.is_of(pool));
         known.map_or_else(PoolSession::ended, |known| known.session.clone())
     }
@@ -367,7 +385,7 @@ impl PoolRecords {
         let has_its_id = |other: &ResolvedPool| {
             other.policy.id == pool.policy.id && other.project.is_in_one_project_with(&pool.project)
         };
-        let pools = self.0.lock();
+        let pools = self.states.lock();
         let others = pools.iter().filter(|(name, _)| **name != pool.name);
         others
             .filter(|(_, other)| other.resolved.as_deref().is_some_and(has_its_id))
@@ -381,7 +399,7 @@ impl PoolRecords {
         pool: &ObjectName,
         change: impl FnOnce(&mut PoolState) -> T,
     ) -> Option<T> {
-        self.0.lock().get_mut(pool).map(change)
+        self.states.lock().get_mut(pool).map(change)
     }
 
     /// The same, if the record is of this object.
@@ -390,7 +408,7 @@ impl PoolRecords {
         pool: &OpenStackFloatingIPPool,
         change: impl FnOnce(&mut PoolState) -> T,
     ) -> Option<T> {
-        self.0.lock().get_mut(&name_of(pool)).filter(|known| known.is_of(pool)).map(change)
+        self.states.lock().get_mut(&name_of(pool)).filter(|known| known.is_of(pool)).map(change)
     }
 
     /// OpenStack refused something for the pool. True if the pool is to be resolved again now.
@@ -415,8 +433,9 @@ impl PoolRecords {
 
     /// The watch has listed all pools. What it shows counts, even if it is older than what this process wrote: the API
     /// server's data may have been restored from a backup.
-    pub(in crate::controllers) fn forget_versions(&self) {
-        self.0.lock().values_mut().for_each(|state| state.watched = WatchedObject::default());
+    pub(in crate::controllers) fn note_listed(&self) {
+        self.is_listed.store(true, Ordering::Release);
+        self.states.lock().values_mut().for_each(|state| state.watched = WatchedObject::default());
     }
 
     /// Whether a pool that the watch delivered has to be reconciled.
@@ -427,26 +446,26 @@ impl PoolRecords {
 
     /// The pools with a problem for this reason.
     pub(in crate::controllers) fn with_problem(&self, reason: &str) -> Vec<ObjectName> {
-        let pools = self.0.lock();
+        let pools = self.states.lock();
         let has_it = |state: &PoolState| state.problem.as_ref().is_some_and(|problem| problem.reason == reason);
         pools.iter().filter(|(_, state)| has_it(state)).map(|(name, _)| name.clone()).collect()
     }
 
     /// The pools whose cluster identity named this Secret when it was last asked.
     pub(in crate::controllers) fn with_identity_secret(&self, secret: &ObjectName) -> Vec<ObjectName> {
-        let pools = self.0.lock();
+        let pools = self.states.lock();
         let uses_it = |state: &PoolState| state.identity_secret.as_ref() == Some(secret);
         pools.iter().filter(|(_, state)| uses_it(state)).map(|(name, _)| name.clone()).collect()
     }
 
     /// Whether the outcome of any call to the projects of the pools is not known.
     pub(super) fn has_unknown_outcomes(&self) -> bool {
-        let resolved: Vec<_> = self.0.lock().values().filter_map(|state| state.resolved.clone()).collect();
+        let resolved: Vec<_> = self.states.lock().values().filter_map(|state| state.resolved.clone()).collect();
         resolved.iter().any(|pool| pool.project.ledger().has_unknown_outcomes())
     }
 
     pub(super) fn len(&self) -> usize {
-        self.0.lock().len()
+        self.states.lock().len()
     }
 }
 

@@ -197,7 +197,10 @@ impl Resolver {
         let name = name_of(pool);
         let is_new_id = self.memory.pools.get(&name).generated_id.as_ref() == Some(id);
         let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace));
-        let fence_from = self.fence_from.filter(|_| !is_new_id).max(self.leave_other_ledger(&name, &project));
+        let now = self.clock.now();
+        let moved_here = self.memory.pools.update(&name, |state| state.calls_elsewhere_from(now)).flatten();
+        let before = self.fence_from.max(moved_here).filter(|_| !is_new_id);
+        let fence_from = before.max(self.leave_other_ledger(&name, &project));
         let fenced_until = fence_from.map(|from| after(from, REQUEST_TIMEOUT));
         let fenced_until = fenced_until.max(self.memory.fence_of_left(&name.namespace, id, project.project()));
         let policy = policy_of(pool, id, found, fenced_until);
