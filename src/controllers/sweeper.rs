@@ -3,10 +3,13 @@
 //! Stages: strays → plan → perform → spares → labels, in rounds until nothing is left to do.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
+use kube::ResourceExt;
 use tokio::time::Instant;
 
 use super::claim::{self, MarkRelease, is_claimed, release_marks, remove_address};
@@ -17,8 +20,9 @@ use super::objects::{is_abandoned, is_owned_by, is_watched, read_published};
 use super::panics::HeldBack;
 use super::pool::{Duplicates, pools_with_id};
 use super::queue::Action;
-use super::stores::{Stores, name_of};
+use super::stores::{Stores, may_serve, name_of};
 use super::wake::Wake;
+use super::watch::readable;
 use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Ownership;
@@ -197,9 +201,28 @@ impl Sweeper {
         (result, has_changed)
     }
 
-    /// Whether the pool still serves, with the session with which the sweep began.
+    /// Whether the pool still serves, with the session and the policy with which the sweep began. What it plans with the
+    /// former policy, such as thousands of deletions, is not done after a change to `Retain`.
     fn may_go_on(&self, pool: &ResolvedPool) -> bool {
-        self.stores.is_serving(&pool.name) && !pool.session.has_ended()
+        let has_policy = |known: &ResolvedPool| known.policy == pool.policy;
+        self.stores.is_serving(&pool.name)
+            && !pool.session.has_ended()
+            && self.memory.pools.update(&pool.name, |state| state.resolved.as_deref().is_some_and(has_policy))
+                == Some(true)
+    }
+
+    /// Whether the API server still has the pool, and it is not being deleted. A spare is created for the pool alone, and
+    /// would be left behind if the watch were late.
+    async fn has_pool(&self, pool: &ResolvedPool) -> bool {
+        let name = &pool.name;
+        let Some(known) = self.stores.pool(name) else { return false };
+        match self.kube.pools(&name.namespace).get_opt(&name.name).await {
+            Ok(now) => now.and_then(readable).is_some_and(|now| now.uid() == known.uid() && may_serve(&now)),
+            Err(error) => {
+                tracing::warn!(pool.name = %name, "failed to read the pool before a spare is created: {error}");
+                false
+            }
+        }
     }
 
     async fn list(&self, pool: &ResolvedPool) -> Result<(), openstack::Error> {
@@ -210,9 +233,9 @@ impl Sweeper {
 
     /// Performs a plan; returns how much was changed, and a failure.
     async fn perform_all(&self, pool: &ResolvedPool, plan: &SweepPlan) -> (usize, Result<(), openstack::Error>) {
-        let actions = futures::stream::iter(&plan.actions).map(|action| self.perform(pool, action));
-        let mut results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
-        let mut spares = (0..plan.new_spares).map(|_| self.create_spare(pool));
+        let mut results = self.perform_actions(pool, &plan.actions).await;
+        let new_spares = if plan.new_spares > 0 && self.has_pool(pool).await { plan.new_spares } else { 0 };
+        let mut spares = (0..new_spares).map(|_| self.create_spare(pool));
         // The first one shows whether Neutron refuses.
         if let Some(first) = spares.next() {
             results.push(first.await);
@@ -224,6 +247,39 @@ impl Sweeper {
         // The same one each time, whatever order they end in: the pool's condition names it.
         let failure = results.into_iter().filter_map(Result::err).min_by_key(ToString::to_string);
         (changes, failure.map_or(Ok(()), Err))
+    }
+
+    /// Performs actions in parallel. If OpenStack refuses one before it has done any, it probably refuses all: then what has
+    /// not begun is left to the next sweep, which begins with others.
+    async fn perform_actions(
+        &self,
+        pool: &ResolvedPool,
+        actions: &[SweepAction],
+    ) -> Vec<Result<bool, openstack::Error>> {
+        let refused_sweeps = self.memory.pools.update(&pool.name, |state| state.refused_sweeps).unwrap_or_default();
+        let begin = refused_sweeps.wrapping_mul(PARALLEL_ACTIONS).checked_rem(actions.len()).unwrap_or_default();
+        let (former, first) = actions.split_at(begin);
+        let (refused, performed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let perform = async |action: &SweepAction| {
+            if performed.load(Relaxed) == 0 && refused.load(Relaxed) > 0 {
+                pool.project.ledger().set_hold(action.id(), None);
+                return Ok(false);
+            }
+            let result = self.perform(pool, action).await;
+            match &result {
+                Ok(_) => performed.fetch_add(1, Relaxed),
+                Err(error) if !error.is_unknown() => refused.fetch_add(1, Relaxed),
+                Err(_) => 0,
+            };
+            result
+        };
+        let results = futures::stream::iter(first.iter().chain(former)).map(perform);
+        let results: Vec<_> = results.buffer_unordered(PARALLEL_ACTIONS).collect().await;
+        let (refused, performed) = (refused.into_inner(), performed.into_inner());
+        self.memory.pools.update(&pool.name, |state| {
+            state.refused_sweeps = if performed == 0 && refused > 0 { refused_sweeps.wrapping_add(1) } else { 0 };
+        });
+        results
     }
 
     /// Plans under the ledger's lock, and holds what is planned before anything else can choose it.

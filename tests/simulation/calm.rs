@@ -1,6 +1,7 @@
 //! Law 8 where a cloud refuses, ignores or fails: nothing is tried again before its pause is over, and conditions say why
 //! something waits.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::json;
@@ -157,6 +158,31 @@ fn spares_come_from_the_next_subnet_if_the_first_one_is_or_becomes_full() {
         });
         outcome.assert_lawful();
     }
+}
+
+/// 200 spares are no longer wanted. A sweep begins no more calls once the first one is refused.
+#[test]
+fn a_large_pool_whose_deletions_are_refused_asks_for_a_few_at_a_time() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.witness.rates().lift_limit();
+        let large = |last: u8| IpAddr::from([198, 51, 100, last]);
+        world.cloud.add_subnet(&world.network, "large", large(1)..=large(254));
+        let network = json!({"filter": {"name": "public"}});
+        site.create_pool("public", &json!({"floatingIPNetwork": network, "minFree": 200}));
+        let count = || world.cloud.floating_ips().len();
+        let is_full = world.wait_until(5 * SOON, || count() >= 200).await;
+        world.expect(7, "public", "full", is_full);
+        world.cloud.alter(Alteration::RefusesDeletions);
+        site.change(Kind::Pool, "public", &json!({"spec": {"minFree": 0}}));
+        world.advance(3 * SOON).await;
+        let most = peak(world, "delete floating IP");
+        world.expect(8, "Neutron", &format!("asked seldom, not {most} times a minute"), 0 < most && most < 250);
+        world.cloud.alter(Alteration::None);
+        let is_gone = world.wait_until(SOON, || count() == 0).await;
+        world.expect(4, "the spares", "gone", is_gone);
+    });
+    outcome.assert_lawful();
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::api::{Change, Kind};
 use crate::laws::text;
 use crate::tampering::forged;
 use crate::users::key;
-use crate::wire::{Fault, Rejection, Side};
+use crate::wire::{Fault, Rejection, Side, Wire};
 use crate::world::{NAMESPACE, Site, Start, World, address};
 use crate::{Outcome, is_due, simulate, simulate_bound};
 
@@ -446,19 +446,46 @@ fn an_event_names_an_address_that_another_owner_has_marked_when_it_is_left_behin
     outcome.assert_lawful();
 }
 
+/// Creates a pool with 200 spares. From then on calls wait for their turn for 5 s.
+async fn create_large_pool(world: &World) -> Wire {
+    let site = &world.sites[0];
+    world.witness.rates().lift_limit();
+    let large = |last: u8| IpAddr::from([198, 51, 100, last]);
+    world.cloud.add_subnet(&world.network, "large", large(1)..=large(254));
+    site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "minFree": 200}));
+    let is_full = world.wait_until(5 * SOON, || world.cloud.floating_ips().len() >= 200).await;
+    world.expect(7, "public", "full", is_full);
+    let wire = site.replicas[0].wire().expect("it runs");
+    wire.delay_turns(10 * SOON, Duration::from_secs(5));
+    wire
+}
+
+/// Spares that are no longer wanted are deleted, and the user thinks better of it.
+#[test]
+fn a_large_sweep_ends_soon_after_its_pool_is_to_retain() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let wire = create_large_pool(world).await;
+        site.change(Kind::Pool, "public", &json!({"spec": {"minFree": 0}}));
+        let count = || world.cloud.floating_ips().len();
+        let has_begun = world.wait_until(SOON, || count() < 200).await;
+        world.expect(8, "public", "its spares are being deleted", has_begun);
+        site.change(Kind::Pool, "public", &json!({"spec": {"reclaimPolicy": "Retain"}}));
+        world.advance(Duration::from_secs(20)).await;
+        let left = count();
+        world.advance(SOON).await;
+        world.expect(3, "public", &format!("retained, with {left}"), left > 100 && count() == left);
+        wire.clear_faults();
+    });
+    outcome.assert_lawful();
+}
+
 #[test]
 fn a_large_clean_up_ends_soon_after_its_pool_is_paused() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        world.witness.rates().lift_limit();
-        let large = |last: u8| IpAddr::from([198, 51, 100, last]);
-        world.cloud.add_subnet(&world.network, "large", large(1)..=large(254));
-        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "minFree": 200}));
+        let wire = create_large_pool(world).await;
         let count = || world.cloud.floating_ips().len();
-        let is_full = world.wait_until(5 * SOON, || count() >= 200).await;
-        world.expect(7, "public", "full", is_full);
-        let wire = site.replicas[0].wire().expect("it runs");
-        wire.delay_turns(10 * SOON, Duration::from_secs(5));
         site.delete(Kind::Pool, "public");
         world.advance(Duration::from_secs(10)).await;
         let pause = |value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});

@@ -157,6 +157,8 @@ pub(in crate::controllers) struct PoolState {
     /// as before `clusterctl move`.
     came_with_id: bool,
     first_resolved_at: Option<Timestamp>,
+    /// How many sweeps in succession were refused altogether.
+    pub(in crate::controllers) refused_sweeps: usize,
     /// The Secret that its cluster identity named last.
     pub(in crate::controllers) identity_secret: Option<ObjectName>,
     /// The addresses that the last sweep of all found to be orphans.
