@@ -25,6 +25,9 @@ use crate::time::{CLOCK_SKEW, after};
 /// How soon a port that stayed after the release is looked for again, at least and at most.
 const MIN_PORT_RECHECK: SignedDuration = SignedDuration::from_secs(1);
 const MAX_PORT_RECHECK: SignedDuration = SignedDuration::from_secs(15);
+/// A port that has stayed for so long is no machine's that is being deleted. The listing of each minute shows when it goes.
+const PORT_STAYS_AFTER: SignedDuration = SignedDuration::from_mins(10);
+const STAYING_PORT_RECHECK: SignedDuration = SignedDuration::from_secs(75);
 
 /// What a sweep of one pool needs to know of Kubernetes.
 #[derive(Clone, Debug, Default)]
@@ -139,7 +142,12 @@ pub fn plan_discard(situation: &Situation<'_>, id: &FloatingIpId) -> SweepAction
 /// When to list again whether a released address still has a port: after as long as it was seen to stay. Before that, one
 /// listing follows the release, since CAPO deletes the port just before.
 fn next_port_check(seen: Timestamp, released: Timestamp) -> Timestamp {
-    after(seen, seen.duration_since(released).abs().clamp(MIN_PORT_RECHECK, MAX_PORT_RECHECK))
+    let stayed = seen.duration_since(released).abs();
+    let recheck = match stayed < PORT_STAYS_AFTER {
+        true => stayed.clamp(MIN_PORT_RECHECK, MAX_PORT_RECHECK),
+        false => STAYING_PORT_RECHECK,
+    };
+    after(seen, recheck)
 }
 
 struct SweepPass<'a> {

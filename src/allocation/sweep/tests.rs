@@ -64,7 +64,7 @@ fn a_port_that_was_seen_before_the_release_is_looked_for_at_once() {
 
 #[test]
 fn a_port_that_stays_is_looked_for_less_and_less_often() {
-    let pauses = [(0, 1), (1, 1), (2, 2), (9, 9), (600, 15), (-600, 15)];
+    let pauses = [(0, 1), (1, 1), (2, 2), (9, 9), (599, 15), (-599, 15), (600, 75), (-600, 75)];
     for (age, pause) in pauses {
         let fip = fip(10).created_for("web").released_by("web", ago(age)).attached();
         let mut fixture = fixture().fips([fip]);
