@@ -46,6 +46,11 @@ pub(super) fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }
 
+/// Whether the object does not exist. A kind that is not served, or a proxy in front of the API server, also answers 404.
+pub(super) fn is_gone(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.code == 404 && status.reason == "NotFound")
+}
+
 pub(super) fn is_conflict(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 409)
 }
@@ -77,6 +82,14 @@ mod tests {
     use kube::core::Status;
 
     use super::*;
+
+    #[test]
+    fn only_an_answer_about_the_object_says_that_it_is_gone() {
+        let error = |reason: &str| kube::Error::Api(Status::failure("not found", reason).with_code(404).boxed());
+        assert!(is_gone(&error("NotFound")) && is_not_found(&error("NotFound")));
+        // As kube reads an answer that is text.
+        assert!(!is_gone(&error("Failed to parse error data")) && is_not_found(&error("Failed to parse error data")));
+    }
 
     #[test]
     fn what_a_person_must_change_is_told_from_what_passes() {

@@ -238,7 +238,7 @@ impl ClaimController {
                 self.memory.claims.note_written(&claim);
                 Ok(StatusWrite::Written)
             }
-            Err(error) if patch::is_not_found(&error) => Ok(StatusWrite::ClaimGone),
+            Err(error) if patch::is_gone(&error) => Ok(StatusWrite::ClaimGone),
             Err(error) => Err(Error::Kubernetes("write the claim's status", error)),
         }
     }

@@ -374,12 +374,14 @@ impl ClaimRecords {
         self.0.lock().get(&pool_of(claim)).is_some_and(|claims| claims.is_awaited(&name_of(claim)))
     }
 
-    pub(in crate::controllers) fn is_any_address_awaited(&self, namespace: &str) -> bool {
+    /// Whether an IPAddress that was created a moment ago may be one of this pool: it is not seen yet, or its creation has an
+    /// unknown outcome.
+    pub(in crate::controllers) fn is_any_address_awaited(&self, pool: &ObjectName) -> bool {
         let pools = self.0.lock();
-        let mut of_namespace = pools.iter().filter(|(pool, _)| pool.namespace == namespace);
-        of_namespace.any(|(_, claims)| {
+        let mut of_namespace = pools.iter().filter(|(other, _)| other.namespace == pool.namespace);
+        of_namespace.any(|(other, claims)| {
             claims.awaited_addresses.keys().any(|address| claims.is_awaited(address))
-                || claims.has_uncertain_addresses()
+                || other == pool && claims.has_uncertain_addresses()
         })
     }
 
@@ -546,6 +548,14 @@ mod tests {
             found = [0, 1].map(|kind| found[kind] + actual[kind].len());
         }
         assert!(found.iter().all(|count| *count > 1000), "{found:?}");
+    }
+
+    #[test]
+    fn an_uncertain_creation_is_awaited_by_its_own_pool_alone() {
+        let claims = ClaimRecords::default();
+        claims.note_uncertain_address(&claim("web-0"));
+        let other = ObjectName::new(&pool().namespace, "other");
+        assert!(claims.is_any_address_awaited(&pool()) && !claims.is_any_address_awaited(&other));
     }
 
     #[test]

@@ -76,8 +76,7 @@ async fn read_identity(kube: &Kubernetes, identity: &str) -> Result<ClusterIdent
     }
     let identities: Api<Guarded<DynamicObject>> = Api::all_with(kube.client.clone(), &cluster_identities());
     let found = identities.get(identity).await.and_then(Guarded::into_object).map_err(|error| match &error {
-        // An answer about the object; for a kind that is not served there is only a text.
-        kube::Error::Api(status) if status.code == 404 && status.reason == "NotFound" => {
+        error if patch::is_gone(error) => {
             let message = format!(
                 "{CLUSTER_IDENTITY_KIND} {identity} (spec.identityRef.name) does not exist: create it, or name another one"
             );

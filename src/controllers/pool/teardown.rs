@@ -140,8 +140,7 @@ impl PoolController {
 
     /// Whether any claim or IPAddress of the pool still needs it.
     fn is_held(&self, pool: &ObjectName) -> bool {
-        // An IPAddress that was created a moment ago, for any pool, may be one of these.
-        self.memory.claims.is_any_address_awaited(&pool.namespace)
+        self.memory.claims.is_any_address_awaited(pool)
             || self.has_claims(pool)
             || self.stores.addresses.find(|address| is_of(pool, address)).is_some()
     }
@@ -169,7 +168,7 @@ impl PoolController {
         self.wake.sweeper(&name);
         self.report_deleting(pool, problem, None, resolved).await?;
         // An awaited IPAddress wakes only its claim when it is delivered, not the pool.
-        let is_any_awaited = self.memory.claims.is_any_address_awaited(&name.namespace);
+        let is_any_awaited = self.memory.claims.is_any_address_awaited(&name);
         Ok(Action::requeue(self.clock.jitter(if is_any_awaited { CLEANUP_RETRY } else { HELD_RETRY }, 0.5)))
     }
 
