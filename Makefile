@@ -48,7 +48,7 @@ fuzz: ## fuzz every parser of received data with cargo-fuzz, 1,000,000 inputs ea
 	@hack/fuzz.sh
 deny: ## check the dependencies with cargo-deny: licenses, sources and known vulnerabilities
 	@hack/deny.sh
-soak: ## run 100,000 generated histories of the controllers in simulated time (SOAK_HISTORIES)
+soak: ## run 100,000 generated histories of each of five kinds in simulated time (SOAK_HISTORIES)
 	@hack/soak.sh
 perturb: ## run the controllers with a crash after each write, with withheld events and with older views (about an hour)
 	@hack/perturb.sh
