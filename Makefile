@@ -60,11 +60,13 @@ verify-generated: ## check that the generated files are up to date
 	@hack/verify-generated.sh
 
 ##@ Demo and benchmarks
-.PHONY: demo demo-stop bench bench-recovery bench-hostile bench-scale bench-capo
+.PHONY: demo demo-stop dashboard bench bench-recovery bench-hostile bench-scale bench-capo
 demo: ## show the controller step by step on real servers, which stay up to be used by hand
 	@hack/demo.sh
 demo-stop: ## stop the demo's servers and remove their data
 	@CAIP_ENV=$${CAIP_ENV:-demo} hack/env/down.sh --purge
+dashboard: ## draw the dashboard after eight minutes of work on real servers, for docs/monitoring.md
+	@hack/dashboard.sh
 bench: ## measure 20, 100 and 300 claims of each kind at once; writes bench.json
 	@hack/bench.sh
 bench-recovery: ## measure the recovery from kill -9 with 1,000 bound claims; writes bench-recovery.json

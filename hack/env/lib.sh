@@ -212,8 +212,8 @@ prepare_run() { # WHAT IT DOES: also has the servers stopped when the script end
   trap 'exit 130' INT TERM
 }
 
-end_run() {
-  local status=$?
+end_run() { # [STATUS]
+  local status=${1:-$?}
   trap '' INT TERM
   [ "${CAIP_KEEP_ENV:-}" = 1 ] || hack/env/down.sh || status=1
   exit "$status"
