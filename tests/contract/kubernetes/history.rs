@@ -109,6 +109,13 @@ impl History {
                 if looks(&mut random) {
                     self.memory.empty_namespace(random.as_deref_mut());
                 }
+                // The real collector may come back to an object just before the request reaches the server.
+                if let Some(random) = random.as_deref_mut()
+                    && random.bool()
+                {
+                    self.memory.look_again(Some(&mut *random));
+                    self.memory.collect(Some(random));
+                }
                 let answer = self.memory.send(request);
                 if looks(&mut random) {
                     self.memory.empty_namespace(random.as_deref_mut());
