@@ -191,7 +191,7 @@ impl Stores {
 
     /// Whether new work may begin for the pool: it exists, stays, and is neither paused nor being moved.
     pub(super) fn is_serving(&self, pool: &ObjectName) -> bool {
-        self.pool(pool).is_some_and(|pool| may_serve(&pool))
+        self.pool(pool).is_some_and(|pool| may_serve(&pool.metadata))
     }
 }
 
@@ -201,8 +201,8 @@ pub(super) fn is_ours(address: &IpAddress) -> bool {
 }
 
 /// Whether the pool stays, and is neither paused nor being moved.
-pub(super) fn may_serve(pool: &OpenStackFloatingIPPool) -> bool {
-    pool.metadata.deletion_timestamp.is_none() && HandsOff::of(&pool.metadata).is_none()
+pub(super) fn may_serve(pool: &ObjectMeta) -> bool {
+    pool.deletion_timestamp.is_none() && HandsOff::of(pool).is_none()
 }
 
 /// The objects of a store that match, by name. A store has no order of its own.

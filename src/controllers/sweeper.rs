@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use jiff::Timestamp;
-use kube::ResourceExt;
 use tokio::time::Instant;
 
 use super::claim::{self, MarkRelease, is_claimed, release_marks, remove_address};
@@ -216,8 +215,11 @@ impl Sweeper {
     async fn has_pool(&self, pool: &ResolvedPool) -> bool {
         let name = &pool.name;
         let Some(known) = self.stores.pool(name) else { return false };
-        match self.kube.pools(&name.namespace).get_opt(&name.name).await {
-            Ok(now) => now.and_then(readable).is_some_and(|now| now.uid() == known.uid() && may_serve(&now)),
+        match self.kube.pool_metadata(name).await {
+            Ok(now) => {
+                let now = now.and_then(readable).map(|now| now.metadata);
+                now.is_some_and(|now| now.uid == known.metadata.uid && may_serve(&now))
+            }
             Err(error) => {
                 tracing::warn!(pool.name = %name, "failed to read the pool before a spare is created: {error}");
                 false

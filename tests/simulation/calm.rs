@@ -1,7 +1,6 @@
 //! Law 8 where a cloud refuses, ignores or fails: nothing is tried again before its pause is over, and conditions say why
 //! something waits.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::json;
@@ -165,14 +164,8 @@ fn spares_come_from_the_next_subnet_if_the_first_one_is_or_becomes_full() {
 fn a_large_pool_whose_deletions_are_refused_asks_for_a_few_at_a_time() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        world.witness.rates().lift_limit();
-        let large = |last: u8| IpAddr::from([198, 51, 100, last]);
-        world.cloud.add_subnet(&world.network, "large", large(1)..=large(254));
-        let network = json!({"filter": {"name": "public"}});
-        site.create_pool("public", &json!({"floatingIPNetwork": network, "minFree": 200}));
+        world.create_large_pool().await;
         let count = || world.cloud.floating_ips().len();
-        let is_full = world.wait_until(5 * SOON, || count() >= 200).await;
-        world.expect(7, "public", "full", is_full);
         world.cloud.alter(Alteration::RefusesDeletions);
         site.change(Kind::Pool, "public", &json!({"spec": {"minFree": 0}}));
         world.advance(3 * SOON).await;

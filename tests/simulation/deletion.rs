@@ -1,7 +1,6 @@
 //! Deletion ends: in whatever order everything is deleted, Neutron is left as it was before, and no finalizer remains.
 //! With OpenStack gone for good an annotation ends it, and events name what is left behind.
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use caip_openstack::allocation::mark::{Marks, claim_tag};
@@ -447,15 +446,9 @@ fn an_event_names_an_address_that_another_owner_has_marked_when_it_is_left_behin
 }
 
 /// Creates a pool with 200 spares. From then on calls wait for their turn for 5 s.
-async fn create_large_pool(world: &World) -> Wire {
-    let site = &world.sites[0];
-    world.witness.rates().lift_limit();
-    let large = |last: u8| IpAddr::from([198, 51, 100, last]);
-    world.cloud.add_subnet(&world.network, "large", large(1)..=large(254));
-    site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "minFree": 200}));
-    let is_full = world.wait_until(5 * SOON, || world.cloud.floating_ips().len() >= 200).await;
-    world.expect(7, "public", "full", is_full);
-    let wire = site.replicas[0].wire().expect("it runs");
+async fn create_large_slow_pool(world: &World) -> Wire {
+    world.create_large_pool().await;
+    let wire = world.sites[0].replicas[0].wire().expect("it runs");
     wire.delay_turns(10 * SOON, Duration::from_secs(5));
     wire
 }
@@ -465,7 +458,7 @@ async fn create_large_pool(world: &World) -> Wire {
 fn a_large_sweep_ends_soon_after_its_pool_is_to_retain() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        let wire = create_large_pool(world).await;
+        let wire = create_large_slow_pool(world).await;
         site.change(Kind::Pool, "public", &json!({"spec": {"minFree": 0}}));
         let count = || world.cloud.floating_ips().len();
         let has_begun = world.wait_until(SOON, || count() < 200).await;
@@ -484,7 +477,7 @@ fn a_large_sweep_ends_soon_after_its_pool_is_to_retain() {
 fn a_large_clean_up_ends_soon_after_its_pool_is_paused() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        let wire = create_large_pool(world).await;
+        let wire = create_large_slow_pool(world).await;
         let count = || world.cloud.floating_ips().len();
         site.delete(Kind::Pool, "public");
         world.advance(Duration::from_secs(10)).await;

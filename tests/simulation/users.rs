@@ -104,6 +104,17 @@ impl Site {
 }
 
 impl World {
+    /// Creates a pool with 200 spares, in the first management cluster.
+    pub async fn create_large_pool(&self) {
+        self.witness.rates().lift_limit();
+        let large = |last: u8| IpAddr::from([198, 51, 100, last]);
+        self.cloud.add_subnet(&self.network, "large", large(1)..=large(254));
+        let network = json!({"filter": {"name": "public"}});
+        self.sites[0].create_pool("public", &json!({"floatingIPNetwork": network, "minFree": 200}));
+        let is_full = self.wait_until(Duration::from_secs(300), || self.cloud.floating_ips().len() >= 200).await;
+        self.expect(7, "public", "full", is_full);
+    }
+
     /// A user changes something in Neutron, and the witness records it.
     pub fn tamper<T>(&self, how: impl FnOnce(&Self) -> T) -> T {
         let result = how(self);

@@ -102,7 +102,7 @@ impl PoolController {
     fn is_unchanged(&self, now: &OpenStackFloatingIPPool, before: &OpenStackFloatingIPPool, id: &PoolId) -> bool {
         now.metadata.uid == before.metadata.uid
             && now.metadata.generation == before.metadata.generation
-            && may_serve(now)
+            && may_serve(&now.metadata)
             && is_watched(now, self.watch_filter.as_deref())
             && now.annotations().get(POOL_ID_ANNOTATION).is_none_or(|given| given == id.as_str())
     }
