@@ -24,3 +24,6 @@ mod session;
 #[allow(dead_code, unused_imports, reason = "a support_works: not every scenario uses every word")]
 mod support;
 mod support_works;
+#[allow(dead_code, reason = "the benchmark asks more of it")]
+#[path = "bench/usage.rs"]
+mod usage;

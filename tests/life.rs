@@ -16,6 +16,7 @@ mod floating_ips;
 mod forbidden_tags;
 mod hanging_webhook;
 mod hostile_tenants;
+mod large_objects;
 mod leader_takeover;
 mod max_ips;
 mod metrics;

@@ -6,9 +6,7 @@ use kube::Api;
 use kube::api::ListParams;
 use serde::de::DeserializeOwned;
 
-/// In objects. Any of them may be as large as etcd takes, 1.5 MB, and a page is in memory three times: as it came, as text,
-/// and parsed.
-const PAGE_SIZE: u32 = 10;
+use crate::runtime::client::PAGE_OBJECTS;
 
 /// Lists a kind, and hands over each object as its page arrives. A quorum read, as every list: see
 /// [`watch`](super::watch).
@@ -16,7 +14,7 @@ pub(super) async fn for_each<K>(api: &Api<K>, mut see: impl FnMut(K)) -> Result<
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let mut page = ListParams::default().limit(PAGE_SIZE);
+    let mut page = ListParams::default().limit(PAGE_OBJECTS);
     loop {
         let list = api.list(&page).await?;
         list.items.into_iter().for_each(&mut see);

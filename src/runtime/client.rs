@@ -16,10 +16,13 @@ use super::telemetry::chain;
 
 mod fair_limit;
 mod measured;
+mod page_limit;
 
 use fair_limit::FairLimitLayer;
 use measured::MeasuredLayer;
 pub use measured::{RequestObserver, SentRequest};
+pub(crate) use page_limit::PAGE_OBJECTS;
+use page_limit::PageLimitLayer;
 
 /// How long to wait for the API server at start; after that the process exits, to be restarted.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -83,7 +86,8 @@ pub async fn connect(kubeconfig: Option<&Path>, observer: RequestObserver) -> Re
     let url = config.cluster_url.clone();
     let work = ClientBuilder::try_from(config.clone()).map_err(|error| ConnectError::Client(url.clone(), error))?;
     let measured = MeasuredLayer { host: host_and_port(&url).into(), observer };
-    let work = work.with_layer(&measured).with_layer(&FairLimitLayer::new(MAX_CONCURRENT_REQUESTS)).build();
+    let work = work.with_layer(&measured).with_layer(&FairLimitLayer::new(MAX_CONCURRENT_REQUESTS));
+    let work = work.with_layer(&PageLimitLayer).build();
     let control = ClientBuilder::try_from(config).map_err(|error| ConnectError::Client(url.clone(), error))?;
     let control = control.with_layer(&measured).build();
     await_answer(&control, &url).await?;

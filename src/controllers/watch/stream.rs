@@ -21,7 +21,7 @@ use crate::api::guarded::{Guarded, Unreadable};
 use crate::controllers::memory::Interruptions;
 use crate::controllers::stores::{Stored, name_of, sorted};
 use crate::object_name::ObjectName;
-use crate::runtime::client::WATCH_TIMEOUT_SECONDS;
+use crate::runtime::client::{PAGE_OBJECTS, WATCH_TIMEOUT_SECONDS};
 
 /// The first pause before an interrupted watch begins again, as in client-go.
 const FIRST_PAUSE: Duration = Duration::from_millis(800);
@@ -30,10 +30,6 @@ const FIRST_PAUSE: Duration = Duration::from_millis(800);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// After this time without an interruption the pauses are short again: longer than any pause.
 const PAUSES_RESET_AFTER: Duration = Duration::from_secs(30);
-
-/// In objects. An object may have a quarter of a megabyte of annotations, or a Cluster as much of variables, and a page is
-/// in memory as a whole.
-const PAGE_SIZE: u32 = 50;
 
 /// What happened to the objects of a kind.
 pub(super) enum Change<'a, K> {
@@ -90,7 +86,7 @@ pub(super) async fn drive<K>(
 
 fn config() -> watcher::Config {
     // Not `any_semantic`: its lists may be older than what was seen before.
-    watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS).page_size(PAGE_SIZE)
+    watcher::Config::default().timeout(WATCH_TIMEOUT_SECONDS).page_size(PAGE_OBJECTS)
 }
 
 /// Handles the events of a watch until the process ends. One that is interrupted begins again with a list, after a pause,

@@ -41,6 +41,12 @@ pub(super) struct FairLimit<S> {
     inner: Arc<Mutex<S>>,
 }
 
+impl<S> Clone for FairLimit<S> {
+    fn clone(&self) -> Self {
+        Self { slots: self.slots.clone(), inner: self.inner.clone() }
+    }
+}
+
 impl<S, B> Service<Request<B>> for FairLimit<S>
 where
     S: Service<Request<B>> + Send + 'static,
