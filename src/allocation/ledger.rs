@@ -7,6 +7,7 @@
 
 mod backoff;
 mod entry;
+mod missing;
 mod precedence;
 mod writes;
 
@@ -18,6 +19,8 @@ use jiff::{SignedDuration, Timestamp};
 use backoff::CreationBackoff;
 pub use backoff::UNWANTED_LIMIT;
 pub use entry::{Choice, Creation, CreationBlock, Disowned, Hold, LedgerEntry, OwnerAwaited, UncertainWrite};
+pub use missing::Missing;
+use missing::MissingOfPools;
 pub use precedence::{OWNER_AWAITED_EVERY, YIELDS_FOR};
 pub use writes::SETTLING;
 
@@ -58,6 +61,7 @@ pub struct Ledger {
     held: BTreeSet<FloatingIpId>,
     uncertain: BTreeSet<FloatingIpId>,
     deleted: BTreeMap<FloatingIpId, Sequence>,
+    missing: MissingOfPools,
     /// The pools that this process serves, each since when.
     served: BTreeMap<PoolId, Sequence>,
     creations: BTreeMap<Nonce, Creation>,
@@ -80,10 +84,14 @@ impl Ledger {
     /// A complete listing of the project has ended.
     pub fn record_listing(&mut self, began: CallStart, fips: Vec<FloatingIp>, now: Timestamp) {
         let listed: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
-        let missing =
+        let unlisted =
             self.entries.values().filter(|entry| entry.is_older_than(began) && !listed.contains(&entry.fip.id));
-        let missing: Vec<FloatingIpId> = missing.map(|entry| entry.fip.id.clone()).collect();
-        missing.iter().for_each(|id| self.forget(id));
+        let unlisted: Vec<FloatingIpId> = unlisted.map(|entry| entry.fip.id.clone()).collect();
+        for id in &unlisted {
+            self.note_missing(id);
+            self.forget(id);
+        }
+        self.note_listed(&listed);
         for fip in fips {
             self.record_read(fip, began);
         }

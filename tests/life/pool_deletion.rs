@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::support::{SOON, pool, with_namespace};
+use crate::support::{Project, SOON, clouds_yaml, pool, with_namespace};
 
 #[tokio::test]
 async fn deleted_pool_waits_for_its_claims_and_then_cleans_up() {
@@ -56,6 +56,35 @@ async fn wiped_pool_id_is_restored_while_the_pool_is_being_deleted() {
         wipe_pool_id_and_await_it(ns, &id, RECOVERY).await;
     })
     .await;
+}
+
+/// Neutron answers 200 with an empty list where the role of the credentials does not allow to see floating IPs.
+#[tokio::test]
+async fn deleted_pool_whose_floating_ips_its_user_may_not_see_waits_until_they_are_seen() {
+    let project = Project::new().await;
+    with_namespace(async |ns| {
+        ns.use_cloud(project.cloud().await);
+        ns.apply_secret("cloud", &clouds_yaml(project.entry())).await;
+        controller();
+        create_ready_pool(ns, pool("public").network("public").min_free(1)).await;
+        await_address_count(ns, "total", 1).await;
+        project
+            .with_powerless_user(async |entry| {
+                ns.apply_secret("cloud", &clouds_yaml(entry)).await;
+                await_address_count(ns, "total", 0).await;
+                ns.delete(Kind::Pool, "public").await;
+                let says_why = "is not listed any more, and Neutron does not say that it is gone";
+                let is_so = |pool: Option<&DynamicObject>| {
+                    pool.is_some_and(|pool| pool.data["status"]["conditions"].to_string().contains(says_why))
+                };
+                ns.await_object(Kind::Pool, "public", SOON, "told why it waits", is_so).await;
+                ns.apply_secret("cloud", &clouds_yaml(project.entry())).await;
+            })
+            .await;
+        ns.await_gone(Kind::Pool, "public", RECOVERY).await;
+    })
+    .await;
+    project.end().await;
 }
 
 #[tokio::test]

@@ -2,14 +2,16 @@
 
 use std::time::Duration;
 
-use caip_openstack::api::names::POOL_ID_ANNOTATION;
+use caip_openstack::api::names::{ABANDON_ANNOTATION, POOL_ID_ANNOTATION};
 use serde_json::json;
 
 use crate::api::Kind;
 use crate::api::objects::finalizers;
 use crate::history::Tampering;
+use crate::laws::text;
+use crate::memory::Alteration;
 use crate::users::key;
-use crate::world::{Start, World};
+use crate::world::{Site, Start, World};
 use crate::{simulate, simulate_bound};
 
 const START: Start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_logged: true };
@@ -162,6 +164,90 @@ fn an_id_that_a_user_removes_while_no_controller_runs_is_read_from_the_status() 
         world.expect(4, "the spare", "deleted", world.cloud.floating_ips().is_empty());
     });
     outcome.assert_lawful();
+}
+
+/// Runs a pool with two spares, and then acts.
+fn with_two_spares(act: impl AsyncFnOnce(&World, &Site)) {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "minFree": 2}));
+        world.wait_until(SOON, || world.cloud.floating_ips().len() == 2).await;
+        world.advance(SOON).await;
+        act(world, site).await;
+    });
+    outcome.assert_lawful();
+}
+
+/// Waits until the pool `public` is not deleted, since its floating IPs are hidden, and says so.
+async fn expect_hidden(world: &World, site: &Site) {
+    world.advance(2 * SOON).await;
+    let pool = site.server.get(&key(Kind::Pool, "public")).map(|pool| pool["status"].to_string());
+    let says_so = pool.is_some_and(|status| status.contains("is not listed any more, and Neutron does not say"));
+    world.expect(4, "public", "there, and says why", says_so);
+}
+
+/// Law 4. Neutron answers 200 with an empty list where the role of the credentials does not allow to see floating IPs.
+#[test]
+fn a_pool_whose_floating_ips_are_hidden_is_deleted_once_they_can_be_seen() {
+    with_two_spares(async |world, site| {
+        world.cloud.alter(Alteration::HidesFloatingIps);
+        site.delete(Kind::Pool, "public");
+        expect_hidden(world, site).await;
+        // As an administrator who reads the condition does. The other one stays hidden.
+        world.users_interfered.set(true);
+        let spare = world.cloud.floating_ips()[1].id.clone();
+        world.tamper(|world| world.cloud.delete(&spare));
+        expect_hidden(world, site).await;
+        world.cloud.alter(Alteration::None);
+        world.expect_gone(Kind::Pool).await;
+        world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+    });
+}
+
+#[test]
+fn a_process_that_finds_a_pool_being_deleted_notices_that_its_floating_ips_are_hidden() {
+    with_two_spares(async |world, site| {
+        world.cloud.alter(Alteration::FailsDeletions);
+        site.delete(Kind::Pool, "public");
+        world.advance(SOON).await;
+        site.kill_controller();
+        world.advance(SOON).await;
+        world.cloud.alter(Alteration::HidesFloatingIps);
+        expect_hidden(world, site).await;
+        world.cloud.alter(Alteration::None);
+        world.expect_gone(Kind::Pool).await;
+        world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+    });
+}
+
+/// Law 9.
+#[test]
+fn an_abandoned_pool_names_its_hidden_floating_ips() {
+    with_two_spares(async |world, site| {
+        world.cloud.alter(Alteration::HidesFloatingIps);
+        site.delete(Kind::Pool, "public");
+        expect_hidden(world, site).await;
+        site.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {ABANDON_ANNOTATION: "true"}}}));
+        world.expect_gone(Kind::Pool).await;
+        let events = site.server.all(Kind::Event);
+        for fip in world.cloud.floating_ips() {
+            let named = format!("{} (not listed any more)", fip.address);
+            world.expect(9, &named, "in an event", events.iter().any(|event| text(event, "/note").contains(&named)));
+        }
+        world.skips_rest.set(true);
+    });
+}
+
+/// Users delete what is theirs.
+#[test]
+fn a_pool_whose_spare_a_user_deleted_is_deleted() {
+    with_two_spares(async |world, site| {
+        world.users_interfered.set(true);
+        let spare = world.cloud.floating_ips()[0].id.clone();
+        world.tamper(|world| world.cloud.delete(&spare));
+        site.delete(Kind::Pool, "public");
+        world.expect_gone(Kind::Pool).await;
+    });
 }
 
 /// As `clusterctl move` leaves a Secret that it does not move, or an impatient user.

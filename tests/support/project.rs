@@ -42,6 +42,27 @@ impl Project {
         Cloud::of(&self.entry).await
     }
 
+    /// Runs a scenario with the entry of a user who has no other role in the project than one that allows nothing: Neutron
+    /// shows no floating IPs to it.
+    pub async fn with_powerless_user(&self, scenario: impl AsyncFnOnce(&Value)) {
+        let name = super::unique("p");
+        let create = async |path: &str, kind: &str, body: Value| {
+            let answer = self.admin.identity(Method::POST, path, Some(json!({ kind: body }))).await;
+            answer[kind]["id"].as_str().expect("what is made has an id").to_owned()
+        };
+        let user = create("users", "user", json!({"name": name, "password": name, "domain_id": "default"})).await;
+        let role = create("roles", "role", json!({"name": name})).await;
+        let assignment = format!("projects/{}/users/{user}/roles/{role}", self.id);
+        self.admin.identity(Method::PUT, &assignment, None).await;
+        let mut entry = self.entry.clone();
+        for field in ["username", "password"] {
+            entry["auth"][field] = name.clone().into();
+        }
+        scenario(&entry).await;
+        self.admin.identity(Method::DELETE, &format!("users/{user}"), None).await;
+        self.admin.identity(Method::DELETE, &format!("roles/{role}"), None).await;
+    }
+
     /// Limits its floating IPs.
     pub async fn set_quota(&self, limit: usize) {
         let path = format!("quotas/{}", self.id);

@@ -615,3 +615,46 @@ fn a_floating_ip_without_a_mark_is_held_for_its_deletion_only_if_the_request_cre
     assert!(!held(false, Some(fip(10).tagged_for("web")), None), "it is marked");
     assert!(!held(false, Some(fip(10)), claim()), "a claim has chosen it");
 }
+
+fn missing(ledger: &Ledger, pool: &str) -> Vec<IpAddr> {
+    ledger.missing_of_pool(&pool_id(pool)).map(|missing| missing.address).collect()
+}
+
+#[test]
+fn what_listings_no_longer_show_is_missing_until_it_is_listed_or_known_to_be_gone() {
+    let fips = || [fip(10).idle(), fip(11).created_for("web"), fip(12).tagged_for("db"), fip(13)];
+    let mut fixture = fixture().fips(fips());
+    fixture.relist([fip(13)]);
+    assert_eq!(missing(&fixture.ledger, "p"), [address(10), address(11), address(12)]);
+    fixture.relist([fip(10).idle(), fip(13)]);
+    assert_eq!(missing(&fixture.ledger, "p"), [address(11), address(12)]);
+    fixture.ledger.note_gone(&id(12), &pool_id("p"));
+    fixture.relist([fip(13)]);
+    assert_eq!(missing(&fixture.ledger, "p"), [address(11), address(10)]);
+    fixture.ledger.forget_pool(&pool_id("p"));
+    fixture.relist(fips());
+    fixture.relist([]);
+    assert!(missing(&fixture.ledger, "p").is_empty(), "no longer kept");
+    fixture.ledger.keep_missing(&pool_id("p"));
+    fixture.relist(fips());
+    fixture.relist([]);
+    assert_eq!(missing(&fixture.ledger, "p").len(), 3);
+}
+
+#[test]
+fn what_this_process_deleted_is_not_missing() {
+    let mut fixture = fixture().fips([fip(10).idle()]);
+    fixture.ledger.record_deletion(&id(10));
+    fixture.relist([]);
+    assert!(missing(&fixture.ledger, "p").is_empty());
+}
+
+#[test]
+fn the_last_missing_ones_of_a_pool_are_kept() {
+    let mut fixture = fixture();
+    for last in 10..90 {
+        fixture.relist([fip(last).idle()]);
+    }
+    fixture.relist([]);
+    assert_eq!(missing(&fixture.ledger, "p"), (26..90).map(address).collect::<Vec<_>>());
+}

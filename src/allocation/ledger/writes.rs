@@ -128,6 +128,7 @@ impl Ledger {
     /// This process serves the pool: each mark of its claims that the last listing did not show is written by this process,
     /// or lands late.
     pub fn note_served(&mut self, pool: &PoolId) {
+        self.keep_missing(pool);
         if let (false, Some(listing)) = (self.is_served(pool), self.listing_sequence()) {
             self.served.insert(pool.clone(), listing);
         }
@@ -159,6 +160,7 @@ impl Ledger {
             }
         }
         self.served.remove(pool);
+        self.missing.remove(pool);
         self.forget_backoff(pool);
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use kube::runtime::events::EventType;
 use kube::{Resource, ResourceExt};
 use tokio::time::Instant;
@@ -12,7 +12,8 @@ use super::failure::PoolFailure;
 use super::identity::known_id;
 use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController, log_concealed};
 use crate::allocation::PoolId;
-use crate::allocation::ledger::Hold;
+use crate::allocation::ledger::{Hold, Missing};
+use crate::allocation::mark::Marks;
 use crate::allocation::sweep::{PoolTeardown, SweepAction, plan_teardown};
 use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT, FLOATING_IP_LEFT_BEHIND};
 use crate::api::conditions::pool_reasons as reasons;
@@ -27,7 +28,7 @@ use crate::controllers::queue::Action;
 use crate::controllers::stores::{is_ours, name_of};
 use crate::floating_ip::FloatingIpId;
 use crate::object_name::ObjectName;
-use crate::openstack;
+use crate::openstack::{self, ErrorKind};
 
 /// More rounds than the cleanup needs. What is left is done at the next try.
 const ROUNDS: usize = 8;
@@ -207,6 +208,7 @@ impl PoolController {
     ) -> Result<CleanUp, openstack::Error> {
         let writer = NeutronWriter { pool: resolved, clock: &self.clock };
         let (mut end, mut last) = (None, None);
+        resolved.project.ledger().keep_missing(&resolved.policy.id);
         for _ in 0..ROUNDS {
             resolved.list_now(&self.clock).await?;
             // An attempt that began before the deletion may have published an address meanwhile.
@@ -218,6 +220,10 @@ impl PoolController {
             }
             let teardown = self.plan(resolved);
             if teardown.actions.is_empty() && !teardown.must_list {
+                // The reads take a while, so everything is looked at once more.
+                if self.confirm_missing(resolved).await? {
+                    continue;
+                }
                 self.report_newer(pool, &addresses_of(resolved, &teardown.newer)).await;
                 return Ok(CleanUp::Done);
             }
@@ -250,6 +256,36 @@ impl PoolController {
             last = Some(teardown.actions);
         }
         Ok(CleanUp::Unfinished)
+    }
+
+    /// Makes sure that the pool's floating IPs which listings no longer show are gone. False if there are none.
+    ///
+    /// # Errors
+    ///
+    /// Neutron has one of them, does not say that it is gone, or fails otherwise.
+    async fn confirm_missing(&self, resolved: &ResolvedPool) -> Result<bool, openstack::Error> {
+        let pool = &resolved.policy.id;
+        let missing: Vec<_> = resolved.project.ledger().missing_of_pool(pool).cloned().collect();
+        let reads = futures::stream::iter(&missing).map(async |Missing { id, address }| {
+            match resolved.neutron.get_floating_ip(id).await {
+                Err(error) if error.kind == ErrorKind::NotFound => {}
+                Ok(fip) if !Marks::read(&fip).names(pool) => {}
+                Ok(_) => {
+                    let message = format!("{address} is not listed any more, and Neutron has it");
+                    return Err(openstack::Error::new(ErrorKind::Conflict, "list floating IPs", message));
+                }
+                // As where the policy hides it: 404 of the type HTTPNotFound, not FloatingIPNotFound (measured).
+                Err(error) if error.kind == ErrorKind::Rejected && error.status == Some(404) => {
+                    let message = format!("{address} is not listed any more, and Neutron does not say that it is gone");
+                    return Err(openstack::Error { kind: ErrorKind::Forbidden, message, ..error });
+                }
+                Err(error) => return Err(error),
+            }
+            resolved.project.ledger().note_gone(id, pool);
+            Ok(())
+        });
+        reads.buffer_unordered(PARALLEL_ACTIONS).try_collect::<()>().await?;
+        Ok(!missing.is_empty())
     }
 
     /// The time was up when so much was left. In vain if it was no more the last time.
@@ -330,7 +366,9 @@ impl PoolController {
         let mut left: Vec<String> = match self.memory.pools.get(&name).resolved {
             Some(resolved) => {
                 let ledger = resolved.project.ledger();
-                ledger.of_pool(&resolved.policy.id).map(|entry| entry.fip.address.to_string()).collect()
+                let listed = ledger.of_pool(&resolved.policy.id).map(|entry| entry.fip.address.to_string());
+                let missing = ledger.missing_of_pool(&resolved.policy.id);
+                listed.chain(missing.map(|missing| format!("{} (not listed any more)", missing.address))).collect()
             }
             None => {
                 let addresses = self.stores.addresses.state_filter(|address| is_of(&name, address));

@@ -54,7 +54,8 @@ pub(super) fn error_without(secret: &str, response: &Response<Bytes>) -> Error {
 fn kind(status: StatusCode, error_type: Option<&str>) -> ErrorKind {
     match (status.as_u16(), error_type) {
         (404, Some("NetworkNotFound" | "ExternalNetworkNotFound" | "SubnetNotFound")) => ErrorKind::BadNetwork,
-        // Neutron's answer for an unknown path, as without an extension. It does not mean that a resource is gone.
+        // Neutron's answer for an unknown path, as without an extension, and for what the policy does not allow to see. It does
+        // not mean that a resource is gone.
         (404, Some("HTTPNotFound")) => ErrorKind::Rejected,
         (404, Some(_)) => ErrorKind::NotFound,
         // Not from Neutron. To treat it as "gone" could give away an address that is in use.

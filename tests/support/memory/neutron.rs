@@ -57,6 +57,9 @@ impl Neutron for MemoryNeutron {
 
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
         self.call("list floating IPs", |state, project| {
+            if state.alteration == Alteration::HidesFloatingIps {
+                return Ok(Vec::new());
+            }
             Ok(state.floating_ips.values().filter(|ip| &ip.project == project).map(|ip| state.show(ip)).collect())
         })
         .await
@@ -65,6 +68,10 @@ impl Neutron for MemoryNeutron {
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
         self.call("read floating IP", |state, project| {
             let ip = state.own(project, id)?.clone();
+            if state.alteration == Alteration::HidesFloatingIps {
+                let message = "404: The resource could not be found.";
+                return Err(state::refusal(ErrorKind::Rejected, 404, "HTTPNotFound", message));
+            }
             Ok(state.show(&ip))
         })
         .await

@@ -74,6 +74,8 @@ pub enum Alteration {
     HidesPorts,
     /// Shows no port forwardings.
     HidesForwardings,
+    /// Shows no floating IP at all, as where the user's role does not allow to see them.
+    HidesFloatingIps,
     RefusesCreations,
     RefusesDescriptions,
     /// To add a tag, or to remove one.
@@ -91,8 +93,8 @@ impl Alteration {
         use Alteration::*;
         match self {
             DropsWhenCreated | KeepsOldDescription | RewritesDescription | HidesDescriptions | HidesTags => false,
-            None | HidesPorts | HidesForwardings | RefusesCreations | RefusesDescriptions | RefusesTags
-            | RefusesDeletions | FailsDeletions | IgnoresDeletions => true,
+            None | HidesPorts | HidesForwardings | HidesFloatingIps | RefusesCreations | RefusesDescriptions
+            | RefusesTags | RefusesDeletions | FailsDeletions | IgnoresDeletions => true,
         }
     }
 }
@@ -291,7 +293,7 @@ impl State {
 }
 
 /// A refusal as the client reports it.
-fn refusal(kind: ErrorKind, status: u16, error_type: &str, message: &str) -> Error {
+pub(super) fn refusal(kind: ErrorKind, status: u16, error_type: &str, message: &str) -> Error {
     Error { status: Some(status), error_type: Some(error_type.to_owned()), ..Error::new(kind, "", message) }
 }
 
