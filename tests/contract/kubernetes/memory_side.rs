@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::body::to_bytes;
 use caip_openstack::clock::Clock;
 use futures::FutureExt;
+use http::Request as HttpRequest;
 use serde_json::{Value, json};
 
 use super::normal::{Answer, Event};
@@ -45,14 +46,30 @@ impl MemorySide {
         self.next_pages = saved.next_pages.clone();
     }
 
+    /// A request with the versions that the objects have now.
+    pub fn write(&self, request: &Request) -> HttpRequest<Vec<u8>> {
+        request.for_side(&self.namespace, &self.known())
+    }
+
     pub fn send(&mut self, request: &Request) -> Answer {
-        let answer = self.server.serve(&request.for_side(&self.namespace, &self.known()));
+        let written = self.write(request);
+        self.send_written(request, &written)
+    }
+
+    /// Sends a request as it was [written](Self::write) before.
+    pub fn send_written(&mut self, request: &Request, written: &HttpRequest<Vec<u8>>) -> Answer {
+        let answer = self.server.serve(written);
         let code = answer.status().as_u16();
         let bytes = to_bytes(answer.into_body(), usize::MAX).now_or_never().expect("it is there").expect("it is whole");
         let body = serde_json::from_slice(&bytes).expect("it answers in JSON");
         let answer = Answer { code, body };
         note_page(&mut self.next_pages, request, &answer);
         answer
+    }
+
+    /// The next list of the kind begins at its beginning.
+    pub fn forget_page(&mut self, kind: Kind) {
+        self.next_pages.remove(&kind);
     }
 
     /// Lets the garbage collector finish, in the order of the random numbers if there are any.

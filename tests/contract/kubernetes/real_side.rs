@@ -76,6 +76,11 @@ impl RealSide {
         answer
     }
 
+    /// The next list of the kind begins at its beginning.
+    pub fn forget_page(&mut self, kind: Kind) {
+        self.next_pages.remove(&kind);
+    }
+
     pub async fn delete_namespace(&self) -> Answer {
         let path = format!("{}/{}", collection(Kind::Namespace, ""), self.namespace);
         call(&self.client, HttpRequest::delete(path), Vec::new()).await
