@@ -1,4 +1,4 @@
-//! Objects as large as Kubernetes allows, of whoever may create them, do not fill the controller's memory.
+//! Objects of the largest size that Kubernetes allows do not fill the controller's memory.
 
 use super::*;
 use crate::support::{pool, with_namespace};

@@ -58,7 +58,7 @@ async fn wiped_pool_id_is_restored_while_the_pool_is_being_deleted() {
     .await;
 }
 
-/// Neutron answers 200 with an empty list where the role of the credentials does not allow to see floating IPs.
+/// Neutron answers 200 with an empty list if the role of the credentials may not see floating IPs.
 #[tokio::test]
 async fn deleted_pool_whose_floating_ips_its_user_may_not_see_waits_until_they_are_seen() {
     let project = Project::new().await;

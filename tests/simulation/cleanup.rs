@@ -186,7 +186,14 @@ async fn expect_hidden(world: &World, site: &Site) {
     world.expect(4, "public", "there, and says why", says_so);
 }
 
-/// Law 4. Neutron answers 200 with an empty list where the role of the credentials does not allow to see floating IPs.
+/// The cloud shows its floating IPs again.
+async fn expect_deleted_once_shown(world: &World) {
+    world.cloud.alter(Alteration::None);
+    world.expect_gone(Kind::Pool).await;
+    world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+}
+
+/// Law 4. Neutron answers 200 with an empty list if the role of the credentials may not see floating IPs.
 #[test]
 fn a_pool_whose_floating_ips_are_hidden_is_deleted_once_they_can_be_seen() {
     with_two_spares(async |world, site| {
@@ -198,9 +205,7 @@ fn a_pool_whose_floating_ips_are_hidden_is_deleted_once_they_can_be_seen() {
         let spare = world.cloud.floating_ips()[1].id.clone();
         world.tamper(|world| world.cloud.delete(&spare));
         expect_hidden(world, site).await;
-        world.cloud.alter(Alteration::None);
-        world.expect_gone(Kind::Pool).await;
-        world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        expect_deleted_once_shown(world).await;
     });
 }
 
@@ -214,9 +219,7 @@ fn a_process_that_finds_a_pool_being_deleted_notices_that_its_floating_ips_are_h
         world.advance(SOON).await;
         world.cloud.alter(Alteration::HidesFloatingIps);
         expect_hidden(world, site).await;
-        world.cloud.alter(Alteration::None);
-        world.expect_gone(Kind::Pool).await;
-        world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        expect_deleted_once_shown(world).await;
     });
 }
 

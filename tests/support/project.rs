@@ -18,18 +18,12 @@ impl Project {
     pub async fn new() -> Self {
         let admin = Cloud::named("admin").await;
         let name = super::unique("t");
-        let made = |answer: Value, kind: &str| answer[kind]["id"].as_str().expect("what is made has an id").to_owned();
-        let project = json!({"project": {"name": name, "domain_id": "default"}});
-        let id = made(admin.identity(Method::POST, "projects", Some(project)).await, "project");
-        let user = json!({"user": {"name": name, "password": name, "domain_id": "default"}});
-        let user = made(admin.identity(Method::POST, "users", Some(user)).await, "user");
+        let id = create(&admin, "project", json!({"name": name, "domain_id": "default"})).await;
         let roles = admin.identity(Method::GET, "roles?name=member", None).await;
         let role = roles["roles"][0]["id"].as_str().expect("there is the role `member`");
-        admin.identity(Method::PUT, &format!("projects/{id}/users/{user}/roles/{role}"), None).await;
-        let mut entry = cloud_entry("demo");
-        for field in ["username", "password", "project_name"] {
-            entry["auth"][field] = name.clone().into();
-        }
+        let user = create_user(&admin, &name, &id, role).await;
+        let mut entry = entry_of(&cloud_entry("demo"), &name);
+        entry["auth"]["project_name"] = name.into();
         Self { admin, entry, id, user }
     }
 
@@ -46,19 +40,9 @@ impl Project {
     /// shows no floating IPs to it.
     pub async fn with_powerless_user(&self, scenario: impl AsyncFnOnce(&Value)) {
         let name = super::unique("p");
-        let create = async |path: &str, kind: &str, body: Value| {
-            let answer = self.admin.identity(Method::POST, path, Some(json!({ kind: body }))).await;
-            answer[kind]["id"].as_str().expect("what is made has an id").to_owned()
-        };
-        let user = create("users", "user", json!({"name": name, "password": name, "domain_id": "default"})).await;
-        let role = create("roles", "role", json!({"name": name})).await;
-        let assignment = format!("projects/{}/users/{user}/roles/{role}", self.id);
-        self.admin.identity(Method::PUT, &assignment, None).await;
-        let mut entry = self.entry.clone();
-        for field in ["username", "password"] {
-            entry["auth"][field] = name.clone().into();
-        }
-        scenario(&entry).await;
+        let role = create(&self.admin, "role", json!({"name": name})).await;
+        let user = create_user(&self.admin, &name, &self.id, &role).await;
+        scenario(&entry_of(&self.entry, &name)).await;
         self.admin.identity(Method::DELETE, &format!("users/{user}"), None).await;
         self.admin.identity(Method::DELETE, &format!("roles/{role}"), None).await;
     }
@@ -76,4 +60,26 @@ impl Project {
         self.admin.identity(Method::DELETE, &format!("users/{}", self.user), None).await;
         self.admin.identity(Method::DELETE, &format!("projects/{}", self.id), None).await;
     }
+}
+
+/// Creates something in Keystone, and returns its id.
+async fn create(admin: &Cloud, kind: &str, fields: Value) -> String {
+    let answer = admin.identity(Method::POST, &format!("{kind}s"), Some(json!({ kind: fields }))).await;
+    answer[kind]["id"].as_str().expect("what is created has an id").to_owned()
+}
+
+/// Creates a user with a role in a project, and with its name as password.
+async fn create_user(admin: &Cloud, name: &str, project: &str, role: &str) -> String {
+    let user = create(admin, "user", json!({"name": name, "password": name, "domain_id": "default"})).await;
+    admin.identity(Method::PUT, &format!("projects/{project}/users/{user}/roles/{role}"), None).await;
+    user
+}
+
+/// An entry of a `clouds.yaml` with such a user instead.
+fn entry_of(entry: &Value, user: &str) -> Value {
+    let mut entry = entry.clone();
+    for field in ["username", "password"] {
+        entry["auth"][field] = user.into();
+    }
+    entry
 }

@@ -1,5 +1,5 @@
-//! The floating IPs that listings no longer show. They are gone, or the role of the credentials does not allow to see them
-//! any more: then Neutron answers 200 with an empty list.
+//! The floating IPs that listings no longer show. They are gone, or the role of the credentials may not see them any more:
+//! then Neutron answers 200 with an empty list.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -12,7 +12,7 @@ use crate::floating_ip::FloatingIpId;
 const KEPT: usize = 64;
 
 /// A floating IP with a pool's mark that the last listing did not show.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub struct Missing {
     pub id: FloatingIpId,
     pub address: IpAddr,

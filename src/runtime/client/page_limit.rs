@@ -1,5 +1,5 @@
-//! A limit of the pages of lists, in bytes. Whoever may create objects decides how large they are, up to what etcd takes
-//! (1.5 MiB), and a page is in memory as a whole, several times while it is read.
+//! A limit for the pages of lists, in bytes. An object's author decides how large it is, up to etcd's limit of 1.5 MiB, and
+//! a whole page is in memory several times while it is read.
 //!
 //! A page that is larger is asked for again with fewer objects. The caller sees a short page, as a server may send one, and
 //! a token with which the list continues. The next page has as many objects of that size as fit: each large object takes
