@@ -341,14 +341,14 @@ impl Situation {
             ledger.begin_creation(nonce(210 + number), pool_id(), Some(key("db")));
         }
         let until = |may_ask: bool| now() + seconds(if may_ask { -1 } else { 20 });
+        for index in 0..self.empty_subnets.min(self.spec.subnets) {
+            ledger.note_empty_subnet(&pool_id(), SubnetId::new(format!("subnet-{index}")), until(false));
+        }
         if let Some(may_ask) = self.unwanted_offers {
             let first = self.policy().subnets.first().cloned();
             ledger.note_only_unwanted(&pool_id(), first.as_ref(), now() - seconds(if may_ask { 1000 } else { 0 }));
         } else if let Some(may_ask) = self.block {
             ledger.block_creation(pool_id(), CreationBlock { refusal: Refusal::QuotaReached, until: until(may_ask) });
-        }
-        for index in 0..self.empty_subnets.min(self.spec.subnets) {
-            ledger.note_empty_subnet(SubnetId::new(format!("subnet-{index}")), until(false));
         }
         ledger
     }

@@ -1,8 +1,8 @@
 //! The addresses of a pool for the allow-list of a firewall: those that only the pool and its machines use.
 //!
-//! **Guaranteed:** each is a floating IP of the pool's project. An address of a claim is in the list from its mark until the
-//! floating IP is tagged for release and has no port. What stays the pool's without a claim is in the list too, so that
-//! the list changes only where the pool gets or gives up an address.
+//! **Guaranteed:** each is a floating IP of the pool's project. An address of a claim is in the list from its mark, and a
+//! new one from Neutron's answer, until the floating IP is tagged for release and has no port. What stays the pool's
+//! without a claim is in the list too, so that the list changes only where the pool gets or gives up an address.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -30,7 +30,7 @@ pub fn addresses(situation: &Situation<'_>) -> Option<BTreeSet<IpAddr>> {
 
 /// Whether the pool keeps an address with its mark, or a machine may still use it.
 fn is_kept(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
-    if situation.ledger.is_unwanted(entry) || situation.ledger.has_copied_mark(entry) {
+    if situation.ledger.is_only_offered(entry) || situation.ledger.has_copied_mark(entry) {
         return false;
     }
     match situation.ownership(entry) {
@@ -159,6 +159,16 @@ mod tests {
         offered.hold_unwanted(10, None);
         assert_eq!(listed(&offered), [0; 0]);
         assert_eq!(listed(&offered.held(10, Hold::Cleanup)), [0; 0], "while it is deleted");
+    }
+
+    #[test]
+    fn an_address_is_listed_once_its_creation_is_answered() {
+        let mut created = fixture();
+        created.ledger.begin_creation(unclaimed_mark(10).nonce, pool_id("p"), Some(key("web")));
+        created.relist([fip(10).created_for("web")]);
+        assert_eq!(listed(&created), [0; 0], "it may be unwanted");
+        created.ledger.end_creation(&unclaimed_mark(10).nonce);
+        assert_eq!(listed(&created), [10]);
     }
 
     #[test]

@@ -19,10 +19,10 @@ pub use creation::{CreationPlace, is_usable_spare};
 pub(super) use list::is_listable;
 pub(super) use owned::is_owned_and_free;
 
-use super::identity::PoolId;
-use super::ledger::LedgerEntry;
+use super::ledger::{Ledger, LedgerEntry};
 use super::mark::Ownership;
 use super::origin::Origin;
+use super::policy::PoolPolicy;
 use super::refusal::Refusal;
 use super::situation::Situation;
 use sources::{Candidates, SOURCES, Source};
@@ -122,40 +122,34 @@ impl<'a> Supply<'a> {
 
     /// The limit that keeps a claim without a reservation from having an address.
     fn refusal(&self) -> Refusal {
-        let Situation { ledger, pool, now, .. } = self.situation;
+        let Situation { ledger, pool, .. } = self.situation;
         let has_network = pool.network.is_some();
         match (pool.max_ips, ledger.creation_refusal(&pool.id)) {
-            // Unwanted addresses fill the limit, or are all that is left: a higher limit would not help.
-            _ if has_network && ledger.offers_only_unwanted(pool, now) => Refusal::OnlyUnwanted,
-            (Some(limit), _) if self.is_full(limit) => Refusal::LimitReached(limit),
+            (Some(limit), _) if self.room_without(Ledger::count_attempts) == 0 => Refusal::LimitReached(limit),
+            // A higher limit would not help, although unwanted addresses may fill it.
+            _ if has_network && ledger.offers_only_unwanted(pool) => Refusal::OnlyUnwanted,
             (_, Some(refusal)) if has_network => refusal.clone(),
             _ if !has_network && !pool.has_tags => Refusal::NoTags,
+            // With what is being created.
             (Some(limit), None) if has_network => Refusal::LimitReached(limit),
             _ => Refusal::ListUsedUp,
         }
     }
 
-    /// Whether the pool has reached the limit. A creation counts, unless it only probes whether Neutron still refuses:
-    /// then the refusal is the reason, not the limit.
-    fn is_full(&self, limit: usize) -> bool {
-        let Situation { ledger, pool, .. } = self.situation;
-        self.counted >= limit.saturating_add(ledger.count_probes(&pool.id))
-    }
-
     /// How many more addresses `maxIPs` allows.
     pub(super) fn room(&self) -> usize {
-        self.room_without(|_| 0)
+        self.room_without(|_, _| 0)
     }
 
     /// How many more addresses `maxIPs` allows once what is being tried is over. The pool's status would otherwise change
     /// with each attempt, and back.
     fn lasting_room(&self) -> usize {
-        self.room_without(|pool| self.situation.ledger.count_passing(pool))
+        self.room_without(Ledger::count_passing)
     }
 
-    fn room_without(&self, passing: impl Fn(&PoolId) -> usize) -> usize {
-        let pool = self.situation.pool;
-        let counted = || self.counted.saturating_sub(passing(&pool.id));
+    fn room_without(&self, count: impl Fn(&Ledger, &PoolPolicy) -> usize) -> usize {
+        let Situation { ledger, pool, .. } = self.situation;
+        let counted = || self.counted.saturating_sub(count(ledger, pool));
         pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(counted()))
     }
 

@@ -233,6 +233,18 @@ impl Fixture {
     pub fn hold_unwanted(&mut self, last: u8, subnet: Option<&SubnetId>) {
         self.ledger.hold_unwanted(&self.pool, &id(last), subnet, self.now);
     }
+    /// Another pool creates it: a listing shows it already.
+    pub fn begin_creation_by_another_pool(&mut self, last: u8) {
+        let mark = CreationMark { pool: pool_id("other"), ..unclaimed_mark(last) };
+        self.ledger.begin_creation(mark.nonce.clone(), mark.pool.clone(), None);
+        self.relist([fip(last).described(mark.render(None))]);
+    }
+    /// What another pool was creating is unwanted.
+    pub fn offer_unwanted_to_another_pool(&mut self, last: u8) {
+        let other = PoolPolicy { id: pool_id("other"), ..self.pool.clone() };
+        self.ledger.end_creation(&unclaimed_mark(last).nonce);
+        self.ledger.hold_unwanted(&other, &id(last), None, self.now);
+    }
     /// A claim of the pool `p` chose this address, from its list.
     pub fn chosen_by(self, last: u8, claim: &str) -> Self {
         self.chosen_from(Origin::List, last, claim)

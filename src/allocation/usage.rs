@@ -101,14 +101,13 @@ pub fn count(situation: &Situation<'_>) -> PoolUsage {
 
 type Failures = BTreeSet<(IpAddr, AddressFailure)>;
 
-/// Counts the addresses that carry the pool's mark, without those that Neutron has just offered, some of which are deleted
-/// at once: a pool that tries for an address from time to time would otherwise change its status each time.
+/// Counts the addresses that carry the pool's mark, but for those that are
+/// [only offered](super::ledger::Ledger::is_only_offered).
 #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
 fn count_marked(situation: &Situation<'_>, usage: &mut PoolUsage) -> Failures {
     let mut failures = Failures::new();
     let ledger = situation.ledger;
-    let is_offered = |entry: &LedgerEntry| ledger.is_being_created(entry) || ledger.is_unwanted(entry);
-    for entry in ledger.of_pool(&situation.pool.id).filter(|entry| !is_offered(entry)) {
+    for entry in ledger.of_pool(&situation.pool.id).filter(|entry| !ledger.is_only_offered(entry)) {
         usage.total += 1;
         let failure = match situation.ownership(entry) {
             _ if ledger.has_copied_mark(entry) => AddressFailure::Copied,
@@ -134,7 +133,7 @@ fn count_unmarked_listed(situation: &Situation<'_>, usage: &mut PoolUsage) -> Fa
     let Situation { ledger, pool, .. } = situation;
     let mut failures = Failures::new();
     for address in &pool.listed {
-        if ledger.at(*address).any(|entry| entry.marks.names(&pool.id)) {
+        if ledger.at(*address).any(|entry| entry.marks.names(&pool.id) && !ledger.is_only_offered(entry)) {
             continue;
         }
         usage.total += 1;
@@ -154,7 +153,9 @@ fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<Addres
     if pool.is_excluded(address) {
         return Some(AddressFailure::Excluded);
     }
-    let Some(entry) = ledger.at(address).next() else { return Some(AddressFailure::Missing) };
+    let Some(entry) = ledger.at(address).find(|entry| !ledger.is_only_offered(entry)) else {
+        return Some(AddressFailure::Missing);
+    };
     if !entry.marks.is_empty() {
         Some(other_owner(entry))
     } else if entry.fip.is_attached() {
@@ -196,6 +197,7 @@ mod tests {
     use super::super::ledger::{CreationBlock, Hold};
     use super::super::testing::{self, *};
     use super::*;
+    use crate::floating_ip::SubnetId;
 
     fn count_of(fixture: &Fixture) -> PoolUsage {
         count(&fixture.situation())
@@ -237,9 +239,50 @@ mod tests {
         assert_eq!(counts(&offered), [1, 0, 1, 0, 0]);
         let mut deleted = offered.held(11, Hold::Cleanup).held(12, Hold::Cleanup);
         assert_eq!(counts(&deleted), [1, 0, 1, 0, 0], "while it is deleted");
-        deleted.ledger.keep_unwanted(&id(12));
+        deleted.ledger.keep_unwanted(&pool_id("p"), &id(12));
         assert_eq!(counts(&deleted), [2, 1, 1, 0, 0], "a claim waits for it");
         assert_eq!(counts(&testing::fixture().fips([fip(10).idle()]).held(10, Hold::Cleanup)), [1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn a_listed_address_that_another_pool_is_offered_and_deletes_is_missing_throughout() {
+        let mut fixture = fixture().listed([10]);
+        let failures = |fixture: &Fixture| count_of(fixture).failures;
+        let missing = vec![(address(10), AddressFailure::Missing)];
+        assert_eq!(failures(&fixture), missing);
+        fixture.begin_creation_by_another_pool(10);
+        assert_eq!(failures(&fixture), missing, "a listing shows it before the reply");
+        fixture.offer_unwanted_to_another_pool(10);
+        assert_eq!(failures(&fixture), missing, "held");
+        fixture.ledger.set_hold(&id(10), Some(Hold::Cleanup));
+        assert_eq!(failures(&fixture), missing, "being deleted");
+        fixture.ledger.keep_unwanted(&pool_id("other"), &id(10));
+        assert_eq!(failures(&fixture), [(address(10), AddressFailure::Foreign)], "a claim waits for it");
+    }
+
+    #[test]
+    fn a_listed_address_that_the_pool_may_not_give_counts_the_same_while_it_is_offered() {
+        let mut fixture = fixture().listed([10]).excluding("203.0.113.10/32");
+        let excluded = PoolUsage {
+            total: 1,
+            failed: 1,
+            failures: vec![(address(10), AddressFailure::Excluded)],
+            ..count_of(&self::fixture())
+        };
+        assert_eq!(count_of(&fixture), excluded);
+        fixture.relist([fip(10).created_for("web")]);
+        fixture.hold_unwanted(10, None);
+        fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
+        let offered = count_of(&fixture);
+        assert_eq!(offered, PoolUsage { exhausted: Some(Refusal::OnlyUnwanted), ..excluded });
+    }
+
+    #[test]
+    fn an_address_that_is_deleted_since_its_description_was_dropped_is_missing_throughout() {
+        let mut fixture = fixture().listed([10]);
+        let began = fixture.ledger.begin(start());
+        assert!(fixture.ledger.hold_created(fip(10).0, began));
+        assert_eq!(count_of(&fixture).failures, [(address(10), AddressFailure::Missing)]);
     }
 
     #[test]
@@ -285,6 +328,11 @@ mod tests {
         let block = CreationBlock { refusal: Refusal::NetworkExhausted, until: start() };
         creating.ledger.block_creation(pool_id("p"), block);
         assert_eq!(count_of(&creating).free, 1, "Neutron is expected to refuse again");
+
+        let mut asking = fixture();
+        asking.ledger.note_only_unwanted(&pool_id("p"), None, start());
+        asking.ledger.begin_creation(unclaimed_mark(12).nonce, pool_id("p"), Some(key("db")));
+        assert_eq!(count_of(&asking).free, 1, "it is expected to be unwanted again");
 
         let mut offered = fixture();
         offered.relist([fip(10).tagged_for("web"), fip(11), fip(12).idle()]);
@@ -438,6 +486,16 @@ mod tests {
         let mut unwanted = fixture();
         unwanted.ledger.note_only_unwanted(&pool_id("p"), None, start());
         assert_eq!(exhausted(&unwanted), Some(Refusal::OnlyUnwanted));
+    }
+
+    #[test]
+    fn a_subnet_that_others_find_full_does_not_exhaust_a_pool() {
+        let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
+        let mut fixture = fixture().with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()]);
+        fixture.ledger.note_only_unwanted(&pool_id("p"), Some(&first), start());
+        assert_eq!(count_of(&fixture).exhausted, None);
+        fixture.ledger.note_empty_subnet(&pool_id("other"), second, start() + seconds(10));
+        assert_eq!(count_of(&fixture).exhausted, None, "it comes and goes");
     }
 
     #[test]

@@ -235,7 +235,7 @@ impl NeutronWriter<'_> {
             (ErrorKind::NoMoreAddresses, None) => (Refusal::NetworkExhausted, until),
             (ErrorKind::DescriptionDropped, _) => (Refusal::DescriptionDropped, after(now, BLOCKED_UNMARKED_FOR)),
             (ErrorKind::NoMoreAddresses, Some(subnet)) => {
-                ledger.note_empty_subnet(subnet, until);
+                ledger.note_empty_subnet(&self.pool.policy.id, subnet, until);
                 if ledger.usable_subnet(&self.pool.policy, now).is_some() {
                     return Ok(());
                 }
@@ -262,7 +262,7 @@ impl NeutronWriter<'_> {
                     .with_situation(&ledger, self.pool, self.clock.now(), |situation| plan_discard(situation, &id));
                 let is_kept = !matches!(action, SweepAction::Delete(_));
                 if is_kept {
-                    ledger.keep_unwanted(&id);
+                    ledger.keep_unwanted(&self.pool.policy.id, &id);
                 }
                 (action, is_kept)
             };

@@ -3,11 +3,12 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::api::Kind;
 use crate::memory::Alteration;
 use crate::simulate;
+use crate::users::key;
 use crate::world::{ADDRESSES, Start, World, address};
 
 const SOON: Duration = Duration::from_secs(60);
@@ -99,6 +100,92 @@ fn subnets_that_offer_only_excluded_addresses_are_passed_over() {
     }
 }
 
+/// Neutron offers it again and again, and has none other in between.
+#[test]
+fn a_full_network_that_gets_an_excluded_address_back_changes_what_a_claim_is_told_once() {
+    for (has_subnets, max_ips) in [(false, Some(1)), (true, None), (true, Some(1)), (true, Some(2))] {
+        let start = Start { seed: 1, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            (0..ADDRESSES).for_each(|index| world.create_attached(address(index)));
+            let mut spec = json!({
+                "floatingIPNetwork": {"filter": {"name": "public"}}, "maxIPs": max_ips,
+                "excludedAddresses": [address(2).to_string()],
+            });
+            if has_subnets {
+                spec["subnets"] = halves(world);
+            }
+            site.create_pool("public", &spec);
+            site.create_claim("web-0", "public");
+            world.advance(SOON).await;
+            let status = || site.server.get(&key(Kind::Claim, "web-0")).unwrap()["status"].to_string();
+            world.expect(
+                7,
+                "web-0",
+                "told that the network is full",
+                status().contains("the network has no address left"),
+            );
+            let excluded = world.cloud.floating_ips().into_iter().find(|fip| fip.address == address(2));
+            world.tamper(|world| world.cloud.delete(&excluded.unwrap().id));
+            world.advance(SOON).await;
+            let told = status();
+            world.expect(7, "web-0", "told what is left of it", told.contains("the network offered only addresses"));
+            for minute in 0..60 {
+                world.advance(SOON).await;
+                world.expect(8, "web-0", &format!("told the same after {minute} min: {}", status()), status() == told);
+            }
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// The two subnets that the network's addresses are in.
+fn halves(world: &World) -> Value {
+    let subnet = |name, first, last| {
+        let subnet = world.cloud.ensure_subnet(&world.network, name, address(first)..=address(last));
+        json!({"id": subnet.as_str()})
+    };
+    json!([subnet("low", 0, 4), subnet("high", 5, ADDRESSES - 1)])
+}
+
+/// Two pools get it from Neutron again and again, and delete it each time. One of them lists it, and another pool lists it
+/// and reserves it.
+#[test]
+fn an_address_that_a_pool_only_tries_changes_no_status() {
+    for seed in 0..6 {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 900, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            (1..ADDRESSES).for_each(|index| world.create_attached(address(index)));
+            let tried = address(0).to_string();
+            let mut spec = json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "excludedAddresses": [tried]});
+            if seed % 2 == 1 {
+                spec["subnets"] = halves(world);
+            }
+            site.create_pool("public", &spec);
+            spec["preAllocatedFloatingIPs"] = json!([tried]);
+            site.create_pool("second", &spec);
+            let reservations = json!([{"claim": "web-2", "address": tried}]);
+            site.create_pool("third", &json!({"preAllocatedFloatingIPs": [tried], "reservations": reservations}));
+            let pools = ["public", "second", "third"];
+            let claims = ["web-0", "web-1", "web-2"];
+            claims.iter().zip(pools).for_each(|(claim, pool)| site.create_claim(claim, pool));
+            world.advance(5 * SOON).await;
+            let told = |kind, name: &&str| site.server.get(&key(kind, name)).unwrap()["status"].to_string();
+            let all = || {
+                let of_claims = claims.iter().map(|claim| told(Kind::Claim, claim));
+                of_claims.chain(pools.iter().map(|pool| told(Kind::Pool, pool))).collect::<Vec<_>>()
+            };
+            let before = all();
+            for _ in 0..360 {
+                world.advance(Duration::from_secs(5)).await;
+                world.expect(8, "each status", &format!("the same: {before:?} {:?}", all()), all() == before);
+            }
+        });
+        outcome.assert_lawful();
+    }
+}
+
 /// Each attempt costs a POST and, where descriptions are dropped, a DELETE.
 #[test]
 fn a_pool_whose_spares_cannot_be_created_asks_neutron_only_now_and_then() {
@@ -144,6 +231,28 @@ fn an_address_that_neutron_offers_for_another_claim_is_kept_for_the_one_that_res
         });
         outcome.assert_lawful();
     }
+}
+
+#[test]
+fn a_claim_is_told_soon_that_another_one_got_what_was_left() {
+    let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        let site = &world.sites[0];
+        (1..ADDRESSES).for_each(|index| world.create_attached(address(index)));
+        let reservations = json!([{"claim": "web-0", "address": address(0).to_string()}]);
+        let network = json!({"filter": {"name": "public"}});
+        site.create_pool("public", &json!({"floatingIPNetwork": network, "reservations": reservations}));
+        site.create_claim("web-1", "public");
+        world.advance(10 * SOON).await;
+        let told = || site.server.get(&key(Kind::Claim, "web-1")).unwrap()["status"].to_string();
+        world.expect(7, "web-1", "told what is left", told().contains("the network offered only addresses"));
+        site.create_claim("web-0", "public");
+        let is_bound = world.wait_until(16 * SOON, || site.is_bound("web-0")).await;
+        world.expect(7, "web-0", "bound", is_bound);
+        let is_told = world.wait_until(SOON, || told().contains("the network has no address left")).await;
+        world.expect(7, "web-1", "told that the network is full", is_told);
+    });
+    outcome.assert_lawful();
 }
 
 /// The process dies before it deletes what it may not give, and nothing else is left in the network.

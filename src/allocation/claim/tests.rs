@@ -163,6 +163,10 @@ fn a_claim_waits_for_its_reserved_address() {
     let full = Decision::Refuse(Refusal::ReservationFullOfTags(address(10)));
     assert_eq!(reserved().fips([fip(10).full_of_tags()]).decide("web"), full);
     assert_eq!(marked(&reserved().fips([fip(10).idle()]).decide("web")), Some(&id(10)));
+    let limited = |fips| reserved().max_ips(1).fips(fips).decide("web");
+    assert_eq!(marked(&limited([fip(10).idle(), fip(11)])), Some(&id(10)), "within the limit");
+    let lowered = limited([fip(10).idle(), fip(11).created_for("db")]);
+    assert_eq!(lowered, Decision::Refuse(Refusal::LimitReached(1)), "the limit was lowered below it");
 }
 
 #[test]
@@ -173,13 +177,30 @@ fn a_recreated_reserved_address_is_found_beside_a_stale_entry() {
 }
 
 #[test]
+fn a_reserved_address_that_another_pool_is_offered_and_deletes_is_missing_throughout() {
+    let mut fixture = fixture().reserving("web", 10);
+    let missing = Decision::Refuse(Refusal::ReservationMissing(address(10)));
+    assert_eq!(fixture.decide("web"), missing);
+    fixture.begin_creation_by_another_pool(10);
+    assert_eq!(fixture.decide("web"), missing, "a listing shows it before the reply");
+    fixture.offer_unwanted_to_another_pool(10);
+    assert_eq!(fixture.decide("web"), missing, "held");
+    fixture.ledger.set_hold(&id(10), Some(Hold::Cleanup));
+    assert_eq!(fixture.decide("web"), missing, "being deleted");
+    fixture.ledger.keep_unwanted(&pool_id("other"), &id(10));
+    fixture.ledger.set_hold(&id(10), None);
+    assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::ReservationTaken(address(10))), "a claim waits for it");
+}
+
+#[test]
 fn subnets_are_tried_in_order_until_all_are_empty() {
     let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
     let mut fixture = fixture().with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()]);
     assert_eq!(fixture.decide("web"), create(Some(first.clone())));
-    fixture.ledger.note_empty_subnet(first.clone(), start() + seconds(20));
+    let pool = fixture.pool.id.clone();
+    fixture.ledger.note_empty_subnet(&pool, first.clone(), start() + seconds(20));
     assert_eq!(fixture.decide("web"), create(Some(second.clone())));
-    fixture.ledger.note_empty_subnet(second, start() + seconds(20));
+    fixture.ledger.note_empty_subnet(&pool, second, start() + seconds(20));
     assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::NetworkExhausted));
     fixture.now = start() + seconds(20);
     assert_eq!(fixture.decide("web"), create(Some(first)));
@@ -199,13 +220,11 @@ fn a_subnet_that_offers_only_unwanted_addresses_is_passed_over_for_a_while() {
     assert_eq!(fixture.decide("db"), create(Some(second.clone())), "eight in a row");
     fixture.relist([]);
     assert!(!fixture.ledger.is_probing(&pool, start()), "any number of claims may ask the second");
-    assert!(
-        !fixture.ledger.offers_only_unwanted(&pool, start()) && fixture.ledger.may_get_another_offer(&pool, start())
-    );
+    assert!(!fixture.ledger.offers_only_unwanted(&pool) && fixture.ledger.may_get_another_offer(&pool, start()));
     fixture.ledger.unblock_creation(&pool.id, Some(&second));
     assert_eq!(fixture.decide("db"), create(Some(second.clone())), "what the second offers says nothing of the first");
 
-    fixture.ledger.note_empty_subnet(second.clone(), start() + seconds(10));
+    fixture.ledger.note_empty_subnet(&pool.id, second.clone(), start() + seconds(10));
     assert_eq!(fixture.decide("db"), Decision::Refuse(Refusal::OnlyUnwanted));
     assert!(!fixture.ledger.may_get_another_offer(&pool, start()));
     fixture.ledger.retry_creation(&pool.id);
@@ -227,7 +246,10 @@ fn a_subnet_that_offers_only_unwanted_addresses_is_passed_over_for_a_while() {
 #[test]
 fn one_unwanted_address_begins_the_next_pause_of_a_subnet_unless_there_is_no_other() {
     let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
-    for (is_second_full, after_one) in [(false, create(Some(second.clone()))), (true, create(Some(first.clone())))] {
+    let (to_second, to_first) = (create(Some(second.clone())), create(Some(first.clone())));
+    for (is_second_full, was_refused, after_one) in
+        [(false, false, to_second), (true, false, to_first.clone()), (false, true, to_first)]
+    {
         let mut fixture = fixture()
             .with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()])
             .fips([10, 11, 12, 13, 14, 15, 16, 17].map(|last| fip(last).created_for("web")));
@@ -235,7 +257,11 @@ fn one_unwanted_address_begins_the_next_pause_of_a_subnet_unless_there_is_no_oth
         fixture.ledger.note_only_unwanted(&pool.id, Some(&first), start());
         fixture.now = start() + seconds(30);
         if is_second_full {
-            fixture.ledger.note_empty_subnet(second.clone(), start() + seconds(60));
+            fixture.ledger.note_empty_subnet(&pool.id, second.clone(), start() + seconds(60));
+        }
+        if was_refused {
+            let block = CreationBlock { refusal: Refusal::NetworkExhausted, until: fixture.now };
+            fixture.ledger.block_creation(pool.id.clone(), block);
         }
         fixture.hold_unwanted(10, Some(&first));
         assert_eq!(fixture.decide("db"), after_one);
@@ -305,6 +331,43 @@ fn what_neutron_refuses_in_a_subnet_is_the_reason_although_another_offers_only_u
 }
 
 #[test]
+fn what_is_left_of_a_full_network_is_the_reason_until_that_is_gone_too() {
+    let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
+    for (subnets, max_ips) in [(vec![], 1), (vec![first.clone()], 1), (vec![first.clone(), second], 2)] {
+        let place = (!subnets.is_empty()).then_some(&first);
+        let mut fixture =
+            fixture().max_ips(max_ips).with_policy(|pool| pool.subnets = subnets.clone()).fips([fip(10).idle()]);
+        let pool = fixture.pool.id.clone();
+        let [full, only_unwanted] = [Refusal::NetworkExhausted, Refusal::OnlyUnwanted].map(Decision::Refuse);
+        let refuse = |fixture: &mut Fixture| {
+            let until = start() + seconds(20);
+            place.iter().for_each(|subnet| fixture.ledger.note_empty_subnet(&pool, (*subnet).clone(), until));
+            let block = CreationBlock { refusal: Refusal::NetworkExhausted, until };
+            fixture.ledger.block_creation(pool.clone(), block);
+        };
+        refuse(&mut fixture);
+        fixture.hold_unwanted(10, place);
+        assert_eq!(fixture.decide("db"), only_unwanted, "{subnets:?}: held");
+        fixture.ledger.note_only_unwanted(&pool, place, start());
+        fixture.ledger.set_hold(&id(10), Some(Hold::Cleanup));
+        assert_eq!(fixture.decide("db"), only_unwanted, "{subnets:?}: being deleted");
+        fixture.relist([]);
+        assert_eq!(fixture.decide("db"), only_unwanted, "{subnets:?}: deleted");
+        refuse(&mut fixture);
+        assert_eq!(fixture.decide("db"), only_unwanted, "{subnets:?}: another pool may have it at this moment");
+        refuse(&mut fixture);
+        assert_eq!(fixture.decide("db"), full, "{subnets:?}: gone");
+        fixture.ledger.note_only_unwanted(&pool, place, start() + seconds(30));
+        assert_eq!(fixture.decide("db"), only_unwanted, "{subnets:?}: there again");
+        let is_asked = |at| match place {
+            Some(_) => fixture.ledger.usable_subnet(&fixture.pool, start() + seconds(at)) == place,
+            None => fixture.ledger.may_create(&fixture.pool, start() + seconds(at)),
+        };
+        assert_eq!([89, 90].map(is_asked), [false, true], "{subnets:?}: the pause is longer than the first");
+    }
+}
+
+#[test]
 fn the_pause_of_a_subnet_becomes_short_when_an_address_is_freed_and_ends_with_the_spec() {
     let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
     let paused = || {
@@ -339,7 +402,8 @@ fn a_bounded_number_of_unwanted_addresses_is_held() {
     let list_unwanted = |fixture: &mut Fixture, count| {
         let began = fixture.ledger.begin(fixture.now);
         fixture.ledger.record_listing(began, unwanted(count).map(|fip| fip.0).collect(), start());
-        (0..count).for_each(|last| fixture.ledger.set_hold(&id(100 + last), Some(Hold::Unwanted)));
+        (0..count).for_each(|last| fixture.hold_unwanted(100 + last, None));
+        fixture.ledger.reset_backoff(&fixture.pool.id.clone());
     };
     list_unwanted(&mut fixture, 7);
     assert_eq!(fixture.decide("web"), create(None));
@@ -347,6 +411,20 @@ fn a_bounded_number_of_unwanted_addresses_is_held() {
     assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::OnlyUnwanted));
     list_unwanted(&mut fixture, 2);
     assert_eq!(fixture.max_ips(2).decide("web"), Decision::Refuse(Refusal::OnlyUnwanted), "they fill the limit");
+}
+
+#[test]
+fn a_limit_that_is_reached_without_unwanted_addresses_is_the_reason() {
+    let mut fixture = fixture().max_ips(2).fips([fip(10).created_for("web"), fip(11).created_for("db")]);
+    let pool = fixture.pool.id.clone();
+    fixture.ledger.note_only_unwanted(&pool, None, start());
+    assert_eq!(fixture.decide("dns"), Decision::Refuse(Refusal::LimitReached(2)));
+    fixture.relist([fip(10).created_for("web")]);
+    fixture.ledger.note_only_unwanted(&pool, None, start());
+    fixture.ledger.begin_creation(unclaimed_mark(11).nonce, pool, Some(key("db")));
+    assert_eq!(fixture.decide("dns"), Decision::Refuse(Refusal::OnlyUnwanted), "one asks again, for all");
+    fixture.relist([fip(10).created_for("web"), fip(11).idle()]);
+    assert_eq!(fixture.decide("dns"), Decision::Refuse(Refusal::OnlyUnwanted), "a listing shows it before the reply");
 }
 
 #[test]

@@ -22,13 +22,14 @@ pub const UNWANTED_LIMIT: usize = 8;
 const FIRST_PAUSE: SignedDuration = SignedDuration::from_secs(30);
 /// Only another request shows that an allocation pool was added to the network.
 const LONGEST_PAUSE: SignedDuration = SignedDuration::from_mins(15);
+/// How often in a row Neutron must have no address in a place, for that to be the reason and not what it offered before:
+/// another pool may be trying that.
+const CERTAIN_REFUSALS: usize = 2;
 
 #[derive(Clone, Default, Debug)]
 pub(super) struct CreationBackoff {
     blocks: BTreeMap<PoolId, BlockState>,
     offers: BTreeMap<Place, UnwantedOffers>,
-    /// What Neutron offered each pool in vain since its spec changed or all its places offered something usable.
-    unwanted_addresses: BTreeMap<PoolId, BTreeSet<IpAddr>>,
     held_unwanted: BTreeSet<FloatingIpId>,
     empty_subnets: BTreeMap<SubnetId, Timestamp>,
 }
@@ -48,10 +49,14 @@ type Place = (PoolId, Option<SubnetId>);
 /// What Neutron offered a pool in a place was excluded, reserved, or published by others.
 #[derive(Clone, Default, Debug)]
 struct UnwantedOffers {
+    /// All of them, since the pool's spec changed, or since something else was offered.
+    addresses: BTreeSet<IpAddr>,
     /// How many in a row, since the last pause.
     count: usize,
     /// The last pause, and when it began.
     pause: Option<(Timestamp, SignedDuration)>,
+    /// How often Neutron has had no address since, although the pool held none of them.
+    refusals: usize,
     /// When the request began that shows after the pause whether that is still so, while it is under way.
     probed: Option<Timestamp>,
 }
@@ -65,11 +70,18 @@ impl UnwantedOffers {
         self.probed.is_some_and(|since| now < after(since, SETTLING))
     }
 
-    /// Begins a pause, longer than the one before, unless that lasts still: requests that ran in parallel count once.
+    /// Whether they are why Neutron has nothing for the pool there.
+    fn is_reason(&self) -> bool {
+        self.pause.is_some() && self.refusals < CERTAIN_REFUSALS
+    }
+
+    /// Begins a pause, unless one lasts still: requests that ran in parallel count once. It is longer than the one before, if
+    /// that did not end long ago.
     fn pause(&mut self, now: Timestamp) {
-        self.count = 0;
+        (self.count, self.refusals) = (0, 0);
         if !self.is_paused(now) {
-            let longer = self.pause.map_or(FIRST_PAUSE, |(_, before)| LONGEST_PAUSE.min(before.saturating_mul(2)));
+            let recent = self.pause.filter(|(from, pause)| now < after(*from, pause.saturating_add(LONGEST_PAUSE)));
+            let longer = recent.map_or(FIRST_PAUSE, |(_, before)| LONGEST_PAUSE.min(before.saturating_mul(2)));
             self.pause = Some((now, longer));
         }
     }
@@ -83,28 +95,34 @@ impl CreationBackoff {
         if self.held_unwanted.remove(&fip.id) {
             return;
         }
-        let was_offered =
-            |pool: &PoolId| self.unwanted_addresses.get(pool).is_some_and(|of_pool| of_pool.contains(&fip.address));
+        let in_vain = self.offers.iter().filter(|(_, offers)| offers.addresses.contains(&fip.address));
+        let in_vain: BTreeSet<PoolId> = in_vain.map(|((pool, _), _)| pool.clone()).collect();
         self.offers.retain(|(pool, subnet), offers| {
-            if !was_offered(pool) {
+            if !in_vain.contains(pool) {
                 offers.pause = offers.pause.map(|(from, _)| (from, FIRST_PAUSE));
             }
-            subnet.is_some() || was_offered(pool)
+            subnet.is_some() || in_vain.contains(pool)
         });
     }
 
     fn forget_unwanted(&mut self, pool: &PoolId) {
         self.offers.retain(|(other, _), _| other != pool);
-        self.unwanted_addresses.remove(pool);
     }
 
     fn is_paused(&self, pool: &PoolId, subnet: Option<&SubnetId>, now: Timestamp) -> bool {
         self.offers(pool, subnet).is_some_and(|offers| offers.is_paused(now))
     }
 
-    /// Whether Neutron offered only unwanted addresses there, and nothing usable since.
-    fn was_paused(&self, pool: &PoolId, subnet: Option<&SubnetId>) -> bool {
-        self.offers(pool, subnet).is_some_and(|offers| offers.pause.is_some())
+    /// Whether Neutron offered only unwanted addresses there, and nothing else was the answer since.
+    fn has_only_unwanted(&self, pool: &PoolId, subnet: Option<&SubnetId>) -> bool {
+        self.offers(pool, subnet).is_some_and(UnwantedOffers::is_reason)
+    }
+
+    /// Neutron has no address there. The next pause is longer all the same.
+    fn note_exhausted(&mut self, pool: &PoolId, subnet: Option<&SubnetId>) {
+        if let Some(offers) = self.offers.get_mut(&(pool.clone(), subnet.cloned())) {
+            (offers.count, offers.refusals) = (0, offers.refusals.saturating_add(1));
+        }
     }
 
     fn offers(&self, pool: &PoolId, subnet: Option<&SubnetId>) -> Option<&UnwantedOffers> {
@@ -115,24 +133,17 @@ impl CreationBackoff {
 impl Ledger {
     /// Neutron refused a creation.
     pub fn block_creation(&mut self, pool: PoolId, block: CreationBlock) {
-        // The refusal is now the reason, not the unwanted offers.
-        if self.count_unwanted(&pool) == 0 {
-            self.backoff.offers.remove(&(pool.clone(), None));
+        if block.refusal == Refusal::NetworkExhausted {
+            self.backoff.note_exhausted(&pool, None);
         }
         self.backoff.blocks.insert(pool, BlockState { block, may_retry: false, is_outdated: false });
     }
 
     /// Neutron offered a usable address there. True if creations were blocked until now.
     pub fn unblock_creation(&mut self, pool: &PoolId, subnet: Option<&SubnetId>) -> bool {
-        let was_blocked = self.creation_refusal(pool).is_some()
-            || self.backoff.was_paused(pool, subnet)
-            || self.count_unwanted(pool) > 0;
-        self.backoff.blocks.remove(pool);
-        self.backoff.offers.remove(&(pool.clone(), subnet.cloned()));
-        if !self.backoff.offers.keys().any(|(other, _)| other == pool) {
-            self.backoff.unwanted_addresses.remove(pool);
-        }
-        was_blocked
+        let was_refused = self.backoff.blocks.remove(pool).is_some();
+        let offers = self.backoff.offers.remove(&(pool.clone(), subnet.cloned()));
+        was_refused || offers.is_some_and(|offers| offers.pause.is_some()) || self.count_unwanted(pool) > 0
     }
 
     /// An address was released: a blocked pool may ask again at once, for one claim, where that may help.
@@ -181,22 +192,27 @@ impl Ledger {
     /// Neutron offered the pool an unwanted address there. It is held while another is requested, then deleted. After a pause
     /// one is enough for the next, if another subnet may be used.
     pub fn hold_unwanted(&mut self, pool: &PoolPolicy, id: &FloatingIpId, subnet: Option<&SubnetId>, now: Timestamp) {
-        if let Some(address) = self.get(id).map(|entry| entry.fip.address) {
-            self.backoff.unwanted_addresses.entry(pool.id.clone()).or_default().insert(address);
-        }
         // Something else was refused: it creates again. An address may still be all that a full network had.
         if self.creation_refusal(&pool.id) != Some(&Refusal::NetworkExhausted) {
             self.backoff.blocks.remove(&pool.id);
         }
         let is_other = |other: &SubnetId| Some(other) != subnet && self.may_use_subnet(&pool.id, other, now);
-        let is_another_usable = subnet.is_some() && pool.subnets.iter().any(is_other);
+        let is_full = self.creation_refusal(&pool.id).is_some();
+        let is_another_usable = subnet.is_some() && !is_full && pool.subnets.iter().any(is_other);
+        let address = self.get(id).map(|entry| entry.fip.address);
         let offers = self.backoff.offers.entry((pool.id.clone(), subnet.cloned())).or_default();
+        offers.addresses.extend(address);
         offers.count = offers.count.saturating_add(1);
         if offers.count >= UNWANTED_LIMIT || offers.pause.is_some() && is_another_usable {
             offers.pause(now);
         }
-        self.backoff.held_unwanted.insert(id.clone());
+        self.note_unwanted(id.clone());
         self.set_hold(id, Some(Hold::Unwanted));
+    }
+
+    /// It is about to be deleted: until its hold ends it counts for nobody, and its deletion ends no pause.
+    pub(super) fn note_unwanted(&mut self, id: FloatingIpId) {
+        self.backoff.held_unwanted.insert(id);
     }
 
     /// Neutron has no other addresses there than unwanted ones: creations pause, longer each time.
@@ -204,20 +220,28 @@ impl Ledger {
         self.backoff.offers.entry((pool.clone(), subnet.cloned())).or_default().pause(now);
     }
 
-    /// Whether Neutron last offered the pool only unwanted addresses, wherever it has any.
-    pub fn offers_only_unwanted(&self, pool: &PoolPolicy, now: Timestamp) -> bool {
-        let was_paused = |subnet: &SubnetId| self.backoff.was_paused(&pool.id, Some(subnet));
-        let is_of_no_use = |subnet: &SubnetId| was_paused(subnet) || self.is_empty_subnet(subnet, now);
-        let is_anywhere = match pool.subnets.is_empty() {
-            true => self.backoff.was_paused(&pool.id, None),
-            // If it refuses in one of them, that is the reason.
-            false => {
-                self.creation_refusal(&pool.id).is_none()
-                    && pool.subnets.iter().any(was_paused)
-                    && pool.subnets.iter().all(is_of_no_use)
-            }
+    /// Whether Neutron last offered the pool only unwanted addresses, wherever it has any, or such an address is held.
+    pub fn offers_only_unwanted(&self, pool: &PoolPolicy) -> bool {
+        self.has_only_unwanted(pool, self.creation_refusal(&pool.id))
+    }
+
+    /// Why nothing can be created in the pool's subnets, if none of them may be asked now.
+    pub(in crate::allocation) fn subnets_refusal(&self, pool: &PoolPolicy) -> Refusal {
+        let refusal = self.creation_refusal(&pool.id).unwrap_or(&Refusal::NetworkExhausted);
+        if self.has_only_unwanted(pool, Some(refusal)) { Refusal::OnlyUnwanted } else { refusal.clone() }
+    }
+
+    /// Whether unwanted addresses are all that is left, if this is what Neutron last refused.
+    fn has_only_unwanted(&self, pool: &PoolPolicy, refusal: Option<&Refusal>) -> bool {
+        let has_only_unwanted = |subnet: &SubnetId| self.backoff.has_only_unwanted(&pool.id, Some(subnet));
+        let are_left = match refusal {
+            Some(refusal) if *refusal != Refusal::NetworkExhausted => false,
+            _ if pool.subnets.is_empty() => self.backoff.has_only_unwanted(&pool.id, None),
+            None => pool.subnets.iter().all(has_only_unwanted),
+            // The other subnets are full.
+            Some(_) => pool.subnets.iter().any(has_only_unwanted),
         };
-        is_anywhere || self.count_unwanted(&pool.id) > 0
+        are_left || self.count_unwanted(&pool.id) > 0
     }
 
     /// Whether Neutron offered unwanted addresses there, and such addresses are held at this moment.
@@ -225,8 +249,14 @@ impl Ledger {
         self.backoff.offers(pool, subnet).is_some_and(|offers| offers.count > 0) && self.count_unwanted(pool) > 0
     }
 
-    /// It is not deleted after all: a claim waits for it, or the pool keeps it.
-    pub fn keep_unwanted(&mut self, id: &FloatingIpId) {
+    /// It is not deleted after all: another claim waits for it. Whether Neutron has any others is not known then.
+    pub fn keep_unwanted(&mut self, pool: &PoolId, id: &FloatingIpId) {
+        self.backoff.held_unwanted.remove(id);
+        self.backoff.forget_unwanted(pool);
+    }
+
+    /// Its hold has ended.
+    pub(super) fn end_unwanted(&mut self, id: &FloatingIpId) {
         self.backoff.held_unwanted.remove(id);
     }
 
@@ -238,6 +268,12 @@ impl Ledger {
     /// Whether Neutron offered it, it was unwanted, and it is about to be deleted.
     pub(in crate::allocation) fn is_unwanted(&self, entry: &LedgerEntry) -> bool {
         matches!(entry.hold, Some(Hold::Unwanted | Hold::Cleanup)) && self.backoff.held_unwanted.contains(&entry.fip.id)
+    }
+
+    /// Whether Neutron has just created it, and whether its pool keeps it is not known yet, or it is about to be deleted. It
+    /// counts for nobody, so that no status changes with each attempt.
+    pub(in crate::allocation) fn is_only_offered(&self, entry: &LedgerEntry) -> bool {
+        self.is_being_created(entry) || self.is_unwanted(entry)
     }
 
     /// How many unwanted addresses are held while others are requested.
@@ -255,19 +291,21 @@ impl Ledger {
         self.backoff.blocks.get(pool).is_some_and(|state| !state.is_outdated)
     }
 
-    /// How many creations only probe whether Neutron still refuses.
-    pub(in crate::allocation) fn count_probes(&self, pool: &PoolId) -> usize {
-        if self.creation_refusal(pool).is_some() { self.count_creations(pool) } else { 0 }
-    }
-
     /// How many addresses count under the limit for a moment and take nothing from what is free: a spare address that is
     /// being created is free once it is there, what is only probed for is expected to be refused, and what is unwanted is
     /// deleted at once.
-    pub(in crate::allocation) fn count_passing(&self, pool: &PoolId) -> usize {
-        let is_refused = self.creation_refusal(pool).is_some();
-        let creations = self.creations(pool).filter(|(_, creation)| creation.claim.is_none() || is_refused);
-        let unwanted = self.held().filter(|entry| entry.marks.names(pool) && self.is_unwanted(entry));
-        creations.count().saturating_add(unwanted.count())
+    pub(in crate::allocation) fn count_passing(&self, pool: &PoolPolicy) -> usize {
+        if self.creation_refusal(&pool.id).is_some() || self.offers_only_unwanted(pool) {
+            return self.count_attempts(pool);
+        }
+        let lasting = self.creations(&pool.id).filter(|(_, creation)| creation.claim.is_some());
+        self.count_attempts(pool).saturating_sub(lasting.count())
+    }
+
+    /// How many addresses count under the limit that the pool may not have in a moment: each is being created, or unwanted.
+    pub(in crate::allocation) fn count_attempts(&self, pool: &PoolPolicy) -> usize {
+        let unwanted = self.held().filter(|entry| entry.marks.names(&pool.id) && self.is_unwanted(entry));
+        self.creations(&pool.id).count().saturating_add(unwanted.count())
     }
 
     /// A pool with subnets needs one that [it may use](Self::usable_subnet), too.
@@ -278,8 +316,8 @@ impl Ledger {
 
     /// Whether a blocked pool may ask again: one claim does, for all.
     pub fn is_probing(&self, pool: &PoolPolicy, now: Timestamp) -> bool {
-        let was_paused = pool.subnets.is_empty() && self.backoff.was_paused(&pool.id, None);
-        (was_paused || self.backoff.blocks.contains_key(&pool.id)) && self.may_create(pool, now)
+        let has_only_unwanted = pool.subnets.is_empty() && self.backoff.has_only_unwanted(&pool.id, None);
+        (has_only_unwanted || self.backoff.blocks.contains_key(&pool.id)) && self.may_create(pool, now)
     }
 
     /// Whether the pool may request another address after an unwanted one.
@@ -288,7 +326,8 @@ impl Ledger {
     }
 
     /// A subnet had no address left; another is used until then.
-    pub fn note_empty_subnet(&mut self, subnet: SubnetId, until: Timestamp) {
+    pub fn note_empty_subnet(&mut self, pool: &PoolId, subnet: SubnetId, until: Timestamp) {
+        self.backoff.note_exhausted(pool, Some(&subnet));
         self.backoff.empty_subnets.insert(subnet, until);
     }
 

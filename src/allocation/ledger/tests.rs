@@ -288,9 +288,15 @@ fn the_pause_after_unwanted_offers_doubles_up_to_a_limit() {
         pauses.push(fixture.now.duration_since(began).as_secs());
     }
     assert_eq!(pauses, [30, 60, 120, 240, 480, 900, 900, 900]);
+    for (minutes, next) in [(14, 900), (15, 30)] {
+        let (mut ledger, later) = (fixture.ledger.clone(), fixture.now + seconds(60 * minutes));
+        ledger.note_only_unwanted(&pool, None, later);
+        assert!(!ledger.may_create(&fixture.pool, later + seconds(next - 1)));
+        assert!(ledger.may_create(&fixture.pool, later + seconds(next)), "{minutes} min after the last one");
+    }
     assert!(fixture.ledger.is_probing(&fixture.pool, fixture.now), "one claim retries for all");
     fixture.ledger.unblock_creation(&pool, None);
-    assert!(!fixture.ledger.offers_only_unwanted(&fixture.pool, fixture.now), "Neutron offered a usable address");
+    assert!(!fixture.ledger.offers_only_unwanted(&fixture.pool), "Neutron offered a usable address");
 }
 
 #[test]
@@ -346,14 +352,30 @@ fn what_another_cluster_creates_and_deletes_in_vain_does_not_end_the_pause() {
 }
 
 #[test]
-fn a_refusal_replaces_unwanted_offers_as_the_reason() {
-    let mut fixture = fixture();
+fn the_pause_ends_once_another_claim_gets_what_was_unwanted() {
+    let mut fixture = fixture().fips([fip(10).created_for("web")]);
+    fixture.hold_unwanted(10, None);
     fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
-    fixture.ledger.block_creation(
-        pool_id("p"),
-        CreationBlock { refusal: Refusal::NetworkExhausted, until: start() + seconds(10) },
-    );
-    assert_eq!(fixture.decide("web"), Decision::Refuse(Refusal::NetworkExhausted));
+    assert!(!fixture.ledger.may_create(&fixture.pool, start()));
+    fixture.ledger.keep_unwanted(&pool_id("p"), &id(10));
+    assert!(fixture.ledger.may_create(&fixture.pool, start()), "whether Neutron has any others is not known");
+}
+
+#[test]
+fn refusals_replace_unwanted_offers_as_the_reason() {
+    let reasons = |refusal: Refusal| {
+        let mut fixture = fixture();
+        fixture.ledger.note_only_unwanted(&pool_id("p"), None, start());
+        [10, 20].map(|at| {
+            let block = CreationBlock { refusal: refusal.clone(), until: start() + seconds(at) };
+            fixture.ledger.block_creation(pool_id("p"), block);
+            fixture.decide("web")
+        })
+    };
+    let full = [Refusal::OnlyUnwanted, Refusal::NetworkExhausted].map(Decision::Refuse);
+    assert_eq!(reasons(Refusal::NetworkExhausted), full, "at first another pool may try what is left");
+    let quota = [Refusal::QuotaReached, Refusal::QuotaReached].map(Decision::Refuse);
+    assert_eq!(reasons(Refusal::QuotaReached), quota);
 }
 
 #[test]

@@ -45,6 +45,7 @@ impl Ledger {
         }
         self.record_write(fip, began);
         self.set_hold(&id, Some(Hold::Cleanup));
+        self.note_unwanted(id);
         true
     }
 
@@ -52,7 +53,7 @@ impl Ledger {
     pub fn set_hold(&mut self, id: &FloatingIpId, hold: Option<Hold>) {
         let is_unneeded = matches!(hold, Some(Hold::Cleanup | Hold::Unwanted));
         if !is_unneeded {
-            self.keep_unwanted(id);
+            self.end_unwanted(id);
         }
         if let Some(entry) = self.entries.get_mut(id) {
             if hold.is_some() {

@@ -28,13 +28,13 @@ impl Supply<'_> {
 
     /// Whether a creation is expected to succeed.
     pub(super) fn may_create_without_probing(&self) -> bool {
-        let Situation { ledger, pool, queue, now, .. } = self.situation;
+        let Situation { ledger, pool, queue, .. } = self.situation;
         // While claims wait, one of them asks again soon.
         let is_refusing = match queue.is_empty() {
             true => ledger.is_refusing(&pool.id),
             false => ledger.creation_refusal(&pool.id).is_some(),
         };
-        pool.network.is_some() && !is_refusing && !ledger.offers_only_unwanted(pool, now)
+        pool.network.is_some() && !is_refusing && !ledger.offers_only_unwanted(pool)
     }
 
     pub(super) fn creation_place(&self) -> Result<CreationPlace, Unavailable> {
@@ -49,11 +49,7 @@ impl Supply<'_> {
             return Err(Unavailable::Refused(Refusal::OnlyUnwanted));
         }
         match ledger.usable_subnet(pool, now) {
-            None if !pool.subnets.is_empty() => Err(Unavailable::Refused(match ledger.creation_refusal(&pool.id) {
-                Some(refusal) => refusal.clone(),
-                None if ledger.offers_only_unwanted(pool, now) => Refusal::OnlyUnwanted,
-                None => Refusal::NetworkExhausted,
-            })),
+            None if !pool.subnets.is_empty() => Err(Unavailable::Refused(ledger.subnets_refusal(pool))),
             subnet => Ok(CreationPlace { network, subnet: subnet.cloned() }),
         }
     }

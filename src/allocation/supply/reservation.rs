@@ -23,7 +23,8 @@ impl<'a> Supply<'a> {
         }
         // A paginated listing may show an address twice: for a floating IP that was deleted meanwhile, and for its
         // successor.
-        let mut entries = self.situation.ledger.at(address).peekable();
+        let ledger = self.situation.ledger;
+        let mut entries = ledger.at(address).filter(|entry| !ledger.is_only_offered(entry)).peekable();
         if entries.peek().is_none() {
             return Err(Refusal::ReservationMissing(address));
         }
@@ -52,12 +53,10 @@ impl<'a> Supply<'a> {
     }
 
     fn is_takeable(&self, entry: &LedgerEntry) -> bool {
-        let ledger = self.situation.ledger;
         entry.is_free()
             && !entry.is_yielded(self.situation.now)
-            && !ledger.is_being_created(entry)
             && !self.situation.relevant_addresses().is_published(&entry.fip)
             && (entry.marks.is_empty() || self.situation.ownership(entry) == Ownership::Unclaimed)
-            && !ledger.has_copied_mark(entry)
+            && !self.situation.ledger.has_copied_mark(entry)
     }
 }

@@ -286,7 +286,9 @@ impl Oracle<'_> {
             Decision::Create(..) if supply.creatable == 0 || supply.amount() <= supply.older => {
                 wrong("nothing to create")
             }
-            Decision::Refuse(Refusal::OnlyUnwanted) if !self.ledger.offers_only_unwanted(self.pool, self.now) => {
+            Decision::Refuse(Refusal::OnlyUnwanted)
+                if !self.ledger.offers_only_unwanted(self.pool) && !self.is_every_subnet_empty() =>
+            {
                 wrong("none was unwanted")
             }
             Decision::Refuse(Refusal::OnlyUnwanted)
