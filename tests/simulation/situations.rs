@@ -2,6 +2,7 @@
 
 use crate::generator::{LATE, REPLY_LOST, REQUEST_LOST, complete_outage};
 use crate::history::{Edit, Event, Scenario, Tampering};
+use crate::world::ADDRESSES;
 
 /// Long enough for a claim to be served.
 const SERVED: Event = Event::Pass(1500);
@@ -54,8 +55,8 @@ pub fn situation(random: &mut fastrand::Rng, scenario: Scenario, one: u8) -> Sit
             dice => of_processes(random, dice, cast),
         };
     }
-    match random.u8(0..14) {
-        13 => endpoints(random, cast),
+    match random.u8(0..15) {
+        14 => endpoints(random, cast),
         dice @ 0..4 => of_operators(random, dice, cast),
         dice @ 4..7 => of_claims(random, dice, cast),
         dice => of_floating_ips(random, dice, cast),
@@ -274,6 +275,15 @@ fn of_floating_ips(random: &mut fastrand::Rng, dice: u8, cast: Cast) -> Situatio
             setup: vec![Event::CreateFloatingIp(address), Event::Edit(one, Edit::Reuse(1))],
             events: [LISTED, LISTED, Event::ToggleCluster(one, address)].into_iter().chain(served).collect(),
         },
+        // A full network gets addresses back that the pool does not want, and offers them again and again.
+        12 => {
+            let others = (0..ADDRESSES).map(Event::CreateFloatingIp);
+            let exclusions = (0..4).map(|range| Edit::ExcludeRange(2 * range));
+            let edits = exclusions.chain([Edit::SubnetList(random.u8(..)), Edit::Limit(random.u8(..))]);
+            let events =
+                [Event::CreateClaim(one), minute, tamper(Tampering::Delete), LISTED, tamper(Tampering::Delete)];
+            Situation { setup: others.chain(edits.map(|edit| Event::Edit(one, edit))).collect(), events: events.into() }
+        }
         // Addresses have as many tags as they can have: before they are chosen, and before they are released.
         _ => {
             let full = [tamper(Tampering::Fill), LISTED];
