@@ -100,17 +100,25 @@ fn subnets_that_offer_only_excluded_addresses_are_passed_over() {
     }
 }
 
-/// Neutron offers it again and again, and has none other in between.
+/// Neutron offers them again and again, and has none other in between.
 #[test]
-fn a_full_network_that_gets_an_excluded_address_back_changes_what_a_claim_is_told_once() {
-    for (has_subnets, max_ips) in [(false, Some(1)), (true, None), (true, Some(1)), (true, Some(2))] {
+fn a_full_network_that_gets_excluded_addresses_back_changes_what_a_claim_is_told_once() {
+    let (one, two) = (&[2][..], &[2, 6][..]);
+    for (has_subnets, max_ips, freed) in [
+        (false, Some(1), one),
+        (true, None, one),
+        (true, Some(1), one),
+        (true, Some(2), one),
+        (true, Some(1), two),
+        (true, Some(2), two),
+    ] {
         let start = Start { seed: 1, sites: 1, replicas: 1, slowest: 20, is_logged: true };
         let outcome = simulate(&start, async |world: &World| {
             let site = &world.sites[0];
             (0..ADDRESSES).for_each(|index| world.create_attached(address(index)));
             let mut spec = json!({
                 "floatingIPNetwork": {"filter": {"name": "public"}}, "maxIPs": max_ips,
-                "excludedAddresses": [address(2).to_string()],
+                "excludedAddresses": [address(2).to_string(), address(6).to_string()],
             });
             if has_subnets {
                 spec["subnets"] = halves(world);
@@ -125,8 +133,10 @@ fn a_full_network_that_gets_an_excluded_address_back_changes_what_a_claim_is_tol
                 "told that the network is full",
                 status().contains("the network has no address left"),
             );
-            let excluded = world.cloud.floating_ips().into_iter().find(|fip| fip.address == address(2));
-            world.tamper(|world| world.cloud.delete(&excluded.unwrap().id));
+            for index in freed {
+                let excluded = world.cloud.floating_ips().into_iter().find(|fip| fip.address == address(*index));
+                world.tamper(|world| world.cloud.delete(&excluded.unwrap().id));
+            }
             world.advance(SOON).await;
             let told = status();
             world.expect(7, "web-0", "told what is left of it", told.contains("the network offered only addresses"));

@@ -278,7 +278,7 @@ fn of_floating_ips(random: &mut fastrand::Rng, dice: u8, cast: Cast) -> Situatio
         // A full network gets addresses back that the pool does not want, and offers them again and again.
         12 => {
             let others = (0..ADDRESSES).map(Event::CreateFloatingIp);
-            let exclusions = (0..4).map(|range| Edit::ExcludeRange(2 * range));
+            let exclusions = (0..ADDRESSES).step_by(2).map(Edit::ExcludeRange);
             let edits = exclusions.chain([Edit::SubnetList(random.u8(..)), Edit::Limit(random.u8(..))]);
             let events =
                 [Event::CreateClaim(one), minute, tamper(Tampering::Delete), LISTED, tamper(Tampering::Delete)];

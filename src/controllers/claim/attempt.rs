@@ -126,11 +126,11 @@ impl<'a> Attempt<'a> {
                 Err(error) => return AttemptOutcome::Failed(error),
             }
         }
-        let message = match self.has_unwanted_offers {
-            true => "Neutron offered several addresses that the pool may not give; trying again",
-            false => "several addresses in a row were taken by other owners; trying again",
-        };
-        AttemptOutcome::Wait(RETRY, message.into())
+        // The next attempt asks on.
+        if self.has_unwanted_offers {
+            return AttemptOutcome::Refused(Refusal::OnlyUnwanted);
+        }
+        AttemptOutcome::Wait(RETRY, "several addresses in a row were taken by other owners; trying again".into())
     }
 
     /// Makes one decision and acts on it. `None` when there is more to decide.
