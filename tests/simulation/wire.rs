@@ -33,12 +33,13 @@ struct State {
     chance: fastrand::Rng,
     is_dead: bool,
     has_ended: bool,
+    /// How often it panicked, and forgot everything with that.
+    panics: usize,
     calls: usize,
     plan: BTreeMap<usize, Fault>,
     next_write: Option<Fault>,
     outages: BTreeMap<Side, (Instant, Fault, u8)>,
     hang: Option<Hang>,
-    /// Until when no watch delivers anything.
     /// Until when watches stall: all, or those of one kind.
     stalled: Option<(Option<&'static str>, Instant)>,
     /// Whether watches leave out all but the latest state of an object.
@@ -63,6 +64,7 @@ impl Wire {
             chance: fastrand::Rng::with_seed(seed),
             is_dead: false,
             has_ended: false,
+            panics: 0,
             calls: 0,
             plan: BTreeMap::new(),
             next_write: None,
@@ -161,6 +163,10 @@ impl Wire {
         self.state().is_dead
     }
 
+    pub fn panics(&self) -> usize {
+        self.state().panics
+    }
+
     /// The process has finished what it began. It may still give its Lease back.
     pub fn end(&self) {
         self.state().has_ended = true;
@@ -237,6 +243,7 @@ impl Wire {
             Some(Fault::Panic) if call.side == Side::OpenStack => {
                 make().await;
                 self.0.rates.count_interruption();
+                self.state().panics += 1;
                 panic!("as a bug would")
             }
             Some(Fault::ReplyLost | Fault::Panic) => {

@@ -68,10 +68,14 @@ struct Known {
 #[derive(Clone)]
 struct Marked {
     moment: u64,
-    /// The process that wrote it; none for a user.
-    by: Option<Wire>,
+    /// The process that wrote it, and how often it had panicked; none for a user.
+    by: Option<(Wire, usize)>,
     /// Nothing was marked before, so that the claim's IPAddress decided.
     was_alone: bool,
+}
+
+fn writer(process: &Wire) -> (Wire, usize) {
+    (process.clone(), process.panics())
 }
 
 impl Witness {
@@ -265,7 +269,7 @@ impl Witness {
     }
 
     /// Law 2: whether the floating IP had a port before the claim's mark came. Not where the process that wrote the mark
-    /// has died since: only that process could have seen the port (docs/guarantees.md, what is not covered). A user may have
+    /// has died or panicked since: only that process could have seen the port (docs/guarantees.md, what is not covered). A user may have
     /// made an IPAddress that names it, and wiped the marks of its owner: then the claim's mark looks like a lost one.
     pub fn was_attached_before(&self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey, is_copied: bool) -> bool {
         let inner = self.inner();
@@ -273,7 +277,7 @@ impl Witness {
         let marked = known.marked.get(&(pool.clone(), claim.clone()));
         let is_late = |marked: &Marked| {
             known.attached < marked.moment
-                && marked.by.as_ref().is_none_or(|process| !process.is_dead())
+                && marked.by.as_ref().is_none_or(|(process, panics)| !process.is_dead() && process.panics() == *panics)
                 && !(is_copied && marked.was_alone)
         };
         known.fip.is_attached() && !inner.has_hidden_attachments && marked.is_none_or(is_late)
@@ -344,7 +348,7 @@ impl Inner {
                 if !is_ours {
                     self.others.insert(id.clone());
                 }
-                let marked = marked(&marks, &BTreeMap::new(), &Marked { moment, by: by.cloned(), was_alone: true });
+                let marked = marked(&marks, &BTreeMap::new(), &Marked { moment, by: by.map(writer), was_alone: true });
                 let attached_at = Instant::now();
                 let new =
                     Known { fip, is_ours, is_new: true, attached: moment, attached_at, described: moment, marked };
@@ -377,7 +381,7 @@ impl Known {
         let old_marks = Marks::read(&self.fip);
         let has_changed = old_marks != *marks;
         let before = std::mem::take(&mut self.marked);
-        self.marked = marked(marks, &before, &Marked { moment, by: by.cloned(), was_alone: old_marks.is_empty() });
+        self.marked = marked(marks, &before, &Marked { moment, by: by.map(writer), was_alone: old_marks.is_empty() });
         if by.is_none() {
             // What a user wiped had been there all the same.
             self.marked.extend(before);
