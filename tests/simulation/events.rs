@@ -227,7 +227,10 @@ impl World {
         let is_shown = site.server.all(Kind::Address).iter().any(|address| shows_id(address));
         let is_kept = if new.is_some() { is_reported && is_shown } else { is_reported || is_shown };
         if !is_kept {
-            self.lost_ids.borrow_mut().extend(pool.as_deref().and_then(laws::pool_id));
+            // It may have been removed before.
+            let reported = pool.as_ref().and_then(|pool| PoolId::parse(laws::text(pool, "/status/poolID")));
+            let shown = pool.as_deref().and_then(laws::pool_id);
+            self.lost_ids.borrow_mut().extend(shown.into_iter().chain(reported));
         }
         site.change(Kind::Pool, name, &json!({"metadata": {"annotations": {POOL_ID_ANNOTATION: new}}}));
     }
