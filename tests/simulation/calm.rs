@@ -54,8 +54,7 @@ fn claims_do_not_take_turns_with_an_address_that_none_of_them_gets() {
             ["web-0", "web-1"].iter().for_each(|claim| site.create_claim(claim, "public"));
             let writes = writes_within(world, SOON).await;
             world.expect(8, &format!("{alteration:?}"), &format!("calm, not {writes} writes"), writes < 18);
-            let status = |claim| site.server.get(&key(Kind::Claim, claim)).unwrap()["status"].to_string();
-            let are_told = |first, second| status(first).contains(why) && status(second).contains("for an older claim");
+            let are_told = |first, second| site.is_told(first, why) && site.is_told(second, "for an older claim");
             let says_so = are_told("web-0", "web-1") || are_told("web-1", "web-0");
             world.expect(7, "the claims", "told why they wait", says_so);
             world.cloud.alter(Alteration::None);
@@ -77,8 +76,7 @@ fn a_claim_that_waits_for_a_released_address_that_cannot_be_marked_stays_calm() 
         site.delete(Kind::Claim, "web-0");
         let writes = writes_within(world, SOON).await;
         world.expect(8, "web-1", &format!("calm, not with {writes} writes"), writes < 29);
-        let status = site.server.get(&key(Kind::Claim, "web-1")).unwrap()["status"].to_string();
-        world.expect(7, "web-1", "told why it waits", status.contains("did not store the description"));
+        world.expect(7, "web-1", "told why it waits", site.is_told("web-1", "did not store the description"));
         world.cloud.alter(Alteration::None);
         let is_bound = world.wait_until(SOON, || site.is_bound("web-1")).await;
         world.expect(7, "web-1", "bound", is_bound);
@@ -100,8 +98,7 @@ fn a_claim_that_may_still_get_an_address_keeps_no_other_one_from_a_younger_claim
         site.replicas[0].wire().unwrap().plan_write(Fault::RequestLost);
         world.advance(Duration::from_secs(3)).await;
         world.cloud.alter(Alteration::RefusesTags);
-        let status = || site.server.get(&key(Kind::Claim, "web-0")).unwrap()["status"].to_string();
-        let is_refused = world.wait_until(SOON, || status().contains("update_floatingip:tags")).await;
+        let is_refused = world.wait_until(SOON, || site.is_told("web-0", "update_floatingip:tags")).await;
         world.expect(7, "web-0", "refused after the first request was lost", is_refused);
         world.cloud.alter(Alteration::None);
         site.create_claim("web-1", "public");

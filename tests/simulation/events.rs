@@ -166,7 +166,7 @@ impl World {
         self.note_left_to_copy(site, name);
         let pool = site.server.get(&key(Kind::Pool, name));
         // A user may have wiped its id, which its status and its IPAddresses then still show.
-        let reported = pool.as_ref().and_then(|pool| PoolId::parse(laws::text(pool, "/status/poolID")));
+        let reported = pool.as_deref().and_then(reported_id);
         let addresses = site.server.all(Kind::Address).into_iter();
         let addresses = addresses.filter(|address| address["spec"]["poolRef"]["name"] == name);
         let ids = pool.into_iter().chain(addresses).filter_map(|object| laws::pool_id(&object));
@@ -223,12 +223,11 @@ impl World {
             address["spec"]["poolRef"]["name"] == name && !self.is_deleting(site, claim)
         };
         let pool = site.server.get(&key(Kind::Pool, name));
-        let is_reported = pool.as_ref().is_some_and(|pool| pool["status"]["poolID"].is_string());
+        let reported = pool.as_deref().and_then(reported_id);
         let is_shown = site.server.all(Kind::Address).iter().any(|address| shows_id(address));
-        let is_kept = if new.is_some() { is_reported && is_shown } else { is_reported || is_shown };
+        let is_kept = if new.is_some() { reported.is_some() && is_shown } else { reported.is_some() || is_shown };
         if !is_kept {
-            // It may have been removed before.
-            let reported = pool.as_ref().and_then(|pool| PoolId::parse(laws::text(pool, "/status/poolID")));
+            // The annotation may have been removed before.
             let shown = pool.as_deref().and_then(laws::pool_id);
             self.lost_ids.borrow_mut().extend(shown.into_iter().chain(reported));
         }
@@ -280,4 +279,9 @@ impl World {
 
 fn seconds_of(seconds: u8) -> Duration {
     Duration::from_secs(seconds.into())
+}
+
+/// The id in a pool's status.
+fn reported_id(pool: &Value) -> Option<PoolId> {
+    PoolId::parse(laws::text(pool, "/status/poolID"))
 }

@@ -12,6 +12,9 @@ use crate::users::key;
 use crate::world::{ADDRESSES, Start, World, address};
 
 const SOON: Duration = Duration::from_secs(60);
+/// What a claim is told.
+const FULL: &str = "the network has no address left";
+const ONLY_UNWANTED: &str = "the network offered only addresses";
 
 #[test]
 fn excluded_addresses_that_fill_the_limit_do_not_keep_a_claim_waiting() {
@@ -127,19 +130,11 @@ fn a_full_network_that_gets_excluded_addresses_back_changes_what_a_claim_is_told
             site.create_claim("web-0", "public");
             world.advance(SOON).await;
             let status = || site.server.get(&key(Kind::Claim, "web-0")).unwrap()["status"].to_string();
-            world.expect(
-                7,
-                "web-0",
-                "told that the network is full",
-                status().contains("the network has no address left"),
-            );
-            for index in freed {
-                let excluded = world.cloud.floating_ips().into_iter().find(|fip| fip.address == address(*index));
-                world.tamper(|world| world.cloud.delete(&excluded.unwrap().id));
-            }
+            world.expect(7, "web-0", "told that the network is full", site.is_told("web-0", FULL));
+            freed.iter().for_each(|index| world.delete_at(address(*index)));
             world.advance(SOON).await;
             let told = status();
-            world.expect(7, "web-0", "told what is left of it", told.contains("the network offered only addresses"));
+            world.expect(7, "web-0", "told what is left of it", site.is_told("web-0", ONLY_UNWANTED));
             for minute in 0..60 {
                 world.advance(SOON).await;
                 world.expect(8, "web-0", &format!("told the same after {minute} min: {}", status()), status() == told);
@@ -234,8 +229,7 @@ fn an_address_that_neutron_offers_for_another_claim_is_kept_for_the_one_that_res
             site.create_claim("web-0", "public");
             site.create_claim("web-1", "public");
             world.advance(Duration::from_secs(30)).await;
-            let reserved = world.cloud.floating_ips().into_iter().find(|fip| fip.address == address(0));
-            world.tamper(|world| world.cloud.delete(&reserved.unwrap().id));
+            world.delete_at(address(0));
             let is_bound = world.wait_until(Duration::from_secs(90), || site.is_bound("web-0")).await;
             world.expect(7, "web-0", "bound to the address that is reserved for it", is_bound);
         });
@@ -254,12 +248,11 @@ fn a_claim_is_told_soon_that_another_one_got_what_was_left() {
         site.create_pool("public", &json!({"floatingIPNetwork": network, "reservations": reservations}));
         site.create_claim("web-1", "public");
         world.advance(10 * SOON).await;
-        let told = || site.server.get(&key(Kind::Claim, "web-1")).unwrap()["status"].to_string();
-        world.expect(7, "web-1", "told what is left", told().contains("the network offered only addresses"));
+        world.expect(7, "web-1", "told what is left", site.is_told("web-1", ONLY_UNWANTED));
         site.create_claim("web-0", "public");
         let is_bound = world.wait_until(16 * SOON, || site.is_bound("web-0")).await;
         world.expect(7, "web-0", "bound", is_bound);
-        let is_told = world.wait_until(SOON, || told().contains("the network has no address left")).await;
+        let is_told = world.wait_until(SOON, || site.is_told("web-1", FULL)).await;
         world.expect(7, "web-1", "told that the network is full", is_told);
     });
     outcome.assert_lawful();

@@ -47,6 +47,7 @@ impl World {
     pub async fn settle(&self) {
         self.trace.record(|| "--- rest".to_owned());
         self.unblock();
+        // A new name is noticed within an hour, which may be within the longer time that offers take.
         if self.witness.offers() > 0 {
             self.cloud.rename_network(&self.network, "public");
         }
@@ -74,8 +75,7 @@ impl World {
             self.settled.replace(Some(Settled { after: writes.at - begin, last: writes.what }));
         }
         self.judge(true);
-        // What a claim was told before a pause may be over: another one may have the address by now. A new name of the network
-        // is noticed within an hour.
+        // A claim is told why it waits when its pool asks again: another one may have had the address in the meantime.
         if self.witness.offers() > 0 && self.cloud.network_name(&self.network) == "public" {
             self.advance(OFFER_PAUSE).await;
         }

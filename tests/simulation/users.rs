@@ -142,6 +142,12 @@ impl World {
         self.tamper(|world| world.cloud.set_port(&fip.id, Some("port-of-a-user")));
     }
 
+    /// A user of the project deletes the floating IP with this address.
+    pub fn delete_at(&self, address: IpAddr) {
+        let fip = self.cloud.floating_ips().into_iter().find(|fip| fip.address == address);
+        self.tamper(|world| world.cloud.delete(&fip.unwrap().id));
+    }
+
     pub async fn await_bound(&self, claim: &str) -> Option<IpAddr> {
         let site = &self.sites[0];
         let is_bound = self.wait_until(Duration::from_secs(60), || site.is_bound(claim)).await;

@@ -269,7 +269,7 @@ impl Witness {
     }
 
     /// Law 2: whether the floating IP had a port before the claim's mark came. Not where the process that wrote the mark
-    /// has died or panicked since: only that process could have seen the port (docs/guarantees.md, what is not covered). A user may have
+    /// has died or panicked since: only that process could have seen the port (docs/guarantees.md, Limits). A user may have
     /// made an IPAddress that names it, and wiped the marks of its owner: then the claim's mark looks like a lost one.
     pub fn was_attached_before(&self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey, is_copied: bool) -> bool {
         let inner = self.inner();

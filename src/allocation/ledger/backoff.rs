@@ -190,14 +190,14 @@ impl Ledger {
     }
 
     /// Neutron offered the pool an unwanted address there. It is held while another is requested, then deleted. After a pause
-    /// one is enough for the next, if another subnet may be used.
+    /// one is enough for the next, if another subnet may be used and Neutron did not say that it is full.
     pub fn hold_unwanted(&mut self, pool: &PoolPolicy, id: &FloatingIpId, subnet: Option<&SubnetId>, now: Timestamp) {
         // Something else was refused: it creates again. An address may still be all that a full network had.
-        if self.creation_refusal(&pool.id) != Some(&Refusal::NetworkExhausted) {
+        let is_full = self.creation_refusal(&pool.id) == Some(&Refusal::NetworkExhausted);
+        if !is_full {
             self.backoff.blocks.remove(&pool.id);
         }
         let is_other = |other: &SubnetId| Some(other) != subnet && self.may_use_subnet(&pool.id, other, now);
-        let is_full = self.creation_refusal(&pool.id).is_some();
         let is_another_usable = subnet.is_some() && !is_full && pool.subnets.iter().any(is_other);
         let address = self.get(id).map(|entry| entry.fip.address);
         let offers = self.backoff.offers.entry((pool.id.clone(), subnet.cloned())).or_default();
@@ -210,7 +210,7 @@ impl Ledger {
         self.set_hold(id, Some(Hold::Unwanted));
     }
 
-    /// It is about to be deleted: until its hold ends it counts for nobody, and its deletion ends no pause.
+    /// It is about to be deleted. Until its hold ends, no pool counts it; its deletion does not end a pause.
     pub(super) fn note_unwanted(&mut self, id: FloatingIpId) {
         self.backoff.held_unwanted.insert(id);
     }
@@ -222,17 +222,17 @@ impl Ledger {
 
     /// Whether Neutron last offered the pool only unwanted addresses, wherever it has any, or such an address is held.
     pub fn offers_only_unwanted(&self, pool: &PoolPolicy) -> bool {
-        self.has_only_unwanted(pool, self.creation_refusal(&pool.id))
+        self.is_only_unwanted_left(pool, self.creation_refusal(&pool.id))
     }
 
     /// Why nothing can be created in the pool's subnets, if none of them may be asked now.
-    pub(in crate::allocation) fn subnets_refusal(&self, pool: &PoolPolicy) -> Refusal {
+    pub fn subnets_refusal(&self, pool: &PoolPolicy) -> Refusal {
         let refusal = self.creation_refusal(&pool.id).unwrap_or(&Refusal::NetworkExhausted);
-        if self.has_only_unwanted(pool, Some(refusal)) { Refusal::OnlyUnwanted } else { refusal.clone() }
+        if self.is_only_unwanted_left(pool, Some(refusal)) { Refusal::OnlyUnwanted } else { refusal.clone() }
     }
 
     /// Whether unwanted addresses are all that is left, if this is what Neutron last refused.
-    fn has_only_unwanted(&self, pool: &PoolPolicy, refusal: Option<&Refusal>) -> bool {
+    fn is_only_unwanted_left(&self, pool: &PoolPolicy, refusal: Option<&Refusal>) -> bool {
         let has_only_unwanted = |subnet: &SubnetId| self.backoff.has_only_unwanted(&pool.id, Some(subnet));
         let are_left = match refusal {
             Some(refusal) if *refusal != Refusal::NetworkExhausted => false,
@@ -251,7 +251,7 @@ impl Ledger {
 
     /// It is not deleted after all: another claim waits for it. Whether Neutron has any others is not known then.
     pub fn keep_unwanted(&mut self, pool: &PoolId, id: &FloatingIpId) {
-        self.backoff.held_unwanted.remove(id);
+        self.end_unwanted(id);
         self.backoff.forget_unwanted(pool);
     }
 
@@ -270,8 +270,8 @@ impl Ledger {
         matches!(entry.hold, Some(Hold::Unwanted | Hold::Cleanup)) && self.backoff.held_unwanted.contains(&entry.fip.id)
     }
 
-    /// Whether Neutron has just created it, and whether its pool keeps it is not known yet, or it is about to be deleted. It
-    /// counts for nobody, so that no status changes with each attempt.
+    /// Whether Neutron has just created it, and either it is not known yet whether its pool keeps it, or it is about to be
+    /// deleted. No pool counts it: statuses would otherwise change with each attempt.
     pub(in crate::allocation) fn is_only_offered(&self, entry: &LedgerEntry) -> bool {
         self.is_being_created(entry) || self.is_unwanted(entry)
     }
@@ -302,7 +302,7 @@ impl Ledger {
         self.count_attempts(pool).saturating_sub(lasting.count())
     }
 
-    /// How many addresses count under the limit that the pool may not have in a moment: each is being created, or unwanted.
+    /// How many of the addresses that count under the limit are being created or unwanted, and may soon be gone.
     pub(in crate::allocation) fn count_attempts(&self, pool: &PoolPolicy) -> usize {
         let unwanted = self.held().filter(|entry| entry.marks.names(&pool.id) && self.is_unwanted(entry));
         self.creations(&pool.id).count().saturating_add(unwanted.count())

@@ -126,7 +126,7 @@ impl<'a> Attempt<'a> {
                 Err(error) => return AttemptOutcome::Failed(error),
             }
         }
-        // The next attempt asks on.
+        // The next attempt goes on asking.
         if self.has_unwanted_offers {
             return AttemptOutcome::Refused(Refusal::OnlyUnwanted);
         }

@@ -286,11 +286,7 @@ impl Oracle<'_> {
             Decision::Create(..) if supply.creatable == 0 || supply.amount() <= supply.older => {
                 wrong("nothing to create")
             }
-            Decision::Refuse(Refusal::OnlyUnwanted)
-                if !self.ledger.offers_only_unwanted(self.pool) && !self.is_every_subnet_empty() =>
-            {
-                wrong("none was unwanted")
-            }
+            Decision::Refuse(Refusal::OnlyUnwanted) if !self.has_only_unwanted() => wrong("none was unwanted"),
             Decision::Refuse(Refusal::OnlyUnwanted)
                 if self.pool.subnets.is_empty() && supply.unwanted >= UNWANTED_LIMIT =>
             {
@@ -300,6 +296,11 @@ impl Oracle<'_> {
             Decision::Refuse(_) if supply.amount() > supply.older => wrong("an address is available"),
             _ => Ok(()),
         }
+    }
+
+    fn has_only_unwanted(&self) -> bool {
+        self.ledger.offers_only_unwanted(self.pool)
+            || self.is_every_subnet_empty() && self.ledger.subnets_refusal(self.pool) == Refusal::OnlyUnwanted
     }
 
     fn is_every_subnet_empty(&self) -> bool {
