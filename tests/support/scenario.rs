@@ -53,6 +53,10 @@ async fn run_and_clean_up(sides: &[&Namespace], scenario: LocalBoxFuture<'_, ()>
         cleaned_up = side.clean_up(outcome.is_ok()).await.and(cleaned_up);
     }
     if let Err(panic) = outcome {
+        // What is printed above may be long.
+        if let Some(reason) = panic.downcast_ref::<String>() {
+            eprintln!("failed: {reason}");
+        }
         resume_unwind(panic);
     }
     if let Err(reason) = cleaned_up {
