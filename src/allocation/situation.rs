@@ -1,8 +1,9 @@
 //! The inputs of a decision, and the checks of a floating IP that several decisions share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::identity::ClaimKey;
 use super::ledger::{Ledger, LedgerEntry};
@@ -11,6 +12,10 @@ use super::policy::PoolPolicy;
 use super::published::{PublishedAddresses, RelevantAddresses};
 use crate::floating_ip::FloatingIp;
 use crate::object_name::ObjectName;
+use crate::time::CLOCK_SKEW;
+
+/// How old a floating IP is at least that its owner did not delete as unwanted.
+const KEPT_AGE: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is known at the moment of a decision about one pool.
 #[derive(Clone, Copy)]
@@ -42,6 +47,24 @@ impl<'a> Situation<'a> {
     /// The creation mark, where this pool created the floating IP.
     pub(super) fn created_here<'e>(&self, entry: &'e LedgerEntry) -> Option<&'e CreationMark> {
         entry.marks.created.as_ref().filter(|mark| mark.pool == self.pool.id)
+    }
+
+    /// The floating IPs at an address, without those that their owners may delete at once because they cannot give them:
+    /// statuses would change with each attempt.
+    pub(super) fn kept_at(self, address: IpAddr) -> impl Iterator<Item = &'a LedgerEntry> {
+        self.ledger
+            .at(address)
+            .filter(move |entry| !self.ledger.is_only_offered(entry) && !self.is_new_elsewhere(entry))
+    }
+
+    /// Whether another owner, perhaps in another management cluster, had just created it when it was last seen, and no
+    /// IPAddress here names it. The clocks of Neutron and of the controller may differ.
+    fn is_new_elsewhere(self, entry: &LedgerEntry) -> bool {
+        let age = |created_at| entry.seen.at.duration_since(created_at);
+        entry.fip.created_at.is_some_and(|at| (-CLOCK_SKEW..KEPT_AGE).contains(&age(at)))
+            && entry.marks.created.is_some()
+            && !entry.marks.names(&self.pool.id)
+            && self.relevant_addresses().bindings_of(&entry.fip).next().is_none()
     }
 
     pub(super) fn is_on_network(&self, entry: &LedgerEntry) -> bool {

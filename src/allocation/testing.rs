@@ -121,6 +121,11 @@ impl Fip {
         let mark = unclaimed_mark(self.last());
         self.described(mark.render(None))
     }
+    /// Created by the pool `other`, free.
+    pub fn created_by_another_pool(self) -> Self {
+        let mark = CreationMark { pool: pool_id("other"), ..unclaimed_mark(self.last()) };
+        self.described(mark.render(None))
+    }
     /// Created by the pool `p` for this claim.
     pub fn created_for(self, claim: &str) -> Self {
         let mark = CreationMark { claim: Some(key(claim)), ..unclaimed_mark(self.last()) };
@@ -235,9 +240,8 @@ impl Fixture {
     }
     /// Another pool creates it: a listing shows it already.
     pub fn begin_creation_by_another_pool(&mut self, last: u8) {
-        let mark = CreationMark { pool: pool_id("other"), ..unclaimed_mark(last) };
-        self.ledger.begin_creation(mark.nonce.clone(), mark.pool.clone(), None);
-        self.relist([fip(last).described(mark.render(None))]);
+        self.ledger.begin_creation(unclaimed_mark(last).nonce, pool_id("other"), None);
+        self.relist([fip(last).created_by_another_pool()]);
     }
     /// What another pool was creating is unwanted.
     pub fn offer_unwanted_to_another_pool(&mut self, last: u8) {

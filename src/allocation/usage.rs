@@ -149,11 +149,11 @@ pub(super) fn listed_failure(situation: &Situation<'_>, address: IpAddr) -> Opti
 }
 
 fn why_not_listable(situation: &Situation<'_>, address: IpAddr) -> Option<AddressFailure> {
-    let Situation { ledger, pool, .. } = situation;
+    let pool = situation.pool;
     if pool.is_excluded(address) {
         return Some(AddressFailure::Excluded);
     }
-    let Some(entry) = ledger.at(address).find(|entry| !ledger.is_only_offered(entry)) else {
+    let Some(entry) = situation.kept_at(address).next() else {
         return Some(AddressFailure::Missing);
     };
     if !entry.marks.is_empty() {
@@ -198,6 +198,7 @@ mod tests {
     use super::super::testing::{self, *};
     use super::*;
     use crate::floating_ip::SubnetId;
+    use crate::time::after;
 
     fn count_of(fixture: &Fixture) -> PoolUsage {
         count(&fixture.situation())
@@ -258,6 +259,27 @@ mod tests {
         assert_eq!(failures(&fixture), missing, "being deleted");
         fixture.ledger.keep_unwanted(&pool_id("other"), &id(10));
         assert_eq!(failures(&fixture), [(address(10), AddressFailure::Foreign)], "a claim waits for it");
+    }
+
+    #[test]
+    fn a_listed_address_that_another_owner_has_just_created_is_missing() {
+        let failures = |fixture: &Fixture| count_of(fixture).failures;
+        let seen = |fip: Fip| fixture().closed_list([10]).fips([fip]);
+        let by_other = |at| fip(10).created_by_another_pool().created_at(at);
+        let missing = vec![(address(10), AddressFailure::Missing)];
+        let foreign = vec![(address(10), AddressFailure::Foreign)];
+        assert_eq!(failures(&seen(by_other(ago(29)))), missing, "it may be gone in a moment");
+        assert_eq!(failures(&seen(by_other(ago(30)))), foreign);
+        assert_eq!(failures(&seen(by_other(after(start(), seconds(60))))), missing, "Neutron's clock is ahead");
+        assert_eq!(failures(&seen(by_other(after(start(), seconds(61))))), foreign);
+        let later = Fixture { now: after(start(), seconds(3600)), ..seen(by_other(ago(1))) };
+        assert_eq!(failures(&later), missing, "it was new when it was last seen");
+        let named = seen(by_other(ago(1))).published("db", 10);
+        assert_eq!(failures(&named), foreign, "an IPAddress names it");
+        assert_eq!(failures(&seen(fip(10).tagged_by_another_pool().created_at(ago(1)))), foreign, "not created by it");
+        let mut without_time = by_other(start());
+        without_time.0.created_at = None;
+        assert_eq!(failures(&seen(without_time)), foreign);
     }
 
     #[test]

@@ -193,6 +193,17 @@ fn a_reserved_address_that_another_pool_is_offered_and_deletes_is_missing_throug
 }
 
 #[test]
+fn a_reserved_address_that_another_owner_has_just_created_is_missing() {
+    let decide = |fip: Fip| fixture().reserving("web", 10).fips([fip]).decide("web");
+    let taken = Decision::Refuse(Refusal::ReservationTaken(address(10)));
+    let by_other = |at| fip(10).created_by_another_pool().created_at(at);
+    assert_eq!(decide(by_other(ago(29))), Decision::Refuse(Refusal::ReservationMissing(address(10))));
+    assert_eq!(decide(by_other(ago(30))), taken);
+    assert_eq!(decide(by_other(ago(1)).tagged_for("db")), taken, "this pool's too");
+    assert_eq!(marked(&decide(fip(10).idle().created_at(ago(1)))), Some(&id(10)), "this pool's");
+}
+
+#[test]
 fn subnets_are_tried_in_order_until_all_are_empty() {
     let (first, second) = (SubnetId::new("first"), SubnetId::new("second"));
     let mut fixture = fixture().with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()]);

@@ -23,8 +23,7 @@ impl<'a> Supply<'a> {
         }
         // A paginated listing may show an address twice: for a floating IP that was deleted meanwhile, and for its
         // successor.
-        let ledger = self.situation.ledger;
-        let mut entries = ledger.at(address).filter(|entry| !ledger.is_only_offered(entry)).peekable();
+        let mut entries = self.situation.kept_at(address).peekable();
         if entries.peek().is_none() {
             return Err(Refusal::ReservationMissing(address));
         }
