@@ -53,6 +53,7 @@ impl Workload {
         await_address_count(ns, "total", 6).await;
         await_address_count(ns, "free", 1).await;
         let marked = floating_ips_of_pools(ns, &ids).await;
+        ns.await_provisioned().await;
         proxy.forget_calls();
         Self { proxy, addresses, listed, ids, marked }
     }

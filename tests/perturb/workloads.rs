@@ -134,6 +134,7 @@ impl Workload {
             }
             Self::Pause => pause(scene.ns(), scene).await,
             Self::Move => {
+                scene.ns().await_provisioned().await;
                 Move::start(scene.ns(), scene.target()).succeed().await;
                 scene.target().await_bound(&claim("web-0").name(), PATIENCE).await;
             }
