@@ -103,11 +103,13 @@ impl Ledger {
     /// A read showed a floating IP.
     pub fn record_read(&mut self, fip: FloatingIp, began: CallStart) {
         let known = self.entries.get_mut(&fip.id);
+        let deleted = self.deleted.get(&fip.id);
         let is_outdated = known.as_ref().is_some_and(|entry| !entry.is_older_than(began))
-            || self.deleted.get(&fip.id).is_some_and(|deleted| *deleted >= began.sequence);
+            || deleted.is_some_and(|deleted| *deleted >= began.sequence);
         if is_outdated {
             return;
         }
+        let (id, was_deleted) = (fip.id.clone(), deleted.is_some());
         match known {
             // As most of a listing: its marks and its place in the indexes are the same.
             Some(entry) if entry.fip == fip => entry.seen = began,
@@ -115,6 +117,9 @@ impl Ledger {
                 self.disown_late_marks(&fip);
                 self.put(fip, began);
             }
+        }
+        if was_deleted && let Some(entry) = self.entries.get_mut(&id) {
+            entry.deleted_in_vain = Some(began.at);
         }
     }
 

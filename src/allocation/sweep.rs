@@ -22,6 +22,8 @@ use super::supply::{Supply, is_owned_and_free};
 use crate::floating_ip::FloatingIpId;
 use crate::time::{CLOCK_SKEW, after};
 
+/// How long a floating IP is left alone that Neutron still has after it answered that it was deleted.
+const DELETE_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// How soon a port that stayed after the release is looked for again, at least and at most.
 const MIN_PORT_RECHECK: SignedDuration = SignedDuration::from_secs(1);
 const MAX_PORT_RECHECK: SignedDuration = SignedDuration::from_secs(15);
@@ -312,6 +314,10 @@ impl<'a> SweepPass<'a> {
 
     fn delete(&mut self, entry: &LedgerEntry) {
         self.surplus = self.surplus.saturating_sub(1);
+        let again_at = entry.deleted_in_vain.map(|at| after(at, DELETE_AGAIN));
+        if let Some(at) = again_at.filter(|at| self.situation.now < *at) {
+            return self.wake(at);
+        }
         self.plan.actions.push(SweepAction::Delete(entry.fip.id.clone()));
     }
 

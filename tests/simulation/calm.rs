@@ -374,3 +374,34 @@ fn an_event_says_once_that_a_waiting_claim_is_paused() {
     });
     outcome.assert_lawful();
 }
+
+/// The first deletion fails, so that the sweep lists the project until it can no longer take effect: each listing shows the
+/// other floating IP, which Neutron said was deleted.
+#[test]
+fn a_cloud_that_ignores_deletions_is_not_sent_one_deletion_all_the_time() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+        for claim in ["web-0", "web-1"] {
+            site.create_claim(claim, "public");
+            world.await_bound(claim).await;
+        }
+        let release = async |claim, alteration| {
+            world.witness.note_alteration(alteration);
+            world.cloud.alter(alteration);
+            site.delete(Kind::Claim, claim);
+            world.advance(Duration::from_secs(10)).await;
+        };
+        release("web-0", Alteration::FailsDeletions).await;
+        release("web-1", Alteration::IgnoresDeletions).await;
+        world.advance(2 * SOON).await;
+        let deletions =
+            world.witness.rates().peaks().into_iter().filter(|(kind, _)| kind.contains("delete floating IP"));
+        let most = deletions.map(|(_, most)| most).max().unwrap_or_default();
+        world.expect(8, "deletions", &format!("tried seldom, not {most} times a minute"), most < 10);
+        world.cloud.alter(Alteration::None);
+        let are_gone = world.wait_until(2 * SOON, || world.cloud.floating_ips().is_empty()).await;
+        world.expect(4, "the floating IPs", "deleted", are_gone);
+    });
+    outcome.assert_lawful();
+}

@@ -38,6 +38,8 @@ pub struct LedgerEntry {
     pub orphaned_since: BTreeMap<PoolId, Timestamp>,
     /// How often it was seen with another owner's mark beside that of a claim that waits for the other owner.
     pub owner_awaited: Option<OwnerAwaited>,
+    /// When Neutron still had it although it had answered that it was deleted.
+    pub deleted_in_vain: Option<Timestamp>,
     /// A claim backed off from it: until then it is left to another pool.
     pub yielded_until: Option<Timestamp>,
 }
@@ -67,6 +69,7 @@ impl LedgerEntry {
             disowned,
             orphaned_since,
             owner_awaited: None,
+            deleted_in_vain: None,
             yielded_until: None,
         }
     }

@@ -86,6 +86,28 @@ fn a_released_address_is_listed_again_before_it_is_deleted() {
 }
 
 #[test]
+fn an_address_that_neutron_has_although_it_was_deleted_is_left_alone_for_a_while() {
+    let mut fixture = fixture().fips([released()]);
+    fixture.ledger.record_deletion(&id(10));
+    fixture.relist([released()]);
+    let plan = fixture.plan();
+    assert_eq!((plan.actions, plan.wake_at), (vec![], Some(start() + seconds(30))));
+    fixture.now = start() + seconds(30);
+    assert_eq!(fixture.plan().actions, delete(10));
+}
+
+#[test]
+fn nothing_is_deleted_instead_of_an_address_that_neutron_has_although_it_was_deleted() {
+    let spares = || [fip(10).idle(), fip(11).idle()];
+    let with_surplus = || fixture().with_policy(|pool| (pool.max_ips, pool.min_free) = (Some(1), 2)).fips(spares());
+    assert_eq!(with_surplus().plan().actions, delete(10));
+    let mut fixture = with_surplus();
+    fixture.ledger.record_deletion(&id(10));
+    fixture.relist(spares());
+    assert_eq!(fixture.plan().actions, vec![]);
+}
+
+#[test]
 fn a_released_address_is_kept_for_the_grace_period() {
     let mut fixture = fixture().with_policy(|pool| pool.grace = seconds(30)).fips([released()]);
     assert_eq!((fixture.plan().actions, fixture.plan().wake_at), (vec![], Some(start() + seconds(21))));
