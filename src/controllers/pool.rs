@@ -174,7 +174,7 @@ impl PoolController {
         // After the wakes, since it may take a while.
         let config_map = self.keep_address_config_map(pool, Some(&resolved), true).await;
         let is_idle = self.report_serving(pool, &resolved, config_map).await?;
-        self.release_former_secrets(pool).await?;
+        self.leave_former_secrets(pool).await?;
         Ok(Action::requeue(self.clock.jitter(if is_idle { IDLE_RESYNC } else { BUSY_RESYNC }, 0.2)))
     }
 
@@ -269,6 +269,7 @@ impl PoolController {
         if problem.reason != DUPLICATE_POOL_ID {
             self.restore_id(pool).await?;
         }
+        self.leave_former_secrets(pool).await?;
         Ok(Action::requeue(self.clock.jitter(retry_after.unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 

@@ -10,8 +10,9 @@ use crate::api::objects::finalizers;
 use crate::history::Tampering;
 use crate::laws::text;
 use crate::memory::Alteration;
+use crate::operators::OTHER_SECRET;
 use crate::users::key;
-use crate::world::{Site, Start, World};
+use crate::world::{NAMESPACE, Site, Start, World};
 use crate::{simulate, simulate_bound};
 
 const START: Start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_logged: true };
@@ -34,6 +35,40 @@ fn a_pool_that_is_being_deleted_takes_the_new_credentials_of_its_secret() {
             site.delete(Kind::Claim, "web-0");
             world.expect_gone(Kind::Claim).await;
             world.expect_gone(Kind::Pool).await;
+            world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        });
+    }
+}
+
+/// Its Secret is deleted, too, and can go as soon as the pool has the other one.
+#[test]
+fn a_pool_that_is_being_deleted_keeps_the_secret_that_it_names_and_no_other() {
+    for is_restarted in [false, true] {
+        simulate_bound(&START, async |world, site| {
+            let is_there = |name| site.server.get(&key(Kind::Secret, name)).is_some();
+            site.delete(Kind::Secret, "cloud");
+            site.delete(Kind::Pool, "public");
+            site.change(Kind::Pool, "public", &json!({"spec": {"identityRef": {"name": OTHER_SECRET}}}));
+            world.advance(SOON).await;
+            world.expect(4, "the former Secret", "kept while the present one is missing", is_there("cloud"));
+            let metadata = json!({"name": OTHER_SECRET, "namespace": NAMESPACE});
+            site.server.create(Kind::Secret, json!({"metadata": metadata, "data": {}})).unwrap();
+            world.advance(SOON).await;
+            world.expect(4, "the former Secret", "kept while the present one has no credentials", is_there("cloud"));
+            site.delete(Kind::Secret, OTHER_SECRET);
+            world.create_other_secret(&site.server);
+            if is_restarted {
+                site.kill_controller();
+            }
+            let is_gone = world.wait_until(SOON, || !is_there("cloud")).await;
+            world.expect(9, "the former Secret", "gone", is_gone);
+            site.delete(Kind::Secret, OTHER_SECRET);
+            world.advance(SOON).await;
+            world.expect(4, "the present Secret", "kept", is_there(OTHER_SECRET));
+            site.delete(Kind::Claim, "web-0");
+            world.expect_gone(Kind::Claim).await;
+            world.expect_gone(Kind::Pool).await;
+            world.expect(9, "the present Secret", "gone", !is_there(OTHER_SECRET));
             world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
         });
     }

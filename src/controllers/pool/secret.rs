@@ -3,6 +3,8 @@
 //! The Secret of a cluster identity is the platform's: it is read, and gets no finalizer. Otherwise each pool of a tenant
 //! could keep it, and the controller would need to write in the platform's namespace.
 
+use std::collections::BTreeSet;
+
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Resource, ResourceExt};
 
@@ -60,7 +62,7 @@ impl PoolController {
     pub(super) async fn protect_secret(&self, pool: &OpenStackFloatingIPPool) -> Result<(), PoolFailure> {
         let Some(name) = pool.spec.identity_ref.own_secret() else { return Ok(()) };
         let namespace = pool.namespace().unwrap_or_default();
-        if self.memory.secrets.lock().with_finalizer(&namespace, &finalizer(pool)).contains(name) {
+        if self.protects_present_secret(pool) {
             return Ok(());
         }
         let api = self.kube.secrets(&namespace);
@@ -83,15 +85,47 @@ impl PoolController {
         Err(unprotected(name, "other writers keep changing it"))
     }
 
-    /// Releases every Secret that the pool no longer names. Only once the present one works: until then a former one may
-    /// be needed for cleanup.
-    pub(super) async fn release_former_secrets(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
-        let namespace = pool.namespace().unwrap_or_default();
-        let mut protected = self.memory.secrets.lock().with_finalizer(&namespace, &finalizer(pool));
+    /// Releases every Secret that the pool no longer names, once it has a session with the credentials of the present one,
+    /// which it protects. Until then a former one may be needed for cleanup.
+    pub(super) async fn leave_former_secrets(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
+        // One without the finalizer has nothing to clean up, or it was removed by hand, and is there again once it serves.
+        let is_protected = patch::has_finalizer(&pool.metadata, POOL_FINALIZER);
+        let Some(resolved) = self.memory.pools.resolved_of(pool).filter(|_| is_protected) else { return Ok(()) };
+        if self.former_secrets(pool).is_empty() && self.protects_present_secret(pool) {
+            return Ok(());
+        }
+        let present = self.resolver.read_credentials(pool).await;
+        let is_used = present.is_ok_and(|present| present.fingerprint() == resolved.inputs.fingerprint);
+        if is_used
+            && self.protect_secret(pool).await.is_ok()
+            // Not before the watch shows it: one that is being deleted takes no finalizer.
+            && self.protects_present_secret(pool)
+            && resolved.list_now(&self.clock).await.is_ok()
+        {
+            self.release_former_secrets(pool).await?;
+        }
+        Ok(())
+    }
+
+    /// True for a cluster identity, whose Secret is the platform's.
+    fn protects_present_secret(&self, pool: &OpenStackFloatingIPPool) -> bool {
+        pool.spec.identity_ref.own_secret().is_none_or(|name| self.protected_secrets(pool).contains(name))
+    }
+
+    fn protected_secrets(&self, pool: &OpenStackFloatingIPPool) -> BTreeSet<String> {
+        self.memory.secrets.lock().with_finalizer(&pool.namespace().unwrap_or_default(), &finalizer(pool))
+    }
+
+    fn former_secrets(&self, pool: &OpenStackFloatingIPPool) -> BTreeSet<String> {
+        let mut protected = self.protected_secrets(pool);
         if let Some(name) = pool.spec.identity_ref.own_secret() {
             protected.remove(name);
         }
-        for name in protected {
+        protected
+    }
+
+    async fn release_former_secrets(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
+        for name in self.former_secrets(pool) {
             self.release_secret(pool, &name).await?;
         }
         Ok(())

@@ -168,6 +168,7 @@ impl PoolController {
         // It releases IPAddresses whose claim was removed by force.
         self.wake.sweeper(&name);
         self.report_deleting(pool, problem, None, resolved).await?;
+        self.leave_former_secrets(pool).await?;
         // An awaited IPAddress wakes only its claim when it is delivered, not the pool.
         let is_any_awaited = self.memory.claims.is_any_address_awaited(&name);
         Ok(Action::requeue(self.clock.jitter(if is_any_awaited { CLEANUP_RETRY } else { HELD_RETRY }, 0.5)))
@@ -343,6 +344,7 @@ impl PoolController {
         );
         let problem = Problem { reason: reasons::DELETING, message };
         self.report_deleting(pool, problem, Some(failure), None).await?;
+        self.leave_former_secrets(pool).await?;
         Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
     }
 
@@ -357,6 +359,7 @@ impl PoolController {
         );
         let problem = Problem { reason: reasons::DELETING, message };
         self.report_deleting(pool, problem, None, Some(resolved)).await?;
+        self.leave_former_secrets(pool).await?;
         Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
     }
 
