@@ -30,6 +30,7 @@ struct Inner {
     bindings: BTreeMap<Uid, Binding>,
     waiting: BTreeMap<Uid, (IpAddr, Instant)>,
     forced: BTreeSet<Uid>,
+    restored: BTreeMap<Uid, Value>,
     are_orphans_expected: bool,
 }
 
@@ -65,6 +66,21 @@ impl ClaimRecord {
     /// Since when the claim has been told that it waits for this address.
     pub fn waits_since(&self, uid: &Uid, address: IpAddr) -> Option<Instant> {
         self.inner().waiting.get(uid).filter(|(known, _)| *known == address).map(|(_, since)| *since)
+    }
+
+    /// A restore wrote the claim's status.
+    pub fn note_restored_status(&self, server: &ApiServer, claim: &Value) {
+        self.inner().restored.insert(Uid::of(server, claim), claim["status"].clone());
+    }
+
+    /// Whether the claim's status is from a backup, so that no controller has said it now.
+    pub fn is_status_restored(&self, server: &ApiServer, claim: &Value) -> bool {
+        let (uid, mut inner) = (Uid::of(server, claim), self.inner());
+        let is_restored = inner.restored.get(&uid) == Some(&claim["status"]);
+        if !is_restored {
+            inner.restored.remove(&uid);
+        }
+        is_restored
     }
 
     /// A user removes the claim by force, and may leave its floating IP behind.

@@ -93,7 +93,10 @@ impl World {
         let is_created = site.server.create(kind, new).is_ok();
         // clusterctl restores the status too.
         if is_created && owners == Owners::Moved {
-            let _ = site.server.patch(&key(kind, name), Part::Status, &json!({"status": old["status"]}));
+            let restored = site.server.patch(&key(kind, name), Part::Status, &json!({"status": old["status"]}));
+            if let Some(claim) = restored.ok().filter(|_| kind == Kind::Claim) {
+                self.witness.claims().note_restored_status(&site.server, &claim);
+            }
         }
     }
 

@@ -275,7 +275,8 @@ impl Oracle<'_> {
             },
             _ if supply.reserved.is_some() => match decision {
                 Decision::Refuse(_) if supply.reserved.as_ref().is_some_and(BTreeSet::is_empty) => Ok(()),
-                Decision::Refuse(Refusal::LimitReached(_)) if supply.room == 0 => Ok(()),
+                // All that the pool has is beyond its limit, which was lowered.
+                Decision::Refuse(Refusal::LimitReached(_)) if supply.ready.max(1) <= supply.surplus => Ok(()),
                 _ => wrong("a claim with a reservation gets that, or waits"),
             },
             Decision::Mark(id, ..) | Decision::TakeBack(id, _) => match supply.best() {

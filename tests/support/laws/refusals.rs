@@ -90,7 +90,8 @@ fn is_exhausted(snapshot: &Snapshot, objects: &[Arc<Value>], pool: &Value, claim
     let ledger = settled_ledger(snapshot, &creatable, &policy, &named);
     let (waiting, now) = (BTreeSet::new(), snapshot.now);
     let oracle = Oracle { ledger: &ledger, named: &named, pool: &policy, waiting: &waiting, claim: &request, now };
-    oracle.judge(&Decision::Refuse(Refusal::ListUsedUp))
+    let refusal = policy.max_ips.map_or(Refusal::ListUsedUp, Refusal::LimitReached);
+    oracle.judge(&Decision::Refuse(refusal))
 }
 
 /// What Neutron would create in the subnets of the pool, and the claim may get: neither excluded nor reserved for another.
