@@ -120,6 +120,7 @@ prepare_run "draws the dashboard"
 trap end_drawing EXIT
 prepare_drawing
 cargo build --locked --bin caip-openstack
+# shellcheck disable=SC2119 # without a second management cluster
 start_new_servers
 start_controller
 start_prometheus
