@@ -7,13 +7,14 @@ use serde_json::json;
 
 use crate::api::Kind;
 use crate::api::objects::finalizers;
+use crate::deletion::orders;
 use crate::history::Tampering;
 use crate::laws::text;
 use crate::memory::Alteration;
 use crate::operators::OTHER_SECRET;
 use crate::users::key;
 use crate::world::{NAMESPACE, Site, Start, World};
-use crate::{simulate, simulate_bound};
+use crate::{is_due, simulate, simulate_bound};
 
 const START: Start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
@@ -69,6 +70,53 @@ fn a_pool_that_is_being_deleted_keeps_the_secret_that_it_names_and_no_other() {
             world.expect_gone(Kind::Claim).await;
             world.expect_gone(Kind::Pool).await;
             world.expect(9, "the present Secret", "gone", !is_there(OTHER_SECRET));
+            world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        });
+    }
+}
+
+/// What a user does with a pool that has a bound claim.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Step {
+    DeleteSecret,
+    CreateOtherSecret,
+    NameOtherSecret,
+    RenameNetwork,
+    DeletePool,
+    Restart,
+}
+
+#[test]
+fn a_former_secret_is_released_whatever_order_it_is_left_in() {
+    use Step::*;
+    let all = [DeleteSecret, CreateOtherSecret, NameOtherSecret, RenameNetwork, DeletePool, Restart];
+    for (point, order) in orders(&all).into_iter().enumerate().filter(|(point, _)| is_due(*point, 7)) {
+        simulate_bound(&START, async |world, site| {
+            for step in &order {
+                world.trace.record(|| format!("--- {step:?}"));
+                match step {
+                    DeleteSecret => site.delete(Kind::Secret, "cloud"),
+                    CreateOtherSecret => world.create_other_secret(&site.server),
+                    NameOtherSecret => {
+                        let spec = json!({"identityRef": {"name": OTHER_SECRET}});
+                        site.change(Kind::Pool, "public", &json!({"spec": spec}));
+                    }
+                    RenameNetwork => world.cloud.rename_network(&world.network, "renamed"),
+                    DeletePool => site.delete(Kind::Pool, "public"),
+                    Restart => site.kill_controller(),
+                }
+                // At once, or after the controller has seen it.
+                world.advance(Duration::from_secs(if point % 2 == 0 { 0 } else { 40 })).await;
+            }
+            let is_there = |name| site.server.get(&key(Kind::Secret, name)).is_some();
+            let is_gone = world.wait_until(2 * SOON, || !is_there("cloud")).await;
+            world.expect(9, "the former Secret", &format!("gone after {order:?}"), is_gone);
+            site.delete(Kind::Secret, OTHER_SECRET);
+            world.advance(SOON).await;
+            world.expect(4, "the present Secret", &format!("kept after {order:?}"), is_there(OTHER_SECRET));
+            site.delete(Kind::Claim, "web-0");
+            world.expect_gone(Kind::Claim).await;
+            world.expect_gone(Kind::Pool).await;
             world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
         });
     }

@@ -36,11 +36,11 @@ const ALL: [What; 6] = [What::Cluster, What::Claims, What::Addresses, What::Pool
 pub const CLAIMS: [&str; 3] = ["web-0", "web-1", "web-2"];
 
 /// All orders of all of them.
-fn orders() -> Vec<Vec<What>> {
+pub fn orders<T: Copy + PartialEq>(all: &[T]) -> Vec<Vec<T>> {
     let mut orders = vec![Vec::new()];
-    for _ in 0..ALL.len() {
-        let longer = |order: &Vec<What>| -> Vec<Vec<What>> {
-            let left = ALL.iter().filter(|what| !order.contains(what));
+    for _ in 0..all.len() {
+        let longer = |order: &Vec<T>| -> Vec<Vec<T>> {
+            let left = all.iter().filter(|what| !order.contains(what));
             left.map(|what| [order.as_slice(), &[*what]].concat()).collect()
         };
         orders = orders.iter().flat_map(longer).collect();
@@ -103,7 +103,7 @@ fn delete_in_order(order: &[What], gap: Duration, is_logged: bool) -> Outcome {
 
 #[test]
 fn every_order_of_deleting_everything_ends() {
-    let orders = orders();
+    let orders = orders(&ALL);
     assert_eq!(orders.len(), 720);
     for (pace, gap) in [Duration::ZERO, Duration::from_millis(700), Duration::from_secs(11)].into_iter().enumerate() {
         for (index, order) in orders.iter().enumerate() {
