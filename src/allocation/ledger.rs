@@ -103,13 +103,11 @@ impl Ledger {
     /// A read showed a floating IP.
     pub fn record_read(&mut self, fip: FloatingIp, began: CallStart) {
         let known = self.entries.get_mut(&fip.id);
-        let deleted = self.deleted.get(&fip.id);
         let is_outdated = known.as_ref().is_some_and(|entry| !entry.is_older_than(began))
-            || deleted.is_some_and(|deleted| *deleted >= began.sequence);
+            || self.deleted.get(&fip.id).is_some_and(|deleted| *deleted >= began.sequence);
         if is_outdated {
             return;
         }
-        let (id, was_deleted) = (fip.id.clone(), deleted.is_some());
         match known {
             // As most of a listing: its marks and its place in the indexes are the same.
             Some(entry) if entry.fip == fip => entry.seen = began,
@@ -117,9 +115,6 @@ impl Ledger {
                 self.disown_late_marks(&fip);
                 self.put(fip, began);
             }
-        }
-        if was_deleted && let Some(entry) = self.entries.get_mut(&id) {
-            entry.deleted_in_vain = Some(began.at);
         }
     }
 
@@ -305,7 +300,10 @@ impl Ledger {
         let marks = Marks::read(&fip);
         let mut entry = match self.remove(&fip.id) {
             Some(old) => LedgerEntry { fip, marks, seen, ..old },
-            None => LedgerEntry::new(fip, marks, seen, self.sequence),
+            None => {
+                let deleted_in_vain = self.deleted.contains_key(&fip.id).then_some(seen.at);
+                LedgerEntry { deleted_in_vain, ..LedgerEntry::new(fip, marks, seen, self.sequence) }
+            }
         };
         entry.forget_missing_marks();
         entry.orphaned_since.retain(|pool, _| entry.marks.names(pool));

@@ -14,7 +14,7 @@ use crate::floating_ip::FloatingIp;
 use crate::object_name::ObjectName;
 use crate::time::CLOCK_SKEW;
 
-/// How old a floating IP is at least that its owner did not delete as unwanted.
+/// From this age on, a floating IP is one that its owner keeps, and not an offer that it deletes at once.
 const KEPT_AGE: SignedDuration = SignedDuration::from_secs(30);
 
 /// What is known at the moment of a decision about one pool.

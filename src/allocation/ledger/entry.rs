@@ -38,7 +38,7 @@ pub struct LedgerEntry {
     pub orphaned_since: BTreeMap<PoolId, Timestamp>,
     /// How often it was seen with another owner's mark beside that of a claim that waits for the other owner.
     pub owner_awaited: Option<OwnerAwaited>,
-    /// When Neutron still had it although it had answered that it was deleted.
+    /// When Neutron first showed it again after it had answered that it was deleted.
     pub deleted_in_vain: Option<Timestamp>,
     /// A claim backed off from it: until then it is left to another pool.
     pub yielded_until: Option<Timestamp>,

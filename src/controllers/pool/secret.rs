@@ -88,12 +88,12 @@ impl PoolController {
     /// Releases every Secret that the pool no longer names, once it has a session with the credentials of the present one,
     /// which it protects. Until then a former one may be needed for cleanup.
     pub(super) async fn leave_former_secrets(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
-        // One without the finalizer has nothing to clean up, or it was removed by hand, and is there again once it serves.
-        let is_protected = patch::has_finalizer(&pool.metadata, POOL_FINALIZER);
-        let Some(resolved) = self.memory.pools.resolved_of(pool).filter(|_| is_protected) else { return Ok(()) };
-        if self.former_secrets(pool).is_empty() && self.protects_present_secret(pool) {
+        let named: BTreeSet<String> = pool.spec.identity_ref.own_secret().map(str::to_owned).into_iter().collect();
+        // Without its finalizer, a pool has nothing to clean up; or a user removed that, until the pool serves again.
+        if self.protected_secrets(pool) == named || !patch::has_finalizer(&pool.metadata, POOL_FINALIZER) {
             return Ok(());
         }
+        let Some(resolved) = self.memory.pools.resolved_of(pool) else { return Ok(()) };
         let present = self.resolver.read_credentials(pool).await;
         let is_used = present.is_ok_and(|present| present.fingerprint() == resolved.inputs.fingerprint);
         if is_used
