@@ -54,7 +54,7 @@ pub use openstack::{Cloud, ExternalNetwork, FloatingIp};
 pub use openstack_proxy::{NeutronWrite, OpenStackProxy, call_name};
 pub use project::Project;
 pub use prometheus::Prometheus;
-pub use scenario::{with_external_network, with_namespace, with_two_clusters};
+pub use scenario::{text_of_panic, with_external_network, with_namespace, with_two_clusters};
 pub use service_account::SYSTEM_NAMESPACE;
 pub use tls_listener::Tls;
 pub use wait::{RECOVERY, SOON, consistently, eventually};

@@ -14,7 +14,9 @@ use super::scene::Scene;
 use super::summary::summarize;
 use super::trace::Entry;
 use super::workloads::Workload;
-use crate::support::{Namespace, RECOVERY, await_laws_hold, eventually, with_namespace, with_two_clusters};
+use crate::support::{
+    Namespace, RECOVERY, await_laws_hold, eventually, text_of_panic, with_namespace, with_two_clusters,
+};
 
 /// For what a perturbation left unfinished: a pool lists Neutron, and repairs what it finds, within this time.
 const SETTLING: Duration = Duration::from_secs(100);
@@ -101,10 +103,7 @@ async fn with_scene(
             false => with_namespace(async |ns| within(&[ns]).await).await,
         }
     };
-    AssertUnwindSafe(whole).catch_unwind().await.map_err(|panic| {
-        let text = panic.downcast_ref::<String>().cloned();
-        text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
-    })
+    AssertUnwindSafe(whole).catch_unwind().await.map_err(|panic| text_of_panic(&*panic))
 }
 
 /// A watch that breaks begins again after a pause, and an event is held back for a while.

@@ -73,7 +73,8 @@ impl ClaimRecord {
         self.inner().restored.insert(Uid::of(server, claim), claim["status"].clone());
     }
 
-    /// Whether the claim's status is from a backup, so that no controller has said it now.
+    /// Whether the claim's status is still that of a backup, so that no controller has said it now. Forgotten once it is
+    /// another one: from then on a controller says it.
     pub fn is_status_restored(&self, server: &ApiServer, claim: &Value) -> bool {
         let (uid, mut inner) = (Uid::of(server, claim), self.inner());
         let is_restored = inner.restored.get(&uid) == Some(&claim["status"]);

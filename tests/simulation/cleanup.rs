@@ -46,33 +46,46 @@ fn a_pool_that_is_being_deleted_takes_the_new_credentials_of_its_secret() {
 fn a_pool_that_is_being_deleted_keeps_the_secret_that_it_names_and_no_other() {
     for is_restarted in [false, true] {
         simulate_bound(&START, async |world, site| {
-            let is_there = |name| site.server.get(&key(Kind::Secret, name)).is_some();
             site.delete(Kind::Secret, "cloud");
             site.delete(Kind::Pool, "public");
             site.change(Kind::Pool, "public", &json!({"spec": {"identityRef": {"name": OTHER_SECRET}}}));
             world.advance(SOON).await;
-            world.expect(4, "the former Secret", "kept while the present one is missing", is_there("cloud"));
+            world.expect(4, "the former Secret", "kept while the present one is missing", has_secret(site, "cloud"));
             let metadata = json!({"name": OTHER_SECRET, "namespace": NAMESPACE});
             site.server.create(Kind::Secret, json!({"metadata": metadata, "data": {}})).unwrap();
             world.advance(SOON).await;
-            world.expect(4, "the former Secret", "kept while the present one has no credentials", is_there("cloud"));
+            world.expect(
+                4,
+                "the former Secret",
+                "kept while the present one has no credentials",
+                has_secret(site, "cloud"),
+            );
             site.delete(Kind::Secret, OTHER_SECRET);
             world.create_other_secret(&site.server);
             if is_restarted {
                 site.kill_controller();
             }
-            let is_gone = world.wait_until(SOON, || !is_there("cloud")).await;
-            world.expect(9, "the former Secret", "gone", is_gone);
-            site.delete(Kind::Secret, OTHER_SECRET);
-            world.advance(SOON).await;
-            world.expect(4, "the present Secret", "kept", is_there(OTHER_SECRET));
-            site.delete(Kind::Claim, "web-0");
-            world.expect_gone(Kind::Claim).await;
-            world.expect_gone(Kind::Pool).await;
-            world.expect(9, "the present Secret", "gone", !is_there(OTHER_SECRET));
-            world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+            expect_only_the_other_secret(world, site).await;
         });
     }
+}
+
+/// The pool is being deleted, names the other Secret, and waits for its claim.
+async fn expect_only_the_other_secret(world: &World, site: &Site) {
+    let is_gone = world.wait_until(SOON, || !has_secret(site, "cloud")).await;
+    world.expect(9, "the former Secret", "gone", is_gone);
+    site.delete(Kind::Secret, OTHER_SECRET);
+    world.advance(SOON).await;
+    world.expect(4, "the present Secret", "kept", has_secret(site, OTHER_SECRET));
+    site.delete(Kind::Claim, "web-0");
+    world.expect_gone(Kind::Claim).await;
+    world.expect_gone(Kind::Pool).await;
+    world.expect(9, "the present Secret", "gone", !has_secret(site, OTHER_SECRET));
+    world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+}
+
+fn has_secret(site: &Site, name: &str) -> bool {
+    site.server.get(&key(Kind::Secret, name)).is_some()
 }
 
 /// What a user does with a pool that has a bound claim.
@@ -108,16 +121,7 @@ fn a_former_secret_is_released_whatever_order_it_is_left_in() {
                 // At once, or after the controller has seen it.
                 world.advance(Duration::from_secs(if point % 2 == 0 { 0 } else { 40 })).await;
             }
-            let is_there = |name| site.server.get(&key(Kind::Secret, name)).is_some();
-            let is_gone = world.wait_until(2 * SOON, || !is_there("cloud")).await;
-            world.expect(9, "the former Secret", &format!("gone after {order:?}"), is_gone);
-            site.delete(Kind::Secret, OTHER_SECRET);
-            world.advance(SOON).await;
-            world.expect(4, "the present Secret", &format!("kept after {order:?}"), is_there(OTHER_SECRET));
-            site.delete(Kind::Claim, "web-0");
-            world.expect_gone(Kind::Claim).await;
-            world.expect_gone(Kind::Pool).await;
-            world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+            expect_only_the_other_secret(world, site).await;
         });
     }
 }

@@ -12,7 +12,7 @@ use crate::users::key;
 use crate::world::{ADDRESSES, Site, Start, World, address};
 
 const SOON: Duration = Duration::from_secs(60);
-/// What a claim is told.
+/// Why a claim waits, in the words of its condition.
 const FULL: &str = "the network has no address left";
 const ONLY_UNWANTED: &str = "the network offered only addresses";
 

@@ -75,7 +75,7 @@ impl World {
             self.settled.replace(Some(Settled { after: writes.at - begin, last: writes.what }));
         }
         self.judge(true);
-        // A claim is told why it waits when its pool asks again: another one may have had the address in the meantime.
+        // Why a claim waits is said anew when its pool asks Neutron again: by then another claim may have the address.
         if self.witness.offers() > 0 && self.cloud.network_name(&self.network) == "public" {
             self.advance(OFFER_PAUSE).await;
         }

@@ -1,5 +1,6 @@
 //! The frame of a scenario: it runs, the laws must hold, and nothing of it may be left.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 
 use futures::FutureExt;
@@ -54,12 +55,16 @@ async fn run_and_clean_up(sides: &[&Namespace], scenario: LocalBoxFuture<'_, ()>
     }
     if let Err(panic) = outcome {
         // What is printed above may be long.
-        if let Some(reason) = panic.downcast_ref::<String>() {
-            eprintln!("failed: {reason}");
-        }
+        eprintln!("failed: {}", text_of_panic(&*panic));
         resume_unwind(panic);
     }
     if let Err(reason) = cleaned_up {
         panic!("the scenario passed, but {reason}");
     }
+}
+
+/// What a caught panic said.
+pub fn text_of_panic(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default()
 }
