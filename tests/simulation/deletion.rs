@@ -37,15 +37,17 @@ pub const CLAIMS: [&str; 3] = ["web-0", "web-1", "web-2"];
 
 /// All orders of all of them.
 pub fn orders<T: Copy + PartialEq>(all: &[T]) -> Vec<Vec<T>> {
-    let mut orders = vec![Vec::new()];
-    for _ in 0..all.len() {
-        let longer = |order: &Vec<T>| -> Vec<Vec<T>> {
-            let left = all.iter().filter(|what| !order.contains(what));
-            left.map(|what| [order.as_slice(), &[*what]].concat()).collect()
-        };
-        orders = orders.iter().flat_map(longer).collect();
-    }
-    orders
+    orders_of_some(all).into_iter().filter(|order| order.len() == all.len()).collect()
+}
+
+/// All orders of none, some or all of them.
+pub fn orders_of_some<T: Copy + PartialEq>(all: &[T]) -> Vec<Vec<T>> {
+    let longer = |order: &Vec<T>| -> Vec<Vec<T>> {
+        let left = all.iter().filter(|what| !order.contains(what));
+        left.map(|what| [order.as_slice(), &[*what]].concat()).collect()
+    };
+    let with_one_more = |orders: &Vec<Vec<T>>| Some(orders.iter().flat_map(longer).collect());
+    std::iter::successors(Some(vec![Vec::new()]), with_one_more).take(all.len() + 1).flatten().collect()
 }
 
 fn delete(world: &World, what: What) {

@@ -301,7 +301,7 @@ impl<'a> ClaimCase<'a> {
     /// A port that was attached before the claim's mark was confirmed is not the claim's, unless the mark is restored.
     fn has_foreign_port(&self, entry: &LedgerEntry) -> bool {
         let is_choice = self.choice_of(entry).is_some() || entry.hold.is_some() && !self.claim.was_bound;
-        entry.fip.is_attached() && (is_choice || self.is_disowned(entry))
+        entry.fip.is_attached() && (is_choice || self.is_disowned(entry) || self.is_successor(entry))
     }
 
     fn is_disowned(&self, entry: &LedgerEntry) -> bool {
@@ -400,10 +400,13 @@ impl<'a> ClaimCase<'a> {
     /// An address that carries this claim's mark, but also another owner's mark or a foreign port, and that the claim does
     /// not hold: the process that wrote the mark died before it withdrew, the mark landed late, or a withdrawal was lost.
     /// Nothing else removes the mark while the claim waits, and meanwhile the other owner's claim cannot have the address.
+    /// Or it is a [successor](Self::is_successor) that somebody uses: without the mark, it is the other claim's again once
+    /// it is free.
     pub(super) fn find_stranded(&self) -> Option<&'a LedgerEntry> {
         let situation = &self.situation;
         situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
-            let has_foreign_port = entry.fip.is_attached() && self.is_disowned(entry);
+            let is_successor = self.is_successor(entry);
+            let has_foreign_port = entry.fip.is_attached() && (self.is_disowned(entry) || is_successor);
             let is_stranded = match situation.created_here(entry) {
                 // If the claim had an address, this may be that of its machine: then it is kept from others, at least.
                 Some(_) => {
@@ -414,7 +417,7 @@ impl<'a> ClaimCase<'a> {
                 }
                 None => entry.marks.claims.contains(&self.owner()) && (entry.marks.are_shared() || has_foreign_port),
             };
-            is_stranded && entry.hold.is_none() && situation.fence().is_none()
+            is_stranded && entry.hold.is_none() && (situation.fence().is_none() || is_successor)
         })
     }
 

@@ -1083,6 +1083,19 @@ fn a_new_address_whose_reply_was_lost_is_not_kept_if_a_deleted_floating_ip_with_
 }
 
 #[test]
+fn a_new_address_whose_reply_was_lost_is_withdrawn_although_somebody_uses_it_if_it_is_still_published() {
+    let created = || fip(10).created_for("web").created_at(start()).attached();
+    let fixture = || fixture().fips([created()]).published_as("db", 10, id(99)).active_claim("db");
+    assert!(matches!(fixture().decide("web"), Decision::Withdraw(..)));
+    assert!(matches!(fixture().fenced().decide("web"), Decision::Fenced(_)), "no other one is chosen before");
+    assert_eq!(claim_without_ip_address(&fixture()), Decision::Keep(id(10)), "its machine may use it");
+    let held = fixture().held(10, Hold::Cleanup);
+    assert!(!matches!(held.decide("web"), Decision::Withdraw(..)), "another write is under way");
+    let elsewhere = testing::fixture().fips([created()]);
+    assert_eq!(elsewhere.decide("web"), Decision::Keep(id(10)), "no IPAddress names it");
+}
+
+#[test]
 fn an_ip_address_of_no_claim_or_one_that_is_younger_than_the_floating_ip_names_no_deleted_one() {
     let created = |at| fixture().fips([fip(10).created_for("web").created_at(at)]).published_as("db", 10, id(99));
     assert_eq!(created(start()).decide("web"), Decision::Keep(id(10)), "its claim does not exist");
