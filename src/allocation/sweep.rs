@@ -141,6 +141,15 @@ pub fn plan_discard(situation: &Situation<'_>, id: &FloatingIpId) -> SweepAction
     }
 }
 
+/// Whether nothing needs a floating IP whose deletion was planned: no IPAddress names it, and no claim waits for it by a
+/// reservation. Either may have come since, while the floating IP was read once more.
+pub fn is_still_unneeded(situation: &Situation<'_>, id: &FloatingIpId) -> bool {
+    situation.ledger.get(id).is_none_or(|entry| {
+        let is_named = situation.relevant_addresses().bindings_of(&entry.fip).next().is_some();
+        !is_named && !situation.is_awaited(&entry.fip)
+    })
+}
+
 /// When to list again whether a released address still has a port: after as long as it was seen to stay. Before that, one
 /// listing follows the release, since CAPO deletes the port just before.
 fn next_port_check(seen: Timestamp, released: Timestamp) -> Timestamp {

@@ -14,7 +14,7 @@ use crate::allocation::claim::MarkWrite;
 use crate::allocation::ledger::{CallStart, CreationBlock, Hold};
 use crate::allocation::mark::{CreationMark, Marks};
 use crate::allocation::supply::CreationPlace;
-use crate::allocation::sweep::{SweepAction, plan_discard};
+use crate::allocation::sweep::{SweepAction, is_still_unneeded, plan_discard};
 use crate::allocation::{ClaimKey, Ledger, Nonce, Refusal};
 use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
@@ -266,17 +266,34 @@ impl NeutronWriter<'_> {
                 }
                 (action, is_kept)
             };
-            let performed = self.perform(&action).await;
+            let performed = self.perform_while_unneeded(&action, memory).await;
             result = result.and_then(|any_kept| performed.map(|_| any_kept || is_kept));
         }
         result
     }
 
-    /// Performs one action of a sweep on an address that is held for it, and ends the hold. False if the floating IP had
-    /// changed, so that nothing was done.
+    /// Performs one action on an address that is held for it, and ends the hold. False if the floating IP had changed, so that
+    /// nothing was done.
     pub(super) async fn perform(&self, action: &SweepAction) -> Result<bool, Error> {
+        self.perform_if(action, |_| true).await
+    }
+
+    /// The same for an action of a sweep: what is needed by now is not deleted.
+    pub(super) async fn perform_while_unneeded(&self, action: &SweepAction, memory: &Memory) -> Result<bool, Error> {
+        let is_unneeded = |ledger: &Ledger| {
+            let now = self.clock.now();
+            memory.with_situation(ledger, self.pool, now, |situation| is_still_unneeded(situation, action.id()))
+        };
+        self.perform_if(action, is_unneeded).await
+    }
+
+    async fn perform_if(
+        &self,
+        action: &SweepAction,
+        may_delete: impl Fn(&Ledger) -> bool + Send + Sync,
+    ) -> Result<bool, Error> {
         let result = match action {
-            SweepAction::Delete(id) => self.delete(id).await,
+            SweepAction::Delete(id) => self.delete(id, may_delete).await,
             SweepAction::Rewrite { id, description, tags } => {
                 self.rewrite(id, description.as_deref(), tags).await.map(|()| true)
             }
@@ -289,7 +306,12 @@ impl NeutronWriter<'_> {
 
     /// Deletes a floating IP if it may still be deleted: it may have changed since that was planned. One that is gone already
     /// is success. False if it is kept.
-    async fn delete(&self, id: &FloatingIpId) -> Result<bool, Error> {
+    async fn delete(
+        &self,
+        id: &FloatingIpId,
+        may_delete: impl Fn(&Ledger) -> bool + Send + Sync,
+    ) -> Result<bool, Error> {
+        let may_delete = |ledger: &Ledger| ledger.may_delete(id, &self.pool.policy.id) && may_delete(ledger);
         let deleted = delete_with_retry(async |attempt| {
             let mut began = None;
             self.delete_if(id, |read| {
@@ -300,13 +322,13 @@ impl NeutronWriter<'_> {
                         began = Some(now);
                         return DeletionStep::Read;
                     }
-                    return delete_or_keep(ledger.may_delete(id, &self.pool.policy.id));
+                    return delete_or_keep(may_delete(&ledger));
                 };
                 let is_attached = read.is_attached();
                 if let Some(began) = began {
                     ledger.record_read(read, began);
                 }
-                delete_or_keep(!is_attached && ledger.may_delete(id, &self.pool.policy.id))
+                delete_or_keep(!is_attached && may_delete(&ledger))
             })
             .await
         });

@@ -320,7 +320,8 @@ impl Sweeper {
             pool.project.ledger().set_hold(action.id(), None);
             return Ok(false);
         }
-        if !(NeutronWriter { pool, clock: &self.clock }).perform(action).await? {
+        let writer = NeutronWriter { pool, clock: &self.clock };
+        if !writer.perform_while_unneeded(action, &self.memory).await? {
             return Ok(false);
         }
         match action {

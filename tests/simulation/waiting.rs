@@ -6,6 +6,7 @@ use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use serde_json::json;
 
 use crate::api::Kind;
+use crate::fault::{Fault, Side};
 use crate::simulate;
 use crate::users::key;
 use crate::world::{Start, World, address};
@@ -34,6 +35,37 @@ fn a_reserved_address_that_another_claim_holds_is_given_once_it_is_released() {
         });
         outcome.assert_lawful();
     }
+}
+
+/// Law 7. The floating IP is read before it is deleted, which takes a while, and its claim comes meanwhile.
+#[test]
+fn an_address_is_not_deleted_once_a_claim_waits_for_it_by_a_reservation() {
+    let mut read_late = 0;
+    for seed in 0..12 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            site.create_pool("public", &json!({"reuseGracePeriodSeconds": 30}));
+            site.create_claim("web-0", "public");
+            let Some(held) = world.await_bound("web-0").await else { return };
+            let reservations = json!([{"claim": "web-1", "address": held.to_string()}]);
+            site.change(Kind::Pool, "public", &json!({"spec": {"reservations": reservations}}));
+            world.advance(Duration::from_secs(5)).await;
+            site.delete(Kind::Claim, "web-0");
+            world.advance(Duration::from_secs(28)).await;
+            let wire = site.replicas[0].wire().expect("the process runs");
+            wire.add_outage(Side::OpenStack, Fault::Late(Duration::from_secs(4)), 8, Duration::from_secs(10));
+            let reads = || world.trace.text().matches("read floating IP").count();
+            let before = reads();
+            world.advance(Duration::from_millis(3500)).await;
+            site.create_claim("web-1", "public");
+            world.advance(Duration::from_secs(3)).await;
+            read_late += usize::from(reads() > before);
+            let given = world.await_bound("web-1").await;
+            world.expect(7, "web-1", "given its reservation", given == Some(held));
+        });
+        outcome.assert_lawful();
+    }
+    assert!(read_late > 0, "no floating IP was read while the claim came");
 }
 
 /// The pool counts the claims that wait, and writes that with its other figures: once after each change.

@@ -398,6 +398,18 @@ fn an_orphan_with_as_many_tags_as_neutron_allows_is_released_without_another_one
 }
 
 #[test]
+fn what_is_needed_by_now_is_not_deleted_as_planned() {
+    let is_unneeded = |fixture: Fixture| is_still_unneeded(&fixture.situation(), &id(10));
+    let planned = || fixture().fips([released()]);
+    assert!(is_unneeded(planned()));
+    assert!(!is_unneeded(planned().published("web", 10)), "its claim is restored");
+    assert!(is_unneeded(planned().published_as("db", 10, id(99))), "that names a floating IP that is gone");
+    assert!(is_unneeded(planned().reserving("db", 10)), "that claim does not exist");
+    assert!(!is_unneeded(planned().reserving("db", 10).active_claim("db")));
+    assert!(is_unneeded(fixture().fips([])), "it is gone");
+}
+
+#[test]
 fn a_pool_that_only_releases_deletes_no_spare() {
     let fixture = fixture().fips([fip(11).idle(), released()]);
     assert_eq!(fixture.plan().actions.len(), 2);
