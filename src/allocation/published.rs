@@ -50,6 +50,15 @@ impl Binding {
     fn covers(&self, fip: &FloatingIp) -> bool {
         self.fip == fip.id || self.network.as_ref().is_none_or(|network| *network == fip.network)
     }
+
+    /// Whether it names another floating IP, which must have been deleted before this one of the pool was created with the
+    /// same address. A restored IPAddress, or one that a user made, is younger.
+    pub(super) fn is_of_predecessor(&self, fip: &FloatingIp, pool: &PoolId) -> bool {
+        // A user may have removed the network from an IPAddress of the pool.
+        let is_on_network = self.network.as_ref().map_or(self.pool == *pool, |network| *network == fip.network);
+        let is_older = fip.created_at.is_none_or(|at| self.since <= after(at, CLOCK_SKEW));
+        self.fip != fip.id && is_on_network && is_older
+    }
 }
 
 #[derive(Clone, Default, Debug)]
@@ -157,12 +166,15 @@ impl<'a> RelevantAddresses<'a> {
         self.is_published_where(fip, |binding| !binding.is_of(pool, claim))
     }
 
-    /// The IPAddresses that name the address of this floating IP, but another floating IP, which must have been deleted
-    /// before this one was created. A restored IPAddress, or one that a user made, is younger.
-    pub(super) fn predecessors(self, fip: &FloatingIp) -> impl Iterator<Item = &'a Binding> {
-        let is_older = move |since: Timestamp| fip.created_at.is_none_or(|at| since <= after(at, CLOCK_SKEW));
+    /// The IPAddresses that name the address of this floating IP of the pool, but a [predecessor](Binding::is_of_predecessor).
+    pub(super) fn naming_predecessor(self, fip: &FloatingIp, pool: &PoolId) -> impl Iterator<Item = &'a Binding> {
         let bindings = self.naming(fip).filter_map(|published| published.binding.as_ref());
-        bindings.filter(move |binding| binding.fip != fip.id && binding.network.is_some() && is_older(binding.since))
+        bindings.filter(move |binding| binding.is_of_predecessor(fip, pool))
+    }
+
+    /// Whether an IPAddress names this floating IP of the pool, and not only a [predecessor](Binding::is_of_predecessor).
+    pub(super) fn is_published_itself(self, fip: &FloatingIp, pool: &PoolId) -> bool {
+        self.is_published_where(fip, |binding| !binding.is_of_predecessor(fip, pool))
     }
 
     /// Whether an IPAddress names this floating IP: one of ours that counts, or one of another provider.

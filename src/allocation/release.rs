@@ -67,7 +67,7 @@ pub fn given_up(situation: &Situation<'_>, claim: &ClaimKey, was_bound: bool) ->
             && entry.is_free()
             && !ledger.is_being_created(entry)
             && !ledger.has_copied_mark(entry)
-            && !situation.relevant_addresses().is_published(&entry.fip)
+            && !situation.relevant_addresses().is_published_itself(&entry.fip, &pool.id)
     };
     let is_chosen = |entry: &LedgerEntry| {
         let may_be_its_own = |binding: &Binding| binding.is_of(&pool.id, claim);
@@ -263,6 +263,9 @@ mod tests {
             assert_eq!(given_up(fixture().fips([fip.clone()]), true), [], "it may be the claim's after all");
             assert_eq!(given_up(fixture().fips([fip.clone().attached()]), false), []);
             assert_eq!(given_up(fixture().fips([fip.clone()]).published_by_others(10), false), []);
+            assert_eq!(given_up(fixture().fips([fip.clone()]).published("db", 10), false), []);
+            let of_predecessor = fixture().fips([fip.clone().created_at(start())]).published_as("db", 10, id(99));
+            assert_eq!(given_up(of_predecessor, false), [id(10)], "that names a floating IP that is gone");
             assert_eq!(given_up(fixture().fips([fip.clone()]).fenced(), false), []);
             let chosen = || fixture().fips([fip.clone()]).chosen_by(10, "web");
             assert_eq!(given_up(chosen(), true), [id(10)]);

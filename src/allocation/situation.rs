@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::identity::ClaimKey;
+use super::identity::{ClaimKey, PoolId};
 use super::ledger::{Ledger, LedgerEntry};
 use super::mark::{CreationMark, Ownership};
 use super::policy::PoolPolicy;
@@ -65,6 +65,15 @@ impl<'a> Situation<'a> {
             && entry.marks.created.is_some()
             && !entry.marks.names(&self.pool.id)
             && self.relevant_addresses().bindings_of(&entry.fip).next().is_none()
+    }
+
+    /// Whether another floating IP with this one's address, which must be gone, was a claim's other than the owner's.
+    pub(super) fn was_anothers(&self, fip: &FloatingIp, owner: Option<&(PoolId, ClaimKey)>) -> bool {
+        let mut others = self.ledger.at(fip.address);
+        others.any(|other| {
+            let is_predecessor = other.fip.id != fip.id && other.fip.network == fip.network;
+            is_predecessor && other.marks.are_anothers(owner)
+        })
     }
 
     pub(super) fn is_on_network(&self, entry: &LedgerEntry) -> bool {

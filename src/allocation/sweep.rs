@@ -217,7 +217,7 @@ impl<'a> SweepPass<'a> {
         let may_be_taken_back =
             pool.allows(entry.fip.address, claim) || self.situation.claims.get(claim) == Some(&ClaimState::Deleting);
         let is_needed = may_be_taken_back && self.situation.is_needed_by(claim, &entry.fip);
-        if is_needed || self.situation.relevant_addresses().is_published(&entry.fip) {
+        if is_needed || self.situation.relevant_addresses().is_published_itself(&entry.fip, &pool.id) {
             return;
         }
         if !entry.is_confirmed() {
@@ -241,7 +241,8 @@ impl<'a> SweepPass<'a> {
             return;
         }
         let is_missing_spare = is_givable && self.spares < pool.min_free && self.surplus == 0;
-        if pool.deletes && !is_missing_spare && !self.situation.is_awaited(&entry.fip) {
+        let is_awaited = self.situation.is_awaited(&entry.fip) || self.replaces_deleted(entry);
+        if pool.deletes && !is_missing_spare && !is_awaited {
             return self.delete(entry);
         }
         self.spares = self.spares.saturating_add(usize::from(is_givable));
@@ -296,11 +297,12 @@ impl<'a> SweepPass<'a> {
         let pool = self.situation.pool;
         let is_dispensable = match self.is_givable(entry) {
             true => self.surplus > 0 || self.spares > pool.min_free && self.waiting == 0,
-            false => !self.situation.is_awaited(&entry.fip),
+            false => !self.situation.is_awaited(&entry.fip) && !self.replaces_deleted(entry),
         };
         // Without the network, a spare looks as if no claim could have it.
         let may_delete = pool.deletes && !pool.only_releases && is_dispensable;
-        if !may_delete || entry.fip.is_attached() || self.situation.relevant_addresses().is_published(&entry.fip) {
+        let is_published = || self.situation.relevant_addresses().is_published_itself(&entry.fip, &pool.id);
+        if !may_delete || entry.fip.is_attached() || is_published() {
             return;
         }
         if !entry.is_confirmed() {
@@ -340,16 +342,27 @@ impl<'a> SweepPass<'a> {
         self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Whether an IPAddress names it, other than one of this pool whose claim is gone.
+    /// Whether an IPAddress names it, other than one of this pool whose claim is gone, or one that names a deleted floating
+    /// IP with its address.
     fn is_published_in_use(&self, entry: &LedgerEntry) -> bool {
-        let pool = self.situation.pool;
-        let is_lost = |binding: &Binding| binding.pool == pool.id && self.cluster.stray_claims.contains(&binding.claim);
-        self.situation.relevant_addresses().is_published_where(&entry.fip, |binding| !is_lost(binding))
+        let (pool, fip) = (&self.situation.pool.id, &entry.fip);
+        let is_lost = |binding: &Binding| binding.pool == *pool && self.cluster.stray_claims.contains(&binding.claim);
+        let is_of_it = |binding: &Binding| !is_lost(binding) && !binding.is_of_predecessor(fip, pool);
+        self.situation.relevant_addresses().is_published_where(fip, is_of_it)
+    }
+
+    /// Whether a claim of the pool takes it for the deleted floating IP that its IPAddress names.
+    fn replaces_deleted(&self, entry: &LedgerEntry) -> bool {
+        let pool = &self.situation.pool.id;
+        let mut naming = self.situation.relevant_addresses().naming_predecessor(&entry.fip, pool);
+        naming.any(|binding| binding.pool == *pool && self.situation.is_active(&binding.claim))
     }
 
     /// Whether any claim of the pool may get it, once it is free.
     fn is_givable(&self, entry: &LedgerEntry) -> bool {
-        self.situation.is_on_network(entry) && self.situation.pool.is_for_any_claim(entry.fip.address)
+        self.situation.is_on_network(entry)
+            && self.situation.pool.is_for_any_claim(entry.fip.address)
+            && !self.situation.relevant_addresses().is_published(&entry.fip)
     }
 
     fn is_spare(&self, entry: &LedgerEntry) -> bool {

@@ -1,12 +1,17 @@
 //! Recovers the address that a claim already has: by its IPAddress, by its mark, or by an unfinished choice.
 
+use jiff::SignedDuration;
+
 use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
 use crate::allocation::identity::ClaimKey;
 use crate::allocation::ledger::{Choice, Hold, LedgerEntry};
 use crate::allocation::mark::Ownership;
-use crate::allocation::published::Binding;
 use crate::allocation::situation::Situation;
 use crate::allocation::supply::{Supply, is_permitted};
+
+/// From this age on, a floating IP that is in use is the claim's as its mark says, although another claim's IPAddress names
+/// its address.
+const USED_SUCCESSOR_AGE: SignedDuration = SignedDuration::from_mins(10);
 
 impl<'a> ClaimCase<'a> {
     /// Keeps the address that the claim's IPAddress names, and restores its mark, unless it is marked for another owner or
@@ -81,8 +86,20 @@ impl<'a> ClaimCase<'a> {
             Some(_) if self.situation.fence().is_some() => self.wait_for_fence(),
             Some(entry) if entry.is_yielded(self.situation.now) => Decision::AwaitMark(entry.fip.id.clone()),
             Some(entry) => self.mark(entry, self.origin_found(entry)),
+            None if ledger.at(bound.address).any(|entry| self.may_be_its_machines(entry)) => {
+                Decision::Lost(LostAddress::NotFree { address: bound.address, tag: self.tag() })
+            }
             None => Decision::Lost(LostAddress::Deleted(bound.address)),
         }
+    }
+
+    /// Whether nobody has marked it, it replaces the floating IP that the claim's IPAddress names, and somebody uses it.
+    fn may_be_its_machines(&self, entry: &LedgerEntry) -> bool {
+        let is_unclaimed = matches!(self.situation.ownership(entry), Ownership::Unmarked | Ownership::Unclaimed);
+        self.situation.pool.has_tags
+            && is_unclaimed
+            && entry.fip.is_attached()
+            && self.is_named_for(&self.claim.key, entry)
     }
 
     /// Whether a claim without status, whose IPAddress names it, has to choose it: its marks, if any, say that it is free.
@@ -218,9 +235,9 @@ impl<'a> ClaimCase<'a> {
             .any(|claim| claims.contains_key(claim))
     }
 
-    /// The address with the claim's mark: one that it holds, otherwise one that was released under its name. Of several, the
-    /// attached one, if the claim had an address; one whose mark did not land late; and of those that were created for it,
-    /// the one that was known first, or created first: the claim has that.
+    /// The address with the claim's mark: one that it holds, otherwise one that was released under its name. Of several, one
+    /// whose address no other claim's IPAddress names; the attached one, if the claim had an address; one whose mark did not
+    /// land late; and of those that were created for it, the one that was known first, or created first: the claim has that.
     pub(super) fn find_marked(&self) -> Option<&'a LedgerEntry> {
         let marked = self.situation.ledger.of_claim(&self.situation.pool.id, &self.claim.key);
         let is_released = |entry: &LedgerEntry| !matches!(self.situation.ownership(entry), Ownership::Claimed(_));
@@ -228,8 +245,8 @@ impl<'a> ClaimCase<'a> {
         let known_since =
             |entry: &LedgerEntry| entry.marks.created.is_some().then_some((entry.known_since, entry.fip.created_at));
         marked.filter(|entry| self.is_recoverable(entry)).min_by_key(|entry| {
-            let is_late = (is_released(entry), is_not_in_use(entry), self.is_disowned(entry));
-            (is_late, known_since(entry), entry.fip.id.clone())
+            let is_doubtful = (self.has_predecessor(entry), is_released(entry));
+            (is_doubtful, is_not_in_use(entry), self.is_disowned(entry), known_since(entry), entry.fip.id.clone())
         })
     }
 
@@ -290,12 +307,19 @@ impl<'a> ClaimCase<'a> {
     }
 
     /// Whether it was created for the claim, the reply was lost, and it has the address of a deleted floating IP that the
-    /// IPAddress of another claim still names.
+    /// IPAddress of another claim still names. If it has been in use for long, the claim had it before everything was
+    /// restored from a backup: then the mark decides.
     fn is_successor(&self, entry: &LedgerEntry) -> bool {
-        let Situation { pool, claims, .. } = self.situation;
-        let exists = |binding: &Binding| binding.pool != pool.id || claims.contains_key(&binding.claim);
-        let predecessors = self.situation.relevant_addresses().predecessors(&entry.fip);
-        !self.claim.was_bound && predecessors.filter(|binding| !binding.is_of(&pool.id, &self.claim.key)).any(exists)
+        let age = |at| self.situation.now.duration_since(at);
+        let is_new = || entry.fip.created_at.is_some_and(|at| age(at) < USED_SUCCESSOR_AGE);
+        !self.claim.was_bound && self.has_predecessor(entry) && (!entry.fip.is_attached() || is_new())
+    }
+
+    /// Whether the IPAddress of another claim names a deleted floating IP with its address.
+    fn has_predecessor(&self, entry: &LedgerEntry) -> bool {
+        let pool = &self.situation.pool.id;
+        let mut naming = self.situation.relevant_addresses().naming_predecessor(&entry.fip, pool);
+        naming.any(|binding| !binding.is_of(pool, &self.claim.key))
     }
 
     /// A port that was attached before the claim's mark was confirmed is not the claim's, unless the mark is restored.

@@ -70,7 +70,9 @@ impl Supply<'_> {
 
 /// Whether any claim could get a floating IP that was created as a spare.
 pub fn is_usable_spare(situation: &Situation<'_>, fip: &FloatingIp) -> bool {
-    situation.pool.is_for_any_claim(fip.address) && !situation.relevant_addresses().is_published(fip)
+    situation.pool.is_for_any_claim(fip.address)
+        && !situation.relevant_addresses().is_published(fip)
+        && !situation.was_anothers(fip, None)
 }
 
 #[cfg(test)]
@@ -95,5 +97,8 @@ mod tests {
         assert!(is_usable(fixture()));
         assert!(!is_usable(fixture().excluding("203.0.113.10/32")));
         assert!(!is_usable(fixture().published_by_others(10)));
+        let same_address = |last: u8| Fip(FloatingIp { address: address(10), ..fip(last).0 });
+        assert!(!is_usable(fixture().fips([same_address(11).created_for("web")])), "that claim's IPAddress may follow");
+        assert!(is_usable(fixture().fips([same_address(11).idle()])));
     }
 }

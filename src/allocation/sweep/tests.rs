@@ -5,7 +5,9 @@ use crate::allocation::identity::Nonce;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::claim_tag;
 use crate::allocation::policy::PoolPolicy;
+use crate::allocation::published::PublishedAddress;
 use crate::allocation::testing::*;
+use crate::object_name::ObjectName;
 
 fn delete(last: u8) -> Vec<SweepAction> {
     vec![SweepAction::Delete(id(last))]
@@ -395,6 +397,51 @@ fn an_orphan_with_as_many_tags_as_neutron_allows_is_released_without_another_one
     assert_eq!(planned(fip(10).tagged_for("web")), remove_tags(10, &[claim_tag(&pool_id("p"), &key("web"))]));
     let mark = CreationMark { claim: Some(key("web")), released: Some(start()), ..unclaimed_mark(10) };
     assert_eq!(planned(fip(10).idle().tagged_for("web")), vec![SweepAction::Describe(id(10), mark)]);
+}
+
+/// The IPAddress of `db` names a floating IP that is gone, and this one has its address.
+fn replacing(fip: Fip) -> Fixture {
+    fixture().fips([fip.created_at(start())]).published_as("db", 10, id(99)).active_claim("db")
+}
+
+#[test]
+fn what_replaces_a_deleted_floating_ip_is_an_orphan_where_its_mark_names_a_claim_with_another_address() {
+    let held = || replacing(fip(10).created_for("web"));
+    assert_eq!(held().plan().orphans, [id(10)], "that claim does not exist");
+    assert!(held().active_claim("web").plan().orphans.is_empty(), "the claim withdraws its mark itself");
+    assert_eq!(held().published("web", 11).active_claim("web").plan().orphans, [id(10)]);
+    let named = || fixture().fips([fip(10).created_for("web").created_at(start())]);
+    assert!(named().published("db", 10).plan().orphans.is_empty(), "an IPAddress names itself");
+    let restored = fixture().fips([fip(10).created_for("web").created_at(ago(61))]).published_as("db", 10, id(99));
+    assert!(restored.plan().orphans.is_empty(), "the IPAddress is younger");
+}
+
+#[test]
+fn what_replaces_a_deleted_floating_ip_is_left_to_its_claim_once_it_is_released() {
+    let plan = replacing(released()).waiting_claim("queue").plan();
+    assert_eq!((plan.actions, plan.offered), (make_idle(10, false, &[old_release_tag("web")]), 0));
+    let without_claim = fixture().fips([released().created_at(start())]).published_as("db", 10, id(99));
+    assert_eq!(without_claim.plan().actions, delete(10), "that claim does not exist");
+    let tagged = replacing(fip(10).tagged_for("web").released_by("web", ago(9)));
+    assert_eq!(
+        tagged.plan().actions,
+        remove_tags(10, &[claim_tag(&pool_id("p"), &key("web")), old_release_tag("web")])
+    );
+}
+
+#[test]
+fn what_replaces_a_deleted_floating_ip_is_deleted_unless_a_claim_of_the_pool_takes_it() {
+    assert!(replacing(fip(10).idle()).plan().actions.is_empty());
+    let of_another_pool = |network| {
+        let mut fixture = fixture().fips([fip(10).idle().created_at(start())]).waiting_claim("queue");
+        let binding = Binding { pool: pool_id("other"), claim: key("db"), fip: id(99), network, since: ago(5) };
+        let published = PublishedAddress { address: address(10), binding: Some(binding) };
+        fixture.published.insert(ObjectName::new("team", "db"), published);
+        fixture.plan().actions
+    };
+    assert_eq!(of_another_pool(Some(network())), delete(10));
+    assert!(of_another_pool(None).is_empty(), "its network is not known");
+    assert!(fixture().fips([fip(10).idle().created_at(start())]).published_by_others(10).plan().actions.is_empty());
 }
 
 #[test]

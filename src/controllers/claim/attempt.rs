@@ -6,7 +6,7 @@ use std::time::Duration;
 use tracing::info;
 
 use super::{ClaimController, MANUAL_RETRY, publish};
-use crate::allocation::claim::{ClaimRequest, Decision, LostAddress, decide, may_keep};
+use crate::allocation::claim::{ClaimRequest, Decision, LostAddress, decide, may_keep_created};
 use crate::allocation::ledger::{Choice, Hold, OWNER_AWAITED_EVERY};
 use crate::allocation::mark::CreationMark;
 use crate::allocation::origin::Origin;
@@ -374,8 +374,9 @@ impl<'a> Attempt<'a> {
     fn keep_or_hold_unwanted(&mut self, fip: FloatingIp, subnet: Option<&SubnetId>) {
         let ClaimController { memory, clock, wake, .. } = self.controller;
         let mut ledger = self.pool.project.ledger();
-        let is_wanted = memory
-            .with_situation(&ledger, self.pool, clock.now(), |situation| may_keep(situation, &self.request, &fip));
+        let is_wanted = memory.with_situation(&ledger, self.pool, clock.now(), |situation| {
+            may_keep_created(situation, &self.request, &fip)
+        });
         if !is_wanted {
             ledger.hold_unwanted(&self.pool.policy, &fip.id, subnet, clock.now());
             self.unwanted.push(fip.id);

@@ -153,7 +153,7 @@ impl<'a> View<'a> {
         let Some(pool) = self.pools.iter().find(|pool| pool.id == *id) else {
             return Some(format!("carries the mark of {id}, which is gone"));
         };
-        let is_published = self.bindings.iter().any(|binding| binding.address == fip.address)
+        let is_published = self.bindings.iter().any(|binding| self.may_name(binding, fip))
             || self.named_by_others.contains(&fip.address);
         let is_used = fip.is_attached() || is_published;
         match marks.ownership(id) {
@@ -176,6 +176,14 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether an IPAddress names the floating IP: not if it names one that is gone, and is older than this one.
+    fn may_name(&self, binding: &Binding, fip: &FloatingIp) -> bool {
+        let is_older = || binding.since.zip(fip.created_at).is_some_and(|(since, created_at)| since <= created_at);
+        let names_another =
+            binding.fip != fip.id && !binding.is_edited && is_older() && self.fip(&binding.fip).is_none();
+        binding.address == fip.address && !names_another
+    }
+
     /// Laws 2 and 5: the mark on a published address is its claim's.
     fn marks_name_the_holder(&self) -> Vec<Violation> {
         let mut violations = Vec::new();
@@ -190,7 +198,9 @@ impl<'a> View<'a> {
             // and the condition of the claim that has the IPAddress says so.
             let exists = |claim: &ClaimKey| self.claims.contains(&(binding.pool.clone(), claim.clone()));
             let is_of_nobody = matches!(&ownership, Ownership::Claimed(claim) if !exists(claim));
-            let is_left = self.is_forged(&fip.id) && (is_of_nobody || self.deleting_pools.contains(&binding.pool));
+            // Nor does a new claim get what it finds without marks under an old IPAddress, unless the pool may give it.
+            let is_left = self.is_forged(&fip.id)
+                && (is_of_nobody || binding.is_refused || self.deleting_pools.contains(&binding.pool));
             let is_right = ownership == Ownership::Claimed(binding.claim.clone());
             if binding.has_claim && can_be_marked && !is_right && !is_disputed && !is_left {
                 let how = format!("its address {} is marked {ownership:?}", fip.address);

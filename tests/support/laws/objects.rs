@@ -10,6 +10,7 @@ use caip_openstack::api::names::{
 };
 use caip_openstack::floating_ip::FloatingIpId;
 use caip_openstack::object_name::ObjectName;
+use jiff::Timestamp;
 use serde_json::Value;
 
 /// A test's label on an IPAddress that it wrote or changed as a user would, by hand.
@@ -26,8 +27,12 @@ pub struct Binding {
     pub claim: ClaimKey,
     pub address: IpAddr,
     pub fip: FloatingIpId,
+    /// When the IPAddress was created.
+    pub since: Option<Timestamp>,
     /// Whether its claim exists and is not being deleted.
     pub has_claim: bool,
+    /// Whether its claim exists, has had no address, and was told that it may not have this one.
+    pub is_refused: bool,
     /// Whether the pool that it references exists. Another pool may have the id of one that is gone.
     pub has_pool: bool,
     /// Whether a user wrote it by hand, and its claim was not told that it has the address.
@@ -51,11 +56,18 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
         claim: ClaimKey::of(namespace, claim),
         address: text(address, "/spec/address").parse().ok()?,
         fip,
+        since: text(address, "/metadata/creationTimestamp").parse().ok(),
         has_claim: claim_of(objects, address).is_some_and(|claim| !is_deleting(claim)),
+        is_refused: claim_of(objects, address).is_some_and(is_refused),
         has_pool,
         is_forged: is_edited && !claim_of(objects, address).is_some_and(is_ready),
         is_edited,
     })
+}
+
+fn is_refused(claim: &Value) -> bool {
+    let is_told = condition(claim, "Ready").is_some_and(|ready| text(ready, "/reason") == "AllocationFailed");
+    is_told && claim.pointer("/status/addressRef/name").is_none()
 }
 
 /// The pool's id: from its spec, or generated.

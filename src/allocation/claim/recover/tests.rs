@@ -471,8 +471,11 @@ fn an_address_that_was_created_late_is_not_taken_for_the_one_that_the_claim_had(
 #[test]
 fn the_successor_of_a_deleted_floating_ip_is_not_taken_from_its_user() {
     let successor = |fip: Fip| fixture().fips([Fip(FloatingIp { address: address(10), ..fip.0 })]);
+    let decide = |fip: Fip| successor(fip).published("web", 10).decide_published("web", 10);
     let lost = Decision::Lost(LostAddress::Deleted(address(10)));
-    assert_eq!(successor(fip(11).attached()).published("web", 10).decide_published("web", 10), lost);
+    assert_eq!(decide(fip(11).attached()), not_free(), "the claim's machine may use it");
+    assert_eq!(decide(fip(11).attached().on_network("another")), lost);
+    assert_eq!(decide(fip(11).attached().tagged_by_another_pool()), lost);
     let without_tags = successor(fip(11)).with_policy(|pool| pool.has_tags = false);
     assert_eq!(without_tags.published("web", 10).decide_published("web", 10), lost);
 }
@@ -1065,7 +1068,7 @@ fn a_published_address_that_is_the_pools_own_again_is_marked_for_the_claim_again
     let copy = copy.published_as("web", 10, id(99));
     assert_eq!(copy.decide_bound("web", bound()), lost, "an older claim has it");
     let attached = fixture().fips([fip(10).idle().attached()]).published_as("web", 10, id(99));
-    assert_eq!(attached.decide_bound("web", bound()), lost);
+    assert_eq!(attached.decide_bound("web", bound()), not_free());
     let copy = fip(11).described(fip(10).idle().0.description);
     let copied = fixture().fips([fip(10).idle(), copy]).published_as("web", 10, id(99));
     assert_eq!(copied.decide_bound("web", bound()), lost, "which of the two it created cannot be told");
@@ -1088,6 +1091,14 @@ fn a_new_address_whose_reply_was_lost_is_withdrawn_although_somebody_uses_it_if_
     let fixture = || fixture().fips([created()]).published_as("db", 10, id(99)).active_claim("db");
     assert!(matches!(fixture().decide("web"), Decision::Withdraw(..)));
     assert!(matches!(fixture().fenced().decide("web"), Decision::Fenced(_)), "no other one is chosen before");
+    let mut old = fixture();
+    old.now += seconds(599);
+    assert!(matches!(old.decide("web"), Decision::Withdraw(..)));
+    old.now += seconds(1);
+    assert_eq!(old.decide("web"), Decision::Keep(id(10)), "the claim's status was lost in a restore");
+    let unknown = Fip(FloatingIp { created_at: None, ..created().0 });
+    let unknown = testing::fixture().fips([unknown]).published_as("db", 10, id(99)).active_claim("db");
+    assert_eq!(unknown.decide("web"), Decision::Keep(id(10)), "Neutron does not say how old it is");
     assert_eq!(claim_without_ip_address(&fixture()), Decision::Keep(id(10)), "its machine may use it");
     let held = fixture().held(10, Hold::Cleanup);
     assert!(!matches!(held.decide("web"), Decision::Withdraw(..)), "another write is under way");
@@ -1096,9 +1107,9 @@ fn a_new_address_whose_reply_was_lost_is_withdrawn_although_somebody_uses_it_if_
 }
 
 #[test]
-fn an_ip_address_of_no_claim_or_one_that_is_younger_than_the_floating_ip_names_no_deleted_one() {
+fn an_ip_address_that_is_younger_than_the_floating_ip_names_no_deleted_one() {
     let created = |at| fixture().fips([fip(10).created_for("web").created_at(at)]).published_as("db", 10, id(99));
-    assert_eq!(created(start()).decide("web"), Decision::Keep(id(10)), "its claim does not exist");
+    assert!(matches!(created(start()).decide("web"), Decision::Withdraw(..)), "its claim may be restored");
     let decide = |at| created(at).active_claim("db").decide("web");
     assert!(matches!(decide(ago(60)), Decision::Withdraw(..)), "the clocks may be apart");
     assert_eq!(decide(ago(61)), Decision::Keep(id(10)), "it was restored, or a user made it");
@@ -1115,6 +1126,26 @@ fn an_ip_address_of_another_pool_counts_if_it_says_its_network() {
     };
     assert!(matches!(published(Some(network())), Decision::Withdraw(..)));
     assert_eq!(published(None), Decision::Keep(id(10)));
+}
+
+#[test]
+fn an_ip_address_of_the_pool_counts_although_a_user_removed_its_network() {
+    let mut fixture = fixture().fips([fip(10).created_for("web").created_at(start())]).active_claim("db");
+    let binding = Binding { pool: pool_id("p"), claim: key("db"), fip: id(99), network: None, since: ago(5) };
+    let published = PublishedAddress { address: address(10), binding: Some(binding) };
+    fixture.published.insert(ObjectName::new("team", "db"), published);
+    assert!(matches!(fixture.decide("web"), Decision::Withdraw(..)));
+}
+
+#[test]
+fn a_claim_that_lost_its_ip_address_does_not_have_one_that_another_ip_address_names() {
+    for spare in [fip(10).created_for("web"), fip(10).created_for("web").attached()] {
+        let known_first = spare.created_at(ago(2));
+        let mut fixture = fixture().fips([known_first.clone()]).published_as("db", 10, id(99)).active_claim("db");
+        let had = fip(11).created_for("web").created_at(ago(1));
+        fixture.relist([known_first, had.clone()]);
+        assert_eq!(claim_without_ip_address(&fixture), Decision::Keep(id(11)));
+    }
 }
 
 #[test]
