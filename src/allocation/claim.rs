@@ -176,8 +176,7 @@ pub fn may_keep(situation: &Situation<'_>, claim: &ClaimRequest, fip: &FloatingI
 /// Whether a claim may keep a floating IP that Neutron has created for it just now. Another floating IP that the project
 /// had at this address is gone: if it was another claim's, that one's IPAddress may be on its way.
 pub fn may_keep_created(situation: &Situation<'_>, claim: &ClaimRequest, fip: &FloatingIp) -> bool {
-    let owner = (situation.pool.id.clone(), claim.key.clone());
-    may_keep(situation, claim, fip) && !situation.was_anothers(fip, Some(&owner))
+    may_keep(situation, claim, fip) && !situation.was_anothers(fip, Some(&claim.key))
 }
 
 /// One claim in its situation.

@@ -275,14 +275,6 @@ impl Marks {
         self.claims.contains(owner) || self.created.as_ref().is_some_and(is_owner)
     }
 
-    /// Whether a claim other than the owner is named that has not released it.
-    pub(super) fn are_anothers(&self, owner: Option<&(PoolId, ClaimKey)>) -> bool {
-        let described = |mark: &CreationMark| mark.claim.clone().map(|claim| (mark.pool.clone(), claim));
-        let described = self.created.as_ref().and_then(described);
-        let mut named = self.claims.iter().chain(&described);
-        named.any(|known| Some(known) != owner && !self.is_released_by(known))
-    }
-
     /// Every claim of the pool that is named, released or not.
     pub fn claims_of<'a>(&'a self, pool: &'a PoolId) -> BTreeSet<&'a ClaimKey> {
         let created = self.created.iter().filter(|mark| mark.pool == *pool).filter_map(|mark| mark.claim.as_ref());

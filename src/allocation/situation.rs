@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::identity::{ClaimKey, PoolId};
+use super::identity::ClaimKey;
 use super::ledger::{Ledger, LedgerEntry};
 use super::mark::{CreationMark, Ownership};
 use super::policy::PoolPolicy;
@@ -67,12 +67,14 @@ impl<'a> Situation<'a> {
             && self.relevant_addresses().bindings_of(&entry.fip).next().is_none()
     }
 
-    /// Whether another floating IP with this one's address, which must be gone, was a claim's other than the owner's.
-    pub(super) fn was_anothers(&self, fip: &FloatingIp, owner: Option<&(PoolId, ClaimKey)>) -> bool {
+    /// Whether another claim of the pool has a floating IP with this one's address, which must be gone.
+    pub(super) fn was_anothers(&self, fip: &FloatingIp, claim: Option<&ClaimKey>) -> bool {
         let mut others = self.ledger.at(fip.address);
         others.any(|other| {
             let is_predecessor = other.fip.id != fip.id && other.fip.network == fip.network;
-            is_predecessor && other.marks.are_anothers(owner)
+            is_predecessor
+                && matches!(self.ownership(other), Ownership::Claimed(holder)
+                    if Some(&holder) != claim && self.is_active(&holder) && !self.has_other_address(&holder, fip))
         })
     }
 

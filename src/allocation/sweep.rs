@@ -214,10 +214,13 @@ impl<'a> SweepPass<'a> {
             return self.wake(check_at);
         }
         // An active claim takes the release back itself, if it may; one that is being deleted has not finished.
-        let may_be_taken_back =
-            pool.allows(entry.fip.address, claim) || self.situation.claims.get(claim) == Some(&ClaimState::Deleting);
+        let published = self.situation.relevant_addresses();
+        let may_take_back = || {
+            pool.allows(entry.fip.address, claim) && !published.is_published_for_another(&entry.fip, &pool.id, claim)
+        };
+        let may_be_taken_back = self.situation.claims.get(claim) == Some(&ClaimState::Deleting) || may_take_back();
         let is_needed = may_be_taken_back && self.situation.is_needed_by(claim, &entry.fip);
-        if is_needed || self.situation.relevant_addresses().is_published_itself(&entry.fip, &pool.id) {
+        if is_needed || published.is_published_itself(&entry.fip, &pool.id) {
             return;
         }
         if !entry.is_confirmed() {
@@ -251,7 +254,7 @@ impl<'a> SweepPass<'a> {
     }
 
     fn visit_held(&mut self, entry: &LedgerEntry, claim: &ClaimKey) {
-        if self.is_published_in_use(entry) || self.situation.is_needed_by(claim, &entry.fip) {
+        if self.is_published_in_use(entry, claim) || self.situation.is_needed_by(claim, &entry.fip) {
             // The claim may remove its own mark again: the port may be that of the earlier one.
             let owner = (self.situation.pool.id.clone(), claim.clone());
             if entry.disowned.contains_key(&owner) || entry.choices.contains_key(&owner) {
@@ -342,20 +345,23 @@ impl<'a> SweepPass<'a> {
         self.plan.wake_at = Some(self.plan.wake_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Whether an IPAddress names it, other than one of this pool whose claim is gone, or one that names a deleted floating
-    /// IP with its address.
-    fn is_published_in_use(&self, entry: &LedgerEntry) -> bool {
+    /// Whether an IPAddress names it, which is marked for the claim: not one of this pool whose claim is gone, nor one of
+    /// another claim that names a deleted floating IP with its address.
+    fn is_published_in_use(&self, entry: &LedgerEntry, claim: &ClaimKey) -> bool {
         let (pool, fip) = (&self.situation.pool.id, &entry.fip);
         let is_lost = |binding: &Binding| binding.pool == *pool && self.cluster.stray_claims.contains(&binding.claim);
-        let is_of_it = |binding: &Binding| !is_lost(binding) && !binding.is_of_predecessor(fip, pool);
-        self.situation.relevant_addresses().is_published_where(fip, is_of_it)
+        let is_of_it = |binding: &Binding| binding.is_of(pool, claim) || !binding.is_of_predecessor(fip, pool);
+        let counts = |binding: &Binding| !is_lost(binding) && is_of_it(binding);
+        self.situation.relevant_addresses().is_published_where(fip, counts)
     }
 
     /// Whether a claim of the pool takes it for the deleted floating IP that its IPAddress names.
     fn replaces_deleted(&self, entry: &LedgerEntry) -> bool {
         let pool = &self.situation.pool.id;
         let mut naming = self.situation.relevant_addresses().naming_predecessor(&entry.fip, pool);
-        naming.any(|binding| binding.pool == *pool && self.situation.is_active(&binding.claim))
+        naming.any(|Binding { pool: of, claim, .. }| {
+            *of == *pool && (self.situation.is_active(claim) || self.cluster.claims_of_duplicates.contains(claim))
+        })
     }
 
     /// Whether any claim of the pool may get it, once it is free.

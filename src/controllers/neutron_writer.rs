@@ -266,7 +266,7 @@ impl NeutronWriter<'_> {
                 }
                 (action, is_kept)
             };
-            let performed = self.perform_while_unneeded(&action, memory).await;
+            let performed = self.perform(&action).await;
             result = result.and_then(|any_kept| performed.map(|_| any_kept || is_kept));
         }
         result

@@ -58,17 +58,18 @@ enum Step {
     Restart,
     DeleteFormerClaim,
     DeleteNewClaim,
+    CreateNewClaim,
 }
 
 /// Law 1, and none is leaked.
 #[test]
 fn a_new_floating_ip_with_an_address_that_is_still_published_is_not_given_whatever_its_user_does() {
     use Step::*;
-    let all = [Attach, Detach, Restart, DeleteFormerClaim, DeleteNewClaim];
+    let all = [Attach, Detach, Restart, DeleteFormerClaim, DeleteNewClaim, CreateNewClaim];
     let losses = [Fault::ReplyLost, Fault::CrashAfter];
     let points = orders_of_some(&all).into_iter().flat_map(|order| losses.map(|loss| (order.clone(), loss)));
     let points = points.flat_map(|(order, loss)| [0, 8, 70].map(|pause| (order.clone(), loss, pause)));
-    for (_, (order, loss, pause)) in points.enumerate().filter(|(point, _)| is_due(*point, 13)) {
+    for (_, (order, loss, pause)) in points.enumerate().filter(|(point, _)| is_due(*point, 67)) {
         let start = Start { seed: pause, sites: 1, replicas: 1, slowest: 20, is_logged: true };
         let outcome = simulate(&start, async |world: &World| {
             let site = &world.sites[0];
@@ -91,6 +92,7 @@ fn a_new_floating_ip_with_an_address_that_is_still_published_is_not_given_whatev
                     Restart => site.kill_controller(),
                     DeleteFormerClaim => site.delete(Kind::Claim, "web-0"),
                     DeleteNewClaim => site.delete(Kind::Claim, "web-1"),
+                    CreateNewClaim => site.create_claim("web-1", "public"),
                 }
                 world.advance(Duration::from_secs(pause)).await;
                 world.judge(false);

@@ -28,12 +28,13 @@ pub(super) fn describe(last: u8) -> MarkWrite {
 fn a_created_floating_ip_is_not_kept_if_another_claim_had_its_address_a_moment_ago() {
     let created = Fip(FloatingIp { address: address(10), ..fip(11).0 }).created_for("web");
     let may_keep = |former: Fip| {
-        let fixture = fixture().fips([former, created.clone()]);
+        let fixture = fixture().fips([former, created.clone()]).active_claim("db");
         may_keep_created(&fixture.situation(), &request("web"), &created.0)
     };
     assert!(!may_keep(fip(10).created_for("db")) && !may_keep(fip(10).tagged_for("db")));
     assert!(may_keep(fip(10).created_for("db").released_by("db", ago(9))), "it is no longer that claim's");
     assert!(may_keep(fip(10).created_for("web")), "its own");
+    assert!(may_keep(fip(10).created_for("gone")), "that claim does not exist");
     assert!(may_keep(fip(10).idle()) && may_keep(fip(10)), "no claim's");
     assert!(may_keep(fip(10).created_for("db").on_network("another")), "another address");
     assert!(may_keep(fip(12).created_for("db")));

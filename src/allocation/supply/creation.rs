@@ -98,7 +98,9 @@ mod tests {
         assert!(!is_usable(fixture().excluding("203.0.113.10/32")));
         assert!(!is_usable(fixture().published_by_others(10)));
         let same_address = |last: u8| Fip(FloatingIp { address: address(10), ..fip(last).0 });
-        assert!(!is_usable(fixture().fips([same_address(11).created_for("web")])), "that claim's IPAddress may follow");
+        let held = || fixture().fips([same_address(11).created_for("web")]);
+        assert!(!is_usable(held().active_claim("web")), "that claim's IPAddress may follow");
+        assert!(is_usable(held()) && is_usable(held().active_claim("web").published("web", 12)));
         assert!(is_usable(fixture().fips([same_address(11).idle()])));
     }
 }

@@ -414,14 +414,27 @@ fn what_replaces_a_deleted_floating_ip_is_an_orphan_where_its_mark_names_a_claim
     assert!(named().published("db", 10).plan().orphans.is_empty(), "an IPAddress names itself");
     let restored = fixture().fips([fip(10).created_for("web").created_at(ago(61))]).published_as("db", 10, id(99));
     assert!(restored.plan().orphans.is_empty(), "the IPAddress is younger");
+    assert!(
+        named().published_as("web", 10, id(99)).plan().orphans.is_empty(),
+        "its own, with an id that a user changed"
+    );
+    let of_another_claim =
+        fixture().fips([fip(10).created_for("db").created_at(start())]).published_as("web", 10, id(99));
+    assert_eq!(of_another_claim.plan().orphans, [id(10)]);
 }
 
 #[test]
 fn what_replaces_a_deleted_floating_ip_is_left_to_its_claim_once_it_is_released() {
+    let plan_idle = || make_idle(10, false, &[old_release_tag("web")]);
     let plan = replacing(released()).waiting_claim("queue").plan();
-    assert_eq!((plan.actions, plan.offered), (make_idle(10, false, &[old_release_tag("web")]), 0));
-    let without_claim = fixture().fips([released().created_at(start())]).published_as("db", 10, id(99));
-    assert_eq!(without_claim.plan().actions, delete(10), "that claim does not exist");
+    assert_eq!((plan.actions, plan.offered), (plan_idle(), 0));
+    assert_eq!(replacing(released()).active_claim("web").plan().actions, plan_idle(), "it may not have it again");
+    assert!(replacing(released()).active_claim("web").published("web", 10).plan().actions.is_empty());
+    let without_claim = || fixture().fips([released().created_at(start())]).published_as("db", 10, id(99));
+    assert_eq!(without_claim().plan().actions, delete(10), "that claim does not exist");
+    let cluster = ClusterView { claims_of_duplicates: [key("db")].into(), ..ClusterView::default() };
+    let of_a_copy = plan_sweep(&without_claim().situation(), &cluster, SweepScope::All);
+    assert_eq!(of_a_copy.actions, plan_idle(), "the claim is that of a pool with the same id");
     let tagged = replacing(fip(10).tagged_for("web").released_by("web", ago(9)));
     assert_eq!(
         tagged.plan().actions,

@@ -199,8 +199,9 @@ impl<'a> View<'a> {
             let exists = |claim: &ClaimKey| self.claims.contains(&(binding.pool.clone(), claim.clone()));
             let is_of_nobody = matches!(&ownership, Ownership::Claimed(claim) if !exists(claim));
             // Nor does a new claim get what it finds without marks under an old IPAddress, unless the pool may give it.
+            let is_unmarked = !matches!(ownership, Ownership::Claimed(_));
             let is_left = self.is_forged(&fip.id)
-                && (is_of_nobody || binding.is_refused || self.deleting_pools.contains(&binding.pool));
+                && (is_of_nobody || is_unmarked && binding.is_refused || self.deleting_pools.contains(&binding.pool));
             let is_right = ownership == Ownership::Claimed(binding.claim.clone());
             if binding.has_claim && can_be_marked && !is_right && !is_disputed && !is_left {
                 let how = format!("its address {} is marked {ownership:?}", fip.address);

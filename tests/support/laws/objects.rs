@@ -31,7 +31,7 @@ pub struct Binding {
     pub since: Option<Timestamp>,
     /// Whether its claim exists and is not being deleted.
     pub has_claim: bool,
-    /// Whether its claim exists, has had no address, and was told that it may not have this one.
+    /// Whether its claim exists, has had no address, and was told that it may not have this one without marks.
     pub is_refused: bool,
     /// Whether the pool that it references exists. Another pool may have the id of one that is gone.
     pub has_pool: bool,
@@ -66,8 +66,8 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
 }
 
 fn is_refused(claim: &Value) -> bool {
-    let is_told = condition(claim, "Ready").is_some_and(|ready| text(ready, "/reason") == "AllocationFailed");
-    is_told && claim.pointer("/status/addressRef/name").is_none()
+    let is_told = |ready: &Value| text(ready, "/message").contains("is not marked for the claim any more");
+    condition(claim, "Ready").is_some_and(is_told) && claim.pointer("/status/addressRef/name").is_none()
 }
 
 /// The pool's id: from its spec, or generated.
