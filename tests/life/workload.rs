@@ -86,7 +86,9 @@ impl Workload {
     /// Releases two claims: one serves the claim that waits, the other had the predefined address.
     pub async fn release_in(&self, ns: &Namespace) {
         let before = self.addresses[&claim_name("db-0")].clone();
-        release_claim(ns, "db-0").await;
+        ns.release(&claim_name("db-0")).await;
+        // Where the pool has just arrived, the release waits for as long as a call of the other cluster may still land.
+        ns.await_gone(Kind::Claim, &claim_name("db-0"), RESYNC).await;
         // The pool has at most one address: the waiting claim gets the same one or its replacement.
         let after = ns.await_bound(&claim_name(WAITING), RESYNC).await;
         let cloud = ns.cloud().await;
