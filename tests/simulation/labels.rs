@@ -24,6 +24,7 @@ impl World {
         }
         let (snapshot, forged, others) = (self.snapshot(true), self.witness.forged(), self.witness.others());
         let fips = self.cloud.floating_ips();
+        let copied = laws::copied(&fips);
         for fip in fips.iter().filter(|fip| !forged.contains(&fip.id)) {
             let marks = Marks::read(fip);
             // One that a pool created and left behind, since a user had attached it, keeps its tags.
@@ -46,9 +47,7 @@ impl World {
             let wanted = pool["spec"]["tags"].as_array().into_iter().flatten().filter_map(Value::as_str);
             let missing: Vec<&str> = wanted.filter(|tag| !fip.tags.contains(*tag)).collect();
             // Nothing more is written on what may be a copy.
-            let nonces = fips.iter().filter_map(|other| Marks::read(other).created).map(|mark| mark.nonce);
-            let is_copied = nonces.filter(|nonce| *nonce == created.nonce).count() > 1;
-            let is_judged = is_kept && !is_copied && pools.next().is_none() && fip.tags.len() < ROOMY;
+            let is_judged = is_kept && !copied.contains(&fip.id) && pools.next().is_none() && fip.tags.len() < ROOMY;
             let how = format!("with the tags of its pool's spec, but without {missing:?}");
             self.expect(7, fip.id.as_str(), &how, !is_judged || missing.is_empty());
         }

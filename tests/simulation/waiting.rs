@@ -1,5 +1,6 @@
 //! Claims that wait for a particular address, and addresses that rest before they are given again.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
@@ -15,17 +16,24 @@ fn start(seed: u64) -> Start {
     Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true }
 }
 
+/// Creates a pool that reserves for `web-1` the address that `web-0` has. Returns that.
+async fn reserve_held(world: &World) -> Option<IpAddr> {
+    let site = &world.sites[0];
+    site.create_pool("public", &json!({"reuseGracePeriodSeconds": 30}));
+    site.create_claim("web-0", "public");
+    let held = world.await_bound("web-0").await?;
+    let reservations = json!([{"claim": "web-1", "address": held.to_string()}]);
+    site.change(Kind::Pool, "public", &json!({"spec": {"reservations": reservations}}));
+    world.advance(Duration::from_secs(5)).await;
+    Some(held)
+}
+
 #[test]
 fn a_reserved_address_that_another_claim_holds_is_given_once_it_is_released() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            site.create_pool("public", &json!({"reuseGracePeriodSeconds": 30}));
-            site.create_claim("web-0", "public");
-            let Some(held) = world.await_bound("web-0").await else { return };
-            let reservations = json!([{"claim": "web-1", "address": held.to_string()}]);
-            site.change(Kind::Pool, "public", &json!({"spec": {"reservations": reservations}}));
-            world.advance(Duration::from_secs(5)).await;
+            let Some(held) = reserve_held(world).await else { return };
             site.create_claim("web-1", "public");
             world.advance(Duration::from_secs(20)).await;
             world.expect(7, "web-1", "waiting", !site.is_bound("web-1"));
@@ -44,12 +52,7 @@ fn an_address_is_not_deleted_once_a_claim_waits_for_it_by_a_reservation() {
     for seed in 0..12 {
         let outcome = simulate(&start(seed), async |world: &World| {
             let site = &world.sites[0];
-            site.create_pool("public", &json!({"reuseGracePeriodSeconds": 30}));
-            site.create_claim("web-0", "public");
-            let Some(held) = world.await_bound("web-0").await else { return };
-            let reservations = json!([{"claim": "web-1", "address": held.to_string()}]);
-            site.change(Kind::Pool, "public", &json!({"spec": {"reservations": reservations}}));
-            world.advance(Duration::from_secs(5)).await;
+            let Some(held) = reserve_held(world).await else { return };
             site.delete(Kind::Claim, "web-0");
             world.advance(Duration::from_secs(28)).await;
             let wire = site.replicas[0].wire().expect("the process runs");

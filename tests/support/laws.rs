@@ -28,6 +28,8 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 #[allow(unused_imports, reason = "the scenarios on real servers only judge at the end")]
+pub use checker::copied;
+#[allow(unused_imports, reason = "the scenarios on real servers only judge at the end")]
 pub use refusals::creatable_for;
 
 pub use objects::{Binding, FORGED_LABEL, binding, claim_key, condition, pool_id, text};

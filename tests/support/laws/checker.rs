@@ -138,7 +138,7 @@ impl<'a> View<'a> {
 
     /// Law 4: what carries a pool's mark belongs to a claim, is free, or is about to be deleted or unmarked.
     fn nothing_leaks(&self) -> Vec<Violation> {
-        let copied = self.copied();
+        let copied = copied(&self.snapshot.fips);
         let mut violations = Vec::new();
         for fip in self.not_forged().filter(|fip| !copied.contains(&fip.id)) {
             let marks = Marks::read(fip);
@@ -226,17 +226,17 @@ impl<'a> View<'a> {
     fn not_forged(&self) -> impl Iterator<Item = &FloatingIp> {
         self.snapshot.fips.iter().filter(|fip| !self.is_forged(&fip.id))
     }
+}
 
-    /// Floating IPs that share a creation mark: nothing shows which is the copy.
-    fn copied(&self) -> BTreeSet<FloatingIpId> {
-        let mut by_nonce: BTreeMap<_, Vec<&FloatingIp>> = BTreeMap::new();
-        for fip in &self.snapshot.fips {
-            if let Some(mark) = Marks::read(fip).created {
-                by_nonce.entry(mark.nonce).or_default().push(fip);
-            }
+/// Floating IPs that share a creation mark: nothing shows which is the copy.
+pub fn copied(fips: &[FloatingIp]) -> BTreeSet<FloatingIpId> {
+    let mut by_nonce: BTreeMap<_, Vec<&FloatingIp>> = BTreeMap::new();
+    for fip in fips {
+        if let Some(mark) = Marks::read(fip).created {
+            by_nonce.entry(mark.nonce).or_default().push(fip);
         }
-        by_nonce.into_values().filter(|fips| fips.len() > 1).flatten().map(|fip| fip.id.clone()).collect()
     }
+    by_nonce.into_values().filter(|fips| fips.len() > 1).flatten().map(|fip| fip.id.clone()).collect()
 }
 
 fn name(binding: &Binding) -> String {
