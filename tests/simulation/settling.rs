@@ -75,7 +75,7 @@ impl World {
             self.settled.replace(Some(Settled { after: writes.at - begin, last: writes.what }));
         }
         self.judge(true);
-        // Why a claim waits is said anew when its pool asks Neutron again: by then another claim may have the address.
+        // A claim is told the present reason only when its pool asks Neutron again; another claim may have the address now.
         if self.witness.offers() > 0 && self.cloud.network_name(&self.network) == "public" {
             self.advance(OFFER_PAUSE).await;
         }

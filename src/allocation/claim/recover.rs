@@ -93,7 +93,7 @@ impl<'a> ClaimCase<'a> {
         }
     }
 
-    /// Whether nobody has marked it, it replaces the floating IP that the claim's IPAddress names, and somebody uses it.
+    /// Whether it replaces the floating IP that the claim's IPAddress names, is in use, and is marked for no claim.
     fn may_be_its_machines(&self, entry: &LedgerEntry) -> bool {
         let is_unclaimed = matches!(self.situation.ownership(entry), Ownership::Unmarked | Ownership::Unclaimed);
         self.situation.pool.has_tags
@@ -424,8 +424,7 @@ impl<'a> ClaimCase<'a> {
     /// An address that carries this claim's mark, but also another owner's mark or a foreign port, and that the claim does
     /// not hold: the process that wrote the mark died before it withdrew, the mark landed late, or a withdrawal was lost.
     /// Nothing else removes the mark while the claim waits, and meanwhile the other owner's claim cannot have the address.
-    /// Or it is a [successor](Self::is_successor) that somebody uses: without the mark, it is the other claim's again once
-    /// it is free.
+    /// Or it is a [successor](Self::is_successor) in use: without the mark, the other claim takes it once it is free.
     pub(super) fn find_stranded(&self) -> Option<&'a LedgerEntry> {
         let situation = &self.situation;
         situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
@@ -448,7 +447,7 @@ impl<'a> ClaimCase<'a> {
     /// An address with the claim's mark that the claim may not have: the process that got it from Neutron died before it
     /// deleted it, or the spec has changed since. Until the mark is removed, it fills the pool's limit and the network.
     /// While a previous process may still write, the claim chooses another one meanwhile, but not beside a
-    /// [successor](Self::is_successor): the sweep would take that for the address that the other IPAddress names.
+    /// [successor](Self::is_successor): it would be reported as an orphan.
     pub(super) fn find_unwanted(&self) -> Option<&'a LedgerEntry> {
         let situation = &self.situation;
         situation.ledger.of_claim(&situation.pool.id, &self.claim.key).find(|entry| {
