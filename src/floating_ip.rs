@@ -5,7 +5,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 /// Its copies share one text: an id is in several indexes.
 macro_rules! id {
@@ -64,6 +64,9 @@ pub struct FloatingIp {
     pub created_at: Option<Timestamp>,
 }
 
+/// How much later than its creation Neutron may date a floating IP that nothing has changed.
+const CREATION: SignedDuration = SignedDuration::from_secs(2);
+
 impl FloatingIp {
     /// In bytes, about.
     #[expect(clippy::arithmetic_side_effects, reason = "these are sizes of what is in memory")]
@@ -90,12 +93,27 @@ impl FloatingIp {
     pub fn is_attached(&self) -> bool {
         self.port.is_some() || self.is_forwarded
     }
+
+    /// Whether nothing has changed it since Neutron created it. So no machine has had it: to attach it is a change.
+    pub fn is_as_created(&self) -> bool {
+        let times = self.created_at.zip(self.changed_at);
+        times.is_some_and(|(created, changed)| changed.duration_since(created) <= CREATION)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::allocation::testing::fip;
+    use crate::allocation::testing::{ago, fip};
+
+    #[test]
+    fn a_floating_ip_is_as_created_until_it_changes() {
+        let created = |age| fip(10).created_at(ago(age)).changed_at(ago(50)).0;
+        assert!(created(50).is_as_created() && created(52).is_as_created());
+        assert!(!created(53).is_as_created());
+        assert!(!FloatingIp { created_at: None, ..created(50) }.is_as_created());
+        assert!(!FloatingIp { changed_at: None, ..created(50) }.is_as_created());
+    }
 
     #[test]
     fn a_single_tag_takes_a_whole_node_of_its_tree() {

@@ -75,7 +75,7 @@ pub enum SweepScope {
     #[default]
     All,
     /// All but those that one claim simply has, by their marks. It finds no orphans among the ones that it leaves out, and
-    /// plans no tags of `spec.tags`.
+    /// nothing that the claim may not have, and plans no tags of `spec.tags`.
     Unsettled,
 }
 
@@ -275,8 +275,35 @@ impl<'a> SweepPass<'a> {
         if self.cluster.claims_of_duplicates.contains(claim) {
             return;
         }
+        if self.is_unwanted_offer(entry, claim) {
+            return self.discard(entry);
+        }
         if self.report_orphan(entry) && self.situation.pool.releases_orphans && !entry.fip.is_attached() {
             self.release(entry, claim);
+        }
+    }
+
+    /// Whether Neutron offered it for the claim, which may not have it and has another one. It was not deleted at once: that
+    /// failed, or the process died.
+    fn is_unwanted_offer(&self, entry: &LedgerEntry, claim: &ClaimKey) -> bool {
+        let Situation { pool, .. } = self.situation;
+        self.situation.created_here(entry).is_some_and(|mark| mark.claim.as_ref() == Some(claim))
+            && entry.fip.is_as_created()
+            && !entry.fip.is_attached()
+            && !pool.allows(entry.fip.address, claim)
+            && self.situation.is_stale_mark(claim, &entry.fip)
+            && !pool.only_releases
+            && !self.cluster.is_paused
+    }
+
+    fn discard(&mut self, entry: &LedgerEntry) {
+        if !entry.is_confirmed() {
+            self.plan.must_list = true;
+            return;
+        }
+        match plan_discard(&self.situation, &entry.fip.id) {
+            SweepAction::Delete(_) => self.delete(entry),
+            action => self.plan.actions.push(action),
         }
     }
 
@@ -302,8 +329,11 @@ impl<'a> SweepPass<'a> {
             true => self.surplus > 0 || self.spares > pool.min_free && self.waiting == 0,
             false => !self.situation.is_awaited(&entry.fip) && !self.replaces_deleted(entry),
         };
+        // `Retain` keeps what a machine had, and what some claim may get.
+        let is_useless = pool.is_excluded(entry.fip.address)
+            && self.situation.created_here(entry).is_some_and(|mark| !mark.is_retained);
         // Without the network, a spare looks as if no claim could have it.
-        let may_delete = pool.deletes && !pool.only_releases && is_dispensable;
+        let may_delete = (pool.deletes || is_useless) && !pool.only_releases && is_dispensable;
         let is_published = || self.situation.relevant_addresses().is_published_itself(&entry.fip, &pool.id);
         if !may_delete || entry.fip.is_attached() || is_published() {
             return;

@@ -39,6 +39,13 @@ const NOT_STORED: &str = "Neutron did not store the description: allow the proje
 /// becomes outdated.
 pub(super) const PARALLEL_ACTIONS: usize = 16;
 
+/// Whether a machine may have had an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum PastUse {
+    None,
+    Possible,
+}
+
 /// Writes to the floating IPs of one pool.
 pub(super) struct NeutronWriter<'a> {
     pub(super) pool: &'a ResolvedPool,
@@ -126,8 +133,14 @@ impl NeutronWriter<'_> {
         Ok(())
     }
 
-    /// Removes a claim's mark from an address that it may not have.
-    pub(super) async fn withdraw(&self, id: &FloatingIpId, tag: &str, by: Hold) -> Result<(), Error> {
+    /// Removes a claim's mark from an address that it may not have. With `Retain`, one that a machine may have had is kept.
+    pub(super) async fn withdraw(
+        &self,
+        id: &FloatingIpId,
+        tag: &str,
+        by: Hold,
+        past_use: PastUse,
+    ) -> Result<(), Error> {
         let (description, tags) = {
             let mut ledger = self.pool.project.ledger();
             if let Hold::Claim { pool, claim } = &by {
@@ -138,7 +151,7 @@ impl NeutronWriter<'_> {
             // The description of what a newer version has marked stays as it is.
             let created = entry.filter(|entry| !entry.marks.is_newer).and_then(|entry| entry.marks.created.as_ref());
             let described = created.filter(|mark| mark.pool == self.pool.policy.id);
-            let is_retained = !self.pool.policy.deletes;
+            let is_retained = past_use == PastUse::Possible && !self.pool.policy.deletes;
             let description = described.map(|mark| CreationMark { is_retained, ..mark.given_back() }.render(None));
             // It has both if its description could not be seen for a while.
             let is_tagged = description.is_none() || entry.is_some_and(|entry| entry.fip.tags.contains(tag));
@@ -266,8 +279,9 @@ impl NeutronWriter<'_> {
                 }
                 (action, is_kept)
             };
-            let performed = self.perform(&action).await;
-            result = result.and_then(|any_kept| performed.map(|_| any_kept || is_kept));
+            // What is needed by now stays as it is: the sweep gives it to its claim.
+            let performed = self.perform_while_unneeded(&action, memory).await;
+            result = result.and_then(|any_kept| performed.map(|is_done| any_kept || is_kept || !is_done));
         }
         result
     }
@@ -278,7 +292,7 @@ impl NeutronWriter<'_> {
         self.perform_if(action, |_| true).await
     }
 
-    /// The same for an action of a sweep: what is needed by now is not deleted.
+    /// The same, except that what is [needed](is_still_unneeded) by now is not deleted.
     pub(super) async fn perform_while_unneeded(&self, action: &SweepAction, memory: &Memory) -> Result<bool, Error> {
         let is_unneeded = |ledger: &Ledger| {
             let now = self.clock.now();

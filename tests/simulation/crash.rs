@@ -80,19 +80,29 @@ fn one_claims_lifecycle_is_the_same_each_time() {
 
 #[test]
 fn one_claims_lifecycle_survives_a_fault_at_any_call() {
+    survives_a_fault_at_any_call(&pools(), CALLS, 7, simulate_with);
+}
+
+/// Runs a history of each pool with a fault at each of its first calls: one of `every` points in a plain run.
+pub fn survives_a_fault_at_any_call(
+    pools: &[(&str, Value)],
+    most_calls: usize,
+    every: u64,
+    run: impl Fn(&Value, Option<(usize, Fault)>, bool) -> Outcome,
+) {
     let (mut points, mut failures) = (0, Vec::new());
-    for (name, pool) in pools() {
+    for (name, pool) in pools {
         // The last of them belong to the time without faults.
-        let calls = simulate_with(&pool, None, false).calls[0][0];
-        for number in 0..calls.min(CALLS) {
+        let calls = run(pool, None, false).calls[0][0];
+        for number in 0..calls.min(most_calls) {
             for (index, fault) in FAULTS.into_iter().enumerate() {
-                if !is_due(number + index, 7) {
+                if !is_due(number + index, every) {
                     continue;
                 }
                 points += 1;
-                let outcome = simulate_with(&pool, Some((number, fault)), false);
+                let outcome = run(pool, Some((number, fault)), false);
                 if !outcome.violations.is_empty() {
-                    failures.push((name, pool.clone(), number, fault, outcome.violations));
+                    failures.push((name, pool, number, fault, outcome.violations));
                 }
             }
         }
@@ -102,7 +112,7 @@ fn one_claims_lifecycle_survives_a_fault_at_any_call() {
         println!("{name}, call {number}, {fault:?}: {violations:?}");
     }
     if let Some((_, pool, number, fault, _)) = failures.first() {
-        panic!("{} failures; the first:\n{}", failures.len(), simulate_with(pool, Some((*number, *fault)), true).log);
+        panic!("{} failures; the first:\n{}", failures.len(), run(pool, Some((*number, *fault)), true).log);
     }
 }
 

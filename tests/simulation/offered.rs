@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::api::Kind;
+use crate::crash::survives_a_fault_at_any_call;
 use crate::memory::Alteration;
 use crate::simulate;
 use crate::users::key;
@@ -333,4 +334,37 @@ fn a_cloud_that_hides_tags_is_not_sent_one_tag_all_the_time() {
         world.expect(7, "web-0", "bound", is_bound);
     });
     outcome.assert_lawful();
+}
+
+/// Laws 4 and 7, with a fault at each single call. Of four addresses that Neutron offers, three are none for the claim. Soon
+/// after it is bound, none of them is left, and they never fill the pool's limit.
+#[test]
+fn what_a_claim_may_not_have_is_soon_deleted_whatever_fails() {
+    let unwanted: Vec<IpAddr> = (ADDRESSES / 4..ADDRESSES).map(address).collect();
+    let reserve = |address: &IpAddr| json!({"claim": format!("absent-{address}"), "address": address});
+    let reservations: Vec<_> = unwanted.iter().map(reserve).collect();
+    let orphans = |policy: &str| json!({"policy": policy, "graceSeconds": 3600});
+    let pools = [
+        ("excluded", json!({"excludedAddresses": unwanted, "orphans": orphans("Report")})),
+        ("limited", json!({"excludedAddresses": unwanted, "orphans": orphans("Release"), "maxIPs": 1})),
+        (
+            "retained",
+            json!({"excludedAddresses": unwanted, "orphans": orphans("Release"), "maxIPs": 1, "reclaimPolicy": "Retain"}),
+        ),
+        ("spare", json!({"excludedAddresses": unwanted, "reclaimPolicy": "Retain", "minFree": 1, "maxIPs": 2})),
+        ("reserved", json!({"reservations": reservations, "orphans": orphans("Release")})),
+    ];
+    survives_a_fault_at_any_call(&pools, 60, 61, |pool, fault, is_logged| {
+        let start = Start { seed: 4, sites: 1, replicas: 1, slowest: 12, is_logged };
+        simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            site.replicas[0].plans.borrow_mut().push_back(fault.into_iter().collect());
+            site.create_pool("public", pool);
+            site.create_claim("web-0", "public");
+            let is_bound = world.wait_until(4 * SOON, || site.is_bound("web-0")).await;
+            world.expect(7, "web-0", "bound", is_bound);
+            let is_deleted = || world.cloud.floating_ips().iter().all(|fip| !unwanted.contains(&fip.address));
+            world.expect(4, "what web-0 may not have", "deleted", world.wait_until(5 * SOON, is_deleted).await);
+        })
+    });
 }

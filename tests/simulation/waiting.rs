@@ -10,7 +10,7 @@ use crate::api::Kind;
 use crate::fault::{Fault, Side};
 use crate::simulate;
 use crate::users::key;
-use crate::world::{Start, World, address};
+use crate::world::{ADDRESSES, Start, World, address};
 
 fn start(seed: u64) -> Start {
     Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true }
@@ -69,6 +69,36 @@ fn an_address_is_not_deleted_once_a_claim_waits_for_it_by_a_reservation() {
         outcome.assert_lawful();
     }
     assert!(read_late > 0, "no floating IP was read while the claim came");
+}
+
+/// Law 7. Neutron offers the address to another claim, and its deletion has to be sent again. Its claim comes meanwhile.
+#[test]
+fn an_address_that_was_offered_is_not_deleted_once_a_claim_waits_for_it_by_a_reservation() {
+    let mut kept = 0;
+    for (seed, call) in (0..3).flat_map(|seed| (15..45).map(move |call| (seed, call))) {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 12, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            site.replicas[0].plans.borrow_mut().push_back([(call, Fault::RequestLost)].into());
+            (2..ADDRESSES).for_each(|index| world.create_attached(address(index)));
+            let reserved = || world.cloud.floating_ips().into_iter().find(|fip| fip.address == address(0));
+            let reservations = json!([{"claim": "web-0", "address": address(0).to_string()}]);
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "reservations": reservations}));
+            site.create_claim("web-1", "public");
+            let is_offered = world.wait_until(Duration::from_secs(60), || reserved().is_some()).await;
+            if !is_offered {
+                return;
+            }
+            kept += 1;
+            site.create_claim("web-0", "public");
+            let is_bound = world.wait_until(Duration::from_secs(240), || site.is_bound("web-0")).await;
+            world.expect(7, "web-0", "given its reservation", is_bound);
+        });
+        outcome.assert_lawful();
+    }
+    println!("{kept} deletions were sent again");
+    assert!(kept > 0, "no deletion was sent again while the claim came");
 }
 
 /// The pool counts the claims that wait, and writes that with its other figures: once after each change.

@@ -469,6 +469,65 @@ fn what_is_needed_by_now_is_not_deleted_as_planned() {
     assert!(is_unneeded(fixture().fips([])), "it is gone");
 }
 
+/// `web` has another address than this one, which was created for it.
+fn offered(change: impl FnOnce(Fip) -> Fip) -> Fixture {
+    let offer = change(fip(30).created_for("web").created_at(ago(100_002)));
+    let fixture = fixture().excluding("203.0.113.30/32").fips([offer, fip(10).created_for("web")]);
+    fixture.bound_claim("web").published("web", 10)
+}
+
+#[test]
+fn what_neutron_offered_and_its_claim_may_not_have_is_deleted_once_that_has_another() {
+    let swept = |fixture: Fixture| (fixture.plan().actions, fixture.plan().orphans);
+    assert_eq!(swept(offered(|fip| fip)), (delete(30), vec![]));
+    assert_eq!(swept(offered(|fip| fip).with_policy(|pool| pool.deletes = false)), (delete(30), vec![]));
+    for (what, fixture) in [
+        ("the claim may have it", offered(|fip| fip).with_policy(|pool| pool.excluded.clear())),
+        ("it is attached", offered(Fip::attached)),
+        ("it has changed", offered(|fip| fip.created_at(ago(100_003)))),
+        ("the network is not known", offered(|fip| fip).with_policy(|pool| pool.only_releases = true)),
+        ("the pool did not create it", offered(|_| fip(30).tagged_for("web").created_at(ago(100_000)))),
+    ] {
+        assert_eq!(swept(fixture), (vec![], vec![id(30)]), "{what}");
+    }
+    let mut gone = offered(|fip| fip);
+    gone.claims.clear();
+    assert_eq!(swept(gone).0, vec![], "the claim is gone");
+    let mut paused = offered(|fip| fip);
+    paused.cluster.is_paused = true;
+    assert_eq!(swept(paused), (vec![], vec![id(30)]), "that may be an old IPAddress");
+    let needed = fixture().excluding("203.0.113.30/32").fips([fip(30).created_for("web").created_at(ago(100_000))]);
+    assert_eq!(swept(needed.active_claim("web")), (vec![], vec![]), "the claim decides");
+}
+
+#[test]
+fn what_neutron_offered_is_given_to_the_claim_that_reserves_it() {
+    let reserved = offered(|fip| fip).with_policy(|pool| pool.excluded.clear()).reserving("db", 30);
+    assert_eq!(reserved.plan().actions, delete(30), "that claim does not exist");
+    let reserved = offered(|fip| fip).with_policy(|pool| pool.excluded.clear()).reserving("db", 30);
+    assert_eq!(reserved.active_claim("db").plan().actions, make_idle(30, false, &[]));
+}
+
+#[test]
+fn what_neutron_offered_is_listed_again_before_it_is_deleted() {
+    let mut fixture = offered(|fip| fip);
+    fixture.ledger.record_tag(&id(30), "team", true);
+    assert_eq!((fixture.plan().actions, fixture.plan().must_list), (vec![], true));
+}
+
+#[test]
+fn a_pool_that_retains_deletes_what_no_machine_had_and_no_claim_may_get() {
+    let retained = CreationMark { is_retained: true, ..unclaimed_mark(30) };
+    let actions = |fip| {
+        let fixture = fixture().excluding("203.0.113.30/32").reserving("db", 31);
+        fixture.with_policy(|pool| pool.deletes = false).fips([fip]).plan().actions
+    };
+    assert_eq!(actions(fip(30).idle()), delete(30));
+    for kept in [fip(30).described(retained.render(None)), fip(31).idle(), fip(10).idle(), fip(30).idle().attached()] {
+        assert_eq!(actions(kept), vec![]);
+    }
+}
+
 #[test]
 fn a_pool_that_only_releases_deletes_no_spare() {
     let fixture = fixture().fips([fip(11).idle(), released()]);
@@ -619,6 +678,15 @@ fn a_late_mark_is_removed_from_a_contested_address_at_once_if_its_claim_has_anot
     assert!(contested.plan().actions.is_empty(), "a move may be under way");
     let plan = fixture().fips([fip(10).idle().tagged_by_another_pool()]).plan();
     assert_eq!((plan.orphans, plan.actions), (vec![id(10)], vec![]), "there is no such claim");
+}
+
+#[test]
+fn a_pool_that_retains_keeps_what_two_owners_had_marked() {
+    let contested = || fixture().fips([fip(10).created_for("web").tagged_by_another_pool()]);
+    let contested =
+        |deletes| contested().active_claim("web").published("web", 12).with_policy(|pool| pool.deletes = deletes);
+    assert_eq!(contested(true).plan().actions, make_idle(10, false, &[]));
+    assert_eq!(contested(false).plan().actions, make_idle(10, true, &[]));
 }
 
 #[test]

@@ -157,7 +157,13 @@ impl<'a> View<'a> {
             || self.named_by_others.contains(&fip.address);
         let is_used = fip.is_attached() || is_published;
         match marks.ownership(id) {
-            Ownership::Unmarked | Ownership::Unclaimed => None,
+            Ownership::Unmarked => None,
+            Ownership::Unclaimed => {
+                let is_unused = marks.created.as_ref().is_some_and(|mark| !mark.is_retained);
+                let is_due =
+                    is_unused && pool.is_excluded(fip.address) && !is_used && !self.deleting_pools.contains(id);
+                is_due.then(|| "never used, and excluded by the pool".to_owned())
+            }
             Ownership::Foreign | Ownership::Contested => (!is_used).then(|| "marked by two owners".to_owned()),
             Ownership::Claimed(claim) => {
                 let exists = self.claims.contains(&(id.clone(), claim.clone()));
