@@ -92,8 +92,7 @@ async fn machines_are_scaled_and_replaced_while_the_controller_dies() {
             ns.start_controller(&ns.world.account, &[]);
             let replaced = machines.await_replaced(3).await;
             used.extend(replaced);
-            machines.delete_cluster().await;
-            machines::await_released(ns, &used).await;
+            machines.delete_cluster(&used).await;
         })
         .await;
     })
@@ -121,10 +120,13 @@ async fn a_machine_waits_while_the_pool_is_exhausted() {
             // Cluster API makes another machine in its place, which waits in turn.
             let server = bound.first().and_then(|claim| claim.strip_suffix("-floating-ip-address"));
             ns.delete(Kind::Machine, server.expect("the claim has the name that CAPO gives it")).await;
-            ns.await_bound(&third, PATIENCE).await;
+            let address = ns.await_bound(&third, PATIENCE).await;
+            let waited = third.strip_suffix("-floating-ip-address").expect("that is its server's name, too");
+            machines::await_attached_to(ns, waited, &address).await;
+            machines::await_running_machine(ns, waited).await;
             machines.scale(2).await;
-            machines.await_addresses(2).await;
-            machines.delete_cluster().await;
+            let used = machines.await_addresses(2).await;
+            machines.delete_cluster(&used).await;
         })
         .await;
     })
@@ -144,7 +146,7 @@ async fn a_closed_list_keeps_its_addresses_when_all_machines_are_replaced() {
             assert_eq!(machines.await_addresses(3).await, listed);
             machines.replace_all().await;
             assert_eq!(machines.await_replaced(3).await, listed);
-            machines.delete_cluster().await;
+            machines.delete_cluster(&BTreeSet::new()).await;
         })
         .await;
         // They are the user's, and stay.
@@ -310,8 +312,7 @@ async fn the_workers_of_a_cluster_class_have_addresses_of_the_pool_that_the_clus
             clusters::change_workers(ns, 2, "other").await;
             clusters::await_claims_of(ns, "other", 2).await;
             used.extend(machines.await_addresses(2).await);
-            machines.delete_cluster().await;
-            machines::await_released(ns, &used).await;
+            machines.delete_cluster(&used).await;
         });
         with_kubelets(ns, scenario).await;
     })
@@ -330,8 +331,12 @@ async fn a_moved_cluster_keeps_its_addresses_and_is_scaled_in_its_new_management
         with_kubelets_of(&[from, to], async {
             machines.await_addresses(3).await;
             let before = machines::await_attached_by_server(from).await;
+            // No object of Cluster API owns it: a label takes it along.
+            clusters::apply_example(from, "api-endpoint/claim.yaml", |_| {}).await;
+            let endpoint = from.await_bound("prod-api-server", PATIENCE).await;
             Move::start(from, to).succeed().await;
             assert_eq!(clusters::objects_left_in(from).await, [""; 0]);
+            assert_eq!(to.await_bound("prod-api-server", PATIENCE).await, endpoint);
 
             clusters::await_control_plane(to).await;
             let machines = Machines::of_cluster(to);
@@ -343,8 +348,10 @@ async fn a_moved_cluster_keeps_its_addresses_and_is_scaled_in_its_new_management
             machines.scale(2).await;
             let kept = machines.await_addresses(2).await;
             machines::await_released(to, &(&used - &kept)).await;
-            machines.delete_cluster().await;
-            machines::await_released(to, &used).await;
+            to.delete(Kind::Claim, "prod-api-server").await;
+            to.await_gone(Kind::Claim, "prod-api-server", PATIENCE).await;
+            machines::await_released(to, &BTreeSet::from([endpoint])).await;
+            machines.delete_cluster(&used).await;
         })
         .await;
     })
@@ -381,8 +388,7 @@ async fn a_rolling_update_completes_while_the_controller_is_killed_frozen_upgrad
             used.extend(machines.await_replaced(5).await);
             controller.terminate();
             start(PROGRAM);
-            machines.delete_cluster().await;
-            machines::await_released(ns, &used).await;
+            machines.delete_cluster(&used).await;
         })
         .await;
     })

@@ -130,14 +130,18 @@ impl<'a> Machines<'a> {
         await_attached(self.ns, count).await
     }
 
-    /// Deletes the Cluster, and waits until its machines and their claims are gone.
-    pub async fn delete_cluster(&self) {
-        clusters::delete(self.ns).await;
-        eventually(PATIENCE, async || {
-            let claims = self.ns.list(Kind::Claim).await.len();
-            if claims == 0 { Ok(()) } else { Err(format!("{claims} claims are left")) }
-        })
-        .await;
+    /// Deletes the Cluster, and waits until its machines are gone. Soon after the last claim is gone, Neutron has none of
+    /// the addresses that the pool has created for them.
+    pub async fn delete_cluster(&self, created: &BTreeSet<String>) {
+        let claims_are_gone = async {
+            eventually(PATIENCE, async || {
+                let claims = self.ns.list(Kind::Claim).await.len();
+                if claims == 0 { Ok(()) } else { Err(format!("{claims} claims are left")) }
+            })
+            .await;
+            await_released(self.ns, created).await;
+        };
+        tokio::join!(clusters::delete(self.ns), claims_are_gone);
     }
 }
 
@@ -158,6 +162,13 @@ pub async fn await_running(ns: &Namespace, count: usize) {
         }
     })
     .await;
+}
+
+/// Waits until the machine of this name runs.
+pub async fn await_running_machine(ns: &Namespace, name: &str) {
+    let is_running =
+        |machine: Option<&DynamicObject>| machine.is_some_and(|machine| machine.data["status"]["phase"] == "Running");
+    ns.await_object(Kind::Machine, name, PATIENCE, "Running", is_running).await;
 }
 
 /// Waits until so many servers exist and all are ready.

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::kubelets::with_kubelets;
-use crate::machines::{Machines, PATIENCE, await_released, claim_of};
+use crate::machines::{Machines, PATIENCE, claim_of};
 use crate::support::{Kind, Manifest, Namespace, consistently, eventually};
 
 const CAPO: &str = "infrastructure.cluster.x-k8s.io";
@@ -30,7 +30,7 @@ pub async fn keep_addresses_while_a_machine_is_recreated(ns: &Namespace) {
     with_kubelets(ns, async {
         let addresses = machines.await_addresses(3).await;
         with_guard(ns, &addresses, keep_addresses(ns, &machines, &addresses)).await;
-        machines.delete_cluster().await;
+        machines.delete_cluster(&BTreeSet::new()).await;
         for address in &addresses {
             let found = ns.cloud().await.find(address).await.expect("a listed floating IP is never deleted");
             assert!(found.port.is_none() && found.tags.is_empty(), "{found:?}");
@@ -48,8 +48,7 @@ pub async fn change_addresses_while_machines_are_recreated(ns: &Namespace) {
         // CAPO deletes each address that a machine leaves.
         with_guard(ns, &BTreeSet::new(), change_addresses(ns, &machines)).await;
         let addresses = machines.await_addresses(3).await;
-        machines.delete_cluster().await;
-        await_released(ns, &addresses).await;
+        machines.delete_cluster(&addresses).await;
     })
     .await;
 }
