@@ -110,6 +110,30 @@ async fn excluded_and_reserved_addresses_that_neutron_creates_are_deleted() {
     .await;
 }
 
+/// As a process leaves it that dies before it deletes what Neutron has offered, or whose DELETE is refused.
+#[tokio::test]
+async fn an_excluded_address_that_stayed_with_a_claim_is_deleted_though_orphans_are_kept_and_reported() {
+    with_external_network(2, async |ns, network| {
+        let spec = pool("public").network(&network.name).excluded([network.address(0)]);
+        let spec = spec
+            .with("reclaimPolicy", json!("Retain"))
+            .with("orphans", json!({"policy": "Report", "graceSeconds": 3600}));
+        create_served_pool(ns, spec).await;
+        let address = ns.bind(claim("web-0")).await;
+        assert_eq!(address, network.address(1));
+        let cloud = ns.cloud().await;
+        // It is deleted by now if Neutron offered it first.
+        await_floating_ip_deleted(cloud, &network.address(0), RECOVERY).await;
+        let mark = floating_ip_of(cloud, &address).await.description;
+        let nonce = mark.split(' ').find_map(|field| field.strip_prefix("nonce=")).expect("a created one has a nonce");
+        let offered = cloud.create(&network.name, &mark.replace(nonce, &unique("n").replace('-', "0"))).await;
+        assert_eq!(offered.address, network.address(0));
+        await_floating_ip_deleted(cloud, &offered.address, RESYNC).await;
+        assert_eq!(await_bound(ns, "web-0").await, address);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn network_with_only_excluded_addresses_is_reported_and_leaks_none() {
     with_external_network(2, async |ns, network| {
