@@ -120,7 +120,7 @@ impl Round<'_> {
         let existing = self.list_floating_ips().await.len();
         self.ns.create(self.pool(&made)).await;
         let pool_id = self.await_ready().await;
-        let held = Held { existing, pool_id };
+        let held = Held { existing, pool_id, keeps_spares: self.kind == Kind::Spare };
         let mut claims = watch_claims(self.ns).await;
         let bind = self.bind(&mut claims, &process).await;
         eprintln!("  bound in {:.2} s", bind.bound_s);
@@ -274,11 +274,10 @@ impl Round<'_> {
     /// When Neutron was last written to, once every address is given back; and the length of its log then.
     async fn await_given_back(&self, held: &Held) -> (Instant, u64) {
         let begun = Instant::now();
-        let kept = if self.kind == Kind::Spare { self.claims } else { 0 };
         loop {
             let (last_write, end) = self.log.await_quiet(QUIET).await;
             let left = held.count(&self.list_floating_ips().await);
-            if left == kept {
+            if left == 0 {
                 // A slow write is logged when it ends: it may have ended after the quiet, before the count.
                 let (later_write, later_end) = self.log.await_quiet(QUIET).await;
                 let has_later = count_writes(&self.log.calls(end, later_end)) > 0;
@@ -296,19 +295,26 @@ impl Round<'_> {
     }
 }
 
-/// By what the floating IPs that a pool has are recognized.
+/// By what the floating IPs that a pool has, or is giving back, are recognized.
 struct Held {
     /// How many floating IPs there were before.
     existing: usize,
     /// The pool's id in our marks. CAPO's pool marks no predefined ones, and tags those that it created.
     pool_id: Option<String>,
+    /// Whether those that are given back stay, without a claim in their mark and without a tag.
+    keeps_spares: bool,
 }
 
 impl Held {
     fn count(&self, all: &[Value]) -> usize {
         let Some(pool_id) = &self.pool_id else { return all.len() - self.existing };
-        let has = |found: &&Value, field: &str| found[field].to_string().contains(pool_id);
-        all.iter().filter(|found| has(found, "tags") || has(found, "description")).count()
+        let names_pool = |found: &Value, field: &str| found[field].to_string().contains(pool_id);
+        let has_claim = |found: &Value| found["description"].to_string().contains(" claim=");
+        let is_held = |found: &&Value| {
+            let is_described = names_pool(found, "description") && (has_claim(found) || !self.keeps_spares);
+            is_described || names_pool(found, "tags")
+        };
+        all.iter().filter(is_held).count()
     }
 }
 

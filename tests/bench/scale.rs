@@ -151,11 +151,12 @@ impl<'a> Bench<'a> {
 
     async fn measure(&mut self) -> Figures {
         let mut figures = Figures { claims: self.setting.total, pools: self.pools, ..Figures::default() };
+        self.bind_all(&mut figures).await;
+        self.watch_settled(&mut figures).await;
+        figures.peak_mib = self.memory().peak;
         if !self.setting.costs {
             (figures.others_alone_s, figures.others_beside_s) = self.measure_others().await;
         }
-        self.bind_all(&mut figures).await;
-        self.watch_settled(&mut figures).await;
         self.restart(&mut figures).await;
         self.wait_at_used_up_pool(&mut figures).await;
         // The first one was released before, and there is one more.
@@ -209,7 +210,6 @@ impl<'a> Bench<'a> {
     async fn restart(&mut self, figures: &mut Figures) {
         eprintln!("kill -9");
         let (calls, versions) = (self.stand_in.calls().await, self.versions().await);
-        figures.peak_mib = self.memory().peak;
         self.controller = None;
         self.controller = Some(start_controller(&self.filter));
         let new = self.claim(self.setting.total);
@@ -249,6 +249,7 @@ impl<'a> Bench<'a> {
             (0..self.setting.waiting).map(|number| (namespace.clone(), waiting(number).into())).collect();
         self.create_all(claims).await;
         sleep(STILL).await;
+        let oldest = self.oldest_of(&namespace, "waiting-").await;
         let (cpu, begun) = (self.cpu(), Instant::now());
         sleep(WAITED.min(Duration::from_secs(self.setting.settled_seconds))).await;
         figures.waiting_cpu_percent = (self.cpu() - cpu).as_secs_f64() * 100.0 / begun.elapsed().as_secs_f64();
@@ -257,8 +258,9 @@ impl<'a> Bench<'a> {
         let (_, bound) = self.claim(0);
         self.delete(&namespace, &bound.name()).await;
         let is_waiting = |name: &String| name.starts_with("waiting-");
-        await_count(&mut self.events, 1, |event| bound_claim(event).filter(is_waiting)).await;
+        let served = await_count(&mut self.events, 1, |event| bound_claim(event).filter(is_waiting)).await;
         figures.served_after_release_s = begun.elapsed().as_secs_f64();
+        assert_eq!(served.keys().next(), Some(&oldest), "the oldest waiting claim is served first");
         let names: Vec<_> =
             (0..self.setting.waiting).map(|number| (namespace.clone(), waiting(number).name())).collect();
         self.delete_all(names).await;
@@ -270,10 +272,18 @@ impl<'a> Bench<'a> {
         sleep(STILL).await;
     }
 
+    /// The claim that was created first, of those whose names begin so.
+    async fn oldest_of(&self, namespace: &str, prefix: &str) -> String {
+        let claims = self.api(Kind::Claim, namespace).list(&ListParams::default()).await.expect("claims are listed");
+        let claims = claims.items.iter().filter(|claim| claim.name_any().starts_with(prefix));
+        let oldest = claims.min_by_key(|claim| (claim.creation_timestamp(), claim.name_any()));
+        oldest.expect("there are claims").name_any()
+    }
+
     /// All that are left.
     async fn release(&mut self, claims: Range<usize>, figures: &mut Figures) {
         eprintln!("releasing all claims");
-        let (cpu, begun) = (self.cpu(), Instant::now());
+        let (calls, cpu, begun) = (self.stand_in.calls().await, self.cpu(), Instant::now());
         let claims = claims.map(|number| self.claim(number));
         let claims: Vec<_> = claims.map(|(namespace, claim)| (namespace, claim.name())).collect();
         self.delete_all(claims).await;
@@ -281,6 +291,7 @@ impl<'a> Bench<'a> {
         self.await_no_floating_ips().await;
         figures.given_back_s = begun.elapsed().as_secs_f64();
         figures.cpu_ms_to_release = (self.cpu() - cpu).as_secs_f64() * 1000.0 / self.setting.total as f64;
+        figures.calls_to_release = since(&calls, &self.stand_in.calls().await);
         figures.peak_mib = figures.peak_mib.max(self.memory().peak);
     }
 
@@ -299,13 +310,14 @@ impl<'a> Bench<'a> {
         timeout(PATIENCE, all).await.expect("all floating IPs are deleted");
     }
 
-    /// The median time of claims of a pool, alone and beside a pool whose Neutron fails and that has many claims.
+    /// The median time of claims of a pool, alone and beside a pool whose Neutron fails and that has many claims. Alone
+    /// before and after, so that what changes meanwhile counts on both sides.
     async fn measure_others(&mut self) -> (f64, f64) {
         eprintln!("{OTHERS} claims of a pool, alone and beside one that fails");
         let namespace = self.create_namespace("others").await;
         self.create(&namespace, self.pool("others")).await;
         self.await_ready(&namespace, "others").await;
-        let alone = self.median_of_others(&namespace, "alone").await;
+        let mut alone = self.times_of_others(&namespace, "before").await;
         let failing = self.create_namespace(FAILING).await;
         self.create(&failing, self.pool("failing")).await;
         let claims = (0..self.setting.waiting).map(|number| {
@@ -314,15 +326,17 @@ impl<'a> Bench<'a> {
         });
         self.create_all(claims.collect()).await;
         sleep(STILL).await;
-        let beside = self.median_of_others(&namespace, "beside").await;
+        let beside = self.times_of_others(&namespace, "beside").await;
         let names =
             (0..self.setting.waiting).map(|number| (failing.clone(), claim(&format!("failing-{number:05}")).name()));
         self.delete_all(names.collect()).await;
         delete(&self.world, Kind::Pool, &failing, "failing").await;
-        (alone, beside)
+        sleep(STILL).await;
+        alone.extend(self.times_of_others(&namespace, "after").await);
+        (median(alone), median(beside))
     }
 
-    async fn median_of_others(&mut self, namespace: &str, name: &str) -> f64 {
+    async fn times_of_others(&mut self, namespace: &str, name: &str) -> Vec<f64> {
         let mut times = Vec::new();
         for round in 0..ROUNDS {
             let claims: Vec<(String, Manifest)> = (0..OTHERS)
@@ -336,8 +350,7 @@ impl<'a> Bench<'a> {
             self.delete_all(names).await;
             sleep(Duration::from_secs(3)).await;
         }
-        times.sort_by(f64::total_cmp);
-        percentile(&times, 0.5)
+        times
     }
 
     /// As many claims, created and bound by plain clients, without a controller.
@@ -489,6 +502,11 @@ fn start_controller(filter: &str) -> Controller {
 
 fn pool_name(number: usize) -> String {
     format!("pool-{number:03}")
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    percentile(&times, 0.5)
 }
 
 /// The calls that were made in between.

@@ -34,6 +34,7 @@ pub struct Figures {
     pub gone_s: f64,
     pub given_back_s: f64,
     pub cpu_ms_to_release: f64,
+    pub calls_to_release: Calls,
     /// Of the process that bound the claims, and of the one that released them.
     pub peak_mib: f64,
     pub others_alone_s: f64,
@@ -44,12 +45,16 @@ impl Figures {
     /// What depends on the program alone.
     pub fn costs(&self) -> Vec<Requirement> {
         let at_most = Requirement::at_most;
-        let calls = self.calls_to_bind.values().sum::<usize>() as f64 / self.claims as f64;
+        let of_each = |calls: &Calls| calls.values().sum::<usize>() as f64 / self.claims as f64;
+        let is_read_of_one = |name: &str| name == "GET floatingips/ID";
+        let reads = self.restart_calls.iter().filter(|(name, _)| is_read_of_one(name)).map(|(_, count)| count);
         vec![
-            at_most("calls to OpenStack to bind a claim", 1.2, calls),
+            at_most("calls to OpenStack to bind a claim", 1.2, of_each(&self.calls_to_bind)),
+            at_most("calls to OpenStack to release a claim", 2.5, of_each(&self.calls_to_release)),
             at_most("peak memory, MiB", 96.0, self.peak_mib),
             at_most("writes to Kubernetes for bound claims after a restart", 0.0, self.restart_writes as f64),
             at_most("writes to OpenStack for bound claims after a restart", 0.0, self.restart_calls_for_bound()),
+            at_most("reads of single floating IPs after a restart", 0.0, reads.sum::<usize>() as f64),
             at_most("writes while settled", 0.0, self.settled_writes as f64),
         ]
     }
