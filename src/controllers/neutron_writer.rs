@@ -39,13 +39,6 @@ const NOT_STORED: &str = "Neutron did not store the description: allow the proje
 /// becomes outdated.
 pub(super) const PARALLEL_ACTIONS: usize = 16;
 
-/// Whether a machine may have had an address.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum PastUse {
-    None,
-    Possible,
-}
-
 /// Writes to the floating IPs of one pool.
 pub(super) struct NeutronWriter<'a> {
     pub(super) pool: &'a ResolvedPool,
@@ -134,13 +127,7 @@ impl NeutronWriter<'_> {
     }
 
     /// Removes a claim's mark from an address that it may not have. With `Retain`, one that a machine may have had is kept.
-    pub(super) async fn withdraw(
-        &self,
-        id: &FloatingIpId,
-        tag: &str,
-        by: Hold,
-        past_use: PastUse,
-    ) -> Result<(), Error> {
+    pub(super) async fn withdraw(&self, id: &FloatingIpId, tag: &str, by: Hold) -> Result<(), Error> {
         let (description, tags) = {
             let mut ledger = self.pool.project.ledger();
             if let Hold::Claim { pool, claim } = &by {
@@ -151,7 +138,7 @@ impl NeutronWriter<'_> {
             // The description of what a newer version has marked stays as it is.
             let created = entry.filter(|entry| !entry.marks.is_newer).and_then(|entry| entry.marks.created.as_ref());
             let described = created.filter(|mark| mark.pool == self.pool.policy.id);
-            let is_retained = past_use == PastUse::Possible && !self.pool.policy.deletes;
+            let is_retained = !self.pool.policy.deletes && entry.is_some_and(|entry| !entry.fip.is_as_created());
             let description = described.map(|mark| CreationMark { is_retained, ..mark.given_back() }.render(None));
             // It has both if its description could not be seen for a while.
             let is_tagged = description.is_none() || entry.is_some_and(|entry| entry.fip.tags.contains(tag));

@@ -15,7 +15,7 @@ use crate::allocation::{Ledger, Refusal};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::hands_off::HandsOff;
 use crate::controllers::memory::ResolvedPool;
-use crate::controllers::neutron_writer::{NeutronWriter, PastUse};
+use crate::controllers::neutron_writer::NeutronWriter;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::openstack::{self, ErrorKind};
 
@@ -192,12 +192,6 @@ impl<'a> Attempt<'a> {
         Ok(None)
     }
 
-    fn past_use(&self, id: &FloatingIpId) -> PastUse {
-        let ledger = self.pool.project.ledger();
-        let is_new = ledger.get(id).is_some_and(|entry| entry.fip.is_as_created());
-        if is_new && !self.request.was_bound { PastUse::None } else { PastUse::Possible }
-    }
-
     /// Whether an IPAddress that was not seen may name what is to be withdrawn. Where it was seen, the decision knew it.
     fn may_be_published(&self, id: &FloatingIpId) -> bool {
         self.request.bound.is_none() && !self.chosen.contains(id)
@@ -299,7 +293,7 @@ impl<'a> Attempt<'a> {
                 {
                     return Ok(Some(AttemptOutcome::Changed));
                 }
-                self.writer().withdraw(&id, &tag, self.hold(), self.past_use(&id)).await?;
+                self.writer().withdraw(&id, &tag, self.hold()).await?;
             }
             _ => {}
         }

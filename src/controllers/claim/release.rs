@@ -23,7 +23,7 @@ use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
 use crate::api::names::{ADDRESS_FINALIZER, CLAIM_FINALIZER};
 use crate::clock::Clock;
 use crate::controllers::memory::{Memory, ResolvedPool};
-use crate::controllers::neutron_writer::{NeutronWriter, PastUse, render};
+use crate::controllers::neutron_writer::{NeutronWriter, render};
 use crate::controllers::objects::is_abandoned;
 use crate::controllers::patch;
 use crate::controllers::queue::Action;
@@ -153,7 +153,7 @@ impl ClaimController {
         let (writer, mut result) = (NeutronWriter { pool, clock: &self.clock }, Ok(()));
         for fip in given_up {
             let hold = Hold::Claim { pool: id.clone(), claim: claim.clone() };
-            match writer.withdraw(&fip, &claim_tag(id, claim), hold, PastUse::Possible).await {
+            match writer.withdraw(&fip, &claim_tag(id, claim), hold).await {
                 Ok(()) => self.wake.waiting_claims_of(&pool.name),
                 Err(error) => result = Err(Error::OpenStack(error)),
             }
@@ -283,7 +283,7 @@ pub(in crate::controllers) async fn release_marks(
             ReleaseStep::Withdraw(..) if is_published => return Ok(MarkRelease::Published),
             ReleaseStep::Withdraw(fip, tag) => {
                 let hold = Hold::Claim { pool: id.clone(), claim: key.clone() };
-                writer.withdraw(&fip, &tag, hold, PastUse::Possible).await?;
+                writer.withdraw(&fip, &tag, hold).await?;
             }
             ReleaseStep::Fenced(until) => return Ok(MarkRelease::Fenced(until)),
             ReleaseStep::Settle => {
