@@ -17,6 +17,9 @@ use super::{Snapshot, Violation};
 /// How far the clocks of two controllers may be apart.
 const CLOCK_SKEW: SignedDuration = SignedDuration::from_secs(60);
 
+/// Within this time a pool deletes what Neutron offered and it does not want.
+const LONGEST_OFFER: SignedDuration = SignedDuration::from_mins(5);
+
 pub fn check(snapshot: &Snapshot) -> Vec<Violation> {
     let view = View::read(snapshot);
     let mut violations = view.no_address_is_given_twice();
@@ -160,8 +163,9 @@ impl<'a> View<'a> {
             Ownership::Unmarked => None,
             Ownership::Unclaimed => {
                 let is_unused = marks.created.as_ref().is_some_and(|mark| !mark.is_retained);
-                let is_due =
-                    is_unused && pool.is_excluded(fip.address) && !is_used && !self.deleting_pools.contains(id);
+                let is_offer = |at| self.snapshot.now.duration_since(at) < LONGEST_OFFER;
+                let is_kept = fip.created_at.is_some_and(is_offer) || self.deleting_pools.contains(id);
+                let is_due = is_unused && pool.is_excluded(fip.address) && !is_used && !is_kept;
                 is_due.then(|| "never used, and excluded by the pool".to_owned())
             }
             Ownership::Foreign | Ownership::Contested => (!is_used).then(|| "marked by two owners".to_owned()),
