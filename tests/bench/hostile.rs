@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use crate::claim_events::{ClaimEvents, bound_claim, deleted_claim, watch_claims};
-use crate::round::percentile;
+use crate::round::median;
 use crate::support::hostile::{Attack, CLAIMS, HostileTenants, SECRETS, Victim, with_hostile_tenants};
 use crate::support::{
     Controller, Kind, LeaseHistory, LeaseObserver, Namespace, RENEW_DEADLINE, claim, leader_election_flags, pool,
@@ -132,16 +132,14 @@ impl Setting {
             one_by_one.extend(bind_at_once(ns, claims, std::slice::from_ref(name)).await);
         }
         let burst = names(&format!("{name}-burst"), MEASURED);
-        let mut at_once = bind_at_once(ns, claims, &burst).await;
+        let at_once = bind_at_once(ns, claims, &burst).await;
         release(ns, claims, &[single, burst].concat()).await;
         sleep(REST).await;
         let memory = usage::memory(controller.pid());
-        one_by_one.sort_by(f64::total_cmp);
-        at_once.sort_by(f64::total_cmp);
         let slowest_s = one_by_one.iter().chain(&at_once).copied().fold(0.0, f64::max);
         Phase {
-            one_by_one_s: percentile(&one_by_one, 0.5),
-            at_once_s: percentile(&at_once, 0.5),
+            one_by_one_s: median(one_by_one),
+            at_once_s: median(at_once),
             slowest_s,
             rss_mib: memory.now,
             peak_mib: memory.peak,

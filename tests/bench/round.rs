@@ -322,8 +322,13 @@ fn seconds_until_last(begun: Instant, times: &BTreeMap<String, Instant>) -> f64 
     (*times.values().max().expect("there are claims") - begun).as_secs_f64()
 }
 
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    percentile(&values, 0.5)
+}
+
 /// The smallest value that at least this share of the values does not exceed.
-pub fn percentile(sorted: &[f64], share: f64) -> f64 {
+fn percentile(sorted: &[f64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.max(1) - 1).copied().unwrap_or_default()
 }

@@ -20,7 +20,7 @@ use crate::objects::{api, create, delete};
 use crate::plain::PlainClients;
 use crate::provider::MAX_FLOATING_IPS;
 use crate::requirement::print_requirements;
-use crate::round::percentile;
+use crate::round::median;
 use crate::scale_figures::Figures;
 use crate::settled::{await_stillness, changes};
 use crate::stand_in::{FAILING, StandIn};
@@ -502,11 +502,6 @@ fn start_controller(filter: &str) -> Controller {
 
 fn pool_name(number: usize) -> String {
     format!("pool-{number:03}")
-}
-
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    percentile(&times, 0.5)
 }
 
 /// The calls that were made in between.
