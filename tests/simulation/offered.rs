@@ -336,8 +336,8 @@ fn a_cloud_that_hides_tags_is_not_sent_one_tag_all_the_time() {
     outcome.assert_lawful();
 }
 
-/// Laws 4 and 7, with a fault at each single call. Of four addresses that Neutron offers, three are none for the claim. Soon
-/// after it is bound, none of them is left, and they never fill the pool's limit.
+/// Laws 4 and 7, with a fault at each single call. The claim may have only a quarter of the addresses that Neutron offers.
+/// Soon after it is bound, none of the others is left, and they never fill the pool's limit.
 #[test]
 fn what_a_claim_may_not_have_is_soon_deleted_whatever_fails() {
     let unwanted: Vec<IpAddr> = (ADDRESSES / 4..ADDRESSES).map(address).collect();

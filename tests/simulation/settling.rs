@@ -75,7 +75,7 @@ impl World {
             self.settled.replace(Some(Settled { after: writes.at - begin, last: writes.what }));
         }
         self.judge(true);
-        // A claim is told the present reason only when its pool asks Neutron again; another claim may have the address now.
+        // A waiting claim keeps its reason until its pool asks Neutron again. Another claim may have got the address by then.
         if self.witness.offers() > 0 && self.cloud.network_name(&self.network) == "public" {
             self.advance(OFFER_PAUSE).await;
         }

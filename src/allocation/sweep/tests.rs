@@ -502,10 +502,9 @@ fn what_neutron_offered_and_its_claim_may_not_have_is_deleted_once_that_has_anot
 
 #[test]
 fn what_neutron_offered_is_given_to_the_claim_that_reserves_it() {
-    let reserved = offered(|fip| fip).with_policy(|pool| pool.excluded.clear()).reserving("db", 30);
-    assert_eq!(reserved.plan().actions, delete(30), "that claim does not exist");
-    let reserved = offered(|fip| fip).with_policy(|pool| pool.excluded.clear()).reserving("db", 30);
-    assert_eq!(reserved.active_claim("db").plan().actions, make_idle(30, false, &[]));
+    let reserved = || offered(|fip| fip).with_policy(|pool| pool.excluded.clear()).reserving("db", 30);
+    assert_eq!(reserved().plan().actions, delete(30), "that claim does not exist");
+    assert_eq!(reserved().active_claim("db").plan().actions, make_idle(30, false, &[]));
 }
 
 #[test]
@@ -682,11 +681,13 @@ fn a_late_mark_is_removed_from_a_contested_address_at_once_if_its_claim_has_anot
 
 #[test]
 fn a_pool_that_retains_keeps_what_two_owners_had_marked() {
-    let contested = || fixture().fips([fip(10).created_for("web").tagged_by_another_pool()]);
-    let contested =
-        |deletes| contested().active_claim("web").published("web", 12).with_policy(|pool| pool.deletes = deletes);
-    assert_eq!(contested(true).plan().actions, make_idle(10, false, &[]));
-    assert_eq!(contested(false).plan().actions, make_idle(10, true, &[]));
+    let actions = |deletes| {
+        let contested = fixture().fips([fip(10).created_for("web").tagged_by_another_pool()]);
+        let contested = contested.active_claim("web").published("web", 12);
+        contested.with_policy(|pool| pool.deletes = deletes).plan().actions
+    };
+    assert_eq!(actions(true), make_idle(10, false, &[]));
+    assert_eq!(actions(false), make_idle(10, true, &[]));
 }
 
 #[test]
