@@ -56,7 +56,8 @@ pub struct Ledger {
     by_claim: Index<(PoolId, ClaimKey), FloatingIpId>,
     by_pool: Index<PoolId, FloatingIpId>,
     unsettled: Index<PoolId, FloatingIpId>,
-    unmarked: BTreeSet<(IpAddr, FloatingIpId)>,
+    /// What nothing is attached to comes first.
+    unmarked: BTreeSet<(bool, IpAddr, FloatingIpId)>,
     by_nonce: Index<Nonce, FloatingIpId>,
     held: BTreeSet<FloatingIpId>,
     uncertain: BTreeSet<FloatingIpId>,
@@ -255,9 +256,15 @@ impl Ledger {
         self.unsettled.get(pool).filter_map(|id| self.get(id))
     }
 
-    /// The floating IPs without any pool's mark, by address: few, where pools have thousands.
+    /// The floating IPs without any pool's mark.
     pub(super) fn unmarked(&self) -> impl Iterator<Item = &LedgerEntry> {
-        self.unmarked.iter().filter_map(|(_, id)| self.get(id))
+        self.unmarked.iter().filter_map(|(_, _, id)| self.get(id))
+    }
+
+    /// Those of them that nothing is attached to, by address: few, in a project where thousands of other machines have one.
+    pub(super) fn unmarked_and_unattached(&self) -> impl Iterator<Item = &LedgerEntry> {
+        let unattached = self.unmarked.iter().take_while(|(is_attached, _, _)| !is_attached);
+        unattached.filter_map(|(_, _, id)| self.get(id))
     }
 
     /// Whether a floating IP that is held for a clean-up may be deleted, as far as it is known: the pool created it, its marks
@@ -326,7 +333,7 @@ impl Ledger {
             }
         }
         if entry.marks.is_empty() {
-            self.unmarked.insert((entry.fip.address, id.clone()));
+            self.unmarked.insert(unmarked_key(&entry.fip));
         }
         if let Some(mark) = &entry.marks.created {
             self.by_nonce.insert(mark.nonce.clone(), id.clone());
@@ -359,12 +366,16 @@ impl Ledger {
                 self.by_claim.remove(&(pool.clone(), claim.clone()), id);
             }
         }
-        self.unmarked.remove(&(entry.fip.address, id.clone()));
+        self.unmarked.remove(&unmarked_key(&entry.fip));
         if let Some(mark) = &entry.marks.created {
             self.by_nonce.remove(&mark.nonce, id);
         }
         Some(entry)
     }
+}
+
+fn unmarked_key(fip: &FloatingIp) -> (bool, IpAddr, FloatingIpId) {
+    (fip.is_attached(), fip.address, fip.id.clone())
 }
 
 #[cfg(test)]

@@ -46,6 +46,19 @@ fn a_listing_does_not_remove_what_was_created_after_it_began() {
 }
 
 #[test]
+fn what_is_unmarked_and_unattached_is_found_by_address() {
+    let mut fixture = fixture().fips([fip(12), fip(11).attached(), fip(10), fip(13).forwarded(), fip(14).idle()]);
+    let found = |fixture: &Fixture| {
+        fixture.ledger.unmarked_and_unattached().map(|entry| entry.fip.id.clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(found(&fixture), [id(10), id(12)]);
+    fixture.relist([fip(12).attached(), fip(11), fip(10).idle()]);
+    assert_eq!(found(&fixture), [id(11)]);
+    fixture.relist([]);
+    assert_eq!(found(&fixture), []);
+}
+
+#[test]
 fn a_reply_does_not_hide_what_a_later_listing_saw() {
     let mut fixture = fixture().fips([fip(10).idle()]);
     let writing = fixture.ledger.begin(fixture.now);

@@ -10,7 +10,7 @@ pub(super) fn candidates(situation: Situation<'_>) -> Candidates<'_> {
     if situation.pool.reuse == ReuseRule::Never || situation.pool.network.is_none() {
         return Box::new(std::iter::empty());
     }
-    Box::new(situation.ledger.unmarked().filter(move |entry| is_reusable(&situation, entry)))
+    Box::new(situation.ledger.unmarked_and_unattached().filter(move |entry| is_reusable(&situation, entry)))
 }
 
 fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
