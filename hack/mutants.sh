@@ -3,7 +3,7 @@
 #
 #   hack/mutants.sh              every mutant: `make mutants`
 #   hack/mutants.sh sample       one in sixty, the same each time: a part of `make test`
-#   hack/mutants.sh histories    one in sixty, by the generated histories of the whole controllers alone: minutes for each
+#   hack/mutants.sh histories    one in sixty, by the generated histories of the whole controllers alone: a minute for each
 #                                (MUTANTS_SHARD, default 0/60; SIMULATION_HISTORIES, default 60 of each kind). It tells how
 #                                much the histories see, and fails if they miss any
 #   hack/mutants.sh --file …     any other arguments of `cargo mutants`
@@ -21,10 +21,11 @@ by_histories() {
   local whole=${CARGO_TARGET_DIR:-$PWD/target}/mutants/whole
   rm -rf "$whole/src" "$whole/tests" && mkdir -p "$whole"
   git ls-files -z | xargs -0 cp --parents -t "$whole"
+  # In a target folder of its own: in another one, cargo would take a mutant for the program.
   export SIMULATION_HISTORIES=${SIMULATION_HISTORIES:-60} RUST_BACKTRACE=0 CARGO_TARGET_DIR=$whole/target
   exec cargo mutants --in-place --dir "$whole" --output "$whole" --config hack/mutants.toml --file 'src/allocation/**' \
-    --no-shuffle --colors never --timeout 900 --sharding round-robin --shard "${MUTANTS_SHARD:-0/60}" \
-    -- --test simulation generated::the_laws
+    --no-shuffle --colors never --profile soak --timeout 900 --sharding round-robin --shard "${MUTANTS_SHARD:-0/60}" \
+    --cargo-arg=--test=simulation -- generated::the_laws
 }
 if [ "${1:-}" = histories ]; then by_histories; fi
 
