@@ -2,7 +2,8 @@
 # Machines of the real CAPO with addresses of our pools (tests/capo.rs): `make e2e-capo`. On servers of its own, which it
 # stops; CAIP_KEEP_ENV=1 leaves them.
 #   CAPO_SOURCE           where CAPO comes from: hack/env/capo.sh
-#   CAIP_PREVIOUS_BINARY  the controller of an earlier release, for the upgrade and the rollback; default: the same program
+#   CAIP_PREVIOUS_BINARY  the controller of an earlier version, for the upgrade and the rollback. Without it, that of the
+#                         commit below is built; in a checkout that does not have the commit, the same program runs
 # Arguments select tests, as those of `cargo test`. One runs at a time: each keeps the servers busy, and measures delays.
 set -euo pipefail
 CAIP_ENV=${CAIP_ENV:-capo}
@@ -11,7 +12,24 @@ export CAIP_ENV
 . "$(dirname "$0")/env/lib.sh"
 cd "$HERE/../.."
 
+# There is no release yet: an earlier commit with the same CRD stands for one.
+PREVIOUS=77538e12dcaa38eeac0b7e3accc1f062b6df47ba
+build_previous() {
+  local folder=${CARGO_TARGET_DIR:-$PWD/target}/previous
+  if ! git cat-file -e "$PREVIOUS^{commit}" 2>/dev/null; then
+    say "this checkout does not have the commit $PREVIOUS: the upgrade and the rollback run the same program"
+    return
+  fi
+  rm -rf "$folder/source" && mkdir -p "$folder/source"
+  git archive "$PREVIOUS" | tar x -C "$folder/source"
+  # In a target folder of its own: in the other one, cargo would take it for the program under test.
+  CARGO_TARGET_DIR=$folder/target cargo build --locked --manifest-path "$folder/source/Cargo.toml" --bin caip-openstack
+  export CAIP_PREVIOUS_BINARY=$folder/target/debug/caip-openstack
+}
+
 prepare_run "boots machines"
+# Only a run of all tests is worth the time.
+if [ $# = 0 ] && [ -z "${CAIP_PREVIOUS_BINARY:-}" ]; then build_previous; fi
 cargo test --locked --test capo --no-run
 start_new_servers --second
 hack/env/nova.sh

@@ -16,7 +16,7 @@ use super::world::run_id;
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_caip-openstack");
 
-/// The program of an earlier release, `CAIP_PREVIOUS_BINARY`; the one under test where that is not set.
+/// The program of an earlier version, `CAIP_PREVIOUS_BINARY`; the one under test where that is not set.
 pub fn previous_program() -> String {
     std::env::var("CAIP_PREVIOUS_BINARY").unwrap_or_else(|_| PROGRAM.to_owned())
 }
