@@ -31,12 +31,15 @@ const ROUNDS: [(Provider, Kind); 5] = [
     (Provider::Ours, Kind::Spare),
 ];
 
-/// Plain clients with new addresses.
+/// Plain clients.
 #[derive(Serialize)]
 struct Plain {
     claims: usize,
+    /// With new addresses.
     bound_s: f64,
     claims_gone_s: f64,
+    /// With addresses that exist, each of which gets a tag.
+    predefined_bound_s: f64,
     /// The creation of as many floating IPs, and nothing else.
     created_s: f64,
     /// One tag on each of them, and nothing else.
@@ -59,11 +62,11 @@ pub async fn run(claims: &[usize], network: &str, path: &Path) -> bool {
         with_namespace(async |ns| plain.push(measure_plain(ns, network, claims).await)).await;
     }
     print!("{}", report.rounds_table());
-    println!("\nPlain clients, new addresses; seconds\n");
-    for Plain { claims, bound_s, claims_gone_s, created_s, tagged_s } in &plain {
-        let (contract, alone) =
-            (format!("bound {bound_s:>6.2} gone {claims_gone_s:>6.2}"), format!("{created_s:>6.2}"));
-        println!("{claims:>6} | {contract} | created alone {alone} | tagged alone {tagged_s:>6.2}");
+    println!("\nPlain clients; seconds\n");
+    for Plain { claims, bound_s, claims_gone_s, predefined_bound_s, created_s, tagged_s } in &plain {
+        let new = format!("new: bound {bound_s:>6.2} gone {claims_gone_s:>6.2}");
+        let alone = format!("alone: created {created_s:>6.2} tagged {tagged_s:>6.2}");
+        println!("{claims:>6} | {new} | predefined: bound {predefined_bound_s:>6.2} | {alone}");
     }
     let requirements = requirements(&report.rounds, &plain);
     let all = json!({"rounds": report.rounds, "plain": plain, "requirements": requirements});
@@ -162,15 +165,28 @@ async fn measure_plain(ns: &Namespace, network: &str, claims: usize) -> Plain {
     delete_all(cloud, ids.into_values()).await;
 
     let begun = Instant::now();
-    let creations = (0..claims).map(async |_| create(cloud, &network).await.0);
-    let ids: Vec<String> = stream::iter(creations).buffer_unordered(CLIENTS).collect().await;
+    let creations = (0..claims).map(async |_| create(cloud, &network).await);
+    let created: Vec<(String, String)> = stream::iter(creations).buffer_unordered(CLIENTS).collect().await;
     let created_s = begun.elapsed().as_secs_f64();
     let begun = Instant::now();
-    let tags = ids.iter().map(|id| cloud.tag(id, "released"));
+    let tags = created.iter().map(|(id, _)| cloud.tag(id, "released"));
     stream::iter(tags).buffer_unordered(CLIENTS).count().await;
     let tagged_s = begun.elapsed().as_secs_f64();
-    delete_all(cloud, ids.into_iter()).await;
-    Plain { claims, bound_s, claims_gone_s, created_s, tagged_s }
+
+    let begun = Instant::now();
+    let bindings = (claims..).zip(&created).map(async |(number, (id, address))| {
+        let take = async || {
+            cloud.tag(id, "claimed").await;
+            address.clone()
+        };
+        plain.bind(number, take).await
+    });
+    stream::iter(bindings).buffer_unordered(CLIENTS).count().await;
+    let predefined_bound_s = begun.elapsed().as_secs_f64();
+    let releases = (claims..2 * claims).map(|number| plain.release(number, async || ()));
+    stream::iter(releases).buffer_unordered(CLIENTS).count().await;
+    delete_all(cloud, created.into_iter().map(|(id, _)| id)).await;
+    Plain { claims, bound_s, claims_gone_s, predefined_bound_s, created_s, tagged_s }
 }
 
 /// One POST and no other call; returns the id and the address.
