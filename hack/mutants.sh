@@ -3,7 +3,7 @@
 #
 #   hack/mutants.sh              every mutant: `make mutants`
 #   hack/mutants.sh sample       one in sixty, the same each time: a part of `make test`
-#   hack/mutants.sh histories    one in sixty, by the generated histories of the whole controllers alone: a minute for each
+#   hack/mutants.sh histories    one in sixty, by the generated histories of the whole controllers alone: minutes for each
 #                                (MUTANTS_SHARD, default 0/60; SIMULATION_HISTORIES, default 60 of each kind). It tells how
 #                                much the histories see, and fails if they miss any
 #   hack/mutants.sh --file …     any other arguments of `cargo mutants`

@@ -1,6 +1,5 @@
 //! The same claims served by CAPO's built-in pool, by ours and by plain clients, one after another on the same servers.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Instant;
 
@@ -143,7 +142,6 @@ async fn measure_plain(ns: &Namespace, network: &str, claims: usize) -> Plain {
     let network = cloud.network(network).await;
     let plain = PlainClients { world: &ns.world, namespace: &ns.name };
 
-    let begun = Instant::now();
     let bindings = (0..claims).map(async |number| {
         let (sent, received) = tokio::sync::oneshot::channel();
         plain
@@ -155,25 +153,14 @@ async fn measure_plain(ns: &Namespace, network: &str, claims: usize) -> Plain {
             .await;
         (number, received.await.expect("the claim has an address"))
     });
-    let ids: BTreeMap<usize, String> = stream::iter(bindings).buffer_unordered(CLIENTS).collect().await;
-    let bound_s = begun.elapsed().as_secs_f64();
-
-    let begun = Instant::now();
+    let (ids, bound_s) = timed(bindings).await;
     let releases = ids.iter().map(|(number, id)| plain.release(*number, async || cloud.tag(id, "released").await));
-    stream::iter(releases).buffer_unordered(CLIENTS).count().await;
-    let claims_gone_s = begun.elapsed().as_secs_f64();
-    delete_all(cloud, ids.into_values()).await;
+    let (_, claims_gone_s) = timed(releases).await;
+    delete_all(cloud, ids.into_iter().map(|(_, id)| id)).await;
 
-    let begun = Instant::now();
-    let creations = (0..claims).map(async |_| create(cloud, &network).await);
-    let created: Vec<(String, String)> = stream::iter(creations).buffer_unordered(CLIENTS).collect().await;
-    let created_s = begun.elapsed().as_secs_f64();
-    let begun = Instant::now();
-    let tags = created.iter().map(|(id, _)| cloud.tag(id, "released"));
-    stream::iter(tags).buffer_unordered(CLIENTS).count().await;
-    let tagged_s = begun.elapsed().as_secs_f64();
+    let (created, created_s) = timed((0..claims).map(async |_| create(cloud, &network).await)).await;
+    let (_, tagged_s) = timed(created.iter().map(|(id, _)| cloud.tag(id, "released"))).await;
 
-    let begun = Instant::now();
     let bindings = (claims..).zip(&created).map(async |(number, (id, address))| {
         let take = async || {
             cloud.tag(id, "claimed").await;
@@ -181,12 +168,17 @@ async fn measure_plain(ns: &Namespace, network: &str, claims: usize) -> Plain {
         };
         plain.bind(number, take).await
     });
-    stream::iter(bindings).buffer_unordered(CLIENTS).count().await;
-    let predefined_bound_s = begun.elapsed().as_secs_f64();
-    let releases = (claims..2 * claims).map(|number| plain.release(number, async || ()));
-    stream::iter(releases).buffer_unordered(CLIENTS).count().await;
+    let (_, predefined_bound_s) = timed(bindings).await;
+    timed((claims..2 * claims).map(|number| plain.release(number, async || ()))).await;
     delete_all(cloud, created.into_iter().map(|(id, _)| id)).await;
     Plain { claims, bound_s, claims_gone_s, predefined_bound_s, created_s, tagged_s }
+}
+
+/// Makes these calls, some at a time. Returns their results, in any order, and how many seconds they took.
+async fn timed<T>(calls: impl Iterator<Item = impl Future<Output = T>>) -> (Vec<T>, f64) {
+    let begun = Instant::now();
+    let results = stream::iter(calls).buffer_unordered(CLIENTS).collect().await;
+    (results, begun.elapsed().as_secs_f64())
 }
 
 /// One POST and no other call; returns the id and the address.
@@ -199,6 +191,5 @@ async fn create(cloud: &Cloud, network: &str) -> (String, String) {
 }
 
 async fn delete_all(cloud: &Cloud, ids: impl Iterator<Item = String>) {
-    let deletions = ids.map(async |id| cloud.delete(&id).await);
-    stream::iter(deletions).buffer_unordered(CLIENTS).count().await;
+    timed(ids.map(async |id| cloud.delete(&id).await)).await;
 }
