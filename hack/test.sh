@@ -5,8 +5,8 @@
 #   test/programs.sh   compiles the tests
 #   test/scenarios.sh  what needs servers
 #   test/unit.sh       what needs no server, in the time that the scenarios leave
-#   test/checks.sh     lints, a sample of mutants, a long simulation and what 300 claims cost, also in that time
-#   test/image.sh      builds the image and installs it as the documents say, also in that time
+#   test/checks.sh     lints, a sample of mutants and what 300 claims cost, also in that time
+#   test/image.sh      builds the image and installs it as the documents say, in that time before the other two
 # The first failure ends all of them.
 #   CAIP_KEEP_ENV=1    leaves the servers running, to look into a failure
 #   CAIP_TEST_THREADS  how many scenarios run at the same time (default 4)

@@ -5,7 +5,7 @@ set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-yield_the_processor
+yield_the_processor 15
 await programs
 IMAGE_BUILD_DIR=$(image_build_dir)
 export IMAGE_BUILD_DIR

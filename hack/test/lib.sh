@@ -27,11 +27,12 @@ end_stage() { # NAME SECONDS STATUS
   [ "$3" = 0 ] || exit "$3"
 }
 
-# For a track that takes the processor time that the scenarios leave, so that none of them is late because of it.
-yield_the_processor() {
-  chrt --idle --pid 0 $$ 2>/dev/null || renice -n 19 -p $$ >/dev/null
+# For a track that takes the processor time that the scenarios leave, so that none of them is late because of it. Of such
+# tracks, those with the lower niceness come first; with 19, a track runs only when nothing else wants to.
+yield_the_processor() { # NICENESS
+  if [ "$1" != 19 ] || ! chrt --idle --pid 0 $$ 2>/dev/null; then renice -n "$1" -p $$ >/dev/null; fi
   # Where the kernel gives each session a share of its own (autogroup), it asks for the priority of the session.
-  { echo 19 >/proc/self/autogroup; } 2>/dev/null || true
+  { echo "$1" >/proc/self/autogroup; } 2>/dev/null || true
 }
 
 # Tracks wait for each other by name.

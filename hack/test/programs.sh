@@ -16,6 +16,6 @@ stage "format" cargo fmt --check
 # program where the scenarios look for theirs.
 stage "traces (feature otel)" cargo test --locked --features otel --test traces
 stage "compile the tests" compile_tests --lib --bins --tests --benches -- \
-  bench it permissions perturb restore simulation upgrade
+  bench it permissions perturb restore upgrade
 stage "the list of scenarios for v1beta1" check_v1beta1_list
 reached programs

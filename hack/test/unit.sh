@@ -4,6 +4,6 @@ set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
 
-yield_the_processor
+yield_the_processor 19
 await programs
 stage_beside "unit and property tests" cargo test --locked --lib --bins --test docs --test choice --test model --test simulation

@@ -80,7 +80,7 @@ fn one_claims_lifecycle_is_the_same_each_time() {
 
 #[test]
 fn one_claims_lifecycle_survives_a_fault_at_any_call() {
-    survives_a_fault_at_any_call(&pools(), CALLS, 7, simulate_with);
+    survives_a_fault_at_any_call(&pools(), CALLS, 17, simulate_with);
 }
 
 /// Runs a history of each pool with a fault at each of its first calls: one of `every` points in a plain run.

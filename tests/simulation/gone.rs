@@ -69,7 +69,7 @@ fn a_new_floating_ip_with_an_address_that_is_still_published_is_not_given_whatev
     let losses = [Fault::ReplyLost, Fault::CrashAfter];
     let points = orders_of_some(&all).into_iter().flat_map(|order| losses.map(|loss| (order.clone(), loss)));
     let points = points.flat_map(|(order, loss)| [0, 8, 70].map(|pause| (order.clone(), loss, pause)));
-    for (_, (order, loss, pause)) in points.enumerate().filter(|(point, _)| is_due(*point, 67)) {
+    for (_, (order, loss, pause)) in points.enumerate().filter(|(point, _)| is_due(*point, 149)) {
         let start = Start { seed: pause, sites: 1, replicas: 1, slowest: 20, is_logged: true };
         let outcome = simulate(&start, async |world: &World| {
             let site = &world.sites[0];

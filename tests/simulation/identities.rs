@@ -121,7 +121,7 @@ fn the_laws_hold_whenever_access_is_withdrawn() {
 #[test]
 fn an_address_that_two_management_clusters_list_is_given_once_whenever_access_is_withdrawn() {
     // An odd share, so that either claim is the first.
-    for history in (0..400_u64).filter(|history| is_due(*history as usize, 5)) {
+    for history in (0..400_u64).filter(|history| is_due(*history as usize, 15)) {
         let start = Start { seed: history, sites: 2, slowest: 200, ..START };
         let outcome = simulate(&start, async |world: &World| {
             world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));

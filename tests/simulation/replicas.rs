@@ -43,7 +43,7 @@ fn leadership_that_changes_at_any_call_loses_nothing() {
     for number in 0..calls.min(90) {
         let faults = [Fault::CutOff(Duration::from_secs(16)), Fault::CutOff(Duration::from_secs(29))];
         for (fault, skew) in faults.into_iter().zip([3600, -3600]) {
-            if !is_due(number, 3) {
+            if !is_due(number, 7) {
                 continue;
             }
             points += 1;
