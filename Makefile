@@ -32,7 +32,7 @@ release-dry-run: ## make a release on a registry on loopback: build, push, sign,
 
 ##@ Checks
 .PHONY: test unit installs e2e-capo compat soak perturb mutants fuzz deny fmt lint verify-generated
-test: ## run all tests on servers of their own; installs what is missing, leaves nothing running
+test: ## run the tests on servers of their own; installs what is missing, leaves nothing running
 	@hack/test.sh
 unit: ## run the tests that need no server
 	$(CARGO) test --locked --lib --bins --test docs --test choice --test model --test simulation

@@ -47,8 +47,12 @@ pub(crate) async fn asked(ns: &Namespace, args: &[&str]) -> (i32, Value) {
 
 /// The Deployment of a controller that lets pools use cluster identities.
 fn with_identities() -> Value {
+    deployment(&["--leader-elect", "--cluster-identity-namespaces=capo-system"])
+}
+
+/// A Deployment of the controller with these arguments, and without pods.
+fn deployment(args: &[&str]) -> Value {
     let labels = json!({"control-plane": "caip-openstack"});
-    let args = ["--leader-elect", "--cluster-identity-namespaces=capo-system"];
     let containers = json!([{"name": "manager", "image": "caip-openstack:dev", "args": args}]);
     let pod = json!({"serviceAccountName": "caip-openstack", "containers": containers});
     let template = json!({"metadata": {"labels": labels}, "spec": pod});

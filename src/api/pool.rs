@@ -287,7 +287,7 @@ pub enum OrphanPolicy {
     Report,
 }
 
-/// The observed state. Of it, the controller reads only the pool's ID, where the annotation was removed.
+/// The observed state. Of it, the controller reads only the pool's ID.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Default)]
 #[serde(rename_all = "camelCase")]
 pub struct OpenStackFloatingIPPoolStatus {

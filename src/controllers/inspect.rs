@@ -3,7 +3,7 @@
 //!
 //! Only the controllers know which calls are under way, and what Neutron refused recently; that is missing here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -158,6 +158,11 @@ impl Inspection {
         }
     }
 
+    /// Why pools of CAPO with the names of ours would not be seen, if that is so.
+    pub async fn find_unseen(&self) -> Option<String> {
+        self.resolver.capo.pool_names(false).await.err().map(|error| patch::reply(&error))
+    }
+
     /// Resolves a pool and lists its project, with the credentials of its Secret or with the user's own.
     pub async fn inspect_pool(
         &self,
@@ -186,7 +191,7 @@ impl Inspection {
         match self.resolver.find_conflict(pool, &id).await {
             Ok(None) => {}
             Ok(Some(problem)) => return Err(PoolFailure::Conflict(problem)),
-            // `check` reports a missing permission to list CAPO's objects.
+            // `find_unseen` tells it.
             Err(error) => tracing::debug!("conflicts with other pools are not known: {error}"),
         }
         let resolved = match own {
@@ -197,6 +202,13 @@ impl Inspection {
             }
         };
         resolved.list_now(&self.resolver.clock).await.map_err(PoolFailure::Neutron)?;
+        if resolved.reuses()
+            && let Err(error) = self.resolver.capo.refresh_clusters(false).await
+        {
+            // Not as the controller, which would reuse nothing: it may list them even if this user may not.
+            tracing::debug!("what CAPO's clusters name is not known: {error}");
+            self.memory.published.write().set_named_by_clusters(Some(BTreeMap::new()));
+        }
         // Of which project the pools of other namespaces are, the controller knows.
         match reported_duplicate(pool) {
             Some(message) => Err(PoolFailure::Conflict(Problem { reason: DUPLICATE_POOL_ID, message })),

@@ -19,7 +19,6 @@ use super::queue::Action;
 use super::stores::{Stores, name_of};
 use super::wake::Wake;
 use crate::allocation::mark::Ownership;
-use crate::allocation::policy::ReuseRule;
 use crate::allocation::published::Binding;
 use crate::allocation::{ClaimKey, Ledger, usage};
 use crate::api::OpenStackFloatingIPPool;
@@ -200,8 +199,7 @@ impl PoolController {
 
     /// Reads what CAPO's clusters name, for `spec.reuse`.
     async fn look_for_clusters(&self, resolved: &ResolvedPool) {
-        let reuses = resolved.policy.reuse != ReuseRule::Never && resolved.network.is_some();
-        let listed = if reuses { self.resolver.capo.refresh_clusters(false).await } else { Ok(()) };
+        let listed = if resolved.reuses() { self.resolver.capo.refresh_clusters(false).await } else { Ok(()) };
         let problem = match listed {
             Ok(()) => None,
             Err(error) => {

@@ -8,9 +8,6 @@ use super::cli::ControllerPlace;
 use super::session::PluginSession;
 use crate::runtime::flags::{Namespaces, values};
 
-const IDENTITIES_FLAG: &str = "--cluster-identity-namespaces";
-const ADDRESSES_FLAG: &str = "--address-config-maps";
-
 /// The controller's Deployment in the namespace where it should be.
 pub(super) async fn read_deployment(
     session: &PluginSession,
@@ -35,22 +32,42 @@ pub(super) async fn uses_identities(session: &PluginSession) -> Option<bool> {
     Some(all.any(|deployment| !identity_namespaces(deployment).is_empty()))
 }
 
-/// The namespaces of the Secrets of cluster identities, as the controller's flag says; the last of several counts.
+/// The namespaces of the Secrets of cluster identities.
 pub(super) fn identity_namespaces(deployment: &Deployment) -> Namespaces {
+    value_of(deployment, "--cluster-identity-namespaces").and_then(|value| value.parse().ok()).unwrap_or_default()
+}
+
+/// Whether the controller writes ConfigMaps with the addresses of pools.
+pub(super) fn writes_address_config_maps(deployment: &Deployment) -> bool {
+    is_set(deployment, "--address-config-maps")
+}
+
+/// Whether the controller authenticates and authorizes those who read its metrics.
+pub(super) fn authenticates_readers(deployment: &Deployment) -> bool {
+    !is_set(deployment, "--insecure-diagnostics")
+        && value_of(deployment, "--diagnostics-address").as_deref() != Some("0")
+}
+
+/// The one namespace that the controller watches; none for all.
+pub(super) fn watched_namespace(deployment: &Deployment) -> Option<String> {
+    value_of(deployment, "--namespace").filter(|name| !name.is_empty())
+}
+
+/// The value of a flag that has one, in the same argument or in the next; the last of several counts.
+fn value_of(deployment: &Deployment, flag: &str) -> Option<String> {
     let args = args(deployment);
     let next = |at: usize| args.get(at.saturating_add(1)).copied();
-    let value = |(at, arg): (usize, &&str)| match arg.strip_prefix(IDENTITIES_FLAG)? {
+    let value = |(at, arg): (usize, &&str)| match arg.strip_prefix(flag)? {
         "" => next(at).map(str::to_owned),
         rest => rest.strip_prefix('=').map(str::to_owned),
     };
-    let last = args.iter().enumerate().filter_map(value).next_back();
-    last.and_then(|value| value.parse().ok()).unwrap_or_default()
+    args.iter().enumerate().filter_map(value).next_back()
 }
 
-/// Whether the controller writes ConfigMaps with the addresses of pools, as its flag says; the last of several counts.
-pub(super) fn writes_address_config_maps(deployment: &Deployment) -> bool {
+/// Whether a flag without a value, or with one in the same argument, is set; the last of several counts.
+fn is_set(deployment: &Deployment, flag: &str) -> bool {
     let args = args(deployment);
-    let value = |arg: &&str| match arg.strip_prefix(ADDRESSES_FLAG)? {
+    let value = |arg: &&str| match arg.strip_prefix(flag)? {
         "" => Some(true),
         rest => values::boolean(rest.strip_prefix('=')?).ok(),
     };
@@ -84,6 +101,22 @@ mod tests {
             assert!(!writes(off), "{off:?}");
         }
         assert!(writes(&["--leader-elect", "--address-config-maps"]) && writes(&["--address-config-maps=true"]));
+    }
+
+    #[test]
+    fn readers_of_the_metrics_need_no_token_where_the_metrics_are_plain_or_not_served() {
+        let authenticates = |args: &[&str]| authenticates_readers(&deployment(args));
+        assert!(authenticates(&[]) && authenticates(&["--insecure-diagnostics=false", "--diagnostics-address=:8443"]));
+        for off in [["--insecure-diagnostics"], ["--insecure-diagnostics=true"], ["--diagnostics-address=0"]] {
+            assert!(!authenticates(&off), "{off:?}");
+        }
+    }
+
+    #[test]
+    fn the_watched_namespace_is_that_of_the_flag() {
+        let watched = |args: &[&str]| watched_namespace(&deployment(args));
+        assert_eq!(watched(&["--namespace=team-a", "--v=2"]).as_deref(), Some("team-a"));
+        assert_eq!([watched(&[]), watched(&["--namespace="])], [None, None]);
     }
 
     #[test]

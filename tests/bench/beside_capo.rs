@@ -98,25 +98,33 @@ fn requirements(rounds: &[Measured], plain: &[Plain]) -> Vec<Requirement> {
     };
     let (at_most, at_least) = (Requirement::at_most, Requirement::at_least);
     let mut all = vec![
-        at_least("new: rate, of that of CAPO's pool", 2.4, theirs.bind.bound_s / ours.bind.bound_s),
-        at_least("new: rate, of that of plain clients", 0.95, plain.bound_s / ours.bind.bound_s),
-        at_least("spare: rate, of CAPO's pool's new", 10.0, theirs.bind.bound_s / ahead.bind.bound_s),
-        at_least("predefined: rate, of that of CAPO's pool", 1.4, their_list.bind.bound_s / our_list.bind.bound_s),
+        at_least("new: rate, relative to CAPO's pool", 2.4, theirs.bind.bound_s / ours.bind.bound_s),
+        at_least("new: rate, relative to plain clients", 0.95, plain.bound_s / ours.bind.bound_s),
         at_least(
-            "new: rate of release until Neutron has none left, of CAPO's",
+            "spare: rate, relative to CAPO's pool with new addresses",
+            10.0,
+            theirs.bind.bound_s / ahead.bind.bound_s,
+        ),
+        at_least("predefined: rate, relative to CAPO's pool", 1.4, their_list.bind.bound_s / our_list.bind.bound_s),
+        at_least(
+            "new: rate of release until Neutron has none left, relative to CAPO's pool",
             1.5,
             theirs.release.given_back_s / ours.release.given_back_s,
         ),
         at_most(
-            "new: time until the claims are gone, of that of their tags alone",
+            "new: time until the claims are gone, relative to the tags alone",
             1.3,
             ours.release.claims_gone_s / plain.tagged_s,
         ),
-        at_most("memory, of CAPO's manager", 0.4, ours.bind.rss_mib / theirs.bind.rss_mib),
-        at_most("CPU to bind and release, of CAPO's", 0.4, ours.cpu_ms_per_claim() / theirs.cpu_ms_per_claim()),
+        at_most("memory, relative to CAPO's controllers", 0.4, ours.bind.rss_mib / theirs.bind.rss_mib),
+        at_most(
+            "processor time to bind and release, relative to CAPO's controllers",
+            0.4,
+            ours.cpu_ms_per_claim() / theirs.cpu_ms_per_claim(),
+        ),
     ];
     if std::env::var_os("CAIP_PIN").is_some() {
-        all.push(at_least("new: rate, of that of POST alone", 0.95, plain.created_s / ours.bind.bound_s));
+        all.push(at_least("new: rate, relative to POST alone", 0.95, plain.created_s / ours.bind.bound_s));
     }
     if let (Some(their_idle), Some(our_idle)) = (&their_list.idle, &our_list.idle) {
         let (writes, calls) = (count_writes(&our_idle.neutron_calls), our_idle.neutron_calls.values().sum::<usize>());

@@ -12,6 +12,7 @@ use crate::support::{
 };
 
 const ROLES: &str = include_str!("../../config/rbac/role.yaml");
+const IDENTITY_ROLES: &str = include_str!("../../config/cluster-identities/role.yaml");
 
 /// A controller of the namespace's own, which leads by a Lease.
 async fn lead(ns: &Namespace) {
@@ -21,22 +22,57 @@ async fn lead(ns: &Namespace) {
 
 /// Gives a ServiceAccount of the namespace what config/rbac gives the controller's; the names of what is cluster-wide.
 async fn permit(ns: &Namespace) {
-    let roles: Vec<Value> = serde_saphyr::from_multiple(ROLES).expect("config/rbac is YAML");
-    for mut role in roles {
-        let kind = role["kind"].as_str().expect("it has a kind").to_owned();
-        let is_wide = kind.starts_with("Cluster");
+    for mut role in documents(ROLES) {
         role["metadata"] = json!({"name": ns.name});
-        if let Some(reference) = role.get_mut("roleRef") {
-            reference["name"] = ns.name.clone().into();
-            role["subjects"][0]["namespace"] = ns.name.clone().into();
-        }
-        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", &kind));
-        let api: Api<DynamicObject> = match is_wide {
-            true => Api::all_with(ns.world.client.clone(), &resource),
-            false => Api::namespaced_with(ns.world.client.clone(), &ns.name, &resource),
-        };
-        api.patch(&ns.name, &PatchParams::apply("scenario").force(), &Patch::Apply(&role)).await.expect("it is taken");
+        grant(ns, role).await;
     }
+}
+
+/// The same as the chart with `watchNamespace`, `clusterIdentities` and plain metrics.
+async fn permit_in_namespace(ns: &Namespace) {
+    let is_review =
+        |rule: &Value| ["tokenreviews", "subjectaccessreviews"].iter().any(|it| rule["resources"][0] == *it);
+    for mut role in documents(ROLES) {
+        let kind = role["kind"].as_str().expect("it has a kind").replace("Cluster", "");
+        role["kind"] = kind.into();
+        if let Some(reference) = role.get_mut("roleRef") {
+            reference["kind"] = "Role".into();
+        }
+        if let Some(rules) = role.get_mut("rules").and_then(Value::as_array_mut) {
+            rules.retain(|rule| !is_review(rule));
+        }
+        grant(ns, role).await;
+    }
+    for mut role in documents(IDENTITY_ROLES) {
+        role["metadata"] = json!({"name": ns.name});
+        let rules = role.get_mut("rules").and_then(Value::as_array_mut);
+        for rule in rules.into_iter().flatten().filter(|rule| rule["resources"][0] == "namespaces") {
+            rule["resourceNames"] = json!([ns.name]);
+        }
+        grant(ns, role).await;
+    }
+}
+
+fn documents(roles: &str) -> Vec<Value> {
+    serde_saphyr::from_multiple(roles).expect("config is YAML")
+}
+
+/// Applies a role, or a binding, which becomes one of the namespace's ServiceAccount.
+async fn grant(ns: &Namespace, mut role: Value) {
+    let kind = role["kind"].as_str().expect("it has a kind").to_owned();
+    let name = role["metadata"]["name"].as_str().expect("it has a name").to_owned();
+    let is_wide = kind.starts_with("Cluster");
+    role["metadata"] = json!({"name": name});
+    if let Some(reference) = role.get_mut("roleRef") {
+        reference["name"] = name.clone().into();
+        role["subjects"][0]["namespace"] = ns.name.clone().into();
+    }
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("rbac.authorization.k8s.io", "v1", &kind));
+    let api: Api<DynamicObject> = match is_wide {
+        true => Api::all_with(ns.world.client.clone(), &resource),
+        false => Api::namespaced_with(ns.world.client.clone(), &ns.name, &resource),
+    };
+    api.patch(&name, &PatchParams::apply("scenario").force(), &Patch::Apply(&role)).await.expect("it is taken");
 }
 
 async fn forbid(ns: &Namespace) {
@@ -187,6 +223,24 @@ async fn a_controller_with_cluster_identities_needs_their_permissions() {
         assert_eq!(status(&findings, "permissions"), "Failed");
         let said = message(&findings, "permissions");
         assert!(said.contains("get openstackclusteridentities") && !said.contains("get secrets"), "{said}");
+        forbid(ns).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_controller_of_one_namespace_needs_its_permissions_there_alone() {
+    with_namespace(async |ns| {
+        permit_in_namespace(ns).await;
+        let identities = format!("--cluster-identity-namespaces={}", ns.name);
+        let watched = format!("--namespace={}", ns.name);
+        let plain = [watched.as_str(), &identities, "--insecure-diagnostics=true"];
+        ns.apply_any(&deployment(&plain), &PatchParams::apply("scenario")).await.expect("it is taken");
+        let findings = check(ns, &[]).await.1;
+        assert_eq!(status(&findings, "permissions"), "Ok", "{findings:#}");
+        ns.apply_any(&deployment(&plain[..2]), &PatchParams::apply("scenario")).await.expect("it is taken");
+        let said = message(&check(ns, &[]).await.1, "permissions");
+        assert!(said.contains("create tokenreviews") && !said.contains("get namespaces"), "{said}");
         forbid(ns).await;
     })
     .await;

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::support::{Kind, Manifest, claim, controller, pool, with_namespace};
+use crate::support::{Kind, Manifest, claim, controller, pool, with_external_network, with_namespace};
 
 /// A pool that the run's controller serves; ready.
 async fn served(ns: &Namespace, pool: crate::support::PoolBuilder) {
@@ -82,6 +82,24 @@ async fn a_claim_that_waits_learns_its_place_and_what_would_help() {
         ns.patch(Kind::Pool, "public", json!({"spec": {"maxIPs": 2}})).await;
         ns.await_bound("web-1-floating-ip-address", crate::support::RECOVERY).await;
         assert_eq!(asked(ns, &["explain", "web-1"]).await.0, 0);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_address_that_a_cluster_names_is_not_counted_as_free() {
+    with_external_network(4, async |ns, network| {
+        let endpoint = ns.create_floating_ip(&network.name).await;
+        let spec = json!({"apiServerFloatingIP": endpoint.address});
+        let cluster = Manifest::new(Kind::InfrastructureCluster, json!({"metadata": {"name": "demo"}, "spec": spec}));
+        ns.create(cluster).await;
+        served(ns, pool("public").network(&network.name).reuse_unmarked()).await;
+        ns.bind(claim("web-0")).await;
+        let (code, why) = asked(ns, &["explain", "web-0"]).await;
+        assert_eq!((code, &why["capacity"]["free"]), (0, &json!(0)), "{why:#}");
+        ns.create_floating_ip(&network.name).await;
+        let why = asked(ns, &["explain", "web-0"]).await.1;
+        assert_eq!(why["capacity"]["free"], json!(1), "{why:#}");
     })
     .await;
 }

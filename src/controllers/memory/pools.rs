@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::Upkeep;
 use super::watched::{WatchedObject, hash, metadata_input};
+use crate::allocation::policy::ReuseRule;
 use crate::allocation::sweep::SweepScope;
 use crate::allocation::usage::AddressFailure;
 use crate::allocation::{PoolId, PoolPolicy};
@@ -63,6 +64,11 @@ impl PoolSession {
 }
 
 impl ResolvedPool {
+    /// Whether the pool may take floating IPs of the project that no pool has marked.
+    pub(in crate::controllers) fn reuses(&self) -> bool {
+        self.policy.reuse != ReuseRule::Never && self.network.is_some()
+    }
+
     /// Lists the project's floating IPs. The listing begins now or later.
     pub(in crate::controllers) async fn list_now(&self, clock: &Clock) -> Result<(), openstack::Error> {
         let after = self.project.ledger().next_sequence();

@@ -8,7 +8,9 @@ use kube::api::Api;
 
 use super::finding::{Finding, Status};
 use crate::plugin::cli::{Check, ControllerPlace};
-use crate::plugin::deployment::{identity_namespaces, read_deployment, writes_address_config_maps};
+use crate::plugin::deployment::{
+    authenticates_readers, identity_namespaces, read_deployment, watched_namespace, writes_address_config_maps,
+};
 use crate::plugin::exit::Failure;
 use crate::plugin::output::duration;
 use crate::plugin::session::PluginSession;
@@ -26,6 +28,10 @@ pub(super) struct Installed {
     pub(super) identity_namespaces: Namespaces,
     /// Whether it writes ConfigMaps with the addresses of pools.
     pub(super) writes_address_config_maps: bool,
+    /// Whether those who read its metrics need a token.
+    pub(super) authenticates_readers: bool,
+    /// None if it watches all namespaces, or if that is not known.
+    pub(super) watched_namespace: Option<String>,
 }
 
 /// The findings, and what was found.
@@ -50,13 +56,18 @@ pub(super) async fn check_controller(
     let account =
         deployment.as_ref().and_then(|it| it.spec.as_ref()?.template.spec.as_ref()?.service_account_name.clone());
     let service_account = args.service_account.clone().or(account).unwrap_or_else(|| DEFAULT_SERVICE_ACCOUNT.into());
-    let identity_namespaces = deployment.as_ref().map(identity_namespaces).unwrap_or_default();
-    let writes_address_config_maps = deployment.as_ref().is_some_and(writes_address_config_maps);
+    let installed = Installed {
+        service_account,
+        identity_namespaces: deployment.as_ref().map(identity_namespaces).unwrap_or_default(),
+        writes_address_config_maps: deployment.as_ref().is_some_and(writes_address_config_maps),
+        authenticates_readers: deployment.as_ref().is_none_or(authenticates_readers),
+        watched_namespace: deployment.as_ref().and_then(watched_namespace),
+    };
     let mut findings = vec![running];
     findings.extend(deployment.as_ref().map(judge_replicas));
     let version = published_version(lease.as_ref(), deployment.as_ref());
     findings.extend(version.map(|version| judge_version(env!("CARGO_PKG_VERSION"), &version)));
-    Ok((findings, Installed { service_account, identity_namespaces, writes_address_config_maps }))
+    Ok((findings, installed))
 }
 
 fn judge_version(client: &str, controller: &ControllerVersion) -> Finding {

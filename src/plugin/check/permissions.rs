@@ -32,8 +32,10 @@ struct RequiredPermission {
 pub(super) async fn check_permissions(session: &PluginSession, args: &Check, installed: &Installed) -> Finding {
     let place = &args.controller.controller_namespace;
     let user = format!("system:serviceaccount:{place}:{}", installed.service_account);
-    let pool_namespace = (!session.is_all).then_some(session.namespace.as_str());
+    let watched = installed.watched_namespace.as_deref();
+    let pool_namespace = watched.or((!session.is_all).then_some(session.namespace.as_str()));
     let mut required = required_permissions(ROLES);
+    required.retain(|permission| installed.authenticates_readers || !permission.is_review());
     if !installed.identity_namespaces.is_empty() {
         required.extend(required_permissions(IDENTITY_ROLES));
     }
@@ -43,7 +45,9 @@ pub(super) async fn check_permissions(session: &PluginSession, args: &Check, ins
     let reviews = stream::iter(required.iter().map(async |permission| {
         let namespace =
             if permission.is_own { Some(args.controller.controller_namespace.as_str()) } else { pool_namespace };
-        (permission, is_allowed(session, &user, permission, namespace).await)
+        // A controller of one namespace may read the labels of that one alone.
+        let name = watched.filter(|_| permission.resource == "namespaces");
+        (permission, is_allowed(session, &user, permission, namespace, name).await)
     }));
     let results: Vec<_> = reviews.buffered(CONCURRENT_REVIEWS).collect().await;
     let mut denied = Vec::new();
@@ -83,6 +87,7 @@ async fn is_allowed(
     user: &str,
     permission: &RequiredPermission,
     namespace: Option<&str>,
+    name: Option<&str>,
 ) -> Result<bool, kube::Error> {
     let mut resource = permission.resource.splitn(2, '/').map(str::to_owned);
     let attributes = ResourceAttributes {
@@ -91,6 +96,7 @@ async fn is_allowed(
         subresource: resource.next(),
         verb: Some(permission.verb.clone()),
         namespace: namespace.map(str::to_owned),
+        name: name.map(str::to_owned),
         ..ResourceAttributes::default()
     };
     let spec = SubjectAccessReviewSpec {
@@ -137,6 +143,11 @@ fn required_permissions(roles: &str) -> Vec<RequiredPermission> {
 }
 
 impl RequiredPermission {
+    /// Whether it serves to authenticate and authorize those who read the metrics.
+    fn is_review(&self) -> bool {
+        ["authentication.k8s.io", "authorization.k8s.io"].contains(&self.group.as_str())
+    }
+
     fn text(&self) -> String {
         let group = if self.group.is_empty() { String::new() } else { format!(".{}", self.group) };
         format!("{} {}{group}", self.verb, self.resource)
@@ -153,6 +164,7 @@ mod tests {
         let has = |text: &str, is_own| all.iter().any(|it| it.text() == text && it.is_own == is_own);
         assert!(has("patch openstackfloatingippools/status.ipam.cluster.x-k8s.io", false), "{all:?}");
         assert!(has("get secrets", false) && has("update leases.coordination.k8s.io", true), "{all:?}");
+        assert_eq!(all.iter().filter(|permission| permission.is_review()).count(), 2, "{all:?}");
     }
 
     #[test]
@@ -168,6 +180,18 @@ mod tests {
         let all = required_permissions(ADDRESS_ROLES);
         let texts: Vec<_> = all.iter().map(RequiredPermission::text).collect();
         assert_eq!(texts, ["get configmaps", "create configmaps", "patch configmaps", "delete configmaps"]);
+    }
+
+    /// The documents delete what is cluster-wide by this label.
+    #[test]
+    fn what_is_applied_beside_the_components_has_the_label_of_the_provider() {
+        for roles in [IDENTITY_ROLES, ADDRESS_ROLES] {
+            let objects: Vec<serde_json::Value> = serde_saphyr::from_multiple(roles).unwrap();
+            for object in objects {
+                let label = &object["metadata"]["labels"]["cluster.x-k8s.io/provider"];
+                assert_eq!(label, "ipam-openstack", "{object:#}");
+            }
+        }
     }
 
     #[test]

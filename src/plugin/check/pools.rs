@@ -34,12 +34,13 @@ pub(super) async fn check_pools(
         let message = format!("there is no pool {}", session.place());
         return Ok(vec![Finding::new("Pools", "pools", Status::Warning, message)]);
     }
+    let unseen = inspection.find_unseen().await.map(|why| format!("CAPO's pools cannot be listed: {why}"));
     let mut findings = Vec::new();
     for pool in pools {
         let subject = format!("Pool {}", object_name(pool.as_ref()));
         match session.inspect_pool(&inspection, &pool, progress).await {
-            Ok(Ok(view)) => findings.extend(view_findings(&subject, &view).await),
-            Ok(Err(problem)) => findings.extend(stage_findings(&subject, Some(&problem), None)),
+            Ok(Ok(view)) => findings.extend(view_findings(&subject, &view, unseen.as_deref()).await),
+            Ok(Err(problem)) => findings.extend(stage_findings(&subject, Some(&problem), None, unseen.as_deref())),
             Err(failure) => {
                 findings.push(Finding::new(&subject, "credentials", Status::Unknown, failure.to_string()));
             }
@@ -49,20 +50,26 @@ pub(super) async fn check_pools(
     Ok(findings)
 }
 
-async fn view_findings(subject: &str, view: &View) -> Vec<Finding> {
+async fn view_findings(subject: &str, view: &View, unseen: Option<&str>) -> Vec<Finding> {
     let network = match view.network() {
         Some(network) => format!("{} ({})", network.name, network.id),
         None => "not needed: the pool has a closed list".into(),
     };
-    let mut findings = stage_findings(subject, None, Some(&network));
+    let mut findings = stage_findings(subject, None, Some(&network), unseen);
     findings.extend(view.quota().await.ok().flatten().map(|quota| judge_quota(subject, quota)));
     let unusable = |(address, why)| Finding::new(subject, "address", Status::Warning, format!("{address} {why}"));
     findings.extend(view.usage().failures.into_iter().map(unusable));
     findings
 }
 
-/// The stages before the problem are fine; those after it are not known.
-fn stage_findings(subject: &str, problem: Option<&ConnectionProblem>, network: Option<&str>) -> Vec<Finding> {
+/// The stages before the problem are fine; those after it are not known. Nor is it known whether a pool of CAPO has the same
+/// name if those are `unseen`, for the reason that is given.
+fn stage_findings(
+    subject: &str,
+    problem: Option<&ConnectionProblem>,
+    network: Option<&str>,
+    unseen: Option<&str>,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (stage, check, success) in STAGES {
         if let Some(problem) = problem.filter(|problem| problem.stage == stage) {
@@ -70,8 +77,12 @@ fn stage_findings(subject: &str, problem: Option<&ConnectionProblem>, network: O
             findings.push(Finding::new(subject, check, Status::Failed, message));
             break;
         }
-        let message = network.filter(|_| stage == Stage::Network).unwrap_or(success);
-        findings.push(Finding::new(subject, check, Status::Ok, message));
+        let (status, message) = match (stage, network, unseen) {
+            (Stage::Name, _, Some(why)) => (Status::Unknown, why),
+            (Stage::Network, Some(network), _) => (Status::Ok, network),
+            _ => (Status::Ok, success),
+        };
+        findings.push(Finding::new(subject, check, status, message));
     }
     findings
 }
@@ -151,10 +162,14 @@ mod tests {
     #[test]
     fn the_way_to_openstack_ends_where_the_trouble_is() {
         let problem = ConnectionProblem { stage: Stage::Network, reason: "NetworkNotFound", message: "none".into() };
-        let found = stage_findings("p", Some(&problem), None);
+        let found = stage_findings("p", Some(&problem), None, None);
         assert_eq!(statuses(&found), [("name", Status::Ok), ("credentials", Status::Ok), ("network", Status::Failed)]);
         assert_eq!(found[2].message, "NetworkNotFound: none");
-        assert!(stage_findings("p", None, Some("public")).iter().all(|finding| finding.status == Status::Ok));
+        let found = stage_findings("p", None, Some("public"), None);
+        assert!(found.iter().all(|finding| finding.status == Status::Ok));
+        let found = stage_findings("p", None, Some("public"), Some("forbidden"));
+        assert_eq!((found[0].status, found[0].message.as_str()), (Status::Unknown, "forbidden"), "not taken for well");
+        assert!(found[1..].iter().all(|finding| finding.status == Status::Ok));
     }
 
     #[test]
