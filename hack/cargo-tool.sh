@@ -4,6 +4,9 @@
 tools=${CAIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/caip-openstack}/cargo
 export PATH="$tools/bin:$PATH"
 
+# Rust links with it.
+command -v cc >/dev/null || "$(dirname "${BASH_SOURCE[0]}")/env/install.sh" gcc libc6-dev
+
 # has_cargo_tool NAME VERSION
 has_cargo_tool() {
   cargo "$1" --version 2>/dev/null | grep -q " $2$"

@@ -16,7 +16,8 @@ PROMETHEUS_LOG=$ENV_DIR/prometheus.log
 DRAWING=hack/dashboard
 DRAWING_VENV=$CAIP_CACHE/venv-dashboard-$(sha256sum <"$DRAWING/requirements.txt" | cut -c1-10)
 # A development build, as in the demo.
-PROGRAM=${CARGO_TARGET_DIR:-target}/debug/caip-openstack
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target} # also where cargo's configuration names another folder
+PROGRAM=$CARGO_TARGET_DIR/debug/caip-openstack
 STEPS=96
 STEP_SECONDS=5
 
@@ -47,7 +48,7 @@ scrape_configs:
   static_configs:
   - targets: [127.0.0.1:$METRICS_PORT]
 EOT
-  start "$PROMETHEUS" "$PROMETHEUS_LOG" "$BIN/prometheus" "--config.file=$ENV_DIR/prometheus.yaml" \
+  start "$PROMETHEUS" "$PROMETHEUS_LOG" prometheus "--config.file=$ENV_DIR/prometheus.yaml" \
     "--storage.tsdb.path=$ENV_DIR/prometheus" "--web.listen-address=127.0.0.1:$PROMETHEUS_PORT"
   wait_for 60 "Prometheus" "$PROMETHEUS_LOG" "$PROMETHEUS" curl -sf "http://127.0.0.1:$PROMETHEUS_PORT/-/ready"
 }

@@ -10,7 +10,8 @@ export CAIP_ENV
 cd "$HERE/../.."
 
 # A development build: it is compiled in a third of the time.
-PROGRAM=${CARGO_TARGET_DIR:-target}/debug/caip-openstack
+export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-target} # also where cargo's configuration names another folder
+PROGRAM=$CARGO_TARGET_DIR/debug/caip-openstack
 NAMESPACE=demo
 LISTED=(203.0.113.20 203.0.113.21)
 SPARE=203.0.113.30
@@ -69,7 +70,7 @@ neutron() { run openstack floating ip list --long -c 'Floating IP Address' -c Po
 # All that could differ, without the times.
 snapshot() { openstack floating ip list --long -f csv --sort-column ID -c ID -c 'Floating IP Address' -c Port -c Description -c Tags; }
 floating_ip() { openstack floating ip list --long --floating-ip-address "$1" -f value -c "$2"; } # ADDRESS COLUMN
-is_gone() { [ -z "$(floating_ip "$1" ID)" ]; }
+is_gone() { local id; id=$(floating_ip "$1" ID) && [ -z "$id" ]; }
 has_no_tags() { [ "$(floating_ip "$1" Tags)" = '[]' ]; }
 has_tags() { local tags; tags=$(floating_ip "$1" Tags) && [ -n "$tags" ] && [ "$tags" != '[]' ]; }
 

@@ -21,7 +21,7 @@ build_previous() {
     return
   fi
   rm -rf "$folder/source" && mkdir -p "$folder/source"
-  git archive "$PREVIOUS" | tar x -C "$folder/source"
+  git archive "$PREVIOUS" | tar xm -C "$folder/source"
   # In a target folder of its own: in the other one, cargo would take it for the program under test.
   CARGO_TARGET_DIR=$folder/target cargo build --locked --manifest-path "$folder/source/Cargo.toml" --bin caip-openstack
   export CAIP_PREVIOUS_BINARY=$folder/target/debug/caip-openstack
@@ -31,6 +31,10 @@ prepare_run "boots machines"
 # Only a run of all tests is worth the time.
 if [ $# = 0 ] && [ -z "${CAIP_PREVIOUS_BINARY:-}" ]; then build_previous; fi
 cargo test --locked --test capo --no-run
+for name in "$@"; do
+  [[ $name = -* || $(cargo test --locked -q --test capo -- --list "$name") = *': test'* ]] ||
+    die "no test of tests/capo.rs has '$name' in its name"
+done
 start_new_servers --second
 hack/env/nova.sh
 hack/env/capo.sh 1

@@ -12,13 +12,20 @@
 # so a mutant builds and is tested in seconds. Its unit tests and tests/choice.rs are what must notice.
 # hack/mutants.toml lists the mutants that change nothing, with reasons.
 set -euo pipefail
-cd "$(dirname "$0")/.."
+# shellcheck source=env/lib.sh
+. "$(dirname "$0")/env/lib.sh"
+cd "$HERE/../.."
 . hack/cargo-tool.sh
 need_cargo_tool mutants 27.1.0
-if [ "${1:-}" = sample ]; then set -- --sharding round-robin --shard 0/60; fi
+scratch=${CARGO_TARGET_DIR:-$PWD/target}/mutants core=core
+if [ "${1:-}" = sample ]; then
+  core=sample # it need not wait for a long run
+  set -- --sharding round-robin --shard 0/60
+fi
 
 by_histories() {
-  local whole=${CARGO_TARGET_DIR:-$PWD/target}/mutants/whole
+  local whole=$scratch/whole
+  lock 9 "$whole.lock" "mutates the core"
   rm -rf "$whole/src" "$whole/tests" && mkdir -p "$whole"
   git ls-files -z | xargs -0 cp --parents -t "$whole"
   # In a target folder of its own: in another one, cargo would take a mutant for the program.
@@ -29,7 +36,8 @@ by_histories() {
 }
 if [ "${1:-}" = histories ]; then by_histories; fi
 
-core=${CARGO_TARGET_DIR:-$PWD/target}/mutants/core
+core=$scratch/$core
+lock 9 "$core.lock" "mutates the core"
 
 # lines_of SECTION NAMES: the lines of Cargo.toml for these packages, of that section alone.
 lines_of() { sed -n "/^\[$1\]/,/^\[/p" Cargo.toml | grep -E "^($2) = "; }

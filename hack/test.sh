@@ -2,10 +2,10 @@
 # All tests: `make test`. Starts servers, runs everything against them, and stops them however it ends.
 # The scenarios mostly wait, so what only compiles runs beside them. Six tracks:
 #   test/servers.sh    starts the servers
-#   test/programs.sh   compiles the tests
+#   test/programs.sh   compiles the tests, those of the scenarios first
 #   test/scenarios.sh  what needs servers
 #   test/unit.sh       what needs no server, in the time that the scenarios leave
-#   test/checks.sh     lints, a sample of mutants and what 300 claims cost, also in that time
+#   test/checks.sh     lints, a sample of mutants, what 300 claims cost, and traces, also in that time
 #   test/image.sh      builds the image and installs it as the documents say, in that time before the other two
 # The first failure ends all of them.
 #   CAIP_KEEP_ENV=1    leaves the servers running, to look into a failure
@@ -35,10 +35,13 @@ finish() {
 }
 
 require_cargo
+for tool in fmt clippy; do
+  cargo $tool --version >/dev/null 2>&1 || die "cargo $tool is needed: rustup component add rustfmt clippy"
+done
 hack/env/packages.sh # before anything is compiled: cargo needs its linker
 lock 7 "$CAIP_CACHE/env/.$CAIP_ENV-run" "tests on '$CAIP_ENV'"
 RUN=$(mktemp -d)
-export RUN
+export RUN RUN_PID=$$
 touch "$RUN/summary"
 note_commit
 trap finish EXIT

@@ -102,6 +102,7 @@ capi_source() { # NAME
   source=$CAIP_CACHE/src/${module##*/}-$version
   if [ ! -d "$source" ]; then
     from=$(go -C "$(pins "$1")" mod download -json "$module@$version" | sed -n 's/^\t"Dir": "\(.*\)",$/\1/p')
+    [ -n "$from" ] || die "$module@$version cannot be downloaded"
     rm -rf "$source.tmp" && mkdir -p "$CAIP_CACHE/src"
     cp -r "$from" "$source.tmp" && chmod -R u+w "$source.tmp"
     for main in core/main.go cmd/main.go main.go; do [ ! -f "$source.tmp/$main" ] || break; done

@@ -39,6 +39,7 @@ get_source() { # FOLDER
   elif [ -d "$CAPO_SOURCE" ]; then
     cp -r "$CAPO_SOURCE/." "$1.tmp" && chmod -R u+w "$1.tmp"
   elif [[ $CAPO_SOURCE =~ ^(https|ssh|git|file):// ]]; then
+    have git || "$HERE/install.sh" git
     [[ $url != *@* || ${url##*@} == */* ]] || { commit=${url##*@} url=${url%@*}; }
     fetch_commit "$url" "$commit" "$1.tmp" >"$LOG/capo-source.log" 2>&1 ||
       die "CAPO's source is not at $url: $(tail -n 1 "$LOG/capo-source.log"). Set CAPO_SOURCE to a folder, an archive or a git URL that has it"
@@ -72,7 +73,7 @@ image_crd() { # FOLDER
 
 apply_kinds() { # FOLDER
   local crd
-  crd=$(image_crd "$1")
+  crd=$(image_crd "$1") || crd=
   [ -n "$crd" ] || die "the CRD of Image, which CAPO watches, is not in the module openstack-resource-controller"
   "$VENV/bin/python" "$HERE/localize.py" "$1/config" "https://127.0.0.1:$CAPO_PORT" "$PKI/ca.crt" capo >"$MANAGEMENT_DIR/capo.yaml"
   {

@@ -13,6 +13,10 @@ HERE=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 CAIP_CACHE=$(realpath -m "${CAIP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/caip-openstack}")
 CAIP_ENV=${CAIP_ENV:-dev}
 
+# No proxy reaches the servers of this machine.
+[[ ,${no_proxy:-}, = *,127.0.0.1,* ]] || export no_proxy=127.0.0.1,localhost${no_proxy:+,$no_proxy}
+export NO_PROXY=$no_proxy
+
 die() { echo "error: $*" >&2; exit 1; }
 say() { echo "$*" >&2; }
 have() { command -v "$1" >/dev/null; }

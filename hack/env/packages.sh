@@ -39,25 +39,24 @@ has_prometheus() {
   done
 }
 unpack_prometheus() {
-  local folder=$CAIP_CACHE/prometheus.tmp
-  rm -rf "$folder" && mkdir -p "$folder" "$BIN" &&
+  local folder
+  mkdir -p "$BIN" && folder=$(mktemp -d "$CAIP_CACHE/prometheus.XXXXXX") && chmod 755 "$folder" &&
     (cd "$folder" && apt-get download -q prometheus && dpkg-deb -x prometheus_*.deb .) &&
     mv "$folder"/usr/bin/{promtool,prometheus} "$BIN" && rm -rf "$folder"
 }
 
-# Debian starts the broker that it installs, now and at each boot, unless a policy forbids it. Here another one is started.
-install_rabbitmq() {
-  local policy=/usr/sbin/policy-rc.d as_root=() status=0
+# Debian starts the broker that it installs, unless a policy forbids it, and again at each boot. Here another one is started.
+install_rabbitmq() (
+  policy=/usr/sbin/policy-rc.d as_root=()
   [ "$(id -u)" = 0 ] || as_root=(sudo)
-  if [ ! -e $policy ]; then
-    printf '#!/bin/sh\nexit 101\n' | "${as_root[@]}" tee $policy >/dev/null && "${as_root[@]}" chmod +x $policy
-  else
-    policy=
+  if [ ! -e $policy ] || grep -q caip-openstack $policy; then
+    trap '"${as_root[@]}" rm -f $policy' EXIT
+    printf '#!/bin/sh\n# of caip-openstack\nexit 101\n' | "${as_root[@]}" tee $policy >/dev/null
+    "${as_root[@]}" chmod +x $policy
   fi
-  "$HERE/install.sh" rabbitmq-server || status=$?
-  [ -z "$policy" ] || "${as_root[@]}" rm -f $policy
-  return $status
-}
+  "$HERE/install.sh" rabbitmq-server
+  ! have systemctl || "${as_root[@]}" systemctl disable -q rabbitmq-server.service epmd.service epmd.socket 2>/dev/null || true
+)
 
 [ $# = 0 ] || [ "$*" = --nova ] || die "usage: packages.sh [--nova]"
 require_toolchains

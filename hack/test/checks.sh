@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A track of `make test`: lints, a sample of mutants and what many claims cost, in the time that the scenarios leave.
+# A track of `make test`: lints, a sample of mutants, what many claims cost, and traces, in the time that the scenarios
+# leave.
 set -euo pipefail
 # shellcheck source=lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -18,3 +19,7 @@ stage_beside "generated files" hack/verify-generated.sh
 await servers
 stage_beside "the costs of 300 claims" costs
 stage_beside "a sample of the mutants of the core" hack/mutants.sh sample
+# Only this target needs the feature; everything else is tested as it is shipped. It comes when no scenario runs any more:
+# it leaves its own program where they look for theirs.
+await last-scenario
+stage_beside "traces (feature otel)" cargo test --locked --features otel --test traces

@@ -216,13 +216,15 @@ watched() { # COMMAND...
 # Every pod that a Deployment wants is running. And clusterctl has no probe of cert-manager left, whose namespace it does
 # not wait for: while that is being deleted, another clusterctl fails.
 await_deployments() {
-  local namespace name image
+  local namespace name image deployments
   watched kubectl wait --for=delete namespace/cert-manager-test --timeout=60s
+  deployments=$(kubectl get deployments -A -o jsonpath="$IMAGES")
+  [ -n "$deployments" ] || return 0
   while read -r namespace name image; do
     [[ $image = "$(registry_of "$PAGE")"/* ]] || die "$PAGE: $namespace/$name has the image $image"
     watched kubectl -n "$namespace" rollout status "deployment/$name" ||
       die "$PAGE: $namespace/$name does not become available"
-  done < <(kubectl get deployments -A -o jsonpath="$IMAGES")
+  done <<<"$deployments"
 }
 
 # Runs the commands that were collected, in one shell.
@@ -295,7 +297,8 @@ start_anew() {
 # What every uninstallation leaves: at most the CRD.
 nothing_is_installed() {
   local left
-  left=$(kubectl get "deployments,$CLUSTER_WIDE" -A -o name | grep caip-openstack) || return 0
+  left=$(kubectl get "deployments,$CLUSTER_WIDE" -A -o name)
+  left=$(grep caip-openstack <<<"$left") || return 0
   die "$PAGE: these objects are left: $left"
 }
 
@@ -327,6 +330,7 @@ before() { # COMMAND: what must be there
 }
 
 after() { # COMMAND: what must have become of it
+  local left
   case $PAGE:$1 in
     # The pods so far were admitted before.
     docs/install.md:"kubectl label namespace "*)
@@ -339,7 +343,8 @@ after() { # COMMAND: what must have become of it
     docs/install.md:"kubectl create namespace "*) await_operator ;;
     *:"kubectl delete fippool "*)
       nothing_is_installed
-      ! kubectl get crd "$CRD" >/dev/null 2>&1 || die "$PAGE: the CRD is left"
+      left=$(kubectl get crd "$CRD" --ignore-not-found -o name)
+      [ -z "$left" ] || die "$PAGE: the CRD is left"
       ;;
     docs/image.md:"make image "*) [ ! -e "$CLONE/dist" ] || install_release ;;
     docs/image.md:"git clone "*) cmp "$WORK/a/target/image/$ARCHIVE" "$CLONE/target/image/$ARCHIVE" ;;

@@ -1,6 +1,7 @@
 # shellcheck shell=bash disable=SC2031 # a subshell means another cluster than the one of the caller
 # What the scripts of `make test` share. Sourced, never run.
-#   RUN     a folder of this run: its summary, what its tracks have reached, where the test programs are
+#   RUN      a folder of this run: its summary, what its tracks have reached, where the test programs are
+#   RUN_PID  the process of hack/test.sh
 # shellcheck source=../env/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../env/lib.sh"
 cd "$HERE/../.." || exit
@@ -37,7 +38,12 @@ yield_the_processor() { # NICENESS
 
 # Tracks wait for each other by name.
 reached() { touch "$RUN/reached-$1"; }
-await() { until [ -e "$RUN/reached-$1" ]; do sleep .2; done; }
+await() {
+  until [ -e "$RUN/reached-$1" ]; do
+    kill -0 "$RUN_PID" 2>/dev/null || die "the run was killed"
+    sleep .2
+  done
+}
 
 # Compiles tests, and remembers where cargo put these.
 compile_tests() { # KIND_FLAGS... -- NAME...

@@ -11,11 +11,10 @@ check_v1beta1_list() {
   [ -z "$unknown" ] || die "hack/test/v1beta1-scenarios names tests that do not exist:"$'\n'"$unknown"
 }
 
-stage "format" cargo fmt --check
-# Only this target needs the feature; everything else is tested as it is shipped. It comes first, since it leaves its own
-# program where the scenarios look for theirs.
-stage "traces (feature otel)" cargo test --locked --features otel --test traces
-stage "compile the tests" compile_tests --lib --bins --tests --benches -- \
-  bench it permissions perturb restore upgrade
+# The scenarios need nothing else, and take longest.
+stage "compile the scenarios" compile_tests --test it -- it
 stage "the list of scenarios for v1beta1" check_v1beta1_list
+reached compiled-scenarios
+stage "compile the other tests" compile_tests --test permissions --test perturb --test restore --test upgrade --bench bench -- \
+  bench permissions perturb restore upgrade
 reached programs

@@ -16,7 +16,7 @@ audit_log() { (management_cluster "$1" && echo "$AUDIT_LOG"); }
 # shellcheck disable=SC2016 # a variable of the other shell
 older_kubeconfig() { with_older_cluster_api bash -c '. hack/env/lib.sh; echo "$KUBECONFIG_FILE"'; }
 
-await programs
+await compiled-scenarios
 await servers
 eval "$(hack/env/env.sh)"
 # Of 36; by hand all of them run: docs/laws.md.
@@ -24,6 +24,7 @@ CONTRACT_HISTORIES=${CONTRACT_HISTORIES:-12} stage "scenarios" scenarios --skip 
 # Alone: it keeps both cores busy, and others measure how long they wait.
 stage "hostile tenants" scenarios life::hostile_tenants
 reached hostile-tenants
+await programs
 # Others each day; `make perturb` runs all of them.
 PERTURB_SAMPLE=${PERTURB_SAMPLE:-8} stage "a sample of the perturbed runs" test_program perturb --nocapture
 # The controller may do what the scenarios needed, and nothing else.
@@ -36,5 +37,6 @@ stage "an upgrade of Cluster API" with_older_cluster_api test_program upgrade
 # No other test uses that cluster, and it serves v1beta2 by now.
 stage "restores of etcd" with_older_cluster_api test_program restore
 KUBECONFIG=$kubeconfig
+reached last-scenario
 await image
 stage "the image works" image_test --built
