@@ -39,10 +39,32 @@ struct Plain {
     claims_gone_s: f64,
     /// With addresses that exist, each of which gets a tag.
     predefined_bound_s: f64,
-    /// The creation of as many floating IPs, and nothing else.
+    alone: Alone,
+}
+
+/// The calls to Neutron that the controller needs for as many claims, and nothing else.
+#[derive(Serialize)]
+struct Alone {
+    /// The creation of the floating IPs.
     created_s: f64,
-    /// One tag on each of them, and nothing else.
+    /// One tag on each of them.
     tagged_s: f64,
+    /// Another description of each.
+    described_s: f64,
+    /// Their deletion.
+    deleted_s: f64,
+}
+
+impl Alone {
+    /// The rates of CAPO's pool that no controller can exceed that makes these calls.
+    fn limits(&self, theirs: &Measured, their_list: &Measured) -> [(&'static str, f64); 4] {
+        [
+            ("new: POSTs", theirs.bind.bound_s / self.created_s),
+            ("spare: descriptions", theirs.bind.bound_s / self.described_s),
+            ("predefined: tags", their_list.bind.bound_s / self.tagged_s),
+            ("release: tags and DELETEs", theirs.release.given_back_s / (self.tagged_s + self.deleted_s)),
+        ]
+    }
 }
 
 /// Measures, prints and writes the figures. Returns whether they are as asked.
@@ -62,10 +84,20 @@ pub async fn run(claims: &[usize], network: &str, path: &Path) -> bool {
     }
     print!("{}", report.rounds_table());
     println!("\nPlain clients; seconds\n");
-    for Plain { claims, bound_s, claims_gone_s, predefined_bound_s, created_s, tagged_s } in &plain {
+    for Plain { claims, bound_s, claims_gone_s, predefined_bound_s, alone } in &plain {
+        let Alone { created_s, tagged_s, described_s, deleted_s } = alone;
         let new = format!("new: bound {bound_s:>6.2} gone {claims_gone_s:>6.2}");
-        let alone = format!("alone: created {created_s:>6.2} tagged {tagged_s:>6.2}");
-        println!("{claims:>6} | {new} | predefined: bound {predefined_bound_s:>6.2} | {alone}");
+        let writes = format!("tagged {tagged_s:>6.2} described {described_s:>6.2} deleted {deleted_s:>6.2}");
+        let calls = format!("alone: created {created_s:>6.2} {writes}");
+        println!("{claims:>6} | {new} | predefined: bound {predefined_bound_s:>6.2} | {calls}");
+        let theirs = (
+            find(&report.rounds, Provider::InTree, "new", *claims),
+            find(&report.rounds, Provider::InTree, "predefined", *claims),
+        );
+        if let (Some(new), Some(list)) = theirs {
+            let limits = alone.limits(new, list).map(|(what, rate)| format!("{what} {rate:.2}")).join(", ");
+            println!("{:>6} | Neutron's calls alone, relative to CAPO's pool: {limits}", "");
+        }
     }
     let requirements = requirements(&report.rounds, &plain);
     let all = json!({"rounds": report.rounds, "plain": plain, "requirements": requirements});
@@ -81,10 +113,12 @@ pub async fn run(claims: &[usize], network: &str, path: &Path) -> bool {
     is_met
 }
 
+fn find<'a>(rounds: &'a [Measured], provider: Provider, kind: &str, claims: usize) -> Option<&'a Measured> {
+    rounds.iter().find(|round| (round.provider, round.kind, round.claims) == (provider, kind, claims))
+}
+
 fn requirements(rounds: &[Measured], plain: &[Plain]) -> Vec<Requirement> {
-    let find = |provider: Provider, kind: &str| {
-        rounds.iter().find(|round| (round.provider, round.kind, round.claims) == (provider, kind, COMPARED))
-    };
+    let find = |provider, kind| find(rounds, provider, kind, COMPARED);
     let found = (
         find(Provider::InTree, "new"),
         find(Provider::Ours, "new"),
@@ -114,7 +148,7 @@ fn requirements(rounds: &[Measured], plain: &[Plain]) -> Vec<Requirement> {
         at_most(
             "new: time until the claims are gone, relative to the tags alone",
             1.3,
-            ours.release.claims_gone_s / plain.tagged_s,
+            ours.release.claims_gone_s / plain.alone.tagged_s,
         ),
         at_most("memory, relative to CAPO's controllers", 0.4, ours.bind.rss_mib / theirs.bind.rss_mib),
         at_most(
@@ -124,7 +158,7 @@ fn requirements(rounds: &[Measured], plain: &[Plain]) -> Vec<Requirement> {
         ),
     ];
     if std::env::var_os("CAIP_PIN").is_some() {
-        all.push(at_least("new: rate, relative to POST alone", 0.95, plain.created_s / ours.bind.bound_s));
+        all.push(at_least("new: rate, relative to POST alone", 0.95, plain.alone.created_s / ours.bind.bound_s));
     }
     if let (Some(their_idle), Some(our_idle)) = (&their_list.idle, &our_list.idle) {
         let (writes, calls) = (count_writes(&our_idle.neutron_calls), our_idle.neutron_calls.values().sum::<usize>());
@@ -178,8 +212,10 @@ async fn measure_plain(ns: &Namespace, network: &str, claims: usize) -> Plain {
     });
     let (_, predefined_bound_s) = timed(bindings).await;
     timed((claims..2 * claims).map(|number| plain.release(number, async || ()))).await;
-    delete_all(cloud, created.into_iter().map(|(id, _)| id)).await;
-    Plain { claims, bound_s, claims_gone_s, predefined_bound_s, created_s, tagged_s }
+    let (_, described_s) = timed(created.iter().map(|(id, _)| describe(cloud, id))).await;
+    let deleted_s = delete_all(cloud, created.into_iter().map(|(id, _)| id)).await;
+    let alone = Alone { created_s, tagged_s, described_s, deleted_s };
+    Plain { claims, bound_s, claims_gone_s, predefined_bound_s, alone }
 }
 
 /// Makes these calls, some at a time. Returns their results, in any order, and how many seconds they took.
@@ -198,6 +234,13 @@ async fn create(cloud: &Cloud, network: &str) -> (String, String) {
     made.unwrap_or_else(|| panic!("POST floatingips: {status} {answer}"))
 }
 
-async fn delete_all(cloud: &Cloud, ids: impl Iterator<Item = String>) {
-    timed(ids.map(async |id| cloud.delete(&id).await)).await;
+async fn describe(cloud: &Cloud, id: &str) {
+    let body = json!({"floatingip": {"description": "of another claim"}});
+    let (status, answer) = cloud.call(Method::PUT, &format!("floatingips/{id}"), Some(body)).await;
+    assert!(status.is_success(), "PUT floatingips/{id}: {status} {answer}");
+}
+
+/// Returns how many seconds it took.
+async fn delete_all(cloud: &Cloud, ids: impl Iterator<Item = String>) -> f64 {
+    timed(ids.map(async |id| cloud.delete(&id).await)).await.1
 }
