@@ -16,16 +16,16 @@ share=$(((histories + workers - 1) / workers))
 
 require_cargo
 have cc || hack/env/install.sh gcc libc6-dev
-cargo test --locked --profile soak --test simulation --no-run
+cargo test --locked --profile long-soak --test simulation --no-run
 echo "$histories histories of each kind from seed $seed, $workers processes" >&2
 trap end_tracks EXIT
 trap 'exit 130' INT TERM
 for ((worker = 0; worker < workers; worker++)); do
   start_track env SIMULATION_SEED=$((seed + worker * share)) SIMULATION_HISTORIES=$share RUST_BACKTRACE=0 \
-    cargo test --locked -q --profile soak --test simulation -- --nocapture --test-threads 1 generated::the_laws
+    cargo test --locked -q --profile long-soak --test simulation -- --nocapture --test-threads 1 generated::the_laws
 done
 await_tracks
 # Every point of the enumerations, of which a plain run has some.
 SIMULATION_STEP=1 RUST_BACKTRACE=0 \
-  cargo test --locked -q --profile soak --test simulation -- --nocapture --skip generated::the_laws
+  cargo test --locked -q --profile long-soak --test simulation -- --nocapture --skip generated::the_laws
 echo "$((share * workers)) histories of each kind: every law held, in $SECONDS s" >&2
