@@ -6,5 +6,5 @@
 mod slots;
 mod turns;
 
-pub(crate) use slots::{FairSlots, Rank, Slot};
+pub(crate) use slots::{FairSlots, Slot};
 pub(crate) use turns::{Share, Turns};

@@ -12,9 +12,9 @@ use super::turns::{Share, Turns};
 /// Slots that are shared by key.
 ///
 /// A free slot is given at once. A slot that becomes free goes to the waiting key that has the fewest, among these to the
-/// one that came, or last got or freed a slot, least recently, and there to the waiter of the first [`Rank`] that came
-/// first. So a key can use all slots, or as many as a key may, while no other wants one, and a key that uses none gets one
-/// before any other is served twice.
+/// one that came, or last got or freed a slot, least recently, and there to the waiter that came first. So a key can use
+/// all slots, or as many as a key may, while no other wants one, and a key that uses none gets one before any other is
+/// served twice.
 pub(crate) struct FairSlots<K: Ord + Clone> {
     // A plain mutex: held to change what is in memory, never across an await or while a waiter is woken.
     state: Mutex<State<K>>,
@@ -30,21 +30,12 @@ struct State<K: Ord + Clone> {
     next: u64,
 }
 
-/// Where a waiter stands among those of its key. The second rank waits while there is any of the first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Rank {
-    First,
-    Second,
-}
-
-type Position = (Rank, u64);
-
 struct KeyShare<K: Ord + Clone> {
     in_use: usize,
     /// When the key came, or last got or freed a slot. If one that comes were always first, keys that come and go could
     /// keep out one that stays.
     since: u64,
-    waiters: BTreeMap<Position, oneshot::Sender<Slot<K>>>,
+    waiters: BTreeMap<u64, oneshot::Sender<Slot<K>>>,
 }
 
 impl<K: Ord + Clone> Default for KeyShare<K> {
@@ -75,7 +66,7 @@ pub(crate) struct Slot<K: Ord + Clone> {
 struct Waiter<'a, K: Ord + Clone> {
     slots: &'a FairSlots<K>,
     key: &'a K,
-    position: Position,
+    number: u64,
 }
 
 impl<K: Ord + Clone> FairSlots<K> {
@@ -94,11 +85,11 @@ impl<K: Ord + Clone> FairSlots<K> {
     }
 
     /// Waits for a slot. If the future is dropped, also after a slot was given to it, the slot goes to the next.
-    pub(crate) async fn acquire(self: &Arc<Self>, key: K, rank: Rank) -> Slot<K> {
+    pub(crate) async fn acquire(self: &Arc<Self>, key: K) -> Slot<K> {
         let (sender, receiver) = oneshot::channel();
-        let position = self.change(|state| state.enqueue(&key, rank, sender));
+        let number = self.change(|state| state.enqueue(&key, sender));
         // If a slot has been sent to a waiter that is dropped, the slot frees itself.
-        let _waiter = Waiter { slots: self, key: &key, position };
+        let _waiter = Waiter { slots: self, key: &key, number };
         #[expect(clippy::expect_used, reason = "the sender is dropped after it has sent a slot, or by the waiter")]
         receiver.await.expect("a waiter gets its slot")
     }
@@ -122,15 +113,15 @@ impl<K: Ord + Clone> FairSlots<K> {
 }
 
 impl<K: Ord + Clone> State<K> {
-    fn enqueue(&mut self, key: &K, rank: Rank, waiter: oneshot::Sender<Slot<K>>) -> Position {
+    fn enqueue(&mut self, key: &K, waiter: oneshot::Sender<Slot<K>>) -> u64 {
         let number = self.number();
         self.keys.update(key, |share| {
             if share.is_empty() {
                 share.since = number;
             }
-            share.waiters.insert((rank, number), waiter);
+            share.waiters.insert(number, waiter);
         });
-        (rank, number)
+        number
     }
 
     /// Gives a free slot to the next waiter.
@@ -178,7 +169,7 @@ impl<K: Ord + Clone> Drop for Slot<K> {
 
 impl<K: Ord + Clone> Drop for Waiter<'_, K> {
     fn drop(&mut self) {
-        let removed = self.slots.state.lock().keys.update(self.key, |share| share.waiters.remove(&self.position));
+        let removed = self.slots.state.lock().keys.update(self.key, |share| share.waiters.remove(&self.number));
         // Without the lock, as it wakes its receiver.
         drop(removed);
     }

@@ -25,7 +25,6 @@ use super::{
     NewFloatingIp, ProjectScope, Quota, Subnet,
 };
 use crate::clock::instant_after;
-use crate::fair::Rank;
 use body::{Extensions, QuotaDetails};
 use pages::{Limit, PAGE_SIZE};
 
@@ -272,7 +271,7 @@ impl Neutron for NeutronClient {
 impl NeutronClient {
     /// The turn of a deletion, once it has come and the floating IP is to be deleted; none if it is to be kept.
     async fn decide_deletion(&self, id: &str, check: &mut DeletionCheck<'_>) -> Result<Option<Turn<'_>>, Error> {
-        let mut turn = self.session.begin_turn(DELETE, Rank::Second).await?;
+        let mut turn = self.session.begin_turn(DELETE).await?;
         let mut step = check(None);
         if step == DeletionStep::Read {
             let request = complete(get::Request::builder().id(id).build());

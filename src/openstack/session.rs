@@ -33,7 +33,6 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{Error, ErrorKind, MaySend, ProjectScope};
-use crate::fair::Rank;
 use keystone::Token;
 use large_answer::LargeAnswer;
 use throttle::{Health, Permit, Throttle};
@@ -185,9 +184,7 @@ impl Session {
     where
         Q: for<'a> QueryAsync<Response<Bytes>, Call<'a>> + Sync,
     {
-        // Reads are few, and many writes may wait for what one of them shows: a listing confirms all the tags before it.
-        let rank = if may_send.is_none() { Rank::First } else { Rank::Second };
-        self.begin_turn(operation, rank).await?.send(operation, limit, may_send, query).await
+        self.begin_turn(operation).await?.send(operation, limit, may_send, query).await
     }
 
     /// Awaits a call that consists of several requests, of which the last may not be necessary, in one span.
@@ -199,10 +196,10 @@ impl Session {
     }
 
     /// Waits until a call may be sent.
-    pub(super) async fn begin_turn(&self, operation: &'static str, rank: Rank) -> Result<Turn<'_>, Error> {
+    pub(super) async fn begin_turn(&self, operation: &'static str) -> Result<Turn<'_>, Error> {
         // First, so that a slow Keystone takes none of the cloud's slots, and its time says nothing about Neutron.
         self.tokens.token().await?;
-        let permit = self.throttle.acquire(&self.scope.project, rank).await;
+        let permit = self.throttle.acquire(&self.scope.project).await;
         let permit = permit.map_err(|error| Error { operation, ..error })?;
         // Again, since it may have expired meanwhile: what is decided in the turn must not wait for Keystone. This holds the
         // slot, and is rare.

@@ -55,25 +55,6 @@ fn methods(server: &Server) -> Vec<String> {
     requests.map(|request| request.method).collect()
 }
 
-/// A listing confirms all the tags that were written before it, and claims wait for that.
-#[tokio::test(start_paused = true)]
-async fn a_read_is_sent_before_deletions_and_tags_that_wait() {
-    let server = start_with_slow_read(5).await;
-    let neutron = connect_with_one_slot(&server).await;
-    let (slow, fip) = (FloatingIpId::new("slow"), id());
-    let (first, second) = (neutron.get_floating_ip(&slow), neutron.get_floating_ip(&fip));
-    let tag = async |tag| neutron.add_tag(&fip, tag, &|| true).await.expect("it is added");
-    let mut check = |_: Option<FloatingIp>| DeletionStep::Delete;
-    let deletion = neutron.delete_floating_ip(&fip, &mut check);
-    let later = async {
-        sleep(Duration::from_secs(1)).await;
-        tokio::join!(tag("a"), deletion, tag("b"), second)
-    };
-    let (first, (.., second)) = tokio::join!(first, later);
-    assert!(first.is_ok() && second.is_ok());
-    assert_eq!(methods(&server), ["GET", "GET", "PUT", "DELETE", "PUT"]);
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_deletion_is_sent_once() {
     for trouble in [|| Reply::text(502, "<html>"), || Reply::Break, || Reply::refusal(503, "Unavailable"), Reply::never]

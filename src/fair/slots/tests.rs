@@ -16,12 +16,8 @@ enum Call {
 impl Call {
     /// Asks for a slot.
     fn begin(slots: &Slots, key: u8) -> Self {
-        Self::begin_with(slots, key, Rank::Second)
-    }
-
-    fn begin_with(slots: &Slots, key: u8, rank: Rank) -> Self {
         let slots = slots.clone();
-        let mut call = Self::Waiting(Box::pin(async move { slots.acquire(key, rank).await }));
+        let mut call = Self::Waiting(Box::pin(async move { slots.acquire(key).await }));
         call.is_running();
         call
     }
@@ -60,19 +56,6 @@ fn free_slots_are_given_at_once_and_then_in_the_order_of_a_keys_waiters() {
     assert_eq!(running(&mut rest), [true, false, false]);
     drop(second);
     assert_eq!(running(&mut rest), [true, true, false]);
-}
-
-#[test]
-fn the_first_rank_of_a_key_is_served_before_its_second_and_not_before_other_keys() {
-    let slots = Slots::new(FairSlots::new(1));
-    let [first, mut second, mut other] = begin(&slots, [1, 1, 2]);
-    let mut urgent = Call::begin_with(&slots, 1, Rank::First);
-    drop(first);
-    assert_eq!([&mut second, &mut other, &mut urgent].map(Call::is_running), [false, true, false]);
-    drop(other);
-    assert_eq!([&mut second, &mut urgent].map(Call::is_running), [false, true]);
-    drop(urgent);
-    assert!(second.is_running());
 }
 
 #[test]
@@ -167,10 +150,10 @@ fn a_higher_limit_is_used_at_once_and_a_lower_one_as_slots_are_freed() {
 #[tokio::test]
 async fn a_waiter_is_woken() {
     let slots = Slots::new(FairSlots::new(1));
-    let first = slots.acquire(1, Rank::First).await;
+    let first = slots.acquire(1).await;
     let (other, done) = (slots.clone(), oneshot::channel());
     tokio::spawn(async move {
-        let _slot = other.acquire(2, Rank::First).await;
+        let _slot = other.acquire(2).await;
         done.0.send(()).expect("it is awaited");
     });
     tokio::task::yield_now().await;

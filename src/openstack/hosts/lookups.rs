@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::fair::{FairSlots, Rank};
+use crate::fair::FairSlots;
 
 /// The most lookups of one namespace at a time. A lookup takes milliseconds where name servers answer.
 const MAX_OF_NAMESPACE: usize = 4;
@@ -76,7 +76,7 @@ impl ClientLookups {
         let namespace = self.users.lock().iter().min_by_key(|user| slots.in_use(user)).cloned().unwrap_or_default();
         let (name, look_up) = (name.to_owned(), look_up.clone());
         let find = async {
-            let slot = slots.acquire(namespace, Rank::First).await;
+            let slot = slots.acquire(namespace).await;
             let found = spawn_blocking(move || {
                 let _slot = slot;
                 look_up(&name)

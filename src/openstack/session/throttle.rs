@@ -10,7 +10,7 @@ use super::super::{Error, ErrorKind};
 use super::breaker::{Admission, CircuitBreaker};
 use super::limiter::Limiter;
 use crate::clock::Clock;
-use crate::fair::{FairSlots, Rank, Slot};
+use crate::fair::{FairSlots, Slot};
 use crate::floating_ip::ProjectId;
 
 /// The longest `Retry-After` that a call waits for. For a longer one it fails, so that the caller can do something else.
@@ -63,8 +63,8 @@ impl Throttle {
 
     /// Waits for a slot, one of the project's share. Fails at once while the cloud does not answer, or asks for a wait
     /// longer than [`MAX_WAIT`].
-    pub(super) async fn acquire(self: &Arc<Self>, project: &ProjectId, rank: Rank) -> Result<Permit, Error> {
-        let slot = self.slots.acquire(project.clone(), rank).await;
+    pub(super) async fn acquire(self: &Arc<Self>, project: &ProjectId) -> Result<Permit, Error> {
+        let slot = self.slots.acquire(project.clone()).await;
         let mut permit = Permit { throttle: self.clone(), is_probe: false, granted_at: Instant::now(), _slot: slot };
         loop {
             let wait = self.state.lock().limiter.wait(Instant::now());
@@ -137,6 +137,6 @@ mod tests {
     #[tokio::test]
     async fn any_number_of_calls_may_be_allowed() {
         let throttle = Arc::new(Throttle::new(Clock::system(), usize::MAX));
-        assert!(throttle.acquire(&ProjectId::new("p"), Rank::First).await.is_ok());
+        assert!(throttle.acquire(&ProjectId::new("p")).await.is_ok());
     }
 }

@@ -13,7 +13,7 @@ use http::Request;
 use tokio::sync::Mutex;
 use tower::{Layer, Service, ServiceExt};
 
-use crate::fair::{FairSlots, Rank};
+use crate::fair::FairSlots;
 
 /// A request's namespace; none for requests that concern the whole cluster, which have a share like a namespace's.
 type Tenant = Option<String>;
@@ -68,7 +68,7 @@ where
         let tenant = namespace(request.uri().path()).map(str::to_owned);
         let (slots, inner) = (self.slots.clone(), self.inner.clone());
         async move {
-            let _slot = slots.acquire(tenant, Rank::First).await;
+            let _slot = slots.acquire(tenant).await;
             let response = inner.lock().await.ready().await?.call(request);
             response.await
         }
