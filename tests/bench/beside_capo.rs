@@ -56,7 +56,7 @@ struct Alone {
 }
 
 impl Alone {
-    /// The rates of CAPO's pool that no controller can exceed that makes these calls.
+    /// The rates of these calls, relative to CAPO's pool. The same calls take a little longer or shorter each time.
     fn limits(&self, theirs: &Measured, their_list: &Measured) -> [(&'static str, f64); 4] {
         [
             ("new: POSTs", theirs.bind.bound_s / self.created_s),
@@ -212,7 +212,7 @@ async fn measure_plain(ns: &Namespace, network: &str, claims: usize) -> Plain {
     });
     let (_, predefined_bound_s) = timed(bindings).await;
     timed((claims..2 * claims).map(|number| plain.release(number, async || ()))).await;
-    let (_, described_s) = timed(created.iter().map(|(id, _)| describe(cloud, id))).await;
+    let (_, described_s) = timed(created.iter().map(|(id, _)| cloud.describe(id, "of another claim"))).await;
     let deleted_s = delete_all(cloud, created.into_iter().map(|(id, _)| id)).await;
     let alone = Alone { created_s, tagged_s, described_s, deleted_s };
     Plain { claims, bound_s, claims_gone_s, predefined_bound_s, alone }
@@ -232,12 +232,6 @@ async fn create(cloud: &Cloud, network: &str) -> (String, String) {
     let text = |field: &str| answer["floatingip"][field].as_str().map(str::to_owned);
     let made = text("id").zip(text("floating_ip_address"));
     made.unwrap_or_else(|| panic!("POST floatingips: {status} {answer}"))
-}
-
-async fn describe(cloud: &Cloud, id: &str) {
-    let body = json!({"floatingip": {"description": "of another claim"}});
-    let (status, answer) = cloud.call(Method::PUT, &format!("floatingips/{id}"), Some(body)).await;
-    assert!(status.is_success(), "PUT floatingips/{id}: {status} {answer}");
 }
 
 /// Returns how many seconds it took.
