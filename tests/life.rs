@@ -239,12 +239,6 @@ async fn await_bound_count(ns: &Namespace, wanted: usize, within: Duration) {
     .await;
 }
 
-/// Fails unless an event about an object has this reason and names the address.
-async fn assert_event(ns: &Namespace, kind: Kind, name: &str, reason: &str, address: &str) {
-    let events = ns.events(kind, name).await;
-    assert!(events.iter().any(|(found, note)| found.contains(reason) && note.contains(address)), "{events:?}");
-}
-
 async fn abandon(ns: &Namespace, kind: Kind, name: &str) {
     ns.patch(kind, name, json!({"metadata": {"annotations": {ABANDON: "true"}}})).await;
 }

@@ -48,6 +48,7 @@ async fn config_map_has_the_pools_addresses_while_claims_come_and_go() {
         assert_eq!(ns.bind(claim("web-0")).await, listed);
         let created = ns.bind(claim("web-1")).await;
         await_list(ns, LIST, &[&listed, &created], LISTED_WITHIN).await;
+        ns.await_event(Kind::Pool, "public", "ConfigMapUpToDate", "").await;
         let reasons: Vec<String> =
             ns.events(Kind::Pool, "public").await.into_iter().map(|(reason, _)| reason).collect();
         assert_eq!(reasons.iter().filter(|reason| *reason == "ConfigMapUpToDate").count(), 1, "{reasons:?}");

@@ -69,7 +69,7 @@ async fn capo_claim_gets_a_new_address_and_all_that_the_contract_requires() {
 
         ns.await_condition(Kind::Claim, &name, "Ready", "True", "AddressAllocated", RECOVERY).await;
         assert_deprecated_condition(ns.world.version, &claimed);
-        assert_event(ns, Kind::Claim, &name, "AddressAllocated", &address).await;
+        ns.await_event(Kind::Claim, &name, "AddressAllocated", &address).await;
 
         let mark = format!("caip-openstack pool={id} nonce=");
         assert!(floating_ip.description.starts_with(&mark), "{floating_ip:?}");

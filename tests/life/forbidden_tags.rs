@@ -58,8 +58,7 @@ async fn pool_says_which_part_of_its_upkeep_the_cloud_forbids() {
         assert!(said.contains("delete floating IP") && said.contains("give the user the required role"), "{said}");
         let ready = ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", SOON).await;
         assert_eq!(ready, "claims can be served");
-        let events = ns.events(Kind::Pool, "public").await;
-        assert!(events.iter().any(|(reason, note)| reason == "OpenStackRefused" && *note == said), "{events:?}");
+        ns.await_event(Kind::Pool, "public", "OpenStackRefused", &said).await;
 
         proxy.remove_faults();
         ns.await_condition(Kind::Pool, "public", maintained, "True", "Maintained", RECOVERY).await;

@@ -42,8 +42,7 @@ async fn nothing_changes_while_paused(switch: Switch) {
         bind_and_release_in(ns, "other").await;
         let waiting = ns.get(Kind::Claim, &name).await.expect("it is there");
         assert!(!is_protected(&waiting) && waiting.data["status"]["addressRef"].is_null(), "{waiting:?}");
-        let events = ns.events(Kind::Claim, &name).await;
-        assert!(events.iter().any(|(reason, _)| reason == "Paused"), "{events:?}");
+        ns.await_event(Kind::Claim, &name, "Paused", "").await;
         assert_eq!(floating_ip_of(cloud, &before).await, mark);
         assert!(ns.get(Kind::Claim, &claim_name("before")).await.is_some_and(|claim| is_protected(&claim)));
 

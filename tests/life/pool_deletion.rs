@@ -140,7 +140,7 @@ async fn attached_address_is_kept_and_reported_when_its_pool_is_deleted() {
         delete_pool(ns, "public").await;
         let left = floating_ip_of(cloud, &address).await;
         assert!(left.port.is_some() && !is_marked(&left) && left.description.is_empty(), "{left:?}");
-        assert_event(ns, Kind::Pool, "public", "Attached", &address).await;
+        ns.await_event(Kind::Pool, "public", "Attached", &address).await;
         cloud.delete(&id).await;
     })
     .await;
@@ -173,7 +173,7 @@ async fn pool_can_be_abandoned_when_openstack_never_answers_again() {
         abandon(ns, Kind::Pool, "public").await;
         ns.await_gone(Kind::Claim, &claim_name("web-0"), RECOVERY).await;
         ns.await_gone(Kind::Pool, "public", RECOVERY).await;
-        assert_event(ns, Kind::Pool, "public", "Abandoned", &address).await;
+        ns.await_event(Kind::Pool, "public", "Abandoned", &address).await;
         let left = marked_floating_ips(ns.cloud().await, &id).await;
         assert_eq!(left.len(), 1, "{left:?}");
         ns.cloud().await.delete(&left[0].id).await;
@@ -192,7 +192,7 @@ async fn claim_can_be_abandoned_when_openstack_never_answers_again() {
         assert!(message.contains("503") && message.contains(ABANDON), "{message}");
         abandon(ns, Kind::Claim, &claim_name("web-0")).await;
         ns.await_gone(Kind::Claim, &claim_name("web-0"), RECOVERY).await;
-        assert_event(ns, Kind::Claim, &claim_name("web-0"), "FloatingIPLeftBehind", &address).await;
+        ns.await_event(Kind::Claim, &claim_name("web-0"), "FloatingIPLeftBehind", &address).await;
         abandon(ns, Kind::Pool, "public").await;
         delete_pool(ns, "public").await;
         for left in marked_floating_ips(ns.cloud().await, &id).await {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::Namespace;
 use crate::support::manifest::{Kind, Manifest};
-use crate::support::wait::RECOVERY;
+use crate::support::wait::{RECOVERY, eventually};
 
 impl Namespace {
     /// Watches an object until `is_wanted`, for as long as `within`; then panics with what it is instead.
@@ -82,7 +82,17 @@ impl Namespace {
         self.await_bound(&name, within).await
     }
 
-    /// The reasons and notes of the events about an object, oldest first.
+    /// Waits for an event about an object whose reason and note contain these: events are written after conditions.
+    pub async fn await_event(&self, kind: Kind, name: &str, reason: &str, note: &str) {
+        eventually(RECOVERY, async || {
+            let events = self.events(kind, name).await;
+            let is_there = events.iter().any(|(found, text)| found.contains(reason) && text.contains(note));
+            if is_there { Ok(()) } else { Err(format!("events of {kind:?} {name}: {events:?}")) }
+        })
+        .await;
+    }
+
+    /// The reasons and notes of the events about an object that are there already, oldest first.
     pub async fn events(&self, kind: Kind, name: &str) -> Vec<(String, String)> {
         let kind = kind.resource(self.world.version).kind;
         let mut events = self.list(Kind::Event).await;
