@@ -23,7 +23,7 @@ clean: ## remove cargo's output (the cache of the servers stays)
 .PHONY: image image-test dist release-dry-run
 image: ## build the container image for this machine, or IMAGE_PLATFORMS="linux/amd64 linux/arm64", in target/image
 	@hack/image/build.sh
-image-test: ## build the image and check it, running too; KUBECONFIG names a management cluster
+image-test: ## build the image, and test it unpacked and running; KUBECONFIG names a management cluster
 	@hack/image/test.sh
 dist: ## build everything that a release publishes in dist/ (IMAGE_SOURCE, IMAGE: docs/releases.md)
 	@hack/dist.sh

@@ -19,7 +19,7 @@ pub const NETWORK_RESOLVED: &str = "NetworkResolved";
 pub const EXHAUSTED: &str = "Exhausted";
 /// Reconciliation of a pool is paused.
 pub const PAUSED: &str = "Paused";
-/// Floating IPs with the pool's mark belong to no claim.
+/// Floating IPs are marked for a claim that does not exist or has another address.
 pub const ORPHANS_DETECTED: &str = "OrphansDetected";
 /// What a pool does beside serving claims works: releasing and creating addresses, `spec.tags`, `spec.reuse`.
 pub const ADDRESSES_MAINTAINED: &str = "AddressesMaintained";

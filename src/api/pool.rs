@@ -156,8 +156,8 @@ pub struct OpenStackFloatingIPPoolSpec {
     #[schemars(range(min = 0, max = 1024), extend("default" = 0))]
     pub min_free: u32,
 
-    /// Tags that the floating IPs that the pool creates get beside the pool's marks, for example for accounting. They are added
-    /// once a claim has the address, so they delay no claim, and never removed. At most 16.
+    /// Tags of the floating IPs that the pool creates, spares included, beside the pool's marks; for example for accounting.
+    /// They are added by a later request, so they delay no claim, and are never removed. At most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::own_tags")]
     pub tags: Vec<String>,
@@ -167,7 +167,7 @@ pub struct OpenStackFloatingIPPoolSpec {
     #[schemars(range(min = 0, max = 604800), extend("default" = 0))]
     pub reuse_grace_period_seconds: u32,
 
-    /// What to do about floating IPs that have the pool's mark but belong to no claim.
+    /// What to do about floating IPs marked for a claim that does not exist or has another address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub orphans: Option<Orphans>,
 
@@ -265,7 +265,7 @@ pub enum ReusePolicy {
     Never,
 }
 
-/// What to do about floating IPs that have the pool's mark but belong to no claim.
+/// What to do about floating IPs marked for a claim that does not exist or has another address.
 #[derive(KubeSchema, Serialize, Deserialize, Clone, Debug, PartialEq, Eq)]
 #[serde(rename_all = "camelCase")]
 pub struct Orphans {
@@ -274,7 +274,7 @@ pub struct Orphans {
     #[serde(default)]
     #[schemars(schema_with = "schema::orphan_policy")]
     pub policy: OrphanPolicy,
-    /// Seconds for which a floating IP must be without a claim before it is released. Default 3600.
+    /// Seconds for which a floating IP must be an orphan before it is released. Default 3600.
     #[serde(default = "default_orphan_grace")]
     #[schemars(range(min = 0, max = 604800))]
     pub grace_seconds: u32,

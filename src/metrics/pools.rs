@@ -64,7 +64,7 @@ pub struct PoolCounts {
     pub lost: BTreeMap<&'static str, u64>,
     /// Claims that are being deleted and could not be released.
     pub failing_releases: u64,
-    /// Floating IPs with the pool's mark that belong to no claim.
+    /// Floating IPs marked for a claim that does not exist or has another address.
     pub orphans: u64,
 }
 
@@ -191,7 +191,7 @@ fn encode_addresses(encoder: &mut DescriptorEncoder<'_>, pools: &Figures<'_>) ->
     for (pool, limit) in pools.iter().filter_map(|(pool, figures)| Some((*pool, figures.limit?))) {
         put(&mut out, pool, limit)?;
     }
-    let help = "Floating IPs with the pool's mark that belong to no claim.";
+    let help = "Floating IPs marked for a claim that does not exist or has another address.";
     let mut out = gauge(encoder, "orphaned_floating_ips", help, None)?;
     for (pool, figures) in pools {
         put(&mut out, *pool, figures.orphans)?;

@@ -111,7 +111,7 @@ pub(super) enum Command {
     WhoHas(WhoHas),
     /// Explain why a claim has its address or none, and what would give it one.
     Explain(Explain),
-    /// List floating IPs with a pool's mark that no claim holds.
+    /// List floating IPs marked for a claim that does not exist or has another address.
     Orphans(Orphans),
     /// Plan the migration from CAPO's in-tree pool to one of this provider: objects to apply, changes, obstacles.
     Migrate(Migrate),

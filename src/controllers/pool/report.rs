@@ -167,7 +167,7 @@ impl PoolController {
             OrphanPolicy::Report => "they stay, since spec.orphans.policy is Report",
         };
         let message =
-            format!("addresses that carry the pool's mark but belong to no claim: {}{more}; {fate}", some.join(", "));
+            format!("addresses marked for a claim that does not exist or has another address: {}{more}; {fate}", some.join(", "));
         DesiredCondition::new(ORPHANS_DETECTED, "True", reasons::ORPHANS_FOUND, message)
     }
 

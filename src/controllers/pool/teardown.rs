@@ -319,7 +319,7 @@ impl PoolController {
             return;
         }
         tracing::warn!(pool.name = %name_of(pool), "pool deleted, floating IPs in use lose its marks: {attached}");
-        let note = format!("left in OpenStack without marks, since they are in use; delete them there: {attached}");
+        let note = format!("left in OpenStack without marks, since they are in use; delete them there once nothing uses them: {attached}");
         self.events.record(pool.object_ref(&()), EventType::Warning, ATTACHED_FLOATING_IP_LEFT, "Delete", note).await;
     }
 
@@ -384,7 +384,7 @@ impl PoolController {
             return;
         }
         tracing::warn!(pool.name = %name, "abandoned, floating IPs left behind in OpenStack: {left}");
-        let note = format!("left behind in OpenStack, as the abandon annotation says; delete them there: {left}");
+        let note = format!("left behind in OpenStack, as the abandon annotation says; delete them there if nothing uses them: {left}");
         self.events.record(pool.object_ref(&()), EventType::Warning, ABANDONED, "Delete", note).await;
     }
 }
