@@ -41,7 +41,7 @@ impl LeftoverReleaser {
     /// Works whenever a pool is gone, or a Secret or an IPAddress with a finalizer of ours changes, until `stop`.
     pub(super) async fn release_until(&self, stop: CancellationToken) {
         loop {
-            let next = self.release_secrets().await.min(self.release_addresses().await);
+            let next = self.release_secrets(&stop).await.min(self.release_addresses(&stop).await);
             tokio::select! {
                 // In this order always, so that a simulation repeats.
                 biased;
@@ -53,13 +53,16 @@ impl LeftoverReleaser {
     }
 
     /// Returns when to come back.
-    async fn release_secrets(&self) -> Duration {
+    async fn release_secrets(&self, stop: &CancellationToken) -> Duration {
         let pools = self.stores.pools.state();
         let needed: BTreeMap<String, String> =
             pools.iter().map(|pool| (secret_finalizer(pool.as_ref()), name_of(pool.as_ref()).namespace)).collect();
         let unneeded = self.memory.secrets.lock().unneeded(&needed);
         let mut next = AGAIN;
         for (secret, finalizers) in unneeded {
+            if stop.is_cancelled() {
+                break;
+            }
             let Err(error) = self.release_secret(&secret, finalizers).await else { continue };
             if !patch::is_conflict(&error) {
                 tracing::warn!(secret.name = %secret, "failed to remove the finalizer of a pool that is gone: {error}");
@@ -75,24 +78,26 @@ impl LeftoverReleaser {
         let mut needed = BTreeSet::new();
         let pools = self.kube.pool_metadata_api(&name.namespace);
         pages::for_each(&pools, |pool| needed.extend([secret_finalizer(&pool)])).await?;
-        for finalizer in finalizers.difference(&needed) {
-            let Some(secret) = api.get_opt(&name.name).await? else { return Ok(()) };
-            let is_moving = HandsOff::of(secret.meta()) == Some(HandsOff::Moving);
-            let change = patch::without_finalizer(secret.meta(), finalizer).filter(|_| !is_moving);
-            let Some(change) = change else { continue };
-            match patch::merge(&api, &name.name, change).await {
-                Ok(_) => tracing::info!(secret.name = %name, "finalizer removed from the Secret: its pool is gone"),
-                Err(error) if patch::is_not_found(&error) => {}
-                Err(error) => return Err(error),
-            }
+        let Some(secret) = api.get_opt(&name.name).await? else { return Ok(()) };
+        let is_moving = HandsOff::of(secret.meta()) == Some(HandsOff::Moving);
+        let is_unneeded = |finalizer: &str| finalizers.contains(finalizer) && !needed.contains(finalizer);
+        let change = patch::without_finalizers(secret.meta(), is_unneeded).filter(|_| !is_moving);
+        let Some(change) = change else { return Ok(()) };
+        match patch::merge(&api, &name.name, change).await {
+            Ok(_) => tracing::info!(secret.name = %name, "finalizer removed from the Secret: its pool is gone"),
+            Err(error) if patch::is_not_found(&error) => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }
 
     /// Returns when to come back.
-    async fn release_addresses(&self) -> Duration {
+    async fn release_addresses(&self, stop: &CancellationToken) -> Duration {
         let mut next = AGAIN;
         for address in self.stores.addresses_without_pool(&self.memory.claims) {
+            if stop.is_cancelled() {
+                break;
+            }
             let Some(deleted) = &address.metadata.deletion_timestamp else { continue };
             let left = KEPT_FOR.saturating_sub(self.clock.now().duration_since(deleted.0));
             let left = Duration::try_from(left).unwrap_or_default();

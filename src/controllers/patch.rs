@@ -25,11 +25,15 @@ pub(super) fn with_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Value
 
 /// Removes the finalizer; `None` when it is not there.
 pub(super) fn without_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Value> {
+    without_finalizers(meta, |other| other == finalizer)
+}
+
+/// Removes these finalizers; `None` when none of them is there.
+pub(super) fn without_finalizers(meta: &ObjectMeta, is_removed: impl Fn(&str) -> bool) -> Option<Value> {
     let all = meta.finalizers.as_ref()?;
-    all.iter().any(|other| other == finalizer).then(|| {
-        let rest: Vec<&String> = all.iter().filter(|other| *other != finalizer).collect();
-        json!({"metadata": {"resourceVersion": meta.resource_version, "finalizers": rest}})
-    })
+    let rest: Vec<&String> = all.iter().filter(|finalizer| !is_removed(finalizer)).collect();
+    let change = || json!({"metadata": {"resourceVersion": meta.resource_version, "finalizers": rest}});
+    (rest.len() < all.len()).then(change)
 }
 
 /// Adds a field to the metadata of a patch.

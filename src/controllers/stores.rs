@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Resource, ResourceExt};
 
@@ -43,6 +43,7 @@ impl Stored for OpenStackFloatingIPPool {
 impl Stored for Cluster {
     fn strip(&mut self) {
         strip(&mut self.metadata);
+        (self.metadata.owner_references, self.metadata.finalizers) = (None, None);
     }
 }
 
@@ -79,6 +80,11 @@ const LONGEST_VALUE: usize = 255;
 
 /// More than another provider writes: the pool and the machine.
 const FOREIGN_OWNERS: usize = 4;
+/// The longest of them, in bytes: that of an API group, a kind and a name.
+const LONGEST_FOREIGN_OWNER: usize = 1 << 10;
+/// What the finalizers and owner references of an object may have together, in bytes. Kubernetes limits neither, and they
+/// cannot be cut, since patches write them again.
+const MAX_REFERENCES: usize = 16 << 10;
 
 fn strip(meta: &mut ObjectMeta) {
     if let Some(labels) = &mut meta.labels {
@@ -101,8 +107,21 @@ fn strip(meta: &mut ObjectMeta) {
 fn strip_foreign(meta: &mut ObjectMeta) {
     (meta.annotations, meta.finalizers) = (None, None);
     if let Some(owners) = &mut meta.owner_references {
+        owners.retain(|owner| size_of_owner(owner) <= LONGEST_FOREIGN_OWNER);
         owners.truncate(FOREIGN_OWNERS);
     }
+}
+
+/// Whether an object is small enough to be kept, once it is stripped.
+pub(super) fn may_be_kept(meta: &ObjectMeta) -> bool {
+    let finalizers = meta.finalizers.iter().flatten().map(|name| name.len().saturating_add(size_of::<String>()));
+    let owners = meta.owner_references.iter().flatten().map(size_of_owner);
+    finalizers.chain(owners).fold(0, usize::saturating_add) <= MAX_REFERENCES
+}
+
+fn size_of_owner(owner: &OwnerReference) -> usize {
+    let texts = [&owner.api_version, &owner.kind, &owner.name, &owner.uid];
+    texts.iter().map(|text| text.len()).fold(size_of::<OwnerReference>(), usize::saturating_add)
 }
 
 impl Stores {

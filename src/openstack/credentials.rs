@@ -27,6 +27,12 @@ pub const CLOUDS_YAML: &str = "clouds.yaml";
 /// The optional key of the Secret with CA certificates, used in addition to the system's.
 pub const CACERT: &str = "cacert";
 
+/// The largest `clouds.yaml`, in bytes. It is parsed at each reconcile of each pool that names it, as often as a tenant and
+/// their cloud please, and reconciles of other tenants wait meanwhile.
+const MAX_CLOUDS_YAML: usize = 64 << 10;
+/// The same for `cacert`: a system's whole list of CAs fits.
+const MAX_CACERT: usize = 256 << 10;
+
 /// A hash over everything that has an effect, including CA and region.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
@@ -98,6 +104,7 @@ impl Credentials {
             key: CLOUDS_YAML,
             present: data.keys().cloned().collect(),
         })?;
+        check_size(CLOUDS_YAML, yaml, MAX_CLOUDS_YAML)?;
         let yaml = std::str::from_utf8(&yaml.0).map_err(|_| CredentialsError::NotText { key: CLOUDS_YAML })?;
         let mut cloud = cloud::find(yaml, cloud_name)?;
         reject_external_references(&cloud)?;
@@ -110,7 +117,13 @@ impl Credentials {
         let interface = parse_interface(cloud.interface.as_deref().or(cloud.endpoint_type.as_deref()))?;
         let region = region.map(str::to_owned).or(cloud.region_name).filter(|region| !region.is_empty());
         let verify = cloud.verify.unwrap_or(true);
-        let ca_certificates = data.get(CACERT).map(|pem| parse_certificates(&pem.0)).transpose()?.unwrap_or_default();
+        let ca_certificates = match data.get(CACERT) {
+            Some(pem) => {
+                check_size(CACERT, pem, MAX_CACERT)?;
+                parse_certificates(&pem.0)?
+            }
+            None => Vec::new(),
+        };
         let identity = Identity::new(auth, cloud.auth_type.as_deref())?;
 
         // It contains the whole identity. If it cannot be built, the secret still makes the hash unique.
@@ -147,6 +160,11 @@ impl fmt::Debug for Credentials {
             .field("fingerprint", &self.fingerprint)
             .finish_non_exhaustive()
     }
+}
+
+fn check_size(key: &'static str, value: &ByteString, max: usize) -> Result<(), CredentialsError> {
+    let size = value.0.len();
+    if size <= max { Ok(()) } else { Err(CredentialsError::TooLarge { key, size, max }) }
 }
 
 fn reject_external_references(cloud: &cloud::Cloud) -> Result<(), CredentialsError> {

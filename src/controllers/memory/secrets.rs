@@ -4,12 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::object_name::ObjectName;
 
+/// How many finalizers of a Secret are remembered. One that is not costs its pool a read of the Secret at each reconcile,
+/// and comes off once others have.
+const MAX_FINALIZERS: usize = 1024;
+
 #[derive(Default)]
 pub(in crate::controllers) struct ProtectedSecrets(BTreeMap<ObjectName, BTreeSet<String>>);
 
 impl ProtectedSecrets {
     /// A Secret has these finalizers of ours.
-    pub(in crate::controllers) fn observe(&mut self, secret: ObjectName, finalizers: BTreeSet<String>) {
+    pub(in crate::controllers) fn observe(&mut self, secret: ObjectName, mut finalizers: BTreeSet<String>) {
+        while finalizers.len() > MAX_FINALIZERS {
+            finalizers.pop_last();
+        }
         match finalizers.is_empty() {
             true => self.0.remove(&secret),
             false => self.0.insert(secret, finalizers),

@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use crate::api::guarded::{Guarded, Unreadable};
 use crate::controllers::memory::Interruptions;
-use crate::controllers::stores::{Stored, name_of, sorted};
+use crate::controllers::stores::{Stored, may_be_kept, name_of, sorted};
 use crate::object_name::ObjectName;
 use crate::runtime::client::{PAGE_OBJECTS, WATCH_TIMEOUT_SECONDS};
 
@@ -207,7 +207,12 @@ pub(in crate::controllers) fn readable<K>(guarded: Guarded<K>) -> Option<K> {
 fn parse<K: Stored>(guarded: Guarded<K>) -> Option<K> {
     let mut object = readable(guarded)?;
     object.strip();
-    Some(object)
+    let is_kept = may_be_kept(object.meta());
+    if !is_kept {
+        let name = name_of(&object);
+        tracing::warn!(object = %name, "object left out, its finalizers and owner references have more than 16 KiB");
+    }
+    is_kept.then_some(object)
 }
 
 #[cfg(test)]

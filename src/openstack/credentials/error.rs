@@ -9,6 +9,8 @@ use super::cloud::NAMED;
 pub enum CredentialsError {
     #[error("the Secret has no key {key} ({}): add it", list(.present))]
     MissingKey { key: &'static str, present: Vec<String> },
+    #[error("key {key} of the Secret has {size} bytes, and {max} are allowed: leave only what the pools need")]
+    TooLarge { key: &'static str, size: usize, max: usize },
     #[error("key {key} of the Secret is not UTF-8 text: store the file as it is, encoded in base64 once")]
     NotText { key: &'static str },
     #[error("clouds.yaml cannot be read{}: {problem}", location(.place))]

@@ -212,6 +212,22 @@ fn a_malformed_file_is_reported_by_line_and_not_quoted() {
 }
 
 #[test]
+fn keys_that_are_too_large_are_named_and_not_parsed() {
+    let padded = |size: usize| format!("{PASSWORD}#{}", "x".repeat(size - PASSWORD.len() - 1));
+    assert!(read(&padded(65_536)).is_ok());
+    let refused =
+        "key clouds.yaml of the Secret has 65537 bytes, and 65536 are allowed: leave only what the pools need";
+    assert_eq!(message(read(&padded(65_537))), refused);
+    let with_cacert = |size| {
+        let mut data = secret(PASSWORD);
+        data.insert(CACERT.into(), ByteString(vec![b'#'; size]));
+        message(Credentials::from_secret(&data, "openstack", None))
+    };
+    assert!(with_cacert(262_144).starts_with("key cacert of the Secret holds no certificate"));
+    assert!(with_cacert(262_145).starts_with("key cacert of the Secret has 262145 bytes, and 262144 are allowed"));
+}
+
+#[test]
 fn nothing_is_built_of_other_clouds_and_little_of_what_aliases_refer_to() {
     assert!(read(&format!("{PASSWORD}  third: {{verify: maybe, auth: [[]]}}\n")).is_ok());
     let anchor = |length| read(&format!("x: &x [{}]\n{PASSWORD}", "{},".repeat(length)));

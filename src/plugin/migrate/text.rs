@@ -62,9 +62,12 @@ impl PlannedObject {
     }
 }
 
+/// Comments. Whoever may create claims chooses a part of the lines, which must not continue outside of the comment: the plan
+/// is YAML that its reader applies.
 fn list(title: &str, lines: &[String]) -> String {
     if lines.is_empty() {
         return String::new();
     }
-    format!("#\n# {title}:\n") + &lines.iter().map(|line| format!("#   - {line}\n")).collect::<String>()
+    let lines = lines.iter().map(|line| format!("#   - {}\n", line.replace('\n', "\\n")));
+    format!("#\n# {title}:\n") + &lines.collect::<String>()
 }

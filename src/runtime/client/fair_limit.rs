@@ -1,18 +1,26 @@
-//! A limit of the requests that await their response's head concurrently, shared fairly by namespace.
+//! A limit of the requests that await their response concurrently, shared fairly by namespace.
 //!
 //! As tower's `ConcurrencyLimit`, but that one serves requests in the order in which they come: a namespace whose
-//! admission webhook is slow, or that has a thousand claims, would make all others wait. A response's body needs no slot,
-//! so that a watch keeps none.
+//! admission webhook is slow, or that has a thousand claims, would make all others wait.
+//!
+//! A request keeps its slot until the response's body is complete: an object's author decides how large it is, and without
+//! that, the bodies of all requests would be in memory at the same time. Not so that of a watch, which does not end, and
+//! that of a page of a list, which [`PageLimitLayer`](super::PageLimitLayer) bounds.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use http::Request;
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, Either, Full};
+use hyper::body::Body;
 use tokio::sync::Mutex;
-use tower::{Layer, Service, ServiceExt};
+use tower::{BoxError, Layer, Service, ServiceExt};
+use url::form_urlencoded;
 
+use super::page_limit::LIMIT;
 use crate::fair::FairSlots;
 
 /// A request's namespace; none for requests that concern the whole cluster, which have a share like a namespace's.
@@ -47,33 +55,45 @@ impl<S> Clone for FairLimit<S> {
     }
 }
 
-impl<S, B> Service<Request<B>> for FairLimit<S>
+impl<S, B, R> Service<Request<B>> for FairLimit<S>
 where
-    S: Service<Request<B>> + Send + 'static,
+    S: Service<Request<B>, Response = Response<R>> + Send + 'static,
     S::Future: Send,
-    S::Response: Send,
-    S::Error: Send,
+    S::Error: Into<BoxError> + Send,
     B: Send + 'static,
+    R: Body<Data = Bytes> + Send + 'static,
+    R::Error: Into<BoxError>,
 {
-    type Response = S::Response;
-    type Error = S::Error;
-    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+    type Response = Response<Either<R, Full<Bytes>>>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
     /// Always: a request waits in its future, since its namespace is not known before.
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let tenant = namespace(request.uri().path()).map(str::to_owned);
+        let is_part_of_list = has_parameter(request.uri(), "watch") || has_parameter(request.uri(), LIMIT);
         let (slots, inner) = (self.slots.clone(), self.inner.clone());
         async move {
             let _slot = slots.acquire(tenant).await;
-            let response = inner.lock().await.ready().await?.call(request);
-            response.await
+            let response = inner.lock().await.ready().await.map_err(Into::into)?.call(request);
+            let response = response.await.map_err(Into::into)?;
+            if is_part_of_list {
+                return Ok(response.map(Either::Left));
+            }
+            let (head, body) = response.into_parts();
+            let body = body.collect().await.map_err(Into::into)?.to_bytes();
+            Ok(Response::from_parts(head, Either::Right(Full::new(body))))
         }
         .boxed()
     }
+}
+
+fn has_parameter(uri: &Uri, name: &str) -> bool {
+    form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).any(|(found, _)| found == name)
 }
 
 /// The namespace in the path of a request to the API server: `/api/v1/namespaces/NAME/…`, `/apis/GROUP/VERSION/…`.
@@ -85,8 +105,11 @@ fn namespace(path: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
+    use std::future::ready;
     use std::sync::Mutex as PlainMutex;
 
+    use http_body_util::StreamBody;
+    use hyper::body::Frame;
     use tokio::sync::oneshot;
 
     use super::*;
@@ -109,18 +132,17 @@ mod tests {
     /// The paths of the requests that were received, in this order, with what ends each.
     type Received = Arc<PlainMutex<Vec<(String, oneshot::Sender<()>)>>>;
 
-    /// A client with two slots, and the requests that it sent, each to be answered by the test.
-    fn server() -> (Received, impl Service<Request<()>, Response = String, Future: Send + 'static>) {
+    /// A client with two slots, and the requests that it sent. The head of each response comes at once, and the test sends
+    /// the body.
+    fn server() -> (Received, impl Service<Request<()>, Response: Send, Future: Send + 'static>) {
         let received = Received::default();
         let all = received.clone();
         let service = tower::service_fn(move |request: Request<()>| {
             let path = request.uri().path().to_owned();
             let (sender, end) = oneshot::channel();
-            all.lock().expect("no test panicked").push((path.clone(), sender));
-            async move {
-                end.await.expect("it is ended");
-                Ok::<_, Infallible>(path)
-            }
+            all.lock().expect("no test panicked").push((path, sender));
+            let body = end.map(|_| Ok::<_, Infallible>(Frame::data(Bytes::from("{}"))));
+            ready(Ok::<_, Infallible>(Response::new(StreamBody::new(body.into_stream()))))
         });
         (received, FairLimitLayer::new(2).layer(service))
     }
@@ -155,6 +177,17 @@ mod tests {
         assert_eq!(paths(&received), ["/api/v1/namespaces/loud/secrets/1", "/api/v1/namespaces/quiet/secrets/0"]);
         end_first(&received).await;
         assert_eq!(paths(&received), ["/api/v1/namespaces/quiet/secrets/0", "/version"]);
+    }
+
+    #[tokio::test]
+    async fn a_watch_and_a_page_of_a_list_keep_no_slot_once_they_are_answered() {
+        let (received, mut client) = server();
+        for path in ["/pools?watch=true", "/pools?limit=50", "/pools?watchful=a", "/a", "/b"] {
+            let request = Request::get(path).body(()).expect("it is a request");
+            tokio::spawn(client.call(request).map(|_| ()));
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(paths(&received), ["/pools", "/pools", "/pools", "/a"]);
     }
 
     #[tokio::test]

@@ -30,7 +30,7 @@ const USUAL_PAGE_SIZE: u64 = 3 << 19;
 /// By how much the next try is smaller: 50, 10, 2, 1 objects.
 const SMALLER: u32 = 5;
 /// The parameter with the number of objects.
-const LIMIT: &str = "limit";
+pub(super) const LIMIT: &str = "limit";
 
 /// How many objects the next page has, by the path of the list: of those lists that have large objects.
 type NextPages = Arc<Mutex<BTreeMap<String, u32>>>;

@@ -3,6 +3,7 @@ use serde_json::json;
 use super::super::input::{InTreeClaim, TemplateUser};
 use super::*;
 use crate::api::names::{CAPO_GROUP, POOL_KIND};
+use crate::plugin::output::Report;
 
 fn pool(spec: Value, status: Value) -> Value {
     json!({"metadata": {"name": "public"}, "spec": spec, "status": status})
@@ -249,6 +250,15 @@ fn each_machine_is_told_what_becomes_of_its_address() {
     close(&mut closed);
     assert!(change(closed, None).contains("gets no address"));
     assert_eq!(machine(input(spec()), None).machine, "OpenStackServer web");
+}
+
+#[test]
+fn what_a_tenant_wrote_stays_in_its_comment() {
+    let owner = Some("Evil\n---\nkind: ClusterRoleBinding".into());
+    let claims = vec![InTreeClaim { owner, ..claim(Some("203.0.113.9\nkind: Role")) }];
+    let text = Plan::new(&MigrationInput { claims, ..running() }, "public", "new").text(false);
+    assert!(text.contains("Evil\\n---\\nkind: ClusterRoleBinding"), "{text}");
+    assert!(!text.lines().any(|line| line.starts_with("kind: ClusterRoleBinding") || line == "kind: Role"), "{text}");
 }
 
 #[test]
