@@ -68,8 +68,19 @@ pub struct PublishedAddresses {
     by_claim: Index<(PoolId, ClaimKey), Arc<ObjectName>>,
     listed: BTreeMap<ObjectName, BTreeSet<IpAddr>>,
     listed_in_tree: BTreeMap<String, BTreeSet<IpAddr>>,
+    are_in_tree_pools_unknown: bool,
     named_by_clusters: BTreeMap<String, BTreeSet<IpAddr>>,
     are_clusters_unknown: bool,
+}
+
+/// What is known of CAPO's in-tree pools.
+pub enum InTreePools {
+    /// What all of them list, by namespace.
+    List(BTreeMap<String, BTreeSet<IpAddr>>),
+    /// While the CRD is being replaced, what the pools listed still counts.
+    NotServed,
+    /// They cannot be listed now.
+    Unknown,
 }
 
 impl PublishedAddresses {
@@ -109,9 +120,11 @@ impl PublishedAddresses {
         };
     }
 
-    /// What all of CAPO's in-tree pools list, by namespace.
-    pub fn set_listed_in_tree(&mut self, addresses: BTreeMap<String, BTreeSet<IpAddr>>) {
-        self.listed_in_tree = addresses;
+    pub fn note_in_tree_pools(&mut self, pools: InTreePools) {
+        self.are_in_tree_pools_unknown = matches!(pools, InTreePools::Unknown);
+        if let InTreePools::List(addresses) = pools {
+            self.listed_in_tree = addresses;
+        }
     }
 
     /// What CAPO's clusters name for their API servers and bastions, by namespace; none where that is not known now.
@@ -145,10 +158,12 @@ impl<'a> RelevantAddresses<'a> {
         self.all.are_clusters_unknown || self.names_in(&self.all.named_by_clusters, address)
     }
 
-    /// Whether a pool, ours or one of CAPO's, lists or reserves the address.
-    pub(super) fn is_listed(self, address: IpAddr) -> bool {
+    /// Whether a pool lists or reserves the address, or one of CAPO's may list it.
+    pub(super) fn may_be_listed(self, address: IpAddr) -> bool {
         let mut listed = self.all.listed.iter().filter(|(pool, _)| self.namespaces.contains(&pool.namespace));
-        listed.any(|(_, listed)| listed.contains(&address)) || self.names_in(&self.all.listed_in_tree, address)
+        self.all.are_in_tree_pools_unknown
+            || listed.any(|(_, listed)| listed.contains(&address))
+            || self.names_in(&self.all.listed_in_tree, address)
     }
 
     fn names_in(self, by_namespace: &BTreeMap<String, BTreeSet<IpAddr>>, address: IpAddr) -> bool {
@@ -297,16 +312,16 @@ mod tests {
     #[test]
     fn a_list_is_replaced_and_removed() {
         let mut fixture = fixture().listed([10, 11]);
-        assert!(fixture.situation().relevant_addresses().is_listed(address(11)));
+        assert!(fixture.situation().relevant_addresses().may_be_listed(address(11)));
         let pool = || ObjectName::new("team", "p");
         fixture.published.set_listed(pool(), [address(10)].into());
-        assert!(!fixture.situation().relevant_addresses().is_listed(address(11)));
+        assert!(!fixture.situation().relevant_addresses().may_be_listed(address(11)));
         fixture.published.set_listed(pool(), [].into());
-        assert!(!fixture.situation().relevant_addresses().is_listed(address(10)));
-        fixture.published.set_listed_in_tree([("team".into(), [address(12)].into())].into());
-        assert!(fixture.situation().relevant_addresses().is_listed(address(12)));
-        fixture.published.set_listed_in_tree([].into());
-        assert!(!fixture.situation().relevant_addresses().is_listed(address(12)));
+        assert!(!fixture.situation().relevant_addresses().may_be_listed(address(10)));
+        fixture.published.note_in_tree_pools(InTreePools::List([("team".into(), [address(12)].into())].into()));
+        assert!(fixture.situation().relevant_addresses().may_be_listed(address(12)));
+        fixture.published.note_in_tree_pools(InTreePools::List([].into()));
+        assert!(!fixture.situation().relevant_addresses().may_be_listed(address(12)));
     }
 
     #[test]
@@ -325,7 +340,8 @@ mod tests {
             fixture.published.insert(object("web"), ours);
             fixture.published.insert(object("other"), PublishedAddress { address: address(11), binding: None });
             fixture.published.set_listed(object("pool"), [address(12)].into());
-            fixture.published.set_listed_in_tree([(namespace.to_owned(), [address(13)].into())].into());
+            let in_tree = [(namespace.to_owned(), [address(13)].into())].into();
+            fixture.published.note_in_tree_pools(InTreePools::List(in_tree));
             fixture
         };
         let counts = |fixture: &Fixture| {
@@ -333,7 +349,7 @@ mod tests {
             [10, 11]
                 .map(|last| relevant.is_published(&fip(last).0))
                 .into_iter()
-                .chain([12, 13].map(|last| relevant.is_listed(address(last))))
+                .chain([12, 13].map(|last| relevant.may_be_listed(address(last))))
                 .collect::<Vec<_>>()
         };
         assert_eq!(counts(&naming_in("team")), [true; 4]);

@@ -187,6 +187,10 @@ impl PoolController {
         if let Err(Error::Kubernetes(what, error)) = &done
             && let Some(message) = explain_refusal(what, error)
         {
+            // A pool that serves already goes on. The others' claims wait, whatever is known for their releases.
+            if !self.memory.pools.get(&name_of(pool)).is_ready() {
+                self.note_problem(pool, Problem { reason: KUBERNETES_REFUSED, message: message.clone() });
+            }
             if let Err(error) = self.report_refused(pool, message).await {
                 tracing::warn!(pool.name = %name_of(pool), "failed to report what Kubernetes refuses: {}", chain(&error));
             }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::api::{Change, Kind};
 use crate::laws::text;
+use crate::memory::Alteration;
 use crate::tampering::forged;
 use crate::users::key;
 use crate::wire::{Fault, Rejection, Side, Wire};
@@ -165,6 +166,31 @@ fn an_abandoned_pool_that_waits_for_machines_says_once_what_it_leaves_behind() {
         world.expect(8, "what is left behind", &format!("said once, but {times} times"), times == 1);
         site.delete(Kind::Claim, "web-0");
         world.expect_gone(Kind::Pool).await;
+        world.skips_rest.set(true);
+    });
+}
+
+#[test]
+fn an_attached_address_is_called_left_once_and_when_its_marks_are_gone() {
+    simulate_bound(&START, async |world, site| {
+        let (_, id) = site.address_of("web-0").unwrap();
+        world.tamper(|world| world.cloud.set_port(&id, Some("port-of-a-machine")));
+        site.delete_by_force(Kind::Claim, "web-0");
+        site.delete_by_force(Kind::Address, "web-0");
+        world.cloud.alter(Alteration::RefusesDescriptions);
+        site.delete(Kind::Pool, "public");
+        let said = || {
+            let changes = &site.server.state().changes;
+            changes
+                .iter()
+                .filter(|it| it.key.kind == Kind::Event && it.object["reason"] == "AttachedFloatingIPLeft")
+                .count()
+        };
+        world.advance(Duration::from_secs(120)).await;
+        world.expect(8, "what has its marks", "not called left without", said() == 0);
+        world.cloud.alter(Alteration::None);
+        world.expect_gone(Kind::Pool).await;
+        world.expect(9, "what is left", &format!("said once, but {} times", said()), said() == 1);
         world.skips_rest.set(true);
     });
 }

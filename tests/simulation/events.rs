@@ -79,6 +79,7 @@ impl World {
             Event::CreateFloatingIp(index) => self.create_floating_ip(address(index)),
             Event::ToggleForeignAddress(site, index) => self.toggle_foreign_address(self.site(site), index),
             Event::ToggleCluster(site, index) => self.toggle_cluster(site, index),
+            Event::ToggleInTreePool(site, index) => self.toggle_in_tree_pool(site, index),
             Event::TogglePause(what, index) => self.toggle_pause(what, index),
             Event::WipeId(pool) => self.wipe_id(pool),
             Event::ToggleSecret(site) => self.toggle_secret(&self.site(site).server),

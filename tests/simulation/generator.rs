@@ -209,9 +209,10 @@ fn interference(random: &mut fastrand::Rng) -> Event {
         0..=6 => Event::Tamper(random.u8(..), tampering(random)),
         7..=12 => Event::Edit(random.u8(..), edit(random)),
         13 | 14 => Event::CreateFloatingIp(random.u8(..)),
-        15 => match random.bool() {
-            true => Event::ToggleForeignAddress(random.u8(..), random.u8(..)),
-            false => Event::ToggleCluster(random.u8(..), random.u8(..)),
+        15 => match random.u8(0..3) {
+            0 => Event::ToggleForeignAddress(random.u8(..), random.u8(..)),
+            1 => Event::ToggleCluster(random.u8(..), random.u8(..)),
+            _ => Event::ToggleInTreePool(random.u8(..), random.u8(..)),
         },
         16 | 17 => Event::TogglePause(random.u8(..), random.u8(..)),
         18 | 19 => Event::DeletePool(random.u8(..), random.bool()),

@@ -9,12 +9,12 @@ use serde_json::json;
 
 use crate::api::Kind;
 use crate::laws;
-use crate::simulate;
 use crate::tampering::forged;
 use crate::unfinished::replace_floating_ip;
 use crate::users::key;
 use crate::wire::{Fault, Rejection, Wire};
 use crate::world::{NAMESPACE, Start, World, address};
+use crate::{simulate, simulate_bound};
 
 const SOON: Duration = Duration::from_secs(60);
 
@@ -263,6 +263,73 @@ fn a_released_address_that_is_attached_while_its_claim_takes_nothing_is_given_up
             pause(world, "web-0", false);
             world.advance(2 * SOON).await;
             world.expect(2, "web-0", "without the address", !site.is_bound("web-0"));
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 2. A claim comes back within the grace period of the address that its pool created, and a user has attached that since
+/// the last listing.
+#[test]
+fn a_released_address_that_was_attached_since_it_was_listed_is_not_taken_back() {
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "reuseGracePeriodSeconds": 600}));
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            let id = the_only(world).id;
+            world.users_interfered.set(true);
+            site.delete(Kind::Claim, "web-0");
+            world.wait_until(SOON, || site.server.get(&key(Kind::Claim, "web-0")).is_none()).await;
+            world.advance(Duration::from_secs(10)).await;
+            attach(world, &id, "port-of-a-user");
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            let has = site.address_of("web-0").map(|(_, fip)| fip);
+            world.expect(2, "web-0", "given another address", has.is_some_and(|fip| fip != id));
+            site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 0}}));
+            world.tamper(|world| world.cloud.set_port(&id, None));
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 5. The spec excludes the address of a claim, and its machine has attached it since the last listing when a user deletes
+/// the IPAddress.
+#[test]
+fn an_excluded_address_that_a_machine_uses_since_it_was_listed_stays_with_its_claim() {
+    for seed in 0..8 {
+        simulate_bound(&start(seed), async |world, site| {
+            let (address, id) = site.address_of("web-0").unwrap();
+            world.advance(SOON).await;
+            site.change(Kind::Pool, "public", &json!({"spec": {"excludedAddresses": [address.to_string()]}}));
+            world.advance(Duration::from_secs(10)).await;
+            attach(world, &id, "port-of-its-machine");
+            site.delete_by_force(Kind::Address, "web-0");
+            world.advance(SOON).await;
+            let has = site.address_of("web-0").map(|(_, fip)| fip);
+            world.expect(5, "web-0", "bound to the same floating IP", has == Some(id));
+        });
+    }
+}
+
+/// Law 2. A pool of CAPO lists an address that is about to be reused.
+#[test]
+fn an_address_that_a_pool_of_capo_lists_since_a_moment_ago_is_not_reused() {
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "reuse": {"minIdleSeconds": 0}}));
+            world.advance(2 * SOON).await;
+            world.toggle_in_tree_pool(0, 0);
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            let has = site.address_of("web-0").map(|(address, _)| address);
+            world.expect(2, "web-0", "given another address", has.is_some_and(|it| it != address(0)));
         });
         outcome.assert_lawful();
     }

@@ -126,6 +126,8 @@ pub enum Event {
     ToggleForeignAddress(u8, u8),
     /// An OpenStackCluster names an address for its API server, or no longer does.
     ToggleCluster(u8, u8),
+    /// A pool of CAPO lists an address, or no longer does.
+    ToggleInTreePool(u8, u8),
     /// A Cluster, pool or claim is paused, or no longer.
     TogglePause(u8, u8),
     /// The annotation with the pool's id is removed.

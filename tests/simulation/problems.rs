@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use crate::api::Kind;
 use crate::laws::{pool_id, text};
-use crate::simulate_bound;
 use crate::users::key;
-use crate::world::{NAMESPACE, Site, Start, World};
+use crate::world::{NAMESPACE, Site, Start, World, address};
+use crate::{simulate, simulate_bound};
 
 const START: Start = Start { seed: 13, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
@@ -161,6 +161,34 @@ fn an_ip_address_that_the_pool_does_not_know_goes_when_a_user_deletes_it() {
         let is_there = world.wait_until(2 * SOON, || uid().is_some_and(|it| Some(it) != had)).await;
         world.expect(7, "web-0", "given an IPAddress again", is_there);
     });
+}
+
+/// The role lacks the permission to list CAPO's pools, so that whether one has the pool's name is not known.
+#[test]
+fn claims_of_a_pool_that_kubernetes_refuses_something_are_told_so_and_get_nothing() {
+    let network = || json!({"filter": {"name": "public"}});
+    for spec in [
+        json!({"floatingIPNetwork": network()}),
+        json!({"floatingIPNetwork": network(), "poolID": "k3v9x0q2ab"}),
+        json!({"preAllocatedFloatingIPs": [address(0)], "poolID": "k3v9x0q2ab"}),
+    ] {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+            world.wait_until(SOON, || site.replicas[0].wire().is_some()).await;
+            site.replicas[0].wire().unwrap().forbid("infrastructure.cluster.x-k8s.io", SOON);
+            site.create_pool("public", &spec);
+            site.create_claim("web-0", "public");
+            world.advance(SOON / 2).await;
+            let (reason, message) = site.ready(Kind::Claim, NAMESPACE, "web-0");
+            let is_so = reason == "PoolNotReady" && message.contains("list CAPO's pools");
+            world.expect(7, "web-0", &format!("told why it waits, not {reason}: {message}"), is_so);
+            world.expect(7, "web-0", "without an address", !site.is_bound("web-0"));
+            let is_bound = world.wait_until(2 * SOON, || site.is_bound("web-0")).await;
+            world.expect(7, "web-0", "bound", is_bound);
+        });
+        outcome.assert_lawful();
+    }
 }
 
 /// A process starts, and CAPO has a pool with the name.

@@ -79,7 +79,7 @@ impl PublicationWatcher {
         }
         let is_reused = origin(&change.object) == "reuse";
         if is_reused && self.witness.was_named_before(site, &binding.fip, &binding.pool, &binding.claim) {
-            let how = format!("given to {}, although a cluster names it", binding.object);
+            let how = format!("given to {}, although an object of CAPO names it", binding.object);
             violations.push(Violation::new(2, binding.address, how));
         }
         let takes_only_unmarked = is_reused && reuses_unmarked(server, &change.object);

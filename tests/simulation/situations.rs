@@ -243,13 +243,14 @@ fn of_floating_ips(random: &mut fastrand::Rng, dice: u8, cast: Cast) -> Situatio
     let tamper = |how| Event::Tamper(address, how);
     let served = [Event::CreateClaim(one), SERVED];
     match dice {
-        // A released address is attached before it is deleted.
+        // A released address is attached before it is deleted, and its claim may come back.
         7 => {
             let attached =
-                [Event::DeleteClaim(one), Event::Pass(random.u16(100..2500)), tamper(Tampering::AttachReleased)];
+                [Event::DeleteClaim(one), Event::Pass(random.u16(100..5000)), tamper(Tampering::AttachReleased)];
+            let next = if random.bool() { Event::CreateClaim(one) } else { Event::Pass(0) };
             Situation {
                 setup: vec![Event::Edit(one, Edit::Grace(random.u8(30..60)))],
-                events: served.into_iter().chain(attached).chain([Event::Pass(4000)]).collect(),
+                events: served.into_iter().chain(attached).chain([next, Event::Pass(4000)]).collect(),
             }
         }
         // An address is described that is about to be reused.
@@ -270,11 +271,17 @@ fn of_floating_ips(random: &mut fastrand::Rng, dice: u8, cast: Cast) -> Situatio
             setup: vec![Event::CreateFloatingIp(address)],
             events: vec![tamper(Tampering::Attach), tamper(Tampering::MarkForNobody), LISTED],
         },
-        // A cluster names an address that is about to be reused.
-        11 => Situation {
-            setup: vec![Event::CreateFloatingIp(address), Event::Edit(one, Edit::Reuse(1))],
-            events: [LISTED, LISTED, Event::ToggleCluster(one, address)].into_iter().chain(served).collect(),
-        },
+        // An object of CAPO names an address that is about to be reused.
+        11 => {
+            let naming = match random.bool() {
+                true => Event::ToggleCluster(one, address),
+                false => Event::ToggleInTreePool(one, address),
+            };
+            Situation {
+                setup: vec![Event::CreateFloatingIp(address), Event::Edit(one, Edit::Reuse(1))],
+                events: [LISTED, LISTED, naming].into_iter().chain(served).collect(),
+            }
+        }
         // A full network gets addresses back that the pool does not want, and offers them again and again.
         12 => {
             let others = (0..ADDRESSES).map(Event::CreateFloatingIp);

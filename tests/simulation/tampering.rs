@@ -34,18 +34,26 @@ impl World {
     }
 
     pub fn toggle_cluster(&self, index: u8, named: u8) {
+        let spec = json!({"apiServerFloatingIP": address(named).to_string()});
+        self.toggle_naming(index, Kind::OpenStackCluster, named, &spec);
+    }
+
+    pub fn toggle_in_tree_pool(&self, index: u8, listed: u8) {
+        let spec = json!({"preAllocatedFloatingIPs": [address(listed).to_string()]});
+        self.toggle_naming(index, Kind::InTreePool, listed, &spec);
+    }
+
+    /// An object of CAPO names an address, or is deleted.
+    fn toggle_naming(&self, index: u8, kind: Kind, named: u8, spec: &Value) {
         let (site, number) = (self.site(index), usize::from(index) % self.sites.len());
-        let (name, named) = (format!("cluster-{}", named % ADDRESSES), address(named));
-        let is_there = site.server.get(&key(Kind::OpenStackCluster, &name)).is_some();
-        self.witness.note_cluster(number, named, !is_there);
+        let name = format!("of-capo-{}", named % ADDRESSES);
+        let is_there = site.server.get(&key(kind, &name)).is_some();
+        self.witness.note_named(number, kind, address(named), !is_there);
         if is_there {
-            return site.delete(Kind::OpenStackCluster, &name);
+            return site.delete(kind, &name);
         }
         self.users_interfered.set(true);
-        let object = json!({
-            "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {"apiServerFloatingIP": named.to_string()},
-        });
-        let _ = site.server.create(Kind::OpenStackCluster, object);
+        let _ = site.server.create(kind, json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": spec}));
     }
 
     pub fn tamper_with(&self, index: u8, how: Tampering) {

@@ -40,6 +40,8 @@ struct State {
     next_write: Option<Fault>,
     outages: BTreeMap<Side, (Instant, Fault, u8)>,
     hang: Option<Hang>,
+    /// Calls with this in their path are refused until then.
+    forbidden: Option<(&'static str, Instant)>,
     /// Until when watches stall: all, or those of one kind.
     stalled: Option<(Option<&'static str>, Instant)>,
     /// Whether watches leave out all but the latest state of an object.
@@ -70,6 +72,7 @@ impl Wire {
             next_write: None,
             outages: BTreeMap::new(),
             hang: None,
+            forbidden: None,
             stalled: None,
             skips: false,
             frozen: None,
@@ -113,6 +116,11 @@ impl Wire {
         self.state().hang = Some(Hang { plural, until: Instant::now() + lasts, fault });
     }
 
+    /// For a while the API server refuses calls with this in their path, as where the role lacks a permission.
+    pub fn forbid(&self, path: &'static str, lasts: Duration) {
+        self.state().forbidden = Some((path, Instant::now() + lasts));
+    }
+
     /// For a while watches deliver nothing, although they do not break.
     pub fn stall_watches(&self, lasts: Duration) {
         self.state().stalled = Some((None, Instant::now() + lasts));
@@ -150,6 +158,7 @@ impl Wire {
         state.outages.clear();
         state.next_write = None;
         (state.hang, state.stalled, state.frozen, state.skips) = (None, None, None, false);
+        state.forbidden = None;
         state.late_turns = None;
     }
 
@@ -325,11 +334,13 @@ impl Wire {
         let (now, dice) = (Instant::now(), state.chance.u8(0..8));
         let is_hanging = |hang: &&Hang| now < hang.until && call.is_write && call.kind.ends_with(hang.plural);
         let hang = state.hang.as_ref().filter(is_hanging).map(|hang| hang.fault);
+        let is_forbidden = state.forbidden.is_some_and(|(path, until)| now < until && call.what.contains(path));
+        let refused = is_forbidden.then_some(Fault::Refused(Rejection::Forbidden));
         let outage = state.outages.get(&call.side).filter(|(until, _, share)| now < *until && dice < *share);
         let outage = outage.map(|(_, fault, _)| *fault);
         let is_openstacks = call.is_write && call.side == Side::OpenStack;
         let next_write = state.next_write.take_if(|_| is_openstacks);
-        let fault = state.plan.remove(&number).or(next_write).or(hang).or(outage);
+        let fault = state.plan.remove(&number).or(next_write).or(hang).or(refused).or(outage);
         if fault.is_some() && call.side == Side::OpenStack {
             self.0.rates.count_interruption();
         }

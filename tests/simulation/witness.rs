@@ -12,6 +12,7 @@ use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use caip_openstack::openstack::session::REQUEST_TIMEOUT;
 use tokio::time::Instant;
 
+use crate::api::Kind;
 use crate::claims::ClaimRecord;
 use crate::laws::Violation;
 use crate::memory::{Alteration, MemoryCloud};
@@ -33,8 +34,8 @@ struct Inner {
     changes: usize,
     offers: usize,
     others: BTreeSet<FloatingIpId>,
-    /// When an OpenStackCluster of a site began to name an address.
-    named: BTreeMap<(usize, IpAddr), u64>,
+    /// When an object of CAPO began to name an address: by site, address and kind.
+    named: BTreeMap<(usize, IpAddr, Kind), u64>,
     forged: BTreeSet<FloatingIpId>,
     /// What a call changed that took effect later than any caller waits, and whose sender had ended.
     late: BTreeSet<FloatingIpId>,
@@ -292,24 +293,25 @@ impl Witness {
         is_described && marked.is_some_and(|marked| known.described < marked.moment)
     }
 
-    /// An OpenStackCluster of a site names the address from now on, or no longer.
-    pub fn note_cluster(&self, site: usize, address: IpAddr, is_named: bool) {
+    /// An object of CAPO of a site names the address from now on, or no longer.
+    pub fn note_named(&self, site: usize, kind: Kind, address: IpAddr, is_named: bool) {
         let mut inner = self.inner();
         inner.moment += 1;
         let moment = inner.moment;
         match is_named {
-            true => inner.named.insert((site, address), moment),
-            false => inner.named.remove(&(site, address)),
+            true => inner.named.insert((site, address, kind), moment),
+            false => inner.named.remove(&(site, address, kind)),
         };
     }
 
-    /// Law 2: whether a cluster of the site named a floating IP of the project before the claim's mark came.
+    /// Law 2: whether an object of CAPO of the site named a floating IP of the project before the claim's mark came.
     pub fn was_named_before(&self, site: usize, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey) -> bool {
         let inner = self.inner();
         let Some(known) = inner.known.get(id).filter(|known| !known.is_ours) else { return false };
         let marked = known.marked.get(&(pool.clone(), claim.clone()));
-        let named = inner.named.get(&(site, known.fip.address));
-        named.zip(marked).is_some_and(|(named, marked)| *named < marked.moment)
+        let kinds = [Kind::OpenStackCluster, Kind::InTreePool];
+        let mut named = kinds.iter().filter_map(|kind| inner.named.get(&(site, known.fip.address, *kind)));
+        marked.is_some_and(|marked| named.any(|named| *named < marked.moment))
     }
 }
 
@@ -400,6 +402,10 @@ fn marked(
     for pool in marks.pools() {
         for claim in marks.claims_of(pool) {
             let mark = (pool.clone(), claim.clone());
+            // Whoever takes it back marks it anew.
+            if marks.is_released_by(&mark) {
+                continue;
+            }
             let since = before.get(&mark).cloned().unwrap_or_else(|| new.clone());
             now.insert(mark, since);
         }

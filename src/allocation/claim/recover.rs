@@ -359,8 +359,10 @@ impl<'a> ClaimCase<'a> {
                 return Decision::TakeBack(id, entry.marks.release_tags(|owner| *owner == self.owner()).collect());
             }
         } else if self.has_claimed(entry) {
-            // A tag that was not read back is a choice in progress.
-            return match self.is_under_way(entry) && !entry.marks.claims.is_empty() && !entry.is_confirmed() {
+            // A tag that was written or removed, and not read back: the reply does not show whether there is a port now.
+            let is_of_tags = !entry.marks.claims.is_empty()
+                || self.choice_of(entry).is_some_and(|choice| choice.origin == Origin::Recovered);
+            return match self.is_under_way(entry) && is_of_tags && !entry.is_confirmed() {
                 true => Decision::Confirm(id),
                 false => Decision::Keep(id),
             };

@@ -23,7 +23,7 @@ fn is_reusable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
         && pool.has_been_idle(&entry.fip, *now)
         && !pool.is_excluded(entry.fip.address)
         && pool.reserved_for(entry.fip.address).is_none()
-        && !published.is_listed(entry.fip.address)
+        && !published.may_be_listed(entry.fip.address)
         && !published.is_published(&entry.fip)
         && !published.may_be_named_by_cluster(entry.fip.address)
 }
@@ -33,6 +33,6 @@ pub(super) fn permits(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let published = situation.relevant_addresses();
     // What a pool lists may not have been known when it was chosen.
     pool.may_reuse(&without_marks(&entry.fip))
-        && !published.is_listed(entry.fip.address)
+        && !published.may_be_listed(entry.fip.address)
         && !published.may_be_named_by_cluster(entry.fip.address)
 }

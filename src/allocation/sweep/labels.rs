@@ -25,10 +25,19 @@ pub(super) fn missing_tags(situation: &Situation<'_>, actions: &[SweepAction]) -
     entries.flat_map(|entry| missing_on(entry, &pool.tags)).collect()
 }
 
+/// A claim's only once it has the address: what Neutron offered, and the claim may not have, must stay as it was created.
 fn may_label(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
+    let is_settled = match situation.ownership(entry) {
+        Ownership::Claimed(claim) => {
+            let mut published = situation.relevant_addresses().of_claim(&situation.pool.id, &claim);
+            published.any(|published| published.names(&entry.fip))
+        }
+        Ownership::Unclaimed => true,
+        _ => false,
+    };
     situation.created_here(entry).is_some()
         && !entry.has_writes()
-        && matches!(situation.ownership(entry), Ownership::Claimed(_) | Ownership::Unclaimed)
+        && is_settled
         && !situation.ledger.has_copied_mark(entry)
 }
 
@@ -76,7 +85,7 @@ mod tests {
     #[test]
     fn a_tag_is_needed_until_it_is_there() {
         let fixture = fixture().with_policy(|pool| pool.tags = ["cost".into(), "prod".into()].into());
-        let fixture = fixture.fips([fip(10).created_for("web").tag("prod")]);
+        let fixture = fixture.fips([fip(10).created_for("web").tag("prod")]).published("web", 10);
         let needed = |tag| needs_tag(&fixture.situation(), &id(10), tag);
         assert_eq!(["cost", "prod", "other"].map(needed), [true, false, false]);
     }
@@ -89,12 +98,19 @@ mod tests {
             ("listed", fixture().listed([10]).fips([fip(10).tagged_for("web")]).published("web", 10)),
             ("reusable", fixture().fips([fip(10)])),
             ("being given to its claim", fixture().fips([claimed()]).held(10, held)),
+            (
+                "unwanted",
+                fixture().excluding("203.0.113.10/32").fips([claimed()]).active_claim("web").published("web", 11),
+            ),
             ("about to be deleted", fixture().fips([fip(10).idle()])),
             ("released", fixture().fips([claimed().released_by("web", ago(9)).attached()])),
             ("contested", fixture().fips([claimed().tagged_by_another_pool()])),
             ("of a newer version", fixture().fips([claimed().tag("caip2.p")])),
             ("full of tags", fixture().fips([claimed().full_of_tags()]).published("web", 10)),
-            ("without tags", fixture().with_policy(|pool| pool.has_tags = false).fips([claimed()])),
+            (
+                "without tags",
+                fixture().with_policy(|pool| pool.has_tags = false).fips([claimed()]).published("web", 10),
+            ),
             ("fenced", fixture().fenced().fips([claimed()]).published("web", 10)),
         ];
         for (what, fixture) in table {

@@ -600,7 +600,8 @@ fn a_second_address_of_an_active_claim_is_an_orphan() {
 fn a_sweep_of_unsettled_addresses_finds_all_but_orphans_and_missing_tags() {
     let held = |last, claim| fip(last).created_for(claim);
     let rows = [held(10, "web"), held(11, "gone"), fip(12).created_for("db").released_by("db", ago(9)), fip(13).idle()];
-    let mut fixture = fixture().fips(rows).active_claim("web").with_policy(|pool| pool.tags = ["cost".into()].into());
+    let mut fixture = fixture().fips(rows).active_claim("web").published("web", 10);
+    fixture.pool.tags = ["cost".into()].into();
     fixture.ledger.note_orphans(&pool_id("p"), &[id(11)], ago(9000));
     let [all, unsettled] = [SweepScope::All, SweepScope::Unsettled].map(|scope| fixture.plan_of(scope));
     let deleted = [delete(12), delete(13)].concat();

@@ -154,6 +154,11 @@ impl<'a> Attempt<'a> {
         }
         match decision {
             Decision::Create(place) => self.create(place, creation).await?,
+            // Its machine may use it since the last listing.
+            Decision::Withdraw(id, _) if self.may_be_published(&id) && !self.has_listed => {
+                self.pool.list_now(&self.controller.clock).await?;
+                self.has_listed = true;
+            }
             Decision::Mark(..) | Decision::TakeBack(..) | Decision::Withdraw(..) => return self.write(decision).await,
             Decision::Confirm(id) => return self.confirm(&id).await,
             // Unwanted addresses fill the limit. Neutron chooses at random, so it may offer another one next.
@@ -300,16 +305,17 @@ impl<'a> Attempt<'a> {
         Ok(None)
     }
 
-    /// Lists the project, and CAPO's clusters where one may name the floating IP: what was chosen is read back.
+    /// Lists the project, and CAPO's pools and clusters where one may name the floating IP: what was chosen is read back.
     async fn confirm(&self, id: &FloatingIpId) -> Result<Option<AttemptOutcome>, openstack::Error> {
         let (pool, claim) = (&self.pool.policy.id, &self.request.key);
         let choice = self.pool.project.ledger().get(id).and_then(|entry| entry.choice_of(pool, claim));
         // A claim that had an address keeps what it finds at that address.
         if choice.is_some_and(|choice| choice.origin == Origin::Reuse && !self.request.was_bound)
-            && let Err(error) = self.controller.capo.refresh_clusters(true).await
+            && let Err(error) = self.controller.capo.refresh().await
         {
-            tracing::warn!(claim.name = %self.request.object, "failed to list CAPO's clusters: {error}");
-            let message = "CAPO's clusters cannot be listed, and one of them may name the floating IP; trying again";
+            tracing::warn!(claim.name = %self.request.object, "failed to list CAPO's pools and clusters: {error}");
+            let message =
+                "CAPO's pools and clusters cannot be listed, and one of them may name the floating IP; trying again";
             return Ok(Some(AttemptOutcome::Wait(RETRY, message.into())));
         }
         self.pool.list_now(&self.controller.clock).await?;

@@ -215,7 +215,9 @@ impl ClaimController {
     async fn record_left(&self, observed: &Observed, address: &str, why: &str) {
         tracing::warn!(claim.name = %observed.name, fip.address = %address, "floating IP left behind in OpenStack: {why}");
         let on: ObjectReference = observed.claim.object_ref(&self.kube.version);
-        let note = format!("floating IP {address} was left as it is in OpenStack, since {why}; delete it there if nothing uses it");
+        let note = format!(
+            "floating IP {address} was left as it is in OpenStack, since {why}; delete it there if nothing uses it"
+        );
         self.events.record(on, EventType::Warning, FLOATING_IP_LEFT_BEHIND, "Release", note).await;
     }
 }

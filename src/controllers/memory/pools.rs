@@ -306,8 +306,8 @@ impl PoolState {
         self.failures.as_ref().map(|(_, since)| *since)
     }
 
-    /// The pool is abandoned, and leaves these addresses behind. False if that is known.
-    pub(in crate::controllers) fn note_abandoned(&mut self, left: &str) -> bool {
+    /// The pool is being deleted, and leaves these addresses behind. False if that is known.
+    pub(in crate::controllers) fn note_left_behind(&mut self, left: &str) -> bool {
         self.left_behind.replace(left.to_owned()).as_deref() != Some(left)
     }
 

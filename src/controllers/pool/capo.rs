@@ -10,6 +10,7 @@ use kube::Api;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 
+use crate::allocation::InTreePools;
 use crate::api::guarded::Guarded;
 use crate::api::names::{CAPO_GROUP, POOL_KIND};
 use crate::clock::Clock;
@@ -60,7 +61,14 @@ impl CapoObjects {
         Self { kube, namespace, memory, clock, pools: Default::default(), clusters: Default::default() }
     }
 
-    /// CAPO's in-tree pools. With `is_now`, a list that begins now or later; otherwise it may be a few seconds old.
+    /// Lists now what may name a floating IP that is about to be reused.
+    pub(in crate::controllers) async fn refresh(&self) -> Result<(), kube::Error> {
+        self.pool_names(true).await?;
+        self.refresh_clusters(true).await
+    }
+
+    /// CAPO's in-tree pools. With `is_now`, a list that begins now or later; otherwise it may be a few seconds old. While
+    /// that fails, no pool reuses a floating IP.
     pub(in crate::controllers) async fn pool_names(&self, is_now: bool) -> Result<PoolNames, kube::Error> {
         let since = self.since(is_now);
         let mut listed = self.pools.lock().await;
@@ -68,11 +76,13 @@ impl CapoObjects {
             return Ok(names.clone());
         }
         let began = self.clock.now();
-        let pools = self.list(POOL_KIND, "openstackfloatingippools", "v1alpha1", listed_addresses).await?;
-        // While the CRD is being replaced, what the pools listed still counts.
-        if let Some(pools) = &pools {
-            self.memory.published.write().set_listed_in_tree(by_namespace(pools));
-        }
+        let pools = self.list(POOL_KIND, "openstackfloatingippools", "v1alpha1", listed_addresses).await;
+        self.memory.published.write().note_in_tree_pools(match &pools {
+            Ok(Some(pools)) => InTreePools::List(by_namespace(pools)),
+            Ok(None) => InTreePools::NotServed,
+            Err(_) => InTreePools::Unknown,
+        });
+        let pools = pools?;
         let names: PoolNames = pools.map(|pools| Arc::new(pools.into_iter().map(|(name, _)| name).collect()));
         *listed = Some((began, names.clone()));
         Ok(names)

@@ -166,8 +166,10 @@ impl PoolController {
             }
             OrphanPolicy::Report => "they stay, since spec.orphans.policy is Report",
         };
-        let message =
-            format!("addresses marked for a claim that does not exist or has another address: {}{more}; {fate}", some.join(", "));
+        let message = format!(
+            "addresses marked for a claim that does not exist or has another address: {}{more}; {fate}",
+            some.join(", ")
+        );
         DesiredCondition::new(ORPHANS_DETECTED, "True", reasons::ORPHANS_FOUND, message)
     }
 

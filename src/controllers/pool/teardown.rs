@@ -1,5 +1,6 @@
 //! Tears down a pool that is being deleted: no new claim is served, bound ones are waited for, then all marks are removed.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -234,23 +235,25 @@ impl PoolController {
                 // Without actions, only time ends it.
                 return Ok(if teardown.actions.is_empty() { CleanUp::Unfinished } else { CleanUp::InVain });
             }
-            self.report_attached(pool, &addresses_of(resolved, &teardown.attached)).await;
             if teardown.actions.is_empty() && resolved.project.ledger().fence(&resolved.policy).is_some() {
                 break; // Only time ends it.
             }
             let end = *end.get_or_insert_with(|| instant_after(Instant::now(), CLEANUP_DURATION));
-            // True for one that is planned again.
+            // False for one that is planned again.
             let perform_in_time = async |action: &SweepAction| {
                 if Instant::now() < end {
-                    return writer.perform(action).await.map(|_| false);
+                    return (action.id().clone(), writer.perform(action).await.map(|_| true));
                 }
                 resolved.project.ledger().set_hold(action.id(), None);
-                Ok(true)
+                (action.id().clone(), Ok(false))
             };
             let actions = futures::stream::iter(&teardown.actions).map(perform_in_time);
-            let results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
-            let skipped = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-            let left = skipped.into_iter().filter(|is_skipped| *is_skipped).count();
+            let results: BTreeMap<_, _> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
+            let has_lost_marks = |id: &&FloatingIpId| matches!(results.get(*id), Some(Ok(true)));
+            let left = addresses_of(resolved, teardown.attached.iter().filter(has_lost_marks));
+            self.report_attached(pool, &left).await;
+            let done = results.into_values().collect::<Result<Vec<_>, _>>()?;
+            let left = done.into_iter().filter(|is_done| !is_done).count();
             if left > 0 {
                 return Ok(self.interrupted(&resolved.name, left));
             }
@@ -315,11 +318,14 @@ impl PoolController {
     }
 
     async fn report_attached(&self, pool: &OpenStackFloatingIPPool, attached: &str) {
-        if attached.is_empty() {
+        let is_known = || self.memory.pools.update_of(pool, |state| state.note_left_behind(attached)) == Some(false);
+        if attached.is_empty() || is_known() {
             return;
         }
         tracing::warn!(pool.name = %name_of(pool), "pool deleted, floating IPs in use lose its marks: {attached}");
-        let note = format!("left in OpenStack without marks, since they are in use; delete them there once nothing uses them: {attached}");
+        let note = format!(
+            "left in OpenStack without marks, since they are in use; delete them there once nothing uses them: {attached}"
+        );
         self.events.record(pool.object_ref(&()), EventType::Warning, ATTACHED_FLOATING_IP_LEFT, "Delete", note).await;
     }
 
@@ -380,11 +386,13 @@ impl PoolController {
         };
         left.sort();
         let left = if left.is_empty() { "none known".to_owned() } else { left.join(", ") };
-        if self.memory.pools.update_of(pool, |state| state.note_abandoned(&left)) == Some(false) {
+        if self.memory.pools.update_of(pool, |state| state.note_left_behind(&left)) == Some(false) {
             return;
         }
         tracing::warn!(pool.name = %name, "abandoned, floating IPs left behind in OpenStack: {left}");
-        let note = format!("left behind in OpenStack, as the abandon annotation says; delete them there if nothing uses them: {left}");
+        let note = format!(
+            "left behind in OpenStack, as the abandon annotation says; delete them there if nothing uses them: {left}"
+        );
         self.events.record(pool.object_ref(&()), EventType::Warning, ABANDONED, "Delete", note).await;
     }
 }
@@ -403,9 +411,9 @@ enum CleanUp {
     InVain,
 }
 
-fn addresses_of(resolved: &ResolvedPool, ids: &[FloatingIpId]) -> String {
+fn addresses_of<'a>(resolved: &ResolvedPool, ids: impl IntoIterator<Item = &'a FloatingIpId>) -> String {
     let ledger = resolved.project.ledger();
-    let addresses = ids.iter().filter_map(|id| ledger.get(id)).map(|entry| entry.fip.address.to_string());
+    let addresses = ids.into_iter().filter_map(|id| ledger.get(id)).map(|entry| entry.fip.address.to_string());
     addresses.collect::<Vec<_>>().join(", ")
 }
 
