@@ -19,7 +19,7 @@
 //! | [`version`] | the versions of the plugin and of the controller |
 //! | [`who_has`] | who has an address |
 //! | [`explain`] | why a claim has its address, or none |
-//! | [`orphans`] | marked floating IPs that no claim holds |
+//! | [`orphans`] | floating IPs marked for a claim that does not exist or has another address |
 //! | [`migrate`] | from CAPO's in-tree pool to ours |
 
 use std::ffi::OsString;

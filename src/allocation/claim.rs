@@ -70,7 +70,7 @@ pub enum Decision {
     Mark(FloatingIpId, Origin, MarkWrite),
     /// The address is the claim's again: remove these release tags, holding it so that no other claim takes it meanwhile.
     TakeBack(FloatingIpId, Vec<String>),
-    /// The tag is written: list again before the address is published.
+    /// A tag was written or removed: list again before the address is published.
     Confirm(FloatingIpId),
     /// The claim may not have the address: remove the claim's mark (this tag, or its part of the description) and choose
     /// again.

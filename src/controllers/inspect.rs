@@ -24,7 +24,7 @@ use crate::allocation::ledger::{CreationBlock, LedgerEntry};
 use crate::allocation::situation::QueuePosition;
 use crate::allocation::sweep::{SweepAction, SweepPlan, SweepScope, plan_sweep};
 use crate::allocation::usage::{self, PoolUsage};
-use crate::allocation::{PoolPolicy, Refusal, Situation};
+use crate::allocation::{InTreePools, PoolPolicy, Refusal, Situation};
 use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
@@ -191,8 +191,11 @@ impl Inspection {
         match self.resolver.find_conflict(pool, &id).await {
             Ok(None) => {}
             Ok(Some(problem)) => return Err(PoolFailure::Conflict(problem)),
-            // `find_unseen` tells it.
-            Err(error) => tracing::debug!("conflicts with other pools are not known: {error}"),
+            Err(error) => {
+                // `find_unseen` tells it. Not as the controller, which would reuse nothing: it may list them.
+                tracing::debug!("conflicts with other pools are not known: {error}");
+                self.memory.published.write().note_in_tree_pools(InTreePools::NotServed);
+            }
         }
         let resolved = match own {
             Some(credentials) => self.resolver.resolve_with(pool, &id, credentials).await?,

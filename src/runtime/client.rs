@@ -40,7 +40,7 @@ pub(crate) const WATCH_TIMEOUT_SECONDS: u32 = 40;
 #[expect(clippy::as_conversions, reason = "a constant can be converted in no other way")]
 const READ_TIMEOUT: Duration = Duration::from_secs(WATCH_TIMEOUT_SECONDS as u64 + 5);
 
-/// Requests that await their response's head concurrently. kube uses HTTP/1, so each needs its own connection: a burst of
+/// Requests that await their response concurrently. kube uses HTTP/1, so each needs its own connection: a burst of
 /// hundreds of claims would spend its time on TLS handshakes, and memory on their buffers.
 const MAX_CONCURRENT_REQUESTS: usize = 16;
 

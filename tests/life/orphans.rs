@@ -1,4 +1,4 @@
-//! Orphans: floating IPs with a pool's mark that belong to no claim.
+//! Orphans: floating IPs marked for a claim that does not exist or has another address.
 
 use super::*;
 use crate::support::{pool, unique, with_namespace};

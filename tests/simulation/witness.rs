@@ -402,7 +402,7 @@ fn marked(
     for pool in marks.pools() {
         for claim in marks.claims_of(pool) {
             let mark = (pool.clone(), claim.clone());
-            // Whoever takes it back marks it anew.
+            // A claim that takes it back marks it again.
             if marks.is_released_by(&mark) {
                 continue;
             }

@@ -97,7 +97,7 @@ mod tests {
         let table = [
             ("listed", fixture().listed([10]).fips([fip(10).tagged_for("web")]).published("web", 10)),
             ("reusable", fixture().fips([fip(10)])),
-            ("being given to its claim", fixture().fips([claimed()]).held(10, held)),
+            ("being given to its claim", fixture().fips([claimed()]).published("web", 10).held(10, held)),
             (
                 "unwanted",
                 fixture().excluding("203.0.113.10/32").fips([claimed()]).active_claim("web").published("web", 11),

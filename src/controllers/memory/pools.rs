@@ -180,8 +180,8 @@ pub(in crate::controllers) struct PoolState {
     failures: Option<(Vec<(IpAddr, AddressFailure)>, Timestamp)>,
     /// How much its cleanup had left when its time was up.
     pub(in crate::controllers) interrupted_cleanup: Option<usize>,
-    /// What it was last said to leave behind, abandoned.
-    left_behind: Option<String>,
+    /// What it was last said to leave behind, and why.
+    left_behind: Option<(&'static str, String)>,
     uid: Option<String>,
     became_stale_at: Option<Timestamp>,
     is_report_due: bool,
@@ -306,9 +306,10 @@ impl PoolState {
         self.failures.as_ref().map(|(_, since)| *since)
     }
 
-    /// The pool is being deleted, and leaves these addresses behind. False if that is known.
-    pub(in crate::controllers) fn note_left_behind(&mut self, left: &str) -> bool {
-        self.left_behind.replace(left.to_owned()).as_deref() != Some(left)
+    /// The pool is being deleted, and leaves these addresses behind for this reason. False if that is known.
+    pub(in crate::controllers) fn note_left_behind(&mut self, reason: &'static str, left: &str) -> bool {
+        let now = Some((reason, left.to_owned()));
+        std::mem::replace(&mut self.left_behind, now.clone()) != now
     }
 
     /// The figures have changed. False if a report is due already.

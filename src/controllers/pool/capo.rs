@@ -82,6 +82,9 @@ impl CapoObjects {
             Ok(None) => InTreePools::NotServed,
             Err(_) => InTreePools::Unknown,
         });
+        if pools.is_err() {
+            *listed = None;
+        }
         let pools = pools?;
         let names: PoolNames = pools.map(|pools| Arc::new(pools.into_iter().map(|(name, _)| name).collect()));
         *listed = Some((began, names.clone()));

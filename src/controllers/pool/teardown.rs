@@ -1,6 +1,5 @@
 //! Tears down a pool that is being deleted: no new claim is served, bound ones are waited for, then all marks are removed.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +20,7 @@ use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER, POOL_FINALIZER};
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::clock::instant_after;
-use crate::controllers::memory::{Problem, ResolvedPool, UpkeepPart};
+use crate::controllers::memory::{PoolState, Problem, ResolvedPool, UpkeepPart};
 use crate::controllers::neutron_writer::{NeutronWriter, PARALLEL_ACTIONS};
 use crate::controllers::objects::is_abandoned;
 use crate::controllers::patch;
@@ -235,25 +234,23 @@ impl PoolController {
                 // Without actions, only time ends it.
                 return Ok(if teardown.actions.is_empty() { CleanUp::Unfinished } else { CleanUp::InVain });
             }
+            self.report_attached(pool, &addresses_of(resolved, &teardown.attached)).await;
             if teardown.actions.is_empty() && resolved.project.ledger().fence(&resolved.policy).is_some() {
                 break; // Only time ends it.
             }
             let end = *end.get_or_insert_with(|| instant_after(Instant::now(), CLEANUP_DURATION));
-            // False for one that is planned again.
+            // True for one that is planned again.
             let perform_in_time = async |action: &SweepAction| {
                 if Instant::now() < end {
-                    return (action.id().clone(), writer.perform(action).await.map(|_| true));
+                    return writer.perform(action).await.map(|_| false);
                 }
                 resolved.project.ledger().set_hold(action.id(), None);
-                (action.id().clone(), Ok(false))
+                Ok(true)
             };
             let actions = futures::stream::iter(&teardown.actions).map(perform_in_time);
-            let results: BTreeMap<_, _> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
-            let has_lost_marks = |id: &&FloatingIpId| matches!(results.get(*id), Some(Ok(true)));
-            let left = addresses_of(resolved, teardown.attached.iter().filter(has_lost_marks));
-            self.report_attached(pool, &left).await;
-            let done = results.into_values().collect::<Result<Vec<_>, _>>()?;
-            let left = done.into_iter().filter(|is_done| !is_done).count();
+            let results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
+            let skipped = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+            let left = skipped.into_iter().filter(|is_skipped| *is_skipped).count();
             if left > 0 {
                 return Ok(self.interrupted(&resolved.name, left));
             }
@@ -318,13 +315,13 @@ impl PoolController {
     }
 
     async fn report_attached(&self, pool: &OpenStackFloatingIPPool, attached: &str) {
-        let is_known = || self.memory.pools.update_of(pool, |state| state.note_left_behind(attached)) == Some(false);
-        if attached.is_empty() || is_known() {
+        let note = |state: &mut PoolState| state.note_left_behind(ATTACHED_FLOATING_IP_LEFT, attached);
+        if attached.is_empty() || self.memory.pools.update_of(pool, note) == Some(false) {
             return;
         }
         tracing::warn!(pool.name = %name_of(pool), "pool deleted, floating IPs in use lose its marks: {attached}");
         let note = format!(
-            "left in OpenStack without marks, since they are in use; delete them there once nothing uses them: {attached}"
+            "left in OpenStack, since they are in use: they only lose the pool's marks; delete them there once nothing uses them: {attached}"
         );
         self.events.record(pool.object_ref(&()), EventType::Warning, ATTACHED_FLOATING_IP_LEFT, "Delete", note).await;
     }
@@ -386,7 +383,7 @@ impl PoolController {
         };
         left.sort();
         let left = if left.is_empty() { "none known".to_owned() } else { left.join(", ") };
-        if self.memory.pools.update_of(pool, |state| state.note_left_behind(&left)) == Some(false) {
+        if self.memory.pools.update_of(pool, |state| state.note_left_behind(ABANDONED, &left)) == Some(false) {
             return;
         }
         tracing::warn!(pool.name = %name, "abandoned, floating IPs left behind in OpenStack: {left}");
@@ -411,9 +408,9 @@ enum CleanUp {
     InVain,
 }
 
-fn addresses_of<'a>(resolved: &ResolvedPool, ids: impl IntoIterator<Item = &'a FloatingIpId>) -> String {
+fn addresses_of(resolved: &ResolvedPool, ids: &[FloatingIpId]) -> String {
     let ledger = resolved.project.ledger();
-    let addresses = ids.into_iter().filter_map(|id| ledger.get(id)).map(|entry| entry.fip.address.to_string());
+    let addresses = ids.iter().filter_map(|id| ledger.get(id)).map(|entry| entry.fip.address.to_string());
     addresses.collect::<Vec<_>>().join(", ")
 }
 
