@@ -222,13 +222,30 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::api::OpenStackFloatingIPPool;
+    use kube::ResourceExt;
+
+    use crate::api::names::{GROUP, POOL_KIND};
+    use crate::api::{IpAddressClaim, OpenStackFloatingIPPool};
 
     fn pool(identity: &serde_json::Value) -> Guarded<OpenStackFloatingIPPool> {
         let meta = json!({"name": "p", "namespace": "n", "resourceVersion": "7"});
         let spec = json!({"identityRef": identity});
         let object = json!({"apiVersion": "v1alpha1", "kind": "Pool", "metadata": meta, "spec": spec});
         serde_json::from_str(&object.to_string()).expect("an object")
+    }
+
+    #[test]
+    fn an_object_with_long_owners_is_left_out_or_loses_them() {
+        let kept = |api_group: &str, length: usize| {
+            let owner = json!({"apiVersion": "v1", "kind": "Owner", "name": "x".repeat(length), "uid": "1"});
+            let meta = json!({"name": "c", "namespace": "n", "ownerReferences": [owner], "finalizers": ["a/b"]});
+            let spec = json!({"poolRef": {"apiGroup": api_group, "kind": POOL_KIND, "name": "p"}});
+            let claim = serde_json::from_str(&json!({"metadata": meta, "spec": spec}).to_string());
+            let claim: Option<IpAddressClaim> = parse(claim.expect("an object"));
+            claim.map(|claim| claim.owner_references().len())
+        };
+        assert_eq!([kept(GROUP, 253), kept(GROUP, 16_000), kept(GROUP, 16_384)], [Some(1), Some(1), None]);
+        assert_eq!([kept("of.another", 253), kept("of.another", 16_384)], [Some(1), Some(0)]);
     }
 
     #[test]
