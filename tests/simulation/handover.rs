@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use caip_openstack::allocation::mark::Marks;
 use serde_json::json;
 
 use crate::api::Kind;
@@ -297,4 +298,38 @@ fn a_deletion_of_a_session_that_has_ended_is_handed_on() {
         world.expect(5, "web-1", "still with its floating IP", is_there);
     });
     outcome.assert_lawful();
+}
+
+/// Law 5. The management cluster is lost with the id that it had generated, which the marks in Neutron still have.
+#[test]
+fn a_pool_with_the_id_of_a_lost_one_gives_the_claims_their_addresses_again() {
+    for is_listed in [false, true] {
+        let start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+            let spec = match is_listed {
+                true => json!({"preAllocatedFloatingIPs": [address(0), address(1)]}),
+                false => json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "reuse": {"policy": "Never"}}),
+            };
+            site.create_pool("public", &spec);
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            let had = site.address_of("web-0");
+            site.kill_controller();
+            world.users_interfered.set(true);
+            for (kind, name) in [(Kind::Claim, "web-0"), (Kind::Address, "web-0"), (Kind::Pool, "public")] {
+                site.delete_by_force(kind, name);
+            }
+            let fips = world.cloud.floating_ips();
+            let id = fips.iter().find_map(|fip| Some(Marks::read(fip).pools().iter().next()?.to_string()));
+            let mut spec = spec;
+            spec["poolID"] = json!(id);
+            site.create_pool("public", &spec);
+            site.create_claim("web-0", "public");
+            world.await_bound("web-0").await;
+            world.expect(5, "web-0", "given the same floating IP", site.address_of("web-0") == had);
+        });
+        outcome.assert_lawful();
+    }
 }
