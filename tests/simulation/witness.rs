@@ -343,6 +343,7 @@ impl Inner {
                 self.changes += 1;
             }
         }
+        let has_hidden = self.has_hidden;
         for (id, fip) in now {
             let marks = Marks::read(&fip);
             let Some(known) = self.known.get_mut(&id) else {
@@ -350,7 +351,8 @@ impl Inner {
                 if !is_ours {
                     self.others.insert(id.clone());
                 }
-                let marked = marked(&marks, &BTreeMap::new(), &Marked { moment, by: by.map(writer), was_alone: true });
+                let first = Marked { moment, by: by.map(writer), was_alone: true };
+                let marked = marked(&marks, &BTreeMap::new(), &first, has_hidden);
                 let attached_at = Instant::now();
                 let new =
                     Known { fip, is_ours, is_new: true, attached: moment, attached_at, described: moment, marked };
@@ -362,7 +364,7 @@ impl Inner {
             }
             self.changes += 1;
             let is_altered = !self.cloud.alteration().spares_marks();
-            if known.change(fip, &marks, moment, by) && (!is_ours || is_altered) {
+            if known.change(fip, &marks, moment, by, has_hidden) && (!is_ours || is_altered) {
                 self.forged.insert(id);
             }
         }
@@ -372,7 +374,7 @@ impl Inner {
 
 impl Known {
     /// Records a change, and returns whether marks changed.
-    fn change(&mut self, fip: FloatingIp, marks: &Marks, moment: u64, by: Option<&Wire>) -> bool {
+    fn change(&mut self, fip: FloatingIp, marks: &Marks, moment: u64, by: Option<&Wire>, has_hidden: bool) -> bool {
         self.is_new = false;
         if (&self.fip.port, self.fip.is_forwarded) != (&fip.port, fip.is_forwarded) {
             (self.attached, self.attached_at) = (moment, Instant::now());
@@ -383,7 +385,8 @@ impl Known {
         let old_marks = Marks::read(&self.fip);
         let has_changed = old_marks != *marks;
         let before = std::mem::take(&mut self.marked);
-        self.marked = marked(marks, &before, &Marked { moment, by: by.map(writer), was_alone: old_marks.is_empty() });
+        let new = Marked { moment, by: by.map(writer), was_alone: old_marks.is_empty() };
+        self.marked = marked(marks, &before, &new, has_hidden);
         if by.is_none() {
             // What a user wiped had been there all the same.
             self.marked.extend(before);
@@ -397,13 +400,14 @@ fn marked(
     marks: &Marks,
     before: &BTreeMap<(PoolId, ClaimKey), Marked>,
     new: &Marked,
+    has_hidden: bool,
 ) -> BTreeMap<(PoolId, ClaimKey), Marked> {
     let mut now = BTreeMap::new();
     for pool in marks.pools() {
         for claim in marks.claims_of(pool) {
             let mark = (pool.clone(), claim.clone());
-            // A claim that takes it back marks it again.
-            if marks.is_released_by(&mark) {
+            // A claim that takes it back marks it again. Where the cloud hides the release, it does not know of it.
+            if marks.is_released_by(&mark) && !has_hidden {
                 continue;
             }
             let since = before.get(&mark).cloned().unwrap_or_else(|| new.clone());
