@@ -62,8 +62,8 @@ impl PlannedObject {
     }
 }
 
-/// Comments. Whoever may create claims chooses a part of the lines, which must not continue outside of the comment: the plan
-/// is YAML that its reader applies.
+/// Lines as comments. Users who may create claims choose a part of them, and must not get out of the comment: the plan is
+/// YAML that its reader applies.
 fn list(title: &str, lines: &[String]) -> String {
     if lines.is_empty() {
         return String::new();

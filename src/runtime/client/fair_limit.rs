@@ -20,7 +20,7 @@ use tokio::sync::Mutex;
 use tower::{BoxError, Layer, Service, ServiceExt};
 use url::form_urlencoded;
 
-use super::page_limit::LIMIT;
+use super::page_limit::page_objects;
 use crate::fair::FairSlots;
 
 /// A request's namespace; none for requests that concern the whole cluster, which have a share like a namespace's.
@@ -75,13 +75,13 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let tenant = namespace(request.uri().path()).map(str::to_owned);
-        let is_part_of_list = has_parameter(request.uri(), "watch") || has_parameter(request.uri(), LIMIT);
+        let needs_no_slot_for_body = is_watch(request.uri()) || page_objects(&request).is_some();
         let (slots, inner) = (self.slots.clone(), self.inner.clone());
         async move {
             let _slot = slots.acquire(tenant).await;
             let response = inner.lock().await.ready().await.map_err(Into::into)?.call(request);
             let response = response.await.map_err(Into::into)?;
-            if is_part_of_list {
+            if needs_no_slot_for_body {
                 return Ok(response.map(Either::Left));
             }
             let (head, body) = response.into_parts();
@@ -92,8 +92,8 @@ where
     }
 }
 
-fn has_parameter(uri: &Uri, name: &str) -> bool {
-    form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).any(|(found, _)| found == name)
+fn is_watch(uri: &Uri) -> bool {
+    form_urlencoded::parse(uri.query().unwrap_or_default().as_bytes()).any(|(name, _)| name == "watch")
 }
 
 /// The namespace in the path of a request to the API server: `/api/v1/namespaces/NAME/…`, `/apis/GROUP/VERSION/…`.

@@ -30,7 +30,7 @@ const USUAL_PAGE_SIZE: u64 = 3 << 19;
 /// By how much the next try is smaller: 50, 10, 2, 1 objects.
 const SMALLER: u32 = 5;
 /// The parameter with the number of objects.
-pub(super) const LIMIT: &str = "limit";
+const LIMIT: &str = "limit";
 
 /// How many objects the next page has, by the path of the list: of those lists that have large objects.
 type NextPages = Arc<Mutex<BTreeMap<String, u32>>>;
@@ -135,7 +135,7 @@ fn set_next(next: &NextPages, path: &str, most: u32, objects: u32) {
 }
 
 /// How many objects a page may have, in a request for a list that is read page by page.
-fn page_objects<B>(request: &Request<B>) -> Option<u32> {
+pub(super) fn page_objects<B>(request: &Request<B>) -> Option<u32> {
     let mut parameters = form_urlencoded::parse(request.uri().query()?.as_bytes());
     let limit = parameters.find(|(name, _)| name == LIMIT)?.1.parse().ok();
     limit.filter(|_| request.method() == Method::GET)

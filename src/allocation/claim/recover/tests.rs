@@ -508,11 +508,7 @@ fn an_address_that_was_taken_back_is_read_again_before_it_is_published() {
     let mut fixture = fixture().fips([released]).chosen_from(Origin::Recovered, 10, "web");
     fixture.ledger.record_tag(&id(10), &release_tag(&pool_id("p"), &key("web"), ago(10)), false);
     assert_eq!(fixture.decide("web"), Decision::Confirm(id(10)), "a user may have attached it since it was listed");
-    let read = |fip: Fip| {
-        let mut fixture = testing::fixture().fips([fip]).chosen_from(Origin::Recovered, 10, "web");
-        fixture.now = start();
-        fixture.decide("web")
-    };
+    let read = |fip: Fip| testing::fixture().fips([fip]).chosen_from(Origin::Recovered, 10, "web").decide("web");
     assert_eq!(read(fip(10).created_for("web")), Decision::Keep(id(10)));
     let withdraw = Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
     assert_eq!(read(fip(10).created_for("web").attached()), withdraw);
