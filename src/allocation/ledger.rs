@@ -37,6 +37,8 @@ pub type Sequence = u64;
 /// most so long. Listing thousands of floating IPs takes a share of a core, and one listing confirms many releases.
 const REST_AFTER_LISTING: i32 = 3;
 const LONGEST_REST: SignedDuration = SignedDuration::from_secs(5);
+/// A fifth of the time for which a view is fresh enough for a DELETE.
+const QUICK_LISTING: SignedDuration = SignedDuration::from_secs(1);
 
 /// When a call to Neutron began.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -50,6 +52,7 @@ pub struct Ledger {
     sequence: Sequence,
     /// When the last complete listing began, and when it ended.
     last_listing: Option<(CallStart, Timestamp)>,
+    has_listing_failed: bool,
     /// In boxes: a node of the tree has room for eleven, of which a third is empty.
     entries: BTreeMap<FloatingIpId, Box<LedgerEntry>>,
     by_address: Index<IpAddr, FloatingIpId>,
@@ -99,6 +102,7 @@ impl Ledger {
         self.deleted.retain(|_, deleted| *deleted >= began.sequence);
         self.settle(began);
         self.last_listing = Some((began, now));
+        self.has_listing_failed = false;
     }
 
     /// A read showed a floating IP.
@@ -207,6 +211,16 @@ impl Ledger {
     /// When the last complete listing ended.
     pub fn listing_ended(&self) -> Option<Timestamp> {
         self.last_listing.map(|(_, ended)| ended)
+    }
+
+    /// Whether the last listing succeeded, and was so quick that what it showed was recent when it ended.
+    pub fn lists_quickly(&self) -> bool {
+        let is_quick = |(began, ended): (CallStart, Timestamp)| ended.duration_since(began.at) <= QUICK_LISTING;
+        !self.has_listing_failed && self.last_listing.is_some_and(is_quick)
+    }
+
+    pub fn note_failed_listing(&mut self) {
+        self.has_listing_failed = true;
     }
 
     /// How long to wait before the project is listed again to confirm releases.

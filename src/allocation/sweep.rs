@@ -14,7 +14,7 @@ use jiff::{SignedDuration, Timestamp};
 pub use teardown::{PoolTeardown, plan_teardown};
 
 use super::identity::{ClaimKey, PoolId};
-use super::ledger::LedgerEntry;
+use super::ledger::{Ledger, LedgerEntry};
 use super::mark::{CreationMark, Ownership, claim_tag, release_tag};
 use super::published::Binding;
 use super::situation::{ClaimState, Situation};
@@ -22,6 +22,11 @@ use super::supply::{Supply, is_owned_and_free};
 use crate::floating_ip::FloatingIpId;
 use crate::time::{CLOCK_SKEW, after};
 
+/// How recently a floating IP must have been read before it is deleted. Neutron deletes one with a port too (204), and its
+/// address may be lost for good.
+const FRESH_VIEW: SignedDuration = SignedDuration::from_secs(5);
+/// Up to so many are read one by one before they are deleted. For more, one listing is cheaper.
+const MOST_SINGLE_READS: usize = 8;
 /// How long a floating IP is left alone that Neutron still has after it answered that it was deleted.
 const DELETE_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// How soon a port that stayed after the release is looked for again, at least and at most.
@@ -139,6 +144,25 @@ pub fn plan_discard(situation: &Situation<'_>, id: &FloatingIpId) -> SweepAction
         }
         None => SweepAction::Delete(id.clone()),
     }
+}
+
+/// Whether a floating IP that was read then may be deleted without being read again.
+pub fn is_fresh(seen: Timestamp, now: Timestamp) -> bool {
+    now.duration_since(seen) <= FRESH_VIEW
+}
+
+/// How many floating IPs would have to be read before they are deleted.
+pub fn outdated_deletions(ledger: &Ledger, actions: &[SweepAction], now: Timestamp) -> usize {
+    let is_outdated = |action: &&SweepAction| {
+        let is_fresh = |entry: &LedgerEntry| is_fresh(entry.seen.at, now);
+        matches!(action, SweepAction::Delete(id) if !ledger.get(id).is_some_and(is_fresh))
+    };
+    actions.iter().filter(is_outdated).count()
+}
+
+/// Whether one listing is to be preferred to the reads before so many deletions.
+pub fn is_listing_cheaper(ledger: &Ledger, deletions: usize) -> bool {
+    deletions > MOST_SINGLE_READS && ledger.lists_quickly()
 }
 
 /// Whether nothing needs a floating IP whose deletion was planned: no IPAddress names it, and no claim waits for it by a

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 use tracing::info;
 
 use super::memory::{Memory, ResolvedPool};
@@ -14,7 +14,7 @@ use crate::allocation::claim::MarkWrite;
 use crate::allocation::ledger::{CallStart, CreationBlock, Hold};
 use crate::allocation::mark::{CreationMark, Marks};
 use crate::allocation::supply::CreationPlace;
-use crate::allocation::sweep::{SweepAction, is_still_unneeded, plan_discard};
+use crate::allocation::sweep::{SweepAction, is_fresh, is_still_unneeded, plan_discard};
 use crate::allocation::{ClaimKey, Ledger, Nonce, Refusal};
 use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
@@ -25,10 +25,6 @@ use crate::time::after;
 /// How long a pool creates nothing after a refusal: one request for all its waiting claims. With the time until the pool
 /// is reconciled again, claims are served within 30 s after the cause is removed.
 const BLOCKED_FOR: Duration = Duration::from_secs(10);
-
-/// How recently a floating IP must have been read before it is deleted. Neutron deletes one with a port too (204), and its
-/// address may be lost for good.
-const FRESH_VIEW: SignedDuration = SignedDuration::from_secs(5);
 
 /// How long a pool creates nothing after a floating IP came without its mark. Each costs a POST and a DELETE.
 const BLOCKED_UNMARKED_FOR: Duration = Duration::from_secs(300);
@@ -267,7 +263,7 @@ impl NeutronWriter<'_> {
                 (action, is_kept)
             };
             // What is needed by now stays as it is: the sweep gives it to its claim.
-            let performed = self.perform_while_unneeded(&action, memory).await;
+            let performed = self.perform_while_unneeded(&action, memory, || false).await;
             result = result.and_then(|any_kept| performed.map(|is_done| any_kept || is_kept || !is_done));
         }
         result
@@ -276,25 +272,32 @@ impl NeutronWriter<'_> {
     /// Performs one action on an address that is held for it, and ends the hold. False if the floating IP had changed, so that
     /// nothing was done.
     pub(super) async fn perform(&self, action: &SweepAction) -> Result<bool, Error> {
-        self.perform_if(action, |_| true).await
+        self.perform_if(action, |_| true, || false).await
     }
 
-    /// The same, except that what is [needed](is_still_unneeded) by now is not deleted.
-    pub(super) async fn perform_while_unneeded(&self, action: &SweepAction, memory: &Memory) -> Result<bool, Error> {
+    /// The same, except that what is [needed](is_still_unneeded) by now is not deleted, nor, if `leave_outdated`, what
+    /// would have to be read first.
+    pub(super) async fn perform_while_unneeded(
+        &self,
+        action: &SweepAction,
+        memory: &Memory,
+        leave_outdated: impl Fn() -> bool + Send + Sync,
+    ) -> Result<bool, Error> {
         let is_unneeded = |ledger: &Ledger| {
             let now = self.clock.now();
             memory.with_situation(ledger, self.pool, now, |situation| is_still_unneeded(situation, action.id()))
         };
-        self.perform_if(action, is_unneeded).await
+        self.perform_if(action, is_unneeded, leave_outdated).await
     }
 
     async fn perform_if(
         &self,
         action: &SweepAction,
         may_delete: impl Fn(&Ledger) -> bool + Send + Sync,
+        leave_outdated: impl Fn() -> bool + Send + Sync,
     ) -> Result<bool, Error> {
         let result = match action {
-            SweepAction::Delete(id) => self.delete(id, may_delete).await,
+            SweepAction::Delete(id) => self.delete(id, may_delete, leave_outdated).await,
             SweepAction::Rewrite { id, description, tags } => {
                 self.rewrite(id, description.as_deref(), tags).await.map(|()| true)
             }
@@ -311,6 +314,7 @@ impl NeutronWriter<'_> {
         &self,
         id: &FloatingIpId,
         may_delete: impl Fn(&Ledger) -> bool + Send + Sync,
+        leave_outdated: impl Fn() -> bool + Send + Sync,
     ) -> Result<bool, Error> {
         let may_delete = |ledger: &Ledger| ledger.may_delete(id, &self.pool.policy.id) && may_delete(ledger);
         let deleted = delete_with_retry(async |attempt| {
@@ -320,6 +324,9 @@ impl NeutronWriter<'_> {
                 let Some(read) = read else {
                     let now = ledger.begin(self.clock.now());
                     if ledger.get(id).is_none_or(|entry| must_read(attempt, entry.seen.at, now.at)) {
+                        if attempt == Attempt::First && leave_outdated() {
+                            return DeletionStep::Keep;
+                        }
                         began = Some(now);
                         return DeletionStep::Read;
                     }
@@ -427,7 +434,7 @@ struct MayBeSent(bool);
 
 /// Whether a floating IP must be read before it is deleted, as it was last seen at that time.
 fn must_read(attempt: Attempt, seen: Timestamp, now: Timestamp) -> bool {
-    attempt == Attempt::Second || now.duration_since(seen) > FRESH_VIEW
+    attempt == Attempt::Second || !is_fresh(seen, now)
 }
 
 /// Deletes a floating IP, and tries again after an unknown outcome. The second attempt has to read it first: it may be attached

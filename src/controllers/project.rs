@@ -25,6 +25,7 @@ use registry::Registry;
 
 /// How long a listing waits for tags that are being written, so that it confirms many.
 const GATHER: Duration = Duration::from_millis(400);
+const TAGGING_POLL: Duration = Duration::from_millis(20);
 
 /// One project of one cloud.
 #[derive(Default)]
@@ -98,13 +99,14 @@ impl ProjectHandle {
         {
             return Err(failed.error.clone());
         }
-        self.await_tagging().await;
+        self.await_tagging(GATHER).await;
         let began = self.ledger().begin(clock.now());
         let listed = list.await.and_then(|fips| {
             let size = fips.iter().map(FloatingIp::memory_size).sum();
             self.memory_limit.replace(&mut self.memory_use.lock(), size).map(|()| fips)
         });
         let fips = listed.inspect_err(|error| {
+            self.ledger().note_failed_listing();
             let (namespace, endpoint) = (self.namespace.clone(), self.endpoint.clone());
             *self.failed.lock() =
                 Some(FailedListing { began: began.sequence, namespace, endpoint, error: error.clone() });
@@ -177,11 +179,11 @@ impl Project {
         Tagging(self)
     }
 
-    async fn await_tagging(&self) {
-        let until = instant_after(Instant::now(), GATHER);
+    /// Waits until no tag is being written, at most so long.
+    pub(super) async fn await_tagging(&self, longest: Duration) {
+        let until = instant_after(Instant::now(), longest);
         while *self.tagging.lock() > 0 && Instant::now() < until {
-            #[expect(clippy::arithmetic_side_effects, reason = "20 is not 0")]
-            sleep(GATHER / 20).await;
+            sleep(TAGGING_POLL).await;
         }
     }
 }
@@ -257,6 +259,7 @@ mod tests {
         first.refresh(list(), &clock, after).await.expect("there is room for one");
         let after = second.ledger().next_sequence();
         second.refresh(list(), &clock, after).await.expect_err("there is no room for two");
+        assert!(first.ledger().lists_quickly() && !second.ledger().lists_quickly());
         drop(first);
         let after = second.ledger().next_sequence();
         second.refresh(list(), &clock, after).await.expect("there is room again");

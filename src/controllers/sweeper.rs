@@ -3,8 +3,6 @@
 //! Stages: strays → plan → perform → spares → labels, in rounds until nothing is left to do.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -25,7 +23,9 @@ use super::watch::readable;
 use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Ownership;
-use crate::allocation::sweep::{ClusterView, SweepAction, SweepPlan, SweepScope, plan_sweep};
+use crate::allocation::sweep::{
+    ClusterView, SweepAction, SweepPlan, SweepScope, is_listing_cheaper, outdated_deletions, plan_sweep,
+};
 use crate::api::conditions::pool_reasons::{DUPLICATE_POOL_ID, KUBERNETES_REFUSED};
 use crate::api::hands_off::HandsOff;
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
@@ -36,15 +36,20 @@ use crate::openstack;
 use crate::runtime::telemetry::chain;
 
 mod labels;
+mod progress;
 mod spares;
 
 pub(super) use labels::LabelMemory;
+use progress::Progress;
 
 /// How soon something that failed, or must be listed again, is tried again.
 const RETRY: Duration = Duration::from_secs(5);
+/// How long a sweep for which no claim waits lets the project's tags go first. Its deletions would wait behind them, and what
+/// was listed would be outdated by the time that they have their turn.
+const LONGEST_TAGGING: Duration = Duration::from_secs(10);
 /// How long after the time for which a sweep was planned it begins.
 const WAKE_MARGIN: Duration = Duration::from_millis(50);
-/// More rounds than a sweep needs. The next sweep does what is left.
+/// More rounds than most sweeps need. The next one, which is soon, does what is left.
 const ROUNDS: usize = 16;
 
 /// Why a sweep failed. It is tried again.
@@ -160,7 +165,11 @@ impl Sweeper {
     async fn sweep(&self, pool: &ResolvedPool) -> (Result<SweepPlan, openstack::Error>, bool) {
         let (mut result, mut has_changed, mut has_listed) = (Ok(SweepPlan::default()), false, false);
         let mut labels = Vec::new();
-        for _ in 0..ROUNDS {
+        for round in 0.. {
+            if round == ROUNDS {
+                result = result.map(|plan| SweepPlan { must_list: true, ..plan });
+                break;
+            }
             let rest = self.memory.pools.update(&pool.name, |state| state.rest_before_plan(Instant::now()));
             tokio::time::sleep(rest.unwrap_or_default()).await;
             if !self.may_go_on(pool) {
@@ -228,8 +237,15 @@ impl Sweeper {
     }
 
     async fn list(&self, pool: &ResolvedPool) -> Result<(), openstack::Error> {
-        let rest = pool.project.ledger().rest_before_listing(self.clock.now());
+        let (rest, may_wait) = {
+            let (now, ledger) = (self.clock.now(), pool.project.ledger());
+            let may_wait = self.memory.with_situation(&ledger, pool, now, |situation| situation.queue.is_empty());
+            (ledger.rest_before_listing(now), may_wait)
+        };
         tokio::time::sleep(Duration::try_from(rest).unwrap_or_default()).await;
+        if may_wait {
+            pool.project.await_tagging(LONGEST_TAGGING).await;
+        }
         pool.list_now(&self.clock).await
     }
 
@@ -252,7 +268,8 @@ impl Sweeper {
     }
 
     /// Performs actions in parallel. If OpenStack refuses one before it has done any, it probably refuses all: then what has
-    /// not begun is left to the next sweep, which begins with others.
+    /// not begun is left to the next sweep, which begins with others. Of many deletions, those whose turn comes so late that
+    /// they would need a read first are left to the next plan, which lists for all of them.
     async fn perform_actions(
         &self,
         pool: &ResolvedPool,
@@ -261,25 +278,22 @@ impl Sweeper {
         let refused_sweeps = self.memory.pools.update(&pool.name, |state| state.refused_sweeps).unwrap_or_default();
         let begin = refused_sweeps.wrapping_mul(PARALLEL_ACTIONS).checked_rem(actions.len()).unwrap_or_default();
         let (former, first) = actions.split_at(begin);
-        let (refused, performed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let deletions = actions.iter().filter(|action| matches!(action, SweepAction::Delete(_))).count();
+        let is_listing_cheaper = refused_sweeps == 0 && is_listing_cheaper(&pool.project.ledger(), deletions);
+        let progress = Progress::new(is_listing_cheaper);
         let perform = async |action: &SweepAction| {
-            if performed.load(Relaxed) == 0 && refused.load(Relaxed) > 0 {
+            if progress.leaves(action) {
                 pool.project.ledger().set_hold(action.id(), None);
                 return Ok(false);
             }
-            let result = self.perform(pool, action).await;
-            match &result {
-                Ok(_) => performed.fetch_add(1, Relaxed),
-                Err(error) if !error.is_unknown() => refused.fetch_add(1, Relaxed),
-                Err(_) => 0,
-            };
+            let result = self.perform(pool, action, || progress.leave_outdated()).await;
+            progress.note(&result);
             result
         };
         let results = futures::stream::iter(first.iter().chain(former)).map(perform);
         let results: Vec<_> = results.buffer_unordered(PARALLEL_ACTIONS).collect().await;
-        let (refused, performed) = (refused.into_inner(), performed.into_inner());
         self.memory.pools.update(&pool.name, |state| {
-            state.refused_sweeps = if performed == 0 && refused > 0 { refused_sweeps.wrapping_add(1) } else { 0 };
+            state.refused_sweeps = if progress.is_refused() { refused_sweeps.wrapping_add(1) } else { 0 };
         });
         results
     }
@@ -289,9 +303,18 @@ impl Sweeper {
         let (cluster, now) = (cluster_view(&self.stores, &self.memory, pool), self.clock.now());
         let mut ledger = pool.project.ledger();
         let count = ledger.count_of_pool(&pool.policy.id);
-        let scope = self.memory.pools.update(&pool.name, |state| state.begin_plan(count, Instant::now()));
-        let scope = scope.unwrap_or_default();
-        let plan = self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster, scope));
+        let (scope, refused_sweeps) = self
+            .memory
+            .pools
+            .update(&pool.name, |state| (state.begin_plan(count, Instant::now()), state.refused_sweeps))
+            .unwrap_or_default();
+        let mut plan =
+            self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster, scope));
+        // While OpenStack refuses what a sweep does, a listing each time would come on top.
+        if refused_sweeps == 0 && is_listing_cheaper(&ledger, outdated_deletions(&ledger, &plan.actions, now)) {
+            plan.actions.clear();
+            plan.must_list = true;
+        }
         for action in &plan.actions {
             ledger.set_hold(action.id(), Some(Hold::Cleanup));
         }
@@ -314,14 +337,19 @@ impl Sweeper {
         plan
     }
 
-    /// False if nothing was done, since the floating IP had changed.
-    async fn perform(&self, pool: &ResolvedPool, action: &SweepAction) -> Result<bool, openstack::Error> {
+    /// False if nothing was done, since the floating IP had changed or was left.
+    async fn perform(
+        &self,
+        pool: &ResolvedPool,
+        action: &SweepAction,
+        leave_outdated: impl Fn() -> bool + Send + Sync,
+    ) -> Result<bool, openstack::Error> {
         if !self.may_go_on(pool) {
             pool.project.ledger().set_hold(action.id(), None);
             return Ok(false);
         }
         let writer = NeutronWriter { pool, clock: &self.clock };
-        if !writer.perform_while_unneeded(action, &self.memory).await? {
+        if !writer.perform_while_unneeded(action, &self.memory, leave_outdated).await? {
             return Ok(false);
         }
         match action {

@@ -168,6 +168,8 @@ fn a_large_pool_whose_deletions_are_refused_asks_for_a_few_at_a_time() {
         world.advance(3 * SOON).await;
         let most = peak(world, "delete floating IP");
         world.expect(8, "Neutron", &format!("asked seldom, not {most} times a minute"), 0 < most && most < 250);
+        let listings = peak(world, "list floating IPs");
+        world.expect(8, "Neutron", &format!("listed seldom, not {listings} times a minute"), listings < 6);
         world.cloud.alter(Alteration::None);
         let is_gone = world.wait_until(SOON, || count() == 0).await;
         world.expect(4, "the spares", "gone", is_gone);

@@ -472,12 +472,47 @@ fn an_event_names_an_address_that_another_owner_has_marked_when_it_is_left_behin
     outcome.assert_lawful();
 }
 
-/// Creates a pool with 200 spares. From then on calls wait for their turn for 5 s.
-async fn create_large_slow_pool(world: &World) -> Wire {
+/// Creates a pool with 200 spares. From then on calls wait that long for their turn.
+async fn create_large_pool_with_turns_after(world: &World, delay: Duration) -> Wire {
     world.create_large_pool().await;
     let wire = world.sites[0].replicas[0].wire().expect("it runs");
-    wire.delay_turns(10 * SOON, Duration::from_secs(5));
+    wire.delay_turns(10 * SOON, delay);
     wire
+}
+
+#[test]
+fn a_large_sweep_lists_the_project_again_instead_of_reading_each_floating_ip() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let wire = create_large_pool_with_turns_after(world, Duration::from_secs(2)).await;
+        site.change(Kind::Pool, "public", &json!({"spec": {"minFree": 0}}));
+        let is_done = world.wait_until(2 * SOON, || world.cloud.floating_ips().is_empty()).await;
+        world.expect(8, "public", "its spares are deleted", is_done);
+        let peaks = world.witness.rates().peaks();
+        let peak = |kind: &str| peaks.get(kind).copied().unwrap_or_default();
+        let (reads, listings) = (peak("read floating IP"), peak("list floating IPs"));
+        let how = format!("with few reads, not {reads} and {listings} listings a minute");
+        world.expect(8, "public", &how, reads < 10 && listings < 30);
+        wire.clear_faults();
+    });
+    outcome.assert_lawful();
+}
+
+/// Either all floating IPs are outdated when their turn comes, or those that were not sent at once: then one sweep is not
+/// enough.
+#[test]
+fn a_large_sweep_goes_on_however_late_its_turns_are() {
+    for delay in [4500, 6000].map(Duration::from_millis) {
+        let outcome = simulate(&START, async |world: &World| {
+            let site = &world.sites[0];
+            let wire = create_large_pool_with_turns_after(world, delay).await;
+            site.change(Kind::Pool, "public", &json!({"spec": {"minFree": 0}}));
+            let is_done = world.wait_until(3 * SOON, || world.cloud.floating_ips().is_empty()).await;
+            world.expect(8, "public", &format!("its spares are deleted with turns after {delay:?}"), is_done);
+            wire.clear_faults();
+        });
+        outcome.assert_lawful();
+    }
 }
 
 /// Spares that are no longer wanted are deleted, and the user thinks better of it.
@@ -485,7 +520,7 @@ async fn create_large_slow_pool(world: &World) -> Wire {
 fn a_large_sweep_ends_soon_after_its_pool_is_to_retain() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        let wire = create_large_slow_pool(world).await;
+        let wire = create_large_pool_with_turns_after(world, Duration::from_secs(5)).await;
         site.change(Kind::Pool, "public", &json!({"spec": {"minFree": 0}}));
         let count = || world.cloud.floating_ips().len();
         let has_begun = world.wait_until(SOON, || count() < 200).await;
@@ -504,7 +539,7 @@ fn a_large_sweep_ends_soon_after_its_pool_is_to_retain() {
 fn a_large_clean_up_ends_soon_after_its_pool_is_paused() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        let wire = create_large_slow_pool(world).await;
+        let wire = create_large_pool_with_turns_after(world, Duration::from_secs(5)).await;
         let count = || world.cloud.floating_ips().len();
         site.delete(Kind::Pool, "public");
         world.advance(Duration::from_secs(10)).await;

@@ -188,3 +188,44 @@ fn a_listed_address_that_is_full_of_tags_is_passed_over_and_can_be_released() {
     });
     outcome.assert_lawful();
 }
+
+/// Binds every address of the network to a claim, and deletes these claims one after another while each tag waits for its
+/// turn, so that there is always one under way.
+async fn release_all_slowly(world: &World, waiting: &[&str]) {
+    let site = &world.sites[0];
+    let claims: Vec<String> = (0..ADDRESSES).map(|number| format!("web-{number}")).collect();
+    site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}}));
+    for claim in &claims {
+        site.create_claim(claim, "public");
+        world.await_bound(claim).await;
+    }
+    waiting.iter().for_each(|claim| site.create_claim(claim, "public"));
+    world.advance(Duration::from_secs(90)).await;
+    let wire = site.replicas[0].wire().expect("it runs");
+    wire.delay_turns(Duration::from_secs(60), Duration::from_secs(2));
+    for claim in &claims {
+        site.delete(Kind::Claim, claim);
+        world.advance(Duration::from_millis(1500)).await;
+    }
+}
+
+#[test]
+fn a_waiting_claim_is_served_while_others_are_released() {
+    let outcome = simulate(&start(5), async |world: &World| {
+        release_all_slowly(world, &["late"]).await;
+        world.expect(7, "late", "bound before the last one is released", world.sites[0].is_bound("late"));
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn a_sweep_for_which_no_claim_waits_lets_the_tags_of_a_release_go_first() {
+    let outcome = simulate(&start(5), async |world: &World| {
+        release_all_slowly(world, &[]).await;
+        let are_gone = world.wait_until(Duration::from_secs(20), || world.cloud.floating_ips().is_empty()).await;
+        world.expect(4, "the floating IPs", "deleted", are_gone);
+        let most = world.witness.rates().peaks().get("list floating IPs").copied().unwrap_or_default();
+        world.expect(8, "the project", &format!("listed a few times, not {most}"), most <= 5);
+    });
+    outcome.assert_lawful();
+}

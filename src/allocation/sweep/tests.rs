@@ -88,6 +88,31 @@ fn a_released_address_is_listed_again_before_it_is_deleted() {
 }
 
 #[test]
+fn one_listing_is_cheaper_than_many_reads_if_it_is_quick() {
+    let released = |last: u8| fip(last).created_for("web").released_by("web", ago(9));
+    let mut nine = fixture().fips([10, 11, 12, 13, 14, 15, 16, 17, 18].map(released));
+    let mut eight = fixture().fips([10, 11, 12, 13, 14, 15, 16, 17].map(released));
+    let outdated = |fixture: &mut Fixture, passed: i64| {
+        fixture.now = start() + seconds(passed);
+        let plan = fixture.plan();
+        outdated_deletions(&fixture.ledger, &plan.actions, fixture.now)
+    };
+    assert_eq!([&mut eight, &mut nine].map(|fixture| outdated(fixture, 5)), [0, 0]);
+    assert_eq!([&mut eight, &mut nine].map(|fixture| outdated(fixture, 6)), [8, 9]);
+    let is_cheaper = |fixture: &Fixture| [8, 9].map(|deletions| is_listing_cheaper(&fixture.ledger, deletions));
+    assert_eq!(is_cheaper(&nine), [false, true]);
+    let began = nine.ledger.begin(nine.now);
+    nine.ledger.record_listing(began, Vec::new(), nine.now + seconds(1));
+    assert_eq!(is_cheaper(&nine), [false, true]);
+    nine.ledger.note_failed_listing();
+    assert_eq!(is_cheaper(&nine), [false, false], "the next one may fail, too");
+    nine.ledger.record_listing(began, Vec::new(), nine.now + seconds(2));
+    assert_eq!(is_cheaper(&nine), [false, false], "the next one would be outdated when it ends, too");
+    nine.ledger.record_listing(began, Vec::new(), nine.now);
+    assert_eq!(is_cheaper(&nine), [false, true]);
+}
+
+#[test]
 fn an_address_that_neutron_has_although_it_was_deleted_is_left_alone_for_a_while() {
     let mut fixture = fixture().fips([released()]);
     fixture.ledger.record_deletion(&id(10));
