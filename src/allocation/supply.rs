@@ -63,8 +63,12 @@ impl<'a> Supply<'a> {
 
     /// What a claim without a reservation gets, with `older` claims before it.
     pub(super) fn next_for_any(&self, older: usize) -> Result<NextAddress<'a>, Unavailable> {
-        if !self.has_more_than(older) {
+        if !self.has_more_than(older, self.creatable()) {
             return Err(Unavailable::Refused(self.refusal()));
+        }
+        // A creation may be refused: what exists is for the older ones.
+        if !self.has_more_than(older, 0) {
+            return self.creation_place().map(NextAddress::New);
         }
         for (source, mut entries) in self.existing() {
             let first = entries.find(|entry| !self.is_reserved(entry));
@@ -82,9 +86,9 @@ impl<'a> Supply<'a> {
         self.creation_place().map(NextAddress::New)
     }
 
-    /// Whether claims without a reservation could get more addresses than this. No more are counted than that takes: a pool
-    /// may have thousands.
-    fn has_more_than(&self, count: usize) -> bool {
+    /// Whether claims without a reservation could get more addresses than this, if so many could be created. No more are
+    /// counted than that takes: a pool may have thousands.
+    fn has_more_than(&self, count: usize, creatable: usize) -> bool {
         let Some(enough) = count.checked_add(1) else { return false };
         let unreserved = |entry: &&LedgerEntry| !self.is_reserved(entry);
         let owned = match self.surplus() {
@@ -92,7 +96,6 @@ impl<'a> Supply<'a> {
             _ => self.owned().filter(unreserved).count().min(self.owned_within_limit(0)),
         };
         let Some(left) = enough.checked_sub(owned).filter(|left| *left > 0) else { return true };
-        let creatable = self.creatable();
         let others = if creatable >= left { 0 } else { self.others().filter(unreserved).take(left).count() };
         others.saturating_add(creatable).min(self.room()) >= left
     }

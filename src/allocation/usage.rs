@@ -531,6 +531,8 @@ mod tests {
         assert_eq!(count_of(&raised).exhausted, Some(Refusal::QuotaReached));
         fixture.ledger.reset_backoff(&pool_id("p"));
         assert_eq!(count_of(&fixture).exhausted, None);
+        let fixture = fixture.reserving("db", 10).waiting_claim("db");
+        assert_eq!(count_of(&fixture).exhausted, None, "that claim asks for nothing new");
         let waiting = fixture.waiting_claim("web");
         assert_eq!(count_of(&waiting).exhausted, Some(Refusal::QuotaReached), "the claim asks again soon");
         let again = Fixture { queue: BTreeSet::new(), ..waiting }.blocked();

@@ -546,6 +546,15 @@ fn the_oldest_waiting_claim_is_served_first() {
 }
 
 #[test]
+fn what_exists_is_for_the_older_claims_and_a_younger_one_may_ask_for_more() {
+    let existing = |room: usize| fixture().max_ips(room + 1).fips([fip(10).idle()]).waiting_claim("old");
+    assert_eq!(existing(1).decide("web"), create(None));
+    assert_eq!(existing(0).decide("web"), Decision::Refuse(Refusal::LimitReached(1)));
+    let two = fixture().fips([fip(10).idle(), fip(11).idle()]).waiting_claim("old");
+    assert!(marked(&two.decide("web")).is_some());
+}
+
+#[test]
 fn addresses_beyond_a_lowered_limit_are_not_given() {
     let bound = || [fip(10).created_for("web"), fip(11).created_for("db")];
     let [web, db] = bound();

@@ -28,11 +28,11 @@ impl Supply<'_> {
 
     /// Whether a creation is expected to succeed.
     pub(super) fn may_create_without_probing(&self) -> bool {
-        let Situation { ledger, pool, queue, .. } = self.situation;
-        // While claims wait, one of them asks again soon.
-        let is_refusing = match queue.is_empty() {
-            true => ledger.is_refusing(&pool.id),
-            false => ledger.creation_refusal(&pool.id).is_some(),
+        let Situation { ledger, pool, .. } = self.situation;
+        // While claims wait for any address, one of them asks again soon.
+        let is_refusing = match self.situation.queue_for_any().next() {
+            None => ledger.is_refusing(&pool.id),
+            Some(_) => ledger.creation_refusal(&pool.id).is_some(),
         };
         pool.network.is_some() && !is_refusing && !ledger.offers_only_unwanted(pool)
     }

@@ -280,10 +280,10 @@ impl Oracle<'_> {
                 _ => wrong("a claim with a reservation gets that, or waits"),
             },
             Decision::Mark(id, ..) | Decision::TakeBack(id, _) => match supply.best() {
-                Some(best) if best.contains(id) && supply.amount() > supply.older => Ok(()),
+                Some(best) if best.contains(id) && supply.existing() > supply.older => Ok(()),
                 _ => wrong("not of the first source that has any, or an older claim's"),
             },
-            Decision::Create(..) if supply.best().is_some() => wrong("one was available without creating"),
+            Decision::Create(..) if supply.existing() > supply.older => wrong("one was available without creating"),
             Decision::Create(..) if supply.creatable == 0 || supply.amount() <= supply.older => {
                 wrong("nothing to create")
             }
@@ -293,7 +293,7 @@ impl Oracle<'_> {
             {
                 Ok(())
             }
-            Decision::Refuse(_) if supply.best().is_none() && self.is_every_subnet_empty() => Ok(()),
+            Decision::Refuse(_) if supply.existing() <= supply.older && self.is_every_subnet_empty() => Ok(()),
             Decision::Refuse(_) if supply.amount() > supply.older => wrong("an address is available"),
             _ => Ok(()),
         }
@@ -318,7 +318,16 @@ impl Supply {
 
     /// How many claims can be served.
     fn amount(&self) -> usize {
-        let others = (self.list.len() + self.reuse.len()).saturating_add(self.creatable);
+        self.with_created(self.creatable)
+    }
+
+    /// How many of them without creating anything, which may fail.
+    fn existing(&self) -> usize {
+        self.with_created(0)
+    }
+
+    fn with_created(&self, creatable: usize) -> usize {
+        let others = (self.list.len() + self.reuse.len()).saturating_add(creatable);
         self.givable().saturating_add(others.min(self.room))
     }
 
