@@ -13,6 +13,7 @@ use crate::laws::text;
 use crate::memory::Alteration;
 use crate::operators::OTHER_SECRET;
 use crate::users::key;
+use crate::wire::Fault;
 use crate::world::{NAMESPACE, Site, Start, World};
 use crate::{is_due, simulate, simulate_bound};
 
@@ -37,6 +38,27 @@ fn a_pool_that_is_being_deleted_takes_the_new_credentials_of_its_secret() {
             world.expect_gone(Kind::Claim).await;
             world.expect_gone(Kind::Pool).await;
             world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        });
+    }
+}
+
+#[test]
+fn a_pool_and_its_secret_are_deleted_wherever_the_process_dies() {
+    for (fault, call) in
+        [Fault::CrashBefore, Fault::CrashAfter].into_iter().flat_map(|fault| (0..24).map(move |call| (fault, call)))
+    {
+        simulate_bound(&START, async |world, site| {
+            site.delete(Kind::Claim, "web-0");
+            world.expect_gone(Kind::Claim).await;
+            world.advance(SOON).await;
+            let wire = site.replicas[0].wire().expect("it runs");
+            wire.plan(wire.calls() + call, fault);
+            site.delete(Kind::Pool, "public");
+            site.delete(Kind::Secret, "cloud");
+            world.advance(2 * SOON).await;
+            world.expect_gone(Kind::Pool).await;
+            let is_gone = world.wait_until(SOON, || !has_secret(site, "cloud")).await;
+            world.expect(9, "the Secret", &format!("gone, with {fault:?} at call {call}"), is_gone);
         });
     }
 }

@@ -76,9 +76,11 @@ impl PoolController {
                 Err(error) => return self.report_blocked(pool, &PoolFailure::Neutron(error)).await,
             }
         }
+        // Last the Secret: were it gone while the pool is not, the next process could not reach OpenStack. If this one ends
+        // in between, what is left of a pool that is gone is released as a leftover.
         let finish = async {
-            self.release_secrets(pool).await?;
-            self.remove_pool_finalizer(pool).await
+            self.remove_pool_finalizer(pool).await?;
+            self.release_secrets(pool).await
         };
         self.or_refused(pool, finish).await?;
         Ok(Action::await_change())
