@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::{Deserialize, Serialize};
@@ -35,6 +36,11 @@ impl IpAddressClaim {
     pub fn address_name(&self) -> Option<&str> {
         let reference = self.status.as_ref()?.address_ref.as_ref()?;
         Some(reference.name.as_str()).filter(|name| !name.is_empty())
+    }
+
+    /// By the API server's clock, in seconds.
+    pub fn created_at(&self) -> Timestamp {
+        self.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
     }
 
     /// Whether it has no address yet. One that is being deleted gets none.

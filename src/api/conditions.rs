@@ -188,6 +188,12 @@ pub fn claim_unready_since(status: Option<&IpAddressClaimStatus>) -> Option<Time
     ready["lastTransitionTime"].as_str()?.parse().ok()
 }
 
+/// Whether a claim was told that its pool has no address for it.
+pub fn is_claim_refused(status: Option<&IpAddressClaimStatus>) -> bool {
+    let is_refused = |condition: &Value| condition["reason"] == claim_reasons::POOL_EXHAUSTED;
+    conditions_of(status).iter().any(|condition| condition["type"] == READY && is_refused(condition))
+}
+
 /// Status, reason and message of a claim's `Ready`.
 pub fn claim_ready(status: Option<&IpAddressClaimStatus>, version: IpamVersion) -> Option<(String, String, String)> {
     let ready = conditions_of(status).into_iter().find(|condition| condition["type"] == READY)?;

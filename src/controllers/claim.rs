@@ -21,6 +21,7 @@ use crate::api::guarded::Guarded;
 use crate::api::names::CLAIM_FINALIZER;
 use crate::clock::Clock;
 use crate::metrics::Metrics;
+use crate::object_name::ObjectName;
 use crate::object_name::is_name;
 use crate::openstack;
 use crate::runtime::telemetry::chain;
@@ -66,6 +67,8 @@ const CONFLICT_RETRY: Duration = Duration::from_secs(1);
 /// The message of a claim that waits for an older one.
 const AFTER_FAILED: &str =
     "what the pool has left is for an older claim, which fails: see the conditions of the pool's claims";
+
+const FENCED: &str = "waiting until no call of a previous controller can still change an address";
 
 /// Why a claim's reconcile failed. It is tried again.
 #[derive(Debug, thiserror::Error)]
@@ -237,7 +240,7 @@ impl ClaimController {
         let outcome = attempt.allocate().await;
         let keeps_place = match outcome {
             // It is about to choose, and no younger claim gets what is there for it.
-            AttemptOutcome::Refused(_) | AttemptOutcome::AddressGone => true,
+            AttemptOutcome::Refused(_) | AttemptOutcome::AddressGone | AttemptOutcome::Fenced(_) => true,
             // If it left, two claims would take turns with an address that cannot be marked, each as soon as the other failed.
             AttemptOutcome::Failed(_) => attempt.has_failed_empty_handed,
             _ => false,
@@ -275,15 +278,21 @@ impl ClaimController {
                 Ok(Action::await_change())
             }
             AttemptOutcome::Refused(refusal) => {
-                let is_reserved = pool.policy.reservations.contains_key(&observed.name.name);
-                let is_after_failed = self.memory.claims.is_after_failed(&pool.name, &observed.queue_position());
-                let message = if is_after_failed && !is_reserved { AFTER_FAILED.into() } else { refusal.to_string() };
+                let waits_for_any = |claim: &ObjectName| !pool.policy.reservations.contains_key(&claim.name);
+                let position = observed.queue_position();
+                let is_after_failed = waits_for_any(&observed.name)
+                    && self.memory.claims.is_after_failed(&pool.name, &position, waits_for_any);
+                let message = if is_after_failed { AFTER_FAILED.into() } else { refusal.to_string() };
                 self.report_exhausted(observed, message).await?;
                 // A release, an edit of the pool, or the pool's timer wakes it.
                 Ok(Action::await_change())
             }
             AttemptOutcome::Wait(how_long, message) => {
                 self.report_failed(observed, message).await?;
+                Ok(Action::requeue(how_long))
+            }
+            AttemptOutcome::Fenced(how_long) => {
+                self.report_failed(observed, FENCED.into()).await?;
                 Ok(Action::requeue(how_long))
             }
             AttemptOutcome::Changed => Ok(Action::requeue(CHANGED_RETRY)),

@@ -190,7 +190,7 @@ fn a_listed_address_that_is_full_of_tags_is_passed_over_and_can_be_released() {
 }
 
 /// Binds every address of the network to a claim, and deletes these claims one after another while each tag waits for its
-/// turn, so that there is always one under way.
+/// turn, so that there is always one under way. Others begin to wait after the first release.
 async fn release_all_slowly(world: &World, waiting: &[&str]) {
     let site = &world.sites[0];
     let claims: Vec<String> = (0..ADDRESSES).map(|number| format!("web-{number}")).collect();
@@ -226,6 +226,79 @@ fn a_sweep_for_which_no_claim_waits_lets_the_tags_of_a_release_go_first() {
         world.expect(4, "the floating IPs", "deleted", are_gone);
         let most = world.witness.rates().peaks().get("list floating IPs").copied().unwrap_or_default();
         world.expect(8, "the project", &format!("listed a few times, not {most}"), most <= 5);
+    });
+    outcome.assert_lawful();
+}
+
+/// `older` has the name that is woken last. Both wait for the address that `web-0` has; no other can be created.
+async fn let_two_wait(world: &World, spec: serde_json::Value) {
+    let site = &world.sites[0];
+    site.create_pool("public", &spec);
+    site.create_claim("web-0", "public");
+    world.await_bound("web-0").await;
+    for claim in ["older", "a-younger-one"] {
+        site.create_claim(claim, "public");
+        world.advance(Duration::from_secs(5)).await;
+    }
+    world.advance(Duration::from_secs(90)).await;
+    world.expect(7, "both", "waiting", !site.is_bound("older") && !site.is_bound("a-younger-one"));
+}
+
+async fn expect_older_first(world: &World, when: &str) {
+    let site = &world.sites[0];
+    let is_served = world.wait_until(Duration::from_secs(90), || site.is_bound("older")).await;
+    world.expect(7, "older", &format!("bound {when}"), is_served && !site.is_bound("a-younger-one"));
+}
+
+#[test]
+fn a_creation_that_may_fail_leaves_an_existing_address_to_the_oldest_claim() {
+    let outcome = simulate(&start(5), async |world: &World| {
+        let site = &world.sites[0];
+        world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+        world.cloud.set_quota(&world.project, Some(1));
+        let network = json!({"filter": {"name": "public"}});
+        let spec = json!({"preAllocatedFloatingIPs": [address(0).to_string()], "floatingIPNetwork": network});
+        let_two_wait(world, spec).await;
+        site.delete(Kind::Claim, "web-0");
+        expect_older_first(world, "while the quota is used up").await;
+        world.cloud.set_quota(&world.project, None);
+    });
+    outcome.assert_lawful();
+}
+
+#[test]
+fn a_new_process_serves_the_oldest_waiting_claim_first() {
+    for is_killed in [false, true] {
+        let outcome = simulate(&start(5), async |world: &World| {
+            let site = &world.sites[0];
+            let_two_wait(world, json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "maxIPs": 1})).await;
+            match is_killed {
+                true => site.kill_controller(),
+                false => site.replicas[0].terminate.notify_waiters(),
+            }
+            site.change(Kind::Pool, "public", &json!({"spec": {"maxIPs": 2}}));
+            expect_older_first(world, "by the next process").await;
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// The sweep lists as soon as no call of the former process can land, before the claim is tried again.
+#[test]
+fn a_new_process_leaves_a_released_address_to_a_waiting_claim() {
+    let outcome = simulate(&start(5), async |world: &World| {
+        let site = &world.sites[0];
+        let network = json!({"filter": {"name": "public"}});
+        site.create_pool("public", &json!({"floatingIPNetwork": network, "maxIPs": 1, "reuseGracePeriodSeconds": 10}));
+        site.create_claim("web-0", "public");
+        let held = world.await_bound("web-0").await;
+        site.create_claim("web-1", "public");
+        world.advance(Duration::from_secs(60)).await;
+        site.delete(Kind::Claim, "web-0");
+        world.advance(Duration::from_secs(3)).await;
+        site.kill_controller();
+        let given = world.await_bound("web-1").await;
+        world.expect(7, "web-1", "given the released address", given == held);
     });
     outcome.assert_lawful();
 }

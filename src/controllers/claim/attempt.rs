@@ -39,6 +39,8 @@ pub(super) enum AttemptOutcome {
     Refused(Refusal),
     /// Try again after this time; the message says why.
     Wait(Duration, String),
+    /// Calls of a previous process may still land. Try again after this time.
+    Fenced(Duration),
     /// The pool was paused or deleted during the attempt, or the claim has an IPAddress that was not seen.
     Changed,
     /// The address that the claim had cannot be found, and its pool may give it no other now.
@@ -190,8 +192,7 @@ impl<'a> Attempt<'a> {
             Decision::Lost(lost) => return Ok(Some(AttemptOutcome::Lost(lost))),
             Decision::Fenced(until) => {
                 let left = Duration::try_from(until.duration_since(self.controller.clock.now())).unwrap_or_default();
-                let message = "waiting until no call of a previous controller can still change an address".to_owned();
-                return Ok(Some(AttemptOutcome::Wait(left.saturating_add(AFTER_FENCE), message)));
+                return Ok(Some(AttemptOutcome::Fenced(left.saturating_add(AFTER_FENCE))));
             }
         }
         Ok(None)

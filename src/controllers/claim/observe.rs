@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use jiff::Timestamp;
-
 use crate::allocation::ClaimKey;
 use crate::allocation::situation::QueuePosition;
 use crate::api::names::CLAIM_FINALIZER;
@@ -106,10 +104,6 @@ impl Observed {
     }
 
     pub(in crate::controllers) fn queue_position(&self) -> QueuePosition {
-        QueuePosition { since: self.created_at(), object: self.name.clone() }
-    }
-
-    pub(super) fn created_at(&self) -> Timestamp {
-        self.claim.metadata.creation_timestamp.as_ref().map_or(Timestamp::UNIX_EPOCH, |time| time.0)
+        QueuePosition { since: self.claim.created_at(), object: self.name.clone() }
     }
 }

@@ -51,7 +51,7 @@ impl ClaimController {
         let write = self.write_status(observed, &condition, Reference::To(&observed.name.name)).await?;
         let waited = self.memory.claims.end_waiting(&observed.claim);
         if write == StatusWrite::Written {
-            let since = waited.map_or_else(|| observed.created_at(), |waiting| waiting.since);
+            let since = waited.map_or_else(|| observed.claim.created_at(), |waiting| waiting.since);
             let duration = Duration::try_from(self.clock.now().duration_since(since)).unwrap_or_default();
             self.metrics.allocated(&pool.inputs.cloud, origin, duration);
             let note = format!("floating IP {} ({}) of pool {}", fip.address, origin.as_str(), observed.pool_name.name);

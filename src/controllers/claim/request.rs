@@ -31,7 +31,7 @@ pub(in crate::controllers) fn build_request(observed: &Observed, pool: &Resolved
     Ok(ClaimRequest {
         key: observed.key.clone(),
         object: observed.name.clone(),
-        since: observed.created_at(),
+        since: observed.claim.created_at(),
         bound,
         was_bound: observed.is_bound(),
     })

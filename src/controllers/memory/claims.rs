@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::watched::{WatchedObject, hash, metadata_input};
 use crate::allocation::ClaimKey;
 use crate::allocation::situation::{ClaimState, QueuePosition};
-use crate::api::conditions::{ClaimReport, DesiredCondition};
+use crate::api::conditions::{ClaimReport, DesiredCondition, is_claim_refused};
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion};
 use crate::clock::instant_after;
 use crate::controllers::stores::name_of;
@@ -78,6 +78,7 @@ struct PoolClaims {
 
 impl PoolClaims {
     fn insert(&mut self, claim: &ObjectName, record: ClaimRecord) {
+        self.queue.extend(record.queued.clone());
         self.records.insert(claim.clone(), record);
         self.pair(claim);
     }
@@ -141,7 +142,10 @@ impl ClaimRecords {
         if !pools.get(&pool).is_some_and(is_known) {
             // A claim may be deleted and created again with another pool while no watch runs.
             pools.values_mut().for_each(|claims| claims.remove(&name));
-            let record = ClaimRecord { uid: claim.uid(), is_new: true, ..Default::default() };
+            // A former process may have let it wait. Its first reconcile decides whether it keeps its place.
+            let is_queued = claim.is_waiting() && is_claim_refused(claim.status.as_ref());
+            let queued = is_queued.then(|| QueuePosition { since: claim.created_at(), object: name.clone() });
+            let record = ClaimRecord { uid: claim.uid(), is_new: true, queued, ..Default::default() };
             pools.entry(pool.clone()).or_default().insert(&name, record);
         }
         let claims = pools.entry(pool).or_default();
@@ -334,9 +338,22 @@ impl ClaimRecords {
         has_left.unwrap_or(false)
     }
 
-    /// Whether an older claim of the pool failed to get what the pool has, and is tried again first.
-    pub(in crate::controllers) fn is_after_failed(&self, pool: &ObjectName, position: &QueuePosition) -> bool {
-        self.0.lock().get(pool).and_then(|claims| claims.failed.first()).is_some_and(|oldest| oldest < position)
+    /// Whether an older claim of the pool, of those that count, failed to get what the pool has, and is tried again first.
+    pub(in crate::controllers) fn is_after_failed(
+        &self,
+        pool: &ObjectName,
+        position: &QueuePosition,
+        counts: impl Fn(&ObjectName) -> bool,
+    ) -> bool {
+        let pools = self.0.lock();
+        let mut failed = pools.get(pool).into_iter().flat_map(|claims| claims.failed.range(..position));
+        failed.any(|older| counts(&older.object))
+    }
+
+    /// Whether a claim waits for an address in any of these namespaces.
+    pub(in crate::controllers) fn is_any_queued_in(&self, namespaces: &BTreeSet<String>) -> bool {
+        let pools = self.0.lock();
+        pools.iter().any(|(pool, claims)| !claims.queue.is_empty() && namespaces.contains(&pool.namespace))
     }
 
     /// Reads a pool's claims, and the positions of those that wait in the queue.
@@ -556,6 +573,48 @@ mod tests {
         claims.note_uncertain_address(&claim("web-0"));
         let other = ObjectName::new(&pool().namespace, "other");
         assert!(claims.is_any_address_awaited(&pool()) && !claims.is_any_address_awaited(&other));
+    }
+
+    fn queue(claims: &ClaimRecords) -> Vec<String> {
+        claims.read(&pool(), |_, queue| queue.iter().map(|position| position.object.name.clone()).collect())
+    }
+
+    #[test]
+    fn a_claim_that_a_former_process_refused_has_its_place_until_it_is_reconciled() {
+        let told = |name: &str, status: Value| IpAddressClaim {
+            status: serde_json::from_value(status).expect("that is a status"),
+            ..claim(name)
+        };
+        let ready = |reason: &str| json!({"conditions": [{"type": "Ready", "status": "False", "reason": reason}]});
+        let mut bound = ready("PoolExhausted");
+        bound["addressRef"] = json!({"name": "mail"});
+        let claims = ClaimRecords::default();
+        claims.observe(&told("web", ready("PoolExhausted")));
+        claims.observe(&told("db", ready("PoolNotReady")));
+        claims.observe(&told("mail", bound));
+        assert_eq!(queue(&claims), ["web"]);
+        assert!(claims.is_any_queued_in(&["team".to_owned()].into()));
+        assert!(!claims.is_any_queued_in(&["other".to_owned()].into()));
+        claims.set_queued(&claim("web"), None, false);
+        claims.observe(&told("web", ready("PoolExhausted")));
+        assert_eq!(queue(&claims), [""; 0], "the watch may be late");
+    }
+
+    #[test]
+    fn a_claim_is_after_an_older_one_that_failed_and_counts() {
+        let claims = ClaimRecords::default();
+        let position = |name: &str, second| QueuePosition {
+            since: Timestamp::from_second(second).unwrap(),
+            object: ObjectName::new("team", name),
+        };
+        claims.observe(&claim("db"));
+        claims.set_queued(&claim("db"), Some(position("db", 2)), true);
+        let is_after = |second, counted: &str| {
+            claims.is_after_failed(&pool(), &position("web", second), |older| older.name == counted)
+        };
+        assert_eq!([is_after(3, "db"), is_after(1, "db"), is_after(3, "mail")], [true, false, false]);
+        claims.set_queued(&claim("db"), Some(position("db", 2)), false);
+        assert!(!is_after(3, "db"), "it was refused");
     }
 
     #[test]
