@@ -152,7 +152,7 @@ pub fn is_fresh(seen: Timestamp, now: Timestamp) -> bool {
 }
 
 /// How many floating IPs would have to be read before they are deleted.
-pub fn outdated_deletions(ledger: &Ledger, actions: &[SweepAction], now: Timestamp) -> usize {
+pub fn count_outdated(ledger: &Ledger, actions: &[SweepAction], now: Timestamp) -> usize {
     let is_outdated = |action: &&SweepAction| {
         let is_fresh = |entry: &LedgerEntry| is_fresh(entry.seen.at, now);
         matches!(action, SweepAction::Delete(id) if !ledger.get(id).is_some_and(is_fresh))
@@ -160,9 +160,10 @@ pub fn outdated_deletions(ledger: &Ledger, actions: &[SweepAction], now: Timesta
     actions.iter().filter(is_outdated).count()
 }
 
-/// Whether one listing is to be preferred to the reads before so many deletions.
-pub fn is_listing_cheaper(ledger: &Ledger, deletions: usize) -> bool {
-    deletions > MOST_SINGLE_READS && ledger.lists_quickly()
+/// Whether one listing is to be preferred to the reads before so many deletions. While sweeps are refused, so that each is
+/// followed by another, it would come on top.
+pub fn prefers_listing(ledger: &Ledger, deletions: usize, refused_sweeps: usize) -> bool {
+    deletions > MOST_SINGLE_READS && refused_sweeps == 0 && ledger.lists_quickly()
 }
 
 /// Whether nothing needs a floating IP whose deletion was planned: no IPAddress names it, and no claim waits for it by a

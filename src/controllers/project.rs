@@ -25,7 +25,6 @@ use registry::Registry;
 
 /// How long a listing waits for tags that are being written, so that it confirms many.
 const GATHER: Duration = Duration::from_millis(400);
-const TAGGING_POLL: Duration = Duration::from_millis(20);
 
 /// One project of one cloud.
 #[derive(Default)]
@@ -99,7 +98,7 @@ impl ProjectHandle {
         {
             return Err(failed.error.clone());
         }
-        self.await_tagging(GATHER).await;
+        self.await_tagging().await;
         let began = self.ledger().begin(clock.now());
         let listed = list.await.and_then(|fips| {
             let size = fips.iter().map(FloatingIp::memory_size).sum();
@@ -179,11 +178,15 @@ impl Project {
         Tagging(self)
     }
 
-    /// Waits until no tag is being written, at most so long.
-    pub(super) async fn await_tagging(&self, longest: Duration) {
-        let until = instant_after(Instant::now(), longest);
-        while *self.tagging.lock() > 0 && Instant::now() < until {
-            sleep(TAGGING_POLL).await;
+    pub(super) fn is_tagging(&self) -> bool {
+        *self.tagging.lock() > 0
+    }
+
+    async fn await_tagging(&self) {
+        let until = instant_after(Instant::now(), GATHER);
+        while self.is_tagging() && Instant::now() < until {
+            #[expect(clippy::arithmetic_side_effects, reason = "20 is not 0")]
+            sleep(GATHER / 20).await;
         }
     }
 }

@@ -24,12 +24,12 @@ use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Ownership;
 use crate::allocation::sweep::{
-    ClusterView, SweepAction, SweepPlan, SweepScope, is_listing_cheaper, outdated_deletions, plan_sweep,
+    ClusterView, SweepAction, SweepPlan, SweepScope, count_outdated, plan_sweep, prefers_listing,
 };
 use crate::api::conditions::pool_reasons::{DUPLICATE_POOL_ID, KUBERNETES_REFUSED};
 use crate::api::hands_off::HandsOff;
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
-use crate::clock::Clock;
+use crate::clock::{Clock, instant_after};
 use crate::metrics::{Metrics, ReleasedAs};
 use crate::object_name::ObjectName;
 use crate::openstack;
@@ -44,12 +44,13 @@ use progress::Progress;
 
 /// How soon something that failed, or must be listed again, is tried again.
 const RETRY: Duration = Duration::from_secs(5);
-/// How long a sweep for which no claim waits lets the project's tags go first. Its deletions would wait behind them, and what
-/// was listed would be outdated by the time that they have their turn.
+/// How long a sweep lets its project's tags go first. Its deletions would wait behind them, and what was listed would be
+/// outdated by the time that they have their turn.
 const LONGEST_TAGGING: Duration = Duration::from_secs(10);
+const TAGGING_POLL: Duration = Duration::from_millis(100);
 /// How long after the time for which a sweep was planned it begins.
 const WAKE_MARGIN: Duration = Duration::from_millis(50);
-/// More rounds than most sweeps need. The next one, which is soon, does what is left.
+/// More rounds than a sweep needs. The next sweep does what is left.
 const ROUNDS: usize = 16;
 
 /// Why a sweep failed. It is tried again.
@@ -165,11 +166,8 @@ impl Sweeper {
     async fn sweep(&self, pool: &ResolvedPool) -> (Result<SweepPlan, openstack::Error>, bool) {
         let (mut result, mut has_changed, mut has_listed) = (Ok(SweepPlan::default()), false, false);
         let mut labels = Vec::new();
-        for round in 0.. {
-            if round == ROUNDS {
-                result = result.map(|plan| SweepPlan { must_list: true, ..plan });
-                break;
-            }
+        let tags_go_first_until = instant_after(Instant::now(), LONGEST_TAGGING);
+        for _ in 0..ROUNDS {
             let rest = self.memory.pools.update(&pool.name, |state| state.rest_before_plan(Instant::now()));
             tokio::time::sleep(rest.unwrap_or_default()).await;
             if !self.may_go_on(pool) {
@@ -185,7 +183,10 @@ impl Sweeper {
             }
             let is_listing = plan.must_list && plan.actions.is_empty();
             let (changes, performed) = match is_listing {
-                true => (0, self.list(pool).await),
+                true => {
+                    self.let_tags_go_first(pool, tags_go_first_until).await;
+                    (0, self.list(pool).await)
+                }
                 false => self.perform_all(pool, &plan).await,
             };
             if changes > 0 {
@@ -237,16 +238,20 @@ impl Sweeper {
     }
 
     async fn list(&self, pool: &ResolvedPool) -> Result<(), openstack::Error> {
-        let (rest, may_wait) = {
-            let (now, ledger) = (self.clock.now(), pool.project.ledger());
-            let may_wait = self.memory.with_situation(&ledger, pool, now, |situation| situation.queue.is_empty());
-            (ledger.rest_before_listing(now), may_wait)
-        };
+        let rest = pool.project.ledger().rest_before_listing(self.clock.now());
         tokio::time::sleep(Duration::try_from(rest).unwrap_or_default()).await;
-        if may_wait {
-            pool.project.await_tagging(LONGEST_TAGGING).await;
-        }
         pool.list_now(&self.clock).await
+    }
+
+    /// Waits while tags are written in the project, and none of its claims waits.
+    async fn let_tags_go_first(&self, pool: &ResolvedPool, until: Instant) {
+        let project = &pool.project;
+        while project.is_tagging()
+            && Instant::now() < until
+            && !self.memory.claims.is_any_queued_in(&project.namespaces())
+        {
+            tokio::time::sleep(TAGGING_POLL).await;
+        }
     }
 
     /// Performs a plan; returns how much was changed, and a failure.
@@ -279,8 +284,7 @@ impl Sweeper {
         let begin = refused_sweeps.wrapping_mul(PARALLEL_ACTIONS).checked_rem(actions.len()).unwrap_or_default();
         let (former, first) = actions.split_at(begin);
         let deletions = actions.iter().filter(|action| matches!(action, SweepAction::Delete(_))).count();
-        let is_listing_cheaper = refused_sweeps == 0 && is_listing_cheaper(&pool.project.ledger(), deletions);
-        let progress = Progress::new(is_listing_cheaper);
+        let progress = Progress::new(prefers_listing(&pool.project.ledger(), deletions, refused_sweeps));
         let perform = async |action: &SweepAction| {
             if progress.leaves(action) {
                 pool.project.ledger().set_hold(action.id(), None);
@@ -310,8 +314,7 @@ impl Sweeper {
             .unwrap_or_default();
         let mut plan =
             self.memory.with_situation(&ledger, pool, now, |situation| plan_sweep(situation, &cluster, scope));
-        // While OpenStack refuses what a sweep does, a listing each time would come on top.
-        if refused_sweeps == 0 && is_listing_cheaper(&ledger, outdated_deletions(&ledger, &plan.actions, now)) {
+        if prefers_listing(&ledger, count_outdated(&ledger, &plan.actions, now), refused_sweeps) {
             plan.actions.clear();
             plan.must_list = true;
         }

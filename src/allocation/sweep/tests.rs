@@ -95,12 +95,13 @@ fn one_listing_is_cheaper_than_many_reads_if_it_is_quick() {
     let outdated = |fixture: &mut Fixture, passed: i64| {
         fixture.now = start() + seconds(passed);
         let plan = fixture.plan();
-        outdated_deletions(&fixture.ledger, &plan.actions, fixture.now)
+        count_outdated(&fixture.ledger, &plan.actions, fixture.now)
     };
     assert_eq!([&mut eight, &mut nine].map(|fixture| outdated(fixture, 5)), [0, 0]);
     assert_eq!([&mut eight, &mut nine].map(|fixture| outdated(fixture, 6)), [8, 9]);
-    let is_cheaper = |fixture: &Fixture| [8, 9].map(|deletions| is_listing_cheaper(&fixture.ledger, deletions));
+    let is_cheaper = |fixture: &Fixture| [8, 9].map(|deletions| prefers_listing(&fixture.ledger, deletions, 0));
     assert_eq!(is_cheaper(&nine), [false, true]);
+    assert!(!prefers_listing(&nine.ledger, 9, 1), "sweeps are refused");
     let began = nine.ledger.begin(nine.now);
     nine.ledger.record_listing(began, Vec::new(), nine.now + seconds(1));
     assert_eq!(is_cheaper(&nine), [false, true]);

@@ -9,7 +9,7 @@ use crate::openstack;
 /// Shared by the actions that are performed at the same time.
 #[derive(Default)]
 pub(super) struct Progress {
-    is_listing_cheaper: bool,
+    prefers_listing: bool,
     performed: AtomicUsize,
     refused: AtomicUsize,
     /// How many were outdated when their turn came, and were not left.
@@ -19,8 +19,8 @@ pub(super) struct Progress {
 
 impl Progress {
     /// Of actions of which some are left to a listing, if that is to be preferred to reading each floating IP.
-    pub(super) fn new(is_listing_cheaper: bool) -> Self {
-        Self { is_listing_cheaper, ..Self::default() }
+    pub(super) fn new(prefers_listing: bool) -> Self {
+        Self { prefers_listing, ..Self::default() }
     }
 
     pub(super) fn note(&self, result: &Result<bool, openstack::Error>) {
@@ -44,7 +44,7 @@ impl Progress {
     /// Decides whether a floating IP that is outdated when its turn comes is left, and all further ones with it. Not if
     /// those that were listed just now were outdated as well: the next ones would be, too.
     pub(super) fn leave_outdated(&self) -> bool {
-        let leaves = self.is_listing_cheaper && self.performed.load(Relaxed) > self.outdated.load(Relaxed);
+        let leaves = self.prefers_listing && self.performed.load(Relaxed) > self.outdated.load(Relaxed);
         match leaves {
             true => self.leaves_deletions.store(true, Relaxed),
             false => _ = self.outdated.fetch_add(1, Relaxed),

@@ -42,8 +42,8 @@ struct View<'a> {
     pools: Vec<PoolPolicy>,
     deleting_pools: BTreeSet<PoolId>,
     claims: BTreeSet<(PoolId, ClaimKey)>,
-    /// The pools that say that they have a problem. They only release, and keep their spares.
-    troubled: BTreeSet<PoolId>,
+    /// The pools that do not say that they have a problem. The others only release, and keep their spares.
+    untroubled: BTreeSet<PoolId>,
     /// The pools with a problem for which claims wait: these get what is released first, once the problem is solved.
     waited_for: BTreeSet<PoolId>,
 }
@@ -52,14 +52,14 @@ impl<'a> View<'a> {
     fn read(snapshot: &'a Snapshot) -> Self {
         let (bindings, named_by_others, pools) = (Vec::new(), BTreeSet::new(), Vec::new());
         let (deleting_pools, claims) = (BTreeSet::new(), BTreeSet::new());
-        let (troubled, waited_for) = (BTreeSet::new(), BTreeSet::new());
+        let (untroubled, waited_for) = (BTreeSet::new(), BTreeSet::new());
         let mut view =
-            Self { snapshot, bindings, named_by_others, pools, deleting_pools, claims, troubled, waited_for };
+            Self { snapshot, bindings, named_by_others, pools, deleting_pools, claims, untroubled, waited_for };
         for (site, objects) in snapshot.clusters.iter().enumerate() {
             for pool in of_kind(objects, POOL_KIND) {
                 view.deleting_pools.extend(pool_id(pool).filter(|_| is_deleting(pool)));
                 let has_problem = condition(pool, "Ready").is_some_and(|ready| text(ready, "/status") == "False");
-                view.troubled.extend(pool_id(pool).filter(|_| has_problem));
+                view.untroubled.extend(pool_id(pool).filter(|_| !has_problem));
                 view.pools.extend(policy(pool, snapshot.network.as_ref()));
             }
             for claim in of_kind(objects, "IPAddressClaim") {
@@ -172,7 +172,7 @@ impl<'a> View<'a> {
                 let is_offer = |at| self.snapshot.now.duration_since(at) < LONGEST_OFFER;
                 let is_kept = fip.created_at.is_some_and(is_offer)
                     || self.deleting_pools.contains(id)
-                    || self.troubled.contains(id);
+                    || !self.untroubled.contains(id);
                 let is_due = is_unused && pool.is_excluded(fip.address) && !is_used && !is_kept;
                 is_due.then(|| "never used, and excluded by the pool".to_owned())
             }
