@@ -134,7 +134,11 @@ fn now() -> Timestamp {
 }
 
 fn position(claim: &str, age: i64) -> QueuePosition {
-    QueuePosition { since: now() - seconds(age), object: ObjectName::new("team", claim) }
+    QueuePosition {
+        since: now() - seconds(age),
+        object: ObjectName::new("team", claim),
+        key: ClaimKey::of("team", claim),
+    }
 }
 
 fn hold() -> impl Strategy<Value = Hold> {
@@ -394,7 +398,7 @@ proptest! {
     #[test]
     fn every_choice_and_every_refusal_is_what_the_oracle_would_decide(situation in situation()) {
         let (ledger, pool, (published, named)) = (situation.ledger(), situation.policy(), situation.published());
-        let QueuePosition { since, object } = position("web", 1000);
+        let QueuePosition { since, object, .. } = position("web", 1000);
         let claim = ClaimRequest { key: key("web"), object, since, bound: None, was_bound: false };
         let waiting = situation.waiting();
         let namespaces = ["team".to_owned()].into();

@@ -36,7 +36,7 @@ pub struct ClaimRequest {
 
 impl ClaimRequest {
     pub fn queue_position(&self) -> QueuePosition {
-        QueuePosition { since: self.since, object: self.object.clone() }
+        QueuePosition { since: self.since, object: self.object.clone(), key: self.key.clone() }
     }
 
     /// The claim's exclusive right to write to a floating IP.

@@ -158,4 +158,6 @@ pub struct QueuePosition {
     pub since: Timestamp,
     /// Tells claims of the same second apart.
     pub object: ObjectName,
+    /// The same claim, as marks name it.
+    pub key: ClaimKey,
 }

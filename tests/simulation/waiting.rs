@@ -302,3 +302,29 @@ fn a_new_process_leaves_a_released_address_to_a_waiting_claim() {
     });
     outcome.assert_lawful();
 }
+
+#[test]
+fn claims_that_waited_for_the_calls_of_a_former_process_are_not_refused_what_is_there() {
+    const CLAIMS: [&str; 6] = ["web-0", "web-1", "web-2", "web-3", "web-4", "web-5"];
+    let outcome = simulate(&start(5), async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool(
+            "public",
+            &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "maxIPs": CLAIMS.len()}),
+        );
+        world.advance(Duration::from_secs(30)).await;
+        site.kill_controller();
+        world.advance(Duration::from_secs(5)).await;
+        for claim in CLAIMS {
+            site.create_claim(claim, "public");
+            world.advance(Duration::from_secs(1)).await;
+        }
+        let are_bound = || CLAIMS.iter().all(|claim| site.is_bound(claim));
+        let are_bound_soon = world.wait_until(Duration::from_secs(90), are_bound).await;
+        world.expect(7, "the claims", "bound", are_bound_soon);
+        let events = site.server.all(Kind::Event);
+        let is_refused = events.iter().any(|event| event["reason"] == "PoolExhausted");
+        world.expect(7, "the claims", "never refused", !is_refused);
+    });
+    outcome.assert_lawful();
+}

@@ -1,6 +1,10 @@
 //! Chooses an address for a claim that has none.
 
+use std::collections::BTreeSet;
+
 use super::{ClaimCase, Decision};
+use crate::allocation::identity::ClaimKey;
+use crate::allocation::situation::Situation;
 use crate::allocation::supply::{NextAddress, Supply};
 
 impl ClaimCase<'_> {
@@ -11,7 +15,10 @@ impl ClaimCase<'_> {
             None => {
                 let position = self.claim.queue_position();
                 let older = self.situation.queue_for_any().take_while(|other| **other < position);
-                supply.next_for_any(older.count())
+                // What these get is no longer in the supply.
+                let Situation { ledger, pool, .. } = self.situation;
+                let served: BTreeSet<&ClaimKey> = ledger.served_claims(&pool.id).collect();
+                supply.next_for_any(older.filter(|other| !served.contains(&other.key)).count())
             }
         };
         match next {

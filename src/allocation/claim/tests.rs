@@ -546,6 +546,25 @@ fn the_oldest_waiting_claim_is_served_first() {
 }
 
 #[test]
+fn an_older_claim_that_is_being_served_leaves_what_is_there_to_others() {
+    let two = || fixture().closed_list([10, 11]).fips([fip(10), fip(11)]).waiting_claim("old");
+    let hold = || request("old").hold(&pool_id("p"));
+    assert_eq!(marked(&two().held(10, hold()).decide("web")), Some(&id(11)));
+    assert_eq!(two().held(10, Hold::Cleanup).decide("web"), Decision::Refuse(Refusal::ListUsedUp));
+    let creating = |mut fixture: Fixture| {
+        fixture.ledger.begin_creation(unclaimed_mark(10).nonce, pool_id("p"), Some(key("old")));
+        fixture
+    };
+    let room_for_two = || creating(fixture().max_ips(2).waiting_claim("old"));
+    assert_eq!(room_for_two().decide("web"), create(None));
+    let probing = || creating(fixture().waiting_claim("old").fips([fip(11).idle()]).blocked());
+    let mut asked_again = probing();
+    asked_again.ledger.retry_creation(&pool_id("p"));
+    assert_eq!(asked_again.decide("web"), create(None), "what exists is for the older one, which may be refused");
+    assert_eq!(probing().decide("web"), Decision::Refuse(Refusal::QuotaReached));
+}
+
+#[test]
 fn what_exists_is_for_the_older_claims_and_a_younger_one_may_ask_for_more() {
     let existing = |room: usize| fixture().max_ips(room + 1).fips([fip(10).idle()]).waiting_claim("old");
     assert_eq!(existing(1).decide("web"), create(None));

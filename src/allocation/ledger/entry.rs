@@ -182,6 +182,14 @@ impl Hold {
         matches!(self, Self::Claim { pool, claim } if pool == of_pool && claim == of_claim)
     }
 
+    /// The claim of the pool that chose it.
+    pub(in crate::allocation) fn claim_of(&self, of_pool: &PoolId) -> Option<&ClaimKey> {
+        match self {
+            Self::Claim { pool, claim } if pool == of_pool => Some(claim),
+            _ => None,
+        }
+    }
+
     pub(in crate::allocation) fn is_for_pool(&self, of_pool: &PoolId) -> bool {
         matches!(self, Self::Claim { pool, .. } if pool == of_pool)
     }

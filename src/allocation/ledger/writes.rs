@@ -284,6 +284,21 @@ impl Ledger {
             || self.is_creating_for(pool, claim)
     }
 
+    /// The pool's claims that are getting an address: they have chosen one, or one is being created for them and Neutron is
+    /// not expected to refuse that.
+    pub(in crate::allocation) fn served_claims<'a>(&'a self, pool: &'a PoolId) -> impl Iterator<Item = &'a ClaimKey> {
+        let writers = self.held().chain(self.uncertain()).flat_map(LedgerEntry::writers);
+        let is_expected = self.creation_refusal(pool).is_none();
+        let created = self.creations(pool).filter(move |_| is_expected);
+        let created = created.filter_map(|(_, creation)| creation.claim.as_ref());
+        writers.filter_map(|hold| hold.claim_of(pool)).chain(created)
+    }
+
+    /// Whether the claim is one of these.
+    pub fn is_getting_address(&self, pool: &PoolId, claim: &ClaimKey) -> bool {
+        self.served_claims(pool).any(|served| served == claim)
+    }
+
     /// Whether the POST that creates it is still under way, although a listing shows it already. Writes before the reply
     /// are not in the reply.
     pub(in crate::allocation) fn is_being_created(&self, entry: &LedgerEntry) -> bool {

@@ -104,6 +104,6 @@ impl Observed {
     }
 
     pub(in crate::controllers) fn queue_position(&self) -> QueuePosition {
-        QueuePosition { since: self.claim.created_at(), object: self.name.clone() }
+        QueuePosition { since: self.claim.created_at(), object: self.name.clone(), key: self.key.clone() }
     }
 }

@@ -36,7 +36,7 @@ impl NextStep {
         match self {
             Self::Serve | Self::Recover => true,
             Self::Skip(reason) => {
-                matches!(reason, SkipReason::PausedPool | SkipReason::FilteredPool | SkipReason::UnknownPool)
+                matches!(reason, SkipReason::PausedPool | SkipReason::UnknownPool)
             }
             Self::Report(..) => !matches!(observed.cluster, ClaimCluster::Missing(_)),
             Self::Release | Self::ReleaseAndWait(_) => false,

@@ -144,7 +144,11 @@ impl ClaimRecords {
             pools.values_mut().for_each(|claims| claims.remove(&name));
             // A former process may have let it wait. Its first reconcile decides whether it keeps its place.
             let is_queued = claim.is_waiting() && is_claim_refused(claim.status.as_ref());
-            let queued = is_queued.then(|| QueuePosition { since: claim.created_at(), object: name.clone() });
+            let queued = is_queued.then(|| QueuePosition {
+                since: claim.created_at(),
+                object: name.clone(),
+                key: ClaimKey::of(&name.namespace, &name.name),
+            });
             let record = ClaimRecord { uid: claim.uid(), is_new: true, queued, ..Default::default() };
             pools.entry(pool.clone()).or_default().insert(&name, record);
         }
@@ -606,6 +610,7 @@ mod tests {
         let position = |name: &str, second| QueuePosition {
             since: Timestamp::from_second(second).unwrap(),
             object: ObjectName::new("team", name),
+            key: ClaimKey::of("team", name),
         };
         claims.observe(&claim("db"));
         claims.set_queued(&claim("db"), Some(position("db", 2)), true);

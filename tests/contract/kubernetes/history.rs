@@ -46,6 +46,8 @@ pub struct History {
     real: RealSide,
     /// How long the real controllers may take.
     longest: Duration,
+    /// The namespace is being deleted.
+    is_ending: bool,
     /// How many events of each object both sides agreed on.
     settled: BTreeMap<Key, usize>,
 }
@@ -62,7 +64,7 @@ impl History {
     pub async fn new(client: &Client, namespace: &str, longest: Duration) -> Self {
         let real = RealSide::new(client, namespace).await;
         let memory = MemorySide::new(namespace);
-        Self { namespace: namespace.to_owned(), memory, real, longest, settled: BTreeMap::new() }
+        Self { namespace: namespace.to_owned(), memory, real, longest, is_ending: false, settled: BTreeMap::new() }
     }
 
     /// Does a step on both sides. Returns the code of the answer to a request.
@@ -104,6 +106,7 @@ impl History {
             }
         }
         self.settle();
+        self.is_ending |= matches!(step, Step::DeleteNamespace);
         self.follow_end_of_namespace(step).await?;
         Ok(theirs.map(|answer| answer.code))
     }
@@ -161,7 +164,15 @@ impl History {
         for order in 0..ORDERS {
             self.memory.restore(before);
             let mut random = fastrand::Rng::with_seed(order);
+            // On a busy machine the namespace controller looks before the requests that should come first have been made.
+            let looks = if self.is_ending { order % 3 } else { 0 };
+            if looks == 1 {
+                self.memory.empty_namespace(Some(&mut random));
+            }
             let ours = self.play(step, Some(&mut random));
+            if looks == 2 {
+                self.memory.empty_namespace(Some(&mut random));
+            }
             match self.judge(step, ours.as_ref(), theirs) {
                 Match::Same => return Match::Same,
                 Match::Behind(missing) => verdict = Match::Behind(missing),

@@ -261,6 +261,7 @@ impl Oracle<'_> {
             .iter()
             .filter(|place| (place.since, &place.object) < (self.claim.since, &self.claim.object))
             .filter(|place| waits_for_any(&place.object.name))
+            .filter(|place| !self.ledger.is_getting_address(&self.pool.id, &place.key))
             .count()
     }
 
