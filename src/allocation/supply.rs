@@ -63,27 +63,30 @@ impl<'a> Supply<'a> {
 
     /// What a claim without a reservation gets, with `older` claims before it.
     pub(super) fn next_for_any(&self, older: usize) -> Result<NextAddress<'a>, Unavailable> {
-        if !self.has_more_than(older, self.creatable()) {
-            return Err(Unavailable::Refused(self.refusal()));
-        }
         // A creation may be refused: what exists is for the older ones.
-        if !self.has_more_than(older, 0) {
-            return self.creation_place().map(NextAddress::New);
+        let existing = if self.has_more_than(older, 0) { self.first_existing() } else { None };
+        let Some((origin, entry)) = existing else {
+            return match self.has_more_than(older, self.creatable()) {
+                true => self.creation_place().map(NextAddress::New),
+                false => Err(Unavailable::Refused(self.refusal())),
+            };
+        };
+        match self.situation.fence() {
+            None => Ok(NextAddress::Existing(origin, entry)),
+            // A listing is all that is missing.
+            Some(until) if self.situation.now >= until => Err(Unavailable::Fenced),
+            Some(_) if self.creatable() == 0 || self.room() == 0 => Err(Unavailable::Fenced),
+            // A new one is safe: no previous process knows it.
+            Some(_) => self.creation_place().map(NextAddress::New).map_err(|_| Unavailable::Fenced),
         }
-        for (source, mut entries) in self.existing() {
-            let first = entries.find(|entry| !self.is_reserved(entry));
-            if let Some(entry) = first.filter(|_| source.is_counted || self.room() > 0) {
-                return match self.situation.fence() {
-                    None => Ok(NextAddress::Existing(source.origin, entry)),
-                    // A listing is all that is missing.
-                    Some(until) if self.situation.now >= until => Err(Unavailable::Fenced),
-                    Some(_) if self.creatable() == 0 || self.room() == 0 => Err(Unavailable::Fenced),
-                    // A new one is safe: no previous process knows it.
-                    Some(_) => self.creation_place().map(NextAddress::New).map_err(|_| Unavailable::Fenced),
-                };
-            }
-        }
-        self.creation_place().map(NextAddress::New)
+    }
+
+    /// The first address that no claim has reserved, of the first source that has one within the limit.
+    fn first_existing(&self) -> Option<(Origin, &'a LedgerEntry)> {
+        self.existing().find_map(|(source, mut entries)| {
+            let entry = entries.find(|entry| !self.is_reserved(entry))?;
+            (source.is_counted || self.room() > 0).then_some((source.origin, entry))
+        })
     }
 
     /// Whether claims without a reservation could get more addresses than this, if so many could be created. No more are

@@ -190,7 +190,7 @@ fn a_listed_address_that_is_full_of_tags_is_passed_over_and_can_be_released() {
 }
 
 /// Binds every address of the network to a claim, and deletes these claims one after another while each tag waits for its
-/// turn, so that there is always one under way. Others begin to wait after the first release.
+/// turn, so that there is always one under way. Others wait from the beginning.
 async fn release_all_slowly(world: &World, waiting: &[&str]) {
     let site = &world.sites[0];
     let claims: Vec<String> = (0..ADDRESSES).map(|number| format!("web-{number}")).collect();

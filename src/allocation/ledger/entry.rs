@@ -179,7 +179,7 @@ pub enum Hold {
 
 impl Hold {
     pub(in crate::allocation) fn is_for(&self, of_pool: &PoolId, of_claim: &ClaimKey) -> bool {
-        matches!(self, Self::Claim { pool, claim } if pool == of_pool && claim == of_claim)
+        self.claim_of(of_pool) == Some(of_claim)
     }
 
     /// The claim of the pool that chose it.
@@ -191,7 +191,7 @@ impl Hold {
     }
 
     pub(in crate::allocation) fn is_for_pool(&self, of_pool: &PoolId) -> bool {
-        matches!(self, Self::Claim { pool, .. } if pool == of_pool)
+        self.claim_of(of_pool).is_some()
     }
 }
 
