@@ -13,6 +13,8 @@ use crate::time::after;
 /// How often it is read: a quota rarely changes, and claims do not wait for it. With jitter, so that projects are
 /// not read all at once.
 const INTERVAL: Duration = Duration::from_secs(600);
+/// How soon it is read again after that failed.
+const RETRY: Duration = Duration::from_secs(30);
 /// How long a pool waits for it.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -31,8 +33,8 @@ impl QuotaCache {
         self.0.lock().last
     }
 
-    /// Awaits `read` at most once in [`INTERVAL`], whether it succeeds or fails. Returns whether it
-    /// shows room for one more, if it was read.
+    /// Awaits `read`, unless it succeeded within the last [`INTERVAL`] or was begun within the last [`RETRY`]. Returns
+    /// whether it shows room for one more, if it was read.
     pub(in crate::controllers) async fn refresh(
         &self,
         read: impl Future<Output = Result<Option<Quota>, Error>>,
@@ -43,11 +45,12 @@ impl QuotaCache {
             if state.next.is_some_and(|next| now < next) {
                 return None;
             }
-            state.next = Some(after(now, clock.jitter(INTERVAL, 0.2)));
+            state.next = Some(after(now, clock.jitter(RETRY, 0.2)));
         }
         match tokio::time::timeout(TIMEOUT, read).await {
             Ok(Ok(quota)) => {
-                self.0.lock().last = quota;
+                let next = after(clock.now(), clock.jitter(INTERVAL, 0.2));
+                *self.0.lock() = State { last: quota, next: Some(next) };
                 return quota.map(|quota| quota.limit.is_none_or(|limit| quota.used < limit));
             }
             // The last value stays.
@@ -123,10 +126,20 @@ mod tests {
         advance(INTERVAL * 2).await;
         quota.refresh(ready(Err(Error::new(ErrorKind::NoAnswer, "read quota", "no answer"))), &clock).await;
         assert_eq!(quota.last(), SEVEN);
-        advance(INTERVAL * 2).await;
+        advance(RETRY * 2).await;
         let begin = Instant::now();
         quota.refresh(pending(), &clock).await;
         assert!(begin.elapsed() <= TIMEOUT + Duration::from_millis(1));
         assert_eq!(quota.last(), SEVEN);
+        let begun = Cell::new(false);
+        let read = async || {
+            begun.set(true);
+            Ok(None)
+        };
+        quota.refresh(read(), &clock).await;
+        assert!(!begun.get(), "it is not read again so soon");
+        advance(RETRY * 2).await;
+        quota.refresh(read(), &clock).await;
+        assert_eq!(quota.last(), None);
     }
 }
