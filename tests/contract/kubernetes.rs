@@ -46,7 +46,8 @@ use crate::support::{World, unique};
 /// How many histories there are, and how many run at once.
 const HISTORIES: u64 = 36;
 const AT_ONCE: usize = 12;
-/// Requests of a history before its namespace is deleted, and after that, before and after its content is.
+/// Requests of a history before its namespace is deleted, and after that, before and after its content is. On a busy
+/// machine more of them come after.
 const REQUESTS: usize = 250;
 const LAST_REQUESTS: usize = 12;
 /// How long the real controllers may take. The one for namespaces waits for up to 15 s before it looks again, and for up to
@@ -117,11 +118,14 @@ fn next_step(history: &History, random: &mut fastrand::Rng, steps: &[Step]) -> O
     if !memory.namespace_exists() {
         return None;
     }
-    let before_looking = REQUESTS + 1 + LAST_REQUESTS;
+    let is_time_to_look = || {
+        let looked = steps.iter().any(|step| matches!(step, Step::EmptyNamespace));
+        !looked && (steps.len() == REQUESTS + 1 + LAST_REQUESTS || history.is_content_about_to_be_deleted())
+    };
     let step = match steps.len() {
         REQUESTS => Step::DeleteNamespace,
-        number if number == before_looking => Step::EmptyNamespace,
-        number if number <= before_looking + LAST_REQUESTS => Step::Send(Generator { random, memory }.next()),
+        _ if is_time_to_look() => Step::EmptyNamespace,
+        number if number <= REQUESTS + 1 + 2 * LAST_REQUESTS => Step::Send(Generator { random, memory }.next()),
         _ => Generator::unblock(memory).into_iter().next().map_or(Step::EmptyNamespace, Step::Send),
     };
     Some(step)

@@ -21,6 +21,8 @@ use crate::memory_api::{Key, Kind};
 const ORDERS: u64 = 150;
 /// How long the real controllers are waited for before other orders are tried; then twice as long, and so on.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// For how long the content of a deleted namespace stays: the real namespace controller looks after 5 s.
+const CONTENT_STAYS: Duration = Duration::from_secs(3);
 /// The answer to a token of a list whose version the server has forgotten.
 const GONE: u16 = 410;
 
@@ -46,10 +48,9 @@ pub struct History {
     real: RealSide,
     /// How long the real controllers may take.
     longest: Duration,
-    /// The namespace is being deleted.
-    is_ending: bool,
     /// How many events of each object both sides agreed on.
     settled: BTreeMap<Key, usize>,
+    namespace_deleted_at: Option<Instant>,
 }
 
 /// How what happened in memory compares with what really happened.
@@ -64,7 +65,19 @@ impl History {
     pub async fn new(client: &Client, namespace: &str, longest: Duration) -> Self {
         let real = RealSide::new(client, namespace).await;
         let memory = MemorySide::new(namespace);
-        Self { namespace: namespace.to_owned(), memory, real, longest, is_ending: false, settled: BTreeMap::new() }
+        Self {
+            namespace: namespace.to_owned(),
+            memory,
+            real,
+            longest,
+            settled: BTreeMap::new(),
+            namespace_deleted_at: None,
+        }
+    }
+
+    /// Whether the real namespace controller is about to look at the namespace, or has looked.
+    pub fn is_content_about_to_be_deleted(&self) -> bool {
+        self.namespace_deleted_at.is_some_and(|deleted| deleted.elapsed() >= CONTENT_STAYS)
     }
 
     /// Does a step on both sides. Returns the code of the answer to a request.
@@ -106,7 +119,6 @@ impl History {
             }
         }
         self.settle();
-        self.is_ending |= matches!(step, Step::DeleteNamespace);
         self.follow_end_of_namespace(step).await?;
         Ok(theirs.map(|answer| answer.code))
     }
@@ -114,7 +126,10 @@ impl History {
     async fn play_for_real(&mut self, step: &Step) -> Option<Answer> {
         match step {
             Step::Send(request) => Some(self.real.send(request).await),
-            Step::DeleteNamespace => Some(self.real.delete_namespace().await),
+            Step::DeleteNamespace => {
+                self.namespace_deleted_at = Some(Instant::now());
+                Some(self.real.delete_namespace().await)
+            }
             Step::EmptyNamespace => None,
         }
     }
@@ -165,7 +180,7 @@ impl History {
             self.memory.restore(before);
             let mut random = fastrand::Rng::with_seed(order);
             // On a busy machine the namespace controller looks before the requests that should come first have been made.
-            let looks = if self.is_ending { order % 3 } else { 0 };
+            let looks = if self.memory.is_namespace_ending() { order % 3 } else { 0 };
             if looks == 1 {
                 self.memory.empty_namespace(Some(&mut random));
             }
