@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_neutron_exhausts_a_pool_until_its_spec_or_the_quota_changes_or_a_claim_is_refused_again() {
+    fn a_refusal_of_neutron_exhausts_a_pool_until_something_changes_or_a_claim_is_refused_again() {
         let mut fixture = fixture().blocked();
         assert_eq!(count_of(&fixture).exhausted, Some(Refusal::QuotaReached));
         let mut raised = self::fixture().blocked();
@@ -529,6 +529,9 @@ mod tests {
         assert_eq!(count_of(&raised).exhausted, None);
         raised.ledger.note_quota(false);
         assert_eq!(count_of(&raised).exhausted, Some(Refusal::QuotaReached));
+        let mut released = self::fixture().blocked();
+        released.ledger.retry_creation(&pool_id("p"));
+        assert_eq!(count_of(&released).exhausted, None);
         fixture.ledger.reset_backoff(&pool_id("p"));
         assert_eq!(count_of(&fixture).exhausted, None);
         let fixture = fixture.reserving("db", 10).waiting_claim("db");

@@ -99,9 +99,9 @@ impl Wake {
         });
     }
 
-    /// Wakes the claims of a pool that have no address.
+    /// Wakes the claims of a pool that have no address, the oldest of those in the queue first.
     pub(super) fn waiting_claims_of(&self, pool: &ObjectName) {
-        self.memory.claims.waiting(pool).iter().for_each(|(claim, _)| self.claim(claim));
+        self.memory.claims.waiting_in_order(pool).iter().for_each(|claim| self.claim(claim));
     }
 
     /// Wakes the claims that were skipped because of their pool.

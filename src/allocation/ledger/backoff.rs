@@ -39,7 +39,7 @@ struct BlockState {
     block: CreationBlock,
     /// Something has changed, so that one claim may ask before the block ends.
     may_retry: bool,
-    /// The pool's spec or the quota has changed: what Neutron would say now is not known.
+    /// The pool's spec or the quota has changed, or an address was released: what Neutron would say now is not known.
     is_outdated: bool,
 }
 
@@ -150,6 +150,7 @@ impl Ledger {
     pub fn retry_creation(&mut self, pool: &PoolId) {
         if let Some(state) = self.backoff.blocks.get_mut(pool) {
             state.may_retry = state.block.refusal.may_end_early();
+            state.is_outdated |= state.may_retry;
         }
         self.backoff.empty_subnets.clear();
     }
@@ -158,9 +159,6 @@ impl Ledger {
     pub fn reset_backoff(&mut self, pool: &PoolId) {
         self.backoff.forget_unwanted(pool);
         self.retry_creation(pool);
-        if let Some(state) = self.backoff.blocks.get_mut(pool) {
-            state.is_outdated = state.may_retry;
-        }
     }
 
     /// The project's quota was read: with room, a refusal for its sake is outdated.
@@ -286,7 +284,8 @@ impl Ledger {
         self.backoff.blocks.get(pool).map(|state| &state.block.refusal)
     }
 
-    /// Whether Neutron last refused a creation under the present spec and quota, and has created nothing since.
+    /// Whether Neutron last refused a creation under the present spec and quota, and has created nothing and got nothing back
+    /// since.
     pub(in crate::allocation) fn is_refusing(&self, pool: &PoolId) -> bool {
         self.backoff.blocks.get(pool).is_some_and(|state| !state.is_outdated)
     }

@@ -300,6 +300,16 @@ impl ClaimRecords {
         waiting.map(|(claim, waiting)| (claim.clone(), waiting.clone())).collect()
     }
 
+    /// The same claims: the oldest of those in the queue first, then the others.
+    pub(in crate::controllers) fn waiting_in_order(&self, pool: &ObjectName) -> Vec<ObjectName> {
+        let pools = self.0.lock();
+        let Some(claims) = pools.get(pool) else { return Vec::new() };
+        let queue = claims.queue.iter().map(|position| &position.object);
+        let queued: BTreeSet<&ObjectName> = queue.clone().collect();
+        let queue = queue.filter(|claim| claims.waiting.contains_key(*claim));
+        queue.chain(claims.waiting.keys().filter(|claim| !queued.contains(claim))).cloned().collect()
+    }
+
     /// The claim is being deleted, and its release failed or not. Returns whether that is new.
     pub(in crate::controllers) fn set_release_failing(&self, claim: &IpAddressClaim, is_failing: bool) -> bool {
         let before = self.update(claim, |record| std::mem::replace(&mut record.is_release_failing, is_failing));
@@ -604,14 +614,17 @@ mod tests {
         assert_eq!(queue(&claims), [""; 0], "the watch may be late");
     }
 
-    #[test]
-    fn a_claim_is_after_an_older_one_that_failed_and_counts() {
-        let claims = ClaimRecords::default();
-        let position = |name: &str, second| QueuePosition {
+    fn position(name: &str, second: i64) -> QueuePosition {
+        QueuePosition {
             since: Timestamp::from_second(second).unwrap(),
             object: ObjectName::new("team", name),
             key: ClaimKey::of("team", name),
-        };
+        }
+    }
+
+    #[test]
+    fn a_claim_is_after_an_older_one_that_failed_and_counts() {
+        let claims = ClaimRecords::default();
         claims.observe(&claim("db"));
         claims.set_queued(&claim("db"), Some(position("db", 2)), true);
         let is_after = |second, counted: &str| {
@@ -620,6 +633,22 @@ mod tests {
         assert_eq!([is_after(3, "db"), is_after(1, "db"), is_after(3, "mail")], [true, false, false]);
         claims.set_queued(&claim("db"), Some(position("db", 2)), false);
         assert!(!is_after(3, "db"), "it was refused");
+    }
+
+    #[test]
+    fn waiting_claims_are_woken_in_the_order_of_the_queue() {
+        let (claims, since) = (ClaimRecords::default(), Timestamp::from_second(0).unwrap());
+        for (name, second) in [("db", Some(2)), ("mail", None), ("web", Some(1))] {
+            claims.observe(&claim(name));
+            claims.set_waiting(&claim(name), WaitingClaim { reason: "PoolExhausted", lost: None, since });
+            claims.set_queued(&claim(name), second.map(|second| position(name, second)), false);
+        }
+        let names = |claims: &ClaimRecords| -> Vec<String> {
+            claims.waiting_in_order(&pool()).into_iter().map(|claim| claim.name).collect()
+        };
+        assert_eq!(names(&claims), ["web", "db", "mail"]);
+        claims.end_waiting(&claim("web"));
+        assert_eq!(names(&claims), ["db", "mail"]);
     }
 
     #[test]
