@@ -2,11 +2,12 @@
 //! everything can be deleted. What a process remembers and should not shows only in what it does next.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use caip_openstack::allocation::mark::Marks;
 use caip_openstack::api::names::{GROUP, POOL_KIND};
-use caip_openstack::floating_ip::FloatingIp;
+use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use serde_json::{Value, json};
 
 use crate::api::objects::finalizers;
@@ -15,6 +16,7 @@ use crate::events::CAPO_FINALIZER;
 use crate::laws::{self, FORGED_LABEL, Violation};
 use crate::memory::Alteration;
 use crate::tampering::COPY;
+use crate::users::key;
 use crate::world::{NAMESPACE, Site, World};
 
 /// Longer than any timer after which a waiting claim is tried again, but the one for a cloud that drops descriptions.
@@ -42,6 +44,9 @@ impl World {
         self.judge_labels();
         if !self.has_violations() {
             self.probe().await;
+        }
+        if !self.has_violations() {
+            self.judge_order(seed).await;
         }
         if !self.has_violations() {
             self.tear_down(seed).await;
@@ -107,6 +112,70 @@ impl World {
         self.judge(true);
     }
 
+    /// Law 7: an address that is released, or that a higher limit allows, goes to the claim that has waited longest, also
+    /// if the process that gives it is a new one.
+    async fn judge_order(&self, seed: u64) {
+        self.trace.record(|| "--- a pool gets an address back".to_owned());
+        for site in &self.sites {
+            for pool in site.server.all(Kind::Pool).into_iter().filter(|pool| is_counted(pool)) {
+                let name = laws::text(&pool, "/metadata/name");
+                if site.queue(&pool).is_empty() {
+                    continue;
+                }
+                let youngest = format!("later-{name}");
+                site.create_claim(&youngest, name);
+                self.wait_until(SERVED_WITHIN, || site.has_condition(&youngest)).await;
+                let queue = site.queue(&pool);
+                if queue.len() < 2 || !self.make_room(site, &pool, seed).await {
+                    continue;
+                }
+                self.wait_until(SERVED_WITHIN, || queue.iter().any(|claim| site.is_bound(claim))).await;
+                // There may be room for several.
+                self.advance(Duration::from_secs(30)).await;
+                let served: Vec<bool> = queue.iter().map(|claim| site.is_bound(claim)).collect();
+                let how = format!("serving the oldest of {queue:?} first, but {served:?}");
+                self.expect(7, name, &how, served.is_sorted_by(|older, younger| older >= younger));
+                self.served_in_order.set(self.served_in_order.get() + usize::from(served.contains(&true)));
+            }
+        }
+        self.advance(SERVED_WITHIN).await;
+        self.judge(true);
+    }
+
+    /// Deletes a claim of the pool or raises its limit, in some histories while its process ends. False if neither is
+    /// possible.
+    async fn make_room(&self, site: &Site, pool: &Value, seed: u64) -> bool {
+        let name = laws::text(pool, "/metadata/name");
+        let kill = || site.replicas.iter().filter_map(|replica| replica.wire()).for_each(|wire| wire.kill());
+        // Whether there are two sites follows from the remainder by 3.
+        match (seed / 3 % 3, pool["spec"]["maxIPs"].as_u64(), self.find_releasable(site, name)) {
+            (0, Some(limit), _) => {
+                kill();
+                site.change(Kind::Pool, name, &json!({"spec": {"maxIPs": limit + 1}}));
+            }
+            (1, _, Some(released)) => {
+                site.delete(Kind::Claim, &released);
+                self.advance(Duration::from_millis(seed % 16 * 200)).await;
+                kill();
+            }
+            (_, _, Some(released)) => site.delete(Kind::Claim, &released),
+            (_, _, None) => return false,
+        }
+        true
+    }
+
+    /// A claim of the pool that is gone when it is deleted, and whose address is free then.
+    fn find_releasable(&self, site: &Site, pool: &str) -> Option<String> {
+        let claims = site.server.all(Kind::Claim).into_iter();
+        let claims = claims.filter(|claim| {
+            laws::text(claim, "/spec/poolRef/name") == pool && !finalizers(claim).contains(&CAPO_FINALIZER)
+        });
+        let mut names = claims.map(|claim| laws::text(&claim, "/metadata/name").to_owned());
+        let fips = self.cloud.floating_ips();
+        let is_idle = |id: &FloatingIpId| fips.iter().any(|fip| fip.id == *id && !fip.is_attached());
+        names.find(|claim| site.is_bound(claim) && site.address_of(claim).is_some_and(|(_, id)| is_idle(&id)))
+    }
+
     async fn tear_down(&self, seed: u64) {
         self.trace.record(|| "--- everything is deleted".to_owned());
         let orders = [
@@ -150,6 +219,24 @@ impl Site {
                 && claim["metadata"].get("deletionTimestamp").is_none()
         });
         claims.iter().map(|claim| laws::text(claim, "/metadata/name").to_owned()).collect()
+    }
+
+    /// The claims that were told that the pool has no address for them, and wait for any, the oldest first.
+    fn queue(&self, pool: &Value) -> Vec<String> {
+        let objects: Vec<Arc<Value>> = self.server.state().objects.values().cloned().collect();
+        let reservations = pool["spec"]["reservations"].as_array().into_iter().flatten();
+        let reserving: BTreeSet<&str> = reservations.map(|it| laws::text(it, "/claim")).collect();
+        let mut queue: Vec<(String, String)> = Vec::new();
+        for claim in self.waiting_claims(laws::text(pool, "/metadata/name")) {
+            let Some(object) = self.server.get(&key(Kind::Claim, &claim)) else { continue };
+            let is_refused =
+                laws::condition(&object, "Ready").is_some_and(|ready| laws::text(ready, "/reason") == "PoolExhausted");
+            if is_refused && !reserving.contains(claim.as_str()) && !laws::is_left_alone(&objects, &object) {
+                queue.push((laws::text(&object, "/metadata/creationTimestamp").to_owned(), claim));
+            }
+        }
+        queue.sort();
+        queue.into_iter().map(|(_, claim)| claim).collect()
     }
 
     /// CAPO's finalizers, and the IPAddresses that users made.

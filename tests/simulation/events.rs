@@ -18,7 +18,7 @@ use crate::laws;
 use crate::tampering::COPY;
 use crate::users::key;
 use crate::wire::Wire;
-use crate::world::{Site, World, address};
+use crate::world::{ADDRESSES, Site, World, address};
 
 /// The pools of each site: the same names everywhere.
 pub const POOLS: [&str; 2] = ["public", "second"];
@@ -84,6 +84,10 @@ impl World {
             Event::WipeId(pool) => self.wipe_id(pool),
             Event::ToggleSecret(site) => self.toggle_secret(&self.site(site).server),
             Event::Alter(how) => self.alter(how),
+            Event::LimitQuota(limit) => {
+                let limit = u32::from(limit % 12);
+                self.cloud.set_quota(&self.project, (limit < u32::from(ADDRESSES)).then_some(limit));
+            }
             Event::Revoke => self.revoke(),
             Event::RenewSecret(site) => self.renew_secret(&self.site(site).server),
             Event::MisdirectSecret(site, is_project) => self.misdirect_secret(&self.site(site).server, is_project),

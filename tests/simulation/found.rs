@@ -188,12 +188,12 @@ fn an_ip_address_gets_no_owner_that_does_not_exist_any_more() {
         CreatePool(2),
         CreateClaim(10),
         Pass(3258),
-        Restore(174, Restoration { order: 5, gap: 8, owners: Owners::Dropped, is_stopped: true }),
+        Restore(174, Restoration { order: 5, gap: 8, owners: Owners::Dropped, has_status: false, is_stopped: true }),
         Stall(217, 39, false),
         CreateClaim(5),
         Pass(189),
         Freeze(129, 54),
-        Restore(52, Restoration { order: 5, gap: 1, owners: Owners::Moved, is_stopped: false }),
+        Restore(52, Restoration { order: 5, gap: 1, owners: Owners::Moved, has_status: false, is_stopped: false }),
     ];
     assert_lawful(&start, &events);
 }
@@ -302,7 +302,7 @@ fn the_status_does_not_change_with_each_attempt_at_a_spare_address() {
 #[test]
 fn a_claim_that_is_gone_is_served_once_although_the_watch_still_shows_it() {
     let start = Start { seed: 20840017135, sites: 2, replicas: 1, slowest: 15, is_logged: true };
-    let restore = |order, gap, owners, is_stopped| Restoration { order, gap, owners, is_stopped };
+    let restore = |order, gap, owners, is_stopped| Restoration { order, gap, owners, has_status: false, is_stopped };
     let events = [
         CreatePool(0),
         CreateClaim(210),

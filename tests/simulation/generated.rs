@@ -31,7 +31,7 @@ fn check_laws(scenario: Scenario) {
     let (begin, mut calls, mut lives) = (Instant::now(), 0, 0);
     let mut peaks = BTreeMap::new();
     let mut slowest: Option<(Settled, u64)> = None;
-    let mut unmeasured = 0;
+    let (mut unmeasured, mut served_in_order) = (0, 0);
     for seed in first..first + count {
         let (start, events) = (start(seed), generate(seed, scenario));
         let outcome = replay(&start, &events);
@@ -44,6 +44,7 @@ fn check_laws(scenario: Scenario) {
         if !outcome.violations.is_empty() {
             fail(&start, &events);
         }
+        served_in_order += outcome.served_in_order;
         unmeasured += u64::from(outcome.settled.is_none());
         slowest = slowest.max(outcome.settled.map(|settled| (settled, seed)));
     }
@@ -54,6 +55,7 @@ fn check_laws(scenario: Scenario) {
     if variable("SIMULATION_RATES").is_some() {
         println!("{scenario:?}: the most calls of each kind within a minute: {peaks:?}");
     }
+    println!("{scenario:?}: one of several waiting claims was served {served_in_order} times");
     // Neutron offered unwanted addresses until the end, or the cloud altered marks for ever.
     println!("{scenario:?}: no time to settle is known of {unmeasured} of {count} histories");
     if let Some((Settled { after, last }, seed)) = slowest {

@@ -115,6 +115,9 @@ fn generate_without_ids(seed: u64, scenario: Scenario) -> Vec<Event> {
     if matches!(scenario, Scenario::Interference | Scenario::AlteredCloud) {
         (0..random.u8(0..5)).for_each(|_| events.push(Event::CreateFloatingIp(random.u8(..))));
     }
+    if random.u8(0..6) == 0 {
+        events.push(Event::LimitQuota(random.u8(..)));
+    }
     if scenario == Scenario::AlteredCloud && random.bool() {
         events.push(Event::Alter(random.u8(..)));
     }
@@ -204,7 +207,7 @@ fn operation(random: &mut fastrand::Rng) -> Event {
 }
 
 fn interference(random: &mut fastrand::Rng) -> Event {
-    let dice = random.u8(0..35);
+    let dice = random.u8(0..37);
     match dice {
         0..=6 => Event::Tamper(random.u8(..), tampering(random)),
         7..=12 => Event::Edit(random.u8(..), edit(random)),
@@ -235,6 +238,7 @@ fn interference(random: &mut fastrand::Rng) -> Event {
         31 => Event::MoveNeutron,
         32 => Event::MoveKeystone(random.u8(..)),
         33 => Event::EditConfigMap(random.u8(..), random.u8(..)),
+        34 | 35 => Event::LimitQuota(random.u8(..)),
         _ => match random.bool() {
             true => Event::EditAnnotation(random.u8(..), random.u8(..)),
             false => Event::ForceDeletePool(random.u8(..)),
@@ -311,10 +315,12 @@ fn edit(random: &mut fastrand::Rng) -> Edit {
 
 fn restoration(random: &mut fastrand::Rng) -> Restoration {
     let owners = [Owners::Kept, Owners::Kept, Owners::Dropped, Owners::Moved];
+    let owners = owners[random.usize(..owners.len())];
     Restoration {
         order: random.u8(0..6),
         gap: random.u8(0..12),
-        owners: owners[random.usize(..owners.len())],
+        owners,
+        has_status: owners != Owners::Moved && random.bool(),
         is_stopped: random.bool(),
     }
 }

@@ -84,6 +84,8 @@ pub struct Restoration {
     /// Seconds between kinds.
     pub gap: u8,
     pub owners: Owners,
+    /// Whether the status is restored too. `clusterctl move` leaves it behind.
+    pub has_status: bool,
     /// Whether the controllers were stopped when everything was lost.
     pub is_stopped: bool,
 }
@@ -158,6 +160,8 @@ pub enum Event {
     ToggleSkipping(u8),
     /// The cloud drops, keeps, rewrites or hides what is written to it from now on.
     Alter(u8),
+    /// The project gets a quota of so many floating IPs, or none.
+    LimitQuota(u8),
     /// The password changes in the cloud.
     Revoke,
     /// The Secret gets the credentials that are good now.

@@ -130,6 +130,8 @@ pub struct Outcome {
     pub peaks: BTreeMap<String, usize>,
     /// How long it took to settle in the end, where it did.
     pub settled: Option<Settled>,
+    /// How often one of several claims that waited for a pool was served in the end.
+    pub served_in_order: usize,
 }
 
 impl Outcome {
@@ -164,6 +166,7 @@ pub fn simulate(start: &Start, act: impl AsyncFnOnce(&World)) -> Outcome {
             calls: world.sites.iter().flat_map(|site| &site.replicas).map(calls).collect(),
             peaks: world.witness.rates().peaks(),
             settled: world.settled.take(),
+            served_in_order: world.served_in_order.get(),
         }
     })
 }

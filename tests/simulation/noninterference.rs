@@ -64,6 +64,8 @@ fn honest_events(seed: u64) -> Vec<Event> {
                 | Stall(..)
                 | ToggleSkipping(_)
                 | Alter(_)
+                // When it is read again is random.
+                | LimitQuota(_)
                 // It chooses a pool by its id, which is random.
                 | Tamper(_, Tampering::MarkForNobody)
         )

@@ -347,14 +347,13 @@ fn a_claim_that_is_restored_after_its_pool_has_its_address_again_although_the_wa
         world.advance(SOON).await;
         let had = ["web-0", "web-1"].map(|claim| site.address_of(claim));
         site.replicas[0].wire().expect("it runs").freeze(Duration::from_secs(17));
-        world.restore(site, Restoration { order: 4, gap: 9, owners: Owners::Kept, is_stopped: false }).await;
-        world.wait_until(2 * SOON, || site.is_bound("web-0") && site.is_bound("web-1")).await;
-        world.expect(
-            5,
-            "the claims",
-            "bound to what they had",
-            ["web-0", "web-1"].map(|it| site.address_of(it)) == had,
-        );
+        world
+            .restore(site, Restoration { order: 4, gap: 9, owners: Owners::Kept, has_status: false, is_stopped: false })
+            .await;
+        let have_again = || ["web-0", "web-1"].map(|claim| site.address_of(claim)) == had;
+        let are_bound = || site.is_bound("web-0") && site.is_bound("web-1");
+        let is_right = world.wait_until(2 * SOON, || have_again() && are_bound()).await;
+        world.expect(5, "the claims", "bound to what they had", is_right);
     });
     outcome.assert_lawful();
 }

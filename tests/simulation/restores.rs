@@ -26,6 +26,8 @@ const ORDERS: [[Kind; 3]; 6] = [
     [Kind::Address, Kind::Claim, Kind::Pool],
 ];
 
+const MOVE: Restoration = Restoration { order: 0, gap: 0, owners: Owners::Moved, has_status: false, is_stopped: false };
+
 impl World {
     pub async fn restore(&self, site: &Site, how: Restoration) {
         self.witness.claims().expect_orphans();
@@ -45,7 +47,7 @@ impl World {
         for kind in order {
             self.advance(Duration::from_secs(how.gap.into())).await;
             backup.iter().filter(|(of, _)| *of == kind).for_each(|(_, object)| {
-                self.recreate(site, kind, object, how.owners);
+                self.recreate(site, kind, object, &how);
                 self.expect_address(site, kind, object, &held);
             });
         }
@@ -57,7 +59,7 @@ impl World {
     /// Moves everything to another management cluster, as `clusterctl move` does: it is created there first.
     pub fn move_to(&self, from: &Site, to: &Site) {
         for (kind, object) in backup(from) {
-            self.recreate(to, kind, &object, Owners::Moved);
+            self.recreate(to, kind, &object, &MOVE);
         }
         self.lose(from, true);
     }
@@ -80,19 +82,19 @@ impl World {
         }
     }
 
-    fn recreate(&self, site: &Site, kind: Kind, old: &Value, owners: Owners) {
+    fn recreate(&self, site: &Site, kind: Kind, old: &Value, how: &Restoration) {
         let name = laws::text(old, "/metadata/name");
         let mut new = json!({"metadata": {"name": name, "namespace": NAMESPACE}, "spec": old["spec"]});
         for field in ["annotations", "finalizers", "labels"] {
             new["metadata"][field] = old["metadata"][field].clone();
         }
         if let Some(references) = old["metadata"]["ownerReferences"].as_array() {
-            let references: Vec<Value> = references.iter().filter_map(|owner| adjust(site, owner, owners)).collect();
+            let references: Vec<Value> =
+                references.iter().filter_map(|owner| adjust(site, owner, how.owners)).collect();
             new["metadata"]["ownerReferences"] = references.into();
         }
         let is_created = site.server.create(kind, new).is_ok();
-        // clusterctl restores the status too.
-        if is_created && owners == Owners::Moved {
+        if is_created && how.has_status {
             let restored = site.server.patch(&key(kind, name), Part::Status, &json!({"status": old["status"]}));
             if let Some(claim) = restored.ok().filter(|_| kind == Kind::Claim) {
                 self.witness.claims().note_restored_status(&site.server, &claim);

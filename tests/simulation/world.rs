@@ -75,6 +75,8 @@ pub struct World {
     pub violations: Rc<RefCell<Vec<Violation>>>,
     /// How long everything took to settle in the end.
     pub settled: RefCell<Option<Settled>>,
+    /// How often one of several claims that waited for a pool was served in the end.
+    pub served_in_order: Cell<usize>,
     /// The processes. None ever ends, except by a panic.
     tasks: RefCell<Vec<JoinHandle<()>>>,
     /// The clouds of hostile tenants.
@@ -88,6 +90,9 @@ pub fn address(index: u8) -> IpAddr {
 
 /// The addresses that Neutron would create now.
 pub fn free_addresses(cloud: &MemoryCloud) -> BTreeSet<IpAddr> {
+    if cloud.is_a_quota_used_up() {
+        return BTreeSet::new();
+    }
     let taken: BTreeSet<IpAddr> = cloud.floating_ips().iter().map(|fip| fip.address).collect();
     (0..ADDRESSES).map(address).filter(|address| !taken.contains(address)).collect()
 }
@@ -130,6 +135,7 @@ impl World {
             users_interfered: Rc::default(),
             violations: Rc::default(),
             settled: RefCell::default(),
+            served_in_order: Cell::default(),
             tasks: RefCell::default(),
             liars: Liars::default(),
         };

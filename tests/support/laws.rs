@@ -32,6 +32,8 @@ pub use checker::copied;
 #[allow(unused_imports, reason = "the scenarios on real servers only judge at the end")]
 pub use refusals::creatable_for;
 
+#[allow(unused_imports, reason = "the scenarios on real servers only judge at the end")]
+pub use objects::is_left_alone;
 pub use objects::{Binding, FORGED_LABEL, binding, claim_key, condition, pool_id, text};
 
 /// Everything that is visible from outside, of all management clusters that share a project.

@@ -17,7 +17,7 @@ use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use caip_openstack::openstack::credentials::CLOUDS_YAML;
 use caip_openstack::openstack::{
-    Clouds, Credentials, DeletionCheck, DeletionStep, Error, Network, Neutron, ProjectScope, Subnet,
+    Clouds, Credentials, DeletionCheck, DeletionStep, Error, Network, Neutron, ProjectScope, Quota, Subnet,
 };
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -244,7 +244,21 @@ impl MemoryCloud {
 
     /// Sets a project's quota of floating IPs.
     pub fn set_quota(&self, project: &ProjectId, limit: Option<u32>) {
-        self.state().quotas.insert(project.clone(), limit);
+        let mut state = self.state();
+        state.quotas.insert(project.clone(), limit);
+        state.has_been_limited |= limit.is_some();
+    }
+
+    /// Whether any project's quota is used up.
+    pub fn is_a_quota_used_up(&self) -> bool {
+        let state = self.state();
+        let is_used_up = |quota: Quota| quota.limit.is_some_and(|limit| quota.used >= limit);
+        state.quotas.keys().any(|project| is_used_up(state.quota(project)))
+    }
+
+    /// Whether a quota was ever set after the project was added.
+    pub fn has_been_limited(&self) -> bool {
+        self.state().has_been_limited
     }
 
     /// Creates a floating IP with this address, as an administrator can.

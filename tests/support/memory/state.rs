@@ -17,6 +17,7 @@ const MOST_TAGS: usize = 50;
 #[derive(Default)]
 pub(super) struct State {
     pub(super) quotas: BTreeMap<ProjectId, Option<u32>>,
+    pub(super) has_been_limited: bool,
     pub(super) logins: BTreeMap<Fingerprint, Login>,
     pub(super) passwords: BTreeMap<String, String>,
     pub(super) networks: Vec<NetworkRow>,
