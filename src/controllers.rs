@@ -361,6 +361,7 @@ impl Parts {
             capo: self.capo.clone(),
             identity_namespaces: options.identity_namespaces.clone(),
             fence_from: options.fence.then_some(self.started),
+            awaits_calls_elsewhere: true,
         }
     }
 

@@ -116,6 +116,7 @@ impl Inspection {
             // The controller's conditions say which it uses.
             identity_namespaces: Namespaces::all(),
             fence_from: None,
+            awaits_calls_elsewhere: false,
         };
         let inspection = Self { kube, namespace, stores, memory, resolver, writers: Mutex::new(writers) };
         inspection.refresh().await?;

@@ -123,7 +123,7 @@ impl Memory {
     /// Whether the outcome of a write is unknown: it may still take effect.
     pub(super) fn has_unknown_outcomes(&self, now: Timestamp) -> bool {
         let is_unknown = |left: &LeftLedger| left.may_land(now) && left.project.ledger().has_unknown_outcomes();
-        self.pools.has_unknown_outcomes()
+        self.pools.has_unknown_outcomes(now)
             || self.claims.has_unknown_outcomes()
             || self.left.lock().iter().any(is_unknown)
     }

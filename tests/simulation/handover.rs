@@ -93,6 +93,41 @@ fn a_pool_that_was_moved_here_waits_for_the_calls_of_the_other_cluster() {
     }
 }
 
+/// The same, but the process that serves the pool first starts after it has come, as in a new management cluster; or ends
+/// cleanly soon after that.
+#[test]
+fn a_pool_that_was_moved_here_waits_for_them_also_if_the_process_is_a_new_one() {
+    for (is_new, seed) in [(true, 3), (true, 4), (true, 5), (false, 3), (false, 4)] {
+        let start = Start { seed, sites: 2, replicas: 2, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let [from, to] = [0, 1].map(|site| &world.sites[site]);
+            create_pool(world).await;
+            world.advance(SOON).await;
+            let late = Fault::CrashAndLand(Duration::from_secs(20));
+            for replica in &from.replicas {
+                replica.add_outage(Side::OpenStack, late, 8, Duration::from_secs(3));
+            }
+            from.create_claim("web-0", "public");
+            world.advance(Duration::from_secs(1)).await;
+            let terminate = || to.replicas.iter().for_each(|replica| replica.terminate.notify_waiters());
+            if is_new {
+                terminate();
+                world.advance(Duration::from_secs(1)).await;
+            }
+            world.move_to(from, to);
+            if !is_new {
+                world.advance(Duration::from_secs(3)).await;
+                terminate();
+            }
+            let is_bound = world.wait_until(2 * SOON, || to.is_bound("web-0")).await;
+            world.expect(7, "web-0", "bound", is_bound);
+            world.advance(Duration::from_secs(20)).await;
+            world.expect(6, "public", "within maxIPs", world.cloud.floating_ips().len() <= 1);
+        });
+        outcome.assert_lawful();
+    }
+}
+
 /// A process is killed with a POST under way. The next one gives the claim another address and ends cleanly, and the third
 /// releases the claim before the POST lands.
 #[test]

@@ -28,8 +28,9 @@ use crate::controllers::stores::name_of;
 use crate::controllers::sweeper::LabelMemory;
 use crate::object_name::ObjectName;
 use crate::openstack::credentials::Fingerprint;
+use crate::openstack::session::REQUEST_TIMEOUT;
 use crate::openstack::{self, CloudName, ErrorKind, Network, Neutron};
-use crate::time::before;
+use crate::time::{after, before};
 
 /// A pool with a session and a policy, ready to read and write floating IPs.
 #[derive(Clone)]
@@ -159,8 +160,8 @@ pub(in crate::controllers) struct PoolState {
     /// When its Secret last named another Keystone or Neutron for the project, or verified it in another way; or when the
     /// pool lost the use of its cluster identity.
     pub(in crate::controllers) session_changed_at: Option<Timestamp>,
-    /// Whether it had an id when it came, after the watch had listed all pools: another process may have served it until then,
-    /// as before `clusterctl move`.
+    /// Whether it had an id when it came, and no controller of this management cluster had served it: another process may have
+    /// served it until then, as before `clusterctl move`.
     came_with_id: bool,
     first_resolved_at: Option<Timestamp>,
     /// How many sweeps in succession were refused altogether.
@@ -267,6 +268,10 @@ impl PoolState {
         self.came_with_id.then_some(from)
     }
 
+    fn may_have_calls_elsewhere(&self, now: Timestamp) -> bool {
+        self.came_with_id && self.first_resolved_at.is_some_and(|from| now < after(from, REQUEST_TIMEOUT))
+    }
+
     /// Ends the session, if it is one to end: writes that wait are not sent, and calls may still be under way.
     pub(in crate::controllers) fn end_session(
         &mut self,
@@ -347,9 +352,11 @@ pub(in crate::controllers) struct PoolRecords {
 impl PoolRecords {
     /// The pool exists. A recreated one starts with an empty record; returns that of the one that it replaces.
     pub(in crate::controllers) fn observe(&self, pool: &OpenStackFloatingIPPool) -> Option<PoolState> {
-        let came_with_id = self.is_listed.load(Ordering::Acquire)
-            && (pool.annotations().contains_key(POOL_ID_ANNOTATION)
-                || pool.status.as_ref().is_some_and(|status| status.pool_id.is_some()));
+        let annotated = pool.annotations().get(POOL_ID_ANNOTATION).and_then(|id| PoolId::parse(id));
+        let is_reported = pool.status.as_ref().is_some_and(|status| status.pool_id.is_some());
+        // Moving a pool leaves its status behind.
+        let is_new_here = self.is_listed.load(Ordering::Acquire) || !is_reported;
+        let came_with_id = is_new_here && (annotated.is_some() || is_reported);
         let new = || PoolState { uid: pool.uid(), came_with_id, ..PoolState::default() };
         match self.states.lock().entry(name_of(pool)) {
             Entry::Vacant(vacant) => {
@@ -467,10 +474,15 @@ impl PoolRecords {
         pools.iter().filter(|(_, state)| uses_it(state)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Whether the outcome of any call to the projects of the pools is not known.
-    pub(super) fn has_unknown_outcomes(&self) -> bool {
-        let resolved: Vec<_> = self.states.lock().values().filter_map(|state| state.resolved.clone()).collect();
-        resolved.iter().any(|pool| pool.project.ledger().has_unknown_outcomes())
+    /// Whether the outcome of any call to the projects of the pools is not known, of this process or of another one that had a
+    /// pool before.
+    pub(super) fn has_unknown_outcomes(&self, now: Timestamp) -> bool {
+        let (awaited, resolved) = {
+            let states = self.states.lock();
+            let is_awaited = states.values().any(|state| state.may_have_calls_elsewhere(now));
+            (is_awaited, states.values().filter_map(|state| state.resolved.clone()).collect::<Vec<_>>())
+        };
+        awaited || resolved.iter().any(|pool| pool.project.ledger().has_unknown_outcomes())
     }
 
     pub(super) fn len(&self) -> usize {
@@ -513,6 +525,34 @@ mod tests {
             assert_eq!(state.rest_before_plan(start), rest, "{count} addresses");
             assert_eq!(state.rest_before_plan(start + ms(1)), rest.saturating_sub(ms(1)), "{count} addresses");
         }
+    }
+
+    #[test]
+    fn a_pool_that_another_management_cluster_may_have_served_waits_for_its_calls() {
+        let now: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
+        let is_awaited = |is_listed: bool, annotated: Option<&str>, is_reported: bool| {
+            let (records, mut pool) = (PoolRecords::default(), pool("one"));
+            if is_listed {
+                records.note_listed();
+            }
+            let annotation = annotated.map(|id| (POOL_ID_ANNOTATION.to_owned(), id.to_owned()));
+            pool.metadata.annotations = Some(annotation.into_iter().collect());
+            let pool_id = is_reported.then(|| "abc".to_owned());
+            pool.status = Some(OpenStackFloatingIPPoolStatus { pool_id, ..Default::default() });
+            records.observe(&pool);
+            assert!(!records.has_unknown_outcomes(now), "nothing was done for it yet");
+            let from = records.update(&name_of(&pool), |state| state.calls_elsewhere_from(now)).flatten();
+            let is_awaited = |passed| records.has_unknown_outcomes(after(now, passed));
+            let until_the_end = [Duration::ZERO, REQUEST_TIMEOUT - Duration::from_secs(1)];
+            assert!(until_the_end.into_iter().all(|passed| is_awaited(passed) == from.is_some()));
+            assert!(!is_awaited(REQUEST_TIMEOUT));
+            from.is_some()
+        };
+        assert!(!is_awaited(true, None, false), "a new one");
+        assert!(is_awaited(true, Some("abc"), false) && is_awaited(true, None, true), "it came later");
+        assert!(is_awaited(false, Some("abc"), false), "it was moved before this process started");
+        assert!(!is_awaited(false, Some("abc"), true), "this management cluster has served it");
+        assert!(!is_awaited(false, Some("not an id"), false));
     }
 
     #[test]

@@ -40,6 +40,9 @@ pub(in crate::controllers) struct Resolver {
     pub(in crate::controllers) identity_namespaces: Namespaces,
     /// When this process started, where a previous one may still have calls under way.
     pub(in crate::controllers) fence_from: Option<Timestamp>,
+    /// Whether a pool that comes with an id waits for the calls of another management cluster. An inspection does not: it sees
+    /// each pool for the first time.
+    pub(in crate::controllers) awaits_calls_elsewhere: bool,
 }
 
 impl Resolver {
@@ -199,6 +202,7 @@ impl Resolver {
         let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace));
         let now = self.clock.now();
         let moved_here = self.memory.pools.update(&name, |state| state.calls_elsewhere_from(now)).flatten();
+        let moved_here = moved_here.filter(|_| self.awaits_calls_elsewhere);
         let before = self.fence_from.max(moved_here).filter(|_| !is_new_id);
         let fence_from = before.max(self.leave_other_ledger(&name, &project));
         let fenced_until = fence_from.map(|from| after(from, REQUEST_TIMEOUT));
