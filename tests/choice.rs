@@ -196,11 +196,10 @@ fn row() -> impl Strategy<Value = Row> {
 
 fn spec() -> impl Strategy<Value = Spec> {
     let listed = prop::collection::btree_set(0..ADDRESSES, 0..3).prop_map(|set| set.into_iter().rev().collect());
-    let reserved = rarely(0..ADDRESSES);
-    let reserved_for_another = prop::option::weighted(0.4, 0..ADDRESSES);
+    let reserved = || rarely(0..ADDRESSES);
     (
         (listed, prop::bool::weighted(0.8), 0..3u8, prop::option::of(0..7usize)),
-        (0..3u8, rarely(0..ADDRESSES), rarely((0..ADDRESSES, any::<bool>())), reserved, reserved_for_another),
+        (0..3u8, rarely(0..ADDRESSES), rarely((0..ADDRESSES, any::<bool>())), reserved(), reserved()),
         (prop::sample::select(vec![0, 60]), prop::bool::weighted(0.9)),
     )
         .prop_map(

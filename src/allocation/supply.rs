@@ -24,7 +24,7 @@ use super::mark::Ownership;
 use super::origin::Origin;
 use super::policy::PoolPolicy;
 use super::refusal::Refusal;
-use super::situation::{QueuePosition, Situation};
+use super::situation::Situation;
 use sources::{Candidates, SOURCES, Source};
 
 /// The addresses that a pool can give at one moment.
@@ -32,8 +32,6 @@ pub struct Supply<'a> {
     situation: Situation<'a>,
     /// How many addresses [count](Situation::count_towards_limit) under the limit, if there is one.
     counted: usize,
-    /// How many more will, once older claims have the addresses that are reserved for them.
-    promised: usize,
 }
 
 /// What a pool gives next.
@@ -54,15 +52,7 @@ pub(super) enum Unavailable {
 impl<'a> Supply<'a> {
     pub fn new(situation: Situation<'a>) -> Self {
         let counted = situation.pool.max_ips.map_or(0, |_| situation.count_towards_limit());
-        Self { situation, counted, promised: 0 }
-    }
-
-    /// What is left to claims without a reservation: claims with one that came before this position have the room that they
-    /// wait for; all of them, if there is none.
-    pub fn beside_reservations(situation: Situation<'a>, before: Option<&QueuePosition>) -> Self {
-        let supply = Self::new(situation);
-        let promised = supply.count_promised(before);
-        Self { promised, ..supply }
+        Self { situation, counted }
     }
 
     /// What each source has, in the order of choice.
@@ -165,20 +155,17 @@ impl<'a> Supply<'a> {
 
     fn room_without(&self, count: impl Fn(&Ledger, &PoolPolicy) -> usize) -> usize {
         let Situation { ledger, pool, .. } = self.situation;
-        let counted = || self.counted.saturating_sub(count(ledger, pool)).saturating_add(self.promised);
+        let counted = || self.counted.saturating_sub(count(ledger, pool));
         pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(counted()))
     }
 
-    /// How many addresses the pool has beyond its limit, which was lowered, or beyond what it leaves to reserved addresses.
-    /// A pool that retains its addresses makes no room for these.
+    /// How many addresses the pool has beyond its limit, which was lowered.
     pub(super) fn surplus(&self) -> usize {
-        let promised = if self.situation.pool.deletes { self.promised } else { 0 };
-        self.situation.pool.max_ips.map_or(0, |limit| self.counted.saturating_add(promised).saturating_sub(limit))
+        self.situation.pool.max_ips.map_or(0, |limit| self.counted.saturating_sub(limit))
     }
 
     /// How many of the pool's own free addresses may be given: all but the surplus. Otherwise a pool whose limit was
-    /// lowered would never come down to it while claims wait, and a claim would wait for its reservation for ever. There are
-    /// `at_least` so many.
+    /// lowered would never come down to it while claims wait. There are `at_least` so many.
     fn owned_within_limit(&self, at_least: usize) -> usize {
         self.owned().count().max(at_least).saturating_sub(self.surplus())
     }

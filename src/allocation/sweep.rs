@@ -193,17 +193,14 @@ struct SweepPass<'a> {
     spares: usize,
     /// Claims that wait for any address, minus those that one is offered to.
     waiting: usize,
-    /// How many addresses are beyond the pool's limit, which was lowered, or make room for a reserved one: they are left to no
-    /// claim.
+    /// How many addresses are beyond the pool's limit, which was lowered: they are left to no claim.
     surplus: usize,
     plan: SweepPlan,
 }
 
 impl<'a> SweepPass<'a> {
     fn new(situation: Situation<'a>, cluster: &'a ClusterView, scope: SweepScope) -> Self {
-        let oldest = situation.queue_for_any().next();
-        let surplus = Supply::beside_reservations(situation, oldest).surplus();
-        let waiting = situation.queue_for_any().count();
+        let (waiting, surplus) = (situation.queue_for_any().count(), Supply::new(situation).surplus());
         let plan = SweepPlan { scope, ..SweepPlan::default() };
         let mut pass = Self { situation, cluster, spares: 0, waiting, surplus, plan };
         let unsettled = situation.ledger.unsettled_of_pool(&situation.pool.id);
@@ -381,7 +378,7 @@ impl<'a> SweepPass<'a> {
             return 0;
         }
         let coming = ledger.creations(&pool.id).filter(|(_, creation)| creation.claim.is_none()).count();
-        Supply::beside_reservations(self.situation, None).missing_spares(self.spares.saturating_add(coming))
+        Supply::new(self.situation).missing_spares(self.spares.saturating_add(coming))
     }
 
     fn delete(&mut self, entry: &LedgerEntry) {

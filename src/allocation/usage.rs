@@ -90,7 +90,7 @@ pub fn count(situation: &Situation<'_>) -> PoolUsage {
     let mut failures = count_marked(situation, &mut usage);
     let marked_failed = failures.len();
     failures.extend(count_unmarked_listed(situation, &mut usage));
-    let supply = Supply::beside_reservations(*situation, None);
+    let supply = Supply::new(*situation);
     usage.free = supply.free();
     usage.exhausted = supply.exhausted();
     usage.failed = failures.len();

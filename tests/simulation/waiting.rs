@@ -45,40 +45,6 @@ fn a_reserved_address_that_another_claim_holds_is_given_once_it_is_released() {
     }
 }
 
-/// An unmarked floating IP is reserved for `older`, which waits because `maxIPs` is reached. A younger claim waits too, or
-/// the pool lacks a spare.
-#[test]
-fn an_older_claim_gets_its_reservation_before_others_get_the_room_for_it() {
-    for (limit, min_free, has_younger) in [(1, 0, true), (2, 1, false), (1, 1, true)] {
-        let outcome = simulate(&start(5), async |world: &World| {
-            let site = &world.sites[0];
-            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
-            let network = json!({"filter": {"name": "public"}});
-            let reservations = json!([{"claim": "older", "address": address(0).to_string()}]);
-            site.create_pool(
-                "public",
-                &json!({"floatingIPNetwork": network, "maxIPs": limit, "minFree": 0, "reservations": reservations}),
-            );
-            for number in 0..limit {
-                site.create_claim(&format!("web-{number}"), "public");
-                world.await_bound(&format!("web-{number}")).await;
-            }
-            site.change(Kind::Pool, "public", &json!({"spec": {"minFree": min_free}}));
-            site.create_claim("older", "public");
-            world.advance(Duration::from_secs(5)).await;
-            if has_younger {
-                site.create_claim("a-younger-one", "public");
-            }
-            world.advance(Duration::from_secs(30)).await;
-            site.delete(Kind::Claim, "web-0");
-            let given = world.await_bound("older").await;
-            world.expect(7, "older", "given its reservation", given == Some(address(0)));
-            world.expect(7, "a-younger-one", "waiting", !site.is_bound("a-younger-one"));
-        });
-        outcome.assert_lawful();
-    }
-}
-
 /// Law 7. The floating IP is read before it is deleted, which takes a while, and its claim comes meanwhile.
 #[test]
 fn an_address_is_not_deleted_once_a_claim_waits_for_it_by_a_reservation() {

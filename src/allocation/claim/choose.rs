@@ -9,11 +9,11 @@ use crate::allocation::supply::{NextAddress, Supply};
 
 impl ClaimCase<'_> {
     pub(super) fn choose(&self) -> Decision {
+        let supply = Supply::new(self.situation);
         let next = match self.situation.pool.reservations.get(&self.claim.object.name) {
-            Some(address) => Supply::new(self.situation).reserved(*address),
+            Some(address) => supply.reserved(*address),
             None => {
                 let position = self.claim.queue_position();
-                let supply = Supply::beside_reservations(self.situation, Some(&position));
                 let older = self.situation.queue_for_any().take_while(|other| **other < position);
                 // What these get is no longer in the supply.
                 let Situation { ledger, pool, .. } = self.situation;

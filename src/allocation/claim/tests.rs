@@ -150,25 +150,6 @@ fn at_the_limit_only_the_pools_own_addresses_are_given() {
 }
 
 #[test]
-fn a_claim_leaves_the_room_that_an_older_ones_reservation_needs() {
-    let waiting = |limit| fixture().max_ips(limit).reserving("old", 20).waiting_claim("old");
-    let reached = Decision::Refuse(Refusal::LimitReached(1));
-    let both = || [fip(10).idle(), fip(20)];
-    assert_eq!(waiting(1).fips([fip(20)]).decide("web"), reached);
-    assert_eq!(waiting(1).fips(both()).decide("web"), reached, "it goes, and makes room");
-    assert_eq!(marked(&waiting(2).fips(both()).decide("web")), Some(&id(10)));
-    assert_eq!(marked(&waiting(1).fips(both()).decide("old")), None, "the other has to go first");
-    assert_eq!(marked(&waiting(1).fips([fip(20)]).decide("old")), Some(&id(20)));
-    assert_eq!(waiting(1).decide("web"), create(None), "the reserved address is not there");
-    assert_eq!(waiting(2).fips([fip(20).idle()]).decide("web"), create(None), "it counts already");
-    let retaining = waiting(1).with_policy(|pool| pool.deletes = false).fips(both());
-    assert_eq!(marked(&retaining.decide("web")), Some(&id(10)), "it would never go");
-    let younger = fixture().max_ips(1).reserving("zzz", 20).fips([fip(20)]);
-    let younger = Fixture { queue: [request("zzz").queue_position()].into(), ..younger };
-    assert_eq!(younger.decide("web"), create(None));
-}
-
-#[test]
 fn an_address_that_lost_its_mark_counts_under_the_limit() {
     let leftover = |limit| fixture().max_ips(limit).fips([fip(11)]).published("db", 11);
     let lost = |limit| leftover(limit).bound_claim("db");

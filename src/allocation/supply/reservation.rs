@@ -7,7 +7,6 @@ use crate::allocation::ledger::LedgerEntry;
 use crate::allocation::mark::Ownership;
 use crate::allocation::origin::Origin;
 use crate::allocation::refusal::Refusal;
-use crate::allocation::situation::QueuePosition;
 
 impl<'a> Supply<'a> {
     pub(in crate::allocation) fn reserved(&self, address: IpAddr) -> Result<NextAddress<'a>, Unavailable> {
@@ -17,29 +16,7 @@ impl<'a> Supply<'a> {
         }
     }
 
-    /// How many claims wait for nothing but room under the limit for the address that is reserved for them.
-    pub(super) fn count_promised(&self, before: Option<&QueuePosition>) -> usize {
-        let pool = self.situation.pool;
-        if pool.max_ips.is_none() || pool.reservations.is_empty() || pool.only_releases {
-            return 0;
-        }
-        let older = self.situation.queue.iter().take_while(|claim| before.is_none_or(|position| *claim < position));
-        let reserved = older.filter_map(|claim| pool.reservations.get(&claim.object.name));
-        reserved.filter(|address| self.find_takeable(**address).is_ok_and(|(_, is_counted)| !is_counted)).count()
-    }
-
     fn find_reserved(&self, address: IpAddr) -> Result<NextAddress<'a>, Refusal> {
-        let (entry, is_counted) = self.find_takeable(address)?;
-        // One that the pool owns is given even where no claim could have it, unless the limit was lowered below it.
-        let is_within_limit = if is_counted { self.owned_within_limit(1) > 0 } else { self.room() > 0 };
-        match self.situation.pool.max_ips {
-            Some(limit) if !is_within_limit => Err(Refusal::LimitReached(limit)),
-            _ => Ok(NextAddress::Existing(Origin::Reserved, entry)),
-        }
-    }
-
-    /// The reserved address, and whether it counts under the limit already.
-    fn find_takeable(&self, address: IpAddr) -> Result<(&'a LedgerEntry, bool), Refusal> {
         let pool = self.situation.pool;
         if pool.is_excluded(address) {
             return Err(Refusal::ReservationExcluded(address));
@@ -62,7 +39,12 @@ impl<'a> Supply<'a> {
         if !is_counted && !entry.has_room_for_tag() {
             return Err(Refusal::ReservationFullOfTags(address));
         }
-        Ok((entry, is_counted))
+        // One that the pool owns is given even where no claim could have it, unless the limit was lowered below it.
+        let is_within_limit = if is_counted { self.owned_within_limit(1) > 0 } else { self.room() > 0 };
+        match pool.max_ips {
+            Some(limit) if !is_within_limit => Err(Refusal::LimitReached(limit)),
+            _ => Ok(NextAddress::Existing(Origin::Reserved, entry)),
+        }
     }
 
     fn is_in_reach(&self, entry: &LedgerEntry) -> bool {

@@ -280,26 +280,6 @@ fn missing_spares_are_created_and_surplus_ones_deleted() {
 }
 
 #[test]
-fn what_keeps_a_claim_from_its_reservation_under_the_limit_is_deleted() {
-    let limited = |limit| fixture().with_policy(|pool| pool.min_free = 1).max_ips(limit).reserving("old", 20);
-    let waiting = |limit| limited(limit).waiting_claim("old");
-    for free in [released(), fip(10).idle()] {
-        let both = || [free.clone(), fip(20)];
-        assert_eq!(waiting(1).fips(both()).plan().actions, delete(10));
-        let younger = request("web").queue_position();
-        let mut with_another = waiting(1).fips(both());
-        with_another.queue.insert(younger.clone());
-        assert_eq!(with_another.plan().actions, delete(10), "a younger claim does not get it");
-        let mut only_younger = limited(1).fips(both());
-        only_younger.queue.insert(younger);
-        assert!(only_younger.plan().actions.is_empty());
-        assert!(waiting(2).fips(both()).plan().actions != delete(10));
-    }
-    assert_eq!(waiting(1).fips([fip(20)]).plan().new_spares, 0);
-    assert_eq!(waiting(2).fips([fip(20)]).plan().new_spares, 1);
-}
-
-#[test]
 fn min_free_counts_only_free_addresses_that_the_pool_created() {
     let retained = CreationMark { is_retained: true, ..unclaimed_mark(10) };
     let table = [

@@ -79,9 +79,9 @@ impl Sweeper {
         if !self.may_go_on(pool) {
             return None;
         }
-        let place = self.memory.with_situation(&ledger, pool, self.clock.now(), |situation| {
-            Supply::beside_reservations(*situation, None).spare_place()
-        })?;
+        let place = self
+            .memory
+            .with_situation(&ledger, pool, self.clock.now(), |situation| Supply::new(*situation).spare_place())?;
         let mark = writer.begin_creation(&mut ledger, &place, None);
         Some((place, mark))
     }

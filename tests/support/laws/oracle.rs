@@ -114,12 +114,10 @@ pub struct Supply {
 
 impl Oracle<'_> {
     pub fn supply(&self) -> Supply {
-        let (count, promised) = (self.count(), self.promised());
-        let kept_back = if self.pool.deletes { promised } else { 0 };
         let mut supply = Supply {
             creatable: self.creatable(),
-            surplus: self.pool.max_ips.map_or(0, |limit| (count + kept_back).saturating_sub(limit)),
-            room: self.pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(count + promised)),
+            surplus: self.pool.max_ips.map_or(0, |limit| self.count().saturating_sub(limit)),
+            room: self.pool.max_ips.map_or(usize::MAX, |limit| limit.saturating_sub(self.count())),
             older: self.older(),
             reserved: self.reservation().map(|_| BTreeSet::new()),
             ..Supply::default()
@@ -255,24 +253,6 @@ impl Oracle<'_> {
             self.ledger.entries().filter_map(|entry| MarkText::read(&entry.fip).nonce).collect();
         let coming = self.ledger.creations(&self.pool.id).filter(|(nonce, _)| !seen.contains(nonce.as_str()));
         entries.count() + coming.count()
-    }
-
-    /// For how many older claims the addresses that are reserved for them are there, and lack only room under the limit: a
-    /// claim without a reservation leaves them that.
-    fn promised(&self) -> usize {
-        let is_older = |place: &&QueuePosition| (place.since, &place.object) < (self.claim.since, &self.claim.object);
-        let has_reservation = self.pool.reservations.contains_key(&self.claim.object.name);
-        let older = self.waiting.iter().filter(is_older).filter(|_| !has_reservation && self.pool.max_ips.is_some());
-        let reserved = older.filter_map(|place| self.pool.reservations.get(&place.object.name));
-        let is_there = |address: &&IpAddr| {
-            self.ledger.entries().filter(|entry| entry.fip.address == **address).any(|entry| {
-                let marks = MarkText::read(&entry.fip);
-                let is_in_reach = self.pool.network.as_ref().is_none_or(|network| *network == entry.fip.network);
-                let is_new = marks.is_empty() && self.pool.has_tags && entry.fip.tags.len() < MOST_TAGS;
-                is_in_reach && is_new && self.is_available(entry, &marks)
-            })
-        };
-        reserved.filter(is_there).count()
     }
 
     fn older(&self) -> usize {
