@@ -3,8 +3,8 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -163,7 +163,10 @@ pub(in crate::controllers) struct PoolState {
     /// Whether it had an id when it came, and no controller of this management cluster had served it: another process may have
     /// served it until then, as before `clusterctl move`.
     came_with_id: bool,
-    first_resolved_at: Option<Timestamp>,
+    /// Since when no other process begins calls for it, once it is resolved.
+    taken_over_at: Option<Timestamp>,
+    /// Whether it came before the watch had listed all pools.
+    was_listed: bool,
     /// How many sweeps in succession were refused altogether.
     pub(in crate::controllers) refused_sweeps: usize,
     /// The Secret that its cluster identity named last.
@@ -262,14 +265,8 @@ impl PoolState {
         self.resolved.replace(resolved)
     }
 
-    /// Since when calls of another process, which this one does not know, may land; none if there is no other process.
-    pub(in crate::controllers) fn calls_elsewhere_from(&mut self, now: Timestamp) -> Option<Timestamp> {
-        let from = *self.first_resolved_at.get_or_insert(now);
-        self.came_with_id.then_some(from)
-    }
-
     fn may_have_calls_elsewhere(&self, now: Timestamp) -> bool {
-        self.came_with_id && self.first_resolved_at.is_some_and(|from| now < after(from, REQUEST_TIMEOUT))
+        self.came_with_id && self.taken_over_at.is_some_and(|from| now < after(from, REQUEST_TIMEOUT))
     }
 
     /// Ends the session, if it is one to end: writes that wait are not sent, and calls may still be under way.
@@ -345,8 +342,8 @@ impl PoolState {
 #[derive(Default)]
 pub(in crate::controllers) struct PoolRecords {
     states: Mutex<BTreeMap<ObjectName, PoolState>>,
-    /// Whether the watch has listed all pools.
-    is_listed: AtomicBool,
+    /// When the watch had first listed all pools.
+    listed_at: OnceLock<Instant>,
 }
 
 impl PoolRecords {
@@ -355,9 +352,9 @@ impl PoolRecords {
         let annotated = pool.annotations().get(POOL_ID_ANNOTATION).and_then(|id| PoolId::parse(id));
         let is_reported = pool.status.as_ref().is_some_and(|status| status.pool_id.is_some());
         // Moving a pool leaves its status behind.
-        let is_new_here = self.is_listed.load(Ordering::Acquire) || !is_reported;
-        let came_with_id = is_new_here && (annotated.is_some() || is_reported);
-        let new = || PoolState { uid: pool.uid(), came_with_id, ..PoolState::default() };
+        let was_listed = self.listed_at.get().is_none();
+        let came_with_id = (annotated.is_some() || is_reported) && !(was_listed && is_reported);
+        let new = || PoolState { uid: pool.uid(), came_with_id, was_listed, ..PoolState::default() };
         match self.states.lock().entry(name_of(pool)) {
             Entry::Vacant(vacant) => {
                 vacant.insert(new());
@@ -409,6 +406,17 @@ impl PoolRecords {
             .collect()
     }
 
+    /// When the last calls of another process, which this one does not know, may have begun; none if there is no other
+    /// process. Where `clusterctl move` creates a pool, the other management cluster has paused it.
+    pub(in crate::controllers) fn calls_elsewhere_from(&self, pool: &ObjectName, now: Timestamp) -> Option<Timestamp> {
+        let listed_at = self.listed_at.get().map_or(now, |at| before(now, at.elapsed()));
+        let from = self.update(pool, |state| {
+            let latest = if state.was_listed { listed_at } else { now };
+            (state.came_with_id, *state.taken_over_at.get_or_insert(latest))
+        });
+        from.filter(|(came_with_id, _)| *came_with_id).map(|(_, from)| from)
+    }
+
     /// Changes a pool's record, if the pool still exists.
     pub(in crate::controllers) fn update<T>(
         &self,
@@ -450,7 +458,7 @@ impl PoolRecords {
     /// The watch has listed all pools. What it shows counts, even if it is older than what this process wrote: the API
     /// server's data may have been restored from a backup.
     pub(in crate::controllers) fn note_listed(&self) {
-        self.is_listed.store(true, Ordering::Release);
+        self.listed_at.get_or_init(Instant::now);
         self.states.lock().values_mut().for_each(|state| state.watched = WatchedObject::default());
     }
 
@@ -527,12 +535,13 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_pool_that_another_management_cluster_may_have_served_waits_for_its_calls() {
-        let now: Timestamp = "2026-11-21T09:00:00Z".parse().unwrap();
-        let is_awaited = |is_listed: bool, annotated: Option<&str>, is_reported: bool| {
+    #[tokio::test(start_paused = true)]
+    async fn a_pool_that_another_management_cluster_may_have_served_waits_for_its_calls() {
+        let [listed_at, now]: [Timestamp; 2] =
+            ["2026-11-21T09:00:00Z", "2026-11-21T09:00:05Z"].map(|at| at.parse().unwrap());
+        let awaited_from = async |came_later: bool, annotated: Option<&str>, is_reported: bool| {
             let (records, mut pool) = (PoolRecords::default(), pool("one"));
-            if is_listed {
+            if came_later {
                 records.note_listed();
             }
             let annotation = annotated.map(|id| (POOL_ID_ANNOTATION.to_owned(), id.to_owned()));
@@ -540,19 +549,24 @@ mod tests {
             let pool_id = is_reported.then(|| "abc".to_owned());
             pool.status = Some(OpenStackFloatingIPPoolStatus { pool_id, ..Default::default() });
             records.observe(&pool);
+            if !came_later {
+                records.note_listed();
+            }
+            tokio::time::advance(Duration::from_secs(5)).await;
             assert!(!records.has_unknown_outcomes(now), "nothing was done for it yet");
-            let from = records.update(&name_of(&pool), |state| state.calls_elsewhere_from(now)).flatten();
-            let is_awaited = |passed| records.has_unknown_outcomes(after(now, passed));
-            let until_the_end = [Duration::ZERO, REQUEST_TIMEOUT - Duration::from_secs(1)];
-            assert!(until_the_end.into_iter().all(|passed| is_awaited(passed) == from.is_some()));
-            assert!(!is_awaited(REQUEST_TIMEOUT));
-            from.is_some()
+            let from = records.calls_elsewhere_from(&name_of(&pool), now);
+            let end = after(from.unwrap_or(now), REQUEST_TIMEOUT);
+            assert_eq!(records.has_unknown_outcomes(before(end, Duration::from_secs(1))), from.is_some());
+            assert!(!records.has_unknown_outcomes(end));
+            assert_eq!(records.calls_elsewhere_from(&name_of(&pool), end), from);
+            from
         };
-        assert!(!is_awaited(true, None, false), "a new one");
-        assert!(is_awaited(true, Some("abc"), false) && is_awaited(true, None, true), "it came later");
-        assert!(is_awaited(false, Some("abc"), false), "it was moved before this process started");
-        assert!(!is_awaited(false, Some("abc"), true), "this management cluster has served it");
-        assert!(!is_awaited(false, Some("not an id"), false));
+        assert_eq!(awaited_from(true, None, false).await, None, "a new one");
+        assert_eq!(awaited_from(true, Some("abc"), false).await, Some(now));
+        assert_eq!(awaited_from(true, None, true).await, Some(now));
+        assert_eq!(awaited_from(false, Some("abc"), false).await, Some(listed_at), "it came before the first listing");
+        assert_eq!(awaited_from(false, Some("abc"), true).await, None, "this management cluster has served it");
+        assert_eq!(awaited_from(false, Some("not an id"), false).await, None);
     }
 
     #[test]

@@ -201,8 +201,7 @@ impl Resolver {
         let is_new_id = self.memory.pools.get(&name).generated_id.as_ref() == Some(id);
         let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace));
         let now = self.clock.now();
-        let moved_here = self.memory.pools.update(&name, |state| state.calls_elsewhere_from(now)).flatten();
-        let moved_here = moved_here.filter(|_| self.awaits_calls_elsewhere);
+        let moved_here = self.memory.pools.calls_elsewhere_from(&name, now).filter(|_| self.awaits_calls_elsewhere);
         let before = self.fence_from.max(moved_here).filter(|_| !is_new_id);
         let fence_from = before.max(self.leave_other_ledger(&name, &project));
         let fenced_until = fence_from.map(|from| after(from, REQUEST_TIMEOUT));
