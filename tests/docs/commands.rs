@@ -77,9 +77,9 @@ async fn commands_of_the_operations_page_run() {
         run(&script, &place, &kubeconfig, &json!({})).unwrap_or_else(|said| panic!("the restore fails:\n{said}"));
         ns.start_controller(&ns.world.account, &["--watch-filter="]);
         assert_eq!(ns.await_bound(claim, FIRST).await, had, "the claim has its old address");
-        // The page has drained the pool: the law allows it no address.
+        // The page has drained the pool: the law allows it no address. A release waits up to half a minute after a start.
         ns.release(claim).await;
-        ns.await_gone(Kind::Claim, claim, RECOVERY).await;
+        ns.await_gone(Kind::Claim, claim, RECOVERY * 2).await;
     })
     .await;
 }
