@@ -146,17 +146,16 @@ impl World {
     /// possible.
     async fn make_room(&self, site: &Site, pool: &Value, seed: u64) -> bool {
         let name = laws::text(pool, "/metadata/name");
-        let kill = || site.replicas.iter().filter_map(|replica| replica.wire()).for_each(|wire| wire.kill());
         // Whether there are two sites follows from the remainder by 3.
         match (seed / 3 % 3, pool["spec"]["maxIPs"].as_u64(), self.find_releasable(site, name)) {
             (0, Some(limit), _) => {
-                kill();
+                site.kill_controllers();
                 site.change(Kind::Pool, name, &json!({"spec": {"maxIPs": limit + 1}}));
             }
             (1, _, Some(released)) => {
                 site.delete(Kind::Claim, &released);
                 self.advance(Duration::from_millis(seed % 16 * 200)).await;
-                kill();
+                site.kill_controllers();
             }
             (_, _, Some(released)) => site.delete(Kind::Claim, &released),
             (_, _, None) => return false,

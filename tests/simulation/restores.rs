@@ -14,7 +14,6 @@ use crate::claims::Uid;
 use crate::history::{Owners, Restoration};
 use crate::laws;
 use crate::users::key;
-use crate::wire::Wire;
 use crate::world::{NAMESPACE, Site, World};
 
 const ORDERS: [[Kind; 3]; 6] = [
@@ -32,7 +31,7 @@ impl World {
     pub async fn restore(&self, site: &Site, how: Restoration) {
         self.witness.claims().expect_orphans();
         if how.is_stopped {
-            site.replicas.iter().filter_map(|replica| replica.wire()).for_each(|wire: Wire| wire.kill());
+            site.kill_controllers();
         }
         let is_moved = how.owners == Owners::Moved;
         // clusterctl reads what it moves once the cluster is paused.

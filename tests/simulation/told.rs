@@ -74,8 +74,6 @@ fn address_of(server: &ApiServer, claim: &Value) -> Option<Arc<Value>> {
 /// get, whatever the pool has beside them that may not be touched yet.
 fn may_have_a_new_address(server: &ApiServer, witness: &Witness, claim: &Value) -> bool {
     let Some(pool) = pool_of(server, claim) else { return false };
-    // A quota that was raised is noticed only when Neutron is asked again.
-    let has_been_limited = witness.cloud().has_been_limited();
     let spec = &pool["spec"];
     let mut reservations = spec["reservations"].as_array().into_iter().flatten();
     let is_reserved_for = reservations.any(|it| it["claim"] == claim["metadata"]["name"]);
@@ -91,6 +89,7 @@ fn may_have_a_new_address(server: &ApiServer, witness: &Witness, claim: &Value) 
         && !is_marked
         && !witness.has_deleted_late()
         && !witness.was_altered()
-        && !has_been_limited
+        // A quota that was raised is noticed only when Neutron is asked again.
+        && !witness.cloud().has_been_limited()
         && laws::creatable_for(&pool, claim, &subnets, &free).len() >= SEVERAL
 }

@@ -61,6 +61,11 @@ impl Site {
         self.replicas[0].wire().iter().for_each(|wire| wire.kill());
     }
 
+    /// All its controllers die, and are started again.
+    pub fn kill_controllers(&self) {
+        self.replicas.iter().filter_map(|replica| replica.wire()).for_each(|wire| wire.kill());
+    }
+
     pub fn change(&self, kind: Kind, name: &str, change: &Value) {
         let _ = self.server.patch(&key(kind, name), Part::Main, change);
     }

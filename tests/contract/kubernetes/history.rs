@@ -180,7 +180,7 @@ impl History {
             self.memory.restore(before);
             let mut random = fastrand::Rng::with_seed(order);
             // On a busy machine the namespace controller looks before the requests that should come first have been made.
-            let looks = if self.memory.is_namespace_ending() { order % 3 } else { 0 };
+            let looks = if self.memory.server.has_terminating_namespace() { order % 3 } else { 0 };
             if looks == 1 {
                 self.memory.empty_namespace(Some(&mut random));
             }

@@ -92,10 +92,6 @@ impl MemorySide {
         }
     }
 
-    pub fn is_namespace_ending(&self) -> bool {
-        self.server.has_terminating_namespace()
-    }
-
     /// One look of the namespace controller at the namespace, if it is being deleted; the garbage collector may be
     /// faster with some of the content.
     pub fn empty_namespace(&self, mut random: Option<&mut fastrand::Rng>) {

@@ -158,7 +158,7 @@ impl<'a> Setting<'a> {
     pub fn create_again(&self, spec: &Value) {
         self.allow_what_it_has();
         let (site, old) = (self.site(), self.pool());
-        site.replicas.iter().filter_map(|replica| replica.wire()).for_each(|wire| wire.kill());
+        site.kill_controllers();
         site.delete_by_force(Kind::Pool, POOL);
         let metadata = json!({
             "name": POOL, "namespace": NAMESPACE, "annotations": old["metadata"]["annotations"],

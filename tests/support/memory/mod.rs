@@ -17,7 +17,7 @@ use caip_openstack::clock::Clock;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use caip_openstack::openstack::credentials::CLOUDS_YAML;
 use caip_openstack::openstack::{
-    Clouds, Credentials, DeletionCheck, DeletionStep, Error, Network, Neutron, ProjectScope, Quota, Subnet,
+    Clouds, Credentials, DeletionCheck, DeletionStep, Error, Network, Neutron, ProjectScope, Subnet,
 };
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -252,8 +252,7 @@ impl MemoryCloud {
     /// Whether any project's quota is used up.
     pub fn is_a_quota_used_up(&self) -> bool {
         let state = self.state();
-        let is_used_up = |quota: Quota| quota.limit.is_some_and(|limit| quota.used >= limit);
-        state.quotas.keys().any(|project| is_used_up(state.quota(project)))
+        state.quotas.keys().any(|project| state.is_quota_used_up(project))
     }
 
     /// Whether a quota was ever set after the project was added.

@@ -171,6 +171,11 @@ impl State {
         Quota { limit, used: u32::try_from(used).unwrap_or(u32::MAX) }
     }
 
+    pub(super) fn is_quota_used_up(&self, project: &ProjectId) -> bool {
+        let quota = self.quota(project);
+        quota.limit.is_some_and(|limit| quota.used >= limit)
+    }
+
     /// The first half of a POST: everything that Neutron checks before it takes an address.
     pub(super) fn check_new(&self, project: &ProjectId, new: &NewFloatingIp, is_elsewhere: bool) -> Result<(), Error> {
         check_description(&new.description)?;
@@ -195,8 +200,7 @@ impl State {
                 Some(_) => {}
             }
         }
-        let quota = self.quota(project);
-        if quota.limit.is_some_and(|limit| quota.used >= limit) {
+        if self.is_quota_used_up(project) {
             let message = "Quota exceeded for resources: ['floatingip'].";
             return Err(refusal(ErrorKind::OverQuota, 409, "OverQuota", message));
         }
