@@ -525,10 +525,8 @@ mod tests {
         let mut fixture = fixture().blocked();
         assert_eq!(count_of(&fixture).exhausted, Some(Refusal::QuotaReached));
         let mut raised = self::fixture().blocked();
-        raised.ledger.note_quota(true);
+        raised.ledger.note_room_in_quota();
         assert_eq!(count_of(&raised).exhausted, None);
-        raised.ledger.note_quota(false);
-        assert_eq!(count_of(&raised).exhausted, Some(Refusal::QuotaReached));
         let mut released = self::fixture().blocked();
         released.ledger.retry_creation(&pool_id("p"));
         assert_eq!(count_of(&released).exhausted, None);

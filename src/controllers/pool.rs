@@ -165,8 +165,8 @@ impl PoolController {
         }
         self.begin_serving(pool, &resolved, &changes);
         // After the claims were woken, which do not wait for a metric.
-        if let Some(has_room) = resolved.project.quota.refresh(resolved.neutron.quota(), &self.clock).await {
-            resolved.project.ledger().note_quota(has_room);
+        if resolved.project.quota.refresh(resolved.neutron.quota(), &self.clock).await {
+            resolved.project.ledger().note_room_in_quota();
         }
         self.wake.sweeper(&resolved.name);
         self.wake.waiting_claims_of(&resolved.name);

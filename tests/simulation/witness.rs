@@ -281,7 +281,9 @@ impl Witness {
                 && marked.by.as_ref().is_none_or(|(process, panics)| !process.is_dead() && process.panics() == *panics)
                 && !(is_copied && marked.was_alone)
         };
-        known.fip.is_attached() && !inner.has_hidden_attachments && marked.is_none_or(is_late)
+        // Where the cloud hides that the claim has released it, the mark seems to be there.
+        let is_unmarked_or_late = marked.map_or(!inner.has_hidden, is_late);
+        known.fip.is_attached() && !inner.has_hidden_attachments && is_unmarked_or_late
     }
 
     /// Law 2: whether a user wrote something on a floating IP of the project before the claim's mark came.

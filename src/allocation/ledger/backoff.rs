@@ -161,10 +161,10 @@ impl Ledger {
         self.retry_creation(pool);
     }
 
-    /// The project's quota was read: with room, a refusal for its sake is outdated.
-    pub fn note_quota(&mut self, has_room: bool) {
+    /// The project's quota has room, as was read just now: a refusal for its sake is outdated.
+    pub fn note_room_in_quota(&mut self) {
         let blocked = self.backoff.blocks.values_mut().filter(|state| state.block.refusal == Refusal::QuotaReached);
-        blocked.for_each(|state| state.is_outdated = has_room);
+        blocked.for_each(|state| state.is_outdated = true);
     }
 
     pub(super) fn forget_backoff(&mut self, pool: &PoolId) {

@@ -34,16 +34,16 @@ impl QuotaCache {
     }
 
     /// Awaits `read`, unless it succeeded within the last [`INTERVAL`] or was begun within the last [`RETRY`]. Returns
-    /// whether it shows room for one more, if it was read.
+    /// whether it was read now and has room for one more.
     pub(in crate::controllers) async fn refresh(
         &self,
         read: impl Future<Output = Result<Option<Quota>, Error>>,
         clock: &Clock,
-    ) -> Option<bool> {
+    ) -> bool {
         {
             let (mut state, now) = (self.0.lock(), clock.now());
             if state.next.is_some_and(|next| now < next) {
-                return None;
+                return false;
             }
             state.next = Some(after(now, clock.jitter(RETRY, 0.2)));
         }
@@ -51,13 +51,13 @@ impl QuotaCache {
             Ok(Ok(quota)) => {
                 let next = after(clock.now(), clock.jitter(INTERVAL, 0.2));
                 *self.0.lock() = State { last: quota, next: Some(next) };
-                return quota.map(|quota| quota.limit.is_none_or(|limit| quota.used < limit));
+                return quota.is_some_and(|quota| quota.limit.is_none_or(|limit| quota.used < limit));
             }
             // The last value stays.
             Ok(Err(error)) => tracing::debug!(%error, "the quota cannot be read now"),
             Err(_) => tracing::debug!("the quota cannot be read within {TIMEOUT:?}"),
         }
-        None
+        false
     }
 }
 
@@ -98,14 +98,14 @@ mod tests {
         let (quota, clock) = (QuotaCache::default(), clock());
         let shows_room = async |read: Option<Quota>| {
             let shown = quota.refresh(ready(Ok(read)), &clock).await;
-            assert_eq!(quota.refresh(ready(Ok(read)), &clock).await, None, "it is not read again so soon");
+            assert!(!quota.refresh(ready(Ok(read)), &clock).await, "it is not read again so soon");
             advance(INTERVAL * 2).await;
             shown
         };
-        assert_eq!(shows_room(SEVEN).await, Some(true));
-        assert_eq!(shows_room(Some(Quota { limit: Some(7), used: 7 })).await, Some(false));
-        assert_eq!(shows_room(Some(Quota { limit: None, used: 7 })).await, Some(true));
-        assert_eq!(shows_room(None).await, None);
+        assert!(shows_room(SEVEN).await);
+        assert!(!shows_room(Some(Quota { limit: Some(7), used: 7 })).await);
+        assert!(shows_room(Some(Quota { limit: None, used: 7 })).await);
+        assert!(!shows_room(None).await);
     }
 
     #[tokio::test(start_paused = true)]
