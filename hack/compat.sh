@@ -31,13 +31,13 @@ with_cluster_api() { # VERSION
   ln -sf "$BIN/clusterctl@$1" "$programs/clusterctl"
   ln -sf "$BIN/clusterctl@$1" "$programs/clusterctl-v1beta1"
   CAIP_CLUSTER_API=$1 hack/env/up.sh --second || return
-  (eval "$(hack/env/env.sh)" && PATH=$programs:$PATH && scenarios)
+  (use_servers && PATH=$programs:$PATH && scenarios)
 }
 
 with_kubernetes() { # VERSION
   hack/env/build-programs.sh "kube-apiserver@$1" "kube-controller-manager@$1" || return
   CAIP_KUBERNETES=$1 hack/env/up.sh --second || return
-  (eval "$(hack/env/env.sh)" && scenarios)
+  (use_servers && scenarios)
 }
 
 with_capo() { # VERSION
@@ -52,7 +52,7 @@ with_openstack() { # RELEASE
   export CAIP_OPENSTACK=$1
   hack/env/up.sh --second || return
   # In 2023.1 a project does not see the subnets of an external network.
-  (eval "$(hack/env/env.sh)" && scenarios subnet_id_that_neutron_refuses)
+  (use_servers && scenarios subnet_id_that_neutron_refuses)
 }
 
 try() { # NAME VERSION
@@ -66,6 +66,7 @@ try() { # NAME VERSION
 prepare_run "tries other versions"
 RUN=$(mktemp -d)
 export RUN
+trap 'status=$?; rm -rf "$RUN"; end_run $status' EXIT
 compile_tests --test it -- it
 while (($# > 0)); do
   declare -F "with_${1//-/_}" >/dev/null || die "no such name: $1 (cluster-api, kubernetes, capo, openstack)"

@@ -166,7 +166,7 @@ announce() {
 
 start_servers() {
   hack/env/up.sh
-  eval "$(hack/env/env.sh)"
+  use_servers
   export OS_CLOUD=demo
 }
 

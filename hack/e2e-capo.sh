@@ -3,7 +3,7 @@
 # stops; CAIP_KEEP_ENV=1 leaves them.
 #   CAPO_SOURCE           where CAPO comes from: hack/env/capo.sh
 #   CAIP_PREVIOUS_BINARY  the controller of an earlier version, for the upgrade and the rollback. Without it, that of the
-#                         commit below is built; in a checkout that does not have the commit, the same program runs
+#                         commit below is built; in a checkout that does not have the commit, it is the one under test
 # Arguments select tests, as those of `cargo test`. One runs at a time: each keeps the servers busy, and measures delays.
 set -euo pipefail
 CAIP_ENV=${CAIP_ENV:-capo}
@@ -18,6 +18,7 @@ build_previous() {
   local folder=${CARGO_TARGET_DIR:-$PWD/target}/previous
   if ! git cat-file -e "$PREVIOUS^{commit}" 2>/dev/null; then
     say "this checkout does not have the commit $PREVIOUS: the upgrade and the rollback run the same program"
+    export CAIP_PREVIOUS_BINARY=${CARGO_TARGET_DIR:-$PWD/target}/debug/caip-openstack
     return
   fi
   rm -rf "$folder/source" && mkdir -p "$folder/source"
@@ -28,13 +29,11 @@ build_previous() {
 }
 
 prepare_run "boots machines"
-# Only a run of all tests is worth the time.
-if [ $# = 0 ] && [ -z "${CAIP_PREVIOUS_BINARY:-}" ]; then build_previous; fi
 cargo test --locked --test capo --no-run
-for name in "$@"; do
-  [[ $name = -* || $(cargo test --locked -q --test capo -- --list "$name") = *': test'* ]] ||
-    die "no test of tests/capo.rs has '$name' in its name"
-done
+for name in "$@"; do [[ $name = -* ]] || require_test --test capo -- "$name"; done
+# Worth the time only for the test that needs it.
+selected=$(cargo test --locked -q --test capo -- --list "$@")
+if [[ $selected = *rolled_back* ]] && [ -z "${CAIP_PREVIOUS_BINARY:-}" ]; then build_previous; fi
 start_new_servers --second
 hack/env/nova.sh
 hack/env/capo.sh 1

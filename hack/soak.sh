@@ -17,6 +17,7 @@ share=$(((histories + workers - 1) / workers))
 require_cargo
 have cc || hack/env/install.sh gcc libc6-dev
 cargo test --locked --profile long-soak --test simulation --no-run
+require_test --profile long-soak --test simulation -- generated::the_laws
 echo "$histories histories of each kind from seed $seed, $workers processes" >&2
 trap end_tracks EXIT
 trap 'exit 130' INT TERM

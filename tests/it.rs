@@ -21,7 +21,7 @@ mod observe;
 mod plugin;
 mod runtime;
 mod session;
-#[allow(dead_code, unused_imports, reason = "a support_works: not every scenario uses every word")]
+#[allow(dead_code, unused_imports, reason = "a vocabulary: not every scenario uses every word")]
 mod support;
 mod support_works;
 #[allow(dead_code, reason = "the benchmark asks more of it")]

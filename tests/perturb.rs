@@ -74,6 +74,7 @@ async fn perturbed_runs_end_as_undisturbed_ones() {
     derived.iter().for_each(|(workload, _, plans)| figures.add(*workload, plans, &store.outcomes(*workload)));
     figures.print();
     assert_eq!(figures.failures(), 0, "plans failed");
+    assert!(figures.reached_most(), "no plan was selected, or the moments of half of them did not come");
 }
 
 async fn reference(store: &Store, workload: Workload) -> (Workload, Reference) {

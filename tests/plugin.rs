@@ -15,13 +15,13 @@ use crate::support::Namespace;
 
 /// How a command ended.
 #[derive(Debug)]
-struct ShutdownOutcome {
+struct Ended {
     code: i32,
     out: String,
     err: String,
 }
 
-impl ShutdownOutcome {
+impl Ended {
     /// What `-o json` printed.
     fn json(&self) -> Value {
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("no JSON ({error}): {self:?}"))
@@ -29,14 +29,14 @@ impl ShutdownOutcome {
 }
 
 /// Runs the plugin in a scenario's namespace.
-async fn plugin(ns: &Namespace, args: &[&str]) -> ShutdownOutcome {
+async fn plugin(ns: &Namespace, args: &[&str]) -> Ended {
     let mut command = Command::new(env!("CARGO_BIN_EXE_kubectl-fippool"));
     command.args(args).args(["-n", &ns.name]).env("KUBECONFIG", &ns.world.kubeconfig).stdin(Stdio::null());
     // Beside the scenario's own waiting.
     let output = tokio::task::spawn_blocking(move || command.output()).await.expect("it does not panic");
     let output = output.expect("the plugin starts");
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints UTF-8");
-    ShutdownOutcome { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
+    Ended { code: output.status.code().unwrap_or(-1), out: text(output.stdout), err: text(output.stderr) }
 }
 
 /// The same, with the data that it prints.

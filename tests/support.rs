@@ -58,7 +58,7 @@ pub use scenario::{text_of_panic, with_external_network, with_namespace, with_tw
 pub use service_account::SYSTEM_NAMESPACE;
 pub use tls_listener::Tls;
 pub use wait::{RECOVERY, SOON, consistently, eventually};
-pub use world::{CRD_YAML, World, required, run_id};
+pub use world::{CRD_YAML, World, client, required, run_id};
 
 /// `prefix` and a few random characters, so that scenarios that run at once do not collide.
 pub fn unique(prefix: &str) -> String {

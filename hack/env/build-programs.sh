@@ -118,8 +118,7 @@ capi_source() { # NAME
 build_folder() { # NAME
   local folder=$CAIP_CACHE/src/programs source
   [[ $1 != capi-* && $1 != *-v1beta1 && $1 != etcdutl && $1 != *@* ]] || folder=$CAIP_CACHE/src/$1
-  mkdir -p "$folder"
-  cp "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" "$folder"
+  mkdir -p "$folder" && cp "$(pins "$1")/go.mod" "$(pins "$1")/go.sum" "$folder" || return
   if [[ $1 == capi-* ]]; then
     source=$(capi_source "$1") || return
     go -C "$folder" mod edit -replace "$(go -C "$source" list -m)=$source" || return
@@ -132,8 +131,9 @@ etcd_version() { grep -o 'go.etcd.io/etcd/server/v3 v[^ ]*' "$1/go.mod"; } # FOL
   die "etcdutl/go.mod and programs/go.mod name different versions of etcd"
 
 build() { # NAME LABEL
-  local name=$1 log=$CAIP_CACHE/log/build-$1.log folder
+  local name=$1 log=$CAIP_CACHE/log/build-$1.log folder recipe
   say "programs: building $name ($2)"
+  recipe=$(recipe "$name")
   folder=$(build_folder "$name") || die "the build of $name could not be prepared"
   go -C "$folder" build -v -buildvcs=false -o "$BIN/$name.tmp" -ldflags "$(ldflags "$name" | tr '\n' ' ')" "$(package "$name")" >"$log" 2>&1 &
   if ! await_compiler $! "programs:   $name" packages_done "$log"; then
@@ -141,7 +141,7 @@ build() { # NAME LABEL
     die "the build of $name failed; its output is $log"
   fi
   mv "$BIN/$name.tmp" "$BIN/$name"
-  recipe "$name" >"$BIN/.$name"
+  echo "$recipe" >"$BIN/.$name"
 }
 packages_done() { echo "$(grep -c / "$1" || true) packages"; } # LOG
 

@@ -177,11 +177,12 @@ await_tracks() { # fails as soon as one has failed
   for _ in "${TRACKS[@]}"; do wait -n || return; done
 }
 
-end_tracks() {
-  local pid signal
+end_tracks() { # TERM, and KILL to what still runs after a minute: a track may have servers to stop
+  local pid signal deadline
   for signal in TERM KILL; do # MariaDB does not stop for TERM while it makes its data folder
     for pid in "${TRACKS[@]}"; do kill "-$signal" -- "-$pid" 2>/dev/null || true; done
-    for _ in {1..20}; do
+    deadline=$((SECONDS + 60))
+    while ((SECONDS < deadline)); do
       tracks_run || return 0
       sleep .1
     done
@@ -191,6 +192,11 @@ tracks_run() {
   local pid
   for pid in "${TRACKS[@]}"; do kill -0 -- "-$pid" 2>/dev/null && return; done
   return 1
+}
+
+# A filter that selects no test would pass.
+require_test() { # FLAGS OF CARGO TEST -- NAME
+  [[ $(cargo test --locked -q "${@:1:$#-1}" --list "${!#}") = *': test'* ]] || die "no test has '${!#}' in its name"
 }
 
 # --- compilers ----------------------------------------------------------------
@@ -226,7 +232,13 @@ end_run() { # [STATUS]
 start_new_servers() { # [--second]
   hack/env/down.sh --purge
   hack/env/up.sh "$@"
-  eval "$(hack/env/env.sh)"
+  use_servers
+}
+
+use_servers() { # sets the variables of env.sh
+  local variables
+  variables=$("$HERE/env.sh") || return
+  eval "$variables"
 }
 
 # --- one at a time ------------------------------------------------------------

@@ -81,6 +81,8 @@ start_kubernetes() {
     --service-account-private-key-file "$PKI/service-accounts.key" --root-ca-file "$PKI/ca.crt" --leader-elect=false \
     --bind-address 127.0.0.1 --secure-port 0 --kube-api-qps 200 --kube-api-burst 400 --controllers \
     garbage-collector-controller,namespace-controller,serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller,clusterrole-aggregation-controller"${CAIP_CONTROLLERS:+,$CAIP_CONTROLLERS}"
+  wait_for 60 kube-controller-manager "$LOG/kube-controller-manager.log" "$CONTROLLER_MANAGER" \
+    kubectl -n default get serviceaccount default
 }
 
 install_monitoring_kinds() {

@@ -240,6 +240,9 @@ start_nova() {
   wait_for 120 Glance "$LOG/glance.log" "$(server glance)" curl -s "http://127.0.0.1:$GLANCE_PORT/"
   wait_for 120 Nova "$LOG/nova.log" "$(server nova)" curl -s "http://127.0.0.1:$NOVA_PORT/"
   wait_for 120 nova-compute "$LOG/nova-compute.log" "$(server nova-compute)" compute_has_reported "$since"
+  for name in conductor scheduler; do
+    alive "$(server nova-$name)" || { tail -n 5 "$LOG/nova-$name.log" >&2; die "nova-$name has ended"; }
+  done
   if [ "$(sql nova_api -e "select count(*) from host_mappings where host = 'fakehost'")" = 0 ]; then
     "$NOVA_VENV/bin/nova-manage" --config-file nova.conf cell_v2 discover_hosts >"$LOG/discover-hosts.log" 2>&1 ||
       { tail -n 5 "$LOG/discover-hosts.log" >&2; die "Nova did not find its host; see $LOG/discover-hosts.log"; }

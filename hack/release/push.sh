@@ -23,7 +23,13 @@ if [ -n "${REGISTRY_USERNAME:-}" ]; then
 fi
 
 digest=$(archive_digest "$dist")
-present=$(crane digest "$IMAGE_NAME:$TAG" 2>/dev/null) || present=
+# Prints nothing if the registry has no such tag.
+digest_of() { # NAME:TAG
+  if ! crane digest "$1" 2>"$work/crane"; then
+    grep -qE 'MANIFEST_UNKNOWN|NAME_UNKNOWN|404' "$work/crane" || die "$1 cannot be looked up: $(cat "$work/crane")"
+  fi
+}
+present=$(digest_of "$IMAGE_NAME:$TAG")
 [ -z "$present" ] || [ "$present" = "$digest" ] || die "$IMAGE_NAME:$TAG exists with another image: $present, not $digest"
 tar -C "$work" -xf "$dist/$ARCHIVE"
 pushed=$(crane push "$work" "$IMAGE_NAME:$TAG")
@@ -31,7 +37,8 @@ pushed=$(crane push "$work" "$IMAGE_NAME:$TAG")
 
 options=()
 [[ $RELEASE_REGISTRY != 127.0.0.1:* ]] || options=(--plain-http)
-if crane digest "$CHART_NAME:$VERSION" >/dev/null 2>&1; then
+present=$(digest_of "$CHART_NAME:$VERSION")
+if [ -n "$present" ]; then
   { helm pull "${options[@]}" "oci://$CHART_NAME" --version "$VERSION" --destination "$work" >"$work/helm" 2>&1 &&
     cmp -s "$work/caip-openstack-$VERSION.tgz" "$dist/caip-openstack-$VERSION.tgz"; } ||
     die "$CHART_NAME:$VERSION exists with another chart"

@@ -7,7 +7,7 @@ set -euo pipefail
 
 # Calls, writes and memory: `make bench-scale` measures more claims, and times.
 costs() (
-  eval "$(hack/env/env.sh)"
+  use_servers
   test_program bench --scale --costs --total 300 --pools 6 --projects 3 --waiting 30 --settled-seconds 15 --json "$RUN/scale.json"
 )
 

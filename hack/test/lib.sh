@@ -10,7 +10,7 @@ stage() { # NAME COMMAND...
   local name=$1 began=$SECONDS status=0
   shift
   say "== $name"
-  "$@" || status=$?
+  ("$@") || status=$?
   end_stage "$name" $((SECONDS - began)) $status
 }
 
@@ -18,7 +18,7 @@ stage() { # NAME COMMAND...
 stage_beside() { # NAME COMMAND...
   local name=$1 began=$SECONDS status=0
   shift
-  "$@" >"$RUN/output-$$" 2>&1 || status=$?
+  ("$@") >"$RUN/output-$$" 2>&1 || status=$?
   { say "== $name" && cat "$RUN/output-$$"; } >&2
   end_stage "$name" $((SECONDS - began)) $status
 }

@@ -18,7 +18,7 @@ older_kubeconfig() { with_older_cluster_api bash -c '. hack/env/lib.sh; echo "$K
 
 await compiled-scenarios
 await servers
-eval "$(hack/env/env.sh)"
+use_servers
 # Of 36; by hand all of them run: docs/laws.md.
 CONTRACT_HISTORIES=${CONTRACT_HISTORIES:-12} stage "scenarios" scenarios --skip life::hostile_tenants
 # Alone: it keeps both cores busy, and others measure how long they wait.

@@ -76,11 +76,15 @@ async fn generated_requests_get_the_same_answers_in_memory_as_from_a_real_api_se
         }
     }
     println!("{coverage}\nin {:?}, seed {seed}", begin.elapsed());
-    if count == HISTORIES {
-        assert!(coverage.total() >= 10_000, "{coverage}");
-        for code in [200, 201, 400, 403, 404, 409, 422] {
-            assert!(coverage.by_code().get(&code).is_some_and(|count| *count >= 20), "{code}:\n{coverage}");
-        }
+    // Of fewer histories, half as many in proportion, since they differ.
+    let share = if count < HISTORIES { 2 } else { 1 };
+    let share_of = |least: u64| usize::try_from(least * count / (HISTORIES * share)).expect("a small number");
+    assert!(coverage.total() >= share_of(10_000), "{coverage}");
+    for code in [200, 201, 400, 403, 404, 409, 422] {
+        assert!(
+            coverage.by_code().get(&code).is_some_and(|count| *count >= share_of(20).max(1)),
+            "{code}:\n{coverage}"
+        );
     }
 }
 

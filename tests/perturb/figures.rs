@@ -80,4 +80,11 @@ impl Figures {
     pub fn failures(&self) -> usize {
         self.rows.values().map(|row| row.failed).sum()
     }
+
+    /// Whether plans ran, and the moments of most of them came: else the perturbations miss what they are meant for.
+    pub fn reached_most(&self) -> bool {
+        let (run, missed) =
+            self.rows.values().fold((0, 0), |(run, missed), row| (run + row.run, missed + row.not_reached));
+        missed * 2 < run
+    }
 }

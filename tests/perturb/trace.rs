@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 pub struct Point {
     /// Such as `PATCH ipaddresses/web-0`, `POST floatingips/web-0`, `MODIFIED ipaddressclaims/web-0`.
     pub what: String,
-    /// UsageDetails from 1.
+    /// Counted from 1.
     pub occurrence: usize,
 }
 

@@ -11,7 +11,8 @@ use kube::Api;
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::{in_time, unique};
+use super::in_time;
+use crate::support::unique;
 
 /// More than the controllers' connection sends at a time.
 const HUNG: usize = 40;

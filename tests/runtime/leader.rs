@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use super::with_namespace;
 
 /// Not the minimum of 1 s, to allow for a busy machine.
-const LEASE: Duration = Duration::from_secs(2);
+const LEASE: Duration = Duration::from_secs(6);
 
 async fn candidate(client: &kube::Client, namespace: &str, identity: &str) -> Leader {
     let settings = LeaseSettings {
@@ -20,7 +20,7 @@ async fn candidate(client: &kube::Client, namespace: &str, identity: &str) -> Le
         name: "the-lease".into(),
         identity: identity.into(),
         duration: LEASE,
-        renew_deadline: Duration::from_millis(1500),
+        renew_deadline: LEASE * 3 / 4,
         retry_period: Duration::from_millis(200),
     };
     Leader::acquire(client.clone(), settings, &Clock::system()).await

@@ -17,7 +17,8 @@ use kube::api::{Api, DeleteParams, PostParams};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use super::{client, unique, with_namespace};
+use super::{client, with_namespace};
+use crate::support::unique;
 
 fn metrics() -> Exposition {
     Arc::new(|| Metrics::new().to_text())

@@ -93,7 +93,9 @@ pub fn survives_a_fault_at_any_call(
     let (mut points, mut failures) = (0, Vec::new());
     for (name, pool) in pools {
         // The last of them belong to the time without faults.
-        let calls = run(pool, None, false).calls[0][0];
+        let undisturbed = run(pool, None, false);
+        undisturbed.assert_lawful();
+        let calls = undisturbed.calls[0][0];
         for number in 0..calls.min(most_calls) {
             for (index, fault) in FAULTS.into_iter().enumerate() {
                 if !is_due(number + index, every) {
@@ -108,6 +110,7 @@ pub fn survives_a_fault_at_any_call(
         }
     }
     println!("{points} points of fault");
+    assert!(points > 0, "the history has no call");
     for (name, _, number, fault, violations) in &failures {
         println!("{name}, call {number}, {fault:?}: {violations:?}");
     }

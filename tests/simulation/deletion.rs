@@ -1,6 +1,7 @@
 //! Deletion ends: in whatever order everything is deleted, Neutron is left as it was before, and no finalizer remains.
 //! With OpenStack gone for good an annotation ends it, and events name what is left behind.
 
+use std::cell::Cell;
 use std::time::Duration;
 
 use caip_openstack::allocation::mark::{Marks, claim_tag};
@@ -198,6 +199,7 @@ fn an_attached_address_is_called_left_once_although_its_marks_cannot_be_removed(
 #[test]
 fn a_pool_waits_for_a_claim_whose_finalizer_it_has_not_seen() {
     // The claim is seen, and its finalizer is not.
+    let hits = Cell::new(0);
     for moment in (0..100).step_by(5) {
         let start = Start { seed: moment, sites: 1, replicas: 1, slowest: 20, is_logged: true };
         let outcome = simulate(&start, async |world: &World| {
@@ -214,6 +216,7 @@ fn a_pool_waits_for_a_claim_whose_finalizer_it_has_not_seen() {
             site.delete(Kind::Pool, "public");
             world.advance(Duration::from_secs(40)).await;
             if site.address_of("web-0").is_some() {
+                hits.set(hits.get() + 1);
                 world.expect(9, "the floating IP", "there", world.cloud.floating_ips().len() == 1);
             }
             site.delete(Kind::Claim, "web-0");
@@ -221,6 +224,7 @@ fn a_pool_waits_for_a_claim_whose_finalizer_it_has_not_seen() {
         });
         outcome.assert_lawful();
     }
+    assert!(hits.get() > 0, "no claim had its address by then");
 }
 
 /// Law 9. While a Cluster is paused, what a pool left behind may be moved.

@@ -137,7 +137,7 @@ impl Process {
         let how = while_leading(leader.as_ref(), work).await;
         self.trace.record(|| format!("{}: {how:?}", self.name));
         if let Ok(Ok(ended)) = how {
-            end(wire, leader, ended).await;
+            end(leader, ended).await;
         }
     }
 }
@@ -156,8 +156,7 @@ fn options(leader: Option<&Leader>) -> Options {
 }
 
 /// Gives the Lease back, unless a call may still take effect.
-async fn end(wire: &Wire, leader: Option<Leader>, ended: ShutdownOutcome) {
-    wire.end();
+async fn end(leader: Option<Leader>, ended: ShutdownOutcome) {
     if let Some(leader) = leader.filter(|_| !ended.has_unknown_outcomes) {
         let _ = leader.release().await;
     }

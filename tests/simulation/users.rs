@@ -76,6 +76,12 @@ impl Site {
         lease.is_some_and(|lease| text(&lease, "/spec/holderIdentity") == process.name)
     }
 
+    /// How often the Lease went from one holder to another.
+    pub fn leader_changes(&self) -> i64 {
+        let lease = self.server.get(&Key::new(Kind::Lease, LEASE_NAMESPACE, LEASE_NAME));
+        lease.and_then(|lease| lease["spec"]["leaseTransitions"].as_i64()).unwrap_or_default()
+    }
+
     /// The address of a claim, as Cluster API reads it.
     pub fn address_of(&self, claim: &str) -> Option<(IpAddr, FloatingIpId)> {
         let object = self.server.get(&key(Kind::Address, claim))?;

@@ -32,7 +32,6 @@ struct Inner {
 struct State {
     chance: fastrand::Rng,
     is_dead: bool,
-    has_ended: bool,
     /// How often it panicked, and forgot everything with that.
     panics: usize,
     calls: usize,
@@ -65,7 +64,6 @@ impl Wire {
         let state = State {
             chance: fastrand::Rng::with_seed(seed),
             is_dead: false,
-            has_ended: false,
             panics: 0,
             calls: 0,
             plan: BTreeMap::new(),
@@ -174,17 +172,6 @@ impl Wire {
 
     pub fn panics(&self) -> usize {
         self.state().panics
-    }
-
-    /// The process has finished what it began. It may still give its Lease back.
-    pub fn end(&self) {
-        self.state().has_ended = true;
-    }
-
-    /// Whether it died before it had finished what it began.
-    pub fn has_crashed(&self) -> bool {
-        let state = self.state();
-        state.is_dead && !state.has_ended
     }
 
     pub async fn died(&self) {

@@ -16,9 +16,9 @@ use super::world::run_id;
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_caip-openstack");
 
-/// The program of an earlier version, `CAIP_PREVIOUS_BINARY`; the one under test where that is not set.
+/// The program of an earlier version: `hack/e2e-capo.sh` builds it.
 pub fn previous_program() -> String {
-    std::env::var("CAIP_PREVIOUS_BINARY").unwrap_or_else(|_| PROGRAM.to_owned())
+    std::env::var("CAIP_PREVIOUS_BINARY").expect("hack/e2e-capo.sh sets CAIP_PREVIOUS_BINARY")
 }
 
 /// A running controller. Ends when it is dropped, and in any case when the test binary does.

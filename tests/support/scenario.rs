@@ -34,8 +34,12 @@ pub async fn with_two_clusters(scenario: impl AsyncFnOnce(&Namespace, &Namespace
 pub async fn with_external_network(addresses: usize, scenario: impl AsyncFnOnce(&Namespace, &ExternalNetwork)) {
     let admin = Cloud::named("admin").await;
     let network = admin.external_network(addresses).await;
-    with_namespace(async |ns| scenario(ns, &network).await).await;
+    let judged = with_namespace(async |ns| scenario(ns, &network).await);
+    let outcome = AssertUnwindSafe(judged).catch_unwind().await;
     admin.clean_up().await;
+    if let Err(panic) = outcome {
+        resume_unwind(panic);
+    }
 }
 
 /// The scenario is on the heap: by value, scenarios within scenarios overflow the stack of a test.

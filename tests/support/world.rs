@@ -56,7 +56,7 @@ impl World {
 
 /// A client of the kubeconfig in `variable`. Refuses a cluster that is not on this machine, since scenarios change CRDs and
 /// delete namespaces.
-pub(super) async fn client(variable: &str) -> Client {
+pub async fn client(variable: &str) -> Client {
     install_crypto_provider();
     let config = read(&required(variable))
         .await
