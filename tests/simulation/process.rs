@@ -94,6 +94,11 @@ impl Process {
         wire
     }
 
+    /// The name under which the current life has the Lease: each has its own, as each process of the program.
+    pub fn identity(&self) -> String {
+        format!("{}_{}", self.name, self.past_calls.borrow().len())
+    }
+
     /// The connection of the current life, if the process runs.
     pub fn wire(&self) -> Option<Wire> {
         self.current.borrow().clone().filter(|wire| !wire.is_dead())
@@ -112,7 +117,7 @@ impl Process {
         let (clock, skew) = (self.clock.clone(), self.skew.clone());
         let clock = Clock::following(move || clock.now() + jiff::SignedDuration::from_secs(skew.load(Relaxed)), seed);
         let leader = match self.is_elected {
-            true => Some(Leader::acquire(client.clone(), lease(self.name.clone()), &clock).await),
+            true => Some(Leader::acquire(client.clone(), lease(self.identity()), &clock).await),
             false => None,
         };
         let metrics = Metrics::new();

@@ -73,7 +73,7 @@ impl Site {
     /// Whether the process has the Lease.
     pub fn is_leader(&self, process: &Process) -> bool {
         let lease = self.server.get(&Key::new(Kind::Lease, LEASE_NAMESPACE, LEASE_NAME));
-        lease.is_some_and(|lease| text(&lease, "/spec/holderIdentity") == process.name)
+        lease.is_some_and(|lease| text(&lease, "/spec/holderIdentity") == process.identity())
     }
 
     /// How often the Lease went from one holder to another.

@@ -409,11 +409,12 @@ fn marked(
         for claim in marks.claims_of(pool) {
             let mark = (pool.clone(), claim.clone());
             // A claim that takes it back marks it again. Where the cloud hides the release, it does not know of it.
-            if marks.is_released_by(&mark) && !has_hidden {
-                continue;
-            }
-            let since = before.get(&mark).cloned().unwrap_or_else(|| new.clone());
-            now.insert(mark, since);
+            let is_released = marks.is_released_by(&mark);
+            match before.get(&mark) {
+                Some(since) if !is_released || has_hidden => now.insert(mark, since.clone()),
+                None if !is_released => now.insert(mark, new.clone()),
+                _ => None,
+            };
         }
     }
     now
