@@ -12,7 +12,12 @@ need_go_tool() {
     # Not by `go list`, which would download the modules of all tools.
     package=$(sed -n "s|^\t\([^ ]*/$name\)\$|\1|p" "$HERE/../programs/go.mod")
     [ -n "$package" ] || die "hack/programs/go.mod has no tool $name"
-    GOFLAGS=-mod=readonly CGO_ENABLED=0 \
-      go -C "$HERE/../programs" build -buildvcs=false -ldflags '-s -w' -o "$BIN/$name" "$package"
+    # Another checkout may be running the one that is there.
+    (
+      lock 9 "$CAIP_CACHE/lock-programs" "builds programs"
+      GOFLAGS=-mod=readonly CGO_ENABLED=0 \
+        go -C "$HERE/../programs" build -buildvcs=false -ldflags '-s -w' -o "$BIN/$name.tmp" "$package"
+      mv "$BIN/$name.tmp" "$BIN/$name"
+    )
   done
 }
