@@ -33,6 +33,11 @@ impl<K: Ord + Clone, S: Share> Turns<K, S> {
         self.order.first()
     }
 
+    /// How many keys have a record.
+    pub(crate) fn len(&self) -> usize {
+        self.shares.len()
+    }
+
     /// The record of a key; none if it is empty.
     pub(crate) fn get(&self, key: &K) -> Option<&S> {
         self.shares.get(key)

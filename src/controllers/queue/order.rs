@@ -13,10 +13,12 @@ use crate::clock::instant_after;
 use crate::fair::{Share, Turns};
 use crate::object_name::ObjectName;
 
-/// The most objects of one namespace that are reconciled at a time. Claims that wait for a listing share it, so that more
-/// at a time take fewer listings of their project; but each has memory, and calls that wait. With this many, 10,000 claims
-/// take 20 rounds.
+/// How many objects are reconciled at a time: the namespaces with something to do share them equally. Claims that wait for
+/// a listing share it, so that more at a time take fewer listings of their project; but each has 12 KiB of memory, and
+/// calls that wait. With this many, 10,000 claims of one namespace take 20 rounds.
 pub(super) const MAX_RECONCILES: usize = 512;
+/// Each namespace may have as many, which is enough to keep its cloud busy, whatever hangs in others.
+const MIN_RECONCILES: usize = 32;
 
 /// When an object is due, and the number of its request: the order within a namespace.
 type Position = (Instant, u64);
@@ -50,7 +52,7 @@ impl Share for Namespace {
     type Turn = (usize, Position);
 
     fn turn(&self) -> Option<Self::Turn> {
-        let (first, _) = self.due.first_key_value().filter(|_| self.running < MAX_RECONCILES)?;
+        let (first, _) = self.due.first_key_value()?;
         Some((self.running, *first))
     }
 
@@ -86,7 +88,7 @@ impl Queue {
     /// [`Self::end`].
     pub(super) fn take(&mut self, now: Instant) -> Option<(ObjectName, Duration)> {
         self.find_due(now);
-        let (_, namespace) = self.namespaces.first()?.clone();
+        let namespace = self.first_with_room()?.1.clone();
         let ((due, _), name) = self.namespaces.update(&namespace, |namespace| {
             namespace.running = namespace.running.saturating_add(1);
             namespace.due.pop_first()
@@ -95,6 +97,13 @@ impl Queue {
         self.running.insert(name.clone());
         self.waiting = self.waiting.saturating_sub(1);
         Some((name, now.saturating_duration_since(due)))
+    }
+
+    /// The namespace that is next, unless it has its share: then all have.
+    #[expect(clippy::arithmetic_side_effects, reason = "at least 1 is not 0")]
+    fn first_with_room(&self) -> Option<&((usize, Position), String)> {
+        let share = (MAX_RECONCILES / self.namespaces.len().max(1)).max(MIN_RECONCILES);
+        self.namespaces.first().filter(|((running, _), _)| *running < share)
     }
 
     /// How many objects wait to be reconciled. It is up to date after [`Self::find_due`].
@@ -135,7 +144,7 @@ impl Queue {
 
     /// When [`Self::take`] will find an object, unless a reconcile ends before.
     pub(super) fn due(&self) -> Option<Instant> {
-        let next = self.namespaces.first().map(|((_, (when, _)), _)| *when);
+        let next = self.first_with_room().map(|((_, (when, _)), _)| *when);
         next.or_else(|| self.later.first_key_value().map(|((when, _), _)| *when))
     }
 }
@@ -251,6 +260,16 @@ mod tests {
         assert_eq!(queue.due(), Some(now));
         assert_eq!(taken(&mut queue, now), [format!("{MAX_RECONCILES:05}")], "the next in order");
         assert_eq!(taken(&mut queue, later), ["later"]);
+    }
+
+    #[test]
+    fn the_reconciles_of_all_namespaces_are_limited_and_each_has_some() {
+        let taken_of = |namespaces: usize| {
+            let (mut queue, now) = (Queue::default(), Instant::now());
+            (0..namespaces).for_each(|number| requested(&mut queue, &format!("team-{number}"), 1000, now));
+            taken(&mut queue, now).len()
+        };
+        assert_eq!([1, 2, 4, 20, 100].map(taken_of), [512, 512, 512, 640, 3200]);
     }
 
     #[test]
