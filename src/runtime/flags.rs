@@ -33,6 +33,9 @@ pub static VERSION: LazyLock<String> = LazyLock::new(|| match COMMIT {
     commit => format!("{} ({commit})", env!("CARGO_PKG_VERSION")),
 });
 
+/// The longest that a Lease may last.
+const LONGEST_LEASE: Duration = Duration::from_secs(300);
+
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoggingFormat {
     /// Human-readable lines
@@ -203,6 +206,10 @@ impl Flags {
         if lease < Duration::from_secs(1) {
             return Err(format!("--leader-elect-lease-duration is {lease:?}, expected at least 1s"));
         }
+        // After a crash, nobody serves for so long.
+        if lease > LONGEST_LEASE {
+            return Err(format!("--leader-elect-lease-duration is {lease:?}, expected at most {LONGEST_LEASE:?}"));
+        }
         if lease <= deadline {
             return Err(format!(
                 "--leader-elect-lease-duration ({lease:?}) must be longer than --leader-elect-renew-deadline ({deadline:?})"
@@ -327,6 +334,7 @@ mod tests {
             (&["--leader-elect=maybe"], "--leader-elect"),
             (&["--openstack-concurrency=0"], "--openstack-concurrency"),
             (&["--leader-elect-lease-duration=10s"], "must be longer than --leader-elect-renew-deadline"),
+            (&["--leader-elect-lease-duration=24h"], "--leader-elect-lease-duration is 86400s, expected at most 300s"),
             (&["--leader-elect-retry-period=10s"], "must be longer than --leader-elect-retry-period"),
             (&["--logging-format=xml"], "--logging-format"),
             (&["--cluster-identity-namespaces=capo-system,Team"], "is not the name of a namespace"),
