@@ -29,8 +29,8 @@ by_histories() {
   rm -rf "$whole/src" "$whole/tests" && mkdir -p "$whole"
   git ls-files -z | xargs -0 cp --parents -t "$whole"
   # In a target folder of its own: in another one, cargo would take a mutant for the program.
-  require_test --profile soak --test simulation -- generated::the_laws
   export SIMULATION_HISTORIES=${SIMULATION_HISTORIES:-60} RUST_BACKTRACE=0 CARGO_TARGET_DIR=$whole/target
+  (cd "$whole" && require_test --profile soak --test simulation -- generated::the_laws)
   exec cargo mutants --in-place --dir "$whole" --output "$whole" --config hack/mutants.toml --file 'src/allocation/**' \
     --no-shuffle --colors never --profile soak --timeout 900 --sharding round-robin --shard "${MUTANTS_SHARD:-0/60}" \
     --cargo-arg=--test=simulation -- generated::the_laws
