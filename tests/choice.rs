@@ -402,7 +402,7 @@ proptest! {
         let claim = ClaimRequest { key: key("web"), object, since, bound: None, was_bound: false };
         let waiting = situation.waiting();
         let namespaces = ["team".to_owned()].into();
-        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, namespaces: &namespaces, pool: &pool, claims: &BTreeMap::new(), queue: &waiting, now: now() };
+        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, namespaces: &namespaces, unresolved: &BTreeSet::new(), pool: &pool, claims: &BTreeMap::new(), queue: &waiting, now: now() };
         let decision = decide(&core, &claim);
         let oracle = Oracle { ledger: &ledger, named: &named, pool: &pool, waiting: &waiting, claim: &claim, now: now() };
         prop_assert_eq!(oracle.judge(&decision), Ok(()));
@@ -416,7 +416,7 @@ proptest! {
         let (waiting, namespaces, pool) = (situation.waiting(), ["team".to_owned()].into(), PoolPolicy { min_free, ..policy });
         let state = if is_bound { ClaimState::Bound } else { ClaimState::Waiting };
         let claims = [(key("db"), state)].into();
-        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, namespaces: &namespaces, pool: &pool, claims: &claims, queue: &waiting, now: now() };
+        let core = caip_openstack::allocation::Situation { ledger: &ledger, published: &published, namespaces: &namespaces, unresolved: &BTreeSet::new(), pool: &pool, claims: &claims, queue: &waiting, now: now() };
         let [mut all, unsettled] = [SweepScope::All, SweepScope::Unsettled].map(|scope| plan_sweep(&core, &ClusterView::default(), scope));
         let may_not_have = |entry: &LedgerEntry| matches!(entry.marks.ownership(&pool.id), Ownership::Claimed(claim) if !pool.allows(entry.fip.address, &claim));
         let is_left_out = |id: &FloatingIpId| ledger.get(id).is_some_and(|entry| may_not_have(entry) && entry.marks.releases.is_empty());

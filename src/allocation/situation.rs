@@ -26,6 +26,8 @@ pub struct Situation<'a> {
     pub published: &'a PublishedAddresses,
     /// The namespaces with a pool of the same project, the pool's own included.
     pub namespaces: &'a BTreeSet<String>,
+    /// Those with a pool of which it is not known yet whose project it is of.
+    pub unresolved: &'a BTreeSet<String>,
     pub pool: &'a PoolPolicy,
     /// Every claim that points at the pool.
     pub claims: &'a BTreeMap<ClaimKey, ClaimState>,

@@ -156,6 +156,7 @@ pub struct Fixture {
     pub ledger: Ledger,
     pub published: PublishedAddresses,
     pub namespaces: BTreeSet<String>,
+    pub unresolved: BTreeSet<String>,
     pub pool: PoolPolicy,
     pub cluster: ClusterView,
     pub claims: BTreeMap<ClaimKey, ClaimState>,
@@ -191,7 +192,8 @@ pub fn fixture() -> Fixture {
     ledger.note_served(&pool.id);
     let cluster = ClusterView::default();
     let namespaces = ["team".into()].into();
-    Fixture { ledger, published, namespaces, pool, cluster, claims: BTreeMap::new(), queue, now: start() }.fips([])
+    let (unresolved, claims) = (BTreeSet::new(), BTreeMap::new());
+    Fixture { ledger, published, namespaces, unresolved, pool, cluster, claims, queue, now: start() }.fips([])
 }
 
 impl Fixture {
@@ -328,8 +330,8 @@ impl Fixture {
         self.ledger.get(&id(last)).expect("it is in the fixture")
     }
     pub fn situation(&self) -> Situation<'_> {
-        let Self { ledger, published, namespaces, pool, claims, queue, now, .. } = self;
-        Situation { ledger, published, namespaces, pool, claims, queue, now: *now }
+        let Self { ledger, published, namespaces, unresolved, pool, claims, queue, now, .. } = self;
+        Situation { ledger, published, namespaces, unresolved, pool, claims, queue, now: *now }
     }
     /// What to do for a claim without an IPAddress.
     pub fn decide(&self, claim: &str) -> Decision {

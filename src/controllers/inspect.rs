@@ -360,7 +360,8 @@ impl View {
         let (ledger, published, namespaces) = (project.ledger(), self.memory.published.read(), project.namespaces());
         self.memory.claims.read(&self.pool.name, |claims, _| {
             let (ledger, published, namespaces, pool, queue) = (&ledger, &published, &namespaces, &policy, &queue);
-            decide(&Situation { ledger, published, namespaces, pool, claims, queue, now }, claim)
+            let unresolved = &BTreeSet::new();
+            decide(&Situation { ledger, published, namespaces, unresolved, pool, claims, queue, now }, claim)
         })
     }
 }

@@ -16,7 +16,7 @@ use crate::allocation::ledger::SETTLING;
 use crate::allocation::{ClaimKey, Ledger, PoolId, PublishedAddresses, Situation};
 use crate::controllers::project::Project;
 use crate::object_name::ObjectName;
-use crate::openstack::session::REQUEST_TIMEOUT;
+use crate::openstack::session::LANDS_WITHIN;
 use crate::time::after;
 use jiff::Timestamp;
 
@@ -70,10 +70,11 @@ impl Memory {
         now: Timestamp,
         decide: impl FnOnce(&Situation<'_>) -> T,
     ) -> T {
+        let unresolved = &self.pools.namespaces_to_resolve();
         let (published, namespaces) = (self.published.read(), pool.project.namespaces());
         self.claims.read(&pool.name, |claims, queue| {
             let (published, namespaces, pool) = (&published, &namespaces, &pool.policy);
-            decide(&Situation { ledger, published, namespaces, pool, claims, queue, now })
+            decide(&Situation { ledger, published, namespaces, unresolved, pool, claims, queue, now })
         })
     }
 
@@ -96,7 +97,7 @@ impl Memory {
         let left = self.left.lock();
         let others = left.iter().filter(is_other).filter(|left| left.namespace == namespace && left.pool == *pool);
         let end = |left: &LeftLedger| {
-            let answered = after(left.since, REQUEST_TIMEOUT);
+            let answered = after(left.since, LANDS_WITHIN);
             if left.had_calls { after(answered, SETTLING) } else { answered }
         };
         others.map(end).max()

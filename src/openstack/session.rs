@@ -41,7 +41,7 @@ use transport::AnswerLimit;
 
 pub use sessions::Sessions;
 pub(super) use transport::host_and_port;
-pub use transport::{KEYSTONE_TIMEOUT, REQUEST_TIMEOUT};
+pub use transport::{KEYSTONE_TIMEOUT, LANDS_WITHIN, REQUEST_TIMEOUT};
 
 /// Including the first.
 const MAX_ATTEMPTS: usize = 3;

@@ -285,7 +285,8 @@ impl Owner {
         let claims = self.claims.iter().enumerate().filter_map(existing).collect();
         let Self { ledger, published, policy: pool, queue, now, .. } = self;
         let namespaces = &["team".to_owned()].into();
-        decide(&Situation { ledger, published, namespaces, pool, claims: &claims, queue, now: *now })
+        let unresolved = &BTreeSet::new();
+        decide(&Situation { ledger, published, namespaces, unresolved, pool, claims: &claims, queue, now: *now })
     }
 
     fn request(&self, claim: usize) -> ClaimRequest {

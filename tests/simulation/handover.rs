@@ -69,6 +69,32 @@ fn a_claim_without_an_address_is_released_only_when_no_call_of_a_predecessor_can
     }
 }
 
+/// What Neutron offered could not be given, and is being deleted when the process dies. Then it could be given.
+#[test]
+fn an_unwanted_address_is_not_given_while_a_predecessors_deletion_may_land() {
+    let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 1_500, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        let site = &world.sites[0];
+        let spec =
+            json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "excludedAddresses": ["203.0.113.0/24"]});
+        site.create_pool("public", &spec);
+        world.advance(Duration::from_secs(30)).await;
+        let wire = site.replicas[0].wire().expect("it runs");
+        wire.hang("delete floating IP", Fault::CrashAndLand(Duration::from_secs(29)), SOON);
+        site.create_claim("web-0", "public");
+        let is_dead = world.wait_until(SOON, || wire.is_dead()).await;
+        world.expect(4, "what cannot be given", "being deleted", is_dead);
+        site.change(Kind::Pool, "public", &json!({"spec": {"excludedAddresses": []}}));
+        let is_bound = world.wait_until(2 * SOON, || site.is_bound("web-0")).await;
+        world.expect(7, "web-0", "bound", is_bound);
+        world.advance(SOON).await;
+        let had = site.address_of("web-0").map(|(_, id)| id);
+        let is_there = world.cloud.floating_ips().into_iter().any(|fip| Some(fip.id) == had);
+        world.expect(5, "web-0", "still with its floating IP", is_there);
+    });
+    outcome.assert_lawful();
+}
+
 /// A pool comes from another management cluster while a POST of that one is under way. The process that serves it now has
 /// run for long, so that it has no predecessor of its own.
 #[test]

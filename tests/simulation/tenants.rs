@@ -6,13 +6,14 @@ use caip_openstack::api::names::{GROUP, POOL_ID_ANNOTATION, POOL_KIND};
 use serde_json::{Value, json};
 
 use crate::api::deletion::Deletion;
+use crate::api::objects::Part;
 use crate::api::{Key, Kind};
 use crate::laws;
 use crate::memory::Elsewhere;
-use crate::simulate_bound;
 use crate::users::key;
 use crate::wire::{Fault, Side};
-use crate::world::{NAMESPACE, Site, Start, World};
+use crate::world::{NAMESPACE, Site, Start, World, address};
+use crate::{simulate, simulate_bound};
 
 const START: Start = Start { seed: 11, sites: 1, replicas: 1, slowest: 20, is_logged: true };
 const SOON: Duration = Duration::from_secs(60);
@@ -407,4 +408,36 @@ fn a_call_that_lands_after_keystone_got_another_url_is_found() {
             world.expect(4, "Neutron", "left with the address of web-0", world.cloud.floating_ips().len() == 1);
         });
     }
+}
+
+/// Another process takes over while the Secret of a pool elsewhere is wrong. What that pool lists is of the project.
+#[test]
+fn what_a_pool_elsewhere_lists_is_not_reused_before_that_pool_is_resolved() {
+    let start = Start { replicas: 2, ..START };
+    let outcome = simulate(&start, async |world: &World| {
+        let site = &world.sites[0];
+        world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+        let listed = json!({"preAllocatedFloatingIPs": [address(0).to_string()]});
+        create_pool_of_strangers(site, &json!(world.cloud.secret("ours")), &json!({}), &listed);
+        world.advance(SOON).await;
+        let mut spec = network();
+        spec["reuse"] = json!({"policy": "Unmarked", "minIdleSeconds": 0});
+        site.create_pool("public", &spec);
+        world.advance(SOON).await;
+        let leader = site.replicas.iter().find(|replica| site.is_leader(replica)).expect("one leads");
+        leader.terminate.notify_waiters();
+        let set_credentials = |data: &Value| {
+            let secret = Key::new(Kind::Secret, STRANGERS, "cloud");
+            site.server.patch(&secret, Part::Main, &json!({"data": data})).expect("it can be changed");
+        };
+        set_credentials(&json!({"clouds.yaml": "e30="}));
+        site.create_claim("web-0", "public");
+        let is_bound = world.wait_until(SOON, || site.is_bound("web-0")).await;
+        world.expect(7, "web-0", "bound", is_bound);
+        let has_listed = site.address_of("web-0").is_some_and(|(has, _)| has == address(0));
+        world.expect(2, "what another pool of the project lists", "not given", !has_listed);
+        set_credentials(&json!(world.cloud.secret("ours")));
+        site.server.delete(&Key::new(Kind::Pool, STRANGERS, "copy"), &Deletion::default()).expect("it is there");
+    });
+    outcome.assert_lawful();
 }

@@ -343,8 +343,20 @@ impl<'a> ClaimCase<'a> {
             (Decision::TakeBack(..), _) | (Decision::Keep(_), None) if self.situation.fence().is_some() => {
                 self.wait_for_fence()
             }
+            (Decision::Keep(_), Some(_)) if self.situation.fence().is_some() && self.may_be_unwanted(entry) => {
+                self.wait_for_fence()
+            }
             (decision, _) => decision,
         }
+    }
+
+    /// Whether a previous process may have created it for the claim, found that it could not give it, and be deleting it:
+    /// what it could not give may be usable by now. Nothing shows that the claim has it.
+    fn may_be_unwanted(&self, entry: &LedgerEntry) -> bool {
+        let is_written_here = entry.written > 0 || self.is_under_way(entry);
+        let is_known_to_be_its =
+            self.claim.was_bound || entry.fip.is_attached() || self.is_named_for(&self.claim.key, entry);
+        !is_written_here && !is_known_to_be_its
     }
 
     /// Makes the marks say that the address is the claim's.

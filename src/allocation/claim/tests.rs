@@ -631,7 +631,8 @@ fn while_fenced_safe_decisions_are_still_made() {
         create(None),
         "no previous process knows a new one"
     );
-    let fixture = fixture().fenced().fips([fip(10).created_for("web"), fip(11).tagged_for("db")]).published("db", 11);
+    let attached = fip(10).created_for("web").attached();
+    let fixture = fixture().fenced().fips([attached, fip(11).tagged_for("db")]).published("db", 11);
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
     assert_eq!(fixture.decide_published("db", 11), Decision::Keep(id(11)));
 }
@@ -666,4 +667,13 @@ fn an_address_with_an_uncertain_write_is_given_to_no_other_claim() {
 fn nothing_is_decided_before_the_project_was_listed() {
     let fixture = Fixture { ledger: Ledger::default(), ..fixture() };
     assert_eq!(fixture.decide("web"), Decision::Settle);
+}
+
+#[test]
+fn what_a_pool_names_that_may_turn_out_to_be_of_the_project_is_not_reused() {
+    let mut fixture = fixture().fips([fip(10)]);
+    fixture.published.set_listed(ObjectName::new("elsewhere", "pool"), [address(10)].into());
+    assert!(matches!(fixture.decide("web"), Decision::Mark(..)));
+    fixture.unresolved.insert("elsewhere".into());
+    assert_eq!(fixture.decide("web"), create(None));
 }

@@ -28,7 +28,7 @@ use crate::controllers::stores::name_of;
 use crate::controllers::sweeper::LabelMemory;
 use crate::object_name::ObjectName;
 use crate::openstack::credentials::Fingerprint;
-use crate::openstack::session::REQUEST_TIMEOUT;
+use crate::openstack::session::LANDS_WITHIN;
 use crate::openstack::{self, CloudName, ErrorKind, Network, Neutron};
 use crate::time::{after, before};
 
@@ -266,7 +266,7 @@ impl PoolState {
     }
 
     fn may_have_calls_elsewhere(&self, now: Timestamp) -> bool {
-        self.came_with_id && self.taken_over_at.is_some_and(|from| now < after(from, REQUEST_TIMEOUT))
+        self.came_with_id && self.taken_over_at.is_some_and(|from| now < after(from, LANDS_WITHIN))
     }
 
     /// Ends the session, if it is one to end: writes that wait are not sent, and calls may still be under way.
@@ -338,6 +338,9 @@ impl PoolState {
     }
 }
 
+/// How long a process waits, after it has listed the pools, for those that cannot be resolved.
+const RESOLVED_WITHIN: Duration = Duration::from_secs(30);
+
 /// A record for each pool.
 #[derive(Default)]
 pub(in crate::controllers) struct PoolRecords {
@@ -375,6 +378,17 @@ impl PoolRecords {
 
     pub(in crate::controllers) fn names(&self) -> Vec<ObjectName> {
         self.states.lock().keys().cloned().collect()
+    }
+
+    /// The namespaces with a pool that was there at the start and is not resolved yet. After half a minute none: a pool may
+    /// fail for ever.
+    pub(super) fn namespaces_to_resolve(&self) -> BTreeSet<String> {
+        if self.listed_at.get().is_none_or(|at| at.elapsed() >= RESOLVED_WITHIN) {
+            return BTreeSet::new();
+        }
+        let states = self.states.lock();
+        let to_resolve = states.iter().filter(|(_, state)| state.was_listed && state.resolved.is_none());
+        to_resolve.map(|(pool, _)| pool.namespace.clone()).collect()
     }
 
     pub(in crate::controllers) fn get(&self, pool: &ObjectName) -> PoolState {
@@ -555,7 +569,7 @@ mod tests {
             tokio::time::advance(Duration::from_secs(5)).await;
             assert!(!records.has_unknown_outcomes(now), "nothing was done for it yet");
             let from = records.calls_elsewhere_from(&name_of(&pool), now);
-            let end = after(from.unwrap_or(now), REQUEST_TIMEOUT);
+            let end = after(from.unwrap_or(now), LANDS_WITHIN);
             assert_eq!(records.has_unknown_outcomes(before(end, Duration::from_secs(1))), from.is_some());
             assert!(!records.has_unknown_outcomes(end));
             assert_eq!(records.calls_elsewhere_from(&name_of(&pool), end), from);

@@ -19,7 +19,7 @@ use crate::controllers::memory::{Memory, Problem, ResolutionInputs, ResolvedPool
 use crate::controllers::project::{ProjectHandle, Projects};
 use crate::controllers::stores::{Stores, name_of};
 use crate::object_name::ObjectName;
-use crate::openstack::session::REQUEST_TIMEOUT;
+use crate::openstack::session::LANDS_WITHIN;
 use crate::openstack::{Clouds, Credentials, Network, Neutron, ProjectScope};
 use crate::runtime::flags::Namespaces;
 use crate::time::after;
@@ -204,7 +204,7 @@ impl Resolver {
         let moved_here = self.memory.pools.calls_elsewhere_from(&name, now).filter(|_| self.awaits_calls_elsewhere);
         let before = self.fence_from.max(moved_here).filter(|_| !is_new_id);
         let fence_from = before.max(self.leave_other_ledger(&name, &project));
-        let fenced_until = fence_from.map(|from| after(from, REQUEST_TIMEOUT));
+        let fenced_until = fence_from.map(|from| after(from, LANDS_WITHIN));
         let fenced_until = fenced_until.max(self.memory.fence_of_left(&name.namespace, id, project.project()));
         let policy = policy_of(pool, id, found, fenced_until);
         let session = self.memory.pools.session_of(pool);

@@ -1098,6 +1098,21 @@ fn a_new_address_whose_reply_was_lost_is_not_kept_if_a_deleted_floating_ip_with_
 }
 
 #[test]
+fn an_address_that_was_created_for_the_claim_may_be_being_deleted_until_the_fence_ends() {
+    let created = || fixture().fips([fip(10).created_for("web")]);
+    assert_eq!(created().decide("web"), Decision::Keep(id(10)));
+    assert!(matches!(created().fenced().decide("web"), Decision::Fenced(_)), "it may have been unwanted");
+    assert_eq!(created().fenced().published("web", 10).decide_published("web", 10), Decision::Keep(id(10)));
+    assert_eq!(claim_without_ip_address(&created().fenced()), Decision::Keep(id(10)), "its status names an IPAddress");
+    let attached = fixture().fips([fip(10).created_for("web").attached()]);
+    assert_eq!(attached.fenced().decide("web"), Decision::Keep(id(10)));
+    let mut written = created().fenced();
+    let began = written.ledger.begin(start());
+    written.ledger.record_write(fip(10).created_for("web").0, began);
+    assert_eq!(written.decide("web"), Decision::Keep(id(10)), "this process created it");
+}
+
+#[test]
 fn a_new_address_whose_reply_was_lost_is_withdrawn_although_somebody_uses_it_if_it_is_still_published() {
     let created = || fip(10).created_for("web").created_at(start()).attached();
     let fixture = || fixture().fips([created()]).published_as("db", 10, id(99)).active_claim("db");
