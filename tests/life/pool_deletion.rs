@@ -107,8 +107,12 @@ async fn deleted_pool_removes_its_finalizer_from_the_secret() {
         ns.bind(claim("web-0")).await;
         release_claim(ns, "web-0").await;
         delete_pool(ns, "public").await;
-        let secret = ns.get(Kind::Secret, "cloud").await.expect("it is the user's");
-        assert!(!is_protected(&secret), "{:?}", secret.finalizers());
+        // The pool goes first.
+        eventually(SOON, async || {
+            let secret = ns.get(Kind::Secret, "cloud").await.expect("it is the user's");
+            if is_protected(&secret) { Err(format!("{:?}", secret.finalizers())) } else { Ok(()) }
+        })
+        .await;
     })
     .await;
 }
