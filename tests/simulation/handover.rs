@@ -20,6 +20,17 @@ async fn create_pool(world: &World) {
     world.advance(Duration::from_secs(30)).await;
 }
 
+/// The claim is bound in time, and what could still land does not take its floating IP.
+async fn expect_bound_for_good(world: &World, claim: &str) {
+    let site = &world.sites[0];
+    let is_bound = world.wait_until(3 * SOON, || site.is_bound(claim)).await;
+    world.expect(7, claim, "bound", is_bound);
+    world.advance(SOON).await;
+    let had = site.address_of(claim).map(|(_, id)| id);
+    let is_there = world.cloud.floating_ips().into_iter().any(|fip| Some(fip.id) == had);
+    world.expect(5, claim, "still with its floating IP", is_there);
+}
+
 /// A POST of the leader lands long after the leader was told to end.
 #[test]
 fn a_process_that_is_terminated_with_a_call_in_doubt_does_not_hand_over_at_once() {
@@ -85,12 +96,7 @@ fn an_unwanted_address_is_not_given_while_a_predecessors_deletion_may_land() {
         let is_dead = world.wait_until(SOON, || wire.is_dead()).await;
         world.expect(4, "what cannot be given", "being deleted", is_dead);
         site.change(Kind::Pool, "public", &json!({"spec": {"excludedAddresses": []}}));
-        let is_bound = world.wait_until(2 * SOON, || site.is_bound("web-0")).await;
-        world.expect(7, "web-0", "bound", is_bound);
-        world.advance(SOON).await;
-        let had = site.address_of("web-0").map(|(_, id)| id);
-        let is_there = world.cloud.floating_ips().into_iter().any(|fip| Some(fip.id) == had);
-        world.expect(5, "web-0", "still with its floating IP", is_there);
+        expect_bound_for_good(world, "web-0").await;
     });
     outcome.assert_lawful();
 }
@@ -351,12 +357,7 @@ fn a_deletion_of_a_session_that_has_ended_is_handed_on() {
         world.advance(Duration::from_secs(3)).await;
         site.replicas.iter().for_each(|replica| replica.terminate.notify_waiters());
         site.create_claim("web-1", "public");
-        let is_bound = world.wait_until(3 * SOON, || site.is_bound("web-1")).await;
-        world.expect(7, "web-1", "bound", is_bound);
-        world.advance(SOON).await;
-        let had = site.address_of("web-1").map(|(_, id)| id);
-        let is_there = world.cloud.floating_ips().into_iter().any(|fip| Some(fip.id) == had);
-        world.expect(5, "web-1", "still with its floating IP", is_there);
+        expect_bound_for_good(world, "web-1").await;
     });
     outcome.assert_lawful();
 }

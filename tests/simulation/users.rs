@@ -1,6 +1,7 @@
 //! What users do, and what Cluster API does for them: pools, claims, machines.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 use caip_openstack::api::names::{CLUSTER_NAME_LABEL, FLOATING_IP_ID_ANNOTATION, GROUP, POOL_KIND};
@@ -72,14 +73,16 @@ impl Site {
 
     /// Whether the process has the Lease.
     pub fn is_leader(&self, process: &Process) -> bool {
-        let lease = self.server.get(&Key::new(Kind::Lease, LEASE_NAMESPACE, LEASE_NAME));
-        lease.is_some_and(|lease| text(&lease, "/spec/holderIdentity") == process.identity())
+        self.lease().is_some_and(|lease| text(&lease, "/spec/holderIdentity") == process.identity())
     }
 
     /// How often the Lease went from one holder to another.
     pub fn leader_changes(&self) -> i64 {
-        let lease = self.server.get(&Key::new(Kind::Lease, LEASE_NAMESPACE, LEASE_NAME));
-        lease.and_then(|lease| lease["spec"]["leaseTransitions"].as_i64()).unwrap_or_default()
+        self.lease().and_then(|lease| lease["spec"]["leaseTransitions"].as_i64()).unwrap_or_default()
+    }
+
+    fn lease(&self) -> Option<Arc<Value>> {
+        self.server.get(&Key::new(Kind::Lease, LEASE_NAMESPACE, LEASE_NAME))
     }
 
     /// The address of a claim, as Cluster API reads it.

@@ -17,7 +17,7 @@ use crate::object_name::ObjectName;
 /// a listing share it, so that more at a time take fewer listings of their project; but each has 12 KiB of memory, and
 /// calls that wait. With this many, 10,000 claims of one namespace take 20 rounds.
 pub(super) const MAX_RECONCILES: usize = 512;
-/// Each namespace may have as many, which is enough to keep its cloud busy, whatever hangs in others.
+/// The least share of a namespace, however many there are: enough to keep its cloud busy.
 const MIN_RECONCILES: usize = 32;
 
 /// When an object is due, and the number of its request: the order within a namespace.

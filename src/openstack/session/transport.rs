@@ -33,7 +33,7 @@ use connect::{CONNECT_TIMEOUT, Connector, USER_AGENT};
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The same by [our clock](crate::clock::Clock), which runs a tenth faster while it catches up with the machine's.
-pub const LANDS_WITHIN: Duration = Duration::from_secs(33);
+pub const LANDS_WITHIN: Duration = REQUEST_TIMEOUT.saturating_add(Duration::from_secs(3));
 
 /// Keystone answers in 80 ms. The pool's condition should report within 15 s that it does not.
 pub const KEYSTONE_TIMEOUT: Duration = Duration::from_secs(10);
