@@ -71,7 +71,8 @@ async fn claims_keep_their_addresses_when_cluster_api_is_upgraded() {
             .await;
         }
         ns.release(&before[0].0).await;
-        ns.await_gone(Kind::Claim, &before[0].0, RECOVERY).await;
+        // A release waits for up to half a minute after the controllers have started again.
+        ns.await_gone(Kind::Claim, &before[0].0, RECOVERY * 2).await;
         controller().assert_running();
     })
     .await;

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use caip_openstack::openstack::session::LANDS_WITHIN;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
@@ -12,8 +13,8 @@ use super::plan::{Age, How, Perturbation};
 use super::trace::{Entry, Point, Version, changes};
 use crate::support::Controller;
 
-/// A process does not touch floating IPs that existed before it for the first 30 s.
-const FENCE: Duration = Duration::from_secs(31);
+/// A process does not touch floating IPs that existed before it while calls of the one before may still take effect.
+const FENCE: Duration = LANDS_WITHIN.saturating_add(Duration::from_secs(1));
 /// How long an event is held back that nothing supersedes.
 const HELD: Duration = Duration::from_secs(8);
 /// How long the watch after an older list delivers nothing: until after the fence of a new process, and shorter than its
