@@ -400,6 +400,12 @@ impl PoolRecords {
         self.states.lock().get(&name_of(pool)).filter(|known| known.is_of(pool))?.resolved.clone()
     }
 
+    /// The UIDs of the pools that were last resolved with this id.
+    pub(in crate::controllers) fn uids_with_id(&self, id: &PoolId) -> Vec<Option<String>> {
+        let has_it = |state: &&PoolState| state.resolved.as_ref().is_some_and(|resolved| resolved.policy.id == *id);
+        self.states.lock().values().filter(has_it).map(|state| state.uid.clone()).collect()
+    }
+
     /// The session of this object's next resolution. It has ended if the object is gone.
     pub(in crate::controllers) fn session_of(&self, pool: &OpenStackFloatingIPPool) -> PoolSession {
         let pools = self.states.lock();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use kube::ResourceExt;
 
 use super::Error;
-use super::identity::{is_recorded, recorded_id};
+use super::identity::{names_id, recorded_id};
 use super::resolve::Resolver;
 use crate::allocation::PoolId;
 use crate::api::OpenStackFloatingIPPool;
@@ -116,7 +116,10 @@ pub(in crate::controllers) fn pools_with_id(
     id: &PoolId,
     pool: &OpenStackFloatingIPPool,
 ) -> Vec<Arc<OpenStackFloatingIPPool>> {
-    let may_have_it = |other: &OpenStackFloatingIPPool| other.uid() != pool.uid() && is_recorded(other, memory, id);
+    let resolved = memory.pools.uids_with_id(id);
+    let may_have_it = |other: &OpenStackFloatingIPPool| {
+        (names_id(other, id) || resolved.contains(&other.metadata.uid)) && other.metadata.uid != pool.metadata.uid
+    };
     // Outside the store's lock: which of several ids a pool has depends on ledgers.
     let mut others = sorted(&stores.pools, may_have_it);
     others.retain(|other| recorded_id(other, stores, memory).as_ref() == Some(id));

@@ -53,11 +53,11 @@ pub(super) fn recorded_id(pool: &OpenStackFloatingIPPool, stores: &Stores, memor
     Some(if is_other { other } else { annotated }.clone())
 }
 
-/// Whether anything records this id as the pool's.
-pub(super) fn is_recorded(pool: &OpenStackFloatingIPPool, memory: &Memory, id: &PoolId) -> bool {
-    let Records { specified, annotated, remembered, reported } = Records::of(pool, memory);
-    let remembered = remembered.as_deref().map(|resolved| &resolved.policy.id);
-    [specified.as_ref(), annotated.as_ref(), remembered, reported.as_ref()].contains(&Some(id))
+/// Whether the pool's object names this id as its own, be it right or not.
+pub(super) fn names_id(pool: &OpenStackFloatingIPPool, id: &PoolId) -> bool {
+    let (specified, annotated) = (pool.spec.pool_id.as_ref(), pool.annotations().get(POOL_ID_ANNOTATION));
+    let reported = pool.status.as_ref().and_then(|status| status.pool_id.as_ref());
+    [specified, annotated, reported].into_iter().flatten().any(|named| named == id.as_str())
 }
 
 /// What records a pool's id.
