@@ -9,6 +9,7 @@ mod backoff;
 mod entry;
 mod missing;
 mod precedence;
+mod viewers;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,7 @@ pub use entry::{Choice, Creation, CreationBlock, Disowned, Hold, LedgerEntry, Ow
 pub use missing::Missing;
 use missing::MissingOfPools;
 pub use precedence::{OWNER_AWAITED_EVERY, YIELDS_FOR};
+pub use viewers::Viewer;
 pub use writes::SETTLING;
 
 use super::identity::{ClaimKey, Nonce, PoolId};
@@ -45,6 +47,8 @@ const QUICK_LISTING: SignedDuration = SignedDuration::from_secs(1);
 pub struct CallStart {
     pub sequence: Sequence,
     pub at: Timestamp,
+    /// Whose credentials it is made with.
+    pub viewer: Viewer,
 }
 
 #[derive(Clone, Default, Debug)]
@@ -81,16 +85,28 @@ impl Ledger {
         self.sequence
     }
 
+    /// A call begins, with the credentials of the only viewer.
     pub fn begin(&mut self, now: Timestamp) -> CallStart {
-        CallStart { sequence: self.next_sequence(), at: now }
+        self.begin_as(Viewer::default(), now)
     }
 
-    /// A complete listing of the project has ended.
-    pub fn record_listing(&mut self, began: CallStart, fips: Vec<FloatingIp>, now: Timestamp) {
+    pub fn begin_as(&mut self, viewer: Viewer, now: Timestamp) -> CallStart {
+        CallStart { sequence: self.next_sequence(), at: now, viewer }
+    }
+
+    /// A listing of the project with the viewer's credentials has ended. A floating IP that it does not show is forgotten
+    /// once no viewer sees it any more. Returns whether it is complete: one that lacks what another viewer sees settles
+    /// nothing.
+    pub fn record_listing(&mut self, began: CallStart, fips: Vec<FloatingIp>, now: Timestamp) -> bool {
         let listed: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
-        let unlisted =
-            self.entries.values().filter(|entry| entry.is_older_than(began) && !listed.contains(&entry.fip.id));
-        let unlisted: Vec<FloatingIpId> = unlisted.map(|entry| entry.fip.id.clone()).collect();
+        let mut is_complete = true;
+        let unlisted = self.entries.values_mut().filter(|entry| entry.is_older_than(began));
+        let unlisted = unlisted.filter(|entry| !listed.contains(&entry.fip.id)).filter_map(|entry| {
+            entry.viewers.remove(began.viewer);
+            is_complete &= entry.viewers.is_empty();
+            entry.viewers.is_empty().then(|| entry.fip.id.clone())
+        });
+        let unlisted: Vec<FloatingIpId> = unlisted.collect();
         for id in &unlisted {
             self.note_missing(id);
             self.forget(id);
@@ -99,10 +115,18 @@ impl Ledger {
         for fip in fips {
             self.record_read(fip, began);
         }
-        self.deleted.retain(|_, deleted| *deleted >= began.sequence);
-        self.settle(began);
-        self.last_listing = Some((began, now));
         self.has_listing_failed = false;
+        if is_complete {
+            self.deleted.retain(|_, deleted| *deleted >= began.sequence);
+            self.settle(began);
+            self.last_listing = Some((began, now));
+        }
+        is_complete
+    }
+
+    /// Nobody uses the viewer's credentials any more.
+    pub fn forget_viewer(&mut self, viewer: Viewer) {
+        self.entries.values_mut().for_each(|entry| entry.viewers.remove(viewer));
     }
 
     /// A read showed a floating IP.
@@ -115,7 +139,10 @@ impl Ledger {
         }
         match known {
             // As most of a listing: its marks and its place in the indexes are the same.
-            Some(entry) if entry.fip == fip => entry.seen = began,
+            Some(entry) if entry.fip == fip => {
+                entry.seen = began;
+                entry.viewers.add(began.viewer);
+            }
             _ => {
                 self.disown_late_marks(&fip);
                 self.put(fip, began);
@@ -326,6 +353,7 @@ impl Ledger {
                 LedgerEntry { deleted_in_vain, ..LedgerEntry::new(fip, marks, seen, self.sequence) }
             }
         };
+        entry.viewers.add(seen.viewer);
         entry.forget_missing_marks();
         entry.orphaned_since.retain(|pool, _| entry.marks.names(pool));
         self.insert(entry);

@@ -56,7 +56,7 @@ impl NeutronWriter<'_> {
     }
 
     pub(super) async fn describe(&self, id: &FloatingIpId, description: &str) -> Result<(), Error> {
-        let began = self.pool.project.ledger().begin(self.clock.now());
+        let began = self.pool.project.begin_call(self.clock.now());
         match self.pool.neutron.describe_floating_ip(id, description, &self.may_send()).await {
             Ok(fip) if fip.description != description => {
                 let mut ledger = self.pool.project.ledger();
@@ -169,7 +169,7 @@ impl NeutronWriter<'_> {
         mark: &CreationMark,
         claim: Option<&ObjectName>,
     ) -> Result<FloatingIp, Error> {
-        let began = self.pool.project.ledger().begin(self.clock.now());
+        let began = self.pool.project.begin_call(self.clock.now());
         let CreationPlace { network, subnet } = place.clone();
         let new = NewFloatingIp { network, subnet: subnet.clone(), description: render(mark, claim) };
         let mut result = self.pool.neutron.create_floating_ip(&new, &self.may_send()).await;
@@ -320,9 +320,9 @@ impl NeutronWriter<'_> {
         let deleted = delete_with_retry(async |attempt| {
             let mut began = None;
             self.delete_if(id, |read| {
-                let mut ledger = self.pool.project.ledger();
                 let Some(read) = read else {
-                    let now = ledger.begin(self.clock.now());
+                    let now = self.pool.project.begin_call(self.clock.now());
+                    let ledger = self.pool.project.ledger();
                     if ledger.get(id).is_none_or(|entry| must_read(attempt, entry.seen.at, now.at)) {
                         if attempt == Attempt::First && leave_outdated() {
                             return DeletionStep::Keep;
@@ -333,6 +333,7 @@ impl NeutronWriter<'_> {
                     return delete_or_keep(may_delete(&ledger));
                 };
                 let is_attached = read.is_attached();
+                let mut ledger = self.pool.project.ledger();
                 if let Some(began) = began {
                     ledger.record_read(read, began);
                 }

@@ -5,23 +5,27 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use parking_lot::{MappedRwLockReadGuard, Mutex, MutexGuard, RwLock, RwLockReadGuard};
 use tokio::time::{Instant, sleep};
 
 use crate::allocation::Ledger;
-use crate::allocation::ledger::Sequence;
+use crate::allocation::ledger::{CallStart, Sequence, Viewer};
 use crate::clock::Clock;
 use crate::clock::instant_after;
 use crate::floating_ip::FloatingIp;
+use crate::openstack::credentials::Fingerprint;
 use crate::openstack::{Error, ProjectKey, ProjectScope};
 
 mod memory;
 mod quota;
 mod registry;
+mod viewers;
 
 use memory::{MemoryLimit, MemoryLimits, MemoryUse};
 use quota::QuotaCache;
 use registry::Registry;
+use viewers::{Listing, ViewerRegistry};
 
 /// How long a listing waits for tags that are being written, so that it confirms many.
 const GATHER: Duration = Duration::from_millis(400);
@@ -38,6 +42,7 @@ pub(super) struct Project {
     /// The ledger's memory. It is charged to the namespace whose pool listed the project last.
     memory_use: Mutex<Option<MemoryUse>>,
     namespaces: RwLock<Namespaces>,
+    viewers: ViewerRegistry,
     /// The quota of floating IPs.
     pub(super) quota: QuotaCache,
 }
@@ -64,21 +69,45 @@ pub(super) struct ProjectHandle {
     project: Arc<Project>,
     namespace: String,
     endpoint: String,
+    credentials: Fingerprint,
+    viewer: Viewer,
     memory_limit: Arc<MemoryLimit>,
 }
 
 impl ProjectHandle {
     #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
-    fn begin(project: Arc<Project>, namespace: &str, endpoint: &str, memory_limit: Arc<MemoryLimit>) -> Self {
+    fn join(
+        project: Arc<Project>,
+        namespace: &str,
+        endpoint: &str,
+        credentials: Fingerprint,
+        memory_limit: Arc<MemoryLimit>,
+    ) -> Self {
         let mut namespaces = project.namespaces.write();
         namespaces.all.insert(namespace.to_owned());
         *namespaces.counts.entry(namespace.to_owned()).or_default() += 1;
         drop(namespaces);
-        Self { project, namespace: namespace.to_owned(), endpoint: endpoint.to_owned(), memory_limit }
+        let viewer = project.viewers.join(credentials);
+        let (namespace, endpoint) = (namespace.to_owned(), endpoint.to_owned());
+        Self { project, namespace, endpoint, credentials, viewer, memory_limit }
     }
 
-    /// Makes sure that the ledger has a listing that began at `after` or later. Callers at the same time share one; `list`
-    /// is for this caller's.
+    /// A call with the pool's credentials begins.
+    pub(super) fn begin_call(&self, now: Timestamp) -> CallStart {
+        self.ledger().begin_as(self.viewer, now)
+    }
+
+    /// When the last listing with the pool's credentials ended.
+    pub(super) fn listing_ended(&self) -> Option<Timestamp> {
+        Some(self.viewers.listing(&self.credentials)?.ended)
+    }
+
+    fn is_listed_since(&self, after: Sequence) -> bool {
+        self.viewers.listing(&self.credentials).is_some_and(|listing| listing.began >= after)
+    }
+
+    /// Makes sure that the ledger has a listing with the pool's credentials that began at `after` or later. Callers at the
+    /// same time share one; `list` is for this caller's.
     pub(super) async fn refresh(
         &self,
         list: impl Future<Output = Result<Vec<FloatingIp>, Error>>,
@@ -99,7 +128,7 @@ impl ProjectHandle {
             return Err(failed.error.clone());
         }
         self.await_tagging().await;
-        let began = self.ledger().begin(clock.now());
+        let began = self.begin_call(clock.now());
         let listed = list.await.and_then(|fips| {
             let size = fips.iter().map(FloatingIp::memory_size).sum();
             self.memory_limit.replace(&mut self.memory_use.lock(), size).map(|()| fips)
@@ -110,7 +139,9 @@ impl ProjectHandle {
             *self.failed.lock() =
                 Some(FailedListing { began: began.sequence, namespace, endpoint, error: error.clone() });
         })?;
-        self.ledger().record_listing(began, fips, clock.now());
+        let ended = clock.now();
+        let is_complete = self.ledger().record_listing(began, fips, ended);
+        self.viewers.note_listing(&self.credentials, Listing { began: began.sequence, ended }, is_complete);
         Ok(())
     }
 
@@ -134,6 +165,9 @@ impl Drop for ProjectHandle {
         }
         let is_last = namespaces.all.is_empty();
         drop(namespaces);
+        if let Some(viewer) = self.project.viewers.leave(&self.credentials) {
+            self.project.ledger().forget_viewer(viewer);
+        }
         if is_last {
             self.project.release_memory();
         }
@@ -163,12 +197,9 @@ impl Project {
         let mut ledger = self.ledger();
         if self.namespaces().is_empty() {
             ledger.forget_listing();
+            self.viewers.forget_listings();
             *self.memory_use.lock() = None;
         }
-    }
-
-    fn is_listed_since(&self, after: Sequence) -> bool {
-        self.ledger().listing_sequence().is_some_and(|sequence| sequence >= after)
     }
 
     /// Counts a tag that is being written, until the guard is dropped.
@@ -214,9 +245,9 @@ impl Projects {
 
     /// The project of a session, for a pool of this namespace: the same for all sessions in it, whatever their credentials and
     /// Neutron's URL.
-    pub(super) fn join(&self, scope: &ProjectScope, namespace: &str) -> ProjectHandle {
+    pub(super) fn join(&self, scope: &ProjectScope, namespace: &str, credentials: Fingerprint) -> ProjectHandle {
         let project = self.all.get_or_create(scope.key(), |_| Project::default());
-        ProjectHandle::begin(project, namespace, &scope.endpoint, self.memory_limits.of(namespace))
+        ProjectHandle::join(project, namespace, &scope.endpoint, credentials, self.memory_limits.of(namespace))
     }
 }
 
@@ -242,12 +273,17 @@ mod tests {
         }
     }
 
+    fn credentials(number: u8) -> Fingerprint {
+        Fingerprint::testing(number)
+    }
+
     #[test]
     fn a_project_is_the_same_through_another_url_of_neutron() {
         let projects = Projects::new(10);
         let moved = ProjectScope { endpoint: "https://other.example.com/v2.0/".to_owned(), ..scope() };
         let elsewhere = ProjectScope { region: "RegionTwo".to_owned(), ..scope() };
-        let [here, there, apart] = [scope(), moved, elsewhere].map(|scope| projects.join(&scope, "team"));
+        let [here, there, apart] =
+            [scope(), moved, elsewhere].map(|scope| projects.join(&scope, "team", credentials(1)));
         assert!(here.is_in_one_project_with(&there) && !here.is_in_one_project_with(&apart));
     }
 
@@ -257,7 +293,7 @@ mod tests {
         let (clock, projects) = (Clock::system(), Projects::new(1));
         let elsewhere = ProjectScope { region: "RegionTwo".to_owned(), ..scope() };
         let list = async || Ok(vec![fip(10).described("x".repeat(700)).0]);
-        let [first, second] = [scope(), elsewhere].map(|scope| projects.join(&scope, "team"));
+        let [first, second] = [scope(), elsewhere].map(|scope| projects.join(&scope, "team", credentials(1)));
         let (kept, after) = (first.project().clone(), first.ledger().next_sequence());
         first.refresh(list(), &clock, after).await.expect("there is room for one");
         let after = second.ledger().next_sequence();
@@ -267,16 +303,19 @@ mod tests {
         let after = second.ledger().next_sequence();
         second.refresh(list(), &clock, after).await.expect("there is room again");
         assert!(kept.ledger().is_unlisted() && !second.ledger().is_unlisted());
-        assert!(projects.join(&scope(), "team").ledger().is_unlisted(), "it is listed again before it is used");
+        assert!(
+            projects.join(&scope(), "team", credentials(1)).ledger().is_unlisted(),
+            "it is listed again before it is used"
+        );
     }
 
     /// For example a user without the right to list, a namespace that lists too much, or a URL at which nothing answers.
     #[tokio::test(start_paused = true)]
     async fn a_failed_listing_fails_its_namespace_with_its_url_alone() {
         let (clock, projects) = (Clock::system(), Projects::new(10));
-        let [first, same, other] = ["a", "a", "b"].map(|namespace| projects.join(&scope(), namespace));
+        let [first, same, other] = ["a", "a", "b"].map(|namespace| projects.join(&scope(), namespace, credentials(1)));
         let url = "https://internal.example.com/v2.0/".to_owned();
-        let through_another = projects.join(&ProjectScope { endpoint: url, ..scope() }, "a");
+        let through_another = projects.join(&ProjectScope { endpoint: url, ..scope() }, "a", credentials(1));
         let (after, listings) = (first.ledger().next_sequence(), Cell::new(0));
         let list = async |result: Result<Vec<FloatingIp>, Error>| {
             listings.set(listings.get() + 1);
@@ -293,5 +332,33 @@ mod tests {
         assert!(failed.is_err() && waited.is_err() && apart.is_err() && listed.is_ok());
         assert_eq!(listings.get(), 3, "each that shares no failure lists");
         first.refresh(pending(), &clock, after).await.expect("all share what is listed");
+    }
+
+    /// Neutron answers 200 with what a role may see, down to nothing.
+    #[tokio::test]
+    async fn credentials_that_see_less_hide_nothing_from_others() {
+        let (clock, projects) = (Clock::system(), Projects::new(10));
+        let [full, less] = [1, 2].map(|number| projects.join(&scope(), "team", credentials(number)));
+        let list = async |handle: &ProjectHandle, last: &[u8]| {
+            let fips = last.iter().map(|last| fip(*last).0).collect();
+            let after = handle.ledger().next_sequence();
+            handle.refresh(async { Ok(fips) }, &clock, after).await.expect("it is listed");
+        };
+        let known = || full.ledger().entries().count();
+        list(&less, &[]).await;
+        assert!(full.listing_ended().is_none(), "it has not listed itself");
+        list(&full, &[10, 11]).await;
+        let listed = full.ledger().listing_sequence();
+        list(&less, &[]).await;
+        assert_eq!((known(), full.ledger().listing_sequence()), (2, listed));
+        assert!(full.listing_ended().is_none() && less.listing_ended().is_some(), "the others list again");
+        list(&less, &[10, 11]).await;
+        list(&less, &[10]).await;
+        assert_eq!(known(), 2, "it may see less than before");
+        list(&full, &[10]).await;
+        assert_eq!(known(), 1, "none of them sees it any more");
+        drop(full);
+        list(&less, &[]).await;
+        assert!(less.ledger().entries().next().is_none(), "nobody has the other credentials any more");
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
+use super::viewers::Viewers;
 use super::{CallStart, Sequence};
 use crate::allocation::Refusal;
 use crate::allocation::identity::{ClaimKey, PoolId};
@@ -19,6 +20,7 @@ pub struct LedgerEntry {
     pub marks: Marks,
     /// When the listing, or the call whose reply showed all of it, began.
     pub seen: CallStart,
+    pub(super) viewers: Viewers,
     /// The ledger's sequence number when it was first recorded.
     pub known_since: Sequence,
     /// The sequence number of our last write to it.
@@ -60,6 +62,7 @@ impl LedgerEntry {
             fip,
             marks,
             seen,
+            viewers: Viewers::default(),
             known_since,
             written: 0,
             hold: None,

@@ -100,7 +100,7 @@ impl ResolvedPool {
         age: std::time::Duration,
     ) -> Result<(), openstack::Error> {
         let since = before(clock.now(), age);
-        if self.project.ledger().listing_ended().is_some_and(|at| at >= since) {
+        if self.project.listing_ended().is_some_and(|at| at >= since) {
             return Ok(());
         }
         self.list_now(clock).await

@@ -199,7 +199,7 @@ impl Resolver {
     ) -> ResolvedPool {
         let name = name_of(pool);
         let is_new_id = self.memory.pools.get(&name).generated_id.as_ref() == Some(id);
-        let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace));
+        let project = Arc::new(self.projects.join(neutron.scope(), &name.namespace, inputs.fingerprint));
         let now = self.clock.now();
         let moved_here = self.memory.pools.calls_elsewhere_from(&name, now).filter(|_| self.awaits_calls_elsewhere);
         let before = self.fence_from.max(moved_here).filter(|_| !is_new_id);
