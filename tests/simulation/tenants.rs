@@ -12,7 +12,7 @@ use crate::laws;
 use crate::memory::Elsewhere;
 use crate::users::key;
 use crate::wire::{Fault, Side};
-use crate::world::{NAMESPACE, Site, Start, World, address};
+use crate::world::{ADDRESSES, NAMESPACE, Site, Start, World, address};
 use crate::{simulate, simulate_bound};
 
 const START: Start = Start { seed: 11, sites: 1, replicas: 1, slowest: 20, is_logged: true };
@@ -407,6 +407,35 @@ fn a_call_that_lands_after_keystone_got_another_url_is_found() {
             world.advance(2 * SOON).await;
             world.expect(4, "Neutron", "left with the address of web-0", world.cloud.floating_ips().len() == 1);
         });
+    }
+}
+
+/// Laws 6 and 7. Neutron answers each of their listings with 200 and nothing.
+#[test]
+fn credentials_that_see_nothing_of_a_project_change_nothing_for_its_other_pools() {
+    for seed in 0..4 {
+        let outcome = simulate(&Start { seed, ..START }, async |world: &World| {
+            let site = &world.sites[0];
+            world.cloud.add_blind_user("blind", "ours");
+            // It looks for what it does not find every few seconds.
+            let listed = json!({"preAllocatedFloatingIPs": [address(ADDRESSES - 1).to_string()]});
+            create_pool_of_strangers(site, &json!(world.cloud.secret("blind")), &json!({}), &listed);
+            world.advance(SOON).await;
+            let mut spec = network();
+            spec["maxIPs"] = json!(2);
+            site.create_pool("public", &spec);
+            for claim in ["web-0", "web-1"] {
+                site.create_claim(claim, "public");
+                world.await_bound(claim).await;
+            }
+            site.create_claim("web-2", "public");
+            let is_bound = world.wait_until(4 * SOON, || site.is_bound("web-2")).await;
+            world.expect(6, "public", "within its limit", !is_bound && world.cloud.floating_ips().len() == 2);
+            site.delete(Kind::Claim, "web-0");
+            let is_served = world.wait_until(2 * SOON, || site.is_bound("web-2")).await;
+            world.expect(7, "web-2", "given what was released", is_served);
+        });
+        outcome.assert_lawful();
     }
 }
 

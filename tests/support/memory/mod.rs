@@ -82,6 +82,13 @@ impl MemoryCloud {
         }
     }
 
+    /// Adds a user whose role may see no floating IP: Neutron lists none.
+    pub fn add_blind_user(&self, name: &str, of: &str) {
+        self.add_user(name, of);
+        let login = self.credentials(name).fingerprint();
+        self.state().blind.insert(login);
+    }
+
     /// Changes the password of a project's user: credentials and sessions with the old one are refused.
     pub fn change_password(&self, name: &str, password: &str) {
         let old = self.credentials(name).fingerprint();

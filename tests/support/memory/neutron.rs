@@ -57,7 +57,7 @@ impl Neutron for MemoryNeutron {
 
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
         self.call("list floating IPs", |state, project| {
-            if state.alteration == Alteration::HidesFloatingIps {
+            if state.alteration == Alteration::HidesFloatingIps || state.blind.contains(&self.login) {
                 return Ok(Vec::new());
             }
             Ok(state.floating_ips.values().filter(|ip| &ip.project == project).map(|ip| state.show(ip)).collect())
@@ -68,7 +68,7 @@ impl Neutron for MemoryNeutron {
     async fn get_floating_ip(&self, id: &FloatingIpId) -> Result<FloatingIp, Error> {
         self.call("read floating IP", |state, project| {
             let ip = state.own(project, id)?.clone();
-            if state.alteration == Alteration::HidesFloatingIps {
+            if state.alteration == Alteration::HidesFloatingIps || state.blind.contains(&self.login) {
                 let message = "404: The resource could not be found.";
                 return Err(state::refusal(ErrorKind::Rejected, 404, "HTTPNotFound", message));
             }

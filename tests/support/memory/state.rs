@@ -20,6 +20,8 @@ pub(super) struct State {
     pub(super) has_been_limited: bool,
     pub(super) logins: BTreeMap<Fingerprint, Login>,
     pub(super) passwords: BTreeMap<String, String>,
+    /// Those whose role may see no floating IP.
+    pub(super) blind: BTreeSet<Fingerprint>,
     pub(super) networks: Vec<NetworkRow>,
     pub(super) subnets: Vec<SubnetRow>,
     pub(super) floating_ips: BTreeMap<FloatingIpId, FloatingIp>,
