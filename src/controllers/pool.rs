@@ -109,10 +109,11 @@ impl PoolController {
         }
         if let Some(hands_off) = HandsOff::of(&pool.metadata) {
             self.memory.pools.update(&name, |state| state.was_paused = true);
-            if hands_off == HandsOff::Paused {
-                self.report_paused(&pool).await?;
+            if hands_off == HandsOff::Moving {
+                return Ok(Action::await_change());
             }
-            return Ok(Action::await_change());
+            self.report_paused(&pool).await?;
+            return Ok(self.join_project(&pool).await);
         }
         self.leave_overwritten_id(&pool);
         if let Some((rest, message)) = self.held_back.find(&name.namespace, self.clock.now()) {
@@ -199,6 +200,16 @@ impl PoolController {
             }
         }
         done
+    }
+
+    /// Opens the session of a paused pool, as it had one before a restart: what Kubernetes names in its namespace counts for
+    /// the other pools of its project.
+    async fn join_project(&self, pool: &OpenStackFloatingIPPool) -> Action {
+        let has_session = || self.memory.pools.resolved_of(pool).is_some();
+        if !has_session() {
+            self.resolve_for_releases(pool).await;
+        }
+        if has_session() { Action::await_change() } else { Action::requeue(self.clock.jitter(IDLE_RESYNC, 0.2)) }
     }
 
     /// Reads what CAPO's clusters name, for `spec.reuse`.

@@ -439,6 +439,38 @@ fn credentials_that_see_nothing_of_a_project_change_nothing_for_its_other_pools(
     }
 }
 
+/// The process is restarted while a pool elsewhere is paused. What that pool lists is of the project.
+#[test]
+fn what_a_paused_pool_elsewhere_lists_is_not_reused_after_a_restart() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+        let listed = json!({"preAllocatedFloatingIPs": [address(0).to_string()]});
+        create_pool_of_strangers(site, &json!(world.cloud.secret("ours")), &json!({}), &listed);
+        world.advance(SOON).await;
+        let copy = Key::new(Kind::Pool, STRANGERS, "copy");
+        let pause = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
+        site.server.patch(&copy, Part::Main, &pause).expect("it is there");
+        world.advance(SOON).await;
+        site.kill_controller();
+        world.advance(2 * SOON).await;
+        let mut spec = network();
+        spec["reuse"] = json!({"policy": "Unmarked", "minIdleSeconds": 0});
+        site.create_pool("public", &spec);
+        site.create_claim("web-0", "public");
+        let given = world.await_bound("web-0").await;
+        world.expect(
+            2,
+            "what another pool of the project lists",
+            "not given",
+            given.is_some_and(|it| it != address(0)),
+        );
+        site.server.delete(&copy, &Deletion::default()).expect("it is there");
+        world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
+}
+
 /// Another process takes over while the Secret of a pool elsewhere is wrong. What that pool lists is of the project.
 #[test]
 fn what_a_pool_elsewhere_lists_is_not_reused_before_that_pool_is_resolved() {
