@@ -242,12 +242,19 @@ impl ClaimController {
             // It is about to choose, and no younger claim gets what is there for it.
             AttemptOutcome::Refused(_) | AttemptOutcome::AddressGone | AttemptOutcome::Fenced(_) => true,
             // If it left, two claims would take turns with an address that cannot be marked, each as soon as the other failed.
-            AttemptOutcome::Failed(_) => attempt.has_failed_empty_handed,
-            _ => false,
+            AttemptOutcome::Failed(_) => attempt.has_failed_empty_handed || attempt.expects_refusal(),
+            AttemptOutcome::Wait(..) => attempt.expects_refusal(),
+            AttemptOutcome::Bound(..)
+            | AttemptOutcome::Lost(_)
+            | AttemptOutcome::Changed
+            | AttemptOutcome::NothingLeft => false,
         };
         let position = keeps_place.then(|| attempt.request.queue_position());
         let has_failed = matches!(outcome, AttemptOutcome::Failed(_));
-        self.memory.claims.set_queued(&observed.claim, position, has_failed);
+        // One that is tried again at once stays where it is.
+        if !matches!(outcome, AttemptOutcome::Changed) {
+            self.memory.claims.set_queued(&observed.claim, position, has_failed);
+        }
         self.conclude(observed, &pool, outcome).await
     }
 

@@ -7,7 +7,7 @@ use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use serde_json::json;
 
 use crate::api::Kind;
-use crate::fault::{Fault, Side};
+use crate::fault::{Fault, Rejection, Side};
 use crate::simulate;
 use crate::users::key;
 use crate::world::{ADDRESSES, Start, World, address};
@@ -264,6 +264,33 @@ fn a_creation_that_may_fail_leaves_an_existing_address_to_the_oldest_claim() {
         world.cloud.set_quota(&world.project, None);
     });
     outcome.assert_lawful();
+}
+
+/// Law 7. What came of its last request is not known, and the requests before it were refused.
+#[test]
+fn a_request_without_an_answer_costs_the_oldest_claim_no_place() {
+    let mut asked = 0;
+    for seed in 0..12 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            world.cloud.set_quota(&world.project, Some(1));
+            let_two_wait(world, json!({"floatingIPNetwork": {"filter": {"name": "public"}}})).await;
+            let wire = site.replicas[0].wire().expect("it runs");
+            wire.add_outage(Side::OpenStack, Fault::Refused(Rejection::Server), 4, Duration::from_secs(120));
+            let is_asked = || {
+                let claim = site.server.get(&key(Kind::Claim, "older")).unwrap_or_default();
+                claim.to_string().contains("AllocationFailed")
+            };
+            let was_asked = world.wait_until(Duration::from_secs(100), is_asked).await;
+            asked += usize::from(was_asked);
+            wire.clear_faults();
+            world.cloud.set_quota(&world.project, Some(2));
+            expect_older_first(world, "although its last request was not answered").await;
+            world.cloud.set_quota(&world.project, None);
+        });
+        outcome.assert_lawful();
+    }
+    assert!(asked > 0, "no request remained without an answer");
 }
 
 #[test]

@@ -395,6 +395,13 @@ impl<'a> Attempt<'a> {
         }
     }
 
+    /// Whether a POST for the claim has an unknown outcome, and was probably refused as those before it: what the pool has
+    /// is still for this claim first.
+    pub(super) fn expects_refusal(&self) -> bool {
+        let (ledger, pool, claim) = (self.pool.project.ledger(), &self.pool.policy.id, &self.request.key);
+        ledger.is_creating_for(pool, claim) && !ledger.is_getting_address(pool, claim)
+    }
+
     fn may_get_another_offer(&self) -> bool {
         self.pool.project.ledger().may_get_another_offer(&self.pool.policy, self.controller.clock.now())
     }
