@@ -263,16 +263,20 @@ impl NeutronWriter<'_> {
                 (action, is_kept)
             };
             // What is needed by now stays as it is: the sweep gives it to its claim.
-            let performed = self.perform_while_unneeded(&action, memory, || false).await;
+            let performed = self.perform_while_unneeded(&action, memory, || true, || false).await;
             result = result.and_then(|any_kept| performed.map(|is_done| any_kept || is_kept || !is_done));
         }
         result
     }
 
-    /// Performs one action on an address that is held for it, and ends the hold. False if the floating IP had changed, so that
-    /// nothing was done.
-    pub(super) async fn perform(&self, action: &SweepAction) -> Result<bool, Error> {
-        self.perform_if(action, |_| true, || false).await
+    /// Performs one action on an address that is held for it, and ends the hold. False if nothing was done: the floating IP had
+    /// changed, or a deletion `may_go_on` no more when its turn came.
+    pub(super) async fn perform(
+        &self,
+        action: &SweepAction,
+        may_go_on: impl Fn() -> bool + Send + Sync,
+    ) -> Result<bool, Error> {
+        self.perform_if(action, |_| may_go_on(), || false).await
     }
 
     /// The same, except that what is [needed](is_still_unneeded) by now is not deleted, nor, if `leave_outdated`, what
@@ -281,11 +285,13 @@ impl NeutronWriter<'_> {
         &self,
         action: &SweepAction,
         memory: &Memory,
+        may_go_on: impl Fn() -> bool + Send + Sync,
         leave_outdated: impl Fn() -> bool + Send + Sync,
     ) -> Result<bool, Error> {
         let is_unneeded = |ledger: &Ledger| {
             let now = self.clock.now();
-            memory.with_situation(ledger, self.pool, now, |situation| is_still_unneeded(situation, action.id()))
+            may_go_on()
+                && memory.with_situation(ledger, self.pool, now, |situation| is_still_unneeded(situation, action.id()))
         };
         self.perform_if(action, is_unneeded, leave_outdated).await
     }

@@ -352,7 +352,8 @@ impl Sweeper {
             return Ok(false);
         }
         let writer = NeutronWriter { pool, clock: &self.clock };
-        if !writer.perform_while_unneeded(action, &self.memory, leave_outdated).await? {
+        let may_go_on = || self.may_go_on(pool);
+        if !writer.perform_while_unneeded(action, &self.memory, may_go_on, leave_outdated).await? {
             return Ok(false);
         }
         match action {

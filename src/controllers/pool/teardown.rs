@@ -17,6 +17,7 @@ use crate::allocation::mark::Marks;
 use crate::allocation::sweep::{PoolTeardown, SweepAction, plan_teardown};
 use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT, FLOATING_IP_LEFT_BEHIND};
 use crate::api::conditions::pool_reasons as reasons;
+use crate::api::hands_off::HandsOff;
 use crate::api::names::{ABANDON_ANNOTATION, CLAIM_FINALIZER, POOL_FINALIZER};
 use crate::api::{IpAddress, IpAddressClaim, OpenStackFloatingIPPool};
 use crate::clock::instant_after;
@@ -244,7 +245,7 @@ impl PoolController {
             // True for one that is planned again.
             let perform_in_time = async |action: &SweepAction| {
                 if Instant::now() < end {
-                    return writer.perform(action).await.map(|_| false);
+                    return writer.perform(action, || self.may_delete_for(pool, resolved)).await.map(|_| false);
                 }
                 resolved.project.ledger().set_hold(action.id(), None);
                 Ok(true)
@@ -259,6 +260,15 @@ impl PoolController {
             last = Some(teardown.actions);
         }
         Ok(CleanUp::Unfinished)
+    }
+
+    /// Whether the pool is still to be cleaned up as was planned. A deletion may wait for its turn for minutes.
+    fn may_delete_for(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> bool {
+        self.stores.pool(&resolved.name).is_some_and(|now| {
+            HandsOff::of(&now.metadata).is_none()
+                && now.spec.reclaim_policy == pool.spec.reclaim_policy
+                && !is_abandoned(now.as_ref())
+        })
     }
 
     /// Makes sure that the pool's floating IPs which listings no longer show are gone. False if there are none.
