@@ -65,6 +65,13 @@ impl<'a> Supply<'a> {
     pub(super) fn next_for_any(&self, older: usize) -> Result<NextAddress<'a>, Unavailable> {
         // A creation may be refused: what exists is for the older ones.
         let existing = if self.has_more_than(older, 0) { self.first_existing() } else { None };
+        if existing.is_some_and(|(_, entry)| entry.was_refused(self.situation.now))
+            && self.creatable() > 0
+            && self.room() > 0
+            && let Ok(place) = self.creation_place()
+        {
+            return Ok(NextAddress::New(place));
+        }
         let Some((origin, entry)) = existing else {
             return match self.has_more_than(older, self.creatable()) {
                 true => self.creation_place().map(NextAddress::New),
@@ -81,12 +88,17 @@ impl<'a> Supply<'a> {
         }
     }
 
-    /// The first address that no claim has reserved, of the first source that has one within the limit.
+    /// The first address that no claim has reserved, of the first source that has one within the limit. One that Neutron
+    /// refused to mark comes last: no claim waits for it while there is another one.
     fn first_existing(&self) -> Option<(Origin, &'a LedgerEntry)> {
-        self.existing().find_map(|(source, mut entries)| {
-            let entry = entries.find(|entry| !self.is_reserved(entry))?;
-            (source.is_counted || self.room() > 0).then_some((source.origin, entry))
-        })
+        let first = |may_be_refused: bool| {
+            self.existing().find_map(|(source, mut entries)| {
+                let may_be_refused = |entry: &&LedgerEntry| may_be_refused || !entry.was_refused(self.situation.now);
+                let entry = entries.find(|entry| may_be_refused(entry) && !self.is_reserved(entry))?;
+                (source.is_counted || self.room() > 0).then_some((source.origin, entry))
+            })
+        };
+        first(false).or_else(|| first(true))
     }
 
     /// Whether claims without a reservation could get more addresses than this, if so many could be created. No more are

@@ -49,10 +49,14 @@ impl NeutronWriter<'_> {
 
     /// Writes a claim's mark on an address that is held for it.
     pub(super) async fn mark(&self, id: &FloatingIpId, write: &MarkWrite, claim: &ObjectName) -> Result<(), Error> {
-        match write {
+        let result = match write {
             MarkWrite::Describe(mark) => self.describe(id, &render(mark, Some(claim))).await,
             MarkWrite::Tag(tag) => self.add_tag(id, tag).await,
+        };
+        if result.as_ref().is_err_and(|error| matches!(error.kind, ErrorKind::Rejected | ErrorKind::Forbidden)) {
+            self.pool.project.ledger().note_refused_mark(id, self.clock.now());
         }
+        result
     }
 
     pub(super) async fn describe(&self, id: &FloatingIpId, description: &str) -> Result<(), Error> {

@@ -185,6 +185,26 @@ fn a_claim_waits_for_its_reserved_address() {
     assert_eq!(lowered, Decision::Refuse(Refusal::LimitReached(1)), "the limit was lowered below it");
 }
 
+/// Otherwise all claims would wait for it, while there are others.
+#[test]
+fn an_address_that_neutron_refused_to_mark_is_chosen_last_for_a_while() {
+    let refused = |mut fixture: Fixture| {
+        fixture.ledger.note_refused_mark(&id(10), start());
+        fixture
+    };
+    let decide = |fixture: Fixture| marked(&refused(fixture).decide("web")).cloned();
+    let listed = || fixture().closed_list([10, 11]);
+    assert_eq!(decide(listed().fips([fip(10), fip(11)])), Some(id(11)));
+    assert_eq!(decide(listed().fips([fip(10)])), Some(id(10)), "there is no other");
+    let mut later = refused(listed().fips([fip(10), fip(11)]));
+    later.now = start() + seconds(300);
+    assert_eq!(marked(&later.decide("web")), Some(&id(10)));
+    let with_network = || refused(fixture().fips([fip(10).idle()]));
+    assert!(matches!(with_network().decide("web"), Decision::Create(_)), "a new one is another");
+    assert_eq!(marked(&with_network().max_ips(1).decide("web")), Some(&id(10)), "there is no room for a new one");
+    assert_eq!(marked(&with_network().blocked().decide("web")), Some(&id(10)), "Neutron refuses a new one");
+}
+
 #[test]
 fn a_recreated_reserved_address_is_found_beside_a_stale_entry() {
     let recreated = Fip(FloatingIp { id: id(99), ..fip(10).0 });

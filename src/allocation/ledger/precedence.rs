@@ -27,12 +27,22 @@ const OWNER_AWAITED: u8 = 13;
 /// Reads that follow each other faster count once.
 pub const OWNER_AWAITED_EVERY: SignedDuration = SignedDuration::from_secs(5);
 
+/// How long a floating IP comes after all others once Neutron refused to mark it.
+const REFUSED_FOR: SignedDuration = SignedDuration::from_mins(5);
+
 impl Ledger {
     /// A claim of the pool backs off from an address that others have marked too.
     pub fn yield_to_earlier_pool(&mut self, id: &FloatingIpId, pool: &PoolId, now: Timestamp) {
         let Some(entry) = self.entries.get_mut(id) else { return };
         if entry.marks.claims.iter().any(|(other, _)| other < pool) {
             entry.yielded_until = Some(after(now, YIELDS_FOR));
+        }
+    }
+
+    /// Neutron refused a claim's mark on it, for whatever reason of this floating IP.
+    pub fn note_refused_mark(&mut self, id: &FloatingIpId, now: Timestamp) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.refused_until = Some(after(now, REFUSED_FOR));
         }
     }
 
@@ -52,6 +62,11 @@ impl LedgerEntry {
     /// Whether it is left to a pool with an earlier id.
     pub(in crate::allocation) fn is_yielded(&self, now: Timestamp) -> bool {
         self.yielded_until.is_some_and(|until| now < until)
+    }
+
+    /// Whether others are chosen before it, since Neutron refused to mark it a while ago.
+    pub(in crate::allocation) fn was_refused(&self, now: Timestamp) -> bool {
+        self.refused_until.is_some_and(|until| now < until)
     }
 
     /// Whether the other owner of a claim's address has had the time to back off from it.
