@@ -1,19 +1,16 @@
 //! Requests reconciles. Sending never waits, and the queues drop duplicates.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 
 use super::memory::Memory;
 use super::stores::{Stores, name_of};
 use crate::api::IpAddressClaim;
 use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
 use crate::object_name::ObjectName;
-
-/// How long a pool gathers changes of its figures before it reports them.
-const REPORT_DELAY: Duration = Duration::from_secs(1);
 
 /// Wakes objects. Cheap to clone.
 #[derive(Clone)]
@@ -111,14 +108,14 @@ impl Wake {
 
     /// The pool's figures have changed: it reports them soon, once for a whole burst.
     pub(super) fn report_soon(&self, pool: &ObjectName) {
-        if self.memory.pools.update(pool, |state| state.request_report()) != Some(true) {
-            return;
-        }
+        let has_list = self.stores.pool(pool).is_some_and(|pool| pool.spec.address_config_map.is_some());
+        let requested = self.memory.pools.update(pool, |state| state.request_report(has_list, Instant::now()));
+        let Some(delay) = requested.flatten() else { return };
         let (wake, pool) = (self.clone(), pool.clone());
         // Not joined: it ends on its own, and a report that is lost at shutdown is made at the next start.
         tokio::spawn(async move {
-            tokio::time::sleep(REPORT_DELAY).await;
-            wake.memory.pools.update(&pool, |state| state.end_report());
+            tokio::time::sleep(delay).await;
+            wake.memory.pools.update(&pool, |state| state.end_report(Instant::now()));
             wake.pool(&pool);
         });
     }

@@ -189,6 +189,8 @@ pub(in crate::controllers) struct PoolState {
     uid: Option<String>,
     became_stale_at: Option<Timestamp>,
     is_report_due: bool,
+    /// When changes were last reported.
+    reported_at: Option<Instant>,
     watched: WatchedObject,
 }
 
@@ -314,13 +316,17 @@ impl PoolState {
         std::mem::replace(&mut self.left_behind, now.clone()) != now
     }
 
-    /// The figures have changed. False if a report is due already.
-    pub(in crate::controllers) fn request_report(&mut self) -> bool {
-        !std::mem::replace(&mut self.is_report_due, true)
+    /// The figures have changed. Returns how soon they are reported; none if a report is due already. Readers of its
+    /// list of addresses are not kept waiting.
+    pub(in crate::controllers) fn request_report(&mut self, has_list: bool, now: Instant) -> Option<Duration> {
+        let is_due = std::mem::replace(&mut self.is_report_due, true);
+        let last = self.reported_at.filter(|_| !has_list);
+        let rest = last.map(|at| REPORT_INTERVAL.saturating_sub(now.saturating_duration_since(at)));
+        (!is_due).then(|| rest.unwrap_or_default().max(REPORT_DELAY))
     }
 
-    pub(in crate::controllers) fn end_report(&mut self) {
-        self.is_report_due = false;
+    pub(in crate::controllers) fn end_report(&mut self, now: Instant) {
+        (self.is_report_due, self.reported_at) = (false, Some(now));
     }
 
     pub(in crate::controllers) fn note_written(&mut self, pool: &impl Resource) {
@@ -337,6 +343,11 @@ impl PoolState {
         self.watched.is_reconcile_due = true;
     }
 }
+
+/// How long a pool gathers changes of its figures before it reports them, and how long while they go on. A report is a
+/// reconcile of the pool: once a second in each of a hundred pools, it cost as much as the claims.
+const REPORT_DELAY: Duration = Duration::from_secs(1);
+const REPORT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long a process waits, after it has listed the pools, for those that cannot be resolved.
 const RESOLVED_WITHIN: Duration = Duration::from_secs(30);
@@ -542,6 +553,19 @@ mod tests {
             let (all, unsettled) = (SweepScope::All, SweepScope::Unsettled);
             assert_eq!(scopes, [all, unsettled, unsettled, all, unsettled], "{count} addresses");
         }
+    }
+
+    #[test]
+    fn changes_are_reported_after_a_second_and_every_five_while_they_go_on() {
+        let (mut state, start, seconds) = (PoolState::default(), Instant::now(), Duration::from_secs);
+        assert_eq!(state.request_report(false, start), Some(seconds(1)));
+        assert_eq!(state.request_report(false, start), None, "one is due");
+        state.end_report(start + seconds(1));
+        assert_eq!(state.request_report(false, start + seconds(2)), Some(seconds(4)));
+        state.end_report(start + seconds(6));
+        assert_eq!(state.request_report(true, start + seconds(7)), Some(seconds(1)), "it has a list of addresses");
+        state.end_report(start + seconds(8));
+        assert_eq!(state.request_report(false, start + seconds(60)), Some(seconds(1)));
     }
 
     #[test]
