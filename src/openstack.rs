@@ -143,7 +143,8 @@ pub type MaySend<'a> = dyn Fn() -> bool + Send + Sync + 'a;
 pub trait Neutron: Send + Sync {
     fn scope(&self) -> &ProjectScope;
 
-    /// False once Keystone names another URL: a new session has that.
+    /// False once Keystone names another project, region or URL: a new session has that. With another project or region,
+    /// nothing is sent any more: each call fails with [`ErrorKind::Credentials`].
     fn is_current(&self) -> bool;
 
     /// Every floating IP of the project, exactly once.

@@ -17,7 +17,10 @@ use caip_openstack::openstack::session::Sessions;
 use caip_openstack::openstack::{Clouds, ErrorKind, Neutron, NewFloatingIp};
 use futures::future::join_all;
 use serde_json::json;
-use server::{ReceivedRequest, Reply, Server, clock, credentials, listing, row, token, token_of_project};
+use server::{
+    ReceivedRequest, Reply, Server, catalog_of, clock, credentials, listing, row, token, token_of_project,
+    token_with_catalog, token_without_project,
+};
 use tokio::time::{Instant, sleep};
 
 async fn connect(server: &Server) -> Arc<dyn Neutron> {
@@ -152,6 +155,88 @@ async fn while_neutron_does_not_answer_its_url_is_asked_for_every_five_minutes()
     }
     let after = sessions.connect("team-a", &credentials(&old.url, "hunter2")).await.expect("it connects");
     after.list_floating_ips().await.expect("the new one answers");
+}
+
+/// The project is another one where clouds.yaml names none and the user's default project was changed, or where the project
+/// was created again under its name. There, and in another region, all floating IPs would look deleted.
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_with_a_token_for_another_project_or_region() {
+    type Token = fn(&str) -> Reply;
+    let elsewhere: [(Token, &str, &str); 3] = [
+        (|url| token_of_project("p2", url), "p2", "RegionOne"),
+        (|url| token_with_catalog(catalog_of("RegionTwo", url)), "p1", "RegionTwo"),
+        (|url| token_of_project("p2", &format!("{url}/moved")), "p2", "RegionOne"),
+    ];
+    for (token, project, region) in elsewhere {
+        for is_refused_first in [false, true] {
+            let server = Server::start(move |request: &ReceivedRequest| match request.token.as_deref() {
+                _ if is_refused_first => Reply::unauthorized(),
+                _ if request.method == "POST" => Reply::new(201, json!({"floatingip": row("one")})),
+                _ => listing(&[]),
+            })
+            .await;
+            let (sessions, credentials) = (Sessions::new(clock()), credentials(&server.url, "hunter2"));
+            let connect = || sessions.connect("team-a", &credentials);
+            let before = connect().await.expect("it connects");
+            let url = server.url.clone();
+            server.set_keystone(move |_| Some(token(&url)));
+            sleep(Duration::from_secs(if is_refused_first { 60 } else { 3600 - 100 })).await;
+
+            let new = NewFloatingIp { network: NetworkId::new("n1"), subnet: None, description: "mark".to_owned() };
+            let created = before.create_floating_ip(&new, &|| true).await.expect_err("it is not sent");
+            let listed = before.list_floating_ips().await.expect_err("it is not sent");
+            for error in [created, listed] {
+                assert!(error.kind == ErrorKind::Credentials && !error.is_unknown(), "{error:?}");
+                assert!(error.to_string().contains(if project == "p2" { "p2" } else { "RegionTwo" }), "{error}");
+            }
+            assert_eq!(server.count("POST /network") + server.count("GET /network"), usize::from(is_refused_first));
+
+            assert!(!before.is_current());
+            let after = connect().await.expect("it connects");
+            assert!(after.is_current() && !Arc::ptr_eq(&before, &after));
+            assert_eq!((after.scope().project.as_str(), after.scope().region.as_str()), (project, region));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn keystone_is_asked_every_five_minutes_whether_the_former_project_is_the_users_again() {
+    let server = Server::start(|_| listing(&[])).await;
+    let (sessions, credentials) = (Sessions::new(clock()), credentials(&server.url, "hunter2"));
+    let connect = async || sessions.connect("team-a", &credentials).await.expect("it connects");
+    let kept = connect().await;
+    let url = server.url.clone();
+    server.set_keystone(move |_| Some(token_of_project("p2", &url)));
+    sleep(Duration::from_secs(3600 - 100)).await;
+    kept.list_floating_ips().await.expect_err("it is not sent");
+    server.set_keystone(|_| None);
+    for _ in 0..30 {
+        assert_eq!(connect().await.scope().project.as_str(), "p2");
+        sleep(Duration::from_secs(10)).await;
+    }
+    assert_eq!(connect().await.scope(), kept.scope());
+    assert!(kept.is_current());
+    kept.list_floating_ips().await.expect("it is sent");
+    assert_eq!(server.count("POST /v3/auth/tokens"), 3);
+}
+
+/// What the conditions say is the same whether the token is known or requested again.
+#[tokio::test(start_paused = true)]
+async fn a_session_whose_next_token_is_for_no_project_always_says_so() {
+    let server = Server::start(|_| listing(&[])).await;
+    let (sessions, credentials) = (Sessions::new(clock()), credentials(&server.url, "hunter2"));
+    let before = sessions.connect("team-a", &credentials).await.expect("it connects");
+    server.set_keystone(|_| Some(token_without_project()));
+    sleep(Duration::from_secs(3600 - 100)).await;
+    for _ in 0..10 {
+        let listed = before.list_floating_ips().await.expect_err("it is not sent").to_string();
+        assert!(listed.starts_with("authenticate: the token is for no project: "), "{listed}");
+        if let Err(error) = sessions.connect("team-a", &credentials).await {
+            assert_eq!(error.to_string(), listed);
+        }
+        sleep(Duration::from_secs(4)).await;
+    }
+    assert_eq!(server.count("GET /network"), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -67,7 +67,8 @@ const AUDIT_AGE: Duration = Duration::from_secs(62);
 pub(super) const BUSY_AGE: Duration = Duration::from_millis(9600);
 /// How long claims and addresses that need manual action keep the listings frequent.
 const BUSY_FOR: SignedDuration = SignedDuration::from_mins(10);
-/// How soon a pool is reconciled again after a conflict. The change that caused it wakes it sooner, unless the watch is late.
+/// How soon a pool is reconciled again after a conflict, or with another session. The change that caused a conflict wakes it
+/// sooner, unless the watch is late.
 const CONFLICT_RETRY: Duration = Duration::from_secs(1);
 
 /// Why a pool's reconcile failed. It is tried again.
@@ -158,6 +159,10 @@ impl PoolController {
         self.look_for_clusters(&resolved).await;
         let changes = Changes::between(&before, &resolved, pool);
         if let Err(error) = self.refresh(&resolved, &changes).await {
+            if !resolved.neutron.is_current() {
+                // The token was renewed meanwhile. The next session says which project it is for, and where Neutron is.
+                return Ok(Action::requeue(CONFLICT_RETRY));
+            }
             return self.fail(pool, PoolFailure::Neutron(error)).await;
         }
         // Asked again: only a listing shows the marks of another pool's claims.

@@ -2,7 +2,8 @@
 //!
 //! It uses the identity, catalogue, endpoint and request types of `openstack_sdk`, but its own HTTP client: the SDK's
 //! follows redirects with the token, takes a CA only as a file, and cannot be replaced. A request gets the token, passes
-//! the cloud's throttle, is sent, is sent once more if the token was refused, and its answer is classified.
+//! the cloud's throttle, is sent if the token is for the session's project, is sent once more if the token was refused, and
+//! its answer is classified.
 
 mod answer;
 mod breaker;
@@ -33,6 +34,7 @@ use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
 use super::{Error, ErrorKind, MaySend, ProjectScope};
+use catalog::NeutronEndpoint;
 use keystone::Token;
 use large_answer::LargeAnswer;
 use throttle::{Health, Permit, Throttle};
@@ -116,11 +118,33 @@ impl Session {
         &self.scope
     }
 
-    /// Whether the catalogue of the present token has the session's URL. One without any says nothing.
+    /// Whether the present token is for the session's project, and its catalogue has the session's URL. A catalogue without
+    /// any says nothing.
     pub(super) fn is_current(&self) -> bool {
-        let token = self.tokens.known();
-        let named = token.as_ref().and_then(|token| token.neutron.as_ref().ok());
-        named.is_none_or(|neutron| neutron.service.url_str() == self.scope.endpoint)
+        self.tokens.known().is_none_or(|token| {
+            let is_here = |neutron: &NeutronEndpoint| neutron.service.url_str() == self.scope.endpoint;
+            self.check_project(&token).is_ok() && token.neutron.as_ref().ok().is_none_or(is_here)
+        })
+    }
+
+    /// Fails for a token of another project, or of a Neutron in another region. The next token is one where clouds.yaml names
+    /// no project and the user's default project was changed, or where the project was created again under its name. With
+    /// it, the floating IPs of this project would all look deleted.
+    fn check_project(&self, token: &Token) -> Result<(), Error> {
+        let ProjectScope { project: former, region: former_region, .. } = &self.scope;
+        let fail = |message: String| Err(Error::new(ErrorKind::Credentials, keystone::OPERATION, message));
+        let project = token.project()?;
+        if project != former {
+            return fail(format!(
+                "Keystone's new token is for project {project}, and the one before was for project {former}: set project_id in clouds.yaml, and check that {former} still exists"
+            ));
+        }
+        match &token.neutron {
+            Ok(NeutronEndpoint { region, .. }) if region != former_region => fail(format!(
+                "Keystone's catalogue now has Neutron in region {region}, and had it in region {former_region}: ask the operators of the cloud"
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Permission for large answers.
@@ -288,6 +312,7 @@ impl Call<'_> {
     }
 
     async fn send_with(&self, token: &Token, mut request: http::Request<Vec<u8>>) -> Result<Response<Bytes>, Error> {
+        self.session.check_project(token)?;
         if self.may_send.is_some_and(|may_send| !may_send()) {
             return Err(Error::unsent(""));
         }

@@ -174,26 +174,40 @@ const TOKEN_EXPIRES_AT: &str = "2026-11-21T10:00:00.000000Z";
 
 /// The `number`th token of a test, with Neutron at `url` in one region.
 pub(super) fn token(number: usize, url: &str, expires_at: &str) -> Reply {
-    token_reply(number, "p1", catalog(url), expires_at)
+    token_reply(number, project_of("p1"), catalog(url), expires_at)
 }
 
 pub(super) fn token_of_project(project: &str, url: &str) -> Reply {
-    token_reply(1, project, catalog(url), TOKEN_EXPIRES_AT)
+    token_reply(1, project_of(project), catalog(url), TOKEN_EXPIRES_AT)
 }
 
 pub(super) fn token_with_catalog(catalog: Value) -> Reply {
-    token_reply(1, "p1", catalog, TOKEN_EXPIRES_AT)
+    token_reply(1, project_of("p1"), catalog, TOKEN_EXPIRES_AT)
+}
+
+/// One whose user has no default project.
+pub(super) fn token_without_project() -> Reply {
+    token_reply(1, Value::Null, json!([]), TOKEN_EXPIRES_AT)
 }
 
 fn catalog(url: &str) -> Value {
-    let endpoint = json!({"id": "e", "interface": "public", "region": "RegionOne", "url": format!("{url}/network")});
+    catalog_of("RegionOne", url)
+}
+
+/// With Neutron at `url` in this region.
+pub(super) fn catalog_of(region: &str, url: &str) -> Value {
+    let endpoint = json!({"id": "e", "interface": "public", "region": region, "url": format!("{url}/network")});
     json!([{"type": "network", "name": "neutron", "endpoints": [endpoint]}])
 }
 
-fn token_reply(number: usize, project: &str, catalog: Value, expires_at: &str) -> Reply {
+fn project_of(id: &str) -> Value {
+    json!({"id": id, "name": "demo"})
+}
+
+fn token_reply(number: usize, project: Value, catalog: Value, expires_at: &str) -> Reply {
     let token = json!({"token": {
         "expires_at": expires_at, "issued_at": "2026-11-21T09:00:00.000000Z",
-        "user": {"id": "u", "name": "demo"}, "project": {"id": project, "name": "demo"}, "catalog": catalog}});
+        "user": {"id": "u", "name": "demo"}, "project": project, "catalog": catalog}});
     Reply::new(201, token).header("X-Subject-Token", &format!("token-{number}"))
 }
 

@@ -196,6 +196,34 @@ fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_r
     });
 }
 
+/// Law 4. `clouds.yaml` names no project, and the user's default project is changed: in that one, all floating IPs of the
+/// pool look deleted.
+#[test]
+fn a_pool_whose_user_gets_another_project_does_nothing_until_it_has_its_own_again() {
+    for is_being_deleted in [false, true] {
+        simulate_bound(&START, async |world, site| {
+            if is_being_deleted {
+                site.delete(Kind::Pool, "public");
+                world.advance(SOON).await;
+            }
+            let had = world.cloud.floating_ips();
+            world.cloud.set_project("ours", &world.cloud.add_project("theirs", None));
+            site.delete(Kind::Claim, "web-0");
+            world.advance(5 * SOON).await;
+            world.expect(4, "Neutron", "as it was", world.cloud.floating_ips() == had && had.len() == 1);
+            let (reason, message) = site.ready(Kind::Pool, NAMESPACE, "public");
+            let expected = if is_being_deleted { "Deleting" } else { "ProjectChanged" };
+            let says_so = reason == expected && message.contains("but the pool's floating IPs are in project");
+            world.expect(4, "public", &format!("stopped, but {reason}: {message}"), says_so);
+            world.cloud.set_project("ours", &world.project);
+            world.expect_gone(Kind::Claim).await;
+            site.delete(Kind::Pool, "public");
+            world.expect_gone(Kind::Pool).await;
+            world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
+        });
+    }
+}
+
 #[test]
 fn the_spares_of_a_pool_whose_network_a_new_process_does_not_find_are_kept() {
     simulate_bound(&START, async |world, site| {

@@ -54,7 +54,7 @@ impl Clouds for WiredClouds {
 
 struct WiredNeutron {
     inner: Arc<dyn Neutron>,
-    /// The same session, for calls that are under way while Neutron gets another URL.
+    /// The same session, for calls that are under way while Neutron gets another URL, or the user another project.
     sent: Arc<dyn Neutron>,
     server: ApiServer,
     wire: Wire,

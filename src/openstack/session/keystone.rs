@@ -39,6 +39,15 @@ pub(super) struct Token {
     pub(super) expires_at: Timestamp,
 }
 
+impl Token {
+    pub(super) fn project(&self) -> Result<&ProjectId, Error> {
+        self.project.as_ref().ok_or_else(|| {
+            let message = "the token is for no project: set project_id, or project_name, in clouds.yaml";
+            Error::new(ErrorKind::Credentials, OPERATION, message)
+        })
+    }
+}
+
 pub(super) struct KeystoneClient {
     pub(super) http: HttpClient,
     credentials: Credentials,

@@ -191,10 +191,7 @@ fn too_many_sessions(namespace: &str) -> Error {
 }
 
 fn endpoint_and_scope(token: &Token, credentials: &Credentials) -> Result<(ServiceEndpoint, ProjectScope), Error> {
-    let project = token.project.clone().ok_or_else(|| {
-        let message = "the token is for no project: set project_id, or project_name, in clouds.yaml";
-        Error::new(ErrorKind::Credentials, OPERATION, message)
-    })?;
+    let project = token.project()?.clone();
     let NeutronEndpoint { service: endpoint, region } = token.neutron.clone()?;
     let (keystone, url) = (credentials.keystone(), endpoint.url_str().to_owned());
     let scope = ProjectScope { keystone, endpoint: url, region, project };
@@ -208,6 +205,8 @@ impl Clouds for Sessions {
         if let Some(session) = session.filter(|session| session.is_current()) {
             return Ok(session);
         }
+        // The project or the URL may have changed back.
+        tokens.doubt_catalogue();
         let token = tokens.token().await?;
         let (endpoint, scope) = match endpoint_and_scope(&token, credentials) {
             Ok(found) => found,

@@ -38,7 +38,7 @@ pub(super) struct TokenCache {
 #[derive(Default)]
 struct TokenState {
     token: Option<Arc<Token>>,
-    /// Neutron may have another URL than the token's catalogue says.
+    /// The next token may be for another project, or say that Neutron has another URL.
     is_catalogue_doubted: bool,
     failure: Option<FailedAuthentication>,
 }
@@ -85,7 +85,7 @@ impl TokenCache {
         self.state.try_lock().ok()?.token.clone()
     }
 
-    /// Neutron does not answer. If its URL has changed, the catalogue of the next token says so.
+    /// Neutron does not answer, or a session is to be opened. If its URL or the project has changed, the next token says so.
     pub(super) fn doubt_catalogue(&self) {
         let Ok(mut state) = self.state.try_lock() else { return };
         let is_old = |token: &Arc<Token>| self.clock.now() >= after(token.received_at, MIN_CATALOGUE_AGE);

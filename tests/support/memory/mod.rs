@@ -89,6 +89,13 @@ impl MemoryCloud {
         self.state().blind.insert(login);
     }
 
+    /// From now on the user gets tokens for this project, as where clouds.yaml names none and the user's default project is
+    /// changed.
+    pub fn set_project(&self, name: &str, project: &ProjectId) {
+        let login = self.credentials(name).fingerprint();
+        self.state().logins.entry(login).and_modify(|login| login.project = project.clone());
+    }
+
     /// Changes the password of a project's user: credentials and sessions with the old one are refused.
     pub fn change_password(&self, name: &str, password: &str) {
         let old = self.credentials(name).fingerprint();
@@ -330,7 +337,7 @@ impl MemoryCloud {
             Some(Elsewhere::Region) => Elsewhere::REGION.to_owned(),
             _ => self.state().region.clone(),
         };
-        let project = ProjectId::new(project.as_str().trim_end_matches(NOTHING));
+        let (project, whole) = (ProjectId::new(project.as_str().trim_end_matches(NOTHING)), project);
         let (keystone, moves) = (credentials.keystone(), self.state().neutron_moves);
         let number = if moves == 0 { String::new() } else { moves.to_string() };
         let endpoint = format!("http://neutron{number}.{region}.memory/v2.0/");
@@ -339,6 +346,7 @@ impl MemoryCloud {
             cloud: self.clone(),
             login,
             scope,
+            project: whole,
             is_elsewhere: elsewhere.is_some_and(|place| place != Elsewhere::Keystone),
             moves: Some(moves),
         })

@@ -16,6 +16,8 @@ pub struct MemoryNeutron {
     pub(super) cloud: MemoryCloud,
     pub(super) login: Fingerprint,
     pub(super) scope: ProjectScope,
+    /// What a login's project was when the session began.
+    pub(super) project: ProjectId,
     /// Whether nothing is where it leads.
     pub(super) is_elsewhere: bool,
     /// How often Neutron had moved when the session began; none for calls that were sent before it moved.
@@ -40,8 +42,12 @@ impl MemoryNeutron {
         if self.moves.is_some_and(|moves| moves != state.neutron_moves) {
             return Err(Error::new(ErrorKind::Unreachable, operation, "Neutron is elsewhere"));
         }
-        let result = state.log_in(&self.login).and_then(|login| step(&mut state, &login.project));
-        result.map_err(|error| Error { operation, ..error })
+        let login = state.log_in(&self.login).map_err(|error| Error { operation, ..error })?;
+        if self.moves.is_some() && login.project != self.project {
+            let message = "the token is for another project";
+            return Err(Error::new(ErrorKind::Credentials, "authenticate", message));
+        }
+        step(&mut state, &self.project).map_err(|error| Error { operation, ..error })
     }
 }
 
@@ -52,7 +58,9 @@ impl Neutron for MemoryNeutron {
     }
 
     fn is_current(&self) -> bool {
-        self.moves == Some(self.cloud.state().neutron_moves)
+        let state = self.cloud.state();
+        let login = state.log_in(&self.login).ok();
+        self.moves == Some(state.neutron_moves) && login.is_none_or(|login| login.project == self.project)
     }
 
     async fn list_floating_ips(&self) -> Result<Vec<FloatingIp>, Error> {
