@@ -124,6 +124,18 @@ impl Ledger {
         is_complete
     }
 
+    /// The memory of the floating IPs that stay known beside those that a listing with the viewer's credentials shows, in
+    /// bytes.
+    pub fn size_kept_beside(&self, viewer: Viewer, listed: &[FloatingIp]) -> usize {
+        let mut kept: BTreeMap<&FloatingIpId, usize> = BTreeMap::new();
+        let others = self.entries.values().filter(|entry| entry.viewers.include_others_than(viewer));
+        kept.extend(others.map(|entry| (&entry.fip.id, entry.fip.memory_size())));
+        for fip in listed {
+            kept.remove(&fip.id);
+        }
+        kept.into_values().fold(0, usize::saturating_add)
+    }
+
     /// Nobody uses the viewer's credentials any more.
     pub fn forget_viewer(&mut self, viewer: Viewer) {
         self.entries.values_mut().for_each(|entry| entry.viewers.remove(viewer));

@@ -47,13 +47,20 @@ pub(super) struct Project {
     pub(super) quota: QuotaCache,
 }
 
-/// Its error is one for all callers of the namespace that waited for it, with this URL of Neutron. Another namespace has
-/// credentials and memory of its own.
+/// Its error is one for all callers with this access that waited for it.
 struct FailedListing {
     began: Sequence,
-    namespace: String,
-    endpoint: String,
+    access: Access,
     error: Error,
+}
+
+/// With what a project is listed. Another namespace has memory of its own, other credentials may work where these do not, and
+/// so may another URL of Neutron.
+#[derive(Clone, PartialEq, Eq)]
+struct Access {
+    namespace: String,
+    credentials: Fingerprint,
+    endpoint: String,
 }
 
 /// The namespaces with a pool of the project, and how many resolutions each has.
@@ -67,29 +74,20 @@ struct Namespaces {
 /// Kubernetes names there counts for all pools of the project.
 pub(super) struct ProjectHandle {
     project: Arc<Project>,
-    namespace: String,
-    endpoint: String,
-    credentials: Fingerprint,
+    access: Access,
     viewer: Viewer,
     memory_limit: Arc<MemoryLimit>,
 }
 
 impl ProjectHandle {
     #[expect(clippy::arithmetic_side_effects, reason = "it counts what is in memory")]
-    fn join(
-        project: Arc<Project>,
-        namespace: &str,
-        endpoint: &str,
-        credentials: Fingerprint,
-        memory_limit: Arc<MemoryLimit>,
-    ) -> Self {
+    fn join(project: Arc<Project>, access: Access, memory_limit: Arc<MemoryLimit>) -> Self {
         let mut namespaces = project.namespaces.write();
-        namespaces.all.insert(namespace.to_owned());
-        *namespaces.counts.entry(namespace.to_owned()).or_default() += 1;
+        namespaces.all.insert(access.namespace.clone());
+        *namespaces.counts.entry(access.namespace.clone()).or_default() += 1;
         drop(namespaces);
-        let viewer = project.viewers.join(credentials);
-        let (namespace, endpoint) = (namespace.to_owned(), endpoint.to_owned());
-        Self { project, namespace, endpoint, credentials, viewer, memory_limit }
+        let viewer = project.viewers.join(access.credentials);
+        Self { project, access, viewer, memory_limit }
     }
 
     /// A call with the pool's credentials begins.
@@ -99,11 +97,11 @@ impl ProjectHandle {
 
     /// When the last listing with the pool's credentials ended.
     pub(super) fn listing_ended(&self) -> Option<Timestamp> {
-        Some(self.viewers.listing(&self.credentials)?.ended)
+        Some(self.viewers.listing(&self.access.credentials)?.ended)
     }
 
     fn is_listed_since(&self, after: Sequence) -> bool {
-        self.viewers.listing(&self.credentials).is_some_and(|listing| listing.began >= after)
+        self.viewers.listing(&self.access.credentials).is_some_and(|listing| listing.began >= after)
     }
 
     /// Makes sure that the ledger has a listing with the pool's credentials that began at `after` or later. Callers at the
@@ -123,25 +121,25 @@ impl ProjectHandle {
         }
         if let Some(failed) = &*self.failed.lock()
             && failed.began >= after
-            && (&failed.namespace, &failed.endpoint) == (&self.namespace, &self.endpoint)
+            && failed.access == self.access
         {
             return Err(failed.error.clone());
         }
         self.await_tagging().await;
         let began = self.begin_call(clock.now());
         let listed = list.await.and_then(|fips| {
-            let size = fips.iter().map(FloatingIp::memory_size).sum();
+            let size = fips.iter().map(FloatingIp::memory_size).fold(0, usize::saturating_add);
+            let size = size.saturating_add(self.ledger().size_kept_beside(self.viewer, &fips));
             self.memory_limit.replace(&mut self.memory_use.lock(), size).map(|()| fips)
         });
         let fips = listed.inspect_err(|error| {
             self.ledger().note_failed_listing();
-            let (namespace, endpoint) = (self.namespace.clone(), self.endpoint.clone());
-            *self.failed.lock() =
-                Some(FailedListing { began: began.sequence, namespace, endpoint, error: error.clone() });
+            let (access, error) = (self.access.clone(), error.clone());
+            *self.failed.lock() = Some(FailedListing { began: began.sequence, access, error });
         })?;
         let ended = clock.now();
         let is_complete = self.ledger().record_listing(began, fips, ended);
-        self.viewers.note_listing(&self.credentials, Listing { began: began.sequence, ended }, is_complete);
+        self.viewers.note_listing(&self.access.credentials, Listing { began: began.sequence, ended }, is_complete);
         Ok(())
     }
 
@@ -157,15 +155,16 @@ impl ProjectHandle {
 impl Drop for ProjectHandle {
     fn drop(&mut self) {
         let mut namespaces = self.project.namespaces.write();
-        let Some(count) = namespaces.counts.get_mut(&self.namespace) else { return };
+        let namespace = &self.access.namespace;
+        let Some(count) = namespaces.counts.get_mut(namespace) else { return };
         *count = count.saturating_sub(1);
         if *count == 0 {
-            namespaces.counts.remove(&self.namespace);
-            namespaces.all.remove(&self.namespace);
+            namespaces.counts.remove(namespace);
+            namespaces.all.remove(namespace);
         }
         let is_last = namespaces.all.is_empty();
         drop(namespaces);
-        if let Some(viewer) = self.project.viewers.leave(&self.credentials) {
+        if let Some(viewer) = self.project.viewers.leave(&self.access.credentials) {
             self.project.ledger().forget_viewer(viewer);
         }
         if is_last {
@@ -243,11 +242,12 @@ impl Projects {
         Self { all: Registry::default(), memory_limits: MemoryLimits::new(max_floating_ips) }
     }
 
-    /// The project of a session, for a pool of this namespace: the same for all sessions in it, whatever their credentials and
-    /// Neutron's URL.
+    /// The project of a session with these credentials, for a pool of this namespace: the same for all sessions in it, whatever
+    /// their credentials and Neutron's URL.
     pub(super) fn join(&self, scope: &ProjectScope, namespace: &str, credentials: Fingerprint) -> ProjectHandle {
         let project = self.all.get_or_create(scope.key(), |_| Project::default());
-        ProjectHandle::join(project, namespace, &scope.endpoint, credentials, self.memory_limits.of(namespace))
+        let access = Access { namespace: namespace.to_owned(), credentials, endpoint: scope.endpoint.clone() };
+        ProjectHandle::join(project, access, self.memory_limits.of(namespace))
     }
 }
 
@@ -256,12 +256,14 @@ mod tests {
     use std::cell::Cell;
     use std::future::pending;
 
+    use k8s_openapi::ByteString;
     use url::Url;
 
     use super::*;
     use crate::allocation::testing::fip;
     use crate::floating_ip::ProjectId;
-    use crate::openstack::{ErrorKind, KeystoneId};
+    use crate::openstack::credentials::CLOUDS_YAML;
+    use crate::openstack::{Credentials, ErrorKind, KeystoneId};
 
     fn scope() -> ProjectScope {
         let url = "https://keystone.example.com/v3/";
@@ -273,8 +275,15 @@ mod tests {
         }
     }
 
-    fn credentials(number: u8) -> Fingerprint {
-        Fingerprint::testing(number)
+    fn credentials(password: &str) -> Fingerprint {
+        let cloud = "clouds: {c: {auth: {auth_url: 'https://k.example.com/', username: u, project_name: p, password: ";
+        let yaml = ByteString(format!("{cloud}{password}}}}}}}").into_bytes());
+        let credentials = Credentials::from_secret(&BTreeMap::from([(CLOUDS_YAML.to_owned(), yaml)]), "c", None);
+        credentials.unwrap().fingerprint()
+    }
+
+    fn join(projects: &Projects, scope: &ProjectScope, namespace: &str) -> ProjectHandle {
+        projects.join(scope, namespace, credentials("p"))
     }
 
     #[test]
@@ -282,8 +291,7 @@ mod tests {
         let projects = Projects::new(10);
         let moved = ProjectScope { endpoint: "https://other.example.com/v2.0/".to_owned(), ..scope() };
         let elsewhere = ProjectScope { region: "RegionTwo".to_owned(), ..scope() };
-        let [here, there, apart] =
-            [scope(), moved, elsewhere].map(|scope| projects.join(&scope, "team", credentials(1)));
+        let [here, there, apart] = [scope(), moved, elsewhere].map(|scope| join(&projects, &scope, "team"));
         assert!(here.is_in_one_project_with(&there) && !here.is_in_one_project_with(&apart));
     }
 
@@ -293,7 +301,7 @@ mod tests {
         let (clock, projects) = (Clock::system(), Projects::new(1));
         let elsewhere = ProjectScope { region: "RegionTwo".to_owned(), ..scope() };
         let list = async || Ok(vec![fip(10).described("x".repeat(700)).0]);
-        let [first, second] = [scope(), elsewhere].map(|scope| projects.join(&scope, "team", credentials(1)));
+        let [first, second] = [scope(), elsewhere].map(|scope| join(&projects, &scope, "team"));
         let (kept, after) = (first.project().clone(), first.ledger().next_sequence());
         first.refresh(list(), &clock, after).await.expect("there is room for one");
         let after = second.ledger().next_sequence();
@@ -303,19 +311,16 @@ mod tests {
         let after = second.ledger().next_sequence();
         second.refresh(list(), &clock, after).await.expect("there is room again");
         assert!(kept.ledger().is_unlisted() && !second.ledger().is_unlisted());
-        assert!(
-            projects.join(&scope(), "team", credentials(1)).ledger().is_unlisted(),
-            "it is listed again before it is used"
-        );
+        assert!(join(&projects, &scope(), "team").ledger().is_unlisted(), "it is listed again before it is used");
     }
 
     /// For example a user without the right to list, a namespace that lists too much, or a URL at which nothing answers.
     #[tokio::test(start_paused = true)]
     async fn a_failed_listing_fails_its_namespace_with_its_url_alone() {
         let (clock, projects) = (Clock::system(), Projects::new(10));
-        let [first, same, other] = ["a", "a", "b"].map(|namespace| projects.join(&scope(), namespace, credentials(1)));
+        let [first, same, other] = ["a", "a", "b"].map(|namespace| join(&projects, &scope(), namespace));
         let url = "https://internal.example.com/v2.0/".to_owned();
-        let through_another = projects.join(&ProjectScope { endpoint: url, ..scope() }, "a", credentials(1));
+        let through_another = join(&projects, &ProjectScope { endpoint: url, ..scope() }, "a");
         let (after, listings) = (first.ledger().next_sequence(), Cell::new(0));
         let list = async |result: Result<Vec<FloatingIp>, Error>| {
             listings.set(listings.get() + 1);
@@ -338,7 +343,7 @@ mod tests {
     #[tokio::test]
     async fn credentials_that_see_less_hide_nothing_from_others() {
         let (clock, projects) = (Clock::system(), Projects::new(10));
-        let [full, less] = [1, 2].map(|number| projects.join(&scope(), "team", credentials(number)));
+        let [full, less] = ["full", "less"].map(|password| projects.join(&scope(), "team", credentials(password)));
         let list = async |handle: &ProjectHandle, last: &[u8]| {
             let fips = last.iter().map(|last| fip(*last).0).collect();
             let after = handle.ledger().next_sequence();
@@ -360,5 +365,47 @@ mod tests {
         drop(full);
         list(&less, &[]).await;
         assert!(less.ledger().entries().next().is_none(), "nobody has the other credentials any more");
+    }
+
+    /// A tenant's cloud shows each of the tenant's users other floating IPs.
+    #[tokio::test]
+    async fn what_several_credentials_see_takes_no_more_memory_than_a_namespace_has() {
+        let (clock, projects) = (Clock::system(), Projects::new(2));
+        let list = async |password: &str, last: u8| {
+            let handle = projects.join(&scope(), "team", credentials(password));
+            let after = handle.ledger().next_sequence();
+            let listed = async { Ok(vec![fip(last).described("x".repeat(700)).0]) };
+            handle.refresh(listed, &clock, after).await.map(|()| handle)
+        };
+        let (_first, _second) = (list("one", 10).await.expect("it fits"), list("two", 11).await.expect("both fit"));
+        assert!(list("three", 12).await.is_err(), "there is no room for three");
+        list("four", 11).await.map(drop).expect("what is known takes no more");
+    }
+
+    /// The Secret of one pool has expired, and that of another one is good. The listing that fails waits for tags of the other
+    /// pool, whose callers come meanwhile.
+    #[tokio::test(start_paused = true)]
+    async fn a_failed_listing_fails_no_caller_with_other_credentials() {
+        let (clock, projects) = (Clock::system(), Projects::new(10));
+        let [expired, same, good] =
+            ["old", "old", "new"].map(|password| projects.join(&scope(), "a", credentials(password)));
+        let tagging = good.begin_tagging();
+        let list = async |result: Result<Vec<FloatingIp>, Error>| {
+            sleep(Duration::from_secs(1)).await;
+            result
+        };
+        let refused = || Error::new(ErrorKind::Unauthorized, "authenticate", "no");
+        let call = async |pool: &ProjectHandle, result| {
+            let after = pool.ledger().next_sequence();
+            pool.refresh(list(result), &clock, after).await
+        };
+        let (failed, waited, listed, ()) = tokio::join!(
+            call(&expired, Err(refused())),
+            call(&same, Ok(Vec::new())),
+            call(&good, Ok(Vec::new())),
+            async { drop(tagging) },
+        );
+        assert!(failed.is_err() && waited.is_err(), "one request for a token is enough");
+        listed.expect("its credentials are good");
     }
 }

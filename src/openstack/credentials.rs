@@ -37,13 +37,6 @@ const MAX_CACERT: usize = 256 << 10;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint([u8; 32]);
 
-#[cfg(test)]
-impl Fingerprint {
-    pub(crate) fn testing(number: u8) -> Self {
-        Self([number; 32])
-    }
-}
-
 impl fmt::Debug for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The whole hash would let a reader of the logs test guessed passwords offline.

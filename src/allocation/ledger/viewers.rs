@@ -31,6 +31,10 @@ impl Viewers {
         self.0 &= !viewer.bit();
     }
 
+    pub(super) fn include_others_than(self, viewer: Viewer) -> bool {
+        self.0 & !viewer.bit() != 0
+    }
+
     pub(super) fn is_empty(self) -> bool {
         self.0 == 0
     }
