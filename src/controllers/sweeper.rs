@@ -111,7 +111,7 @@ impl Sweeper {
         let is_being_deleted = pool.metadata.deletion_timestamp.is_some();
         let copies = self.remove_deleted_copies(&name).await;
         if is_being_deleted && is_abandoned(pool.as_ref()) {
-            return copies.and(self.release_strays(pool, None).await).map(|()| Action::await_change());
+            return copies.and(self.release_strays(pool, None).await).map(|_| Action::await_change());
         }
         let known = self.memory.pools.get(&name);
         let Some(resolved) = known.resolved else { return copies.map(|()| Action::await_change()) };
@@ -127,7 +127,7 @@ impl Sweeper {
             if is_being_deleted && strays.is_ok() {
                 self.note_upkeep(&name, UpkeepPart::Sweep, None);
             }
-            return strays.map(|()| Action::await_change());
+            return strays.map(|fenced_until| self.after_fence(fenced_until));
         }
         let (result, has_changed) = self.sweep(&resolved).await;
         // The IPAddress of an orphan that was released just now goes with it.
@@ -141,13 +141,14 @@ impl Sweeper {
             self.wake.pool(&name);
         }
         let plan = result.map_err(Error::OpenStack)?;
-        let next = self.next_sweep(&name, &plan);
+        let fenced_until = strays.as_ref().ok().copied().flatten();
+        let next = self.next_sweep(&name, &plan, fenced_until);
         self.label(&resolved, &plan).await;
         // Others do not visit all, or wait until what failed can no longer take effect.
         if plan.scope == SweepScope::All && !plan.must_list && strays.is_ok() {
             self.note_upkeep(&name, UpkeepPart::Sweep, None);
         }
-        strays.map(|()| next)
+        strays.map(|_| next)
     }
 
     pub(super) fn on_error(&self, pool: &OpenStackFloatingIPPool, error: &Error) -> Action {
@@ -367,26 +368,33 @@ impl Sweeper {
         Ok(true)
     }
 
-    fn next_sweep(&self, pool: &ObjectName, plan: &SweepPlan) -> Action {
+    /// For a pool without a plan: when the strays that wait for the end of a fence can be released.
+    fn after_fence(&self, fenced_until: Option<Timestamp>) -> Action {
+        fenced_until.map_or_else(Action::await_change, |at| Action::requeue(time_until(at, self.clock.now())))
+    }
+
+    fn next_sweep(&self, pool: &ObjectName, plan: &SweepPlan, fenced_until: Option<Timestamp>) -> Action {
         let full_sweep = self.memory.pools.update(pool, |state| state.next_full_sweep).flatten();
         let full_sweep = full_sweep.map(|at| at.saturating_duration_since(Instant::now())).unwrap_or_default();
-        time_to_next_sweep(plan, self.clock.now(), full_sweep).map_or_else(Action::await_change, Action::requeue)
+        time_to_next_sweep(plan, fenced_until, self.clock.now(), full_sweep)
+            .map_or_else(Action::await_change, Action::requeue)
     }
 
     /// Removes IPAddresses whose claim is gone without them, since its finalizers were removed by force: those that are
     /// being deleted, those of a pool that is being deleted, and those whose floating IP is no longer marked for the claim.
     /// `resolved` is none for an abandoned pool: nothing is released in OpenStack. What keeps one IPAddress from its
-    /// release does not keep the others.
+    /// release does not keep the others. Returns until when some have to wait.
     async fn release_strays(
         &self,
         pool: &OpenStackFloatingIPPool,
         resolved: Option<&ResolvedPool>,
-    ) -> Result<(), Error> {
-        let mut result = Ok(());
+    ) -> Result<Option<Timestamp>, Error> {
+        let mut result = Ok(None);
         for address in self.stores.strays_of(&name_of(pool), &self.memory.claims) {
             let is_ending = pool.metadata.deletion_timestamp.is_some() || address.metadata.deletion_timestamp.is_some();
             if is_ending || resolved.is_some_and(|resolved| !may_be_needed(resolved, &address)) {
-                result = self.release_stray(pool, resolved, &address).await.and(result);
+                let released = self.release_stray(pool, resolved, &address).await;
+                result = released.and_then(|until| result.map(|earlier| until.into_iter().chain(earlier).min()));
             }
         }
         result
@@ -402,45 +410,55 @@ impl Sweeper {
     }
 
     /// One whose owner references do not have this pool's UID was restored from a backup, and its claim may follow: its
-    /// floating IP keeps its mark, as an orphan, and the claim has it again if it comes in time.
+    /// floating IP keeps its mark, as an orphan, and the claim has it again if it comes in time. Returns until when it has to
+    /// wait.
     async fn release_stray(
         &self,
         pool: &OpenStackFloatingIPPool,
         resolved: Option<&ResolvedPool>,
         address: &IpAddress,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Timestamp>, Error> {
         let claim = ObjectName::new(&name_of(pool).namespace, &address.spec.claim_ref.name);
         if is_claimed(&self.kube, address).await.map_err(Error::Stray)? {
-            return Ok(());
+            return Ok(None);
         }
         // Where all was lost and is being restored, the watch may still show the pool of before.
         let is_current = self.kube.is_current(pool).await;
         if !is_current.map_err(|error| Error::Stray(claim::Error::Kubernetes("read the pool", error)))? {
-            return Ok(());
+            return Ok(None);
         }
         if let Some(resolved) = resolved.filter(|_| is_owned_by(address, pool)) {
             // Without its claim, the IPAddress alone says what is left to release: it goes last.
             let released = release_marks(resolved, &self.memory, &self.clock, &claim, false).await;
             match released.map_err(|error| Error::Stray(claim::Error::OpenStack(error)))? {
                 MarkRelease::Done | MarkRelease::Published => {}
-                // The sweep, or the pool's deletion, comes back when the fence ends.
-                MarkRelease::Fenced(_) => return Ok(()),
+                MarkRelease::Fenced(until) => return Ok(Some(until)),
             }
         }
-        remove_address(&self.kube, address).await.map_err(Error::Stray)
+        remove_address(&self.kube, address).await.map_err(Error::Stray)?;
+        Ok(None)
     }
 }
 
+fn time_until(at: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(at.duration_since(now)).unwrap_or_default().saturating_add(WAKE_MARGIN)
+}
+
 /// How long after a sweep the pool is swept again; none where nothing is left to do. All its addresses may be visited after
-/// `full_sweep`.
-fn time_to_next_sweep(plan: &SweepPlan, now: Timestamp, full_sweep: Duration) -> Option<Duration> {
-    let planned = plan.wake_at.map(|at| Duration::try_from(at.duration_since(now)).unwrap_or_default());
+/// `full_sweep`, and its strays be released after `fenced_until`.
+fn time_to_next_sweep(
+    plan: &SweepPlan,
+    fenced_until: Option<Timestamp>,
+    now: Timestamp,
+    full_sweep: Duration,
+) -> Option<Duration> {
+    let planned = plan.wake_at.into_iter().chain(fenced_until).min();
     let again = match plan.scope {
         _ if plan.must_list => Some(RETRY),
         SweepScope::Unsettled => Some(full_sweep),
         SweepScope::All => None,
     };
-    planned.map(|after| after.saturating_add(WAKE_MARGIN)).into_iter().chain(again).min()
+    planned.map(|at| time_until(at, now)).into_iter().chain(again).min()
 }
 
 /// Whether a claim that is gone may still need the floating IP that its IPAddress names, if it comes back.
@@ -477,11 +495,15 @@ mod tests {
             (SweepPlan::default(), SweepPlan { scope: SweepScope::Unsettled, ..SweepPlan::default() });
         let listing = |plan: &SweepPlan| SweepPlan { must_list: true, ..plan.clone() };
         let waking = |plan: &SweepPlan| SweepPlan { wake_at: Some(start() + seconds(1)), ..plan.clone() };
-        let after = |plan: &SweepPlan| time_to_next_sweep(plan, start(), Duration::from_secs(2));
+        let after = |plan: &SweepPlan| time_to_next_sweep(plan, None, start(), Duration::from_secs(2));
         let (woken, two) = (Duration::from_secs(1) + WAKE_MARGIN, Duration::from_secs(2));
         assert_eq!((after(&all), after(&unsettled)), (None, Some(two)));
         assert_eq!((after(&listing(&all)), after(&listing(&unsettled))), (Some(RETRY), Some(RETRY)));
         assert_eq!((after(&waking(&all)), after(&waking(&unsettled))), (Some(woken), Some(woken)));
+        let fenced = |plan: &SweepPlan, after| {
+            time_to_next_sweep(plan, Some(start() + seconds(after)), start(), Duration::from_secs(9))
+        };
+        assert_eq!((fenced(&all, 1), fenced(&waking(&all), 7)), (Some(woken), Some(woken)));
         let past = SweepPlan { wake_at: Some(start() - seconds(9)), ..listing(&all) };
         assert_eq!(after(&past), Some(WAKE_MARGIN));
     }

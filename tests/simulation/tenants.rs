@@ -153,31 +153,56 @@ fn a_copy_that_writes_keystones_url_differently_sees_the_marks_and_stops() {
     });
 }
 
-/// Both pools bind a claim before either one sees the other's mark. Then the older pool serves, and no claim loses its
-/// address.
+/// A pool and its copy bind a claim each, `web-1` and `web-9`, before either one sees the other's mark. Then the copy stops.
+async fn bind_in_both(world: &World, site: &Site) {
+    site.delete(Kind::Claim, "web-0");
+    site.change(Kind::Pool, "public", &json!({"spec": {"orphans": {"policy": "Release", "graceSeconds": 1}}}));
+    world.advance(SOON).await;
+    copy_under_another_url(world, site, &network()).await;
+    world.advance(SOON).await;
+    create_claim_of_strangers(site, "web-9");
+    site.create_claim("web-1", "public");
+    world.advance(SOON).await;
+    let (ours, theirs) = (site.address_of("web-1"), address_of_stranger(site, "web-9"));
+    world.expect(4, "web-1 and web-9", "bound", ours.is_some() && theirs.is_some());
+    world.advance(5 * SOON).await;
+    let reasons = [site.ready(Kind::Pool, "team", "public").0, site.ready(Kind::Pool, STRANGERS, "copy").0];
+    world.expect(4, "the copy", "stopped", reasons == ["Ready", "DuplicatePoolID"]);
+    world.expect(4, "Neutron", "left with both addresses", world.cloud.floating_ips().len() == 2);
+}
+
+/// The older pool serves, and no claim loses its address.
 #[test]
 fn claims_of_two_pools_with_one_id_keep_their_addresses_until_they_are_deleted() {
     simulate_bound(&START, async |world, site| {
-        site.delete(Kind::Claim, "web-0");
-        site.change(Kind::Pool, "public", &json!({"spec": {"orphans": {"policy": "Release", "graceSeconds": 1}}}));
-        world.advance(SOON).await;
-        copy_under_another_url(world, site, &network()).await;
-        world.advance(SOON).await;
-        create_claim_of_strangers(site, "web-9");
-        site.create_claim("web-1", "public");
-        world.advance(SOON).await;
-        let (ours, theirs) = (site.address_of("web-1"), address_of_stranger(site, "web-9"));
-        world.expect(4, "web-1 and web-9", "bound", ours.is_some() && theirs.is_some());
-        world.advance(5 * SOON).await;
-        let reasons = [site.ready(Kind::Pool, "team", "public").0, site.ready(Kind::Pool, STRANGERS, "copy").0];
-        world.expect(4, "the copy", "stopped", reasons == ["Ready", "DuplicatePoolID"]);
-        world.expect(4, "Neutron", "left with both addresses", world.cloud.floating_ips().len() == 2);
+        bind_in_both(world, site).await;
+        let ours = site.address_of("web-1");
         site.kill_controller();
         world.advance(SOON).await;
         let _ = site.server.delete(&Key::new(Kind::Claim, STRANGERS, "web-9"), &Deletion::default());
         world.advance(2 * SOON).await;
         let is_left = site.server.get(&Key::new(Kind::Claim, STRANGERS, "web-9")).is_some();
         world.expect(4, "web-9", "released", !is_left && world.cloud.floating_ips().len() == 1);
+        world.expect(5, "web-1", "bound as before", site.address_of("web-1") == ours);
+    });
+}
+
+/// Law 9. A copy plans no sweep that would come back.
+#[test]
+fn an_ip_address_without_a_claim_of_a_copy_goes_after_the_fence_of_a_new_process() {
+    simulate_bound(&START, async |world, site| {
+        bind_in_both(world, site).await;
+        let ours = site.address_of("web-1");
+        site.kill_controller();
+        world.users_interfered.set(true);
+        let [claim, address] = [Kind::Claim, Kind::Address].map(|kind| Key::new(kind, STRANGERS, "web-9"));
+        let _ = site.server.patch(&claim, Part::Main, &json!({"metadata": {"finalizers": null}}));
+        let _ = site.server.delete(&claim, &Deletion::default());
+        let _ = site.server.delete(&address, &Deletion::default());
+        world.advance(SOON).await;
+        world.expect(9, "the IPAddress of web-9", "gone", site.server.get(&address).is_none());
+        let is_released = world.wait_until(SOON, || world.cloud.floating_ips().len() == 1).await;
+        world.expect(4, "the address of web-9", "released", is_released);
         world.expect(5, "web-1", "bound as before", site.address_of("web-1") == ours);
     });
 }
