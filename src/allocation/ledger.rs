@@ -42,6 +42,10 @@ const LONGEST_REST: SignedDuration = SignedDuration::from_secs(5);
 /// A fifth of the time for which a view is fresh enough for a DELETE.
 const QUICK_LISTING: SignedDuration = SignedDuration::from_secs(1);
 
+/// Credentials that work list the project more often than this: each minute, and each few seconds after others did not see
+/// what they see.
+const LOOKS_WITHIN: SignedDuration = SignedDuration::from_mins(5);
+
 /// When a call to Neutron began.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CallStart {
@@ -57,6 +61,8 @@ pub struct Ledger {
     /// When the last complete listing began, and when it ended.
     last_listing: Option<(CallStart, Timestamp)>,
     has_listing_failed: bool,
+    /// When each viewer last listed the project.
+    looked_at: BTreeMap<Viewer, Timestamp>,
     /// In boxes: a node of the tree has room for eleven, of which a third is empty.
     entries: BTreeMap<FloatingIpId, Box<LedgerEntry>>,
     by_address: Index<IpAddr, FloatingIpId>,
@@ -99,6 +105,8 @@ impl Ledger {
     /// nothing.
     pub fn record_listing(&mut self, began: CallStart, fips: Vec<FloatingIp>, now: Timestamp) -> bool {
         let listed: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
+        self.looked_at.insert(began.viewer, began.at);
+        self.forget_viewers_that_stopped(began.at);
         let mut is_complete = true;
         let unlisted = self.entries.values_mut().filter(|entry| entry.is_older_than(began));
         let unlisted = unlisted.filter(|entry| !listed.contains(&entry.fip.id)).filter_map(|entry| {
@@ -138,7 +146,17 @@ impl Ledger {
 
     /// Nobody uses the viewer's credentials any more.
     pub fn forget_viewer(&mut self, viewer: Viewer) {
+        self.looked_at.remove(&viewer);
         self.entries.values_mut().for_each(|entry| entry.viewers.remove(viewer));
+    }
+
+    /// Credentials that have expired would keep what is deleted known for ever.
+    fn forget_viewers_that_stopped(&mut self, now: Timestamp) {
+        let has_stopped = |at: &Timestamp| now.duration_since(*at) >= LOOKS_WITHIN;
+        let stopped = self.looked_at.iter().filter(|(_, at)| has_stopped(at)).map(|(viewer, _)| *viewer);
+        for viewer in stopped.collect::<Vec<_>>() {
+            self.forget_viewer(viewer);
+        }
     }
 
     /// A read showed a floating IP.

@@ -45,6 +45,28 @@ fn a_listing_does_not_remove_what_was_created_after_it_began() {
     assert!(fixture.ledger.get(&id(10)).is_none());
 }
 
+/// The role of `less` sees nothing. `full` may have expired.
+#[test]
+fn a_listing_settles_nothing_while_it_lacks_what_others_see() {
+    let mut viewers = Viewer::all();
+    let [full, less] = [(); 2].map(|()| viewers.next().expect("there are many"));
+    let mut ledger = Ledger::default();
+    let look = |ledger: &mut Ledger, viewer, at, fips: Vec<Fip>| {
+        let began = ledger.begin_as(viewer, start() + seconds(at));
+        list(ledger, began, fips);
+        (ledger.entries().count(), ledger.listing_began() == Some(began.at))
+    };
+    assert_eq!(look(&mut ledger, full, 0, vec![fip(10).idle()]), (1, true));
+    ledger.begin_creation(nonce(11), pool_id("p"), None);
+    ledger.note_uncertain_creation(&nonce(11), start());
+    assert_eq!(look(&mut ledger, less, 120, vec![]), (1, false));
+    assert!(ledger.has_unknown_outcomes() && ledger.size_kept_beside(less, &[]) > 0);
+    assert_eq!(look(&mut ledger, full, 130, vec![fip(10).idle()]), (1, true));
+    assert!(!ledger.has_unknown_outcomes() && ledger.size_kept_beside(full, &[]) == 0);
+    assert_eq!(look(&mut ledger, less, 429, vec![]), (1, false));
+    assert_eq!(look(&mut ledger, less, 430, vec![]), (0, true), "the other one has stopped");
+}
+
 #[test]
 fn what_is_unmarked_and_unattached_is_found_by_address() {
     let mut fixture = fixture().fips([fip(12), fip(11).attached(), fip(10), fip(13).forwarded(), fip(14).idle()]);
