@@ -7,7 +7,7 @@ use kube::ResourceExt;
 
 use super::events::Events;
 use super::explain::{explain, explain_refusal};
-use super::kubernetes::Kubernetes;
+use super::kubernetes::{Kubernetes, find};
 use super::memory::{ADDRESS_APPEARS_WITHIN, Memory, ResolvedPool};
 use super::panics::HeldBack;
 use super::patch;
@@ -382,7 +382,7 @@ impl ClaimController {
         if !observed.is_bound() || !observed.has_no_address() {
             return Ok(false);
         }
-        let found = self.kube.claims(&observed.name.namespace).get_opt(&observed.name.name).await;
+        let found = find(&self.kube.claims(&observed.name.namespace), &observed.name.name).await;
         let found = found.map_err(|error| Error::Kubernetes("read the claim", error))?;
         let is_active =
             |found: &IpAddressClaim| found.uid() == observed.claim.uid() && found.metadata.deletion_timestamp.is_none();
@@ -395,7 +395,7 @@ impl ClaimController {
         if observed.pool.is_some() || !observed.claim.spec.pool_ref.is_ours() || !is_name(&observed.pool_name.name) {
             return Ok(false);
         }
-        let found = self.kube.pools(&observed.pool_name.namespace).get_opt(&observed.pool_name.name).await;
+        let found = find(&self.kube.pools(&observed.pool_name.namespace), &observed.pool_name.name).await;
         let found = found.and_then(|found| found.map(Guarded::into_object).transpose());
         Ok(found.map_err(|error| Error::Kubernetes("read the pool", error))?.is_some())
     }

@@ -1,9 +1,11 @@
 //! Typed access to the API server, per kind.
 
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
-use kube::core::PartialObjectMeta;
+use kube::core::{ApiResource, PartialObjectMeta};
 use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
 
+use super::patch;
 use super::stores::name_of;
 use crate::api::guarded::Guarded;
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
@@ -44,7 +46,7 @@ impl Kubernetes {
         pool: &ObjectName,
     ) -> Result<Option<Guarded<PartialObjectMeta<OpenStackFloatingIPPool>>>, kube::Error> {
         match is_name(&pool.name) {
-            true => self.pool_metadata_api(&pool.namespace).get_opt(&pool.name).await,
+            true => find(&self.pool_metadata_api(&pool.namespace), &pool.name).await,
             false => Ok(None),
         }
     }
@@ -62,5 +64,34 @@ impl Kubernetes {
     /// One Secret serves several pools, so what a user wrote into its metadata keeps none of them from reading it.
     pub(super) fn secrets(&self, namespace: &str) -> Api<Guarded<Secret>> {
         Api::namespaced(self.client.clone(), namespace)
+    }
+
+    /// Whether a request failed since the API server does not serve the kind. It answers with a page then, as a proxy
+    /// may, so only the list of what it serves decides. Without that list it is not known, and the failure counts.
+    pub(super) async fn is_unserved(&self, kind: &ApiResource, error: &kube::Error) -> bool {
+        patch::is_not_found(error) && !patch::is_gone(error) && matches!(self.serves(kind).await, Ok(false))
+    }
+
+    async fn serves(&self, kind: &ApiResource) -> Result<bool, kube::Error> {
+        let groups = self.client.list_api_groups().await?.groups;
+        let group = groups.iter().find(|group| group.name == kind.group);
+        if !group.is_some_and(|group| group.versions.iter().any(|version| version.version == kind.version)) {
+            return Ok(false);
+        }
+        let resources = self.client.list_api_group_resources(&kind.api_version).await?.resources;
+        Ok(resources.iter().any(|resource| resource.name == kind.plural))
+    }
+}
+
+/// Reads an object; `None` if it does not exist. Unlike [`Api::get_opt`], it believes only an answer about the object,
+/// and not the 404 of a proxy in front of the API server.
+pub(super) async fn find<K>(api: &Api<K>, name: &str) -> Result<Option<K>, kube::Error>
+where
+    K: Clone + DeserializeOwned + std::fmt::Debug,
+{
+    match api.get(name).await {
+        Ok(object) => Ok(Some(object)),
+        Err(error) if patch::is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
     }
 }

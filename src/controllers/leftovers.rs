@@ -10,7 +10,7 @@ use kube::Resource;
 use tokio_util::sync::CancellationToken;
 
 use super::claim::{self, is_claimed, remove_address};
-use super::kubernetes::Kubernetes;
+use super::kubernetes::{Kubernetes, find};
 use super::memory::Memory;
 use super::pool::secret_finalizer;
 use super::stores::{Stores, name_of};
@@ -78,14 +78,14 @@ impl LeftoverReleaser {
         let mut needed = BTreeSet::new();
         let pools = self.kube.pool_metadata_api(&name.namespace);
         pages::for_each(&pools, |pool| needed.extend([secret_finalizer(&pool)])).await?;
-        let Some(secret) = api.get_opt(&name.name).await? else { return Ok(()) };
+        let Some(secret) = find(&api, &name.name).await? else { return Ok(()) };
         let is_moving = HandsOff::of(secret.meta()) == Some(HandsOff::Moving);
         let is_unneeded = |finalizer: &str| finalizers.contains(finalizer) && !needed.contains(finalizer);
         let change = patch::without_finalizers(secret.meta(), is_unneeded).filter(|_| !is_moving);
         let Some(change) = change else { return Ok(()) };
         match patch::merge(&api, &name.name, change).await {
             Ok(_) => tracing::info!(secret.name = %name, "finalizer removed from the Secret: its pool is gone"),
-            Err(error) if patch::is_not_found(&error) => {}
+            Err(error) if patch::is_gone(&error) => {}
             Err(error) => return Err(error),
         }
         Ok(())

@@ -46,6 +46,7 @@ pub(super) fn has_finalizer(meta: &ObjectMeta, finalizer: &str) -> bool {
     meta.finalizers.iter().flatten().any(|other| other == finalizer)
 }
 
+/// Any answer of 404: the object does not exist, its kind is not served, or a proxy answered.
 pub(super) fn is_not_found(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.code == 404)
 }

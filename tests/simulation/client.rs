@@ -137,5 +137,8 @@ fn failed(failure: &CallFailure) -> Answered {
         CallFailure::Refused(Rejection::TooMany) => status(429, "TooManyRequests"),
         CallFailure::Refused(Rejection::Conflict) => status(409, "Conflict"),
         CallFailure::Refused(Rejection::Forbidden) => status(403, "Forbidden"),
+        CallFailure::Refused(Rejection::Page) => {
+            Ok(Response::builder().status(404).body(Body::from("404 page not found")).expect("a good answer"))
+        }
     }
 }

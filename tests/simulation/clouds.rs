@@ -75,6 +75,7 @@ fn error(operation: &'static str, failure: CallFailure) -> Error {
         CallFailure::Refused(Rejection::TooMany) => (ErrorKind::TooManyRequests, "too many requests"),
         CallFailure::Refused(Rejection::Conflict) => (ErrorKind::Conflict, "another request changed it"),
         CallFailure::Refused(Rejection::Forbidden) => (ErrorKind::Forbidden, "the cloud's policy forbids it"),
+        CallFailure::Refused(Rejection::Page) => (ErrorKind::Rejected, "404 page not found"),
         CallFailure::Refused(Rejection::Unreachable) => (ErrorKind::Unreachable, "the cloud refuses connections"),
     };
     Error::new(kind, operation, message)

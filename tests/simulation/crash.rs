@@ -10,7 +10,7 @@ use crate::wire::{Fault, Rejection};
 use crate::world::{Start, World, address};
 use crate::{Outcome, is_due, simulate};
 
-const FAULTS: [Fault; 12] = [
+const FAULTS: [Fault; 13] = [
     Fault::CrashBefore,
     Fault::CrashAfter,
     Fault::CrashAndLand(Duration::from_secs(1)),
@@ -20,6 +20,7 @@ const FAULTS: [Fault; 12] = [
     Fault::RequestLost,
     Fault::Refused(Rejection::Server),
     Fault::Refused(Rejection::Conflict),
+    Fault::Refused(Rejection::Page),
     Fault::Twice,
     Fault::Late(Duration::from_secs(8)),
     Fault::Late(Duration::from_secs(45)),

@@ -20,6 +20,8 @@ pub enum Rejection {
     Conflict,
     /// 403, as of a role, a policy or a quota.
     Forbidden,
+    /// 404 with a page, as of a proxy: it says nothing about what was asked for.
+    Page,
     /// The connection is refused.
     Unreachable,
 }

@@ -28,6 +28,7 @@
 //! | [`outdated`] | claims and IPAddresses come back from a backup |
 //! | [`cleanup`] | releases and deletions need credentials, and nothing else of the spec |
 //! | [`identities`] | cluster identities that a namespace may use, and then may not |
+//! | [`proxies`] | a proxy in front of the API server answers 404 |
 //! | [`problems`] | what a pool with a problem still does for the claims that have addresses |
 //! | [`spec_edits`] | every edit of a pool's spec, every pair of them, and back |
 //! | [`strays`] | IPAddresses that no claim has a right to |
@@ -87,6 +88,7 @@ mod outdated;
 mod panics;
 mod problems;
 mod process;
+mod proxies;
 mod publication;
 mod rates;
 mod records;

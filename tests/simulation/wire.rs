@@ -39,8 +39,8 @@ struct State {
     next_write: Option<Fault>,
     outages: BTreeMap<Side, (Instant, Fault, u8)>,
     hang: Option<Hang>,
-    /// Calls with this in their path are refused until then.
-    forbidden: Option<(&'static str, Instant)>,
+    /// Calls with this in their method and path are refused so until then.
+    refused: Option<(&'static str, Rejection, Instant)>,
     /// Until when watches stall: all, or those of one kind.
     stalled: Option<(Option<&'static str>, Instant)>,
     /// Whether watches leave out all but the latest state of an object.
@@ -70,7 +70,7 @@ impl Wire {
             next_write: None,
             outages: BTreeMap::new(),
             hang: None,
-            forbidden: None,
+            refused: None,
             stalled: None,
             skips: false,
             frozen: None,
@@ -116,7 +116,12 @@ impl Wire {
 
     /// For a while the API server refuses calls with this in their path, as where the role lacks a permission.
     pub fn forbid(&self, path: &'static str, lasts: Duration) {
-        self.state().forbidden = Some((path, Instant::now() + lasts));
+        self.refuse(path, Rejection::Forbidden, lasts);
+    }
+
+    /// For a while calls with this in their method and path are refused.
+    pub fn refuse(&self, what: &'static str, how: Rejection, lasts: Duration) {
+        self.state().refused = Some((what, how, Instant::now() + lasts));
     }
 
     /// For a while watches deliver nothing, although they do not break.
@@ -156,7 +161,7 @@ impl Wire {
         state.outages.clear();
         state.next_write = None;
         (state.hang, state.stalled, state.frozen, state.skips) = (None, None, None, false);
-        state.forbidden = None;
+        state.refused = None;
         state.late_turns = None;
     }
 
@@ -321,8 +326,8 @@ impl Wire {
         let (now, dice) = (Instant::now(), state.chance.u8(0..8));
         let is_hanging = |hang: &&Hang| now < hang.until && call.is_write && call.kind.ends_with(hang.plural);
         let hang = state.hang.as_ref().filter(is_hanging).map(|hang| hang.fault);
-        let is_forbidden = state.forbidden.is_some_and(|(path, until)| now < until && call.what.contains(path));
-        let refused = is_forbidden.then_some(Fault::Refused(Rejection::Forbidden));
+        let is_refused = |(what, _, until): &(&str, Rejection, Instant)| now < *until && call.what.contains(what);
+        let refused = state.refused.filter(is_refused).map(|(_, how, _)| Fault::Refused(how));
         let outage = state.outages.get(&call.side).filter(|(until, _, share)| now < *until && dice < *share);
         let outage = outage.map(|(_, fault, _)| *fault);
         let is_openstacks = call.is_write && call.side == Side::OpenStack;

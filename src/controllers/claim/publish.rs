@@ -21,7 +21,7 @@ use crate::api::names::{
     ORIGIN_ANNOTATION, POOL_ID_ANNOTATION, POOL_KIND,
 };
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
-use crate::controllers::kubernetes::Kubernetes;
+use crate::controllers::kubernetes::{Kubernetes, find};
 use crate::controllers::leftovers::KEPT_FOR;
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::objects::{is_owned_by, read_published};
@@ -66,7 +66,7 @@ impl ClaimController {
     /// garbage collector removes references to owners that do not exist, and with the last one the IPAddress, so that it
     /// would be repaired again and again.
     async fn are_owners_current(&self, observed: &Observed, pool: &OpenStackFloatingIPPool) -> Result<bool, Error> {
-        let claim = self.kube.claims(&observed.name.namespace).get_opt(&observed.name.name).await;
+        let claim = find(&self.kube.claims(&observed.name.namespace), &observed.name.name).await;
         let claim = claim.map_err(|error| Error::Kubernetes("read the claim", error))?;
         let is_current = claim.is_some_and(|claim| claim.metadata.uid == observed.claim.metadata.uid);
         Ok(is_current && self.is_pool_current(pool).await?)
@@ -130,7 +130,7 @@ impl ClaimController {
         tracing::info!(claim.name = %observed.name, "deleted while it was served: its address is released");
         // Here, since nothing else comes back to it once the watch has delivered that the claim is gone.
         let api = self.kube.addresses(&observed.name.namespace);
-        let read = (async || api.get_opt(&observed.name.name).await).retry(DELETE_RETRIES).await;
+        let read = (async || find(&api, &observed.name.name).await).retry(DELETE_RETRIES).await;
         let failed = |error| Error::Kubernetes("delete the IPAddress", error);
         let Some(address) = read.map_err(failed)? else { return Ok(()) };
         let delete = async || delete_address(&self.kube, &address).await;
@@ -177,14 +177,14 @@ pub(in crate::controllers) async fn is_claimed(kube: &Kubernetes, address: &IpAd
     if !is_name(&address.spec.claim_ref.name) {
         return Ok(false);
     }
-    let claim = kube.claims(&namespace).get_opt(&address.spec.claim_ref.name).await;
+    let claim = find(&kube.claims(&namespace), &address.spec.claim_ref.name).await;
     let claim = claim.map_err(|error| Error::Kubernetes("read the claim", error))?;
     Ok(claim.is_some_and(|claim| claim.is_of(&namespace, &address.spec.pool_ref.name)))
 }
 
 /// Whether the claim may have an IPAddress that the watch has not delivered. Without an answer, it may.
 pub(super) async fn may_have_address(kube: &Kubernetes, claim: &ObjectName) -> bool {
-    !matches!(kube.addresses(&claim.namespace).get_opt(&claim.name).await, Ok(None))
+    !matches!(find(&kube.addresses(&claim.namespace), &claim.name).await, Ok(None))
 }
 
 /// Deletes the IPAddress: the finalizer first, as the Cluster API IPAM provider contract demands.
@@ -201,7 +201,7 @@ async fn delete_address(kube: &Kubernetes, address: &IpAddress) -> Result<(), ku
     let api = kube.addresses(&address.namespace().unwrap_or_default());
     let same = Preconditions { uid: address.uid(), resource_version: None };
     match api.delete(&address.name_any(), &DeleteParams::default().preconditions(same)).await {
-        Err(error) if !patch::is_not_found(&error) => Err(error),
+        Err(error) if !patch::is_gone(&error) => Err(error),
         _ => Ok(()),
     }
 }
@@ -210,7 +210,7 @@ async fn remove_address_finalizer(kube: &Kubernetes, address: &IpAddress) -> Res
     let Some(change) = patch::without_finalizer(&address.metadata, ADDRESS_FINALIZER) else { return Ok(()) };
     let api = kube.addresses(&address.namespace().unwrap_or_default());
     match patch::merge(&api, &address.name_any(), change).await {
-        Err(error) if !patch::is_not_found(&error) => {
+        Err(error) if !patch::is_gone(&error) => {
             Err(Error::Kubernetes("remove the finalizer from the IPAddress", error))
         }
         _ => Ok(()),

@@ -22,6 +22,7 @@ use crate::api::IpAddress;
 use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
 use crate::api::names::{ADDRESS_FINALIZER, CLAIM_FINALIZER};
 use crate::clock::Clock;
+use crate::controllers::kubernetes::find;
 use crate::controllers::memory::{Memory, ResolvedPool};
 use crate::controllers::neutron_writer::{NeutronWriter, render};
 use crate::controllers::objects::is_abandoned;
@@ -90,7 +91,7 @@ impl ClaimController {
         if observed.address.is_some() {
             return Ok(false);
         }
-        let found = self.kube.addresses(&observed.name.namespace).get_opt(&observed.name.name).await;
+        let found = find(&self.kube.addresses(&observed.name.namespace), &observed.name.name).await;
         Ok(found.map_err(|error| Error::Kubernetes("read the IPAddress", error))?.is_some())
     }
 
@@ -192,7 +193,7 @@ impl ClaimController {
                 self.metrics.released(OperationResult::Success);
                 Ok(())
             }
-            Err(error) if patch::is_not_found(&error) => Ok(()),
+            Err(error) if patch::is_gone(&error) => Ok(()),
             Err(error) => {
                 self.memory.claims.set_released(&observed.claim, false);
                 Err(Error::Kubernetes("remove the finalizer from the claim", error))

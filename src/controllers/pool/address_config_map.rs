@@ -23,6 +23,7 @@ use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::{ADDRESS_CONFIG_MAP_CURRENT, DesiredCondition, pool_reasons as reasons};
 use crate::api::guarded::Guarded;
 use crate::api::names::ADDRESS_CONFIG_MAP_ANNOTATION;
+use crate::controllers::kubernetes::find;
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::patch::{self, reply};
 use crate::controllers::stores::name_of;
@@ -123,7 +124,7 @@ impl PoolController {
         for _ in 1..TRIES {
             match self.try_write(pool, name, addresses).await {
                 // It was created, changed or deleted meanwhile.
-                Err(Failure::Kubernetes(error)) if patch::is_conflict(&error) || patch::is_not_found(&error) => {}
+                Err(Failure::Kubernetes(error)) if patch::is_conflict(&error) || patch::is_gone(&error) => {}
                 result => return result,
             }
         }
@@ -168,7 +169,7 @@ impl PoolController {
             let preconditions = Some(Preconditions { uid: found.uid(), resource_version: found.resource_version() });
             let params = DeleteParams { preconditions, ..DeleteParams::default() };
             match api.delete(former, &params).await {
-                Err(error) if !patch::is_not_found(&error) => return Err(error),
+                Err(error) if !patch::is_gone(&error) => return Err(error),
                 _ => tracing::info!(pool.name = %name_of(pool), config_map.name = former, "former ConfigMap deleted"),
             }
         }
@@ -186,7 +187,7 @@ impl PoolController {
 
 /// None for a name that no object can have.
 async fn read(api: &Api<Guarded<ConfigMap>>, name: &str) -> Result<Option<ConfigMap>, kube::Error> {
-    if is_name(name) { api.get_opt(name).await?.map(Guarded::into_object).transpose() } else { Ok(None) }
+    if is_name(name) { find(api, name).await?.map(Guarded::into_object).transpose() } else { Ok(None) }
 }
 
 /// The ConfigMap that was written last, or is about to be.

@@ -16,9 +16,9 @@ use crate::api::names::{CAPO_GROUP, POOL_KIND};
 use crate::clock::Clock;
 use crate::controllers::kubernetes::Kubernetes;
 use crate::controllers::memory::Memory;
+use crate::controllers::pages;
 use crate::controllers::stores::name_of;
 use crate::controllers::watch::readable;
-use crate::controllers::{pages, patch};
 use crate::object_name::ObjectName;
 use crate::time::before;
 
@@ -144,7 +144,7 @@ impl CapoObjects {
         let keep = |object| found.extend(readable(object).map(|object| (name_of(&object), addresses_of(&object))));
         match pages::for_each(&api, keep).await {
             Ok(()) => Ok(Some(found)),
-            Err(error) if patch::is_not_found(&error) => Ok(None),
+            Err(error) if self.kube.is_unserved(&resource, &error).await => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -10,7 +10,7 @@ use super::failure::PoolFailure;
 use crate::api::cluster_identity::{CLUSTER_IDENTITY_KIND, ClusterIdentitySpec, cluster_identities};
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::guarded::Guarded;
-use crate::controllers::kubernetes::Kubernetes;
+use crate::controllers::kubernetes::{Kubernetes, find};
 use crate::controllers::memory::Problem;
 use crate::controllers::patch;
 use crate::object_name::{ObjectName, is_name};
@@ -74,20 +74,25 @@ async fn read_identity(kube: &Kubernetes, identity: &str) -> Result<ClusterIdent
         let message = "spec.identityRef.name cannot be the name of an OpenStackClusterIdentity: use lowercase letters, digits, - and .";
         return Err(refused(reasons::CLUSTER_IDENTITY_NOT_FOUND, message));
     }
-    let identities: Api<Guarded<DynamicObject>> = Api::all_with(kube.client.clone(), &cluster_identities());
-    let found = identities.get(identity).await.and_then(Guarded::into_object).map_err(|error| match &error {
-        error if patch::is_gone(error) => {
+    let kind = cluster_identities();
+    let identities: Api<Guarded<DynamicObject>> = Api::all_with(kube.client.clone(), &kind);
+    let found = match find(&identities, identity).await.and_then(|found| found.map(Guarded::into_object).transpose()) {
+        Ok(Some(found)) => found,
+        Ok(None) => {
             let message = format!(
                 "{CLUSTER_IDENTITY_KIND} {identity} (spec.identityRef.name) does not exist: create it, or name another one"
             );
-            refused(reasons::CLUSTER_IDENTITY_NOT_FOUND, message)
+            return Err(refused(reasons::CLUSTER_IDENTITY_NOT_FOUND, message));
         }
-        error if patch::is_not_found(error) => {
+        Err(error) if kube.is_unserved(&kind, &error).await => {
             let message = "this cluster does not serve OpenStackClusterIdentity (infrastructure.cluster.x-k8s.io/v1alpha1): install CAPO 0.14 or later, or name a Secret of this namespace";
-            refused(reasons::CLUSTER_IDENTITY_NOT_INSTALLED, message)
+            return Err(refused(reasons::CLUSTER_IDENTITY_NOT_INSTALLED, message));
         }
-        _ => IdentityError::Unread(format!("{CLUSTER_IDENTITY_KIND} {identity} (spec.identityRef.name)"), error),
-    })?;
+        Err(error) => {
+            let what = format!("{CLUSTER_IDENTITY_KIND} {identity} (spec.identityRef.name)");
+            return Err(IdentityError::Unread(what, error));
+        }
+    };
     serde_json::from_value(found.data.get("spec").cloned().unwrap_or_default()).map_err(|error| {
         let message = format!("{CLUSTER_IDENTITY_KIND} {identity} cannot be read: {error}; correct its spec");
         refused(reasons::CLUSTER_IDENTITY_INVALID, message)
@@ -133,14 +138,22 @@ mod tests {
     use crate::api::IpamVersion;
 
     const IDENTITY: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1/openstackclusteridentities/shared";
+    const VERSION: &str = "/apis/infrastructure.cluster.x-k8s.io/v1alpha1";
     const NAMESPACE: &str = "/api/v1/namespaces/team-a";
 
     /// An API server with an identity and a namespace, each a status and what the body says.
     fn kubernetes(identity: (u16, Value), namespace: (u16, Value)) -> Kubernetes {
+        kubernetes_with(groups("v1beta1"), identity, namespace)
+    }
+
+    /// The same, with its list of what it serves.
+    fn kubernetes_with(groups: (u16, Value), identity: (u16, Value), namespace: (u16, Value)) -> Kubernetes {
         let service = tower::service_fn(move |request: Request<Body>| {
             let (status, body) = match request.uri().path() {
                 IDENTITY => identity.clone(),
                 NAMESPACE => namespace.clone(),
+                "/apis" => groups.clone(),
+                VERSION => resources(),
                 path => panic!("{path} is read"),
             };
             let body = body.as_str().map_or(body.to_string(), str::to_owned);
@@ -159,6 +172,23 @@ mod tests {
     fn namespace(labels: Value) -> (u16, Value) {
         let metadata = json!({"name": "team-a", "labels": labels});
         (200, json!({"apiVersion": "meta.k8s.io/v1", "kind": "PartialObjectMetadata", "metadata": metadata}))
+    }
+
+    /// CAPO's kinds are served in this version.
+    fn groups(version: &str) -> (u16, Value) {
+        let group = "infrastructure.cluster.x-k8s.io";
+        let version = json!({"groupVersion": format!("{group}/{version}"), "version": version});
+        (200, json!({"kind": "APIGroupList", "groups": [{"name": group, "versions": [version]}]}))
+    }
+
+    fn resources() -> (u16, Value) {
+        let of = |name: &str| json!({"name": name, "singularName": "", "namespaced": false, "kind": "K", "verbs": []});
+        let names = ["openstackfloatingippools", "openstackclusteridentities"];
+        (200, json!({"groupVersion": "infrastructure.cluster.x-k8s.io/v1alpha1", "resources": names.map(of)}))
+    }
+
+    fn page() -> (u16, Value) {
+        (404, json!("404 page not found\n"))
     }
 
     /// Must not be asked.
@@ -206,7 +236,7 @@ mod tests {
     async fn what_is_not_there_is_told_from_what_cannot_be_read() {
         let of = async |answer| failure(find(kubernetes(answer, unread()), "*").await);
         assert_eq!(of(not_found()).await, ("ClusterIdentityNotFound", true));
-        assert_eq!(of((404, json!("404 page not found\n"))).await, ("ClusterIdentityNotInstalled", true));
+        assert_eq!(of(page()).await, ("ClusterIdentityNotInstalled", true));
         let forbidden = json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "forbidden"});
         for answer in [(403, forbidden), (503, json!("unavailable"))] {
             assert_eq!(of(answer).await, ("ClusterIdentityNotFound", false), "it says nothing about the identity");
@@ -214,6 +244,15 @@ mod tests {
         let selector = json!({"matchLabels": {"team": "a"}});
         let no_namespace = find(kubernetes(identity(selector), not_found()), "*").await;
         assert_eq!(failure(no_namespace), ("ClusterIdentityNotFound", false));
+    }
+
+    /// As of a proxy in front of the API server, which serves the kind.
+    #[tokio::test]
+    async fn a_page_says_nothing_about_the_identity() {
+        for groups in [groups("v1alpha1"), page()] {
+            let refused = find(kubernetes_with(groups, page(), unread()), "*").await;
+            assert_eq!(failure(refused), ("ClusterIdentityNotFound", false));
+        }
     }
 
     #[tokio::test]

@@ -217,7 +217,7 @@ impl PoolController {
         let api = self.kube.pools(&name.namespace);
         match api.patch_status(&name.name, &PatchParams::default(), &change).await {
             Ok(written) => self.memory.pools.update(&name, |state| state.note_written(&written)),
-            Err(error) if patch::is_not_found(&error) => return Ok(()),
+            Err(error) if patch::is_gone(&error) => return Ok(()),
             Err(error) => return Err(Error::Kubernetes("write the pool's status", error)),
         };
         for type_ in [READY, ADDRESSES_MAINTAINED, ADDRESS_CONFIG_MAP_CURRENT] {

@@ -17,7 +17,7 @@ use crate::api::OpenStackFloatingIPPool;
 use crate::api::cluster_identity::CLUSTER_IDENTITY_KIND;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::names::{POOL_FINALIZER, SECRET_FINALIZER_PREFIX};
-use crate::controllers::kubernetes::Kubernetes;
+use crate::controllers::kubernetes::{Kubernetes, find};
 use crate::controllers::memory::Problem;
 use crate::controllers::patch::{self, reply};
 use crate::controllers::stores::name_of;
@@ -78,7 +78,7 @@ impl PoolController {
             match patch::merge(&api, name, change).await {
                 Ok(_) => return Ok(()),
                 // It was changed or deleted meanwhile, perhaps by another pool: it is read again.
-                Err(error) if patch::is_conflict(&error) || patch::is_not_found(&error) => {}
+                Err(error) if patch::is_conflict(&error) || patch::is_gone(&error) => {}
                 Err(error) => return Err(unprotected(name, &reply(&error))),
             }
         }
@@ -146,10 +146,10 @@ impl PoolController {
             return Ok(());
         }
         let api = self.kube.secrets(&pool.namespace().unwrap_or_default());
-        let Some(secret) = api.get_opt(name).await.map_err(failed)? else { return Ok(()) };
+        let Some(secret) = find(&api, name).await.map_err(failed)? else { return Ok(()) };
         let Some(change) = patch::without_finalizer(secret.meta(), &finalizer(pool)) else { return Ok(()) };
         match patch::merge(&api, name, change).await {
-            Err(error) if !patch::is_not_found(&error) => Err(failed(error)),
+            Err(error) if !patch::is_gone(&error) => Err(failed(error)),
             _ => Ok(()),
         }
     }
@@ -167,7 +167,7 @@ async fn read_secret(
     }
     let title = title(secret, pool);
     let read = kube.secrets(&secret.namespace).get(&secret.name).await.map_err(|error| {
-        failed(match (patch::is_not_found(&error), pool.spec.identity_ref.own_secret()) {
+        failed(match (patch::is_gone(&error), pool.spec.identity_ref.own_secret()) {
             (true, Some(_)) => format!(
                 "{title} (spec.identityRef.name) does not exist in this namespace: create it with the key clouds.yaml"
             ),

@@ -320,7 +320,7 @@ impl PoolController {
         let Some(change) = patch::without_finalizer(&pool.metadata, POOL_FINALIZER) else { return Ok(()) };
         match patch::merge(&self.kube.pools(&name.namespace), &name.name, change).await {
             Ok(_) => tracing::info!(pool.name = %name, "pool cleaned up, its finalizer is removed"),
-            Err(error) if patch::is_not_found(&error) => {}
+            Err(error) if patch::is_gone(&error) => {}
             Err(error) => return Err(Error::Kubernetes("remove the finalizer from the pool", error)),
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! The server over HTTP: requests and answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use axum::body::Body;
 use http::{Method, Request, Response};
@@ -157,8 +157,11 @@ fn reduced(mut body: Value) -> Value {
     body
 }
 
-/// What a group's version serves.
+/// Which groups there are, or what a group's version serves.
 fn discovery(path: &str) -> Option<(u16, Value)> {
+    if path == "/apis" {
+        return Some((200, groups()));
+    }
     let group_version = path.trim_matches('/').strip_prefix("apis/")?;
     let resources: Vec<Value> = Kind::ALL
         .into_iter()
@@ -172,4 +175,18 @@ fn discovery(path: &str) -> Option<(u16, Value)> {
     let list =
         json!({"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": resources});
     (!resources.is_empty()).then_some((200, list))
+}
+
+fn groups() -> Value {
+    let mut groups: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (group, version, ..) in Kind::ALL.map(Kind::names) {
+        groups.entry(group).or_default().insert(version);
+    }
+    groups.remove("");
+    let group = |(name, versions): (&str, BTreeSet<&str>)| {
+        let version = |version| json!({"groupVersion": format!("{name}/{version}"), "version": version});
+        json!({"name": name, "versions": versions.into_iter().map(version).collect::<Vec<_>>()})
+    };
+    let groups: Vec<Value> = groups.into_iter().map(group).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
