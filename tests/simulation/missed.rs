@@ -187,3 +187,38 @@ fn an_address_that_another_owner_marks_as_it_is_published_keeps_our_mark() {
         outcome.assert_lawful();
     }
 }
+
+/// The API server ignores a UID in a patch of a status: only a version keeps it from landing on another claim.
+#[test]
+fn a_claim_that_replaces_one_of_its_name_while_that_is_published_is_not_told_of_its_address() {
+    for successors_pool in ["other", "public"] {
+        let start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            let network = json!({"floatingIPNetwork": {"filter": {"name": "public"}}});
+            ["public", "other"].iter().for_each(|pool| site.create_pool(pool, &network));
+            world.advance(Duration::from_secs(5)).await;
+            let (late, lasts) = (Fault::Late(Duration::from_secs(3)), Duration::from_secs(10));
+            site.replicas[0].wire().expect("it runs").hang("ipaddressclaims", late, lasts);
+            site.create_claim("web-0", "public");
+            while site.server.get(&key(Kind::Address, "web-0")).is_none() {
+                world.advance(Duration::from_millis(10)).await;
+            }
+            // The status is under way.
+            world.advance(Duration::from_secs(1)).await;
+            world.users_interfered.set(true);
+            site.delete_by_force(Kind::Claim, "web-0");
+            site.create_claim("web-0", successors_pool);
+            world.advance(Duration::from_millis(2_500)).await;
+            world.expect(1, "web-0", "without the address of the former claim", !site.is_bound("web-0"));
+            let is_of_its_pool = || {
+                let address = site.server.get(&key(Kind::Address, "web-0"));
+                address.is_some_and(|address| address["spec"]["poolRef"]["name"] == successors_pool)
+            };
+            let is_bound = || site.is_bound("web-0") && is_of_its_pool();
+            let is_bound = world.wait_until(Duration::from_secs(60), is_bound).await;
+            world.expect(7, "web-0", "bound to an address of its pool", is_bound);
+        });
+        outcome.assert_lawful();
+    }
+}

@@ -132,7 +132,9 @@ impl ClaimController {
         let api = self.kube.addresses(&observed.name.namespace);
         let read = (async || find(&api, &observed.name.name).await).retry(DELETE_RETRIES).await;
         let failed = |error| Error::Kubernetes("delete the IPAddress", error);
-        let Some(address) = read.map_err(failed)? else { return Ok(()) };
+        // A claim of another pool may have its name by now, and an IPAddress of its own.
+        let is_of_pool = |address: &IpAddress| address.spec.pool_ref == observed.claim.spec.pool_ref;
+        let Some(address) = read.map_err(failed)?.filter(is_of_pool) else { return Ok(()) };
         let delete = async || delete_address(&self.kube, &address).await;
         match delete.retry(DELETE_RETRIES).when(|error| !patch::is_conflict(error)).await {
             Err(error) if !patch::is_conflict(&error) => Err(failed(error)),

@@ -16,16 +16,21 @@ use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED
 use crate::api::conditions::event_reasons::{PAUSED, WRONG_POOL_REF};
 use crate::api::conditions::{ClaimReport, DesiredCondition, READY, claim_patch, claim_unready_since};
 use crate::api::names::{ABANDON_ANNOTATION, GROUP, POOL_KIND};
+use crate::controllers::kubernetes::find;
 use crate::controllers::memory::{ResolvedPool, WaitingClaim};
 use crate::controllers::patch;
 use crate::floating_ip::FloatingIp;
 use crate::object_name::ObjectName;
+
+/// How often a status is written that other writers change at the same moment, before its claim is reconciled again.
+const STATUS_TRIES: usize = 4;
 
 /// The result of writing a status.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StatusWrite {
     Written,
     Unchanged,
+    /// Also if another claim has its name now.
     ClaimGone,
 }
 
@@ -38,7 +43,7 @@ enum Reference<'a> {
 }
 
 impl ClaimController {
-    /// The claim has its address. False when the claim was deleted meanwhile.
+    /// The claim has its address. False when the claim was deleted meanwhile, or replaced by another one of its name.
     pub(super) async fn report_bound(
         &self,
         observed: &Observed,
@@ -231,15 +236,32 @@ impl ClaimController {
             Reference::To(name) => status["addressRef"] = json!({"name": name}),
             Reference::Removed => status["addressRef"] = Value::Null,
         }
-        let api = self.kube.claims(&observed.name.namespace);
-        let change = Patch::Merge(json!({"status": status}));
-        match api.patch_status(&observed.name.name, &PatchParams::default(), &change).await {
-            Ok(claim) => {
-                self.memory.claims.note_written(&claim);
-                Ok(StatusWrite::Written)
+        self.patch_status(observed, &status).await
+    }
+
+    /// Patches the status of this claim, and not of another one that was created under its name since. The API server
+    /// ignores a UID in a patch of the status, so the patch names the version.
+    async fn patch_status(&self, observed: &Observed, status: &Value) -> Result<StatusWrite, Error> {
+        let (api, name) = (self.kube.claims(&observed.name.namespace), &observed.name.name);
+        let mut version = self.memory.claims.newest_version(&observed.claim);
+        let mut tries = 1..STATUS_TRIES;
+        loop {
+            let change = Patch::Merge(json!({"metadata": {"resourceVersion": version}, "status": status}));
+            match api.patch_status(name, &PatchParams::default(), &change).await {
+                Ok(claim) => {
+                    self.memory.claims.note_written(&claim);
+                    return Ok(StatusWrite::Written);
+                }
+                Err(error) if patch::is_gone(&error) => return Ok(StatusWrite::ClaimGone),
+                Err(error) if patch::is_conflict(&error) && tries.next().is_some() => {}
+                Err(error) => return Err(Error::Kubernetes("write the claim's status", error)),
             }
-            Err(error) if patch::is_gone(&error) => Ok(StatusWrite::ClaimGone),
-            Err(error) => Err(Error::Kubernetes("write the claim's status", error)),
+            // Somebody changed it, or it was replaced.
+            let found = find(&api, name).await.map_err(|error| Error::Kubernetes("read the claim", error))?;
+            match found.filter(|found| found.metadata.uid == observed.claim.metadata.uid) {
+                Some(found) => version = found.metadata.resource_version,
+                None => return Ok(StatusWrite::ClaimGone),
+            }
         }
     }
 }

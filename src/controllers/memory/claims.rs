@@ -251,6 +251,12 @@ impl ClaimRecords {
         self.update(claim, |record| record.watched.is_awaited_after(claim)).unwrap_or(false)
     }
 
+    /// The newest version of the claim that is known: this one, or what this process has written since.
+    pub(in crate::controllers) fn newest_version(&self, claim: &IpAddressClaim) -> Option<String> {
+        let written = self.update(claim, |record| record.watched.written_after(claim)).flatten();
+        written.map(|version| version.to_string()).or_else(|| claim.resource_version())
+    }
+
     pub(in crate::controllers) fn note_written(&self, claim: &IpAddressClaim) {
         self.update(claim, |record| {
             record.watched.note_written(claim);

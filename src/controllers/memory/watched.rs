@@ -40,8 +40,13 @@ impl WatchedObject {
 
     /// Whether this process has written to the object since this version, while that still matters.
     pub(super) fn is_awaited_after(&self, object: &impl Resource) -> bool {
-        let seen: Option<u64> = object.resource_version().and_then(|version| version.parse().ok());
-        self.written.zip(seen).is_some_and(|(written, seen)| seen < written)
+        self.written_after(object).is_some()
+    }
+
+    /// The version that this process has written since this one.
+    pub(super) fn written_after(&self, object: &impl Resource) -> Option<u64> {
+        let seen: u64 = object.resource_version()?.parse().ok()?;
+        self.written.filter(|written| seen < *written)
     }
 
     /// This is reported, or is about to be.
