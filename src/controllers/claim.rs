@@ -13,7 +13,7 @@ use super::panics::HeldBack;
 use super::patch;
 use super::pool::{BUSY_AGE, CapoObjects};
 use super::queue::Action;
-use super::stores::{Stores, name_of};
+use super::stores::{Stores, name_of, with_all_references};
 use super::wake::Wake;
 use crate::api::IpAddressClaim;
 use crate::api::conditions::claim_reasons::POOL_NOT_READY;
@@ -368,9 +368,14 @@ impl ClaimController {
 
     /// Adds the finalizer before anything is done in Neutron, so that the claim cannot disappear meanwhile.
     async fn protect(&self, observed: &Observed) -> Result<(), Error> {
-        let Some(change) = patch::with_finalizer(&observed.claim.metadata, CLAIM_FINALIZER) else { return Ok(()) };
-        let claim = patch::merge(&self.kube.claims(&observed.name.namespace), &observed.name.name, change).await;
-        let claim = claim.map_err(|error| Error::Kubernetes("add the finalizer to the claim", error))?;
+        if observed.is_protected() {
+            return Ok(());
+        }
+        let api = self.kube.claims(&observed.name.namespace);
+        let failed = |error| Error::Kubernetes("add the finalizer to the claim", error);
+        let whole = with_all_references(&api, observed.claim.as_ref()).await.map_err(failed)?;
+        let Some(change) = patch::with_finalizer(&whole.metadata, CLAIM_FINALIZER) else { return Ok(()) };
+        let claim = patch::merge(&api, &observed.name.name, change).await.map_err(failed)?;
         self.memory.claims.note_written(&claim);
         Ok(())
     }

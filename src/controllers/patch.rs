@@ -2,9 +2,11 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
-use kube::{Api, Resource};
+use kube::{Api, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+
+use super::stores::with_all_references;
 
 pub(super) async fn merge<K>(api: &Api<K>, name: &str, change: Value) -> Result<K, kube::Error>
 where
@@ -26,6 +28,22 @@ pub(super) fn with_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Value
 /// Removes the finalizer; `None` when it is not there.
 pub(super) fn without_finalizer(meta: &ObjectMeta, finalizer: &str) -> Option<Value> {
     without_finalizers(meta, |other| other == finalizer)
+}
+
+/// Removes the finalizer from an object of the stores; `None` when it is not there.
+pub(super) async fn remove_finalizer<A, K>(api: &Api<A>, object: &K, finalizer: &str) -> Result<Option<A>, kube::Error>
+where
+    A: Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    K: Resource + Clone,
+{
+    if !has_finalizer(object.meta(), finalizer) {
+        return Ok(None);
+    }
+    let whole = with_all_references(api, object).await?;
+    match without_finalizers(whole.meta(), |other| other == finalizer) {
+        Some(change) => merge(api, &object.name_any(), change).await.map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Removes these finalizers; `None` when none of them is there.

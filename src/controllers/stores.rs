@@ -18,7 +18,7 @@ use crate::object_name::ObjectName;
 
 mod stored;
 
-pub(super) use stored::{Stored, may_be_kept};
+pub(super) use stored::{Stored, with_all_references};
 
 #[derive(Clone)]
 pub(super) struct Stores {

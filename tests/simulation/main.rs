@@ -35,6 +35,7 @@
 //! | [`tenants`] | what another tenant's Keystone says |
 //! | [`noninterference`], [`liar`] | an honest tenant beside hostile ones, and their clouds |
 //! | [`panics`] | a bug that an object triggers |
+//! | [`large`] | objects with more finalizers and owner references than are kept in memory |
 //! | [`labels`] | the tags of `spec.tags` |
 //! | [`address_lists`] | the ConfigMap of `spec.addressConfigMap` |
 //! | [`newer`] | marks of a newer version of this provider |
@@ -77,6 +78,7 @@ mod history;
 mod identities;
 mod jumps;
 mod labels;
+mod large;
 mod liar;
 mod lists;
 mod missed;

@@ -25,7 +25,8 @@ use crate::controllers::kubernetes::{Kubernetes, find};
 use crate::controllers::leftovers::KEPT_FOR;
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::objects::{is_owned_by, read_published};
-use crate::controllers::patch;
+use crate::controllers::patch::{self, remove_finalizer};
+use crate::controllers::stores::with_all_references;
 use crate::floating_ip::FloatingIp;
 use crate::object_name::{ObjectName, is_name};
 
@@ -50,15 +51,28 @@ impl ClaimController {
             Some(address) if address.metadata.deletion_timestamp.is_some() => {
                 self.let_go_of_address(address, pool).await
             }
-            Some(address) => match repair_patch(address, &desired()) {
-                Some(change) if self.are_owners_current(observed, pool).await? => {
-                    patch::merge(&self.kube.addresses(&observed.name.namespace), &observed.name.name, change)
-                        .await
-                        .map(drop)
-                        .map_err(|error| Error::Kubernetes("repair the IPAddress", error))
-                }
-                _ => Ok(()),
-            },
+            Some(address) if repair_patch(address, &desired()).is_some() => {
+                self.repair_address(observed, pool, address, &desired()).await
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    async fn repair_address(
+        &self,
+        observed: &Observed,
+        pool: &OpenStackFloatingIPPool,
+        address: &IpAddress,
+        desired: &IpAddress,
+    ) -> Result<(), Error> {
+        let api = self.kube.addresses(&observed.name.namespace);
+        let failed = |error| Error::Kubernetes("repair the IPAddress", error);
+        let address = with_all_references(&api, address).await.map_err(failed)?;
+        match repair_patch(&address, desired) {
+            Some(change) if self.are_owners_current(observed, pool).await? => {
+                patch::merge(&api, &observed.name.name, change).await.map(drop).map_err(failed)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -209,9 +223,8 @@ async fn delete_address(kube: &Kubernetes, address: &IpAddress) -> Result<(), ku
 }
 
 async fn remove_address_finalizer(kube: &Kubernetes, address: &IpAddress) -> Result<(), Error> {
-    let Some(change) = patch::without_finalizer(&address.metadata, ADDRESS_FINALIZER) else { return Ok(()) };
     let api = kube.addresses(&address.namespace().unwrap_or_default());
-    match patch::merge(&api, &address.name_any(), change).await {
+    match remove_finalizer(&api, address, ADDRESS_FINALIZER).await {
         Err(error) if !patch::is_gone(&error) => {
             Err(Error::Kubernetes("remove the finalizer from the IPAddress", error))
         }

@@ -181,18 +181,21 @@ impl ClaimController {
     }
 
     async fn remove_finalizer(&self, observed: &Observed) -> Result<(), Error> {
-        let Some(change) = patch::without_finalizer(&observed.claim.metadata, CLAIM_FINALIZER) else { return Ok(()) };
+        if !observed.is_protected() {
+            return Ok(());
+        }
         // Until the watch delivers this, the claim must not be released again. A claim that is not deleted waits for
         // another pool.
         self.memory.claims.set_released(&observed.claim, observed.is_being_deleted());
         let api = self.kube.claims(&observed.name.namespace);
-        match patch::merge(&api, &observed.name.name, change).await {
+        match patch::remove_finalizer(&api, observed.claim.as_ref(), CLAIM_FINALIZER).await {
             // Counted here, since everything before is repeated after a conflict.
-            Ok(claim) => {
+            Ok(Some(claim)) => {
                 self.memory.claims.note_written(&claim);
                 self.metrics.released(OperationResult::Success);
                 Ok(())
             }
+            Ok(None) => Ok(()),
             Err(error) if patch::is_gone(&error) => Ok(()),
             Err(error) => {
                 self.memory.claims.set_released(&observed.claim, false);

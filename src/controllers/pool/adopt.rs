@@ -14,7 +14,7 @@ use crate::api::names::{POOL_FINALIZER, POOL_ID_ANNOTATION, PROJECT_ID_ANNOTATIO
 use crate::controllers::memory::ResolvedPool;
 use crate::controllers::objects::is_watched;
 use crate::controllers::patch;
-use crate::controllers::stores::{may_serve, name_of};
+use crate::controllers::stores::{may_serve, name_of, with_all_references};
 
 /// How often to try to write to a pool that others keep changing, before it is reconciled again.
 const TRIES: usize = 5;
@@ -74,11 +74,12 @@ impl PoolController {
         ];
         let is_written =
             annotations.iter().all(|(key, value)| pool.annotations().get(*key).is_some_and(|written| written == value));
-        let finalizers = patch::with_finalizer(&pool.metadata, POOL_FINALIZER);
-        if is_written && finalizers.is_none() {
+        if is_written && patch::has_finalizer(&pool.metadata, POOL_FINALIZER) {
             return Ok(pool.clone());
         }
-        let mut change = finalizers.unwrap_or_else(|| json!({}));
+        let api = self.kube.pools(&name_of(pool.as_ref()).namespace);
+        let whole = with_all_references(&api, pool.as_ref()).await?;
+        let mut change = patch::with_finalizer(&whole.metadata, POOL_FINALIZER).unwrap_or_else(|| json!({}));
         patch::set_metadata(&mut change, "annotations", annotations.into_iter().collect());
         let adopted = self.write_metadata(pool, change).await?;
         tracing::info!(pool.name = %name_of(&adopted), pool.id = %id, "pool adopted");

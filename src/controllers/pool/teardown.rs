@@ -317,9 +317,9 @@ impl PoolController {
 
     async fn remove_pool_finalizer(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
         let name = name_of(pool);
-        let Some(change) = patch::without_finalizer(&pool.metadata, POOL_FINALIZER) else { return Ok(()) };
-        match patch::merge(&self.kube.pools(&name.namespace), &name.name, change).await {
-            Ok(_) => tracing::info!(pool.name = %name, "pool cleaned up, its finalizer is removed"),
+        match patch::remove_finalizer(&self.kube.pools(&name.namespace), pool, POOL_FINALIZER).await {
+            Ok(Some(_)) => tracing::info!(pool.name = %name, "pool cleaned up, its finalizer is removed"),
+            Ok(None) => {}
             Err(error) if patch::is_gone(&error) => {}
             Err(error) => return Err(Error::Kubernetes("remove the finalizer from the pool", error)),
         }

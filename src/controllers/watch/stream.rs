@@ -19,7 +19,7 @@ use tokio::time::sleep;
 
 use crate::api::guarded::{Guarded, Unreadable};
 use crate::controllers::memory::Interruptions;
-use crate::controllers::stores::{Stored, may_be_kept, name_of, sorted};
+use crate::controllers::stores::{Stored, name_of, sorted};
 use crate::object_name::ObjectName;
 use crate::runtime::client::{PAGE_OBJECTS, WATCH_TIMEOUT_SECONDS};
 
@@ -207,12 +207,7 @@ pub(in crate::controllers) fn readable<K>(guarded: Guarded<K>) -> Option<K> {
 fn parse<K: Stored>(guarded: Guarded<K>) -> Option<K> {
     let mut object = readable(guarded)?;
     object.strip();
-    let is_kept = may_be_kept(object.meta());
-    if !is_kept {
-        let name = name_of(&object);
-        tracing::warn!(object = %name, "object left out, its finalizers and owner references have more than 16 KiB");
-    }
-    is_kept.then_some(object)
+    Some(object)
 }
 
 #[cfg(test)]
@@ -235,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_with_long_owners_is_left_out_or_loses_them() {
+    fn an_object_with_long_owners_loses_them() {
         let kept = |api_group: &str, length: usize| {
             let owner = json!({"apiVersion": "v1", "kind": "Owner", "name": "x".repeat(length), "uid": "1"});
             let meta = json!({"name": "c", "namespace": "n", "ownerReferences": [owner], "finalizers": ["a/b"]});
@@ -244,7 +239,7 @@ mod tests {
             let claim: Option<IpAddressClaim> = parse(claim.expect("an object"));
             claim.map(|claim| claim.owner_references().len())
         };
-        assert_eq!([kept(GROUP, 253), kept(GROUP, 16_000), kept(GROUP, 16_384)], [Some(1), Some(1), None]);
+        assert_eq!([kept(GROUP, 253), kept(GROUP, 8_000), kept(GROUP, 8_192)], [Some(1), Some(1), Some(0)]);
         assert_eq!([kept("of.another", 253), kept("of.another", 16_384)], [Some(1), Some(0)]);
     }
 
