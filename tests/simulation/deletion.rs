@@ -540,6 +540,32 @@ fn a_large_sweep_ends_soon_after_its_pool_is_to_retain() {
     outcome.assert_lawful();
 }
 
+/// Law 8. OpenStack has done all that was asked.
+#[test]
+fn a_clean_up_that_a_pause_interrupts_blames_nobody() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "minFree": 8}));
+        world.advance(SOON).await;
+        let wire = site.replicas[0].wire().expect("it runs");
+        wire.delay_turns(10 * SOON, Duration::from_secs(2));
+        site.delete(Kind::Pool, "public");
+        world.advance(Duration::from_millis(1500)).await;
+        let pause = |value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
+        site.change(Kind::Pool, "public", &pause(json!("")));
+        world.advance(SOON).await;
+        let left = world.cloud.floating_ips().len();
+        world.expect(9, "public", "left alone", left > 0);
+        let pool = site.server.get(&key(Kind::Pool, "public")).unwrap_or_default().to_string();
+        world.expect(8, "public", "not said to be kept by OpenStack", !pool.contains("ask its operator"));
+        wire.clear_faults();
+        site.change(Kind::Pool, "public", &pause(json!(null)));
+        world.expect_gone(Kind::Pool).await;
+        world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
+}
+
 #[test]
 fn a_large_clean_up_ends_soon_after_its_pool_is_paused() {
     let outcome = simulate(&START, async |world: &World| {

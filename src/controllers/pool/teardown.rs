@@ -222,6 +222,9 @@ impl PoolController {
             if self.resolver.duplicates().has_original(pool, resolved) {
                 return Ok(CleanUp::Done);
             }
+            if !self.may_delete_for(pool, resolved) {
+                return Ok(CleanUp::Interrupted);
+            }
             let teardown = self.plan(resolved);
             if teardown.actions.is_empty() && !teardown.must_list {
                 // The reads take a while, so everything is looked at once more.
