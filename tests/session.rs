@@ -228,14 +228,17 @@ async fn a_session_whose_next_token_is_for_no_project_always_says_so() {
     let before = sessions.connect("team-a", &credentials).await.expect("it connects");
     server.set_keystone(|_| Some(token_without_project()));
     sleep(Duration::from_secs(3600 - 100)).await;
+    let mut refused = 0;
     for _ in 0..10 {
         let listed = before.list_floating_ips().await.expect_err("it is not sent").to_string();
         assert!(listed.starts_with("authenticate: the token is for no project: "), "{listed}");
         if let Err(error) = sessions.connect("team-a", &credentials).await {
             assert_eq!(error.to_string(), listed);
+            refused += 1;
         }
         sleep(Duration::from_secs(4)).await;
     }
+    assert!(refused > 0, "a new session is refused");
     assert_eq!(server.count("GET /network"), 0);
 }
 
