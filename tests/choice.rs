@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use caip_openstack::allocation::claim::{ClaimRequest, decide};
-use caip_openstack::allocation::ledger::{CreationBlock, Hold, LedgerEntry};
+use caip_openstack::allocation::ledger::{CreationBlock, Hold, LedgerEntry, Viewer};
 use caip_openstack::allocation::mark::{CreationMark, Ownership, claim_tag, release_tag};
 use caip_openstack::allocation::policy::ReuseRule;
 use caip_openstack::allocation::published::{Binding, PublishedAddress};
@@ -313,6 +313,7 @@ impl Situation {
         PoolPolicy {
             namespace: "team".into(),
             id: pool_id(),
+            viewer: Viewer::default(),
             listed: spec.listed.iter().map(|index| address(*index)).collect(),
             network: spec.has_network.then(|| NetworkId::new("public")),
             subnets: (0..spec.subnets).map(|index| SubnetId::new(format!("subnet-{index}"))).collect(),

@@ -15,7 +15,7 @@ use super::usage::listed_failure;
 /// None while the project has never been listed: the addresses are not known then.
 pub fn addresses(situation: &Situation<'_>) -> Option<BTreeSet<IpAddr>> {
     let Situation { ledger, published, pool, claims, .. } = *situation;
-    if ledger.is_unlisted() {
+    if ledger.is_unlisted(pool.viewer) {
         return None;
     }
     // Anyone may create an IPAddress. One counts if its claim exists, for a floating IP of the project.

@@ -188,7 +188,7 @@ struct ClaimCase<'a> {
 impl<'a> ClaimCase<'a> {
     fn decide(&self) -> Decision {
         let Situation { ledger, pool, .. } = self.situation;
-        if ledger.is_unlisted() {
+        if ledger.is_unlisted(pool.viewer) {
             return Decision::Settle;
         }
         if let Some(bound) = &self.claim.bound {

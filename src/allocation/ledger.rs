@@ -42,9 +42,8 @@ const LONGEST_REST: SignedDuration = SignedDuration::from_secs(5);
 /// A fifth of the time for which a view is fresh enough for a DELETE.
 const QUICK_LISTING: SignedDuration = SignedDuration::from_secs(1);
 
-/// Credentials that work list the project more often than this: each minute, and each few seconds after others did not see
-/// what they see.
-const LOOKS_WITHIN: SignedDuration = SignedDuration::from_mins(5);
+/// Credentials that work list the project more often than this: at least each minute.
+const LISTS_WITHIN: SignedDuration = SignedDuration::from_mins(5);
 
 /// When a call to Neutron began.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -55,14 +54,21 @@ pub struct CallStart {
     pub viewer: Viewer,
 }
 
+/// A listing of the project that has ended.
+#[derive(Clone, Copy, Debug)]
+struct Listing {
+    began: CallStart,
+    ended: Timestamp,
+    /// Another viewer does not see something that it showed: perhaps that is gone.
+    is_outdated: bool,
+}
+
 #[derive(Clone, Default, Debug)]
 pub struct Ledger {
     sequence: Sequence,
-    /// When the last complete listing began, and when it ended.
-    last_listing: Option<(CallStart, Timestamp)>,
+    /// The last one of each viewer.
+    listings: BTreeMap<Viewer, Listing>,
     has_listing_failed: bool,
-    /// When each viewer last listed the project.
-    looked_at: BTreeMap<Viewer, Timestamp>,
     /// In boxes: a node of the tree has room for eleven, of which a third is empty.
     entries: BTreeMap<FloatingIpId, Box<LedgerEntry>>,
     by_address: Index<IpAddr, FloatingIpId>,
@@ -100,18 +106,27 @@ impl Ledger {
         CallStart { sequence: self.next_sequence(), at: now, viewer }
     }
 
+    /// A listing begins. Credentials that have expired list nothing any more: they would keep what is deleted known for ever.
+    pub fn begin_listing(&mut self, viewer: Viewer, now: Timestamp) -> CallStart {
+        let has_stopped =
+            |listing: &Listing| listing.began.viewer != viewer && now.duration_since(listing.ended) >= LISTS_WITHIN;
+        let stopped = self.listings.values().filter(|listing| has_stopped(listing)).map(|listing| listing.began.viewer);
+        for viewer in stopped.collect::<Vec<_>>() {
+            self.forget_viewer(viewer);
+        }
+        self.begin_as(viewer, now)
+    }
+
     /// A listing of the project with the viewer's credentials has ended. A floating IP that it does not show is forgotten
-    /// once no viewer sees it any more. Returns whether it is complete: one that lacks what another viewer sees settles
-    /// nothing.
-    pub fn record_listing(&mut self, began: CallStart, fips: Vec<FloatingIp>, now: Timestamp) -> bool {
+    /// once no viewer sees it any more.
+    pub fn record_listing(&mut self, began: CallStart, fips: Vec<FloatingIp>, now: Timestamp) {
         let listed: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
-        self.looked_at.insert(began.viewer, began.at);
-        self.forget_viewers_that_stopped(began.at);
-        let mut is_complete = true;
+        self.listings.insert(began.viewer, Listing { began, ended: now, is_outdated: false });
+        let mut is_seen_by_others = false;
         let unlisted = self.entries.values_mut().filter(|entry| entry.is_older_than(began));
         let unlisted = unlisted.filter(|entry| !listed.contains(&entry.fip.id)).filter_map(|entry| {
             entry.viewers.remove(began.viewer);
-            is_complete &= entry.viewers.is_empty();
+            is_seen_by_others |= !entry.viewers.is_empty();
             entry.viewers.is_empty().then(|| entry.fip.id.clone())
         });
         let unlisted: Vec<FloatingIpId> = unlisted.collect();
@@ -119,17 +134,17 @@ impl Ledger {
             self.note_missing(id);
             self.forget(id);
         }
+        if is_seen_by_others {
+            let others = self.listings.values_mut().filter(|listing| listing.began.viewer != began.viewer);
+            others.for_each(|listing| listing.is_outdated = true);
+        }
         self.note_listed(&listed);
         for fip in fips {
             self.record_read(fip, began);
         }
+        self.deleted.retain(|_, deleted| *deleted >= began.sequence);
+        self.settle(began);
         self.has_listing_failed = false;
-        if is_complete {
-            self.deleted.retain(|_, deleted| *deleted >= began.sequence);
-            self.settle(began);
-            self.last_listing = Some((began, now));
-        }
-        is_complete
     }
 
     /// The memory of the floating IPs that stay known beside those that a listing with the viewer's credentials shows, in
@@ -146,17 +161,8 @@ impl Ledger {
 
     /// Nobody uses the viewer's credentials any more.
     pub fn forget_viewer(&mut self, viewer: Viewer) {
-        self.looked_at.remove(&viewer);
+        self.listings.remove(&viewer);
         self.entries.values_mut().for_each(|entry| entry.viewers.remove(viewer));
-    }
-
-    /// Credentials that have expired would keep what is deleted known for ever.
-    fn forget_viewers_that_stopped(&mut self, now: Timestamp) {
-        let has_stopped = |at: &Timestamp| now.duration_since(*at) >= LOOKS_WITHIN;
-        let stopped = self.looked_at.iter().filter(|(_, at)| has_stopped(at)).map(|(viewer, _)| *viewer);
-        for viewer in stopped.collect::<Vec<_>>() {
-            self.forget_viewer(viewer);
-        }
     }
 
     /// A read showed a floating IP.
@@ -171,7 +177,7 @@ impl Ledger {
             // As most of a listing: its marks and its place in the indexes are the same.
             Some(entry) if entry.fip == fip => {
                 entry.seen = began;
-                entry.viewers.add(began.viewer);
+                self.listings.contains_key(&began.viewer).then(|| entry.viewers.add(began.viewer));
             }
             _ => {
                 self.disown_late_marks(&fip);
@@ -221,7 +227,7 @@ impl Ledger {
         let settled = self.entries.values().filter(|entry| !entry.has_writes());
         let settled: Vec<FloatingIpId> = settled.map(|entry| entry.fip.id.clone()).collect();
         settled.iter().for_each(|id| drop(self.remove(id)));
-        self.last_listing = None;
+        self.listings.clear();
     }
 
     pub fn record_deletion(&mut self, id: &FloatingIpId) {
@@ -250,30 +256,34 @@ impl Ledger {
 
 /// Queries.
 impl Ledger {
-    /// Whether the project has never been listed completely: then a missing floating IP may exist.
-    pub fn is_unlisted(&self) -> bool {
-        self.last_listing.is_none()
+    /// Whether the viewer has not listed the project: then a missing floating IP may exist.
+    pub fn is_unlisted(&self, viewer: Viewer) -> bool {
+        !self.listings.contains_key(&viewer)
     }
 
-    /// The sequence number at which the last complete listing began.
-    pub fn listing_sequence(&self) -> Option<Sequence> {
-        self.last_listing.map(|(began, _)| began.sequence)
+    /// When the viewer's last listing began.
+    pub fn listing_began(&self, viewer: Viewer) -> Option<CallStart> {
+        self.listings.get(&viewer).map(|listing| listing.began)
     }
 
-    /// When the last complete listing began.
-    pub fn listing_began(&self) -> Option<Timestamp> {
-        self.last_listing.map(|(began, _)| began.at)
+    /// When the viewer's last listing ended.
+    pub fn listing_ended(&self, viewer: Viewer) -> Option<Timestamp> {
+        self.listings.get(&viewer).map(|listing| listing.ended)
     }
 
-    /// When the last complete listing ended.
-    pub fn listing_ended(&self) -> Option<Timestamp> {
-        self.last_listing.map(|(_, ended)| ended)
+    /// Whether the viewer's last listing ended since then, and shows nothing that others do not see any more.
+    pub fn is_listed_since(&self, viewer: Viewer, since: Timestamp) -> bool {
+        self.listings.get(&viewer).is_some_and(|listing| !listing.is_outdated && listing.ended >= since)
+    }
+
+    fn last_listing(&self) -> Option<&Listing> {
+        self.listings.values().max_by_key(|listing| listing.began.sequence)
     }
 
     /// Whether the last listing succeeded, and was so quick that what it showed was recent when it ended.
     pub fn lists_quickly(&self) -> bool {
-        let is_quick = |(began, ended): (CallStart, Timestamp)| ended.duration_since(began.at) <= QUICK_LISTING;
-        !self.has_listing_failed && self.last_listing.is_some_and(is_quick)
+        let is_quick = |last: &Listing| last.ended.duration_since(last.began.at) <= QUICK_LISTING;
+        !self.has_listing_failed && self.last_listing().is_some_and(is_quick)
     }
 
     pub fn note_failed_listing(&mut self) {
@@ -282,14 +292,15 @@ impl Ledger {
 
     /// How long to wait before the project is listed again to confirm releases.
     pub fn rest_before_listing(&self, now: Timestamp) -> SignedDuration {
-        let Some((began, ended)) = self.last_listing else { return SignedDuration::ZERO };
+        let Some(Listing { began, ended, .. }) = self.last_listing() else { return SignedDuration::ZERO };
         let rest = ended.duration_since(began.at).saturating_mul(REST_AFTER_LISTING).min(LONGEST_REST);
-        rest.saturating_sub(now.duration_since(ended)).max(SignedDuration::ZERO)
+        rest.saturating_sub(now.duration_since(*ended)).max(SignedDuration::ZERO)
     }
 
-    /// Until when late writes of a previous process may land; a past time means that no listing has begun since then.
+    /// Until when late writes of a previous process may land; a past time means that no listing with the pool's credentials
+    /// has begun since then.
     pub fn fence(&self, pool: &PoolPolicy) -> Option<Timestamp> {
-        pool.fenced_until.filter(|until| self.listing_began().is_none_or(|from| from < *until))
+        pool.fenced_until.filter(|until| self.listing_began(pool.viewer).is_none_or(|from| from.at < *until))
     }
 
     pub fn get(&self, id: &FloatingIpId) -> Option<&LedgerEntry> {
@@ -383,7 +394,9 @@ impl Ledger {
                 LedgerEntry { deleted_in_vain, ..LedgerEntry::new(fip, marks, seen, self.sequence) }
             }
         };
-        entry.viewers.add(seen.viewer);
+        if self.listings.contains_key(&seen.viewer) {
+            entry.viewers.add(seen.viewer);
+        }
         entry.forget_missing_marks();
         entry.orphaned_since.retain(|pool, _| entry.marks.names(pool));
         self.insert(entry);

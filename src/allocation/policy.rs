@@ -7,12 +7,15 @@ use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 
 use super::identity::{ClaimKey, PoolId};
+use super::ledger::Viewer;
 use crate::floating_ip::{FloatingIp, NetworkId, SubnetId};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PoolPolicy {
     /// Its identity in marks.
     pub id: PoolId,
+    /// Whose credentials it has.
+    pub viewer: Viewer,
     /// Of the pool and its claims.
     pub namespace: String,
     /// The predefined addresses, in the order in which they are given.

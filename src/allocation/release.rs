@@ -32,7 +32,7 @@ pub enum ReleaseStep {
 /// Decides the next thing to do for a claim that is being deleted.
 pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
     let Situation { ledger, pool, now, .. } = situation;
-    if ledger.is_unlisted() || ledger.is_creating_for(&pool.id, claim) {
+    if ledger.is_unlisted(pool.viewer) || ledger.is_creating_for(&pool.id, claim) {
         return ReleaseStep::Settle;
     }
     let held = ledger.held().filter(|entry| entry.is_held_for(&pool.id, claim));
@@ -60,7 +60,7 @@ pub fn decide(situation: &Situation<'_>, claim: &ClaimKey) -> ReleaseStep {
 pub fn given_up(situation: &Situation<'_>, claim: &ClaimKey, was_bound: bool) -> Vec<FloatingIpId> {
     let Situation { ledger, pool, .. } = situation;
     let chosen = ledger.chosen_by(&pool.id, claim);
-    let is_settled = !was_bound && !ledger.is_unlisted() && situation.fence().is_none();
+    let is_settled = !was_bound && !ledger.is_unlisted(pool.viewer) && situation.fence().is_none();
     let is_unused = |entry: &LedgerEntry| {
         is_settled
             && situation.ownership(entry) == Ownership::Claimed(claim.clone())
@@ -110,7 +110,7 @@ fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> 
 #[cfg(test)]
 mod tests {
     use super::super::identity::Nonce;
-    use super::super::ledger::Ledger;
+    use super::super::ledger::{Ledger, Viewer};
     use super::super::testing::*;
     use super::*;
 
@@ -213,7 +213,7 @@ mod tests {
         let mut fixture = fixture();
         let nonce = Nonce::parse("nonce12345").expect("a nonce");
         fixture.ledger.begin_creation(nonce.clone(), pool_id("p"), Some(key("web")));
-        fixture.ledger.note_uncertain_creation(&nonce, start());
+        fixture.ledger.note_uncertain_creation(&nonce, Viewer::default(), start());
         assert_eq!(fixture.release("web"), ReleaseStep::Settle);
         assert_eq!(fixture.release("db"), ReleaseStep::Done);
         fixture.now = start() + seconds(60);

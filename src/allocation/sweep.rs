@@ -439,7 +439,7 @@ impl<'a> SweepPass<'a> {
         self.plan.orphans.push(entry.fip.id.clone());
         let since = entry.orphaned_since.get(&pool.id).copied();
         let due = after(since.unwrap_or(now), pool.orphan_grace);
-        let is_listed_again = ledger.listing_began().is_some_and(|from| from >= due);
+        let is_listed_again = ledger.listing_began(self.situation.pool.viewer).is_some_and(|from| from.at >= due);
         if now < due {
             self.wake(due);
         } else if !is_listed_again {

@@ -7,7 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::claim::{self, BoundAddress, ClaimRequest, Decision};
 use super::identity::{ClaimKey, Nonce, PoolId};
-use super::ledger::{Choice, CreationBlock, Hold, Ledger, LedgerEntry};
+use super::ledger::{Choice, CreationBlock, Hold, Ledger, LedgerEntry, Viewer};
 use super::mark::{CreationMark, TAG_LIMIT, claim_tag, release_tag};
 use super::origin::Origin;
 use super::policy::{PoolPolicy, ReuseRule};
@@ -169,6 +169,7 @@ pub fn fixture() -> Fixture {
     let pool = PoolPolicy {
         namespace: "team".into(),
         id: pool_id("p"),
+        viewer: Viewer::default(),
         listed: vec![],
         network: Some(network()),
         subnets: vec![],
@@ -189,7 +190,7 @@ pub fn fixture() -> Fixture {
     let (mut ledger, published, queue) = (Ledger::default(), PublishedAddresses::default(), BTreeSet::new());
     let began = ledger.begin(start());
     ledger.record_listing(began, vec![], start());
-    ledger.note_served(&pool.id);
+    ledger.note_served(&pool.id, Viewer::default());
     let cluster = ClusterView::default();
     let namespaces = ["team".into()].into();
     let (unresolved, claims) = (BTreeSet::new(), BTreeMap::new());

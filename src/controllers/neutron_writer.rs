@@ -190,7 +190,9 @@ impl NeutronWriter<'_> {
                 ledger.record_write(fip.clone(), began);
                 ledger.end_creation(&mark.nonce);
             }
-            Err(error) if error.is_unknown() => ledger.note_uncertain_creation(&mark.nonce, self.clock.now()),
+            Err(error) if error.is_unknown() => {
+                ledger.note_uncertain_creation(&mark.nonce, self.pool.policy.viewer, self.clock.now());
+            }
             Err(_) => ledger.end_creation(&mark.nonce),
         }
         result

@@ -25,7 +25,7 @@ mod viewers;
 use memory::{MemoryLimit, MemoryLimits, MemoryUse};
 use quota::QuotaCache;
 use registry::Registry;
-use viewers::{Listing, ViewerRegistry};
+use viewers::ViewerRegistry;
 
 /// How long a listing waits for tags that are being written, so that it confirms many.
 const GATHER: Duration = Duration::from_millis(400);
@@ -95,13 +95,13 @@ impl ProjectHandle {
         self.ledger().begin_as(self.viewer, now)
     }
 
-    /// When the last listing with the pool's credentials ended.
-    pub(super) fn listing_ended(&self) -> Option<Timestamp> {
-        Some(self.viewers.listing(&self.access.credentials)?.ended)
+    /// Whose credentials the pool has.
+    pub(super) fn viewer(&self) -> Viewer {
+        self.viewer
     }
 
     fn is_listed_since(&self, after: Sequence) -> bool {
-        self.viewers.listing(&self.access.credentials).is_some_and(|listing| listing.began >= after)
+        self.ledger().listing_began(self.viewer).is_some_and(|began| began.sequence >= after)
     }
 
     /// Makes sure that the ledger has a listing with the pool's credentials that began at `after` or later. Callers at the
@@ -126,7 +126,7 @@ impl ProjectHandle {
             return Err(failed.error.clone());
         }
         self.await_tagging().await;
-        let began = self.begin_call(clock.now());
+        let began = self.ledger().begin_listing(self.viewer, clock.now());
         let listed = list.await.and_then(|fips| {
             let size = fips.iter().map(FloatingIp::memory_size).fold(0, usize::saturating_add);
             let size = size.saturating_add(self.ledger().size_kept_beside(self.viewer, &fips));
@@ -137,9 +137,7 @@ impl ProjectHandle {
             let (access, error) = (self.access.clone(), error.clone());
             *self.failed.lock() = Some(FailedListing { began: began.sequence, access, error });
         })?;
-        let ended = clock.now();
-        let is_complete = self.ledger().record_listing(began, fips, ended);
-        self.viewers.note_listing(&self.access.credentials, Listing { began: began.sequence, ended }, is_complete);
+        self.ledger().record_listing(began, fips, clock.now());
         Ok(())
     }
 
@@ -196,7 +194,6 @@ impl Project {
         let mut ledger = self.ledger();
         if self.namespaces().is_empty() {
             ledger.forget_listing();
-            self.viewers.forget_listings();
             *self.memory_use.lock() = None;
         }
     }
@@ -242,8 +239,8 @@ impl Projects {
         Self { all: Registry::default(), memory_limits: MemoryLimits::new(max_floating_ips) }
     }
 
-    /// The project of a session with these credentials, for a pool of this namespace: the same for all sessions in it, whatever
-    /// their credentials and Neutron's URL.
+    /// The project of a session with these credentials, for a pool of this namespace. All sessions in the project have the
+    /// same one, whatever their credentials and Neutron's URL.
     pub(super) fn join(&self, scope: &ProjectScope, namespace: &str, credentials: Fingerprint) -> ProjectHandle {
         let project = self.all.get_or_create(scope.key(), |_| Project::default());
         let access = Access { namespace: namespace.to_owned(), credentials, endpoint: scope.endpoint.clone() };
@@ -310,8 +307,9 @@ mod tests {
         drop(first);
         let after = second.ledger().next_sequence();
         second.refresh(list(), &clock, after).await.expect("there is room again");
-        assert!(kept.ledger().is_unlisted() && !second.ledger().is_unlisted());
-        assert!(join(&projects, &scope(), "team").ledger().is_unlisted(), "it is listed again before it is used");
+        assert!(kept.ledger().is_unlisted(Viewer::default()) && !second.ledger().is_unlisted(Viewer::default()));
+        let again = join(&projects, &scope(), "team");
+        assert!(again.ledger().is_unlisted(again.viewer()), "it is listed again before it is used");
     }
 
     /// For example a user without the right to list, a namespace that lists too much, or a URL at which nothing answers.
@@ -351,12 +349,12 @@ mod tests {
         };
         let known = || full.ledger().entries().count();
         list(&less, &[]).await;
-        assert!(full.listing_ended().is_none(), "it has not listed itself");
+        assert!(full.ledger().is_unlisted(full.viewer()), "it has not listed itself");
         list(&full, &[10, 11]).await;
-        let listed = full.ledger().listing_sequence();
         list(&less, &[]).await;
-        assert_eq!((known(), full.ledger().listing_sequence()), (2, listed));
-        assert!(full.listing_ended().is_none() && less.listing_ended().is_some(), "the others list again");
+        let is_recent =
+            |handle: &ProjectHandle| handle.ledger().is_listed_since(handle.viewer(), Timestamp::UNIX_EPOCH);
+        assert_eq!((known(), is_recent(&full), is_recent(&less)), (2, false, true), "the other one lists again");
         list(&less, &[10, 11]).await;
         list(&less, &[10]).await;
         assert_eq!(known(), 2, "it may see less than before");

@@ -123,7 +123,7 @@ impl Sweeper {
                 || Duplicates { stores: &self.stores, memory: &self.memory }.has_original(pool, &resolved)
         };
         // A pool that is being deleted has a plan of its own.
-        if is_being_deleted || is_copy() || resolved.project.ledger().is_unlisted() {
+        if is_being_deleted || is_copy() || resolved.project.ledger().is_unlisted(resolved.policy.viewer) {
             if is_being_deleted && strays.is_ok() {
                 self.note_upkeep(&name, UpkeepPart::Sweep, None);
             }
@@ -465,7 +465,7 @@ fn time_to_next_sweep(
 fn may_be_needed(pool: &ResolvedPool, address: &IpAddress) -> bool {
     let Some(binding) = read_published(address).and_then(|published| published.binding) else { return true };
     let (ledger, id) = (pool.project.ledger(), &pool.policy.id);
-    ledger.is_unlisted()
+    ledger.is_unlisted(pool.policy.viewer)
         || ledger.get(&binding.fip).is_some_and(|entry| match entry.marks.ownership(id) {
             Ownership::Claimed(claim) => claim == binding.claim,
             Ownership::Contested => true,

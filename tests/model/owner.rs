@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use caip_openstack::allocation::claim::{self, BoundAddress, ClaimRequest, Decision, MarkWrite};
-use caip_openstack::allocation::ledger::{CallStart, CreationBlock, Hold, Ledger};
+use caip_openstack::allocation::ledger::{CallStart, CreationBlock, Hold, Ledger, Viewer};
 use caip_openstack::allocation::mark::Ownership;
 use caip_openstack::allocation::policy::{PoolPolicy, ReuseRule};
 use caip_openstack::allocation::published::{Binding, PublishedAddress, PublishedAddresses};
@@ -200,7 +200,7 @@ impl Owner {
 
     /// One pass of `controllers/sweeper.rs`.
     fn sweep(&mut self) {
-        if self.ledger.is_unlisted() || self.operations.keys().any(|slot| *slot >= CLAIMS) {
+        if self.ledger.is_unlisted(Viewer::default()) || self.operations.keys().any(|slot| *slot >= CLAIMS) {
             return;
         }
         let cluster = ClusterView::default();
@@ -310,7 +310,7 @@ impl Owner {
 /// An empty ledger, except that the project's quota is used up: the model has no POSTs.
 fn new_ledger(pool: &PoolId) -> Ledger {
     let mut ledger = Ledger::default();
-    ledger.note_served(pool);
+    ledger.note_served(pool, Viewer::default());
     ledger.block_creation(pool.clone(), CreationBlock { refusal: Refusal::QuotaReached, until: Timestamp::MAX });
     ledger
 }
@@ -319,6 +319,7 @@ fn policy(spec: Spec, id: PoolId) -> PoolPolicy {
     PoolPolicy {
         namespace: "team".into(),
         id,
+        viewer: Viewer::default(),
         listed: addresses(spec.listed).into_iter().collect(),
         network: spec.reuses.then(network),
         subnets: vec![],

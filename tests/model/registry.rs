@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use caip_openstack::allocation::ClaimKey;
-use caip_openstack::allocation::ledger::{Hold, LedgerEntry, SETTLING, YIELDS_FOR};
+use caip_openstack::allocation::ledger::{Hold, LedgerEntry, SETTLING, Viewer, YIELDS_FOR};
 use jiff::Timestamp;
 
 use crate::events::{Claim, Event, Lifecycle, Operation, OperationKind, Spec};
@@ -137,7 +137,7 @@ fn owner_key(owner: &Owner, fips: usize) -> OwnerKey {
     OwnerKey {
         seat: owner.seat,
         entries,
-        has_listed: !owner.ledger.is_unlisted(),
+        has_listed: !owner.ledger.is_unlisted(Viewer::default()),
         fence: fence.map(|until| age(owner.now, until - TIMEOUT, lag + 1)),
         waiting: if owner.spec.claims > 1 { waiting.sum() } else { 0 },
         claims: owner.claims,
@@ -154,7 +154,8 @@ fn listing_age(owner: &Owner) -> Option<i64> {
 fn entry_key(owner: &Owner, entry: &LedgerEntry) -> EntryKey {
     let lag = listing_age(owner).unwrap_or(0);
     let orphaned = entry.orphaned_since.get(&owner.policy.id).map(|&since| {
-        let is_seen_again = owner.ledger.listing_began().is_some_and(|from| from >= since + TIMEOUT);
+        let is_seen_again =
+            owner.ledger.listing_began(Viewer::default()).is_some_and(|from| from.at >= since + TIMEOUT);
         (age(owner.now, since, if is_seen_again { 0 } else { lag + 1 }), is_seen_again)
     });
     EntryKey {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::allocation::Nonce;
-use crate::allocation::ledger::{CreationBlock, Ledger};
+use crate::allocation::ledger::{CreationBlock, Ledger, Viewer};
 use crate::allocation::mark::release_tag;
 use crate::allocation::policy::ReuseRule;
 use crate::allocation::testing::{self, *};
@@ -524,7 +524,7 @@ fn an_uncertain_creation_is_settled_before_another_address_is_chosen() {
     let mut fixture = fixture().fips([fip(10)]);
     let nonce = unclaimed_mark(1).nonce;
     fixture.ledger.begin_creation(nonce.clone(), pool_id("p"), Some(key("web")));
-    fixture.ledger.note_uncertain_creation(&nonce, start());
+    fixture.ledger.note_uncertain_creation(&nonce, Viewer::default(), start());
     assert_eq!(fixture.decide("web"), Decision::Settle);
     assert_eq!(marked(&fixture.decide("db")), Some(&id(10)));
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use super::viewers::Viewers;
+use super::viewers::{Viewer, Viewers};
 use super::{CallStart, Sequence};
 use crate::allocation::Refusal;
 use crate::allocation::identity::{ClaimKey, PoolId};
@@ -207,7 +207,8 @@ pub struct Creation {
     pub pool: PoolId,
     /// None for a spare.
     pub claim: Option<ClaimKey>,
-    pub uncertain_since: Option<Timestamp>,
+    /// Whose request has an unknown outcome, and since when.
+    pub uncertain: Option<(Viewer, Timestamp)>,
 }
 
 /// Why a pool creates nothing for now.

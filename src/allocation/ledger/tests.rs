@@ -45,26 +45,58 @@ fn a_listing_does_not_remove_what_was_created_after_it_began() {
     assert!(fixture.ledger.get(&id(10)).is_none());
 }
 
-/// The role of `less` sees nothing. `full` may have expired.
+fn list_as(ledger: &mut Ledger, viewer: Viewer, at: i64, fips: Vec<Fip>) -> usize {
+    let began = ledger.begin_listing(viewer, start() + seconds(at));
+    list(ledger, began, fips);
+    ledger.entries().count()
+}
+
+/// The role of `less` sees nothing.
 #[test]
-fn a_listing_settles_nothing_while_it_lacks_what_others_see() {
+fn a_listing_settles_what_its_credentials_show() {
     let mut viewers = Viewer::all();
     let [full, less] = [(); 2].map(|()| viewers.next().expect("there are many"));
     let mut ledger = Ledger::default();
-    let look = |ledger: &mut Ledger, viewer, at, fips: Vec<Fip>| {
-        let began = ledger.begin_as(viewer, start() + seconds(at));
-        list(ledger, began, fips);
-        (ledger.entries().count(), ledger.listing_began() == Some(began.at))
-    };
-    assert_eq!(look(&mut ledger, full, 0, vec![fip(10).idle()]), (1, true));
+    assert_eq!(list_as(&mut ledger, less, 0, vec![]), 0);
+    assert!(ledger.is_unlisted(full) && !ledger.is_unlisted(less), "each lists for itself");
+    assert_eq!(list_as(&mut ledger, full, 0, vec![fip(10).idle()]), 1);
+    let pool = PoolPolicy { viewer: full, fenced_until: Some(start() + seconds(30)), ..fixture().pool };
     ledger.begin_creation(nonce(11), pool_id("p"), None);
-    ledger.note_uncertain_creation(&nonce(11), start());
-    assert_eq!(look(&mut ledger, less, 120, vec![]), (1, false));
-    assert!(ledger.has_unknown_outcomes() && ledger.size_kept_beside(less, &[]) > 0);
-    assert_eq!(look(&mut ledger, full, 130, vec![fip(10).idle()]), (1, true));
-    assert!(!ledger.has_unknown_outcomes() && ledger.size_kept_beside(full, &[]) == 0);
-    assert_eq!(look(&mut ledger, less, 429, vec![]), (1, false));
-    assert_eq!(look(&mut ledger, less, 430, vec![]), (0, true), "the other one has stopped");
+    ledger.note_uncertain_creation(&nonce(11), full, start());
+    ledger.note_uncertain_write(&id(10), start());
+    assert_eq!(list_as(&mut ledger, less, 120, vec![]), 1);
+    assert!(ledger.count_creations(&pool_id("p")) == 1 && ledger.uncertain().count() == 1);
+    assert!(ledger.fence(&pool).is_some() && ledger.size_kept_beside(less, &[]) > 0);
+    assert!(!ledger.is_listed_since(full, start()) && ledger.is_listed_since(less, start()), "the other lists again");
+    assert_eq!(list_as(&mut ledger, full, 130, vec![fip(10).idle()]), 1);
+    assert!(!ledger.has_unknown_outcomes() && ledger.fence(&pool).is_none());
+    assert_eq!(ledger.size_kept_beside(full, &[]), 0);
+}
+
+#[test]
+fn what_two_see_is_forgotten_when_neither_does() {
+    let mut viewers = Viewer::all();
+    let [one, other] = [(); 2].map(|()| viewers.next().expect("there are many"));
+    let both = || {
+        let mut ledger = Ledger::default();
+        for viewer in [one, other] {
+            list_as(&mut ledger, viewer, 0, vec![fip(10), fip(11)]);
+        }
+        ledger
+    };
+    let mut ledger = both();
+    assert_eq!(list_as(&mut ledger, one, 60, vec![fip(10)]), 2);
+    assert_eq!(list_as(&mut ledger, other, 61, vec![fip(10)]), 1);
+    let mut stopped = both();
+    assert_eq!(list_as(&mut stopped, one, 299, vec![fip(10)]), 2);
+    assert_eq!(list_as(&mut stopped, one, 300, vec![fip(10)]), 1, "the other one has expired");
+    assert!(stopped.is_unlisted(other));
+    let mut left = both();
+    left.forget_viewer(other);
+    assert_eq!(list_as(&mut left, one, 60, vec![fip(10)]), 1);
+    let began = left.begin_as(other, start() + seconds(61));
+    left.record_write(fip(12).0, began);
+    assert_eq!(list_as(&mut left, one, 62, vec![fip(10)]), 1, "who does not list keeps nothing");
 }
 
 #[test]
@@ -135,7 +167,7 @@ fn an_uncertain_creation_is_settled_by_its_mark_or_by_a_late_listing() {
     let uncertain = || {
         let mut fixture = fixture();
         fixture.ledger.begin_creation(nonce(10), pool_id("p"), Some(key("web")));
-        fixture.ledger.note_uncertain_creation(&nonce(10), start());
+        fixture.ledger.note_uncertain_creation(&nonce(10), Viewer::default(), start());
         fixture
     };
     let mut seen = uncertain();
@@ -154,7 +186,7 @@ fn an_uncertain_creation_is_settled_by_its_mark_or_by_a_late_listing() {
 fn a_listing_that_began_too_early_does_not_settle_a_creation() {
     let mut fixture = fixture();
     fixture.ledger.begin_creation(nonce(10), pool_id("p"), Some(key("web")));
-    fixture.ledger.note_uncertain_creation(&nonce(10), start());
+    fixture.ledger.note_uncertain_creation(&nonce(10), Viewer::default(), start());
     let began = fixture.ledger.begin(start() + seconds(59));
     fixture.ledger.record_listing(began, vec![], start() + seconds(90));
     assert_eq!(counted(&fixture), 1);
@@ -207,7 +239,7 @@ fn what_may_still_land_is_known_without_a_listing() {
     fixture.ledger.forget_listing();
     let kept: Vec<_> = fixture.ledger.entries().map(|entry| entry.fip.id.clone()).collect();
     assert_eq!(kept, [id(10), id(12)]);
-    assert!(fixture.ledger.is_unlisted() && fixture.ledger.has_unknown_outcomes());
+    assert!(fixture.ledger.is_unlisted(Viewer::default()) && fixture.ledger.has_unknown_outcomes());
     assert!(fixture.ledger.is_creating_for(&pool_id("p"), &key("db")));
     assert_eq!(fixture.ledger.count_of_pool(&pool_id("p")), 0);
 }
@@ -606,13 +638,14 @@ fn what_neutron_refused_a_pool_is_forgotten_with_the_pool() {
 #[test]
 fn a_listing_has_a_step_a_beginning_and_an_end() {
     let mut ledger = Ledger::default();
-    assert!(ledger.is_unlisted());
-    assert_eq!((ledger.listing_sequence(), ledger.listing_began(), ledger.listing_ended()), (None, None, None));
+    assert!(ledger.is_unlisted(Viewer::default()));
+    let viewer = Viewer::default();
+    assert!(ledger.listing_began(viewer).is_none() && ledger.listing_ended(viewer).is_none());
     let began = ledger.begin(ago(10));
     ledger.record_listing(began, Vec::new(), ago(7));
-    assert!(!ledger.is_unlisted());
-    let known = (ledger.listing_sequence(), ledger.listing_began(), ledger.listing_ended());
-    assert_eq!(known, (Some(began.sequence), Some(ago(10)), Some(ago(7))));
+    assert!(!ledger.is_unlisted(Viewer::default()));
+    assert_eq!((ledger.listing_began(viewer), ledger.listing_ended(viewer)), (Some(began), Some(ago(7))));
+    assert_eq!([ago(7), ago(6)].map(|since| ledger.is_listed_since(viewer, since)), [true, false]);
 }
 
 #[test]
@@ -625,7 +658,7 @@ fn an_outcome_is_unknown_from_the_lost_reply_until_it_is_settled() {
     let nonce = Nonce::parse("nonce12345").expect("a nonce");
     fixture.ledger.begin_creation(nonce.clone(), pool_id("p"), None);
     assert!(!fixture.ledger.has_unknown_outcomes(), "its reply is awaited");
-    fixture.ledger.note_uncertain_creation(&nonce, fixture.now);
+    fixture.ledger.note_uncertain_creation(&nonce, Viewer::default(), fixture.now);
     assert!(fixture.ledger.has_unknown_outcomes());
 }
 

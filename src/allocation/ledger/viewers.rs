@@ -18,7 +18,7 @@ impl Viewer {
     }
 }
 
-/// The viewers that a floating IP was shown to, each when it last looked.
+/// The viewers whose last listings, or later calls, have shown a floating IP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Viewers(u64);
 
@@ -29,6 +29,10 @@ impl Viewers {
 
     pub(super) fn remove(&mut self, viewer: Viewer) {
         self.0 &= !viewer.bit();
+    }
+
+    pub(super) fn include(self, viewer: Viewer) -> bool {
+        self.0 & viewer.bit() != 0
     }
 
     pub(super) fn include_others_than(self, viewer: Viewer) -> bool {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{CallStart, Choice, Creation, Disowned, Hold, Ledger, LedgerEntry, UncertainWrite};
+use super::{CallStart, Choice, Creation, Disowned, Hold, Ledger, LedgerEntry, UncertainWrite, Viewer};
 use crate::allocation::identity::{ClaimKey, Nonce, PoolId};
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::time::after;
@@ -19,7 +19,7 @@ const RELEASE_SHOWN_WITHIN: SignedDuration = SignedDuration::from_secs(60);
 impl Ledger {
     /// A POST is about to be sent.
     pub fn begin_creation(&mut self, nonce: Nonce, pool: PoolId, claim: Option<ClaimKey>) {
-        self.creations.insert(nonce, Creation { pool, claim, uncertain_since: None });
+        self.creations.insert(nonce, Creation { pool, claim, uncertain: None });
     }
 
     /// A POST was answered or refused. What it created is [recorded](Self::record_write) separately.
@@ -28,9 +28,9 @@ impl Ledger {
     }
 
     /// A POST's outcome is not known: it counts under the limit until a listing settles it.
-    pub fn note_uncertain_creation(&mut self, nonce: &Nonce, now: Timestamp) {
+    pub fn note_uncertain_creation(&mut self, nonce: &Nonce, viewer: Viewer, now: Timestamp) {
         if let Some(creation) = self.creations.get_mut(nonce) {
-            creation.uncertain_since = Some(now);
+            creation.uncertain = Some((viewer, now));
         }
     }
 
@@ -128,10 +128,10 @@ impl Ledger {
 
     /// This process serves the pool: each mark of its claims that the last listing did not show is written by this process,
     /// or lands late.
-    pub fn note_served(&mut self, pool: &PoolId) {
+    pub fn note_served(&mut self, pool: &PoolId, viewer: Viewer) {
         self.keep_missing(pool);
-        if let (false, Some(listing)) = (self.is_served(pool), self.listing_sequence()) {
-            self.served.insert(pool.clone(), listing);
+        if let (false, Some(listing)) = (self.is_served(pool), self.listing_began(viewer)) {
+            self.served.insert(pool.clone(), listing.sequence);
         }
     }
 
@@ -233,17 +233,22 @@ impl Ledger {
         since.into_iter().for_each(|since| *since = after(now, RELEASE_SHOWN_WITHIN));
     }
 
-    /// Removes the creations and writes whose outcome a listing that began at this time settles.
+    /// Removes the creations and writes whose outcome a listing that began at this time settles: it must show what its viewer
+    /// wrote.
     pub(super) fn settle(&mut self, began: CallStart) {
         let is_settled = |since: Timestamp| began.at.duration_since(since) >= SETTLING;
-        let by_nonce = &self.by_nonce;
+        let (by_nonce, listings) = (&self.by_nonce, &self.listings);
         self.creations.retain(|nonce, creation| {
-            creation.uncertain_since.is_none_or(|since| !is_settled(since) && by_nonce.count(nonce) == 0)
+            creation.uncertain.is_none_or(|(viewer, since)| {
+                let is_shown = viewer == began.viewer || !listings.contains_key(&viewer);
+                !(is_shown && is_settled(since)) && by_nonce.count(nonce) == 0
+            })
         });
         let entries = &mut self.entries;
         self.uncertain.retain(|id| {
             entries.get_mut(id).is_some_and(|entry| {
-                entry.uncertain_writes.retain(|write| !is_settled(write.since));
+                let is_shown = entry.viewers.include(began.viewer);
+                entry.uncertain_writes.retain(|write| !(is_shown && is_settled(write.since)));
                 entry.forget_missing_marks();
                 !entry.uncertain_writes.is_empty()
             })
@@ -313,7 +318,7 @@ impl Ledger {
 
     /// Whether the outcome of any call is not known yet.
     pub fn has_unknown_outcomes(&self) -> bool {
-        !self.uncertain.is_empty() || self.creations.values().any(|creation| creation.uncertain_since.is_some())
+        !self.uncertain.is_empty() || self.creations.values().any(|creation| creation.uncertain.is_some())
     }
 
     /// Whether a mark of the pool may still land.

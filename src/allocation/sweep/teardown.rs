@@ -26,7 +26,8 @@ pub struct PoolTeardown {
 /// one, can leave a mark that nothing would ever remove.
 pub fn plan_teardown(situation: &Situation<'_>) -> PoolTeardown {
     let Situation { ledger, pool, .. } = *situation;
-    let may_change = ledger.is_unlisted() || situation.fence().is_some() || ledger.has_uncertain_writes(&pool.id);
+    let may_change =
+        ledger.is_unlisted(pool.viewer) || situation.fence().is_some() || ledger.has_uncertain_writes(&pool.id);
     let mut teardown = PoolTeardown { must_list: may_change, ..PoolTeardown::default() };
     for entry in ledger.of_pool(&pool.id) {
         let id = entry.fip.id.clone();

@@ -138,7 +138,7 @@ impl<'a> Attempt<'a> {
     /// Makes one decision and acts on it. `None` when there is more to decide.
     async fn step(&mut self) -> Result<Option<AttemptOutcome>, openstack::Error> {
         self.has_failed_empty_handed = false;
-        if self.pool.project.ledger().is_unlisted() {
+        if self.pool.project.ledger().is_unlisted(self.pool.policy.viewer) {
             self.pool.list_now(&self.controller.clock).await?;
         }
         if self.request.bound.is_none() && !self.may_begin() {

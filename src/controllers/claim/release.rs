@@ -270,7 +270,7 @@ pub(in crate::controllers) async fn release_marks(
 ) -> Result<MarkRelease, openstack::Error> {
     let key = ClaimKey::of(&claim.namespace, &claim.name);
     let id = &pool.policy.id;
-    if pool.project.ledger().is_unlisted() {
+    if pool.project.ledger().is_unlisted(pool.policy.viewer) {
         pool.list_now(clock).await?;
     }
     end_unwanted_holds(pool, &key);

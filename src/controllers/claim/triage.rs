@@ -147,7 +147,9 @@ fn has_only_foreign_address(observed: &Observed) -> bool {
     let is_abandoned = || observed.pool.as_deref().is_some_and(is_abandoned);
     let is_unknown = || {
         let resolved = observed.pool_state.resolved.as_ref();
-        resolved.is_some_and(|pool| !pool.project.ledger().is_unlisted() && build_request(observed, pool).is_err())
+        resolved.is_some_and(|pool| {
+            !pool.project.ledger().is_unlisted(pool.policy.viewer) && build_request(observed, pool).is_err()
+        })
     };
     is_foreign && (is_abandoned() || observed.pool_state.has_no_marks || is_unknown())
 }

@@ -89,7 +89,7 @@ impl ResolvedPool {
             Some(age) => self.list_if_older(clock, age).await?,
             None => self.list_now(clock).await?,
         }
-        self.project.ledger().note_served(&self.policy.id);
+        self.project.ledger().note_served(&self.policy.id, self.policy.viewer);
         Ok(())
     }
 
@@ -100,7 +100,7 @@ impl ResolvedPool {
         age: std::time::Duration,
     ) -> Result<(), openstack::Error> {
         let since = before(clock.now(), age);
-        if self.project.listing_ended().is_some_and(|at| at >= since) {
+        if self.project.ledger().is_listed_since(self.policy.viewer, since) {
             return Ok(());
         }
         self.list_now(clock).await

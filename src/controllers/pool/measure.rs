@@ -34,7 +34,7 @@ impl PoolController {
         let figures = self.figures(pool, status, problem, counted.map(|(_, usage)| usage));
         self.metrics.pool_observed(&labels, figures);
         if let Some((resolved, _)) = counted {
-            if let Some(at) = resolved.project.listing_ended() {
+            if let Some(at) = resolved.project.ledger().listing_ended(resolved.policy.viewer) {
                 self.metrics.pool_listed(&labels, at);
             }
             self.metrics.pool_quota(&labels, resolved.neutron.scope(), resolved.project.quota.last());

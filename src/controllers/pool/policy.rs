@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 
+use crate::allocation::ledger::Viewer;
 use crate::allocation::policy::ReuseRule;
 use crate::allocation::{PoolId, PoolPolicy};
 use crate::api::OpenStackFloatingIPPool;
@@ -23,6 +24,7 @@ pub(super) struct NeutronFacts {
 pub(super) fn policy_of(
     pool: &OpenStackFloatingIPPool,
     id: &PoolId,
+    viewer: Viewer,
     found: NeutronFacts,
     fenced_until: Option<Timestamp>,
 ) -> PoolPolicy {
@@ -31,6 +33,7 @@ pub(super) fn policy_of(
     let reservations = spec.reservations.iter();
     PoolPolicy {
         id: id.clone(),
+        viewer,
         namespace: pool.namespace().unwrap_or_default(),
         listed: spec.listed(),
         network: found.network,

@@ -148,9 +148,9 @@ impl Resolver {
 
     /// The rules of the pool's present spec, with what was found in Neutron before.
     pub(super) fn present_policy(&self, pool: &OpenStackFloatingIPPool, old: &ResolvedPool) -> PoolPolicy {
-        let PoolPolicy { id, network, subnets, has_tags, fenced_until, .. } = &old.policy;
+        let PoolPolicy { id, viewer, network, subnets, has_tags, fenced_until, .. } = &old.policy;
         let found = NeutronFacts { network: network.clone(), subnets: subnets.clone(), has_tags: *has_tags };
-        PoolPolicy { only_releases: old.policy.only_releases, ..policy_of(pool, id, found, *fenced_until) }
+        PoolPolicy { only_releases: old.policy.only_releases, ..policy_of(pool, id, *viewer, found, *fenced_until) }
     }
 
     /// A session in the project and region of the pool's floating IPs. Elsewhere they would all look deleted.
@@ -206,7 +206,7 @@ impl Resolver {
         let fence_from = before.max(self.leave_other_ledger(&name, &project));
         let fenced_until = fence_from.map(|from| after(from, LANDS_WITHIN));
         let fenced_until = fenced_until.max(self.memory.fence_of_left(&name.namespace, id, project.project()));
-        let policy = policy_of(pool, id, found, fenced_until);
+        let policy = policy_of(pool, id, project.viewer(), found, fenced_until);
         let session = self.memory.pools.session_of(pool);
         ResolvedPool { name, policy, network, inputs, neutron, project, session }
     }

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use caip_openstack::allocation::PoolPolicy;
+use caip_openstack::allocation::ledger::Viewer;
 use caip_openstack::allocation::policy::ReuseRule;
 use caip_openstack::floating_ip::NetworkId;
 use jiff::SignedDuration;
@@ -20,6 +21,7 @@ pub fn policy(pool: &Value, network: Option<&NetworkId>) -> Option<PoolPolicy> {
     Some(PoolPolicy {
         namespace: text(pool, "/metadata/namespace").to_owned(),
         id: pool_id(pool)?,
+        viewer: Viewer::default(),
         network: network.filter(|_| !is_closed).cloned(),
         listed,
         subnets: Vec::new(),

@@ -2,7 +2,7 @@
 
 use super::super::tests::{create, describe, hold_of, tag};
 use super::super::*;
-use crate::allocation::ledger::{Choice, Disowned, Ledger, OWNER_AWAITED_EVERY};
+use crate::allocation::ledger::{Choice, Disowned, Ledger, OWNER_AWAITED_EVERY, Viewer};
 use crate::allocation::mark::release_tag;
 use crate::allocation::policy::{PoolPolicy, ReuseRule};
 use crate::allocation::published::{Binding, PublishedAddress};
@@ -836,10 +836,10 @@ fn a_claim_whose_machine_uses_an_address_with_a_copied_mark_gets_no_other() {
 fn marks_from_before_the_process_served_the_pool_did_not_land_late() {
     let mut fixture = fixture().fips([fip(10), fip(11)]);
     let other = claim_tag(&pool_id("other"), &key("web"));
-    fixture.ledger.note_served(&pool_id("other"));
+    fixture.ledger.note_served(&pool_id("other"), Viewer::default());
     fixture.lose_pool("p");
     fixture.relist([fip(10).tagged_for("web").attached(), fip(11)]);
-    fixture.ledger.note_served(&pool_id("p"));
+    fixture.ledger.note_served(&pool_id("p"), Viewer::default());
     assert_eq!(fixture.decide("web"), Decision::Keep(id(10)));
     assert!(fixture.entry(10).disowned.is_empty());
     fixture.relist([fip(10).tagged_for("web").attached(), fip(11).tagged_for("db").tag(&other)]);
@@ -856,10 +856,10 @@ fn the_first_listing_after_the_pool_is_served_shows_late_marks() {
         let began = ledger.begin(start());
         ledger.record_listing(began, vec![fip.0], start());
     };
-    ledger.note_served(&pool_id("p"));
+    ledger.note_served(&pool_id("p"), Viewer::default());
     assert!(!ledger.is_served(&pool_id("p")), "nothing is known yet");
     listed(&mut ledger, fip(10));
-    ledger.note_served(&pool_id("p"));
+    ledger.note_served(&pool_id("p"), Viewer::default());
     assert!(ledger.is_served(&pool_id("p")));
     listed(&mut ledger, fip(10).tagged_for("web"));
     let is_late = ledger.get(&id(10)).map(|entry| entry.disowned.contains_key(&(pool_id("p"), key("web"))));
@@ -1024,7 +1024,7 @@ fn a_mark_that_an_uncertain_call_may_remove_is_not_taken_again_by_a_recreated_po
         fixture.ledger.set_hold(&id(last), None);
     }
     fixture.lose_pool("p");
-    fixture.ledger.note_served(&pool_id("p"));
+    fixture.ledger.note_served(&pool_id("p"), Viewer::default());
     assert_eq!(fixture.entry(10).disowned, [(owner, Disowned::GivenUp)].into());
     assert!(fixture.entry(11).disowned.is_empty(), "another process may have bound the claim to it meanwhile");
 }
