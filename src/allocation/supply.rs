@@ -65,9 +65,10 @@ impl<'a> Supply<'a> {
     pub(super) fn next_for_any(&self, older: usize) -> Result<NextAddress<'a>, Unavailable> {
         // A creation may be refused: what exists is for the older ones.
         let existing = if self.has_more_than(older, 0) { self.first_existing() } else { None };
-        if existing.is_some_and(|(_, entry)| entry.was_refused(self.situation.now))
-            && self.creatable() > 0
-            && self.room() > 0
+        // A new one is better than one that Neutron refused to mark.
+        if existing.is_some_and(|(_, entry)| self.was_refused(entry))
+            && self.creatable() > older
+            && self.room() > older
             && let Ok(place) = self.creation_place()
         {
             return Ok(NextAddress::New(place));
@@ -93,12 +94,16 @@ impl<'a> Supply<'a> {
     fn first_existing(&self) -> Option<(Origin, &'a LedgerEntry)> {
         let first = |may_be_refused: bool| {
             self.existing().find_map(|(source, mut entries)| {
-                let may_be_refused = |entry: &&LedgerEntry| may_be_refused || !entry.was_refused(self.situation.now);
-                let entry = entries.find(|entry| may_be_refused(entry) && !self.is_reserved(entry))?;
+                let entry =
+                    entries.find(|entry| (may_be_refused || !self.was_refused(entry)) && !self.is_reserved(entry))?;
                 (source.is_counted || self.room() > 0).then_some((source.origin, entry))
             })
         };
         first(false).or_else(|| first(true))
+    }
+
+    fn was_refused(&self, entry: &LedgerEntry) -> bool {
+        entry.was_refused(&self.situation.pool.id, self.situation.now)
     }
 
     /// Whether claims without a reservation could get more addresses than this, if so many could be created. No more are

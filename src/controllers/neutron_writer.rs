@@ -54,7 +54,7 @@ impl NeutronWriter<'_> {
             MarkWrite::Tag(tag) => self.add_tag(id, tag).await,
         };
         if result.as_ref().is_err_and(|error| matches!(error.kind, ErrorKind::Rejected | ErrorKind::Forbidden)) {
-            self.pool.project.ledger().note_refused_mark(id, self.clock.now());
+            self.pool.project.ledger().note_refused_mark(id, &self.pool.policy.id, self.clock.now());
         }
         result
     }

@@ -189,7 +189,7 @@ fn a_claim_waits_for_its_reserved_address() {
 #[test]
 fn an_address_that_neutron_refused_to_mark_is_chosen_last_for_a_while() {
     let refused = |mut fixture: Fixture| {
-        fixture.ledger.note_refused_mark(&id(10), start());
+        fixture.ledger.note_refused_mark(&id(10), &pool_id("p"), start());
         fixture
     };
     let decide = |fixture: Fixture| marked(&refused(fixture).decide("web")).cloned();
@@ -201,6 +201,11 @@ fn an_address_that_neutron_refused_to_mark_is_chosen_last_for_a_while() {
     assert_eq!(marked(&later.decide("web")), Some(&id(10)));
     let with_network = || refused(fixture().fips([fip(10).idle()]));
     assert!(matches!(with_network().decide("web"), Decision::Create(_)), "a new one is another");
+    let of_another = |mut fixture: Fixture| {
+        fixture.ledger.note_refused_mark(&id(10), &pool_id("other"), start());
+        marked(&fixture.decide("web")).cloned()
+    };
+    assert_eq!(of_another(listed().fips([fip(10), fip(11)])), Some(id(10)), "another pool may have other credentials");
     assert_eq!(marked(&with_network().max_ips(1).decide("web")), Some(&id(10)), "there is no room for a new one");
     assert_eq!(marked(&with_network().blocked().decide("web")), Some(&id(10)), "Neutron refuses a new one");
 }

@@ -44,8 +44,8 @@ pub struct LedgerEntry {
     pub deleted_in_vain: Option<Timestamp>,
     /// A claim backed off from it: until then it is left to another pool.
     pub yielded_until: Option<Timestamp>,
-    /// Neutron refused to mark it: until then others are chosen before it.
-    pub refused_until: Option<Timestamp>,
+    /// Neutron refused the mark of each of these pools: until then the pool chooses others before it.
+    pub refused_until: BTreeMap<PoolId, Timestamp>,
 }
 
 /// A write whose outcome is not known. A read does not settle it, since the write may still land afterwards; only time
@@ -76,7 +76,7 @@ impl LedgerEntry {
             owner_awaited: None,
             deleted_in_vain: None,
             yielded_until: None,
-            refused_until: None,
+            refused_until: BTreeMap::new(),
         }
     }
 

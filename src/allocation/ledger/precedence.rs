@@ -39,10 +39,10 @@ impl Ledger {
         }
     }
 
-    /// Neutron refused a claim's mark on it, for whatever reason of this floating IP.
-    pub fn note_refused_mark(&mut self, id: &FloatingIpId, now: Timestamp) {
+    /// Neutron refused the mark of a claim of the pool. Another pool may have credentials that may do more.
+    pub fn note_refused_mark(&mut self, id: &FloatingIpId, pool: &PoolId, now: Timestamp) {
         if let Some(entry) = self.entries.get_mut(id) {
-            entry.refused_until = Some(after(now, REFUSED_FOR));
+            entry.refused_until.insert(pool.clone(), after(now, REFUSED_FOR));
         }
     }
 
@@ -64,9 +64,9 @@ impl LedgerEntry {
         self.yielded_until.is_some_and(|until| now < until)
     }
 
-    /// Whether others are chosen before it, since Neutron refused to mark it a while ago.
-    pub(in crate::allocation) fn was_refused(&self, now: Timestamp) -> bool {
-        self.refused_until.is_some_and(|until| now < until)
+    /// Whether the pool chooses others before it, since Neutron refused to mark it a while ago.
+    pub(in crate::allocation) fn was_refused(&self, pool: &PoolId, now: Timestamp) -> bool {
+        self.refused_until.get(pool).is_some_and(|until| now < *until)
     }
 
     /// Whether the other owner of a claim's address has had the time to back off from it.
