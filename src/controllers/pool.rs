@@ -213,6 +213,8 @@ impl PoolController {
         let has_session = || self.memory.pools.resolved_of(pool).is_some();
         if !has_session() {
             self.resolve_for_releases(pool).await;
+            // Another controller may serve it until it is resumed here.
+            self.memory.pools.update(&name_of(pool), PoolState::forget_takeover);
         }
         if has_session() { Action::await_change() } else { Action::requeue(self.clock.jitter(IDLE_RESYNC, 0.2)) }
     }

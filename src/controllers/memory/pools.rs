@@ -267,6 +267,11 @@ impl PoolState {
         self.resolved.replace(resolved)
     }
 
+    /// From when calls of another process are awaited is decided again.
+    pub(in crate::controllers) fn forget_takeover(&mut self) {
+        self.taken_over_at = None;
+    }
+
     fn may_have_calls_elsewhere(&self, now: Timestamp) -> bool {
         self.came_with_id && self.taken_over_at.is_some_and(|from| now < after(from, LANDS_WITHIN))
     }
