@@ -63,6 +63,14 @@ struct Listing {
     is_outdated: bool,
 }
 
+/// A pool that this process serves.
+#[derive(Clone, Copy, Debug)]
+struct Served {
+    since: Sequence,
+    /// Whose credentials it has.
+    viewer: Viewer,
+}
+
 #[derive(Clone, Default, Debug)]
 pub struct Ledger {
     sequence: Sequence,
@@ -82,8 +90,8 @@ pub struct Ledger {
     uncertain: BTreeSet<FloatingIpId>,
     deleted: BTreeMap<FloatingIpId, Sequence>,
     missing: MissingOfPools,
-    /// The pools that this process serves, each since when.
-    served: BTreeMap<PoolId, Sequence>,
+    /// The pools that this process serves.
+    served: BTreeMap<PoolId, Served>,
     creations: BTreeMap<Nonce, Creation>,
     backoff: CreationBackoff,
 }
@@ -117,17 +125,24 @@ impl Ledger {
         self.begin_as(viewer, now)
     }
 
-    /// A listing of the project with the viewer's credentials has ended. A floating IP that it does not show is forgotten
-    /// once no viewer sees it any more.
+    /// A listing of the project with the viewer's credentials has ended. A floating IP that it does not show is forgotten if
+    /// only pools with these credentials have marked it, or once no viewer sees it any more.
     pub fn record_listing(&mut self, began: CallStart, fips: Vec<FloatingIp>, now: Timestamp) {
         let listed: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
         self.listings.insert(began.viewer, Listing { began, ended: now, is_outdated: false });
-        let mut is_seen_by_others = false;
+        let (served, mut is_seen_by_others) = (&self.served, false);
+        // What a pool has marked, its credentials show.
+        let is_its_own = |marks: &Marks| {
+            let pools = marks.pools().into_iter().filter_map(|pool| served.get(pool));
+            let mut viewers = pools.map(|pool| pool.viewer).peekable();
+            viewers.peek().is_some() && viewers.all(|viewer| viewer == began.viewer)
+        };
         let unlisted = self.entries.values_mut().filter(|entry| entry.is_older_than(began));
         let unlisted = unlisted.filter(|entry| !listed.contains(&entry.fip.id)).filter_map(|entry| {
             entry.viewers.remove(began.viewer);
-            is_seen_by_others |= !entry.viewers.is_empty();
-            entry.viewers.is_empty().then(|| entry.fip.id.clone())
+            let is_gone = entry.viewers.is_empty() || is_its_own(&entry.marks);
+            is_seen_by_others |= !is_gone;
+            is_gone.then(|| entry.fip.id.clone())
         });
         let unlisted: Vec<FloatingIpId> = unlisted.collect();
         for id in &unlisted {
@@ -246,7 +261,7 @@ impl Ledger {
         let described = marks.created.filter(|_| was_described).and_then(|mark| Some((mark.pool, mark.claim?)));
         for owner in marks.claims.into_iter().chain(described) {
             let (pool, claim) = &owner;
-            let was_served = self.served.get(pool).is_some_and(|since| entry.seen.sequence >= *since);
+            let was_served = self.served.get(pool).is_some_and(|served| entry.seen.sequence >= served.since);
             if was_served && !entry.marks.has_mark_of(&owner) && !entry.is_held_for(pool, claim) {
                 entry.disowned.entry(owner).or_insert(Disowned::Late { last_without: entry.seen.at });
             }

@@ -94,6 +94,14 @@ fn what_two_see_is_forgotten_when_neither_does() {
     let mut left = both();
     left.forget_viewer(other);
     assert_eq!(list_as(&mut left, one, 60, vec![fip(10)]), 1);
+    let mut marked = both();
+    let owned = || vec![fip(10), fip(11).tagged_for("web")];
+    for viewer in [one, other] {
+        list_as(&mut marked, viewer, 30, owned());
+    }
+    marked.note_served(&pool_id("p"), one);
+    assert_eq!(list_as(&mut marked, other, 60, vec![fip(10)]), 2);
+    assert_eq!(list_as(&mut marked, one, 61, vec![fip(10)]), 1, "its pool's own credentials do not see it");
     let began = left.begin_as(other, start() + seconds(61));
     left.record_write(fip(12).0, began);
     assert_eq!(list_as(&mut left, one, 62, vec![fip(10)]), 1, "who does not list keeps nothing");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::{CallStart, Choice, Creation, Disowned, Hold, Ledger, LedgerEntry, UncertainWrite, Viewer};
+use super::{CallStart, Choice, Creation, Disowned, Hold, Ledger, LedgerEntry, Served, UncertainWrite, Viewer};
 use crate::allocation::identity::{ClaimKey, Nonce, PoolId};
 use crate::floating_ip::{FloatingIp, FloatingIpId};
 use crate::time::after;
@@ -130,8 +130,9 @@ impl Ledger {
     /// or lands late.
     pub fn note_served(&mut self, pool: &PoolId, viewer: Viewer) {
         self.keep_missing(pool);
-        if let (false, Some(listing)) = (self.is_served(pool), self.listing_began(viewer)) {
-            self.served.insert(pool.clone(), listing.sequence);
+        if let Some(listing) = self.listing_began(viewer) {
+            let served = Served { since: listing.sequence, viewer };
+            self.served.entry(pool.clone()).or_insert(served).viewer = viewer;
         }
     }
 
