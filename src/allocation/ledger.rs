@@ -135,13 +135,18 @@ impl Ledger {
         let is_its_own = |marks: &Marks| {
             let pools = marks.pools().into_iter().filter_map(|pool| served.get(pool));
             let mut viewers = pools.map(|pool| pool.viewer).peekable();
-            viewers.peek().is_some() && viewers.all(|viewer| viewer == began.viewer)
+            viewers.peek().is_some() && viewers.all(|viewer| viewer == began.viewer && viewer != Viewer::LAST)
         };
         let unlisted = self.entries.values_mut().filter(|entry| entry.is_older_than(began));
         let unlisted = unlisted.filter(|entry| !listed.contains(&entry.fip.id)).filter_map(|entry| {
+            let was_seen = entry.viewers.include(began.viewer);
             entry.viewers.remove(began.viewer);
-            let is_gone = entry.viewers.is_empty() || is_its_own(&entry.marks);
-            is_seen_by_others |= !is_gone;
+            let is_gone = match was_seen {
+                true => entry.viewers.is_empty() || is_its_own(&entry.marks),
+                // Those who saw it have stopped or left. Their calls may still land.
+                false => entry.viewers.is_empty() && !entry.has_writes(),
+            };
+            is_seen_by_others |= was_seen && !is_gone;
             is_gone.then(|| entry.fip.id.clone())
         });
         let unlisted: Vec<FloatingIpId> = unlisted.collect();

@@ -238,9 +238,10 @@ impl Ledger {
     /// wrote.
     pub(super) fn settle(&mut self, began: CallStart) {
         let is_settled = |since: Timestamp| began.at.duration_since(since) >= SETTLING;
-        let (by_nonce, listings) = (&self.by_nonce, &self.listings);
+        let (by_nonce, listings, served) = (&self.by_nonce, &self.listings, &self.served);
         self.creations.retain(|nonce, creation| {
             creation.uncertain.is_none_or(|(viewer, since)| {
+                let viewer = served.get(&creation.pool).map_or(viewer, |served| served.viewer);
                 let is_shown = viewer == began.viewer || !listings.contains_key(&viewer);
                 !(is_shown && is_settled(since)) && by_nonce.count(nonce) == 0
             })
@@ -248,7 +249,7 @@ impl Ledger {
         let entries = &mut self.entries;
         self.uncertain.retain(|id| {
             entries.get_mut(id).is_some_and(|entry| {
-                let is_shown = entry.viewers.include(began.viewer);
+                let is_shown = entry.viewers.include(began.viewer) || entry.viewers.is_empty();
                 entry.uncertain_writes.retain(|write| !(is_shown && is_settled(write.since)));
                 entry.forget_missing_marks();
                 !entry.uncertain_writes.is_empty()
