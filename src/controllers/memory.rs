@@ -27,7 +27,7 @@ pub(super) use secrets::ProtectedSecrets;
 pub(super) use upkeep::{Upkeep, UpkeepPart};
 
 /// Locks are taken in this order: `left`, a project's ledger, `published`, the project's namespaces, a record. None is held
-/// across an await, or while the last pool of a project may be dropped: that takes the ledger.
+/// across an await, or while the last pool of a project with its credentials may be dropped: that takes the ledger.
 #[derive(Default)]
 pub(super) struct Memory {
     pub(super) pools: PoolRecords,

@@ -459,7 +459,9 @@ impl PoolRecords {
         pool: &ObjectName,
         change: impl FnOnce(&mut PoolState) -> T,
     ) -> Option<T> {
-        self.states.lock().get_mut(pool).map(change)
+        // Where there is none, what `change` has is dropped after the lock is released.
+        let mut states = self.states.lock();
+        Some(change(states.get_mut(pool)?))
     }
 
     /// The same, if the record is of this object.
@@ -468,7 +470,8 @@ impl PoolRecords {
         pool: &OpenStackFloatingIPPool,
         change: impl FnOnce(&mut PoolState) -> T,
     ) -> Option<T> {
-        self.states.lock().get_mut(&name_of(pool)).filter(|known| known.is_of(pool)).map(change)
+        let mut states = self.states.lock();
+        Some(change(states.get_mut(&name_of(pool)).filter(|known| known.is_of(pool))?))
     }
 
     /// OpenStack refused something for the pool. True if the pool is to be resolved again now.
