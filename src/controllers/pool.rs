@@ -270,7 +270,7 @@ impl PoolController {
         if may_have_credentials {
             self.note_problem(pool, self.find_original(pool).unwrap_or_else(|| failure.problem()));
             self.resolve_for_releases(pool).await;
-            listed = self.list_despite(&failure, &name).await;
+            listed = self.list_despite(pool, &failure).await;
             // Asked again: of which project the pool is may be known only now, and a listing shows the marks of other claims.
             if let Some(problem) = self.find_original(pool) {
                 (failure, listed) = (PoolFailure::Conflict(problem), None);
@@ -313,11 +313,15 @@ impl PoolController {
 
     /// Lists the project of a pool whose network is not found, or whose name CAPO has too. What was released, is an orphan,
     /// or has lost its mark needs neither.
-    async fn list_despite(&self, failure: &PoolFailure, name: &ObjectName) -> Option<Arc<ResolvedPool>> {
+    async fn list_despite(&self, pool: &OpenStackFloatingIPPool, failure: &PoolFailure) -> Option<Arc<ResolvedPool>> {
         if !matches!(failure, PoolFailure::Network(_)) && failure.problem().reason != NAME_CONFLICT {
             return None;
         }
-        let resolved = self.memory.pools.get(name).resolved?;
+        let resolved = self.memory.pools.get(&name_of(pool)).resolved?;
+        // The marks with the id of a copy are another pool's.
+        if self.resolver.duplicates().has_original(pool, &resolved) {
+            return None;
+        }
         resolved.list_to_serve(&self.clock, Some(AUDIT_AGE)).await.is_ok().then_some(resolved)
     }
 
