@@ -7,6 +7,7 @@
 
 mod backoff;
 mod entry;
+mod listings;
 mod missing;
 mod precedence;
 mod viewers;
@@ -15,11 +16,12 @@ mod writes;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use jiff::{SignedDuration, Timestamp};
+use jiff::Timestamp;
 
 use backoff::CreationBackoff;
 pub use backoff::UNWANTED_LIMIT;
 pub use entry::{Choice, Creation, CreationBlock, Disowned, Hold, LedgerEntry, OwnerAwaited, UncertainWrite};
+use listings::Listing;
 pub use missing::Missing;
 use missing::MissingOfPools;
 pub use precedence::{OWNER_AWAITED_EVERY, YIELDS_FOR};
@@ -35,16 +37,6 @@ use crate::floating_ip::{FloatingIp, FloatingIpId};
 /// A number in the order of this process's reads and writes.
 pub type Sequence = u64;
 
-/// How long a project is not listed again for the sake of releases: so many times as long as the last listing took, and at
-/// most so long. Listing thousands of floating IPs takes a share of a core, and one listing confirms many releases.
-const REST_AFTER_LISTING: i32 = 3;
-const LONGEST_REST: SignedDuration = SignedDuration::from_secs(5);
-/// A fifth of the time for which a view is fresh enough for a DELETE.
-const QUICK_LISTING: SignedDuration = SignedDuration::from_secs(1);
-
-/// Credentials that work list the project more often than this: at least each minute.
-const LISTS_WITHIN: SignedDuration = SignedDuration::from_mins(5);
-
 /// When a call to Neutron began.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CallStart {
@@ -52,15 +44,6 @@ pub struct CallStart {
     pub at: Timestamp,
     /// Whose credentials it is made with.
     pub viewer: Viewer,
-}
-
-/// A listing of the project that has ended.
-#[derive(Clone, Copy, Debug)]
-struct Listing {
-    began: CallStart,
-    ended: Timestamp,
-    /// Another viewer does not see something that it showed: perhaps that is gone.
-    is_outdated: bool,
 }
 
 /// A pool that this process serves.
@@ -114,79 +97,9 @@ impl Ledger {
         CallStart { sequence: self.next_sequence(), at: now, viewer }
     }
 
-    /// A listing begins. Credentials that have expired list nothing any more: they would keep what is deleted known for ever.
-    pub fn begin_listing(&mut self, viewer: Viewer, now: Timestamp) -> CallStart {
-        let has_stopped =
-            |listing: &Listing| listing.began.viewer != viewer && now.duration_since(listing.ended) >= LISTS_WITHIN;
-        let stopped = self.listings.values().filter(|listing| has_stopped(listing)).map(|listing| listing.began.viewer);
-        for viewer in stopped.collect::<Vec<_>>() {
-            self.forget_viewer(viewer);
-        }
-        self.begin_as(viewer, now)
-    }
-
-    /// A listing of the project with the viewer's credentials has ended. A floating IP that it does not show is forgotten if
-    /// only pools with these credentials have marked it, or once no viewer sees it any more.
-    pub fn record_listing(&mut self, began: CallStart, fips: Vec<FloatingIp>, now: Timestamp) {
-        let listed: BTreeSet<FloatingIpId> = fips.iter().map(|fip| fip.id.clone()).collect();
-        self.listings.insert(began.viewer, Listing { began, ended: now, is_outdated: false });
-        let (served, mut is_seen_by_others) = (&self.served, false);
-        // What a pool has marked, its credentials show.
-        let is_its_own = |marks: &Marks| {
-            let pools = marks.pools().into_iter().filter_map(|pool| served.get(pool));
-            let mut viewers = pools.map(|pool| pool.viewer).peekable();
-            viewers.peek().is_some() && viewers.all(|viewer| viewer == began.viewer && viewer != Viewer::LAST)
-        };
-        let unlisted = self.entries.values_mut().filter(|entry| entry.is_older_than(began));
-        let unlisted = unlisted.filter(|entry| !listed.contains(&entry.fip.id)).filter_map(|entry| {
-            let was_seen = entry.viewers.include(began.viewer);
-            entry.viewers.remove(began.viewer);
-            let is_gone = match was_seen {
-                true => entry.viewers.is_empty() || is_its_own(&entry.marks),
-                // Those who saw it have stopped or left. Their calls may still land.
-                false => entry.viewers.is_empty() && !entry.has_writes(),
-            };
-            is_seen_by_others |= was_seen && !is_gone;
-            is_gone.then(|| entry.fip.id.clone())
-        });
-        let unlisted: Vec<FloatingIpId> = unlisted.collect();
-        for id in &unlisted {
-            self.note_missing(id);
-            self.forget(id);
-        }
-        if is_seen_by_others {
-            let others = self.listings.values_mut().filter(|listing| listing.began.viewer != began.viewer);
-            others.for_each(|listing| listing.is_outdated = true);
-        }
-        self.note_listed(&listed);
-        for fip in fips {
-            self.record_read(fip, began);
-        }
-        self.deleted.retain(|_, deleted| *deleted >= began.sequence);
-        self.settle(began);
-        self.has_listing_failed = false;
-    }
-
-    /// The memory of the floating IPs that stay known beside those that a listing with the viewer's credentials shows, in
-    /// bytes.
-    pub fn size_kept_beside(&self, viewer: Viewer, listed: &[FloatingIp]) -> usize {
-        let mut kept: BTreeMap<&FloatingIpId, usize> = BTreeMap::new();
-        let others = self.entries.values().filter(|entry| entry.viewers.include_others_than(viewer));
-        kept.extend(others.map(|entry| (&entry.fip.id, entry.fip.memory_size())));
-        for fip in listed {
-            kept.remove(&fip.id);
-        }
-        kept.into_values().fold(0, usize::saturating_add)
-    }
-
-    /// Nobody uses the viewer's credentials any more.
-    pub fn forget_viewer(&mut self, viewer: Viewer) {
-        self.listings.remove(&viewer);
-        self.entries.values_mut().for_each(|entry| entry.viewers.remove(viewer));
-    }
-
     /// A read showed a floating IP.
     pub fn record_read(&mut self, fip: FloatingIp, began: CallStart) {
+        let shown_by = self.shown_by(began.viewer);
         let known = self.entries.get_mut(&fip.id);
         let is_outdated = known.as_ref().is_some_and(|entry| !entry.is_older_than(began))
             || self.deleted.get(&fip.id).is_some_and(|deleted| *deleted >= began.sequence);
@@ -197,7 +110,7 @@ impl Ledger {
             // As most of a listing: its marks and its place in the indexes are the same.
             Some(entry) if entry.fip == fip => {
                 entry.seen = began;
-                self.listings.contains_key(&began.viewer).then(|| entry.viewers.add(began.viewer));
+                entry.viewers.add(shown_by);
             }
             _ => {
                 self.disown_late_marks(&fip);
@@ -276,47 +189,6 @@ impl Ledger {
 
 /// Queries.
 impl Ledger {
-    /// Whether the viewer has not listed the project: then a missing floating IP may exist.
-    pub fn is_unlisted(&self, viewer: Viewer) -> bool {
-        !self.listings.contains_key(&viewer)
-    }
-
-    /// When the viewer's last listing began.
-    pub fn listing_began(&self, viewer: Viewer) -> Option<CallStart> {
-        self.listings.get(&viewer).map(|listing| listing.began)
-    }
-
-    /// When the viewer's last listing ended.
-    pub fn listing_ended(&self, viewer: Viewer) -> Option<Timestamp> {
-        self.listings.get(&viewer).map(|listing| listing.ended)
-    }
-
-    /// Whether the viewer's last listing ended since then, and shows nothing that others do not see any more.
-    pub fn is_listed_since(&self, viewer: Viewer, since: Timestamp) -> bool {
-        self.listings.get(&viewer).is_some_and(|listing| !listing.is_outdated && listing.ended >= since)
-    }
-
-    fn last_listing(&self) -> Option<&Listing> {
-        self.listings.values().max_by_key(|listing| listing.began.sequence)
-    }
-
-    /// Whether the last listing succeeded, and was so quick that what it showed was recent when it ended.
-    pub fn lists_quickly(&self) -> bool {
-        let is_quick = |last: &Listing| last.ended.duration_since(last.began.at) <= QUICK_LISTING;
-        !self.has_listing_failed && self.last_listing().is_some_and(is_quick)
-    }
-
-    pub fn note_failed_listing(&mut self) {
-        self.has_listing_failed = true;
-    }
-
-    /// How long to wait before the project is listed again to confirm releases.
-    pub fn rest_before_listing(&self, now: Timestamp) -> SignedDuration {
-        let Some(Listing { began, ended, .. }) = self.last_listing() else { return SignedDuration::ZERO };
-        let rest = ended.duration_since(began.at).saturating_mul(REST_AFTER_LISTING).min(LONGEST_REST);
-        rest.saturating_sub(now.duration_since(*ended)).max(SignedDuration::ZERO)
-    }
-
     /// Until when late writes of a previous process may land; a past time means that no listing with the pool's credentials
     /// has begun since then.
     pub fn fence(&self, pool: &PoolPolicy) -> Option<Timestamp> {
@@ -414,9 +286,7 @@ impl Ledger {
                 LedgerEntry { deleted_in_vain, ..LedgerEntry::new(fip, marks, seen, self.sequence) }
             }
         };
-        if self.listings.contains_key(&seen.viewer) {
-            entry.viewers.add(seen.viewer);
-        }
+        entry.viewers.add(self.shown_by(seen.viewer));
         entry.forget_missing_marks();
         entry.orphaned_since.retain(|pool, _| entry.marks.names(pool));
         self.insert(entry);

@@ -23,8 +23,12 @@ impl Viewer {
 pub(super) struct Viewers(u64);
 
 impl Viewers {
-    pub(super) fn add(&mut self, viewer: Viewer) {
-        self.0 |= viewer.bit();
+    pub(super) fn one(viewer: Viewer) -> Self {
+        Self(viewer.bit())
+    }
+
+    pub(super) fn add(&mut self, others: Self) {
+        self.0 |= others.0;
     }
 
     pub(super) fn remove(&mut self, viewer: Viewer) {
