@@ -362,7 +362,7 @@ mod tests {
         assert_eq!(known(), 1, "none of them sees it any more");
         drop(full);
         list(&less, &[]).await;
-        assert!(less.ledger().entries().next().is_none(), "nobody has the other credentials any more");
+        assert!(less.ledger().entries().next().is_none(), "no pool has the other credentials any more");
     }
 
     /// A tenant's cloud shows each of the tenant's users other floating IPs.

@@ -206,7 +206,7 @@ impl Flags {
         if lease < Duration::from_secs(1) {
             return Err(format!("--leader-elect-lease-duration is {lease:?}, expected at least 1s"));
         }
-        // After a crash of the leader, nobody serves until its Lease has expired.
+        // After a crash of the leader, no replica serves until its Lease has expired.
         if lease > LONGEST_LEASE {
             return Err(format!("--leader-elect-lease-duration is {lease:?}, expected at most {LONGEST_LEASE:?}"));
         }

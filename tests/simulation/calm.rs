@@ -9,7 +9,7 @@ use crate::api::Kind;
 use crate::laws::condition;
 use crate::memory::Alteration;
 use crate::simulate;
-use crate::users::key;
+use crate::users::{key, pause};
 use crate::wire::{Fault, Rejection, Side};
 use crate::world::{ADDRESSES, Start, World, address};
 
@@ -362,7 +362,6 @@ fn an_event_says_once_that_a_waiting_claim_is_paused() {
         let site = &world.sites[0];
         let_wait(world).await;
         world.advance(SOON).await;
-        let pause = |value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
         site.change(Kind::Claim, "web-1", &pause(json!("")));
         world.advance(SOON).await;
         let is_told = || {

@@ -14,7 +14,7 @@ use crate::api::{Change, Kind};
 use crate::laws::text;
 use crate::memory::Alteration;
 use crate::tampering::forged;
-use crate::users::key;
+use crate::users::{key, pause};
 use crate::wire::{Fault, Rejection, Side, Wire};
 use crate::world::{NAMESPACE, Site, Start, World, address};
 use crate::{Outcome, is_due, simulate, simulate_bound};
@@ -551,7 +551,6 @@ fn a_clean_up_that_a_pause_interrupts_blames_nobody() {
         wire.delay_turns(10 * SOON, Duration::from_secs(2));
         site.delete(Kind::Pool, "public");
         world.advance(Duration::from_millis(1500)).await;
-        let pause = |value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
         site.change(Kind::Pool, "public", &pause(json!("")));
         world.advance(SOON).await;
         let left = world.cloud.floating_ips().len();
@@ -574,7 +573,6 @@ fn a_large_clean_up_ends_soon_after_its_pool_is_paused() {
         let count = || world.cloud.floating_ips().len();
         site.delete(Kind::Pool, "public");
         world.advance(Duration::from_secs(10)).await;
-        let pause = |value| json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}});
         site.change(Kind::Pool, "public", &pause(json!("")));
         world.advance(Duration::from_secs(2)).await;
         let left = count();

@@ -112,7 +112,7 @@ fn a_waiting_claim_that_becomes_large_is_served_in_its_turn() {
         }
         site.enlarge(Kind::Claim, "web-2", &finalizers(), &[]);
         world.advance(Duration::from_secs(5)).await;
-        // What it is told changes.
+        // Its condition has to change.
         site.change(Kind::Pool, "public", &json!({"spec": {"maxIPs": 1}}));
         world.advance(SOON).await;
         site.delete(Kind::Claim, "web-0");

@@ -10,7 +10,7 @@ use crate::api::objects::Part;
 use crate::api::{Key, Kind};
 use crate::laws;
 use crate::memory::Elsewhere;
-use crate::users::key;
+use crate::users::{key, pause};
 use crate::wire::{Fault, Side};
 use crate::world::{ADDRESSES, NAMESPACE, Site, Start, World, address};
 use crate::{simulate, simulate_bound};
@@ -464,24 +464,32 @@ fn credentials_that_see_nothing_of_a_project_change_nothing_for_its_other_pools(
     }
 }
 
+/// A pool of the project, in another namespace, lists a floating IP without a mark.
+async fn list_elsewhere(world: &World, site: &Site) {
+    world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+    let listed = json!({"preAllocatedFloatingIPs": [address(0).to_string()]});
+    create_pool_of_strangers(site, &json!(world.cloud.secret("ours")), &json!({}), &listed);
+    world.advance(SOON).await;
+}
+
+fn create_pool_that_reuses(site: &Site) {
+    let mut spec = network();
+    spec["reuse"] = json!({"policy": "Unmarked", "minIdleSeconds": 0});
+    site.create_pool("public", &spec);
+}
+
 /// The process is restarted while a pool elsewhere is paused. What that pool lists is of the project.
 #[test]
 fn what_a_paused_pool_elsewhere_lists_is_not_reused_after_a_restart() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
-        let listed = json!({"preAllocatedFloatingIPs": [address(0).to_string()]});
-        create_pool_of_strangers(site, &json!(world.cloud.secret("ours")), &json!({}), &listed);
-        world.advance(SOON).await;
+        list_elsewhere(world, site).await;
         let copy = Key::new(Kind::Pool, STRANGERS, "copy");
-        let pause = json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": ""}}});
-        site.server.patch(&copy, Part::Main, &pause).expect("it is there");
+        site.server.patch(&copy, Part::Main, &pause(json!(""))).expect("it is there");
         world.advance(SOON).await;
         site.kill_controller();
         world.advance(2 * SOON).await;
-        let mut spec = network();
-        spec["reuse"] = json!({"policy": "Unmarked", "minIdleSeconds": 0});
-        site.create_pool("public", &spec);
+        create_pool_that_reuses(site);
         site.create_claim("web-0", "public");
         let given = world.await_bound("web-0").await;
         world.expect(
@@ -502,13 +510,8 @@ fn what_a_pool_elsewhere_lists_is_not_reused_before_that_pool_is_resolved() {
     let start = Start { replicas: 2, ..START };
     let outcome = simulate(&start, async |world: &World| {
         let site = &world.sites[0];
-        world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
-        let listed = json!({"preAllocatedFloatingIPs": [address(0).to_string()]});
-        create_pool_of_strangers(site, &json!(world.cloud.secret("ours")), &json!({}), &listed);
-        world.advance(SOON).await;
-        let mut spec = network();
-        spec["reuse"] = json!({"policy": "Unmarked", "minIdleSeconds": 0});
-        site.create_pool("public", &spec);
+        list_elsewhere(world, site).await;
+        create_pool_that_reuses(site);
         world.advance(SOON).await;
         let leader = site.replicas.iter().find(|replica| site.is_leader(replica)).expect("one leads");
         leader.terminate.notify_waiters();

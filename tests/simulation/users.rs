@@ -20,6 +20,11 @@ pub fn key(kind: Kind, name: &str) -> Key {
     Key::new(kind, NAMESPACE, name)
 }
 
+/// A change that pauses an object; with null, one that resumes it.
+pub fn pause(value: Value) -> Value {
+    json!({"metadata": {"annotations": {"cluster.x-k8s.io/paused": value}}})
+}
+
 impl Site {
     /// Creates a pool whose spec names the credentials, has short times, and is overridden by `spec`.
     pub fn create_pool(&self, name: &str, spec: &Value) {

@@ -51,10 +51,7 @@ impl ClaimController {
             Some(address) if address.metadata.deletion_timestamp.is_some() => {
                 self.let_go_of_address(address, pool).await
             }
-            Some(address) if repair_patch(address, &desired()).is_some() => {
-                self.repair_address(observed, pool, address, &desired()).await
-            }
-            Some(_) => Ok(()),
+            Some(address) => self.repair_address(observed, pool, address, &desired()).await,
         }
     }
 
@@ -65,6 +62,9 @@ impl ClaimController {
         address: &IpAddress,
         desired: &IpAddress,
     ) -> Result<(), Error> {
+        if repair_patch(address, desired).is_none() {
+            return Ok(());
+        }
         let api = self.kube.addresses(&observed.name.namespace);
         let failed = |error| Error::Kubernetes("repair the IPAddress", error);
         let address = with_all_references(&api, address).await.map_err(failed)?;

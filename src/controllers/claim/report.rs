@@ -256,7 +256,7 @@ impl ClaimController {
                 Err(error) if patch::is_conflict(&error) && tries.next().is_some() => {}
                 Err(error) => return Err(Error::Kubernetes("write the claim's status", error)),
             }
-            // Somebody changed it, or it was replaced.
+            // Another writer changed it, or another claim has its name.
             let found = find(&api, name).await.map_err(|error| Error::Kubernetes("read the claim", error))?;
             match found.filter(|found| found.metadata.uid == observed.claim.metadata.uid) {
                 Some(found) => version = found.metadata.resource_version,

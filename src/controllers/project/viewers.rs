@@ -23,7 +23,7 @@ impl ViewerRegistry {
         *viewer
     }
 
-    /// Returns the viewer if nobody has its credentials any more.
+    /// Returns the viewer if no pool has its credentials any more.
     pub(super) fn leave(&self, credentials: &Fingerprint) -> Option<Viewer> {
         let mut all = self.0.lock();
         let (viewer, pools) = all.get_mut(credentials)?;
