@@ -59,9 +59,12 @@ pub(super) use secret::finalizer as secret_finalizer;
 const PROBLEM_RETRY: Duration = Duration::from_secs(8);
 /// How soon a pool is reconciled again while claims wait, or addresses of its list cannot be given.
 const BUSY_RESYNC: Duration = Duration::from_secs(12);
-/// How often a pool without problems checks its Secret and for conflicts.
-const IDLE_RESYNC: Duration = Duration::from_secs(20);
-/// How old the last listing may be without problems. With the jitter, at most one listing a minute.
+/// How often a pool is reconciled that reads something which is not watched: a cluster identity, the ConfigMap of its
+/// addresses, or a quota that could not be read.
+const POLLED_RESYNC: Duration = Duration::from_secs(20);
+/// How often a pool without problems is reconciled for its listing, and to look for pools of CAPO with its name.
+const IDLE_RESYNC: Duration = Duration::from_secs(63);
+/// How old the last listing may be without problems: a little less than [`IDLE_RESYNC`].
 const AUDIT_AGE: Duration = Duration::from_secs(62);
 /// How old the last listing may be while claims wait or addresses cannot be given: a little less than [`BUSY_RESYNC`].
 pub(super) const BUSY_AGE: Duration = Duration::from_millis(9600);
@@ -180,7 +183,12 @@ impl PoolController {
         let config_map = self.keep_address_config_map(pool, Some(&resolved), true).await;
         let is_idle = self.report_serving(pool, &resolved, config_map).await?;
         self.leave_former_secrets(pool).await?;
-        Ok(Action::requeue(self.clock.jitter(if is_idle { IDLE_RESYNC } else { BUSY_RESYNC }, 0.2)))
+        let resync = match is_idle {
+            false => BUSY_RESYNC,
+            true if is_polling(pool) || resolved.project.quota.has_failed() => POLLED_RESYNC,
+            true => IDLE_RESYNC,
+        };
+        Ok(Action::requeue(self.clock.jitter(resync, 0.2)))
     }
 
     /// Does a step before which nothing is reported. The pool's condition says what Kubernetes refuses.
@@ -216,7 +224,7 @@ impl PoolController {
             // Another controller may serve it until it is resumed here.
             self.memory.pools.update(&name_of(pool), PoolState::forget_takeover);
         }
-        if has_session() { Action::await_change() } else { Action::requeue(self.clock.jitter(IDLE_RESYNC, 0.2)) }
+        if has_session() { Action::await_change() } else { Action::requeue(self.clock.jitter(POLLED_RESYNC, 0.2)) }
     }
 
     /// Reads what CAPO's clusters name, for `spec.reuse`.
@@ -425,6 +433,11 @@ impl PoolController {
             self.wake.claims_of(&resolved.name, |claim| wrong.contains(&ClaimKey::of(namespace, &claim.name_any())));
         }
     }
+}
+
+/// Whether the pool depends on objects that are read at each reconcile, and not watched.
+fn is_polling(pool: &OpenStackFloatingIPPool) -> bool {
+    pool.spec.identity_ref.cluster_identity().is_some() || pool.spec.address_config_map.is_some()
 }
 
 /// What the conditions do not say. A failed authentication is logged where it is tried.

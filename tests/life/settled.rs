@@ -3,8 +3,8 @@
 use super::*;
 use crate::support::{consistently, pool, with_namespace};
 
-/// A ready pool is reconciled every 20 to 24 s.
-const LONGEST_RESYNC: Duration = Duration::from_secs(25);
+/// A ready pool is reconciled every 63 to 76 s.
+const LONGEST_RESYNC: Duration = Duration::from_secs(77);
 
 #[tokio::test]
 async fn nothing_is_written_when_nothing_changed() {
@@ -27,7 +27,7 @@ async fn nothing_is_written_when_nothing_changed() {
             }
         })
         .await;
-        assert!(proxy.count("GET floatingips") <= 1, "{:?}", proxy.calls());
+        assert!(proxy.count("GET floatingips") <= 2, "{:?}", proxy.calls());
         assert_eq!(proxy.calls().len(), proxy.count("GET floatingips"));
     })
     .await;

@@ -2,7 +2,7 @@
 //! names another or none.
 //!
 //! **Guaranteed:** no decision reads it, and its trouble delays no claim and no other condition. It is read on each
-//! reconcile of the pool, so that a change by others lasts no longer than [`IDLE_RESYNC`](super::IDLE_RESYNC), and
+//! reconcile of the pool, so that a change by others lasts no longer than [`POLLED_RESYNC`](super::POLLED_RESYNC), and
 //! written only if it differs: at most once for the burst of changes that [`Wake::report_soon`] gathers. One that is not
 //! the pool's is never changed. **Assumed:** the garbage collector deletes it after the pool.
 //!

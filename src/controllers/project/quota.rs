@@ -25,12 +25,18 @@ pub(in crate::controllers) struct QuotaCache(Mutex<State>);
 struct State {
     last: Option<Quota>,
     next: Option<Timestamp>,
+    has_failed: bool,
 }
 
 impl QuotaCache {
     /// As it was last read; none if it was never read, or may no longer be read.
     pub(in crate::controllers) fn last(&self) -> Option<Quota> {
         self.0.lock().last
+    }
+
+    /// Whether it could not be read the last time: it is tried again soon.
+    pub(in crate::controllers) fn has_failed(&self) -> bool {
+        self.0.lock().has_failed
     }
 
     /// Awaits `read`, unless it succeeded within the last [`INTERVAL`] or was begun within the last [`RETRY`]. Returns
@@ -45,12 +51,12 @@ impl QuotaCache {
             if state.next.is_some_and(|next| now < next) {
                 return false;
             }
-            state.next = Some(after(now, clock.jitter(RETRY, 0.2)));
+            (state.next, state.has_failed) = (Some(after(now, clock.jitter(RETRY, 0.2))), true);
         }
         match tokio::time::timeout(TIMEOUT, read).await {
             Ok(Ok(quota)) => {
                 let next = after(clock.now(), clock.jitter(INTERVAL, 0.2));
-                *self.0.lock() = State { last: quota, next: Some(next) };
+                *self.0.lock() = State { last: quota, next: Some(next), has_failed: false };
                 return quota.is_some_and(|quota| quota.limit.is_none_or(|limit| quota.used < limit));
             }
             // The last value stays.
