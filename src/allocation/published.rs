@@ -133,6 +133,11 @@ impl PublishedAddresses {
         self.named_by_clusters = addresses.unwrap_or_else(|| std::mem::take(&mut self.named_by_clusters));
     }
 
+    /// Whether the lists of CAPO's pools or clusters failed the last time: until they succeed, nothing is reused.
+    pub fn is_unknown_what_capo_names(&self) -> bool {
+        self.are_in_tree_pools_unknown || self.are_clusters_unknown
+    }
+
     pub fn bindings_of_pool<'a>(&'a self, pool: &'a PoolId) -> impl Iterator<Item = &'a Binding> {
         let of_pool = self.by_claim.from((pool.clone(), ClaimKey::lowest()));
         let of_pool = of_pool.take_while(move |((other, _), _)| other == pool);

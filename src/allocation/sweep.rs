@@ -32,6 +32,8 @@ const DELETE_AGAIN: SignedDuration = SignedDuration::from_secs(30);
 /// How soon a port that stayed after the release is looked for again, at least and at most.
 const MIN_PORT_RECHECK: SignedDuration = SignedDuration::from_secs(1);
 const MAX_PORT_RECHECK: SignedDuration = SignedDuration::from_secs(15);
+/// How soon a pool that lacks spares, and may not create one since Neutron refused, tries again.
+const SPARE_RETRY: SignedDuration = SignedDuration::from_secs(20);
 /// A port that has stayed for so long is no machine's that is being deleted. The listing of each minute shows when it goes.
 const PORT_STAYS_AFTER: SignedDuration = SignedDuration::from_mins(10);
 const STAYING_PORT_RECHECK: SignedDuration = SignedDuration::from_secs(75);
@@ -122,7 +124,7 @@ pub fn plan_sweep(situation: &Situation<'_>, cluster: &ClusterView, scope: Sweep
             ledger.unsettled_of_pool(id).chain(uncertain).for_each(|entry| pass.visit(entry));
         }
     }
-    pass.plan.new_spares = pass.missing_spares();
+    pass.plan_spares();
     if let Some(until) = situation.fence() {
         pass.plan.actions.clear();
         pass.plan.new_spares = 0;
@@ -372,13 +374,17 @@ impl<'a> SweepPass<'a> {
     }
 
     /// None while a claim waits: then nothing is free, and the claim asks Neutron itself.
-    fn missing_spares(&self) -> usize {
-        let Situation { ledger, pool, .. } = self.situation;
+    fn plan_spares(&mut self) {
+        let Situation { ledger, pool, now, .. } = self.situation;
         if self.waiting > 0 || pool.only_releases {
-            return 0;
+            return;
         }
         let coming = ledger.creations(&pool.id).filter(|(_, creation)| creation.claim.is_none()).count();
-        Supply::new(self.situation).missing_spares(self.spares.saturating_add(coming))
+        let (supply, ready) = (Supply::new(self.situation), self.spares.saturating_add(coming));
+        self.plan.new_spares = supply.missing_spares(ready);
+        if self.plan.new_spares == 0 && supply.lacks_spares(ready) {
+            self.wake(after(now, SPARE_RETRY));
+        }
     }
 
     fn delete(&mut self, entry: &LedgerEntry) {

@@ -59,12 +59,13 @@ pub(super) use secret::finalizer as secret_finalizer;
 const PROBLEM_RETRY: Duration = Duration::from_secs(8);
 /// How soon a pool is reconciled again while claims wait, or addresses of its list cannot be given.
 const BUSY_RESYNC: Duration = Duration::from_secs(12);
-/// How often a pool is reconciled that reads something which is not watched: a cluster identity, the ConfigMap of its
-/// addresses, or a quota that could not be read.
+/// How soon a pool without problems is reconciled again if it waits for something [of which nothing tells](
+/// PoolController::is_polling).
 const POLLED_RESYNC: Duration = Duration::from_secs(20);
-/// How often a pool without problems is reconciled for its listing, and to look for pools of CAPO with its name.
+/// How old the last listing is when a pool without problems is reconciled for the next one.
 const IDLE_RESYNC: Duration = Duration::from_secs(63);
-/// How old the last listing may be without problems: a little less than [`IDLE_RESYNC`].
+/// How old the last listing may be without problems: a little less than [`IDLE_RESYNC`]. With the jitter, at most one
+/// listing a minute.
 const AUDIT_AGE: Duration = Duration::from_secs(62);
 /// How old the last listing may be while claims wait or addresses cannot be given: a little less than [`BUSY_RESYNC`].
 pub(super) const BUSY_AGE: Duration = Duration::from_millis(9600);
@@ -183,12 +184,32 @@ impl PoolController {
         let config_map = self.keep_address_config_map(pool, Some(&resolved), true).await;
         let is_idle = self.report_serving(pool, &resolved, config_map).await?;
         self.leave_former_secrets(pool).await?;
-        let resync = match is_idle {
-            false => BUSY_RESYNC,
-            true if is_polling(pool) || resolved.project.quota.has_failed() => POLLED_RESYNC,
-            true => IDLE_RESYNC,
-        };
-        Ok(Action::requeue(self.clock.jitter(resync, 0.2)))
+        Ok(Action::requeue(match is_idle {
+            false => self.clock.jitter(BUSY_RESYNC, 0.2),
+            true if self.is_polling(pool, &resolved) => self.clock.jitter(POLLED_RESYNC, 0.2),
+            // Not from now: the listing may be that of another pool, or of a reconcile some time ago.
+            true => {
+                self.clock.jitter(IDLE_RESYNC, 0.2).saturating_sub(self.age_of_listing(&resolved)).max(CONFLICT_RETRY)
+            }
+        }))
+    }
+
+    /// Whether the pool depends on something that is read and not watched, or waits for something of which nothing tells.
+    fn is_polling(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> bool {
+        let is_unknown = resolved.project.quota.has_failed()
+            || resolved.reuses() && self.memory.published.read().is_unknown_what_capo_names();
+        // Meanwhile no orphan is released.
+        let is_paused = self.stores.has_paused_cluster(&resolved.name.namespace);
+        pool.spec.identity_ref.cluster_identity().is_some()
+            || address_config_map::may_exist(pool)
+            || is_unknown
+            || is_paused
+            || self.has_former_secrets(pool)
+    }
+
+    fn age_of_listing(&self, resolved: &ResolvedPool) -> Duration {
+        let listed = resolved.project.ledger().listing_ended(resolved.policy.viewer);
+        listed.map_or(Duration::MAX, |at| Duration::try_from(self.clock.now().duration_since(at)).unwrap_or_default())
     }
 
     /// Does a step before which nothing is reported. The pool's condition says what Kubernetes refuses.
@@ -249,8 +270,9 @@ impl PoolController {
             match changes.is_new {
                 true => {
                     self.wake.claims_of(&resolved.name, |_| true);
-                    // Now it is known of which project this one is.
-                    self.wake.duplicate_pools();
+                    // Now it is known of which project this one is: of the pools with its id, one serves.
+                    let others = pools_with_id(&self.stores, &self.memory, &resolved.policy.id, pool);
+                    others.iter().for_each(|other| self.wake.pool(&name_of(other.as_ref())));
                 }
                 false => self.wake.unserved_claims_of(&resolved.name),
             }
@@ -433,11 +455,6 @@ impl PoolController {
             self.wake.claims_of(&resolved.name, |claim| wrong.contains(&ClaimKey::of(namespace, &claim.name_any())));
         }
     }
-}
-
-/// Whether the pool depends on objects that are read at each reconcile, and not watched.
-fn is_polling(pool: &OpenStackFloatingIPPool) -> bool {
-    pool.spec.identity_ref.cluster_identity().is_some() || pool.spec.address_config_map.is_some()
 }
 
 /// What the conditions do not say. A failed authentication is logged where it is tried.

@@ -183,6 +183,10 @@ impl Sweeper {
                 SweepScope::Unsettled => plan.labels.clone_from(&labels),
             }
             let is_listing = plan.must_list && plan.actions.is_empty();
+            if is_listing && plan.scope == SweepScope::All {
+                // What it would do after the listing, the next round does: a later sweep of all would have to list again.
+                self.memory.pools.update(&pool.name, |state| state.next_full_sweep = None);
+            }
             let (changes, performed) = match is_listing {
                 true => {
                     self.let_tags_go_first(pool, tags_go_first_until).await;
@@ -454,7 +458,7 @@ fn time_to_next_sweep(
 ) -> Option<Duration> {
     let planned = plan.wake_at.into_iter().chain(fenced_until).min();
     let again = match plan.scope {
-        _ if plan.must_list => Some(RETRY),
+        _ if plan.must_list || plan.new_spares > 0 => Some(RETRY),
         SweepScope::Unsettled => Some(full_sweep),
         SweepScope::All => None,
     };
@@ -504,6 +508,8 @@ mod tests {
             time_to_next_sweep(plan, Some(start() + seconds(after)), start(), Duration::from_secs(9))
         };
         assert_eq!((fenced(&all, 1), fenced(&waking(&all), 7)), (Some(woken), Some(woken)));
+        let lacking = SweepPlan { new_spares: 1, ..all.clone() };
+        assert_eq!(after(&lacking), Some(RETRY), "they were not created: the API server did not answer");
         let past = SweepPlan { wake_at: Some(start() - seconds(9)), ..listing(&all) };
         assert_eq!(after(&past), Some(WAKE_MARGIN));
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::support::{consistently, pool, with_namespace};
 
-/// A ready pool is reconciled every 63 to 76 s.
+/// A ready pool is reconciled 63 to 76 s after its last listing.
 const LONGEST_RESYNC: Duration = Duration::from_secs(77);
 
 #[tokio::test]

@@ -71,3 +71,25 @@ fn an_address_that_a_cluster_of_capo_names_is_not_reused_while_a_proxy_answers_4
     });
     outcome.assert_lawful();
 }
+
+/// Law 7. The list failed while the pool was idle, and nothing tells when it would succeed.
+#[test]
+fn a_pool_reuses_again_soon_after_the_clusters_of_capo_could_not_be_listed() {
+    for seed in 0..8 {
+        let outcome = simulate(&Start { seed, ..START }, async |world: &World| {
+            let site = &world.sites[0];
+            let free = world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+            let reuse = json!({"policy": "Unmarked", "minIdleSeconds": 0});
+            site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "reuse": reuse}));
+            world.advance(SOON).await;
+            let wire = site.replicas[0].wire().expect("it runs");
+            // An idle pool is reconciled at least once meanwhile.
+            wire.refuse("openstackclusters", Rejection::Page, Duration::from_secs(80));
+            world.advance(Duration::from_secs(80 + 26)).await;
+            site.create_claim("web-0", "public");
+            let given = world.await_bound("web-0").await;
+            world.expect(7, "web-0", "given the free floating IP", given == Some(free.address));
+        });
+        outcome.assert_lawful();
+    }
+}

@@ -16,7 +16,7 @@ const LONGEST_REST: SignedDuration = SignedDuration::from_secs(5);
 /// A fifth of the time for which a view is fresh enough for a DELETE.
 const QUICK_LISTING: SignedDuration = SignedDuration::from_secs(1);
 
-/// Credentials that work list the project more often than this: at least each minute.
+/// Credentials that work list the project more often than this: about once a minute.
 const LISTS_WITHIN: SignedDuration = SignedDuration::from_mins(5);
 
 /// A listing of the project that has ended.

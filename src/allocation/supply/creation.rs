@@ -54,9 +54,18 @@ impl Supply<'_> {
         }
     }
 
-    /// How many spares to create, if `ready` of them exist or are being created.
+    /// How many spares to create now, if `ready` of them exist or are being created.
     pub(in crate::allocation) fn missing_spares(&self, ready: usize) -> usize {
-        self.situation.pool.min_free.saturating_sub(ready).min(self.room()).min(self.creatable())
+        self.lacking_spares(ready).min(self.creatable())
+    }
+
+    /// Whether spares are to be created, now or once Neutron no longer refuses.
+    pub(in crate::allocation) fn lacks_spares(&self, ready: usize) -> bool {
+        self.lacking_spares(ready) > 0
+    }
+
+    fn lacking_spares(&self, ready: usize) -> usize {
+        self.situation.pool.min_free.saturating_sub(ready).min(self.room())
     }
 
     /// Where to create a spare; `None` where a limit, or a refusal of Neutron, forbids it now.

@@ -569,6 +569,19 @@ fn a_pool_that_only_releases_creates_no_spare() {
     assert_eq!((missing(false), missing(true)), (1, 0));
 }
 
+/// Nothing else wakes it when Neutron may be asked again.
+#[test]
+fn a_pool_that_lacks_spares_tries_again_after_a_refusal() {
+    let planned = |fixture: Fixture| {
+        let plan = fixture.with_policy(|pool| pool.min_free = 1).plan();
+        (plan.new_spares, plan.wake_at)
+    };
+    assert_eq!(planned(fixture().blocked()), (0, Some(start() + seconds(20))));
+    assert_eq!(planned(fixture()), (1, None));
+    assert_eq!(planned(fixture().blocked().fips([fip(10).idle()])), (0, None), "it has its spare");
+    assert_eq!(planned(fixture().blocked().max_ips(0)), (0, None), "it has no room for one");
+}
+
 /// Whatever else is on it, and whatever the pool's rules say.
 #[test]
 fn what_a_newer_version_has_marked_is_never_released_rewritten_or_deleted() {

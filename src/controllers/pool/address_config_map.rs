@@ -191,6 +191,11 @@ async fn read(api: &Api<Guarded<ConfigMap>>, name: &str) -> Result<Option<Config
 }
 
 /// The ConfigMap that was written last, or is about to be.
+/// Whether the pool has, or is to have, such a ConfigMap; or a former one is left.
+pub(super) fn may_exist(pool: &OpenStackFloatingIPPool) -> bool {
+    pool.spec.address_config_map.is_some() || former(pool).is_some()
+}
+
 fn former(pool: &OpenStackFloatingIPPool) -> Option<&str> {
     pool.annotations().get(ADDRESS_CONFIG_MAP_ANNOTATION).map(String::as_str)
 }

@@ -116,6 +116,10 @@ impl PoolController {
         self.memory.secrets.lock().with_finalizer(&pool.namespace().unwrap_or_default(), &finalizer(pool))
     }
 
+    pub(super) fn has_former_secrets(&self, pool: &OpenStackFloatingIPPool) -> bool {
+        !self.former_secrets(pool).is_empty()
+    }
+
     fn former_secrets(&self, pool: &OpenStackFloatingIPPool) -> BTreeSet<String> {
         let mut protected = self.protected_secrets(pool);
         if let Some(name) = pool.spec.identity_ref.own_secret() {
