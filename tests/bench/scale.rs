@@ -89,16 +89,25 @@ impl Setting {
     pub async fn run(&self, path: &Path) -> bool {
         let (mut all, mut is_kept) = (Vec::new(), true);
         let few = if self.costs { Figures::default() } else { self.measure_few().await };
-        for &pools in &self.pools {
-            let mut bench = Bench::start(self, pools).await;
-            let figures = bench.measure().await;
-            println!("\n{} claims in {pools} pools", self.total);
-            let times = if self.costs { Vec::new() } else { figures.times(&few) };
-            is_kept &= print_requirements(&[figures.costs(), times].concat());
-            all.push(figures);
+        let write = |all: &[Figures]| {
             let report = json!({"latency": self.latency, "few": few, "settings": all});
             std::fs::write(path, format!("{report:#}\n"))
                 .unwrap_or_else(|error| panic!("write {}: {error}", path.display()));
+        };
+        for (number, &pools) in self.pools.iter().enumerate() {
+            let mut bench = Bench::start(self, pools).await;
+            all.push(bench.measure().await);
+            // Once, and last: a controller would keep what plain clients leave in its memory.
+            if !self.costs && number + 1 == self.pools.len() {
+                let plainly_bound_s = bench.bind_plainly().await;
+                all.iter_mut().for_each(|figures| figures.plainly_bound_s = plainly_bound_s);
+            }
+            write(&all);
+        }
+        for figures in &all {
+            println!("\n{} claims in {} pools", figures.claims, figures.pools);
+            let times = if self.costs { Vec::new() } else { figures.times(&few) };
+            is_kept &= print_requirements(&[figures.costs(), times].concat());
         }
         println!("\nwritten to {}", path.display());
         is_kept
@@ -161,9 +170,6 @@ impl<'a> Bench<'a> {
         self.wait_at_used_up_pool(&mut figures).await;
         // The first one was released before, and there is one more.
         self.release(1..self.setting.total + 1, &mut figures).await;
-        if !self.setting.costs {
-            figures.plainly_bound_s = self.bind_plainly().await;
-        }
         figures
     }
 
