@@ -381,7 +381,10 @@ impl<'a> SweepPass<'a> {
         }
         let coming = ledger.creations(&pool.id).filter(|(_, creation)| creation.claim.is_none()).count();
         let (supply, ready) = (Supply::new(self.situation), self.spares.saturating_add(coming));
-        self.plan.new_spares = supply.missing_spares(ready);
+        // What cannot begin is not planned: each of the pool's subnets may pause.
+        if supply.spare_place().is_some() {
+            self.plan.new_spares = supply.missing_spares(ready);
+        }
         if self.plan.new_spares == 0 && supply.lacks_spares(ready) {
             self.wake(after(now, SPARE_RETRY));
         }

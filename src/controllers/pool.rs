@@ -194,7 +194,8 @@ impl PoolController {
         }))
     }
 
-    /// Whether the pool depends on something that is read and not watched, or waits for something of which nothing tells.
+    /// Whether the pool waits for something of which nothing tells, or depends on objects that are read and not watched.
+    /// CAPO's pools and clusters are not watched either, and are read once for each listing, unless that fails.
     fn is_polling(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> bool {
         let is_unknown = resolved.project.quota.has_failed()
             || resolved.reuses() && self.memory.published.read().is_unknown_what_capo_names();

@@ -183,7 +183,7 @@ impl Sweeper {
                 SweepScope::Unsettled => plan.labels.clone_from(&labels),
             }
             let is_listing = plan.must_list && plan.actions.is_empty();
-            if is_listing && plan.scope == SweepScope::All {
+            if is_listing && !has_listed && plan.scope == SweepScope::All {
                 // What it would do after the listing, the next round does: a later sweep of all would have to list again.
                 self.memory.pools.update(&pool.name, |state| state.next_full_sweep = None);
             }

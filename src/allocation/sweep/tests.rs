@@ -7,6 +7,7 @@ use crate::allocation::mark::claim_tag;
 use crate::allocation::policy::PoolPolicy;
 use crate::allocation::published::PublishedAddress;
 use crate::allocation::testing::*;
+use crate::floating_ip::SubnetId;
 use crate::object_name::ObjectName;
 
 fn delete(last: u8) -> Vec<SweepAction> {
@@ -580,6 +581,10 @@ fn a_pool_that_lacks_spares_tries_again_after_a_refusal() {
     assert_eq!(planned(fixture()), (1, None));
     assert_eq!(planned(fixture().blocked().fips([fip(10).idle()])), (0, None), "it has its spare");
     assert_eq!(planned(fixture().blocked().max_ips(0)), (0, None), "it has no room for one");
+    let subnet = SubnetId::new("s");
+    let mut empty = fixture().with_policy(|pool| pool.subnets = vec![subnet.clone()]);
+    empty.ledger.note_empty_subnet(&pool_id("p"), subnet, start() + seconds(60));
+    assert_eq!(planned(empty), (0, Some(start() + seconds(20))), "none of its subnets can be used");
 }
 
 /// Whatever else is on it, and whatever the pool's rules say.

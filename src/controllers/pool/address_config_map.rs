@@ -190,12 +190,12 @@ async fn read(api: &Api<Guarded<ConfigMap>>, name: &str) -> Result<Option<Config
     if is_name(name) { find(api, name).await?.map(Guarded::into_object).transpose() } else { Ok(None) }
 }
 
-/// The ConfigMap that was written last, or is about to be.
 /// Whether the pool has, or is to have, such a ConfigMap; or a former one is left.
 pub(super) fn may_exist(pool: &OpenStackFloatingIPPool) -> bool {
     pool.spec.address_config_map.is_some() || former(pool).is_some()
 }
 
+/// The ConfigMap that was written last, or is about to be.
 fn former(pool: &OpenStackFloatingIPPool) -> Option<&str> {
     pool.annotations().get(ADDRESS_CONFIG_MAP_ANNOTATION).map(String::as_str)
 }

@@ -85,7 +85,7 @@ impl Sweeper {
             tracing::warn!(pool.name = %pool.name, "the tags of spec.tags cannot be added: {error}");
         }
         let is_any_added = results.iter().any(|(_, result)| matches!(result, Ok(true)));
-        let (now, may_go_on) = (self.clock.now(), is_full && is_any_added);
+        let (now, may_go_on) = (self.clock.now(), is_full && (failure.is_none() || is_any_added));
         let is_any_left_out = self.memory.pools.update(&pool.name, |state| {
             Arc::make_mut(&mut state.labels).record(&results, now);
             // Only a sweep of all addresses finds the next ones.
