@@ -321,3 +321,37 @@ fn a_claim_that_is_gone_is_served_once_although_the_watch_still_shows_it() {
     ];
     assert_lawful(&start, &events);
 }
+
+/// Law 8. A claim took its released floating IP back, the reply to the removal of the tag was lost, and a port forwarding was
+/// created meanwhile. It gave the floating IP up, and did so again at each step until the removal could not land any more:
+/// the tag that was to be removed still named the claim.
+#[test]
+fn a_floating_ip_that_was_being_taken_back_is_given_up_once() {
+    let start = Start { seed: 25500005470, sites: 2, replicas: 1, slowest: 2, is_logged: true };
+    let events = [
+        CreatePool(0),
+        CreatePool(2),
+        CreatePool(3),
+        Edit(214, Exclude(72)),
+        Edit(192, List(98)),
+        CreateClaim(48),
+        Pass(20000),
+        CreateClaim(7),
+        CreateClaim(231),
+        Pass(600),
+        Alter(103),
+        Pass(3500),
+        CreateClaim(6),
+        Pass(1500),
+        CreateClaim(10),
+        Pass(1500),
+        DeleteClaim(10),
+        Pass(282),
+        Pass(4697),
+        Tamper(104, Tampering::Forward),
+        Outage(128, 1, 55, 5),
+        CreateClaim(10),
+        Pass(3167),
+    ];
+    assert_lawful(&start, &events);
+}

@@ -224,6 +224,24 @@ fn a_restored_claim_backs_off_from_an_address_that_another_owner_has_marked_too(
     assert_eq!(yielding.decide_published("web", 10), Decision::AwaitMark(id(10)), "the other pool may have it");
 }
 
+/// Its tag may still be removed by the request whose reply was lost.
+#[test]
+fn what_a_claim_was_taking_back_is_withdrawn_once() {
+    let released = |fip: Fip| fip.released_by("web", ago(1)).attached();
+    let mut fixture = fixture().fips([released(fip(10).created_for("web"))]).chosen_by(10, "web");
+    let (pool, claim) = (pool_id("p"), key("web"));
+    let hold = Hold::Claim { pool: pool.clone(), claim: claim.clone() };
+    fixture.ledger.set_hold(&id(10), Some(hold.clone()));
+    fixture.ledger.note_uncertain_write(&id(10), start());
+    let withdraw = Decision::Withdraw(id(10), claim_tag(&pool, &claim));
+    assert_eq!(fixture.decide("web"), withdraw);
+    fixture.ledger.begin_withdrawal(&id(10), &pool, &claim);
+    fixture.ledger.end_withdrawal(&id(10), hold, false);
+    assert_eq!(fixture.decide("web"), withdraw, "its description still names the claim");
+    fixture.relist([released(fip(10).idle())]);
+    assert_ne!(fixture.decide("web"), withdraw);
+}
+
 #[test]
 fn a_bound_claim_chooses_what_another_claim_has_released_once_no_late_call_can_land() {
     let bound = Some(BoundAddress { address: address(10), fip: id(10) });
