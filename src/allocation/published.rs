@@ -363,4 +363,17 @@ mod tests {
         shared.namespaces.insert("strangers".into());
         assert_eq!(counts(&shared), [true; 4], "a pool there is of the same project");
     }
+
+    #[test]
+    fn what_capo_names_is_known_once_both_lists_succeeded_the_last_time() {
+        let mut published = PublishedAddresses::default();
+        let mut is_unknown = |pools, clusters| {
+            published.note_in_tree_pools(pools);
+            published.set_named_by_clusters(clusters);
+            published.is_unknown_what_capo_names()
+        };
+        let named = || Some(BTreeMap::new());
+        assert!(is_unknown(InTreePools::Unknown, named()) && is_unknown(InTreePools::NotServed, None));
+        assert!(!is_unknown(InTreePools::NotServed, named()));
+    }
 }
