@@ -380,12 +380,13 @@ impl<'a> SweepPass<'a> {
             return;
         }
         let coming = ledger.creations(&pool.id).filter(|(_, creation)| creation.claim.is_none()).count();
-        let (supply, ready) = (Supply::new(self.situation), self.spares.saturating_add(coming));
-        // What cannot begin is not planned: each of the pool's subnets may pause.
-        if supply.spare_place().is_some() {
-            self.plan.new_spares = supply.missing_spares(ready);
+        let missing = pool.min_free.saturating_sub(self.spares.saturating_add(coming));
+        if missing == 0 {
+            return;
         }
-        if self.plan.new_spares == 0 && supply.lacks_spares(ready) {
+        let (allowed, creatable) = Supply::new(self.situation).creatable_spares(missing);
+        self.plan.new_spares = creatable;
+        if allowed > 0 && creatable == 0 {
             self.wake(after(now, SPARE_RETRY));
         }
     }

@@ -183,10 +183,10 @@ impl PoolController {
         // After the wakes, since it may take a while.
         let config_map = self.keep_address_config_map(pool, Some(&resolved), true).await;
         let is_idle = self.report_serving(pool, &resolved, config_map).await?;
-        self.leave_former_secrets(pool).await?;
+        let has_former_secrets = self.leave_former_secrets(pool).await?;
         Ok(Action::requeue(match is_idle {
             false => self.clock.jitter(BUSY_RESYNC, 0.2),
-            true if self.is_polling(pool, &resolved) => self.clock.jitter(POLLED_RESYNC, 0.2),
+            true if has_former_secrets || self.is_polling(pool, &resolved) => self.clock.jitter(POLLED_RESYNC, 0.2),
             // Not from now: the listing may be that of another pool, or of a reconcile some time ago.
             true => {
                 self.clock.jitter(IDLE_RESYNC, 0.2).saturating_sub(self.age_of_listing(&resolved)).max(CONFLICT_RETRY)
@@ -201,11 +201,8 @@ impl PoolController {
             || resolved.reuses() && self.memory.published.read().is_unknown_what_capo_names();
         // Meanwhile no orphan is released.
         let is_paused = self.stores.has_paused_cluster(&resolved.name.namespace);
-        pool.spec.identity_ref.cluster_identity().is_some()
-            || address_config_map::may_exist(pool)
-            || is_unknown
-            || is_paused
-            || self.has_former_secrets(pool)
+        let is_read = pool.spec.identity_ref.cluster_identity().is_some() || address_config_map::may_exist(pool);
+        is_read || is_unknown || is_paused
     }
 
     fn age_of_listing(&self, resolved: &ResolvedPool) -> Duration {

@@ -392,19 +392,12 @@ impl<'a> ClaimCase<'a> {
         let Situation { ledger, pool, .. } = self.situation;
         let is_chosen = |entry: &&LedgerEntry| self.choice_of(entry).is_some() && self.has_no_other_writer(entry);
         let mut held = ledger.held().filter(|entry| self.is_held_for_it(entry));
-        let mut marked = ledger.of_claim(&pool.id, &self.claim.key).filter(|entry| !self.has_withdrawn(entry));
+        // What it has withdrawn may still have the tag of an earlier release of the claim.
+        let has_withdrawn = |entry: &LedgerEntry| self.is_disowned(entry) && !entry.marks.has_mark_of(&self.owner());
+        let mut marked = ledger.of_claim(&pool.id, &self.claim.key).filter(|entry| !has_withdrawn(entry));
         // One that it has withdrawn is not chosen again: the write that may still land is an earlier one.
         let mut uncertain = ledger.uncertain().filter(|entry| !self.is_disowned(entry));
         held.next().or_else(|| marked.find(is_chosen)).or_else(|| uncertain.find(is_chosen))
-    }
-
-    /// Whether the claim has given it up, and its mark is gone. A tag of its former release may still be there.
-    fn has_withdrawn(&self, entry: &LedgerEntry) -> bool {
-        let is_described = || {
-            let mark = self.situation.created_here(entry);
-            mark.is_some_and(|mark| mark.claim.as_ref() == Some(&self.claim.key))
-        };
-        self.is_disowned(entry) && !entry.marks.claims.contains(&self.owner()) && !is_described()
     }
 
     /// Continues a choice that was not completed.

@@ -54,18 +54,12 @@ impl Supply<'_> {
         }
     }
 
-    /// How many spares to create now, if `ready` of them exist or are being created.
-    pub(in crate::allocation) fn missing_spares(&self, ready: usize) -> usize {
-        self.lacking_spares(ready).min(self.creatable())
-    }
-
-    /// Whether spares are to be created, now or once Neutron no longer refuses.
-    pub(in crate::allocation) fn lacks_spares(&self, ready: usize) -> bool {
-        self.lacking_spares(ready) > 0
-    }
-
-    fn lacking_spares(&self, ready: usize) -> usize {
-        self.situation.pool.min_free.saturating_sub(ready).min(self.room())
+    /// How many of these missing spares `maxIPs` allows, and how many of them can be created now.
+    pub(in crate::allocation) fn creatable_spares(&self, missing: usize) -> (usize, usize) {
+        let allowed = missing.min(self.room());
+        // Each of the pool's subnets may pause.
+        let now = if self.spare_place().is_some() { allowed.min(self.creatable()) } else { 0 };
+        (allowed, now)
     }
 
     /// Where to create a spare; `None` where a limit, or a refusal of Neutron, forbids it now.

@@ -86,14 +86,14 @@ impl PoolController {
     }
 
     /// Releases every Secret that the pool no longer names, once it has a session with the credentials of the present one,
-    /// which it protects. Until then a former one may be needed for cleanup.
-    pub(super) async fn leave_former_secrets(&self, pool: &OpenStackFloatingIPPool) -> Result<(), Error> {
+    /// which it protects. Until then a former one may be needed for cleanup. Returns whether it still has to be released.
+    pub(super) async fn leave_former_secrets(&self, pool: &OpenStackFloatingIPPool) -> Result<bool, Error> {
         let named: BTreeSet<String> = pool.spec.identity_ref.own_secret().map(str::to_owned).into_iter().collect();
         // Without its finalizer, a pool has nothing to clean up; or a user removed that, until the pool serves again.
         if self.protected_secrets(pool) == named || !patch::has_finalizer(&pool.metadata, POOL_FINALIZER) {
-            return Ok(());
+            return Ok(false);
         }
-        let Some(resolved) = self.memory.pools.resolved_of(pool) else { return Ok(()) };
+        let Some(resolved) = self.memory.pools.resolved_of(pool) else { return Ok(true) };
         let present = self.resolver.read_credentials(pool).await;
         let is_used = present.is_ok_and(|present| present.fingerprint() == resolved.inputs.fingerprint);
         if is_used
@@ -103,8 +103,9 @@ impl PoolController {
             && resolved.list_now(&self.clock).await.is_ok()
         {
             self.release_former_secrets(pool).await?;
+            return Ok(false);
         }
-        Ok(())
+        Ok(true)
     }
 
     /// True for a cluster identity, whose Secret is the platform's.
@@ -114,10 +115,6 @@ impl PoolController {
 
     fn protected_secrets(&self, pool: &OpenStackFloatingIPPool) -> BTreeSet<String> {
         self.memory.secrets.lock().with_finalizer(&pool.namespace().unwrap_or_default(), &finalizer(pool))
-    }
-
-    pub(super) fn has_former_secrets(&self, pool: &OpenStackFloatingIPPool) -> bool {
-        !self.former_secrets(pool).is_empty()
     }
 
     fn former_secrets(&self, pool: &OpenStackFloatingIPPool) -> BTreeSet<String> {

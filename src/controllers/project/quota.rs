@@ -25,6 +25,7 @@ pub(in crate::controllers) struct QuotaCache(Mutex<State>);
 struct State {
     last: Option<Quota>,
     next: Option<Timestamp>,
+    /// It could not be read the last time, or is being read.
     has_failed: bool,
 }
 
