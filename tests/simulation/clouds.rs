@@ -17,7 +17,7 @@ use crate::liar::Liars;
 use crate::memory::{MemoryCloud, may_delete};
 use crate::reserved::check_deletion;
 use crate::wire::{Call, CallFailure, Rejection, Side, Wire};
-use crate::witness::Witness;
+use crate::witness::{Witness, Writer};
 
 /// The clouds as one process reaches them.
 pub struct WiredClouds {
@@ -111,7 +111,7 @@ impl WiredNeutron {
         make: impl Fn(Arc<dyn Neutron>) -> BoxFuture<'static, Result<T, Error>> + Send + Sync + 'static,
     ) -> Result<T, Error> {
         let (inner, witness, wire) = (self.session(), self.witness.clone(), self.wire.clone());
-        let (make, sent) = (Arc::new(make), Instant::now());
+        let (make, keystone, sent) = (Arc::new(make), self.scope().keystone, Instant::now());
         let landing = move || {
             let (inner, witness, wire, make) = (inner.clone(), witness.clone(), wire.clone(), make.clone());
             async move {
@@ -119,7 +119,7 @@ impl WiredNeutron {
                 if answer.is_ok() {
                     witness.count_write();
                 }
-                witness.record_write(operation, &wire, sent);
+                witness.record_write(operation, &Writer::new(wire, keystone), sent);
                 answer
             }
             .boxed()
@@ -190,6 +190,7 @@ impl Neutron for WiredNeutron {
                 let deleted = witness.floating_ip(&id);
                 inner.delete_floating_ip(&id, &mut |_| DeletionStep::Delete).await?;
                 deleted.iter().for_each(|fip| check_deletion(&server, &witness, fip, sent));
+                witness.note_deleted(&id);
                 Ok(true)
             }
             .boxed()

@@ -7,6 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use caip_openstack::api::names::{ABANDON_ANNOTATION, ORIGIN_ANNOTATION};
+use caip_openstack::openstack::{Credentials, KeystoneId};
 use serde_json::Value;
 
 use crate::api::{ApiServer, Change, Key, Kind};
@@ -73,7 +74,8 @@ impl PublicationWatcher {
             _ => {}
         }
         let is_copied = self.copied.borrow().contains(&change.key);
-        if self.witness.was_attached_before(&binding.fip, &binding.pool, &binding.claim, is_copied) {
+        let keystone = keystone_of_pool(server, &change.object);
+        if self.witness.was_attached_before(&binding, keystone, is_copied) {
             let how = format!("given to {}, although something is attached to it", binding.object);
             violations.push(Violation::new(2, binding.address, how));
         }
@@ -114,11 +116,24 @@ fn origin(address: &Arc<Value>) -> &str {
     address["metadata"]["annotations"][ORIGIN_ANNOTATION].as_str().unwrap_or_default()
 }
 
+fn pool_of(server: &ApiServer, address: &Value) -> Option<Arc<Value>> {
+    let namespace = laws::text(address, "/metadata/namespace");
+    server.get(&Key::new(Kind::Pool, namespace, laws::text(address, "/spec/poolRef/name")))
+}
+
+/// The Keystone that the Secret of the IPAddress' pool names, unless it is that of a cluster identity.
+fn keystone_of_pool(server: &ApiServer, address: &Value) -> Option<KeystoneId> {
+    let pool = pool_of(server, address).filter(|pool| pool["spec"]["identityRef"]["type"] == "Secret")?;
+    let [namespace, name] = ["/metadata/namespace", "/spec/identityRef/name"].map(|path| laws::text(&pool, path));
+    let secret = server.get(&Key::new(Kind::Secret, namespace, name))?;
+    let data = serde_json::from_value(secret["data"].clone()).ok()?;
+    let cloud = pool["spec"]["identityRef"]["cloudName"].as_str().unwrap_or("openstack");
+    Credentials::from_secret(&data, cloud, None).ok().map(|credentials| credentials.keystone())
+}
+
 /// Whether the IPAddress' pool takes only floating IPs that nobody has marked, and the controllers know that.
 fn reuses_unmarked(server: &ApiServer, address: &Value) -> bool {
-    let namespace = laws::text(address, "/metadata/namespace");
-    let pool = server.get(&Key::new(Kind::Pool, namespace, laws::text(address, "/spec/poolRef/name")));
-    pool.is_some_and(|pool| {
+    pool_of(server, address).is_some_and(|pool| {
         laws::text(&pool, "/spec/reuse/policy") == "Unmarked"
             && pool["status"]["observedGeneration"] == pool["metadata"]["generation"]
     })

@@ -9,12 +9,13 @@ use std::time::Duration;
 use caip_openstack::allocation::mark::{Marks, Ownership};
 use caip_openstack::allocation::{ClaimKey, PoolId};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
+use caip_openstack::openstack::KeystoneId;
 use caip_openstack::openstack::session::REQUEST_TIMEOUT;
 use tokio::time::Instant;
 
 use crate::api::Kind;
 use crate::claims::ClaimRecord;
-use crate::laws::Violation;
+use crate::laws::{Binding, Violation};
 use crate::memory::{Alteration, MemoryCloud};
 use crate::rates::Rates;
 use crate::wire::Wire;
@@ -41,6 +42,8 @@ struct Inner {
     late: BTreeSet<FloatingIpId>,
     /// When a DELETE took effect that its sender had given up.
     deleted_late: Option<Instant>,
+    /// What the cloud said that it had deleted, and had not.
+    kept: BTreeSet<FloatingIpId>,
     writes: usize,
     was_altered: bool,
     has_hidden: bool,
@@ -69,14 +72,32 @@ struct Known {
 #[derive(Clone)]
 struct Marked {
     moment: u64,
-    /// The process that wrote it, and how often it had panicked; none for a user.
-    by: Option<(Wire, usize)>,
+    /// None for a user.
+    by: Option<Writer>,
     /// Nothing was marked before, so that the claim's IPAddress decided.
     was_alone: bool,
 }
 
-fn writer(process: &Wire) -> (Wire, usize) {
-    (process.clone(), process.panics())
+/// Who writes to OpenStack.
+#[derive(Clone)]
+pub struct Writer {
+    process: Wire,
+    /// How often the process had panicked.
+    panics: usize,
+    /// Of the session.
+    keystone: KeystoneId,
+}
+
+impl Writer {
+    pub fn new(process: Wire, keystone: KeystoneId) -> Self {
+        Self { panics: process.panics(), process, keystone }
+    }
+
+    /// Whether it has forgotten what it saw: it died, it panicked, or the pool's session is one with another Keystone now.
+    fn has_forgotten(&self, present: Option<KeystoneId>) -> bool {
+        let has_moved = present.is_some_and(|present| present != self.keystone);
+        self.process.is_dead() || self.process.panics() != self.panics || has_moved
+    }
 }
 
 impl Witness {
@@ -94,6 +115,7 @@ impl Witness {
             forged,
             late: BTreeSet::new(),
             deleted_late: None,
+            kept: BTreeSet::new(),
             writes: 0,
             was_altered: false,
             has_hidden: false,
@@ -132,7 +154,7 @@ impl Witness {
     }
 
     /// Records what a write of ours changed, which was sent then.
-    pub fn record_write(&self, operation: &str, by: &Wire, sent: Instant) {
+    pub fn record_write(&self, operation: &str, by: &Writer, sent: Instant) {
         let mut inner = self.inner();
         let before = inner.known.clone();
         for (id, known) in inner.refresh(Some(by)) {
@@ -156,7 +178,7 @@ impl Witness {
         if operation == "delete floating IP" && sent + REQUEST_TIMEOUT < Instant::now() {
             inner.deleted_late = Some(Instant::now());
         }
-        if by.is_dead() && sent + REQUEST_TIMEOUT < Instant::now() {
+        if by.process.is_dead() && sent + REQUEST_TIMEOUT < Instant::now() {
             let is_new = |(id, known): &(&FloatingIpId, &Known)| before.get(id).is_none_or(|old| old.fip != known.fip);
             let changed: Vec<_> = inner.known.iter().filter(is_new).map(|(id, _)| id.clone()).collect();
             inner.late.extend(changed);
@@ -194,13 +216,23 @@ impl Witness {
         self.inner().late.len()
     }
 
-    /// What we created, what no user has changed, and what has no mark all the same.
+    /// The cloud says that it has deleted the floating IP.
+    pub fn note_deleted(&self, id: &FloatingIpId) {
+        let mut inner = self.inner();
+        if inner.cloud.floating_ips().iter().any(|fip| fip.id == *id) {
+            inner.kept.insert(id.clone());
+        }
+    }
+
+    /// What we created, what no user has changed, and what has no mark all the same. Not what the cloud keeps although it
+    /// says that it has deleted it (docs/guarantees.md, Limits).
     pub fn unmarked(&self) -> BTreeSet<FloatingIpId> {
         let inner = self.inner();
         // One that was created a moment ago is about to be deleted.
         let is_left = |known: &Known| known.is_ours && known.is_new && known.attached_at + FRESH_VIEW < Instant::now();
         let is_unmarked = |known: &Known| is_left(known) && Marks::read(&known.fip).is_empty();
-        inner.known.iter().filter(|(_, known)| is_unmarked(known)).map(|(id, _)| id.clone()).collect()
+        let unmarked = inner.known.iter().filter(|(_, known)| is_unmarked(known)).map(|(id, _)| id.clone());
+        unmarked.filter(|id| !inner.kept.contains(id)).collect()
     }
 
     /// Whether the mark says that the claim holds the floating IP, and no user had a hand in it.
@@ -270,15 +302,16 @@ impl Witness {
     }
 
     /// Law 2: whether the floating IP had a port before the claim's mark came. Not where the process that wrote the mark
-    /// has died or panicked since: only that process could have seen the port (docs/guarantees.md, Limits). A user may have
-    /// made an IPAddress that names it, and wiped the marks of its owner: then the claim's mark looks like a lost one.
-    pub fn was_attached_before(&self, id: &FloatingIpId, pool: &PoolId, claim: &ClaimKey, is_copied: bool) -> bool {
+    /// has forgotten it since: only that process could have seen the port (docs/guarantees.md, Limits). `keystone` is what the
+    /// pool's Secret names. A user may have made an IPAddress that names it, and wiped the marks of its owner: then the claim's
+    /// mark looks like a lost one.
+    pub fn was_attached_before(&self, binding: &Binding, keystone: Option<KeystoneId>, is_copied: bool) -> bool {
         let inner = self.inner();
-        let Some(known) = inner.known.get(id) else { return false };
-        let marked = known.marked.get(&(pool.clone(), claim.clone()));
+        let Some(known) = inner.known.get(&binding.fip) else { return false };
+        let marked = known.marked.get(&(binding.pool.clone(), binding.claim.clone()));
         let is_late = |marked: &Marked| {
             known.attached < marked.moment
-                && marked.by.as_ref().is_none_or(|(process, panics)| !process.is_dead() && process.panics() == *panics)
+                && !marked.by.as_ref().is_some_and(|by| by.has_forgotten(keystone))
                 && !(is_copied && marked.was_alone)
         };
         // Where the cloud hides that the claim has released it, the mark seems to be there.
@@ -329,7 +362,7 @@ impl Inner {
     }
 
     /// Reads Neutron again, and returns what is gone.
-    fn refresh(&mut self, by: Option<&Wire>) -> Vec<(FloatingIpId, Known)> {
+    fn refresh(&mut self, by: Option<&Writer>) -> Vec<(FloatingIpId, Known)> {
         let is_ours = by.is_some();
         self.moment += 1;
         let moment = self.moment;
@@ -353,7 +386,7 @@ impl Inner {
                 if !is_ours {
                     self.others.insert(id.clone());
                 }
-                let first = Marked { moment, by: by.map(writer), was_alone: true };
+                let first = Marked { moment, by: by.cloned(), was_alone: true };
                 let marked = marked(&marks, &BTreeMap::new(), &first, has_hidden);
                 let attached_at = Instant::now();
                 let new =
@@ -376,7 +409,7 @@ impl Inner {
 
 impl Known {
     /// Records a change, and returns whether marks changed.
-    fn change(&mut self, fip: FloatingIp, marks: &Marks, moment: u64, by: Option<&Wire>, has_hidden: bool) -> bool {
+    fn change(&mut self, fip: FloatingIp, marks: &Marks, moment: u64, by: Option<&Writer>, has_hidden: bool) -> bool {
         self.is_new = false;
         if (&self.fip.port, self.fip.is_forwarded) != (&fip.port, fip.is_forwarded) {
             (self.attached, self.attached_at) = (moment, Instant::now());
@@ -387,7 +420,7 @@ impl Known {
         let old_marks = Marks::read(&self.fip);
         let has_changed = old_marks != *marks;
         let before = std::mem::take(&mut self.marked);
-        let new = Marked { moment, by: by.map(writer), was_alone: old_marks.is_empty() };
+        let new = Marked { moment, by: by.cloned(), was_alone: old_marks.is_empty() };
         self.marked = marked(marks, &before, &new, has_hidden);
         if by.is_none() {
             // What a user wiped had been there all the same.

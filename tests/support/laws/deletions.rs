@@ -39,7 +39,7 @@ fn is_needed(objects: &[Arc<Value>], object: &Value) -> bool {
             is_kept_by_others(claim) || is_left_alone(objects, claim) || !has_pool(objects, claim) || is_told
         }),
         POOL_KIND => objects.iter().any(|other| counts_on(other, object)),
-        "Secret" => of_kind(objects, POOL_KIND).any(|pool| names_secret(pool, object)),
+        "Secret" => of_kind(objects, POOL_KIND).any(|pool| names_secret(pool, object) && needs_secret(pool)),
         _ => true,
     }
 }
@@ -70,5 +70,11 @@ fn points_at(object: &Value, pool: &Value) -> bool {
 fn names_secret(pool: &Value, secret: &Value) -> bool {
     text(pool, "/spec/identityRef/name") == text(secret, "/metadata/name")
         && text(pool, "/metadata/namespace") == text(secret, "/metadata/namespace")
-        && finalizers(pool).contains(&POOL_FINALIZER)
+}
+
+/// A process may have died between its finalizer on the Secret and that on the pool, which cannot serve since
+/// (docs/guarantees.md, Limits).
+fn needs_secret(pool: &Value) -> bool {
+    let cannot_serve = condition(pool, "Ready").is_some_and(|ready| text(ready, "/status") == "False");
+    finalizers(pool).contains(&POOL_FINALIZER) || cannot_serve
 }
