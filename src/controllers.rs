@@ -35,6 +35,7 @@ use crate::object_name::ObjectName;
 use crate::openstack::Clouds;
 use crate::runtime::flags::Namespaces;
 use crate::runtime::health::Readiness;
+use crate::runtime::leader::Leader;
 
 mod claim;
 mod events;
@@ -128,6 +129,19 @@ pub struct ShutdownOutcome {
     /// The outcome of a write is not known: it may still take effect. The successor must expect that, so the
     /// Lease must not be given back.
     pub has_unknown_outcomes: bool,
+}
+
+impl ShutdownOutcome {
+    /// Gives the Lease back, or leaves it to expire.
+    pub async fn give_back(self, leader: Leader) -> Result<(), kube::Error> {
+        if self.has_unknown_outcomes {
+            tracing::warn!(
+                "the outcome of a write is not known: the Lease is left to expire, and the next leader waits"
+            );
+            return Ok(());
+        }
+        leader.release().await
+    }
 }
 
 /// Runs all controllers until `shutdown` resolves and what was begun is finished.

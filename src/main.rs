@@ -155,10 +155,8 @@ async fn lead_and_reconcile(
             return Ok(ExitCode::FAILURE);
         }
     };
-    if ended.has_unknown_outcomes && leader.is_some() {
-        tracing::warn!("the outcome of a write is not known: the Lease is left to expire, and the next leader waits");
-    } else if let Some(leader) = leader {
-        timeout(shutdown::RELEASE_GRACE, leader.release()).await.context("give the Lease back in time")??;
+    if let Some(leader) = leader {
+        timeout(shutdown::RELEASE_GRACE, ended.give_back(leader)).await.context("give the Lease back in time")??;
     }
     tracing::info!("ended");
     Ok(ExitCode::SUCCESS)

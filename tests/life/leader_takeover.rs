@@ -88,6 +88,29 @@ async fn calls_of_a_disconnected_leader_that_land_after_the_takeover_are_harmles
     .await;
 }
 
+/// SIGTERM comes while it is not known whether the POST for a claim takes effect. It does, when the next leader has served
+/// the claim.
+#[tokio::test]
+async fn leader_that_ends_while_a_call_may_take_effect_leaves_its_lease_to_expire() {
+    with_namespace(async |ns| {
+        let proxy = OpenStackProxy::to_cloud("demo").await;
+        ns.apply_secret("cloud", &proxy.clouds_yaml()).await;
+        let leader = start_replica(ns, &ns.world.account, "leading was_vacant=true").await;
+        let id = create_mixed_pool(ns).await;
+        proxy.set_faults([Fault::page("POST floatingips", 504).once()]);
+        create_claims(ns, 0..CLAIMS).await;
+        proxy.await_faults_used(RECOVERY).await;
+        leader.signal("TERM");
+        let status = eventually(RECOVERY, async || leader.ended().ok_or("it has not ended")).await;
+        assert_eq!(status.code(), Some(0), "{}", leader.log());
+        assert!(leader.log().contains("the Lease is left to expire"), "{}", leader.log());
+        let follower = start_replica(ns, &ns.world.account, "leading was_vacant=false").await;
+        assert_all_served_and_released(ns, &id).await;
+        follower.assert_running();
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn leader_suspended_for_longer_than_its_lease_exits_without_harm() {
     with_namespace(async |ns| {

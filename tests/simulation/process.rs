@@ -12,7 +12,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use caip_openstack::clock::Clock;
-use caip_openstack::controllers::{self, Options, RecordCount, Setup, ShutdownOutcome};
+use caip_openstack::controllers::{self, Options, RecordCount, Setup};
 use caip_openstack::metrics::{MeteredClouds, Metrics};
 use caip_openstack::runtime::flags::Namespaces;
 use caip_openstack::runtime::health::Readiness;
@@ -141,8 +141,8 @@ impl Process {
         let work = controllers::run(setup, async move { terminate.notified().await });
         let how = while_leading(leader.as_ref(), work).await;
         self.trace.record(|| format!("{}: {how:?}", self.name));
-        if let Ok(Ok(ended)) = how {
-            end(leader, ended).await;
+        if let (Ok(Ok(ended)), Some(leader)) = (how, leader) {
+            let _ = ended.give_back(leader).await;
         }
     }
 }
@@ -157,13 +157,6 @@ fn options(leader: Option<&Leader>) -> Options {
         identity_namespaces: Namespaces::all(),
         address_config_maps: true,
         fence: leader.is_none_or(|leader| !leader.was_vacant()),
-    }
-}
-
-/// Gives the Lease back, unless a call may still take effect.
-async fn end(leader: Option<Leader>, ended: ShutdownOutcome) {
-    if let Some(leader) = leader.filter(|_| !ended.has_unknown_outcomes) {
-        let _ = leader.release().await;
     }
 }
 
