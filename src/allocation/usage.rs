@@ -527,6 +527,14 @@ mod tests {
         let mut raised = self::fixture().blocked();
         raised.ledger.note_room_in_quota();
         assert_eq!(count_of(&raised).exhausted, None);
+        let mut freed = self::fixture().fips([fip(10)]).blocked();
+        freed.ledger.record_deletion(&id(10));
+        assert_eq!(count_of(&freed).exhausted, None);
+        let mut offered = self::fixture().blocked();
+        offered.hold_unwanted(10, None);
+        let mut offered = offered.blocked();
+        offered.ledger.record_deletion(&id(10));
+        assert_eq!(count_of(&offered).exhausted, Some(Refusal::QuotaReached), "it was created for nothing");
         let mut released = self::fixture().blocked();
         released.ledger.retry_creation(&pool_id("p"));
         assert_eq!(count_of(&released).exhausted, None);

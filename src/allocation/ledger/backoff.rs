@@ -88,13 +88,14 @@ impl UnwantedOffers {
 }
 
 impl CreationBackoff {
-    /// A floating IP was deleted, so Neutron may offer its address next. That ends the pause of the pools that want it: not
-    /// of those that were offered it in vain, perhaps by the creations and deletions of another cluster that waits too. The
-    /// pause of a subnet becomes short: another one may be in use meanwhile.
+    /// A floating IP was deleted: the quota has room, and Neutron may offer its address next. That ends the pause of the pools
+    /// that want it: not of those that were offered it in vain, perhaps by the creations and deletions of another cluster that
+    /// waits too. The pause of a subnet becomes short: another one may be in use meanwhile.
     pub(super) fn note_gone(&mut self, fip: &FloatingIp) {
         if self.held_unwanted.remove(&fip.id) {
             return;
         }
+        self.note_room_in_quota();
         let in_vain = self.offers.iter().filter(|(_, offers)| offers.addresses.contains(&fip.address));
         let in_vain: BTreeSet<PoolId> = in_vain.map(|((pool, _), _)| pool.clone()).collect();
         self.offers.retain(|(pool, subnet), offers| {
@@ -103,6 +104,12 @@ impl CreationBackoff {
             }
             subnet.is_some() || in_vain.contains(pool)
         });
+    }
+
+    /// A refusal for the sake of the quota is outdated.
+    fn note_room_in_quota(&mut self) {
+        let blocked = self.blocks.values_mut().filter(|state| state.block.refusal == Refusal::QuotaReached);
+        blocked.for_each(|state| state.is_outdated = true);
     }
 
     fn forget_unwanted(&mut self, pool: &PoolId) {
@@ -161,10 +168,9 @@ impl Ledger {
         self.retry_creation(pool);
     }
 
-    /// The project's quota has room, as was read just now: a refusal for its sake is outdated.
+    /// The project's quota has room, as was read just now.
     pub fn note_room_in_quota(&mut self) {
-        let blocked = self.backoff.blocks.values_mut().filter(|state| state.block.refusal == Refusal::QuotaReached);
-        blocked.for_each(|state| state.is_outdated = true);
+        self.backoff.note_room_in_quota();
     }
 
     pub(super) fn forget_backoff(&mut self, pool: &PoolId) {
