@@ -1,7 +1,9 @@
 //! Addresses of a network: reused, created, excluded, kept free.
 
+use reqwest::Method;
+
 use super::*;
-use crate::support::{pool, unique, with_external_network, with_namespace};
+use crate::support::{Fault, SOON, pool, unique, with_external_network, with_namespace};
 
 #[tokio::test]
 async fn unmarked_addresses_are_reused_before_new_ones_are_created() {
@@ -24,6 +26,27 @@ async fn unmarked_addresses_are_reused_before_new_ones_are_created() {
         }
         release_claim(ns, "web-0").await;
         assert_eq!(await_unmarked(cloud, &free.address).await, free);
+    })
+    .await;
+}
+
+/// It is described after the listing that showed it, and before it is marked.
+#[tokio::test]
+async fn an_address_that_its_owner_describes_while_it_is_marked_is_not_reused() {
+    with_external_network(4, async |ns, network| {
+        let cloud = ns.cloud().await;
+        let free = ns.create_floating_ip(&network.name).await;
+        let spec = pool("public").network(&network.name).reuse_unmarked();
+        let (id, proxy) = create_served_pool_behind_proxy(ns, spec).await;
+        proxy.set_faults([Fault::delay("PUT floatingips/ID/tags/TAG", Duration::from_secs(3)).once()]);
+        ns.create(claim("web-0")).await;
+        proxy.await_faults_used(SOON).await;
+        let described = json!({"floatingip": {"description": "mine"}});
+        let (status, _) = cloud.call(Method::PUT, &format!("floatingips/{}", free.id), Some(described)).await;
+        assert!(status.is_success());
+        let given = await_bound(ns, "web-0").await;
+        assert!(floating_ip_of(cloud, &given).await.description.contains(&id), "{given} is a new one");
+        assert_eq!(await_unmarked(cloud, &free.address).await.description, "mine");
     })
     .await;
 }

@@ -117,6 +117,20 @@ async fn deleted_pool_removes_its_finalizer_from_the_secret() {
     .await;
 }
 
+/// As `clusterctl move` leaves a Secret that it does not move.
+#[tokio::test]
+async fn secret_of_a_pool_that_was_removed_by_force_can_be_deleted() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public")).await;
+        let secret = ns.get(Kind::Secret, "cloud").await.expect("it is there");
+        assert!(is_protected(&secret));
+        ns.delete_by_force(&[Kind::Pool]).await;
+        ns.delete(Kind::Secret, "cloud").await;
+        ns.await_gone(Kind::Secret, "cloud", RECOVERY).await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn predefined_addresses_are_kept_without_marks_when_their_pool_is_deleted() {
     with_namespace(async |ns| {

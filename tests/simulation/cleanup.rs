@@ -191,8 +191,17 @@ fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_r
         let says_so = pool.is_some_and(|status| status.contains("are in region RegionOne"));
         world.expect(4, "public", "stopped", says_so);
         world.expect(5, "web-0", "bound still", site.is_bound("web-0"));
+        let had = world.cloud.floating_ips();
+        site.delete(Kind::Claim, "web-0");
+        site.delete(Kind::Pool, "public");
+        world.advance(5 * SOON).await;
+        world.expect(4, "Neutron", "as it was", world.cloud.floating_ips() == had && had.len() == 1);
+        let is_kept = [Kind::Claim, Kind::Pool].iter().all(|kind| !site.server.all(*kind).is_empty());
+        world.expect(4, "the claim and the pool", "kept", is_kept);
         set_region("RegionOne");
-        world.advance(SOON).await;
+        world.expect_gone(Kind::Claim).await;
+        world.expect_gone(Kind::Pool).await;
+        world.expect(4, "Neutron", "as it was before", world.cloud.floating_ips().is_empty());
     });
 }
 

@@ -84,7 +84,11 @@ fn error(operation: &'static str, failure: CallFailure) -> Error {
 impl WiredNeutron {
     /// The session of a call that is sent now.
     fn session(&self) -> Arc<dyn Neutron> {
-        if self.inner.is_current() { self.sent.clone() } else { self.inner.clone() }
+        if self.inner.is_current() {
+            return self.sent.clone();
+        }
+        self.wire.count_interruption();
+        self.inner.clone()
     }
 
     /// Waits until a write may be sent.

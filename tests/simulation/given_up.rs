@@ -8,6 +8,7 @@ use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use serde_json::json;
 
 use crate::api::Kind;
+use crate::history::Tampering;
 use crate::laws;
 use crate::tampering::forged;
 use crate::unfinished::replace_floating_ip;
@@ -325,6 +326,32 @@ fn an_address_that_a_pool_of_capo_lists_since_a_moment_ago_is_not_reused() {
             world.await_bound("web-0").await;
             let has = site.address_of("web-0").map(|(address, _)| address);
             world.expect(2, "web-0", "given another address", has.is_some_and(|it| it != address(0)));
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Law 2. Its owner describes an address while it is being marked: what is read back decides.
+#[test]
+fn an_address_that_is_described_while_it_is_marked_is_not_reused() {
+    for seed in 0..8 {
+        let outcome = simulate(&start(seed), async |world: &World| {
+            let site = &world.sites[0];
+            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+            let id = the_only(world).id;
+            let network = json!({"filter": {"name": "public"}});
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "reuse": {"minIdleSeconds": 0}}));
+            world.advance(2 * SOON).await;
+            plan(world, Fault::Late(Duration::from_secs(8)));
+            site.create_claim("web-0", "public");
+            await_sent(world).await;
+            world.tamper_with(0, Tampering::DescribeUnmarked);
+            world.await_bound("web-0").await;
+            let has = site.address_of("web-0").map(|(address, _)| address);
+            world.expect(2, "web-0", "given another address", has.is_some_and(|it| it != address(0)));
+            world.advance(SOON).await;
+            let fip = world.witness.floating_ip(&id).expect("it is its owner's");
+            world.expect(3, "the owner's floating IP", "as it was", fip.tags.is_empty() && fip.description == "mail");
         });
         outcome.assert_lawful();
     }

@@ -109,7 +109,7 @@ fn the_address_that_a_claim_held_is_given_to_another_when_the_claim_is_abandoned
             world.expect(9, "web-0", "gone", is_gone);
             world.advance(Duration::from_secs(200)).await;
             site.create_claim("web-1", "public");
-            world.wait_until(Duration::from_secs(3900), || site.is_bound("web-1")).await;
+            world.wait_until(SOON, || site.is_bound("web-1")).await;
             let given = site.address_of("web-1").map(|(address, _)| address);
             world.expect(7, "web-1", "given the address", given == Some(address(0)));
         });

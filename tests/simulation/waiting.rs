@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
+use caip_openstack::api::names::PAUSED_ANNOTATION;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use serde_json::json;
 
@@ -352,6 +353,37 @@ fn claims_that_waited_for_the_calls_of_a_former_process_are_not_refused_what_is_
         let events = site.server.all(Kind::Event);
         let is_refused = events.iter().any(|event| event["reason"] == "PoolExhausted");
         world.expect(7, "the claims", "never refused", !is_refused);
+    });
+    outcome.assert_lawful();
+}
+
+/// The pool is gone and another one keeps what is known of the project; then the waiting claim is deleted, too.
+#[test]
+fn a_claim_that_was_deleted_without_its_pool_keeps_no_place_in_the_queue_of_the_next_one() {
+    let outcome = simulate(&start(7), async |world: &World| {
+        let site = &world.sites[0];
+        let network = json!({"filter": {"name": "public"}});
+        let create_pool = || {
+            site.create_pool("public", &json!({"floatingIPNetwork": network, "poolID": "shared", "maxIPs": 1}));
+        };
+        site.create_pool("other", &json!({"floatingIPNetwork": network}));
+        create_pool();
+        site.create_claim("web-0", "public");
+        world.await_bound("web-0").await;
+        site.create_claim("web-1", "public");
+        site.create_claim("paused", "public");
+        let paused = json!({"metadata": {"annotations": {PAUSED_ANNOTATION: "true"}}});
+        site.change(Kind::Claim, "paused", &paused);
+        world.advance(Duration::from_secs(60)).await;
+        site.delete(Kind::Pool, "public");
+        site.delete(Kind::Claim, "web-0");
+        let is_gone = || site.server.get(&key(Kind::Pool, "public")).is_none();
+        world.expect(9, "the pool", "gone", world.wait_until(Duration::from_secs(120), is_gone).await);
+        site.delete(Kind::Claim, "web-1");
+        world.advance(Duration::from_secs(60)).await;
+        create_pool();
+        site.create_claim("web-2", "public");
+        world.await_bound("web-2").await;
     });
     outcome.assert_lawful();
 }

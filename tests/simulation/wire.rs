@@ -165,8 +165,13 @@ impl Wire {
         state.late_turns = None;
     }
 
-    pub fn kill(&self) {
+    /// A call fails, or its outcome is not known.
+    pub fn count_interruption(&self) {
         self.0.rates.count_interruption();
+    }
+
+    pub fn kill(&self) {
+        self.count_interruption();
         self.state().is_dead = true;
         self.0.death.notify_one();
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use caip_openstack::api::names::{
     ADDRESS_FINALIZER, CLAIM_FINALIZER, GARBAGE_COLLECTOR_FINALIZERS, GROUP, POOL_FINALIZER, POOL_KIND,
-    SECRET_FINALIZER_PREFIX,
+    PROJECT_ID_ANNOTATION, SECRET_FINALIZER_PREFIX,
 };
 use serde_json::Value;
 
@@ -76,5 +76,6 @@ fn names_secret(pool: &Value, secret: &Value) -> bool {
 /// (docs/guarantees.md, Limits).
 fn needs_secret(pool: &Value) -> bool {
     let cannot_serve = condition(pool, "Ready").is_some_and(|ready| text(ready, "/status") == "False");
-    finalizers(pool).contains(&POOL_FINALIZER) || cannot_serve
+    let was_adopted = pool["metadata"]["annotations"].get(PROJECT_ID_ANNOTATION).is_some();
+    finalizers(pool).contains(&POOL_FINALIZER) || cannot_serve && !was_adopted
 }
