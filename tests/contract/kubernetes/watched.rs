@@ -1,16 +1,21 @@
-//! Watches and pages from versions that are too old, or that a server has not reached, and lists of all namespaces.
+//! Watches and pages from versions that are too old, or that a server has not reached, watches of metadata alone, lists of
+//! all namespaces, and which kinds are served.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use caip_openstack::clock::Clock;
 use futures::{AsyncBufReadExt, StreamExt, TryStreamExt};
 use http::Request as HttpRequest;
+use http::header::ACCEPT;
 use kube::Client;
 use serde_json::{Value, json};
 
 use super::real_side::call;
 use super::request::collection;
-use crate::memory_api::{ApiServer, Kind};
+use crate::memory_api::deletion::Deletion;
+use crate::memory_api::objects::Part;
+use crate::memory_api::{ApiServer, Key, Kind};
 use crate::support::{World, eventually, unique};
 
 /// Long enough for an event that must not come.
@@ -33,17 +38,28 @@ async fn events(lines: impl futures::Stream<Item = std::io::Result<String>>) -> 
     events
 }
 
-async fn real_events(client: &Client, path: &str, version: &str) -> Vec<Value> {
+const JSON: &str = "application/json";
+const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
+
+fn watch(path: &str, version: &str, accept: &str) -> HttpRequest<Vec<u8>> {
     let uri = format!("{path}?watch=true&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=20");
-    let stream = client.request_stream(HttpRequest::get(uri).body(Vec::new()).expect("a request")).await;
+    HttpRequest::get(uri).header(ACCEPT, accept).body(Vec::new()).expect("a request")
+}
+
+async fn real_events(client: &Client, watch: HttpRequest<Vec<u8>>) -> Vec<Value> {
+    let stream = client.request_stream(watch).await;
     events(stream.expect("the watch begins").lines()).await
 }
 
-async fn memory_events(server: &ApiServer, path: &str, version: &str) -> Vec<Value> {
-    let uri = format!("{path}?watch=true&resourceVersion={version}&allowWatchBookmarks=true&timeoutSeconds=20");
-    let request = HttpRequest::get(uri).body(Vec::new()).expect("a request");
-    let stream = server.watch(&request, || Duration::ZERO).into_body().into_data_stream();
+async fn memory_events(server: &ApiServer, watch: HttpRequest<Vec<u8>>) -> Vec<Value> {
+    let stream = server.watch(&watch, || Duration::ZERO).into_body().into_data_stream();
     events(stream.map_err(std::io::Error::other).into_async_read().lines()).await
+}
+
+async fn read_memory(server: &ApiServer, request: http::request::Builder) -> Value {
+    let request = request.body(Vec::new()).expect("a request");
+    let bytes = axum::body::to_bytes(server.serve(&request).into_body(), usize::MAX).await.expect("it is whole");
+    serde_json::from_slice(&bytes).expect("JSON")
 }
 
 fn memory(namespace: &str) -> ApiServer {
@@ -88,9 +104,9 @@ async fn a_watch_from_a_forgotten_version_says_that_it_is_gone_in_its_first_even
         let event = |event: &Value| json!([event["type"], event["object"]["code"], event["object"]["reason"]]);
         events.iter().map(event).collect::<Vec<_>>()
     };
-    let real = what(real_events(&client, &path, "1").await);
+    let real = what(real_events(&client, watch(&path, "1", JSON)).await);
     assert_eq!(real, [json!(["ERROR", 410, "Expired"])]);
-    assert_eq!(what(memory_events(&server, &path, "1").await), real);
+    assert_eq!(what(memory_events(&server, watch(&path, "1", JSON)).await), real);
     end(&client, &namespace).await;
 }
 
@@ -109,15 +125,11 @@ async fn a_page_after_a_forgotten_version_is_gone() {
         if real.code == 200 { Err("the first version is not forgotten") } else { Ok(real) }
     })
     .await;
-    let page = |query: String| {
-        let request = HttpRequest::get(format!("{path}?limit=1{query}")).body(Vec::new()).expect("a request");
-        let body = server.serve(&request).into_body();
-        async { axum::body::to_bytes(body, usize::MAX).await.expect("it is whole") }
-    };
-    let first: Value = serde_json::from_slice(&page(String::new()).await).expect("JSON");
+    let page = |query: String| read_memory(&server, HttpRequest::get(format!("{path}?limit=1{query}")));
+    let first = page(String::new()).await;
     let token = first["metadata"]["continue"].as_str().expect("there is more").to_owned();
     server.expire_watches();
-    let ours: Value = serde_json::from_slice(&page(format!("&continue={token}")).await).expect("JSON");
+    let ours = page(format!("&continue={token}")).await;
     assert_eq!((real.code, &real.body["reason"]), (410, &json!("Expired")));
     assert_eq!((&ours["code"], &ours["reason"]), (&json!(410), &json!("Expired")));
     end(&client, &namespace).await;
@@ -134,13 +146,16 @@ async fn a_watch_from_a_version_that_is_not_reached_delivers_nothing_from_before
     let version: u64 =
         list.body["metadata"]["resourceVersion"].as_str().and_then(|it| it.parse().ok()).expect("a version");
     let far = (version + 1_000_000).to_string();
-    let (real, ours, ()) =
-        tokio::join!(real_events(&client, &path, &far), memory_events(&server, &path, &far), async {
+    let (real, ours, ()) = tokio::join!(
+        real_events(&client, watch(&path, &far, JSON)),
+        memory_events(&server, watch(&path, &far, JSON)),
+        async {
             tokio::time::sleep(WHILE / 4).await;
             for name in ["two", "three"] {
                 create_on_both(&client, &server, &namespace, name).await;
             }
-        });
+        }
+    );
     assert_eq!((real, ours), (Vec::new(), Vec::new()));
     end(&client, &namespace).await;
 }
@@ -153,9 +168,7 @@ async fn a_list_of_all_namespaces_has_what_that_of_one_has() {
     }
     let path = "/api/v1/secrets";
     let real = call(&client, HttpRequest::get(path), Vec::new()).await.body;
-    let request = HttpRequest::get(path).body(Vec::new()).expect("a request");
-    let bytes = axum::body::to_bytes(server.serve(&request).into_body(), usize::MAX).await.expect("it is whole");
-    let ours: Value = serde_json::from_slice(&bytes).expect("JSON");
+    let ours = read_memory(&server, HttpRequest::get(path)).await;
     let names = |list: &Value| {
         let items = list["items"].as_array().cloned().unwrap_or_default();
         let here = items.into_iter().filter(|item| item["metadata"]["namespace"] == namespace.as_str());
@@ -163,5 +176,66 @@ async fn a_list_of_all_namespaces_has_what_that_of_one_has() {
     };
     assert_eq!((names(&real), &real["kind"]), (vec![json!("one"), json!("two")], &json!("SecretList")));
     assert_eq!((names(&ours), &ours["kind"]), (names(&real), &real["kind"]));
+    end(&client, &namespace).await;
+}
+
+/// As the controllers watch Secrets, and as an inspection reads them: their data stay where they are.
+#[tokio::test]
+async fn metadata_alone_is_read_and_watched_alike() {
+    let (client, server, namespace) = both_sides().await;
+    let (path, object) = (collection(Kind::Secret, &namespace), secret(&namespace, "one"));
+    let before = call(&client, HttpRequest::get(&path), Vec::new()).await;
+    let before = before.body["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
+    let own_before = server.version().to_string();
+    let mut with_data = object;
+    with_data["data"] = json!({"clouds.yaml": "e30="});
+    let one = format!("{path}/one");
+    server.create(Kind::Secret, with_data.clone()).expect("a new Secret");
+    call(&client, HttpRequest::post(&path), with_data.to_string().into()).await;
+    let change = json!({"metadata": {"labels": {"example.org/kind": "one"}}, "data": {"clouds.yaml": "W10="}});
+    let key = Key::new(Kind::Secret, &namespace, "one");
+    server.patch(&key, Part::Main, &change).expect("it is there");
+    let patch = HttpRequest::patch(&one).header("content-type", "application/merge-patch+json");
+    call(&client, patch, change.to_string().into()).await;
+    let shape = |object: &Value| {
+        let meta = &object["metadata"];
+        json!([object["kind"], object["apiVersion"], meta["name"], meta["labels"], object.get("data")])
+    };
+    let real = call(&client, HttpRequest::get(&one).header(ACCEPT, METADATA), Vec::new()).await.body;
+    let ours = read_memory(&server, HttpRequest::get(&one).header(ACCEPT, METADATA)).await;
+    let expected = json!(["PartialObjectMetadata", "meta.k8s.io/v1", "one", {"example.org/kind": "one"}, null]);
+    assert_eq!((shape(&real), shape(&ours)), (expected.clone(), expected));
+    server.delete(&key, &Deletion::default()).expect("it is there");
+    call(&client, HttpRequest::delete(&one), Vec::new()).await;
+    let shapes = |events: Vec<Value>| {
+        events.iter().map(|event| json!([event["type"], shape(&event["object"])])).collect::<Vec<_>>()
+    };
+    let real = shapes(real_events(&client, watch(&path, &before, METADATA)).await);
+    assert_eq!(real.len(), 3, "{real:?}");
+    assert_eq!(shapes(memory_events(&server, watch(&path, &own_before, METADATA)).await), real);
+    end(&client, &namespace).await;
+}
+
+/// The real one serves more.
+#[tokio::test]
+async fn what_is_served_in_memory_is_served_alike() {
+    let (client, server, namespace) = both_sides().await;
+    let resources = |list: &Value| {
+        let resources = list["resources"].as_array().cloned().unwrap_or_default();
+        let facts = resources.iter().map(|it| json!([it["name"], it["kind"], it["namespaced"]]).to_string());
+        facts.collect::<BTreeSet<String>>()
+    };
+    let versions: BTreeSet<String> =
+        Kind::ALL.into_iter().map(Kind::api_version).filter(|it| it.contains('/')).collect();
+    for version in versions {
+        let path = format!("/apis/{version}");
+        let real = resources(&call(&client, HttpRequest::get(&path), Vec::new()).await.body);
+        let ours = resources(&read_memory(&server, HttpRequest::get(&path)).await);
+        assert!(!ours.is_empty() && ours.is_subset(&real), "{version}: {ours:?}, and really {real:?}");
+    }
+    let missing = "/apis/ipam.cluster.x-k8s.io/v1alpha7";
+    let real = call(&client, HttpRequest::get(missing), Vec::new()).await.code;
+    let ours = read_memory(&server, HttpRequest::get(missing)).await;
+    assert_eq!((real, &ours["code"]), (404, &json!(404)));
     end(&client, &namespace).await;
 }
