@@ -34,7 +34,11 @@ impl World {
     }
 
     pub fn toggle_cluster(&self, index: u8, named: u8) {
-        let spec = json!({"apiServerFloatingIP": address(named).to_string()});
+        let address = address(named).to_string();
+        let spec = match named % 2 {
+            0 => json!({"apiServerFloatingIP": address}),
+            _ => json!({"bastion": {"floatingIP": address}}),
+        };
         self.toggle_naming(index, Kind::OpenStackCluster, named, &spec);
     }
 

@@ -143,9 +143,12 @@ fn named_addresses(objects: &[Arc<Value>]) -> NamedAddresses {
         let reserved = pool.pointer("/spec/reservations").and_then(Value::as_array).into_iter().flatten();
         named.listed.extend(reserved.filter_map(|it| text(it, "/address").parse::<IpAddr>().ok()));
     }
-    let clusters = of_kind(objects, "OpenStackCluster");
+    named.listed.extend(of_kind(objects, "OpenStackCluster").flat_map(named_by));
     named
-        .listed
-        .extend(clusters.filter_map(|cluster| text(cluster, "/spec/apiServerFloatingIP").parse::<IpAddr>().ok()));
-    named
+}
+
+/// The addresses that a cluster names for its API server and its bastion.
+fn named_by(cluster: &Value) -> impl Iterator<Item = IpAddr> + use<> {
+    let paths = ["/spec/apiServerFloatingIP", "/spec/bastion/floatingIP"];
+    paths.map(|path| text(cluster, path).parse().ok()).into_iter().flatten()
 }
