@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 
 use crate::api::Kind;
 use crate::api::objects::{Part, finalizers};
+use crate::identities;
 use crate::laws::{self, text};
 use crate::users::key;
 use crate::world::{NAMESPACE, Site, World};
@@ -36,6 +37,8 @@ pub const MISSING: &str = "203.0.113.99";
 pub const TAG: &str = "prod";
 
 pub const OTHER_SECRET: &str = "cloud-2";
+/// A cluster identity with the pool's own Secret.
+pub const IDENTITY: &str = "shared";
 /// Another entry of the same clouds.yaml, with the same credentials.
 pub const OTHER_CLOUD: &str = "other";
 pub const OTHER_SUBNET: &str = "more";
@@ -94,6 +97,7 @@ impl<'a> Setting<'a> {
         let occupied = create_long_ago(world, FREE);
         attach(world, &occupied, Some("port-of-a-user"));
         let site = &world.sites[0];
+        identities::allow(site, true);
         let theirs = json!({"metadata": {"name": TAKEN, "namespace": NAMESPACE}, "data": {"addresses": "theirs"}});
         let _ = site.server.create(Kind::ConfigMap, theirs);
         let pool = json!({"metadata": {"name": POOL, "namespace": NAMESPACE}, "spec": first_spec()});

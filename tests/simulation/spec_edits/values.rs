@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 
 use super::setting::{
-    ATTACHED, BOUND_FROM_LIST, FREE, Ids, MISSING, OTHER_CLOUD, OTHER_SECRET, OTHER_SUBNET, RESERVING, TAG, TAKEN,
+    ATTACHED, BOUND_FROM_LIST, FREE, IDENTITY, Ids, MISSING, OTHER_CLOUD, OTHER_SECRET, OTHER_SUBNET, RESERVING, TAG,
+    TAKEN,
 };
 
 /// What a value is to its property.
@@ -59,8 +60,11 @@ fn set(property: &str, sort: Sort, value: Value) -> Edit {
 }
 
 fn identity() -> Vec<Edit> {
+    let of_cluster = |name: &str| json!({"identityRef": {"type": "ClusterIdentity", "name": name}});
     vec![
         set("identityRef.type", Sort::Default, json!("Secret")),
+        edit("identityRef.type", Sort::Changed, of_cluster(IDENTITY)),
+        edit("identityRef.type", Sort::Invalid, of_cluster("missing")),
         set("identityRef.name", Sort::Changed, json!(OTHER_SECRET)),
         set("identityRef.name", Sort::Invalid, json!("missing")),
         set("identityRef.cloudName", Sort::Changed, json!(OTHER_CLOUD)),
