@@ -86,6 +86,7 @@ impl World {
             Event::Alter(how) => self.alter(how),
             Event::LimitQuota(limit) => {
                 let limit = u32::from(limit % 12);
+                self.quota_has_changed.set(true);
                 self.cloud.set_quota(&self.project, (limit < u32::from(ADDRESSES)).then_some(limit));
             }
             Event::Revoke => self.revoke(),

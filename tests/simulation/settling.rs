@@ -5,7 +5,8 @@
 //! What a user told a pool to wait for counts on top: `reuseGracePeriodSeconds`, `orphans.graceSeconds` and
 //! `reuse.minIdleSeconds`. Two timers go on for ever without a write: listings (an audit each minute, or every 12 s while
 //! claims wait), and creations after a refusal of Neutron, of which one claim sends one every 12 s. A third writes: after
-//! offers of unwanted addresses a pool asks again, at most every 15 minutes in the end, and deletes what it gets.
+//! offers of unwanted addresses a pool asks again, at most every 15 minutes in the end, and deletes what it gets. And that
+//! a quota was raised is noticed when it is read again.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -27,6 +28,8 @@ const STEP: Duration = Duration::from_secs(5);
 const QUIET: Duration = Duration::from_secs(6 * 60);
 /// For how long nothing may be written then.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
+/// The quota is read so often.
+const QUOTA_READ_WITHIN: Duration = Duration::from_secs(12 * 60);
 /// The longest pause between two requests for what may be offered unwanted.
 const OFFER_PAUSE: Duration = Duration::from_secs(15 * 60);
 /// The most subnets that a pool names.
@@ -78,6 +81,10 @@ impl World {
         // A waiting claim keeps its reason until its pool asks Neutron again. Another claim may have got the address by then.
         if self.witness.offers() > 0 && self.cloud.network_name(&self.network) == "public" {
             self.advance(OFFER_PAUSE).await;
+        }
+        // Until then a pool without waiting claims says that it is used up.
+        if self.quota_has_changed.get() {
+            self.advance(QUOTA_READ_WITHIN).await;
         }
         self.stay_silent().await;
     }

@@ -69,6 +69,7 @@ pub struct World {
     pub lost_ids: RefCell<BTreeSet<PoolId>>,
     /// Whether a history ends here, without coming to rest.
     pub skips_rest: Cell<bool>,
+    pub quota_has_changed: Cell<bool>,
     /// Whether users did anything that may change which address a claim has.
     pub users_interfered: Rc<Cell<bool>>,
     /// The first one ends a history.
@@ -132,6 +133,7 @@ impl World {
             floors: RefCell::default(),
             lost_ids: RefCell::default(),
             skips_rest: Cell::new(false),
+            quota_has_changed: Cell::new(false),
             users_interfered: Rc::default(),
             violations: Rc::default(),
             settled: RefCell::default(),
