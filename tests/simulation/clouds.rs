@@ -123,7 +123,7 @@ impl WiredNeutron {
                 if answer.is_ok() {
                     witness.count_write();
                 }
-                witness.record_write(operation, &Writer::new(wire, keystone), sent);
+                witness.record_write(operation, &Writer::new(wire, keystone, &witness.cloud()), sent);
                 answer
             }
             .boxed()

@@ -86,17 +86,21 @@ pub struct Writer {
     panics: usize,
     /// Of the session.
     keystone: KeystoneId,
+    /// The cloud does not show the marks that it writes.
+    is_blind: bool,
 }
 
 impl Writer {
-    pub fn new(process: Wire, keystone: KeystoneId) -> Self {
-        Self { panics: process.panics(), process, keystone }
+    pub fn new(process: Wire, keystone: KeystoneId, cloud: &MemoryCloud) -> Self {
+        let is_blind = matches!(cloud.alteration(), Alteration::HidesDescriptions | Alteration::HidesTags);
+        Self { panics: process.panics(), process, keystone, is_blind }
     }
 
-    /// Whether it has forgotten what it saw: it died, it panicked, or the pool's session is one with another Keystone now.
+    /// Whether it knows no longer what it saw: it died, it panicked, it could not see the mark, or the pool's session is one
+    /// with another Keystone now.
     fn has_forgotten(&self, present: Option<KeystoneId>) -> bool {
         let has_moved = present.is_some_and(|present| present != self.keystone);
-        self.process.is_dead() || self.process.panics() != self.panics || has_moved
+        self.process.is_dead() || self.process.panics() != self.panics || self.is_blind || has_moved
     }
 }
 
