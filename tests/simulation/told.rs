@@ -87,7 +87,7 @@ fn may_have_a_new_address(server: &ApiServer, witness: &Witness, claim: &Value) 
         && !is_reserved_for
         && is_known
         && !is_marked
-        && !witness.has_deleted_late()
+        && !witness.is_anything_deleted_unseen()
         && !witness.was_altered()
         // A quota that was raised is noticed only when Neutron is asked again.
         && !witness.cloud().has_been_limited()

@@ -40,8 +40,8 @@ struct Inner {
     forged: BTreeSet<FloatingIpId>,
     /// What a call changed that took effect later than any caller waits, and whose sender had ended.
     late: BTreeSet<FloatingIpId>,
-    /// When a DELETE took effect that its sender had given up.
-    deleted_late: Option<Instant>,
+    /// When a floating IP was last deleted by a user, or by a DELETE that its sender had given up.
+    deleted_unseen: Option<Instant>,
     /// What the cloud said that it had deleted, and had not.
     kept: BTreeSet<FloatingIpId>,
     writes: usize,
@@ -118,7 +118,7 @@ impl Witness {
             named: BTreeMap::new(),
             forged,
             late: BTreeSet::new(),
-            deleted_late: None,
+            deleted_unseen: None,
             kept: BTreeSet::new(),
             writes: 0,
             was_altered: false,
@@ -180,7 +180,7 @@ impl Witness {
             }
         }
         if operation == "delete floating IP" && sent + REQUEST_TIMEOUT < Instant::now() {
-            inner.deleted_late = Some(Instant::now());
+            inner.deleted_unseen = Some(Instant::now());
         }
         if by.process.is_dead() && sent + REQUEST_TIMEOUT < Instant::now() {
             let is_new = |(id, known): &(&FloatingIpId, &Known)| before.get(id).is_none_or(|old| old.fip != known.fip);
@@ -195,6 +195,7 @@ impl Witness {
         let gone: Vec<FloatingIpId> = inner.refresh(None).into_iter().map(|(id, _)| id).collect();
         for id in gone {
             inner.others.remove(&id);
+            inner.deleted_unseen = Some(Instant::now());
         }
     }
 
@@ -210,9 +211,9 @@ impl Witness {
         &inner.forged | &inner.late
     }
 
-    /// Whether a DELETE that its sender had given up has just taken effect: the last listing showed the floating IP.
-    pub fn has_deleted_late(&self) -> bool {
-        self.inner().deleted_late.is_some_and(|at| at.elapsed() < RELISTED_WITHIN)
+    /// Whether something is gone that the last listing showed.
+    pub fn is_anything_deleted_unseen(&self) -> bool {
+        self.inner().deleted_unseen.is_some_and(|at| at.elapsed() < RELISTED_WITHIN)
     }
 
     /// How many floating IPs a call changed later than any caller waits, after its sender had ended.
