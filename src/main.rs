@@ -184,8 +184,7 @@ fn options(flags: &Flags, leader: Option<&Leader>) -> Options {
         max_floating_ips: flags.max_floating_ips.get(),
         identity_namespaces: flags.cluster_identity_namespaces.clone(),
         address_config_maps: flags.address_config_maps,
-        // Without leader election it is unknown whether there was a predecessor.
-        fence: leader.is_none_or(|leader| !leader.was_vacant()),
+        fence: leader::may_have_predecessor(leader),
     }
 }
 

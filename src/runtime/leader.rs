@@ -125,6 +125,11 @@ impl Leader {
     }
 }
 
+/// Whether a previous process may still have calls under way. Without leader election it is unknown whether there was one.
+pub fn may_have_predecessor(leader: Option<&Leader>) -> bool {
+    leader.is_none_or(|leader| !leader.was_vacant())
+}
+
 /// Runs `work` until it ends or leadership is lost; without a leader, until it ends.
 ///
 /// The clock is read before each step of the work: a process that stood still for a while (SIGSTOP, a virtual machine that

@@ -16,7 +16,7 @@ use caip_openstack::controllers::{self, Options, RecordCount, Setup};
 use caip_openstack::metrics::{MeteredClouds, Metrics};
 use caip_openstack::runtime::flags::Namespaces;
 use caip_openstack::runtime::health::Readiness;
-use caip_openstack::runtime::leader::{Leader, LeaseSettings, while_leading};
+use caip_openstack::runtime::leader::{Leader, LeaseSettings, may_have_predecessor, while_leading};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -156,7 +156,7 @@ fn options(leader: Option<&Leader>) -> Options {
         max_floating_ips: 4000,
         identity_namespaces: Namespaces::all(),
         address_config_maps: true,
-        fence: leader.is_none_or(|leader| !leader.was_vacant()),
+        fence: may_have_predecessor(leader),
     }
 }
 
