@@ -54,7 +54,7 @@ impl Figures {
         let reads = self.restart_calls.iter().filter(|(name, _)| is_read_of_one(name)).map(|(_, count)| count);
         vec![
             at_most("calls to OpenStack to bind a claim", 1.2, self.of_each(&self.calls_to_bind)),
-            // A tag and a DELETE, and on a busy machine a read of each before that; and a few listings.
+            // A tag, a DELETE, and a few listings; on a busy machine most floating IPs are read before their DELETE.
             at_most("calls to OpenStack to release a claim", 3.2, self.of_each(&self.calls_to_release)),
             at_most("peak memory, MiB", most_memory_mib(self.claims), self.peak_mib),
             at_most("writes to Kubernetes for bound claims after a restart", 0.0, self.restart_writes as f64),

@@ -88,8 +88,7 @@ async fn calls_of_a_disconnected_leader_that_land_after_the_takeover_are_harmles
     .await;
 }
 
-/// SIGTERM comes while it is not known whether the POST for a claim takes effect. It does, when the next leader has served
-/// the claim.
+/// SIGTERM comes while it is not known whether the POST for a claim takes effect.
 #[tokio::test]
 async fn leader_that_ends_while_a_call_may_take_effect_leaves_its_lease_to_expire() {
     with_namespace(async |ns| {

@@ -311,21 +311,28 @@ fn an_excluded_address_that_a_machine_uses_since_it_was_listed_stays_with_its_cl
     }
 }
 
+/// A pool that may reuse the floating IP with the first address at once.
+async fn create_pool_that_reuses(world: &World) {
+    world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+    let network = json!({"filter": {"name": "public"}});
+    world.sites[0].create_pool("public", &json!({"floatingIPNetwork": network, "reuse": {"minIdleSeconds": 0}}));
+    world.advance(2 * SOON).await;
+}
+
+async fn expect_another_address(world: &World, claim: &str) {
+    let has = world.await_bound(claim).await;
+    world.expect(2, claim, "given another address", has.is_some_and(|it| it != address(0)));
+}
+
 /// Law 2. A pool of CAPO lists an address that is about to be reused.
 #[test]
 fn an_address_that_a_pool_of_capo_lists_since_a_moment_ago_is_not_reused() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
-            let site = &world.sites[0];
-            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
-            let network = json!({"filter": {"name": "public"}});
-            site.create_pool("public", &json!({"floatingIPNetwork": network, "reuse": {"minIdleSeconds": 0}}));
-            world.advance(2 * SOON).await;
+            create_pool_that_reuses(world).await;
             world.toggle_in_tree_pool(0, 0);
-            site.create_claim("web-0", "public");
-            world.await_bound("web-0").await;
-            let has = site.address_of("web-0").map(|(address, _)| address);
-            world.expect(2, "web-0", "given another address", has.is_some_and(|it| it != address(0)));
+            world.sites[0].create_claim("web-0", "public");
+            expect_another_address(world, "web-0").await;
         });
         outcome.assert_lawful();
     }
@@ -336,19 +343,13 @@ fn an_address_that_a_pool_of_capo_lists_since_a_moment_ago_is_not_reused() {
 fn an_address_that_is_described_while_it_is_marked_is_not_reused() {
     for seed in 0..8 {
         let outcome = simulate(&start(seed), async |world: &World| {
-            let site = &world.sites[0];
-            world.tamper(|world| world.cloud.create_at(&world.project, &world.network, address(0)));
+            create_pool_that_reuses(world).await;
             let id = the_only(world).id;
-            let network = json!({"filter": {"name": "public"}});
-            site.create_pool("public", &json!({"floatingIPNetwork": network, "reuse": {"minIdleSeconds": 0}}));
-            world.advance(2 * SOON).await;
             plan(world, Fault::Late(Duration::from_secs(8)));
-            site.create_claim("web-0", "public");
+            world.sites[0].create_claim("web-0", "public");
             await_sent(world).await;
             world.tamper_with(0, Tampering::DescribeUnmarked);
-            world.await_bound("web-0").await;
-            let has = site.address_of("web-0").map(|(address, _)| address);
-            world.expect(2, "web-0", "given another address", has.is_some_and(|it| it != address(0)));
+            expect_another_address(world, "web-0").await;
             world.advance(SOON).await;
             let fip = world.witness.floating_ip(&id).expect("it is its owner's");
             world.expect(3, "the owner's floating IP", "as it was", fip.tags.is_empty() && fip.description == "mail");

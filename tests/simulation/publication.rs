@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::api::{ApiServer, Change, Key, Kind};
 use crate::claims::Uid;
 use crate::laws::{self, Violation};
-use crate::told;
+use crate::told::{self, pool_of};
 use crate::witness::Witness;
 
 pub struct PublicationWatcher {
@@ -99,8 +99,7 @@ impl PublicationWatcher {
         }
         let (claims, uid) = (self.witness.claims(), Uid::of(server, &change.object));
         let Some(binding) = claims.binding(&uid).filter(|_| !claims.is_forced(&uid)) else { return };
-        let pool = Key::new(Kind::Pool, &change.key.namespace, laws::text(&change.object, "/spec/poolRef/name"));
-        let Some(pool) = server.get(&pool) else { return };
+        let Some(pool) = pool_of(server, &change.object) else { return };
         let is_abandoned = |object: &Value| object["metadata"]["annotations"].get(ABANDON_ANNOTATION).is_some();
         if is_abandoned(&change.object) || is_abandoned(&pool) || laws::pool_id(&pool) != Some(binding.pool.clone()) {
             return;
@@ -114,11 +113,6 @@ impl PublicationWatcher {
 
 fn origin(address: &Arc<Value>) -> &str {
     address["metadata"]["annotations"][ORIGIN_ANNOTATION].as_str().unwrap_or_default()
-}
-
-fn pool_of(server: &ApiServer, address: &Value) -> Option<Arc<Value>> {
-    let namespace = laws::text(address, "/metadata/namespace");
-    server.get(&Key::new(Kind::Pool, namespace, laws::text(address, "/spec/poolRef/name")))
 }
 
 /// The Keystone that the Secret of the IPAddress' pool names, unless it is that of a cluster identity.

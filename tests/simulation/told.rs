@@ -58,8 +58,9 @@ fn created(object: &Value) -> &str {
     laws::text(object, "/metadata/creationTimestamp")
 }
 
-fn pool_of(server: &ApiServer, claim: &Value) -> Option<Arc<Value>> {
-    let (namespace, name) = (laws::text(claim, "/metadata/namespace"), laws::text(claim, "/spec/poolRef/name"));
+/// The pool that a claim or an IPAddress points at.
+pub fn pool_of(server: &ApiServer, object: &Value) -> Option<Arc<Value>> {
+    let (namespace, name) = (laws::text(object, "/metadata/namespace"), laws::text(object, "/spec/poolRef/name"));
     server.get(&Key::new(Kind::Pool, namespace, name))
 }
 

@@ -92,8 +92,7 @@ pub struct Writer {
 
 impl Writer {
     pub fn new(process: Wire, keystone: KeystoneId, cloud: &MemoryCloud) -> Self {
-        let is_blind = matches!(cloud.alteration(), Alteration::HidesDescriptions | Alteration::HidesTags);
-        Self { panics: process.panics(), process, keystone, is_blind }
+        Self { panics: process.panics(), process, keystone, is_blind: cloud.alteration().hides_marks() }
     }
 
     /// Whether it knows no longer what it saw: it died, it panicked, it could not see the mark, or the pool's session is one
@@ -257,8 +256,7 @@ impl Witness {
         let mut inner = self.inner();
         inner.was_altered |= !alteration.spares_marks();
         // One that it says it has deleted is not counted either.
-        let hides = [Alteration::HidesDescriptions, Alteration::HidesTags, Alteration::IgnoresDeletions];
-        inner.has_hidden |= hides.contains(&alteration);
+        inner.has_hidden |= alteration.hides_marks() || alteration == Alteration::IgnoresDeletions;
         inner.has_hidden_attachments |= matches!(alteration, Alteration::HidesPorts | Alteration::HidesForwardings);
     }
 

@@ -69,6 +69,7 @@ pub struct World {
     pub lost_ids: RefCell<BTreeSet<PoolId>>,
     /// Whether a history ends here, without coming to rest.
     pub skips_rest: Cell<bool>,
+    /// Whether a generated history changed the quota. Tests that do it themselves say what happens then.
     pub quota_has_changed: Cell<bool>,
     /// Whether users did anything that may change which address a claim has.
     pub users_interfered: Rc<Cell<bool>>,

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::real_side::call;
 use super::request::collection;
 use crate::memory_api::deletion::Deletion;
-use crate::memory_api::objects::Part;
+use crate::memory_api::objects::{Part, text};
 use crate::memory_api::{ApiServer, Key, Kind};
 use crate::support::{World, eventually, unique};
 
@@ -81,10 +81,10 @@ async fn both_sides() -> (Client, ApiServer, String) {
     (client, server, namespace)
 }
 
-async fn create_on_both(client: &Client, server: &ApiServer, namespace: &str, name: &str) {
-    let object = secret(namespace, name);
+async fn create_on_both(client: &Client, server: &ApiServer, object: &Value) {
     server.create(Kind::Secret, object.clone()).expect("a new Secret");
-    let created = call(client, HttpRequest::post(collection(Kind::Secret, namespace)), object.to_string().into()).await;
+    let path = collection(Kind::Secret, text(&object["metadata"]["namespace"]));
+    let created = call(client, HttpRequest::post(path), object.to_string().into()).await;
     assert_eq!(created.code, 201, "{}", created.body);
 }
 
@@ -96,7 +96,7 @@ async fn end(client: &Client, namespace: &str) {
 #[tokio::test]
 async fn a_watch_from_a_forgotten_version_says_that_it_is_gone_in_its_first_event() {
     let (client, server, namespace) = both_sides().await;
-    create_on_both(&client, &server, &namespace, "one").await;
+    create_on_both(&client, &server, &secret(&namespace, "one")).await;
     server.expire_watches();
     // Its definition is younger than the first version.
     let path = collection(Kind::Claim, &namespace);
@@ -114,7 +114,7 @@ async fn a_watch_from_a_forgotten_version_says_that_it_is_gone_in_its_first_even
 async fn a_page_after_a_forgotten_version_is_gone() {
     let (client, server, namespace) = both_sides().await;
     for name in ["one", "two", "three"] {
-        create_on_both(&client, &server, &namespace, name).await;
+        create_on_both(&client, &server, &secret(&namespace, name)).await;
     }
     let path = collection(Kind::Secret, &namespace);
     // `{"v":"meta.k8s.io/v1","rv":1,"start":"one\u0000"}`
@@ -140,7 +140,7 @@ async fn a_page_after_a_forgotten_version_is_gone() {
 #[tokio::test]
 async fn a_watch_from_a_version_that_is_not_reached_delivers_nothing_from_before_it() {
     let (client, server, namespace) = both_sides().await;
-    create_on_both(&client, &server, &namespace, "one").await;
+    create_on_both(&client, &server, &secret(&namespace, "one")).await;
     let path = collection(Kind::Secret, &namespace);
     let list = call(&client, HttpRequest::get(&path), Vec::new()).await;
     let version: u64 =
@@ -152,7 +152,7 @@ async fn a_watch_from_a_version_that_is_not_reached_delivers_nothing_from_before
         async {
             tokio::time::sleep(WHILE / 4).await;
             for name in ["two", "three"] {
-                create_on_both(&client, &server, &namespace, name).await;
+                create_on_both(&client, &server, &secret(&namespace, name)).await;
             }
         }
     );
@@ -164,7 +164,7 @@ async fn a_watch_from_a_version_that_is_not_reached_delivers_nothing_from_before
 async fn a_list_of_all_namespaces_has_what_that_of_one_has() {
     let (client, server, namespace) = both_sides().await;
     for name in ["two", "one"] {
-        create_on_both(&client, &server, &namespace, name).await;
+        create_on_both(&client, &server, &secret(&namespace, name)).await;
     }
     let path = "/api/v1/secrets";
     let real = call(&client, HttpRequest::get(path), Vec::new()).await.body;
@@ -183,15 +183,14 @@ async fn a_list_of_all_namespaces_has_what_that_of_one_has() {
 #[tokio::test]
 async fn metadata_alone_is_read_and_watched_alike() {
     let (client, server, namespace) = both_sides().await;
-    let (path, object) = (collection(Kind::Secret, &namespace), secret(&namespace, "one"));
+    let path = collection(Kind::Secret, &namespace);
     let before = call(&client, HttpRequest::get(&path), Vec::new()).await;
     let before = before.body["metadata"]["resourceVersion"].as_str().expect("a version").to_owned();
     let own_before = server.version().to_string();
-    let mut with_data = object;
+    let mut with_data = secret(&namespace, "one");
     with_data["data"] = json!({"clouds.yaml": "e30="});
+    create_on_both(&client, &server, &with_data).await;
     let one = format!("{path}/one");
-    server.create(Kind::Secret, with_data.clone()).expect("a new Secret");
-    call(&client, HttpRequest::post(&path), with_data.to_string().into()).await;
     let change = json!({"metadata": {"labels": {"example.org/kind": "one"}}, "data": {"clouds.yaml": "W10="}});
     let key = Key::new(Kind::Secret, &namespace, "one");
     server.patch(&key, Part::Main, &change).expect("it is there");

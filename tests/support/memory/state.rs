@@ -100,6 +100,11 @@ impl Alteration {
             | RefusesTags | RefusesDeletions | FailsDeletions | IgnoresDeletions => true,
         }
     }
+
+    /// Whether marks are stored and not shown.
+    pub fn hides_marks(self) -> bool {
+        matches!(self, Self::HidesDescriptions | Self::HidesTags)
+    }
 }
 
 pub(super) struct NetworkRow {
