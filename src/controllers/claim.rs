@@ -15,10 +15,10 @@ use super::pool::{BUSY_AGE, CapoObjects};
 use super::queue::Action;
 use super::stores::{Stores, name_of, with_all_references};
 use super::wake::Wake;
-use crate::api::IpAddressClaim;
 use crate::api::conditions::claim_reasons::POOL_NOT_READY;
 use crate::api::guarded::Guarded;
 use crate::api::names::CLAIM_FINALIZER;
+use crate::api::{IpAddress, IpAddressClaim};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::object_name::ObjectName;
@@ -58,7 +58,8 @@ const FOREIGN_ADDRESS_RETRY: Duration = Duration::from_secs(10);
 /// How soon a claim is reconciled again whose address is not found while its pool has a problem, or that could not give up
 /// what it had begun to choose.
 const UNRECOVERED_RETRY: Duration = Duration::from_secs(20);
-/// How soon a claim is reconciled again that was older than what this process wrote.
+/// How soon a claim is reconciled again that was older than what this process wrote, or whose IPAddress is gone and still
+/// shown. The watch wakes it sooner.
 const OUTDATED_RETRY: Duration = Duration::from_secs(5);
 /// How soon a claim is reconciled again after a conflict. The change that caused it wakes it sooner, unless the watch is
 /// late.
@@ -219,6 +220,9 @@ impl ClaimController {
         let Some(pool) = observed.pool_state.resolved.clone() else { return Ok(Action::await_change()) };
         if self.is_deletion_unseen(observed).await? {
             return Ok(Action::await_change());
+        }
+        if self.is_address_gone(observed).await? {
+            return Ok(Action::requeue(OUTDATED_RETRY));
         }
         let request = match build_request(observed, &pool) {
             Ok(request) => request,
@@ -392,6 +396,16 @@ impl ClaimController {
         let is_active =
             |found: &IpAddressClaim| found.uid() == observed.claim.uid() && found.metadata.deletion_timestamp.is_none();
         Ok(!found.is_some_and(|found| is_active(&found)))
+    }
+
+    /// Whether the watch still shows an IPAddress that was deleted: that of a former claim of the name, which may be created
+    /// again before the watch delivers that. One that names this claim as its owner goes with it.
+    async fn is_address_gone(&self, observed: &Observed) -> Result<bool, Error> {
+        let is_its_own = |address: &&IpAddress| observed.claim.uid().is_some_and(|uid| address.has_owner(&uid));
+        let Some(shown) = observed.address.as_deref().filter(|address| !is_its_own(address)) else { return Ok(false) };
+        let found = find(&self.kube.addresses(&observed.name.namespace), &observed.name.name).await;
+        let found = found.map_err(|error| Error::Kubernetes("read the IPAddress", error))?;
+        Ok(found.is_none_or(|found| found.uid() != shown.uid()))
     }
 
     /// Whether the pool exists but the watch has not delivered it. Claims and pools are watched separately; without this

@@ -4,16 +4,17 @@ use std::time::Duration;
 
 use caip_openstack::allocation::mark::claim_tag;
 use caip_openstack::allocation::{ClaimKey, PoolId};
-use caip_openstack::api::names::PAUSED_ANNOTATION;
+use caip_openstack::api::names::{ADDRESS_FINALIZER, PAUSED_ANNOTATION};
 use caip_openstack::floating_ip::FloatingIp;
 use serde_json::{Value, json};
 
 use crate::api::Kind;
 use crate::deletion::{CLAIMS, create_fixtures};
-use crate::simulate;
+use crate::history::Tampering;
 use crate::users::key;
 use crate::wire::{Fault, Side};
-use crate::world::{Start, World, address};
+use crate::world::{Site, Start, World, address};
+use crate::{simulate, simulate_bound};
 
 #[test]
 fn an_ip_address_that_is_deleted_while_no_controller_runs_and_its_pool_is_being_deleted_comes_back() {
@@ -221,4 +222,53 @@ fn a_claim_that_replaces_one_of_its_name_while_that_is_published_is_not_told_of_
         });
         outcome.assert_lawful();
     }
+}
+
+const START: Start = Start { seed: 13, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+
+/// Deletes the claim, attaches its floating IP, and creates the claim again, which may not have the floating IP then.
+async fn recreate_after_attaching(world: &World, site: &Site, is_held: bool) {
+    let had = site.address_of("web-0");
+    site.delete(Kind::Claim, "web-0");
+    world.expect_gone(Kind::Claim).await;
+    let is_there = site.server.get(&key(Kind::Address, "web-0")).is_some();
+    world.expect(9, "the IPAddress", "gone, unless another owner keeps it", is_there == is_held);
+    world.tamper_with(0, Tampering::AttachReleased);
+    let is_attached = world.cloud.floating_ips().iter().any(|fip| fip.is_attached());
+    world.expect(2, "the floating IP", "in use by somebody else", is_attached);
+    site.create_claim("web-0", "public");
+    world.advance(Duration::from_secs(20)).await;
+    world.expect(2, "web-0", "not given what is in use", !site.is_bound("web-0") || site.address_of("web-0") != had);
+}
+
+async fn let_released_addresses_rest(world: &World, site: &Site) {
+    site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 50}}));
+    world.advance(Duration::from_secs(5)).await;
+}
+
+/// Law 2. The watch does not show that the claim's IPAddress is gone when the claim is created again.
+#[test]
+fn a_claim_that_is_created_again_before_the_end_of_its_ip_address_is_seen_takes_nothing_that_is_in_use() {
+    simulate_bound(&START, async |world, site| {
+        let_released_addresses_rest(world, site).await;
+        site.replicas[0].wire().expect("it runs").stall_watch("ipaddresses", Duration::from_secs(40));
+        recreate_after_attaching(world, site, false).await;
+        world.expect(7, "web-0", "told nothing of an IPAddress that is gone", !site.is_told("web-0", "IPAddress"));
+        world.await_bound("web-0").await;
+    });
+}
+
+/// Law 2. Another owner's finalizer keeps the IPAddress when the claim is created again.
+#[test]
+fn a_claim_that_is_created_again_while_its_ip_address_is_kept_takes_nothing_that_is_in_use() {
+    simulate_bound(&START, async |world, site| {
+        let_released_addresses_rest(world, site).await;
+        let kept =
+            |finalizers: Value| site.change(Kind::Address, "web-0", &json!({"metadata": {"finalizers": finalizers}}));
+        kept(json!([ADDRESS_FINALIZER, "example.com/keep"]));
+        world.advance(Duration::from_secs(5)).await;
+        recreate_after_attaching(world, site, true).await;
+        kept(json!([]));
+        world.await_bound("web-0").await;
+    });
 }

@@ -1,6 +1,6 @@
 //! Recovers the address that a claim already has: by its IPAddress, by its mark, or by an unfinished choice.
 
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 
 use super::{BoundAddress, ClaimCase, Decision, LostAddress, Origin, may_keep};
 use crate::allocation::identity::ClaimKey;
@@ -8,6 +8,7 @@ use crate::allocation::ledger::{Choice, Hold, LedgerEntry};
 use crate::allocation::mark::Ownership;
 use crate::allocation::situation::Situation;
 use crate::allocation::supply::{Supply, is_permitted};
+use crate::time::{CLOCK_SKEW, after};
 
 /// From this age on, a floating IP that is in use is the claim's as its mark says, although another claim's IPAddress names
 /// its address.
@@ -32,6 +33,9 @@ impl<'a> ClaimCase<'a> {
                 }
                 // That claim sees this IPAddress when it reads its choice back, and withdraws.
                 _ if self.is_being_taken(entry) => Decision::AwaitMark(entry.fip.id.clone()),
+                Ownership::Released { claim, at } if claim == self.claim.key && self.may_be_others(entry, at) => {
+                    Decision::Lost(LostAddress::MarkedForAnother(bound.address))
+                }
                 Ownership::Released { claim, .. } if claim == self.claim.key => self.complete_mark(entry),
                 // The port is the other claim's.
                 Ownership::Released { .. } if entry.fip.is_attached() => {
@@ -91,6 +95,14 @@ impl<'a> ClaimCase<'a> {
             }
             None => Decision::Lost(LostAddress::Deleted(bound.address)),
         }
+    }
+
+    /// Whether somebody may use it since the claim released it: the claim was created again, and its IPAddress is the former
+    /// one, which another owner keeps. A restored one is younger than the release.
+    fn may_be_others(&self, entry: &LedgerEntry, released_at: Timestamp) -> bool {
+        let named = self.situation.relevant_addresses().bindings_of(&entry.fip);
+        let mut own = named.filter(|binding| binding.is_of(&self.situation.pool.id, &self.claim.key));
+        entry.fip.is_attached() && !self.claim.was_bound && own.all(|it| it.since <= after(released_at, CLOCK_SKEW))
     }
 
     /// Whether it replaces the floating IP that the claim's IPAddress names, is in use, and is marked for no claim.

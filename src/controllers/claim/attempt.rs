@@ -258,7 +258,10 @@ impl<'a> Attempt<'a> {
         let (pool, claim) = (&self.pool.policy.id, &self.request.key);
         let Some(entry) = ledger.get(id) else { return };
         let begun = entry.choice_of(pool, claim);
-        let had_it = origin == Origin::Recovered && (self.request.bound.is_some() || self.request.was_bound);
+        // What the claim has released, somebody may attach at any time.
+        let is_released = entry.marks.is_released_by(&(pool.clone(), claim.clone())) && !entry.fip.is_attached();
+        let is_published = self.request.bound.is_some() && !is_released;
+        let had_it = origin == Origin::Recovered && (is_published || self.request.was_bound);
         if entry.hold.is_some() || had_it {
             return ledger.set_hold(id, Some(self.hold()));
         }

@@ -109,9 +109,6 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
     assert_eq!(published(fip(10).created_for("web").attached()), Decision::Keep(id(10)));
     assert_eq!(published(fip(10)), Decision::Mark(id(10), Origin::Reuse, tag()));
     assert_eq!(published(fip(10).idle()), Decision::Mark(id(10), Origin::Owned, describe(10)));
-    let tags = vec![release_tag(&pool_id("p"), &key("web"), ago(9))];
-    let released = fip(10).created_for("web").released_by("web", ago(9)).attached();
-    assert_eq!(published(released), Decision::TakeBack(id(10), tags));
     assert_eq!(published(fip(10).tagged_by_another_pool()), Decision::Lost(LostAddress::Taken(address(10))));
     assert_eq!(published(fip(11)), Decision::Lost(LostAddress::Deleted(address(10))));
     let fenced = fixture().fenced().fips([fip(10).idle()]).published("web", 10);
@@ -120,6 +117,30 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
         let decision = decide(&fenced.situation(), &ClaimRequest { was_bound, bound: bound.clone(), ..request("web") });
         assert_eq!(decision, Decision::Fenced(start() + seconds(60)), "a late write may replace the mark");
     }
+}
+
+#[test]
+fn a_published_address_that_its_claim_has_released_is_taken_back_unless_somebody_may_use_it_since() {
+    let tag = || release_tag(&pool_id("p"), &key("web"), ago(300));
+    let released = || fip(10).created_for("web").released_by("web", ago(300));
+    let with = |fip: Fip, since| fixture().fips([fip]).active_claim("web").published_since("web", 10, since);
+    let take_back = Decision::TakeBack(id(10), vec![tag()]);
+    assert_eq!(with(released(), ago(900)).decide_published("web", 10), take_back);
+    let in_use = with(released().attached(), ago(240));
+    let lost = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
+    assert_eq!(in_use.decide_published("web", 10), lost, "the former claim's IPAddress");
+    let bound = Some(BoundAddress { address: address(10), fip: id(10) });
+    let had_it = ClaimRequest { was_bound: true, bound, ..request("web") };
+    assert_eq!(decide(&in_use.situation(), &had_it), take_back, "the port is its machine's");
+    let restored = with(released().attached(), ago(239));
+    assert_eq!(restored.decide_published("web", 10), take_back, "restored with its machine");
+
+    let choice = Choice { origin: Origin::Recovered, was_published: true };
+    let mut taken = with(released(), ago(900)).chosen(choice, 10, "web");
+    taken.ledger.record_tag(&id(10), &tag(), false);
+    assert_eq!(taken.decide_published("web", 10), Decision::Confirm(id(10)), "the reply does not show a port");
+    taken.relist([fip(10).created_for("web").attached()]);
+    assert!(matches!(taken.decide_published("web", 10), Decision::Withdraw(..)));
 }
 
 #[test]
