@@ -136,7 +136,7 @@ impl<'a> Supply<'a> {
     /// Why a claim without a reservation that came now would be refused; `None` while there is something to give.
     ///
     /// A creation that would only probe whether Neutron still refuses does not count. What comes and goes within seconds
-    /// (a released address before its sweep, a subnet that is full, a spare address that is being
+    /// (a released address before its sweep, a subnet that is full while no claim waits, a spare address that is being
     /// created) does not count either, so that the pool's condition is stable.
     pub(super) fn exhausted(&self) -> Option<Refusal> {
         let is_creatable = self.lasting_room() > 0 && self.may_create_without_probing();
@@ -152,6 +152,7 @@ impl<'a> Supply<'a> {
             // A higher limit would not help, although unwanted addresses may fill it.
             _ if has_network && ledger.offers_only_unwanted(pool) => Refusal::OnlyUnwanted,
             (_, Some(refusal)) if has_network => refusal.clone(),
+            _ if has_network && ledger.lacks_subnet(pool) => ledger.subnets_refusal(pool),
             _ if !has_network && !pool.has_tags => Refusal::NoTags,
             // With what is being created.
             (Some(limit), None) if has_network => Refusal::LimitReached(limit),

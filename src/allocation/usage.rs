@@ -516,8 +516,16 @@ mod tests {
         let mut fixture = fixture().with_policy(|pool| pool.subnets = vec![first.clone(), second.clone()]);
         fixture.ledger.note_only_unwanted(&pool_id("p"), Some(&first), start());
         assert_eq!(count_of(&fixture).exhausted, None);
-        fixture.ledger.note_empty_subnet(&pool_id("other"), second, start() + seconds(10));
+        fixture.ledger.note_empty_subnet(&pool_id("other"), second.clone(), start() + seconds(10));
         assert_eq!(count_of(&fixture).exhausted, None, "it comes and goes");
+        let mut fixture = fixture.waiting_claim("web");
+        let refused = |fixture: &Fixture| (fixture.decide("web"), count_of(fixture).exhausted);
+        let only_unwanted = Refusal::OnlyUnwanted;
+        assert_eq!(refused(&fixture), (Decision::Refuse(only_unwanted.clone()), Some(only_unwanted)));
+        fixture.now = start() + seconds(10);
+        assert!(count_of(&fixture).exhausted.is_some(), "until Neutron is asked again");
+        fixture.ledger.unblock_creation(&pool_id("p"), Some(&second));
+        assert_eq!(count_of(&fixture).exhausted, None);
     }
 
     #[test]

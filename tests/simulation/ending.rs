@@ -64,6 +64,7 @@ impl World {
 
     /// What a status counts as allocated belongs to claims, or to IPAddresses: of a claim that was removed by force, of
     /// another pool, or of another provider, which keep it from being released. What it counts as waiting has no address.
+    /// A pool that refuses claims since it is exhausted says so.
     fn judge_counters(&self) {
         for site in &self.sites {
             let objects = [site.server.all(Kind::Claim), site.server.all(Kind::Address)].concat();
@@ -93,6 +94,9 @@ impl World {
                 let (shown, waiting) = (pool["status"]["claims"]["waiting"].as_u64(), site.waiting_claims(name));
                 let is_right = shown == u64::try_from(waiting.len()).ok();
                 self.expect(7, name, &format!("showing {shown:?} waiting claims, but for {waiting:?}"), is_right);
+                let exhausted = laws::condition(&pool, "Exhausted").map_or("", |it| laws::text(it, "/status"));
+                let is_right = exhausted == "True" || site.queue(&pool).is_empty();
+                self.expect(7, name, "exhausted, since it refuses claims for that reason", is_right);
             }
         }
     }

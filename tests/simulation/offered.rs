@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use crate::api::Kind;
 use crate::crash::survives_a_fault_at_any_call;
+use crate::laws::condition;
 use crate::memory::Alteration;
 use crate::simulate;
 use crate::users::key;
@@ -139,6 +140,34 @@ fn a_full_network_that_gets_excluded_addresses_back_changes_what_a_claim_is_told
             for minute in 0..60 {
                 world.advance(SOON).await;
                 world.expect(8, "web-0", &format!("told the same after {minute} min: {}", status()), status() == told);
+            }
+        });
+        outcome.assert_lawful();
+    }
+}
+
+/// Another pool's claim asks first, each time, so that this pool's never does.
+#[test]
+fn a_pool_whose_subnets_another_pool_finds_full_says_so_while_a_claim_waits() {
+    for seed in 0..8 {
+        let start = Start { seed, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+        let outcome = simulate(&start, async |world: &World| {
+            let site = &world.sites[0];
+            (0..ADDRESSES).for_each(|index| world.create_attached(address(index)));
+            let spec = json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "subnets": halves(world)});
+            ["first", "second"].iter().for_each(|pool| site.create_pool(pool, &spec));
+            world.advance(Duration::from_secs(5)).await;
+            site.create_claim("web-0", "first");
+            world.advance(Duration::from_millis(500)).await;
+            site.create_claim("web-1", "second");
+            for _ in 0..12 {
+                world.advance(Duration::from_secs(5)).await;
+                world.expect(7, "web-1", "told that the network is full", site.is_told("web-1", FULL));
+                for name in ["first", "second"] {
+                    let pool = site.server.get(&key(Kind::Pool, name)).unwrap();
+                    let is_exhausted = condition(&pool, "Exhausted").is_some_and(|it| it["status"] == "True");
+                    world.expect(7, name, "exhausted, as it tells its claim", is_exhausted);
+                }
             }
         });
         outcome.assert_lawful();

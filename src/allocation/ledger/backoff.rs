@@ -148,6 +148,7 @@ impl Ledger {
 
     /// Neutron offered a usable address there. True if creations were blocked until now.
     pub fn unblock_creation(&mut self, pool: &PoolId, subnet: Option<&SubnetId>) -> bool {
+        subnet.and_then(|subnet| self.backoff.empty_subnets.remove(subnet));
         let was_refused = self.backoff.blocks.remove(pool).is_some();
         let offers = self.backoff.offers.remove(&(pool.clone(), subnet.cloned()));
         was_refused || offers.is_some_and(|offers| offers.pause.is_some()) || self.count_unwanted(pool) > 0
@@ -339,6 +340,15 @@ impl Ledger {
     /// The first of the pool's subnets of which Neutron may have an address that the pool wants.
     pub fn usable_subnet<'a>(&self, pool: &'a PoolPolicy, now: Timestamp) -> Option<&'a SubnetId> {
         pool.subnets.iter().find(|subnet| self.may_use_subnet(&pool.id, subnet, now))
+    }
+
+    /// Whether Neutron had no address that the pool wants in any of its subnets when one was last requested there, by
+    /// whichever pool.
+    pub fn lacks_subnet(&self, pool: &PoolPolicy) -> bool {
+        let lacks = |subnet: &SubnetId| {
+            self.backoff.empty_subnets.contains_key(subnet) || self.backoff.has_only_unwanted(&pool.id, Some(subnet))
+        };
+        !pool.subnets.is_empty() && pool.subnets.iter().all(lacks)
     }
 
     fn may_use_subnet(&self, pool: &PoolId, subnet: &SubnetId, now: Timestamp) -> bool {

@@ -32,7 +32,7 @@ impl Supply<'_> {
         // While claims wait for any address, one of them asks again soon.
         let is_refusing = match self.situation.queue_for_any().next() {
             None => ledger.is_refusing(&pool.id),
-            Some(_) => ledger.creation_refusal(&pool.id).is_some(),
+            Some(_) => ledger.creation_refusal(&pool.id).is_some() || ledger.lacks_subnet(pool),
         };
         pool.network.is_some() && !is_refusing && !ledger.offers_only_unwanted(pool)
     }
