@@ -11,13 +11,18 @@ pub const SOON: Duration = Duration::from_secs(15);
 pub const RECOVERY: Duration = Duration::from_secs(30);
 
 /// Repeats `check` until it is `Ok`, for as long as `within`; then panics with the last error.
-pub async fn eventually<T, E: Display>(within: Duration, mut check: impl AsyncFnMut() -> Result<T, E>) -> T {
+pub async fn eventually<T, E: Display>(within: Duration, check: impl AsyncFnMut() -> Result<T, E>) -> T {
+    try_for(within, check).await.unwrap_or_else(|reason| panic!("not within {within:?}: {reason}"))
+}
+
+/// Repeats `check` until it is `Ok`, for as long as `within`; then returns the last error.
+pub async fn try_for<T, E>(within: Duration, mut check: impl AsyncFnMut() -> Result<T, E>) -> Result<T, E> {
     let end = Instant::now() + within;
     let mut pause = Duration::from_millis(50);
     loop {
-        match check().await {
-            Ok(answer) => return answer,
-            Err(reason) => assert!(Instant::now() < end, "not within {within:?}: {reason}"),
+        let answer = check().await;
+        if answer.is_ok() || Instant::now() >= end {
+            return answer;
         }
         sleep(pause).await;
         pause = (pause * 2).min(Duration::from_millis(500));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use caip_openstack::api::names::{ADDRESS_FINALIZER, SECRET_FINALIZER_PREFIX};
 use futures::future::join_all;
 use k8s_openapi::api::core::v1::Namespace as KubeNamespace;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
@@ -14,7 +15,7 @@ use super::Namespace;
 use super::conditions::describe;
 use crate::support::manifest::Kind;
 use crate::support::openstack::FloatingIp;
-use crate::support::wait::RECOVERY;
+use crate::support::wait::{RECOVERY, try_for};
 
 /// A pool whose process or session is new waits for what the one before may have sent: 30 s, and 5 s until it looks again.
 const CLEANUP: Duration = Duration::from_secs(30 + 5).saturating_add(RECOVERY);
@@ -50,6 +51,9 @@ impl Namespace {
             // Objects that no controller has seen have no finalizers, so that a scenario without one ends at once.
             let patience = if passed { CLEANUP } else { Duration::from_secs(3) };
             outcome = outcome.and(self.await_none(kind, patience).await);
+        }
+        if passed && outcome.is_ok() {
+            outcome = self.await_no_finalizers().await;
         }
         for kind in [Kind::Claim, Kind::Address, Kind::Pool, Kind::Secret, Kind::Cluster] {
             for object in self.list(kind).await {
@@ -96,6 +100,19 @@ impl Namespace {
             }
         }
         Ok(())
+    }
+
+    /// Our finalizers are gone with the claims and the pools. Otherwise the namespace could not be deleted.
+    async fn await_no_finalizers(&self) -> Result<(), String> {
+        let is_ours = |it: &String| it == ADDRESS_FINALIZER || it.starts_with(SECRET_FINALIZER_PREFIX);
+        try_for(CLEANUP, async || {
+            let objects = [self.list(Kind::Address).await, self.list(Kind::Secret).await].concat();
+            match objects.iter().find(|object| object.finalizers().iter().any(is_ours)) {
+                Some(held) => Err(format!("{} still has {}", held.name_any(), held.finalizers().join(", "))),
+                None => Ok(()),
+            }
+        })
+        .await
     }
 
     /// Deletes what the pools left in Neutron. `Err` names it.
