@@ -50,8 +50,8 @@ impl World {
     pub async fn settle(&self) {
         self.trace.record(|| "--- rest".to_owned());
         self.unblock();
-        // A new name is noticed within an hour, which may be within the longer time that offers take.
-        if self.witness.offers() > 0 {
+        // A new name is noticed within an hour, which may be within the longer time that offers, or a quota, take.
+        if self.witness.offers() > 0 || self.quota_has_changed.get() {
             self.cloud.rename_network(&self.network, "public");
         }
         for replica in self.sites.iter().flat_map(|site| &site.replicas) {

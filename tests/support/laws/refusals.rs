@@ -137,7 +137,8 @@ fn named_addresses(objects: &[Arc<Value>]) -> NamedAddresses {
             named.published.push((published, network.map(NetworkId::new)));
         }
     }
-    for pool in of_kind(objects, POOL_KIND) {
+    // CAPO's too: their kind has the same name.
+    for pool in objects.iter().filter(|object| text(object, "/kind") == POOL_KIND) {
         let listed = pool.pointer("/spec/preAllocatedFloatingIPs").and_then(Value::as_array).into_iter().flatten();
         named.listed.extend(listed.filter_map(|address| address.as_str()?.parse::<IpAddr>().ok()));
         let reserved = pool.pointer("/spec/reservations").and_then(Value::as_array).into_iter().flatten();
