@@ -16,6 +16,7 @@ use crate::generator::{call_fault, hang, outage_fault, outage_share, side};
 use crate::history::Event;
 use crate::laws;
 use crate::tampering::COPY;
+use crate::told;
 use crate::users::key;
 use crate::wire::Wire;
 use crate::world::{ADDRESSES, Site, World, address};
@@ -24,6 +25,8 @@ use crate::world::{ADDRESSES, Site, World, address};
 pub const POOLS: [&str; 2] = ["public", "second"];
 /// Claims of each site: the first of each pair is of the first pool.
 const CLAIMS: u8 = 6;
+/// What an overwritten id of a pool begins with.
+const WIPED: &str = "wiped";
 /// CAPO's finalizer on a claim, until the machine is gone.
 pub const CAPO_FINALIZER: &str = "openstackmachine.infrastructure.cluster.x-k8s.io/ip-claim";
 
@@ -69,7 +72,7 @@ impl World {
                 self.note_unseen_edit(site, pool);
                 site.create_claim(&name, pool);
             }
-            Event::DeleteClaim(claim) => self.claim(claim).0.delete(Kind::Claim, &self.claim(claim).1),
+            Event::DeleteClaim(claim) => self.delete_claim(claim),
             Event::ForceDeleteClaim(claim) => self.force_delete_claim(claim),
             Event::ToggleFinalizer(claim) => self.toggle_finalizer(claim),
             Event::DeleteAddress(claim) => self.claim(claim).0.delete(Kind::Address, &self.claim(claim).1),
@@ -152,6 +155,17 @@ impl World {
         let _ = site.server.delete(&key(Kind::Pool, name), &Deletion { propagation, ..Deletion::default() });
     }
 
+    fn delete_claim(&self, claim: u8) {
+        let (site, name, _) = self.claim(claim);
+        let address = site.server.get(&key(Kind::Address, &name));
+        let pool = address.as_deref().and_then(|address| told::pool_of(&site.server, address));
+        // Its id was overwritten a moment ago, and the IPAddress that shows it goes.
+        if pool.is_some_and(|pool| laws::pool_id(&pool).is_some_and(|id| id.as_str().starts_with(WIPED))) {
+            self.lost_ids.borrow_mut().extend(address.as_deref().and_then(laws::pool_id));
+        }
+        site.delete(Kind::Claim, &name);
+    }
+
     fn force_delete_claim(&self, claim: u8) {
         let (site, name, _) = self.claim(claim);
         self.users_interfered.set(true);
@@ -221,7 +235,7 @@ impl World {
     fn wipe_id(&self, number: u8) {
         self.users_interfered.set(true);
         let (site, name) = self.pool(number);
-        let new = (number > u8::MAX / 2).then(|| format!("wiped{}", site.server.version()));
+        let new = (number > u8::MAX / 2).then(|| format!("{WIPED}{}", site.server.version()));
         // A process that dies before it has written the id again can only read it from the status or from an IPAddress that
         // stays; if it was overwritten, from both.
         let shows_id = |address: &Value| {
