@@ -355,3 +355,24 @@ fn a_floating_ip_that_was_being_taken_back_is_given_up_once() {
     ];
     assert_lawful(&start, &events);
 }
+
+/// Law 8. A claim that waited was deleted while calls of the process before could take effect. Each look at it woke the
+/// sweep, which had an address for those that wait, and woke it again.
+#[test]
+fn a_claim_that_is_being_deleted_is_not_woken_as_one_that_waits() {
+    let start = Start { seed: 25700004964, sites: 2, replicas: 2, slowest: 2, is_logged: true };
+    let events = [
+        CreatePool(0),
+        CreateClaim(8),
+        Pass(535),
+        DeleteClaim(8),
+        Fault(250, 9, 83),
+        Alter(2),
+        CreateClaim(4),
+        Pass(2000),
+        CreateClaim(228),
+        Pass(120),
+        DeleteClaim(72),
+    ];
+    assert_lawful(&start, &events);
+}

@@ -157,6 +157,9 @@ impl ClaimRecords {
             record.is_waiting = claim.is_waiting();
         }
         let is_being_deleted = claim.metadata.deletion_timestamp.is_some();
+        if is_being_deleted {
+            claims.waiting.remove(&name);
+        }
         let state = match (is_being_deleted, claim.address_name()) {
             (true, _) => ClaimState::Deleting,
             (false, Some(_)) => ClaimState::Bound,
@@ -275,10 +278,14 @@ impl ClaimRecords {
         self.update(claim, |record| record.is_released = is_released);
     }
 
-    /// The claim has no address. Keeps the time since which it has been waiting, if that is known. Returns whether that is new: it did not
-    /// wait before, or how it lost its address has changed.
+    /// The claim has no address. Keeps the time since which it has been waiting, if that is known. Returns whether that is
+    /// new: it did not wait before, or how it lost its address has changed. One that is being deleted does not wait: whatever
+    /// wakes those that do would let it be released again and again.
     pub(in crate::controllers) fn set_waiting(&self, claim: &IpAddressClaim, waiting: WaitingClaim) -> bool {
         let is_new = self.change(claim, |claims, name| {
+            if claims.states.get(&ClaimKey::of(&name.namespace, &name.name)) == Some(&ClaimState::Deleting) {
+                return false;
+            }
             let before = claims.waiting.get(&name);
             let is_new = before.is_none_or(|before| before.lost != waiting.lost);
             let since = before.map_or(waiting.since, |before| before.since);
@@ -527,6 +534,7 @@ fn pool_of_address(address: &IpAddress) -> ObjectName {
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use serde_json::{Value, json};
 
     use super::*;
@@ -675,6 +683,12 @@ mod tests {
         let of = |name: &str| (name.to_owned(), since(1));
         assert_eq!(times(&claims), [of("db"), of("mail"), of("web")], "since it first waited");
         assert_eq!(claims.end_waiting(&claim("db")), Some(waiting(1)));
+        let mut deleted = claim("db");
+        deleted.metadata.deletion_timestamp = Some(Time(since(3)));
+        claims.set_waiting(&claim("db"), waiting(1));
+        claims.observe(&deleted);
+        assert!(!claims.set_waiting(&deleted, waiting(3)), "it is being deleted");
+        assert_eq!(times(&claims), [of("mail"), of("web")]);
         claims.remove(&claim("mail"));
         let again = IpAddressClaim {
             metadata: k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta {
