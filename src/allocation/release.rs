@@ -69,9 +69,14 @@ pub fn given_up(situation: &Situation<'_>, claim: &ClaimKey, was_bound: bool) ->
             && !ledger.has_copied_mark(entry)
             && !situation.relevant_addresses().is_published_itself(&entry.fip, &pool.id)
     };
+    let owner = (pool.id.clone(), claim.clone());
+    // What it has withdrawn may still have the tag of an earlier release.
+    let is_withdrawn = |entry: &LedgerEntry| entry.disowned.contains_key(&owner) && !entry.marks.has_mark_of(&owner);
     let is_chosen = |entry: &LedgerEntry| {
         let may_be_its_own = |binding: &Binding| binding.is_of(&pool.id, claim);
-        chosen.contains(&entry.fip.id) && !situation.relevant_addresses().is_published_where(&entry.fip, may_be_its_own)
+        chosen.contains(&entry.fip.id)
+            && !is_withdrawn(entry)
+            && !situation.relevant_addresses().is_published_where(&entry.fip, may_be_its_own)
     };
     let marked = ledger.of_claim(&pool.id, claim);
     let is_given_up = |entry: &&LedgerEntry| is_chosen(entry) || is_unused(entry);
@@ -110,7 +115,7 @@ fn release(situation: &Situation<'_>, claim: &ClaimKey, entry: &LedgerEntry) -> 
 #[cfg(test)]
 mod tests {
     use super::super::identity::Nonce;
-    use super::super::ledger::{Ledger, Viewer};
+    use super::super::ledger::{Hold, Ledger, Viewer};
     use super::super::testing::*;
     use super::*;
 
@@ -277,6 +282,11 @@ mod tests {
             );
             assert_eq!(given_up(fixture().fips([fip.released_by("web", ago(9))]), false), []);
         }
+        let mut withdrawn = fixture().fips([fip(10).released_by("web", ago(9))]).chosen_by(10, "web");
+        withdrawn.ledger.note_uncertain_write(&id(10), start());
+        withdrawn.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
+        withdrawn.ledger.end_withdrawal(&id(10), Hold::Claim { pool: pool_id("p"), claim: key("web") }, false);
+        assert_eq!(given_up(withdrawn, true), [], "once");
         let copy = own[0].0.description.clone();
         assert_eq!(given_up(fixture().fips([own[0].clone(), fip(11).described(copy)]), false), []);
         assert_eq!(given_up(fixture().fips([fip(10).created_for("db"), fip(11)]), false), []);

@@ -238,7 +238,11 @@ impl<'a> SweepPass<'a> {
         if entry.fip.is_attached() {
             let check_at = next_port_check(entry.seen.at, at);
             self.plan.must_list |= !entry.is_confirmed() || now >= check_at;
-            return self.wake(check_at);
+            // If the listing does not show it, with the credentials of this pool, the next sweep need not come at once.
+            if now < check_at {
+                self.wake(check_at);
+            }
+            return;
         }
         // An active claim takes the release back itself, if it may; one that is being deleted has not finished.
         let published = self.situation.relevant_addresses();

@@ -69,6 +69,9 @@ const CONFLICT_RETRY: Duration = Duration::from_secs(1);
 const AFTER_FAILED: &str =
     "what the pool has left is for an older claim, which fails: see the conditions of the pool's claims";
 
+/// What a claim is told beside another message.
+const KEPT_ADDRESS: &str = "its IPAddress cannot be removed yet";
+
 const FENCED: &str = "waiting until no call of a previous controller can still change an address";
 
 /// Why a claim's reconcile failed. It is tried again.
@@ -228,8 +231,12 @@ impl ClaimController {
             Ok(request) => request,
             Err(message) => {
                 self.leave_queue(observed);
+                let given_up = self.give_up_unknown_address(observed).await;
+                let (message, failed) = self.add_failure(observed, message, KEPT_ADDRESS, given_up);
                 self.report_failed(observed, message).await?;
-                self.give_up_unknown_address(observed).await?;
+                if let Some(action) = failed {
+                    return Ok(action);
+                }
                 if let Err(error) = self.give_up_choices(observed, &pool).await {
                     // What it says may last. The condition says what ends it in any case.
                     tracing::warn!(claim.name = %observed.name, "failed to give up what was chosen: {}", chain(&error));
@@ -313,9 +320,10 @@ impl ClaimController {
             AttemptOutcome::NothingLeft => self.report_unrecovered(observed).await,
             AttemptOutcome::Lost(lost) => {
                 self.end_idle_holds(&observed.name);
-                self.report_lost(observed, &lost).await?;
-                self.give_up_deleted_address(observed).await?;
-                Ok(Action::requeue(self.clock.jitter(MANUAL_RETRY, 0.5)))
+                let given_up = self.give_up_deleted_address(observed).await;
+                let (message, failed) = self.add_failure(observed, lost.to_string(), KEPT_ADDRESS, given_up);
+                self.report_lost(observed, &lost, message).await?;
+                Ok(failed.unwrap_or_else(|| Action::requeue(self.clock.jitter(MANUAL_RETRY, 0.5))))
             }
             AttemptOutcome::AddressGone => {
                 self.report_address_gone(observed).await?;
@@ -359,15 +367,24 @@ impl ClaimController {
             None => self.release(observed).await,
             Some(_) => self.release_with(observed, None).await,
         };
-        let (message, action) = match released {
-            Ok(action) => (message, action),
-            Err(error) => {
-                let why = error.for_condition().map(|why| format!("; its address cannot be released yet: {why}"));
-                (message + why.as_deref().unwrap_or_default(), self.on_error(&observed.claim, &error))
-            }
-        };
+        let (action, released) = released.map_or_else(|error| (None, Err(error)), |action| (Some(action), Ok(())));
+        let (message, failed) = self.add_failure(observed, message, "its address cannot be released yet", released);
         self.report_waiting(observed, POOL_NOT_READY, message).await?;
-        Ok(action)
+        Ok(failed.or(action).unwrap_or_else(Action::await_change))
+    }
+
+    /// Adds to a message why something else failed, and says when that is tried again. Two reports in one reconcile would
+    /// follow each other for ever.
+    fn add_failure(
+        &self,
+        observed: &Observed,
+        message: String,
+        what: &str,
+        result: Result<(), Error>,
+    ) -> (String, Option<Action>) {
+        let Err(error) = result else { return (message, None) };
+        let why = error.for_condition().map(|why| format!("; {what}: {why}"));
+        (message + why.as_deref().unwrap_or_default(), Some(self.on_error(&observed.claim, &error)))
     }
 
     /// Adds the finalizer before anything is done in Neutron, so that the claim cannot disappear meanwhile.

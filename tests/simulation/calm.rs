@@ -17,7 +17,7 @@ const START: Start = Start { seed: 5, sites: 1, replicas: 1, slowest: 20, is_log
 const SOON: Duration = Duration::from_secs(60);
 
 /// The most calls of a kind that a process made within a minute.
-fn peak(world: &World, kind: &str) -> usize {
+pub fn peak(world: &World, kind: &str) -> usize {
     world.witness.rates().peaks().get(kind).copied().unwrap_or_default()
 }
 

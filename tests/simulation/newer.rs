@@ -6,8 +6,10 @@ use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use serde_json::{Value, json};
 
 use crate::api::Kind;
+use crate::calm::peak;
 use crate::simulate;
 use crate::users::key;
+use crate::wire::Fault;
 use crate::world::{Site, Start, World, address};
 
 const LONG: Duration = Duration::from_secs(600);
@@ -71,4 +73,28 @@ impl Site {
     fn object(&self, kind: Kind, name: &str) -> Value {
         self.server.get(&key(kind, name)).map(|object| (*object).clone()).unwrap_or_default()
     }
+}
+
+/// Law 8. The mark comes while a claim takes a spare, and stays.
+#[test]
+fn a_claim_that_finds_the_mark_of_a_newer_version_gives_the_address_up_a_few_times_a_minute() {
+    let start = Start { seed: 3, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+    let outcome = simulate(&start, async |world: &World| {
+        let site = &world.sites[0];
+        site.create_pool("public", &json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "minFree": 1}));
+        world.advance(Duration::from_secs(20)).await;
+        let spare = world.cloud.floating_ips().pop().expect("the spare is there").id;
+        site.replicas[0].wire().expect("it runs").plan_write(Fault::Late(Duration::from_secs(2)));
+        site.create_claim("web-0", "public");
+        world.advance(Duration::from_secs(1)).await;
+        world.users_interfered.set(true);
+        mark(world, &spare, |fip| _ = fip.tags.insert("caip2.k.list".into()));
+        world.advance(LONG / 5).await;
+        let most = peak(world, "untag floating IP") + peak(world, "describe floating IP");
+        world.expect(8, "Neutron", &format!("asked seldom, not {most} times a minute"), most < 60);
+        world.expect(7, "web-0", "told why it waits", site.is_told("web-0", "a newer version of caip-openstack"));
+        mark(world, &spare, |fip| _ = fip.tags.remove("caip2.k.list"));
+        world.await_bound("web-0").await;
+    });
+    outcome.assert_lawful();
 }

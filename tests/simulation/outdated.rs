@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::api::Kind;
 use crate::tampering::forged;
 use crate::users::key;
+use crate::wire::Rejection;
 use crate::world::{NAMESPACE, Site, Start, World, address};
 use crate::{simulate, simulate_bound};
 
@@ -125,20 +126,26 @@ fn a_restored_claim_takes_no_address_beyond_the_limit() {
     outcome.assert_lawful();
 }
 
-/// Laws 7 and 9. As the condition says. It has our finalizer and no owners, as in a backup that was made as the documents say.
+/// The claim was created again, and somebody has restored an IPAddress of its name that the pool does not know. It has our
+/// finalizer and no owners, as in a backup that was made as the documents say.
+async fn restore_unknown(world: &World, site: &Site) {
+    world.users_interfered.set(true);
+    let saved = site.server.get(&key(Kind::Address, "web-0")).expect("it is bound");
+    site.delete(Kind::Claim, "web-0");
+    world.advance(SOON).await;
+    let mut other = forged(&saved, "web-0");
+    other["metadata"]["annotations"][POOL_ID_ANNOTATION] = "another".into();
+    other["metadata"]["finalizers"] = json!([ADDRESS_FINALIZER]);
+    site.create_claim("web-0", "public");
+    let _ = site.server.create(Kind::Address, other);
+    world.advance(SOON).await;
+}
+
+/// Laws 7 and 9. As the condition says.
 #[test]
 fn a_restored_ip_address_that_the_pool_does_not_know_goes_when_a_user_deletes_it() {
     simulate_bound(&START, async |world, site| {
-        world.users_interfered.set(true);
-        let saved = site.server.get(&key(Kind::Address, "web-0")).expect("it is bound");
-        site.delete(Kind::Claim, "web-0");
-        world.advance(SOON).await;
-        let mut other = forged(&saved, "web-0");
-        other["metadata"]["annotations"][POOL_ID_ANNOTATION] = "another".into();
-        other["metadata"]["finalizers"] = json!([ADDRESS_FINALIZER]);
-        site.create_claim("web-0", "public");
-        let _ = site.server.create(Kind::Address, other);
-        world.advance(SOON).await;
+        restore_unknown(world, site).await;
         let uid = || site.server.get(&key(Kind::Address, "web-0")).map(|it| it["metadata"]["uid"].clone());
         let had = uid();
         site.delete(Kind::Address, "web-0");
@@ -146,5 +153,27 @@ fn a_restored_ip_address_that_the_pool_does_not_know_goes_when_a_user_deletes_it
         world.expect(5, "the IPAddress", "there, since its pool may follow", uid() == had);
         let is_there = world.wait_until(10 * SOON, || uid().is_some_and(|it| Some(it) != had)).await;
         world.expect(7, "web-0", "given an IPAddress again", is_there);
+    });
+}
+
+/// Law 8. Kubernetes refuses to remove the finalizer.
+#[test]
+fn a_claim_whose_unknown_ip_address_cannot_be_removed_is_told_both_at_once() {
+    simulate_bound(&START, async |world, site| {
+        restore_unknown(world, site).await;
+        let wire = site.replicas[0].wire().expect("it runs");
+        let patch = "PATCH /apis/ipam.cluster.x-k8s.io/v1beta2/namespaces/team/ipaddresses";
+        wire.refuse(patch, Rejection::Forbidden, 20 * SOON);
+        site.delete(Kind::Address, "web-0");
+        let is_told = world.wait_until(10 * SOON, || site.is_told("web-0", "cannot be removed yet")).await;
+        world.expect(7, "web-0", "told why its IPAddress stays", is_told);
+        let status =
+            || site.server.get(&key(Kind::Claim, "web-0")).map(|claim| claim["status"].to_string()).unwrap_or_default();
+        let told = status();
+        world.expect(7, "web-0", "told that the pool does not know it", told.contains("not created by this pool"));
+        for _ in 0..120 {
+            world.advance(Duration::from_millis(500)).await;
+            world.expect(8, "web-0", "told the same", status() == told);
+        }
     });
 }

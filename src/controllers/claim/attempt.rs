@@ -68,6 +68,8 @@ pub(super) struct Attempt<'a> {
     chosen: Vec<FloatingIpId>,
     /// What has got the claim's mark in this attempt.
     marked: Vec<FloatingIpId>,
+    /// What the claim's mark was removed from.
+    withdrawn: Vec<FloatingIpId>,
     /// Unwanted addresses: held, so that Neutron offers another.
     unwanted: Vec<FloatingIpId>,
     /// Whether Neutron offered any.
@@ -90,15 +92,15 @@ impl<'a> Attempt<'a> {
         scope: AllocationScope,
         is_lost: bool,
     ) -> Self {
-        let (chosen, marked, unwanted) = (Vec::new(), Vec::new(), Vec::new());
         Self {
             controller,
             pool,
             request,
             scope,
-            chosen,
-            marked,
-            unwanted,
+            chosen: Vec::new(),
+            marked: Vec::new(),
+            withdrawn: Vec::new(),
+            unwanted: Vec::new(),
             has_unwanted_offers: false,
             origin: Origin::Recovered,
             has_listed: false,
@@ -295,6 +297,14 @@ impl<'a> Attempt<'a> {
                 marked.inspect_err(|error| self.note_failure(origin, error))?;
                 self.marked.push(id);
             }
+            Decision::Withdraw(id, _) if self.withdrawn.contains(&id) && self.is_marked_by_newer_version(&id) => {
+                let message = "a newer version of caip-openstack has marked the floating IP that the claim was taking: upgrade the controller, or remove that mark";
+                return Ok(Some(AttemptOutcome::Wait(MANUAL_RETRY, message.into())));
+            }
+            Decision::Withdraw(id, _) if self.withdrawn.iter().filter(|withdrawn| **withdrawn == id).count() > 1 => {
+                let message = "OpenStack accepted the removal of the claim's mark from a floating IP and still shows it; trying again";
+                return Ok(Some(AttemptOutcome::Wait(RETRY, message.into())));
+            }
             Decision::TakeBack(id, tags) => self.writer().remove_tags(&id, &tags).await?,
             Decision::Withdraw(id, tag) => {
                 if self.may_be_published(&id)
@@ -303,6 +313,7 @@ impl<'a> Attempt<'a> {
                     return Ok(Some(AttemptOutcome::Changed));
                 }
                 self.writer().withdraw(&id, &tag, self.hold()).await?;
+                self.withdrawn.push(id);
             }
             _ => {}
         }
@@ -403,6 +414,11 @@ impl<'a> Attempt<'a> {
     pub(super) fn expects_refusal(&self) -> bool {
         let (ledger, pool, claim) = (self.pool.project.ledger(), &self.pool.policy.id, &self.request.key);
         ledger.is_creating_for(pool, claim) && !ledger.is_getting_address(pool, claim)
+    }
+
+    /// Then the description of what the pool created stays as it is.
+    fn is_marked_by_newer_version(&self, id: &FloatingIpId) -> bool {
+        self.pool.project.ledger().get(id).is_some_and(|entry| entry.marks.is_newer)
     }
 
     fn may_get_another_offer(&self) -> bool {

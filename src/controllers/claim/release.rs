@@ -155,6 +155,8 @@ impl ClaimController {
         for fip in given_up {
             let hold = Hold::Claim { pool: id.clone(), claim: claim.clone() };
             match writer.withdraw(&fip, &claim_tag(id, claim), hold).await {
+                // The claim waits, too: it would be woken for what it could not give up.
+                Ok(()) if pool.project.ledger().of_claim(id, claim).any(|entry| entry.fip.id == fip) => {}
                 Ok(()) => self.wake.waiting_claims_of(&pool.name),
                 Err(error) => result = Err(Error::OpenStack(error)),
             }

@@ -116,8 +116,13 @@ impl ClaimController {
     }
 
     /// The floating IP of a claim that had its address is gone, or belongs to another owner or claim.
-    pub(super) async fn report_lost(&self, observed: &Observed, lost: &LostAddress) -> Result<(), Error> {
-        let (reference, message) = (Reference::Unchanged, lost.to_string());
+    pub(super) async fn report_lost(
+        &self,
+        observed: &Observed,
+        lost: &LostAddress,
+        message: String,
+    ) -> Result<(), Error> {
+        let reference = Reference::Unchanged;
         self.report_without(observed, ALLOCATION_FAILED, Some(lost.reason()), reference, message).await
     }
 
