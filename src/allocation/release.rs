@@ -282,7 +282,9 @@ mod tests {
             );
             assert_eq!(given_up(fixture().fips([fip.released_by("web", ago(9))]), false), []);
         }
-        let mut withdrawn = fixture().fips([fip(10).released_by("web", ago(9))]).chosen_by(10, "web");
+        let taken_back = || fixture().fips([fip(10).released_by("web", ago(9))]).chosen_by(10, "web");
+        assert_eq!(given_up(taken_back(), true), [id(10)]);
+        let mut withdrawn = taken_back();
         withdrawn.ledger.note_uncertain_write(&id(10), start());
         withdrawn.ledger.begin_withdrawal(&id(10), &pool_id("p"), &key("web"));
         withdrawn.ledger.end_withdrawal(&id(10), Hold::Claim { pool: pool_id("p"), claim: key("web") }, false);
