@@ -69,7 +69,7 @@ const CONFLICT_RETRY: Duration = Duration::from_secs(1);
 const AFTER_FAILED: &str =
     "what the pool has left is for an older claim, which fails: see the conditions of the pool's claims";
 
-/// What a claim is told beside another message.
+/// Follows the message of a claim whose deleted IPAddress keeps our finalizer.
 const KEPT_ADDRESS: &str = "its IPAddress cannot be removed yet";
 
 const FENCED: &str = "waiting until no call of a previous controller can still change an address";
@@ -232,10 +232,10 @@ impl ClaimController {
             Err(message) => {
                 self.leave_queue(observed);
                 let given_up = self.give_up_unknown_address(observed).await;
-                let (message, failed) = self.add_failure(observed, message, KEPT_ADDRESS, given_up);
+                let (message, given_up) = self.add_failure(observed, message, KEPT_ADDRESS, given_up);
                 self.report_failed(observed, message).await?;
-                if let Some(action) = failed {
-                    return Ok(action);
+                if let Err(retry) = given_up {
+                    return Ok(retry);
                 }
                 if let Err(error) = self.give_up_choices(observed, &pool).await {
                     // What it says may last. The condition says what ends it in any case.
@@ -321,9 +321,9 @@ impl ClaimController {
             AttemptOutcome::Lost(lost) => {
                 self.end_idle_holds(&observed.name);
                 let given_up = self.give_up_deleted_address(observed).await;
-                let (message, failed) = self.add_failure(observed, lost.to_string(), KEPT_ADDRESS, given_up);
-                self.report_lost(observed, &lost, message).await?;
-                Ok(failed.unwrap_or_else(|| Action::requeue(self.clock.jitter(MANUAL_RETRY, 0.5))))
+                let (message, given_up) = self.add_failure(observed, lost.to_string(), KEPT_ADDRESS, given_up);
+                self.report_lost(observed, lost.reason(), message).await?;
+                Ok(given_up.err().unwrap_or_else(|| Action::requeue(self.clock.jitter(MANUAL_RETRY, 0.5))))
             }
             AttemptOutcome::AddressGone => {
                 self.report_address_gone(observed).await?;
@@ -367,24 +367,27 @@ impl ClaimController {
             None => self.release(observed).await,
             Some(_) => self.release_with(observed, None).await,
         };
-        let (action, released) = released.map_or_else(|error| (None, Err(error)), |action| (Some(action), Ok(())));
-        let (message, failed) = self.add_failure(observed, message, "its address cannot be released yet", released);
+        let (message, released) = self.add_failure(observed, message, "its address cannot be released yet", released);
         self.report_waiting(observed, POOL_NOT_READY, message).await?;
-        Ok(failed.or(action).unwrap_or_else(Action::await_change))
+        Ok(released.unwrap_or_else(|retry| retry))
     }
 
-    /// Adds to a message why something else failed, and says when that is tried again. Two reports in one reconcile would
-    /// follow each other for ever.
-    fn add_failure(
+    /// Adds a failure to a message that a claim gets anyway: reported separately, each report would wake the claim to write
+    /// the other one. The error becomes its retry.
+    fn add_failure<T>(
         &self,
         observed: &Observed,
         message: String,
         what: &str,
-        result: Result<(), Error>,
-    ) -> (String, Option<Action>) {
-        let Err(error) = result else { return (message, None) };
-        let why = error.for_condition().map(|why| format!("; {what}: {why}"));
-        (message + why.as_deref().unwrap_or_default(), Some(self.on_error(&observed.claim, &error)))
+        result: Result<T, Error>,
+    ) -> (String, Result<T, Action>) {
+        match result {
+            Ok(done) => (message, Ok(done)),
+            Err(error) => {
+                let why = error.for_condition().map(|why| format!("; {what}: {why}"));
+                (message + why.as_deref().unwrap_or_default(), Err(self.on_error(&observed.claim, &error)))
+            }
+        }
     }
 
     /// Adds the finalizer before anything is done in Neutron, so that the claim cannot disappear meanwhile.
@@ -415,14 +418,18 @@ impl ClaimController {
         Ok(!found.is_some_and(|found| is_active(&found)))
     }
 
-    /// Whether the watch still shows an IPAddress that was deleted: that of a former claim of the name, which may be created
-    /// again before the watch delivers that. One that names this claim as its owner goes with it.
+    /// Whether the watch still shows an IPAddress that no longer exists: it belonged to a former claim with this name, and the
+    /// watch has not delivered its deletion. One that names this claim as its owner stays until the claim is released.
     async fn is_address_gone(&self, observed: &Observed) -> Result<bool, Error> {
         let is_its_own = |address: &&IpAddress| observed.claim.uid().is_some_and(|uid| address.has_owner(&uid));
         let Some(shown) = observed.address.as_deref().filter(|address| !is_its_own(address)) else { return Ok(false) };
+        Ok(self.read_address(observed).await?.is_none_or(|found| found.uid() != shown.uid()))
+    }
+
+    /// The IPAddress with the claim's name, even if the watch has not delivered it.
+    async fn read_address(&self, observed: &Observed) -> Result<Option<IpAddress>, Error> {
         let found = find(&self.kube.addresses(&observed.name.namespace), &observed.name.name).await;
-        let found = found.map_err(|error| Error::Kubernetes("read the IPAddress", error))?;
-        Ok(found.is_none_or(|found| found.uid() != shown.uid()))
+        found.map_err(|error| Error::Kubernetes("read the IPAddress", error))
     }
 
     /// Whether the pool exists but the watch has not delivered it. Claims and pools are watched separately; without this

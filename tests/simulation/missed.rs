@@ -16,6 +16,8 @@ use crate::wire::{Fault, Side};
 use crate::world::{Site, Start, World, address};
 use crate::{simulate, simulate_bound};
 
+const START: Start = Start { seed: 13, sites: 1, replicas: 1, slowest: 20, is_logged: true };
+
 #[test]
 fn an_ip_address_that_is_deleted_while_no_controller_runs_and_its_pool_is_being_deleted_comes_back() {
     let start = Start { seed: 7, sites: 1, replicas: 1, slowest: 20, is_logged: true };
@@ -224,8 +226,6 @@ fn a_claim_that_replaces_one_of_its_name_while_that_is_published_is_not_told_of_
     }
 }
 
-const START: Start = Start { seed: 13, sites: 1, replicas: 1, slowest: 20, is_logged: true };
-
 /// Deletes the claim, attaches its floating IP, and creates the claim again, which may not have the floating IP then.
 async fn recreate_after_attaching(world: &World, site: &Site, is_held: bool) {
     let had = site.address_of("web-0");
@@ -235,7 +235,7 @@ async fn recreate_after_attaching(world: &World, site: &Site, is_held: bool) {
     world.expect(9, "the IPAddress", "gone, unless another owner keeps it", is_there == is_held);
     world.tamper_with(0, Tampering::AttachReleased);
     let is_attached = world.cloud.floating_ips().iter().any(|fip| fip.is_attached());
-    world.expect(2, "the floating IP", "in use by somebody else", is_attached);
+    world.expect(2, "the floating IP", "attached by another user", is_attached);
     site.create_claim("web-0", "public");
     world.advance(Duration::from_secs(20)).await;
     world.expect(2, "web-0", "not given what is in use", !site.is_bound("web-0") || site.address_of("web-0") != had);

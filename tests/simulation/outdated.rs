@@ -126,8 +126,8 @@ fn a_restored_claim_takes_no_address_beyond_the_limit() {
     outcome.assert_lawful();
 }
 
-/// The claim was created again, and somebody has restored an IPAddress of its name that the pool does not know. It has our
-/// finalizer and no owners, as in a backup that was made as the documents say.
+/// Creates the claim again, and restores an IPAddress with its name that the pool does not know. That has our finalizer and
+/// no owners, as in a backup that was made as the documents say.
 async fn restore_unknown(world: &World, site: &Site) {
     world.users_interfered.set(true);
     let saved = site.server.get(&key(Kind::Address, "web-0")).expect("it is bound");

@@ -33,7 +33,9 @@ impl<'a> ClaimCase<'a> {
                 }
                 // That claim sees this IPAddress when it reads its choice back, and withdraws.
                 _ if self.is_being_taken(entry) => Decision::AwaitMark(entry.fip.id.clone()),
-                Ownership::Released { claim, at } if claim == self.claim.key && self.may_be_others(entry, at) => {
+                Ownership::Released { claim, at }
+                    if claim == self.claim.key && self.may_have_anothers_port(entry, at) =>
+                {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
                 Ownership::Released { claim, .. } if claim == self.claim.key => self.complete_mark(entry),
@@ -97,9 +99,10 @@ impl<'a> ClaimCase<'a> {
         }
     }
 
-    /// Whether somebody may use it since the claim released it: the claim was created again, and its IPAddress is the former
-    /// one, which another owner keeps. A restored one is younger than the release.
-    fn may_be_others(&self, entry: &LedgerEntry, released_at: Timestamp) -> bool {
+    /// Whether its port may be another user's, attached since the claim released it: the claim was created again, and the
+    /// IPAddress is still that of the former claim, which another owner's finalizer keeps. A restored IPAddress is younger
+    /// than the release.
+    fn may_have_anothers_port(&self, entry: &LedgerEntry, released_at: Timestamp) -> bool {
         let named = self.situation.relevant_addresses().bindings_of(&entry.fip);
         let mut own = named.filter(|binding| binding.is_of(&self.situation.pool.id, &self.claim.key));
         entry.fip.is_attached() && !self.claim.was_bound && own.all(|it| it.since <= after(released_at, CLOCK_SKEW))

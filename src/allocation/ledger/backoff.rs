@@ -148,7 +148,9 @@ impl Ledger {
 
     /// Neutron offered a usable address there. True if creations were blocked until now.
     pub fn unblock_creation(&mut self, pool: &PoolId, subnet: Option<&SubnetId>) -> bool {
-        subnet.and_then(|subnet| self.backoff.empty_subnets.remove(subnet));
+        if let Some(subnet) = subnet {
+            self.backoff.empty_subnets.remove(subnet);
+        }
         let was_refused = self.backoff.blocks.remove(pool).is_some();
         let offers = self.backoff.offers.remove(&(pool.clone(), subnet.cloned()));
         was_refused || offers.is_some_and(|offers| offers.pause.is_some()) || self.count_unwanted(pool) > 0

@@ -260,7 +260,7 @@ impl<'a> Attempt<'a> {
         let (pool, claim) = (&self.pool.policy.id, &self.request.key);
         let Some(entry) = ledger.get(id) else { return };
         let begun = entry.choice_of(pool, claim);
-        // What the claim has released, somebody may attach at any time.
+        // Anyone may have attached a floating IP that the claim has released.
         let is_released = entry.marks.is_released_by(&(pool.clone(), claim.clone())) && !entry.fip.is_attached();
         let is_published = self.request.bound.is_some() && !is_released;
         let had_it = origin == Origin::Recovered && (is_published || self.request.was_bound);

@@ -22,7 +22,6 @@ use crate::api::IpAddress;
 use crate::api::conditions::event_reasons::FLOATING_IP_LEFT_BEHIND;
 use crate::api::names::{ADDRESS_FINALIZER, CLAIM_FINALIZER};
 use crate::clock::Clock;
-use crate::controllers::kubernetes::find;
 use crate::controllers::memory::{Memory, ResolvedPool};
 use crate::controllers::neutron_writer::{NeutronWriter, render};
 use crate::controllers::objects::is_abandoned;
@@ -91,8 +90,7 @@ impl ClaimController {
         if observed.address.is_some() {
             return Ok(false);
         }
-        let found = find(&self.kube.addresses(&observed.name.namespace), &observed.name.name).await;
-        Ok(found.map_err(|error| Error::Kubernetes("read the IPAddress", error))?.is_some())
+        Ok(self.read_address(observed).await?.is_some())
     }
 
     async fn release_in_neutron(&self, observed: &Observed, address: Option<&IpAddress>) -> Result<MarkRelease, Error> {

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 
 use super::observe::Observed;
 use super::{ClaimController, Error, NextStep, SkipReason};
-use crate::allocation::claim::LostAddress;
 use crate::allocation::origin::Origin;
 use crate::api::conditions::claim_reasons::{ADDRESS_ALLOCATED, ALLOCATION_FAILED, POOL_EXHAUSTED, RELEASE_FAILED};
 use crate::api::conditions::event_reasons::{PAUSED, WRONG_POOL_REF};
@@ -119,11 +118,10 @@ impl ClaimController {
     pub(super) async fn report_lost(
         &self,
         observed: &Observed,
-        lost: &LostAddress,
+        how: &'static str,
         message: String,
     ) -> Result<(), Error> {
-        let reference = Reference::Unchanged;
-        self.report_without(observed, ALLOCATION_FAILED, Some(lost.reason()), reference, message).await
+        self.report_without(observed, ALLOCATION_FAILED, Some(how), Reference::Unchanged, message).await
     }
 
     /// The address of the claim is gone, IPAddress and floating IP.

@@ -120,7 +120,7 @@ fn a_published_address_is_kept_or_marked_again_unless_another_owner_marked_it() 
 }
 
 #[test]
-fn a_published_address_that_its_claim_has_released_is_taken_back_unless_somebody_may_use_it_since() {
+fn a_published_address_that_its_claim_has_released_is_taken_back_unless_the_port_may_be_anothers() {
     let tag = || release_tag(&pool_id("p"), &key("web"), ago(300));
     let released = || fip(10).created_for("web").released_by("web", ago(300));
     let with = |fip: Fip, since| fixture().fips([fip]).active_claim("web").published_since("web", 10, since);
