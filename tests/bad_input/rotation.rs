@@ -8,8 +8,8 @@ use serde_json::json;
 use super::application_credential::ApplicationCredential;
 use super::secrets;
 use crate::support::{
-    Cloud, Kind, Namespace, OpenStackProxy, RECOVERY, SOON, claim, cloud_entry, clouds_yaml, controller, eventually,
-    pool, with_namespace,
+    Cloud, Fault, Kind, NEUTRON, Namespace, OpenStackProxy, RECOVERY, SOON, TOKEN, claim, cloud_entry, clouds_yaml,
+    controller, eventually, pool, with_namespace,
 };
 
 /// Sooner than a pool with a problem is reconciled without a reason, after 8 s: the change itself must trigger it.
@@ -223,6 +223,75 @@ async fn deleted_pool_with_credentials_of_another_project_waits_for_the_right_on
         // No floating IP is deleted while a call of the first controller may still take effect.
         ns.await_gone(Kind::Pool, "public", AFTER_CRASH).await;
         assert!(ns.cloud().await.find(&spare).await.is_none(), "it is deleted with its pool");
+    })
+    .await;
+}
+
+/// The answers of Keystone name the real Neutron as that of another region. A controller that knew the pool's own region
+/// would release with the session that it has.
+#[tokio::test]
+async fn credentials_of_another_region_stop_the_pool_and_what_is_deleted_waits_for_the_right_ones() {
+    let cloud = OpenStackProxy::to_cloud("demo").await;
+    with_namespace(async |ns| {
+        ns.apply_secret("cloud", &cloud.clouds_yaml()).await;
+        ns.restart_controller();
+        ns.create(pool("public").network("public-large").served_in(&ns.name)).await;
+        let address = ns.bind(claim("web").from("public")).await;
+        await_settled(ns, 1).await;
+        let demo = ns.cloud().await;
+        let before = demo.find(&address).await.expect("it is there");
+
+        ns.kill_controllers();
+        cloud.set_faults([Fault::changed(TOKEN, |catalogue| catalogue.replace("RegionOne", "RegionTwo"))]);
+        ns.apply_secret("cloud", &cloud.clouds_yaml().replace("RegionOne", "RegionTwo")).await;
+        ns.restart_controller();
+        let message = ns.await_condition(Kind::Pool, "public", "Ready", "False", "ProjectChanged", RECOVERY).await;
+        for part in ["are for region RegionTwo", "are in region RegionOne"] {
+            assert!(message.contains(part), "{part:?} is not in {message:?}");
+        }
+        cloud.forget_calls();
+        ns.release(&claim("web").name()).await;
+        ns.delete(Kind::Pool, "public").await;
+        let message = ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", RECOVERY).await;
+        assert!(message.contains("are in region RegionOne"), "{message}");
+        tokio::time::sleep(SOON).await;
+        assert_eq!(cloud.writes(), [] as [String; 0]);
+        assert_eq!(demo.find(&address).await, Some(before), "it is not touched");
+        assert!(ns.get(Kind::Claim, &claim("web").name()).await.is_some(), "its floating IP is not released");
+
+        cloud.remove_faults();
+        ns.apply_secret("cloud", &cloud.clouds_yaml()).await;
+        ns.await_gone(Kind::Claim, &claim("web").name(), AFTER_CRASH).await;
+        ns.await_gone(Kind::Pool, "public", AFTER_CRASH).await;
+        assert!(demo.find(&address).await.is_none(), "it is deleted with its pool");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pool_that_is_being_deleted_takes_the_new_credentials_of_its_secret() {
+    controller();
+    let old = ApplicationCredential::create().await;
+    let cloud = OpenStackProxy::to_cloud("demo").await;
+    with_namespace(async |ns| {
+        ns.apply_secret("cloud", &cloud.through_proxy(&old.clouds_yaml)).await;
+        ns.create(pool("public").network("public-large")).await;
+        let address = ns.bind(claim("web").from("public")).await;
+        await_settled(ns, 1).await;
+        ns.delete(Kind::Pool, "public").await;
+        ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", SOON).await;
+        old.revoke().await;
+        // Neutron and Keystone remember for a while what they have accepted.
+        cloud.set_faults([Fault::unauthorized(NEUTRON)]);
+        ns.release(&claim("web").name()).await;
+        let web = claim("web").name();
+        ns.await_condition(Kind::Claim, &web, "Ready", "False", "ReleaseFailed", RECOVERY).await;
+
+        // They do not lead through the proxy. As after a crash, what was sent to another Keystone is waited for.
+        ns.create_secret_for("demo").await;
+        ns.await_gone(Kind::Claim, &web, AFTER_CRASH).await;
+        ns.await_gone(Kind::Pool, "public", RECOVERY).await;
+        assert!(ns.cloud().await.find(&address).await.is_none(), "it is deleted with its pool");
     })
     .await;
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::support::{Project, SOON, clouds_yaml, pool, with_namespace};
+use crate::support::{Project, SOON, clouds_yaml, pool, unique, with_namespace};
 
 #[tokio::test]
 async fn deleted_pool_waits_for_its_claims_and_then_cleans_up() {
@@ -42,6 +42,32 @@ async fn claim_waiting_for_a_deleted_pool_is_served_by_the_next_pool_with_its_na
         ns.await_gone(Kind::Pool, "public", RECOVERY).await;
         ns.create(pool("public").network("public").max_ips(1)).await;
         ns.await_condition(Kind::Claim, &claim_name("web-1"), "Ready", "True", "AddressAllocated", RECOVERY).await;
+    })
+    .await;
+}
+
+/// The pool's id comes back with the next one, and `other` keeps what is known of the project, as the paused
+/// claim keeps what is known of the claims of the pool's name.
+#[tokio::test]
+async fn claim_that_was_deleted_without_its_pool_keeps_no_place_in_the_queue_of_the_next_one() {
+    with_namespace(async |ns| {
+        let id = unique("p");
+        let public = || pool("public").network("public").pool_id(&id).max_ips(1);
+        create_served_pool(ns, pool("other").network("public")).await;
+        create_ready_pool(ns, public()).await;
+        ns.create(claim("web-0")).await;
+        // Another management cluster may have had the id that the spec gives.
+        let fenced = 2 * RECOVERY;
+        ns.await_bound(&claim_name("web-0"), fenced).await;
+        create_waiting_claim(ns, "web-1", "PoolExhausted").await;
+        ns.create(claim("paused").annotation(PAUSED, "true")).await;
+        ns.delete(Kind::Pool, "public").await;
+        release_claim(ns, "web-0").await;
+        ns.await_gone(Kind::Pool, "public", fenced).await;
+        release_claim(ns, "web-1").await;
+        create_ready_pool(ns, public()).await;
+        ns.create(claim("web-2")).await;
+        ns.await_bound(&claim_name("web-2"), fenced).await;
     })
     .await;
 }
