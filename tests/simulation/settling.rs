@@ -24,8 +24,9 @@ use crate::world::World;
 pub const LIMIT: Duration = Duration::from_secs(10 * 60);
 /// How exactly it is measured.
 const STEP: Duration = Duration::from_secs(5);
-/// Time without a write after which everything has come to rest: longer than any timer of a pool here.
-const QUIET: Duration = Duration::from_secs(6 * 60);
+/// Time without a write after which everything has come to rest: longer than any timer of a pool here. A tag that was refused
+/// is tried again after five minutes, by a clock that was up to two minutes ahead, and in the next sweep after that.
+const QUIET: Duration = Duration::from_secs(9 * 60);
 /// For how long nothing may be written then.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
 /// The quota is read so often.
