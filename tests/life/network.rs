@@ -51,25 +51,45 @@ async fn an_address_that_its_owner_describes_while_it_is_marked_is_not_reused() 
     .await;
 }
 
+fn infrastructure_cluster(name: &str, spec: serde_json::Value) -> Manifest {
+    Manifest::new(Kind::InfrastructureCluster, json!({"metadata": {"name": name}, "spec": spec}))
+}
+
 #[tokio::test]
 async fn floating_ips_that_a_cluster_names_for_its_api_server_or_bastion_are_not_reused() {
     with_external_network(8, async |ns, network| {
-        let cluster = |name: &str, spec: serde_json::Value| {
-            Manifest::new(Kind::InfrastructureCluster, json!({"metadata": {"name": name}, "spec": spec}))
-        };
         let cloud = ns.cloud().await;
         let endpoint = ns.create_floating_ip(&network.name).await;
-        ns.create(cluster("one", json!({"apiServerFloatingIP": endpoint.address}))).await;
+        ns.create(infrastructure_cluster("one", json!({"apiServerFloatingIP": endpoint.address}))).await;
         let id = create_served_pool(ns, pool("public").network(&network.name).reuse_unmarked()).await;
         let created = ns.bind(claim("web-0")).await;
         assert!(floating_ip_of(cloud, &created).await.description.contains(&id));
         // A pool that serves notices a cluster that was created a moment ago.
         let bastion = ns.create_floating_ip(&network.name).await;
-        ns.create(cluster("two", json!({"bastion": {"floatingIP": bastion.address}}))).await;
+        ns.create(infrastructure_cluster("two", json!({"bastion": {"floatingIP": bastion.address}}))).await;
         ns.bind(claim("web-1")).await;
         for named in [endpoint, bastion] {
             assert_eq!(cloud.get(&named.id).await.map(|fip| fip.tags), Some(named.tags));
         }
+    })
+    .await;
+}
+
+/// A pool there has the same project: what its clusters name is in use in that project. Without such a pool, nothing says so.
+#[tokio::test]
+async fn a_floating_ip_that_a_cluster_names_in_a_namespace_with_a_pool_of_the_project_is_not_reused() {
+    with_external_network(8, async |ns, network| {
+        with_namespace(async |other| {
+            let named = ns.create_floating_ip(&network.name).await;
+            other.create(infrastructure_cluster("one", json!({"apiServerFloatingIP": named.address}))).await;
+            create_served_pool(other, pool("theirs").network(&network.name)).await;
+            create_served_pool(ns, pool("public").network(&network.name).reuse_unmarked()).await;
+            assert_ne!(ns.bind(claim("web-0")).await, named.address);
+            delete_pool(other, "theirs").await;
+            assert_eq!(ns.bind(claim("web-1")).await, named.address);
+            release_claim(ns, "web-1").await;
+        })
+        .await;
     })
     .await;
 }
