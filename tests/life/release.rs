@@ -207,6 +207,24 @@ async fn address_that_gets_a_port_during_its_grace_period_is_not_deleted_before_
     .await;
 }
 
+/// The time in the tag is the last one that a timestamp can have: no grace period can be added to it.
+#[tokio::test]
+async fn address_whose_release_is_said_to_be_at_the_end_of_time_is_deleted_after_its_grace_period() {
+    with_namespace(async |ns| {
+        create_served_pool(ns, pool("public").network("public").with("reuseGracePeriodSeconds", 30)).await;
+        let cloud = ns.cloud().await;
+        let address = ns.bind(claim("web-0")).await;
+        release_claim(ns, "web-0").await;
+        let released = await_floating_ip(cloud, &address, "tagged as released", is_released).await;
+        let tag = released.tags.iter().find(|tag| tag.starts_with("caip-out.")).expect("it is released");
+        let (owner, _) = tag.rsplit_once('.').expect("the time is its last part");
+        cloud.replace_tags(&released.id, &format!("{owner}.3afff2d3e0")).await;
+        await_floating_ip_deleted(cloud, &address, RESYNC).await;
+        bind_and_release_in(ns, "public").await;
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn address_that_an_abandoned_claim_was_getting_is_given_to_the_next_claim() {
     with_namespace(async |ns| {
