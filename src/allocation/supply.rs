@@ -138,7 +138,7 @@ impl<'a> Supply<'a> {
     /// A creation that would only probe whether Neutron still refuses does not count. What comes and goes within seconds
     /// (a released address before its sweep, a subnet that is full while no claim waits, a spare address that is being
     /// created) does not count either, so that the pool's condition is stable.
-    pub(super) fn exhausted(&self) -> Option<Refusal> {
+    pub fn exhausted(&self) -> Option<Refusal> {
         let is_creatable = self.lasting_room() > 0 && self.may_create_without_probing();
         (self.count_ready(|entry| !self.is_reserved(entry)) == 0 && !is_creatable).then(|| self.refusal())
     }

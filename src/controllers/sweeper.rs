@@ -263,14 +263,7 @@ impl Sweeper {
     async fn perform_all(&self, pool: &ResolvedPool, plan: &SweepPlan) -> (usize, Result<(), openstack::Error>) {
         let mut results = self.perform_actions(pool, &plan.actions).await;
         let new_spares = if plan.new_spares > 0 && self.has_pool(pool).await { plan.new_spares } else { 0 };
-        let mut spares = (0..new_spares).map(|_| self.create_spare(pool));
-        // The first one shows whether Neutron refuses.
-        if let Some(first) = spares.next() {
-            results.push(first.await);
-        }
-        if matches!(results.last(), Some(Ok(true))) {
-            results.extend(futures::future::join_all(spares).await);
-        }
+        results.extend(self.create_spares(pool, new_spares).await);
         let changes = results.iter().filter(|result| matches!(result, Ok(true))).count();
         // The same one each time, whatever order they end in: the pool's condition names it.
         let failure = results.into_iter().filter_map(Result::err).min_by_key(ToString::to_string);

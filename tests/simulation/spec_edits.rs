@@ -26,7 +26,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::api::objects::merge;
 use crate::world::Start;
@@ -218,6 +218,18 @@ fn what_neutron_refused_before_an_edit_is_not_said_after_it() {
     let (began, mut figures) = (Instant::now(), Figures::default());
     figures.compare("minFree 1024, then 0", &[spec(1024), spec(0)], 1);
     figures.report("a refusal", began);
+}
+
+/// Neutron has only addresses that are excluded, and nothing but a spare asks for one.
+#[test]
+fn what_neutron_offers_for_a_spare_is_said_within_a_minute() {
+    let mut excluding = first_spec();
+    excluding["excludedAddresses"] = json!(["0.0.0.0/0"]);
+    let mut with_spare = excluding.clone();
+    with_spare["minFree"] = 1.into();
+    let (began, mut figures) = (Instant::now(), Figures::default());
+    figures.compare("everything is excluded, then minFree 1", &[excluding, with_spare], 1);
+    figures.report("offers for a spare", began);
 }
 
 /// Every ordered pair of edits that the API server accepts, with the specs after the first and the second.

@@ -9,8 +9,29 @@ use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::openstack::{self, ErrorKind};
 
 impl Sweeper {
+    /// Creates so many. The pool reports it soon if Neutron has no more: while no claim asks, nothing else would tell.
+    pub(super) async fn create_spares(&self, pool: &ResolvedPool, count: usize) -> Vec<Result<bool, openstack::Error>> {
+        let mut spares = (0..count).map(|_| self.create_spare(pool));
+        let Some(first) = spares.next() else { return Vec::new() };
+        let was_exhausted = self.is_exhausted(pool);
+        // The first one shows whether Neutron refuses.
+        let mut results = vec![first.await];
+        if matches!(results[..], [Ok(true)]) {
+            results.extend(futures::future::join_all(spares).await);
+        }
+        if self.is_exhausted(pool) != was_exhausted {
+            self.wake.report_soon(&pool.name);
+        }
+        results
+    }
+
+    fn is_exhausted(&self, pool: &ResolvedPool) -> bool {
+        let (ledger, now) = (pool.project.ledger(), self.clock.now());
+        self.memory.with_situation(&ledger, pool, now, |situation| Supply::new(*situation).exhausted().is_some())
+    }
+
     /// Creates one, unless Neutron refuses. An unwanted address is held while another is requested, and then deleted.
-    pub(super) async fn create_spare(&self, pool: &ResolvedPool) -> Result<bool, openstack::Error> {
+    async fn create_spare(&self, pool: &ResolvedPool) -> Result<bool, openstack::Error> {
         let mut unwanted = Vec::new();
         let result = self.create_usable(pool, &mut unwanted).await;
         self.discard(pool, unwanted).await?;
