@@ -237,6 +237,31 @@ fn a_pool_does_not_follow_each_answer_of_a_cloud_that_fails_every_other_time() {
     outcome.assert_lawful();
 }
 
+/// A floating IP that a user may be about to create is noticed soon. Thousands of pools may name one that never comes.
+#[test]
+fn a_pool_with_a_missing_address_is_listed_once_a_minute_after_ten_minutes() {
+    simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let listings = async |minutes: u64| {
+            let listings = || world.trace.text().matches("list floating IPs").count();
+            let before = listings();
+            world.advance(Duration::from_secs(60 * minutes)).await;
+            listings() - before
+        };
+        site.create_pool("public", &json!({"preAllocatedFloatingIPs": [address(ADDRESSES + 1)]}));
+        let often = listings(5).await;
+        world.expect(8, "Neutron", &format!("asked each 12 s, not {often} times in 5 min"), often > 18);
+        listings(7).await;
+        let seldom = listings(10).await;
+        world.expect(8, "Neutron", &format!("asked once a minute, not {seldom} times in 10 min"), seldom <= 11);
+        let other = json!({"preAllocatedFloatingIPs": [address(ADDRESSES + 2)]});
+        site.change(Kind::Pool, "public", &json!({"spec": other}));
+        let again = listings(5).await;
+        world.expect(8, "Neutron", &format!("asked each 12 s again, not {again} times in 5 min"), again > 18);
+    })
+    .assert_lawful();
+}
+
 #[test]
 fn a_pool_says_what_it_fails_at_beside_serving_claims() {
     let network = json!({"filter": {"name": "public"}});
