@@ -33,6 +33,8 @@ pub struct Binding {
     pub has_claim: bool,
     /// Whether its claim exists, has had no address, and was told that it may not have this one without marks.
     pub is_refused: bool,
+    /// The same where it was told that another claim has it.
+    pub is_told_of_another: bool,
     /// Whether the pool that it references exists. Another pool may have the id of one that is gone.
     pub has_pool: bool,
     /// Whether a user wrote it by hand, and its claim was not told that it has the address.
@@ -48,6 +50,7 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
     let (namespace, claim) = (text(address, "/metadata/namespace"), text(address, "/spec/claimRef/name"));
     let is_ready = |claim: &Value| condition(claim, "Ready").is_some_and(|ready| ready["status"] == "True");
     let is_edited = address["metadata"]["labels"].get(FORGED_LABEL).is_some();
+    let is_told = |why: &str| claim_of(objects, address).is_some_and(|claim| is_told_without_address(claim, why));
     let has_pool = pool_of(objects, address).and_then(pool_id).is_some_and(|id| id == pool);
     Some(Binding {
         site,
@@ -58,15 +61,17 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
         fip,
         since: text(address, "/metadata/creationTimestamp").parse().ok(),
         has_claim: claim_of(objects, address).is_some_and(|claim| !is_deleting(claim)),
-        is_refused: claim_of(objects, address).is_some_and(is_refused),
+        is_refused: is_told("is not marked for the claim any more"),
+        is_told_of_another: is_told("is marked for another claim"),
         has_pool,
         is_forged: is_edited && !claim_of(objects, address).is_some_and(is_ready),
         is_edited,
     })
 }
 
-fn is_refused(claim: &Value) -> bool {
-    let is_told = |ready: &Value| text(ready, "/message").contains("is not marked for the claim any more");
+/// Whether the claim's condition says this, and it has had no address.
+fn is_told_without_address(claim: &Value, why: &str) -> bool {
+    let is_told = |ready: &Value| text(ready, "/message").contains(why);
     condition(claim, "Ready").is_some_and(is_told) && claim.pointer("/status/addressRef/name").is_none()
 }
 
