@@ -116,6 +116,35 @@ fn what_two_see_is_forgotten_when_neither_does() {
 }
 
 #[test]
+fn what_a_pool_has_marked_is_gone_when_its_own_credentials_do_not_show_it() {
+    let [one, other] = [Viewer::all().next().expect("there are many"), Viewer::LAST];
+    let left_by = |viewer: Viewer| {
+        let mut ledger = Ledger::default();
+        for viewer in [one, other] {
+            list_as(&mut ledger, viewer, 0, vec![fip(10).tagged_for("web")]);
+        }
+        ledger.note_served(&pool_id("p"), viewer);
+        list_as(&mut ledger, viewer, 60, vec![])
+    };
+    assert_eq!(left_by(one), 0, "the other ones may have listed before its end");
+    assert_eq!(left_by(Viewer::LAST), 1, "others that this stands for may show it");
+}
+
+#[test]
+fn a_listing_is_outdated_when_other_credentials_no_longer_show_what_it_showed() {
+    let mut viewers = Viewer::all();
+    let [one, other] = [(); 2].map(|()| viewers.next().expect("there are many"));
+    let mut ledger = Ledger::default();
+    list_as(&mut ledger, other, 0, vec![fip(10)]);
+    list_as(&mut ledger, one, 0, vec![fip(10)]);
+    assert_eq!(list_as(&mut ledger, one, 60, vec![]), 1);
+    assert!(!ledger.is_listed_since(other, start()), "it may be gone");
+    assert!(ledger.is_listed_since(one, start()));
+    assert_eq!(list_as(&mut ledger, other, 61, vec![]), 0);
+    assert!(ledger.is_listed_since(one, start()) && ledger.is_listed_since(other, start()));
+}
+
+#[test]
 fn what_is_unmarked_and_unattached_is_found_by_address() {
     let mut fixture = fixture().fips([fip(12), fip(11).attached(), fip(10), fip(13).forwarded(), fip(14).idle()]);
     let found = |fixture: &Fixture| {
