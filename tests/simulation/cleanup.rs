@@ -205,6 +205,24 @@ fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_r
     });
 }
 
+/// Nobody corrects the IPAddress then. Its claim's mark says what is released.
+#[test]
+fn an_ip_address_that_was_given_another_pools_id_is_released_while_its_pool_is_being_deleted() {
+    simulate_bound(&START, async |world, site| {
+        site.delete(Kind::Pool, "public");
+        world.advance(Duration::from_secs(5)).await;
+        site.kill_controller();
+        world.edit_annotation(0, 2);
+        world.advance(2 * SOON).await;
+        let address = site.server.get(&key(Kind::Address, "web-0")).map(|address| address["metadata"].to_string());
+        world.expect(5, "web-0", "misnamed still", address.is_some_and(|metadata| metadata.contains("theirs")));
+        site.delete(Kind::Claim, "web-0");
+        world.expect_gone(Kind::Claim).await;
+        world.expect_gone(Kind::Pool).await;
+        world.expect(4, "Neutron", "cleaned up", world.cloud.floating_ips().is_empty());
+    });
+}
+
 /// Law 4. `clouds.yaml` names no project, and the user's default project is changed: in that one, all floating IPs of the
 /// pool look deleted.
 #[test]

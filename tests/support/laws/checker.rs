@@ -230,7 +230,7 @@ impl<'a> View<'a> {
                 let how = format!("its address {} is marked {ownership:?}", fip.address);
                 violations.push(Violation::new(5, name(binding), how));
             }
-            if is_disputed && !self.is_forged(&fip.id) {
+            if is_disputed && !self.is_forged(&fip.id) && !binding.is_misnamed {
                 let how = format!("its address {} has another owner too", fip.address);
                 violations.push(Violation::new(2, name(binding), how));
             }

@@ -41,6 +41,8 @@ pub struct Binding {
     pub is_forged: bool,
     /// Whether a user wrote something of it by hand, perhaps just now.
     pub is_edited: bool,
+    /// Whether a user gave it another pool's id, and its own pool is being deleted: nobody corrects it then.
+    pub is_misnamed: bool,
 }
 
 /// The binding that an IPAddress stands for; none when another provider published it.
@@ -51,7 +53,8 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
     let is_ready = |claim: &Value| condition(claim, "Ready").is_some_and(|ready| ready["status"] == "True");
     let is_edited = address["metadata"]["labels"].get(FORGED_LABEL).is_some();
     let is_told = |why: &str| claim_of(objects, address).is_some_and(|claim| is_told_without_address(claim, why));
-    let has_pool = pool_of(objects, address).and_then(pool_id).is_some_and(|id| id == pool);
+    let own_pool = pool_of(objects, address);
+    let has_pool = own_pool.and_then(pool_id).is_some_and(|id| id == pool);
     Some(Binding {
         site,
         object: ObjectName::new(namespace, claim),
@@ -66,6 +69,7 @@ pub fn binding(objects: &[Arc<Value>], address: &Value, site: usize) -> Option<B
         has_pool,
         is_forged: is_edited && !claim_of(objects, address).is_some_and(is_ready),
         is_edited,
+        is_misnamed: is_edited && !has_pool && own_pool.is_some_and(is_deleting),
     })
 }
 
