@@ -24,9 +24,10 @@ use crate::world::World;
 pub const LIMIT: Duration = Duration::from_secs(10 * 60);
 /// How exactly it is measured.
 const STEP: Duration = Duration::from_secs(5);
-/// Time without a write after which everything has come to rest: longer than any timer of a pool here. A tag that was refused
-/// is tried again after five minutes, by a clock that was up to two minutes ahead, and in the next sweep after that.
-const QUIET: Duration = Duration::from_secs(9 * 60);
+/// Time without a write after which everything has come to rest: longer than any timer of a pool here, by its clock. A tag
+/// that was refused is tried again in the first sweep after five minutes. Two pools that are offered unwanted addresses ask
+/// every seven minutes or so.
+const QUIET: Duration = Duration::from_secs(6 * 60 + 30);
 /// For how long nothing may be written then.
 const SILENCE: Duration = Duration::from_secs(10 * 60);
 /// The quota is read so often.
@@ -55,15 +56,18 @@ impl World {
         if self.witness.offers() > 0 || self.quota_has_changed.get() {
             self.cloud.rename_network(&self.network, "public");
         }
+        // By how much a clock that is right now was ahead.
+        let mut ahead = Duration::ZERO;
         for replica in self.sites.iter().flat_map(|site| &site.replicas) {
             replica.plans.borrow_mut().clear();
-            replica.skew.store(0, Relaxed);
+            let skew = replica.skew.swap(0, Relaxed);
+            ahead = ahead.max(Duration::from_secs(skew.try_into().unwrap_or_default()));
             if let Some(wire) = replica.wire() {
                 wire.clear_faults();
             }
         }
         let (mut writes, begin, offers) = (LastWrite::now(self), Instant::now(), self.witness.offers());
-        while writes.at.elapsed() < QUIET {
+        while writes.at.elapsed() < QUIET + ahead {
             self.advance(STEP).await;
             let offering = if self.witness.offers() == offers { Duration::ZERO } else { OFFER_PAUSE };
             let is_late = writes.update(self) && begin.elapsed() > LIMIT + self.timers() + offering;
