@@ -250,18 +250,19 @@ async fn credentials_of_another_region_stop_the_pool_and_what_is_deleted_waits_f
             assert!(message.contains(part), "{part:?} is not in {message:?}");
         }
         cloud.forget_calls();
-        ns.release(&claim("web").name()).await;
+        let web = claim("web").name();
+        ns.release(&web).await;
         ns.delete(Kind::Pool, "public").await;
         let message = ns.await_condition(Kind::Pool, "public", "Ready", "False", "Deleting", RECOVERY).await;
         assert!(message.contains("are in region RegionOne"), "{message}");
         tokio::time::sleep(SOON).await;
         assert_eq!(cloud.writes(), [] as [String; 0]);
         assert_eq!(demo.find(&address).await, Some(before), "it is not touched");
-        assert!(ns.get(Kind::Claim, &claim("web").name()).await.is_some(), "its floating IP is not released");
+        assert!(ns.get(Kind::Claim, &web).await.is_some(), "its floating IP is not released");
 
         cloud.remove_faults();
         ns.apply_secret("cloud", &cloud.clouds_yaml()).await;
-        ns.await_gone(Kind::Claim, &claim("web").name(), AFTER_CRASH).await;
+        ns.await_gone(Kind::Claim, &web, AFTER_CRASH).await;
         ns.await_gone(Kind::Pool, "public", AFTER_CRASH).await;
         assert!(demo.find(&address).await.is_none(), "it is deleted with its pool");
     })
@@ -283,11 +284,11 @@ async fn pool_that_is_being_deleted_takes_the_new_credentials_of_its_secret() {
         old.revoke().await;
         // Neutron and Keystone remember for a while what they have accepted.
         cloud.set_faults([Fault::unauthorized(NEUTRON)]);
-        ns.release(&claim("web").name()).await;
         let web = claim("web").name();
+        ns.release(&web).await;
         ns.await_condition(Kind::Claim, &web, "Ready", "False", "ReleaseFailed", RECOVERY).await;
 
-        // They do not lead through the proxy. As after a crash, what was sent to another Keystone is waited for.
+        // They lead past the proxy, to another Keystone for the controller: it waits for what it sent before, as after a crash.
         ns.create_secret_for("demo").await;
         ns.await_gone(Kind::Claim, &web, AFTER_CRASH).await;
         ns.await_gone(Kind::Pool, "public", RECOVERY).await;

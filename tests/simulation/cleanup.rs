@@ -205,13 +205,14 @@ fn a_pool_whose_credentials_are_for_another_region_does_nothing_until_they_are_r
     });
 }
 
-/// Nobody corrects the IPAddress then. Its claim's mark says what is released.
+/// The controller does not correct the IPAddress then. The mark of its claim decides which floating IP is released.
 #[test]
 fn an_ip_address_that_was_given_another_pools_id_is_released_while_its_pool_is_being_deleted() {
     simulate_bound(&START, async |world, site| {
         site.delete(Kind::Pool, "public");
         world.advance(Duration::from_secs(5)).await;
         site.kill_controller();
+        // To the id of another pool.
         world.edit_annotation(0, 2);
         world.advance(2 * SOON).await;
         let address = site.server.get(&key(Kind::Address, "web-0")).map(|address| address["metadata"].to_string());

@@ -9,7 +9,8 @@ use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::openstack::{self, ErrorKind};
 
 impl Sweeper {
-    /// Creates so many. The pool reports it soon if Neutron has no more: while no claim asks, nothing else would tell.
+    /// Creates up to this number. If that shows that Neutron has no more, the pool reports it soon: while no claim asks for an
+    /// address, nothing else makes it report.
     pub(super) async fn create_spares(&self, pool: &ResolvedPool, count: usize) -> Vec<Result<bool, openstack::Error>> {
         let mut spares = (0..count).map(|_| self.create_spare(pool));
         let Some(first) = spares.next() else { return Vec::new() };

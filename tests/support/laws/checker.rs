@@ -218,13 +218,11 @@ impl<'a> View<'a> {
             let is_of_nobody = matches!(&ownership, Ownership::Claimed(claim) if !exists(claim));
             // Nor does a new claim get what it finds without marks under an old IPAddress, unless the pool may give it.
             let is_unmarked = !matches!(ownership, Ownership::Claimed(_));
-            // Nor what somebody has attached since an earlier claim of its name released it.
+            // Nor a floating IP that another user has attached since a former claim with this name released it.
             let is_anothers = is_unmarked && fip.is_attached() && binding.is_told_of_another;
-            let is_left = is_anothers
-                || self.is_forged(&fip.id)
-                    && (is_of_nobody
-                        || is_unmarked && binding.is_refused
-                        || self.deleting_pools.contains(&binding.pool));
+            let is_refused = is_unmarked && binding.is_refused;
+            let may_stay = is_of_nobody || is_refused || self.deleting_pools.contains(&binding.pool);
+            let is_left = is_anothers || self.is_forged(&fip.id) && may_stay;
             let is_right = ownership == Ownership::Claimed(binding.claim.clone());
             if binding.has_claim && can_be_marked && !is_right && !is_disputed && !is_left {
                 let how = format!("its address {} is marked {ownership:?}", fip.address);

@@ -41,7 +41,7 @@ pub struct Binding {
     pub is_forged: bool,
     /// Whether a user wrote something of it by hand, perhaps just now.
     pub is_edited: bool,
-    /// Whether a user gave it another pool's id, and its own pool is being deleted: nobody corrects it then.
+    /// Whether a user gave it another pool's id, and its own pool is being deleted: the controller does not correct it.
     pub is_misnamed: bool,
 }
 
