@@ -78,8 +78,8 @@ pub enum Decision {
     /// The claim's own address carries another owner's mark, too, which that owner is expected to remove: list, [count
     /// that](super::ledger::Ledger::note_owner_awaited), and ask again later.
     AwaitOwner(FloatingIpId),
-    /// The claim's own address has its mark, but a clean-up of it may still take effect: list, and ask again later. Or the
-    /// mark was copied to another floating IP: ask again later, since a person must clear the copy.
+    /// A clean-up of the claim's own address may still take effect, or another claim may be taking it: list, and ask again
+    /// later. Or the mark was copied to another floating IP: ask again later, since a person must clear the copy.
     AwaitMark(FloatingIpId),
     /// The address that the claim had is gone. First remove the reference from its status: a mark that is found later is
     /// then not taken for that of an address that the claim had.

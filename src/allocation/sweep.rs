@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use jiff::{SignedDuration, Timestamp};
 
-pub use teardown::{PoolTeardown, plan_teardown};
+pub use teardown::{PoolTeardown, is_still_deletable, plan_teardown};
 
 use super::identity::{ClaimKey, PoolId};
 use super::ledger::{Ledger, LedgerEntry};

@@ -15,7 +15,7 @@ use crate::allocation::ledger::{CallStart, CreationBlock, Hold};
 use crate::allocation::mark::{CreationMark, Marks};
 use crate::allocation::supply::CreationPlace;
 use crate::allocation::sweep::{SweepAction, is_fresh, is_still_unneeded, plan_discard};
-use crate::allocation::{ClaimKey, Ledger, Nonce, Refusal};
+use crate::allocation::{ClaimKey, Ledger, Nonce, Refusal, Situation};
 use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::object_name::ObjectName;
@@ -269,7 +269,7 @@ impl NeutronWriter<'_> {
                 (action, is_kept)
             };
             // What is needed by now stays as it is: the sweep gives it to its claim.
-            let performed = self.perform_while_unneeded(&action, memory, || true, || false).await;
+            let performed = self.perform_while(is_still_unneeded, &action, memory, || true, || false).await;
             result = result.and_then(|any_kept| performed.map(|is_done| any_kept || is_kept || !is_done));
         }
         result
@@ -285,21 +285,21 @@ impl NeutronWriter<'_> {
         self.perform_if(action, |_| may_go_on(), || false).await
     }
 
-    /// The same, except that what is [needed](is_still_unneeded) by now is not deleted, nor, if `leave_outdated`, what
+    /// The same, except that what `is_unneeded` no more when its turn comes is not deleted, nor, if `leave_outdated`, what
     /// would have to be read first.
-    pub(super) async fn perform_while_unneeded(
+    pub(super) async fn perform_while(
         &self,
+        is_unneeded: impl Fn(&Situation<'_>, &FloatingIpId) -> bool + Send + Sync,
         action: &SweepAction,
         memory: &Memory,
         may_go_on: impl Fn() -> bool + Send + Sync,
         leave_outdated: impl Fn() -> bool + Send + Sync,
     ) -> Result<bool, Error> {
-        let is_unneeded = |ledger: &Ledger| {
-            let now = self.clock.now();
-            may_go_on()
-                && memory.with_situation(ledger, self.pool, now, |situation| is_still_unneeded(situation, action.id()))
+        let may_delete = |ledger: &Ledger| {
+            let is_unneeded = |situation: &Situation<'_>| is_unneeded(situation, action.id());
+            may_go_on() && memory.with_situation(ledger, self.pool, self.clock.now(), is_unneeded)
         };
-        self.perform_if(action, is_unneeded, leave_outdated).await
+        self.perform_if(action, may_delete, leave_outdated).await
     }
 
     async fn perform_if(

@@ -24,7 +24,7 @@ use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Ownership;
 use crate::allocation::sweep::{
-    ClusterView, SweepAction, SweepPlan, SweepScope, count_outdated, plan_sweep, prefers_listing,
+    ClusterView, SweepAction, SweepPlan, SweepScope, count_outdated, is_still_unneeded, plan_sweep, prefers_listing,
 };
 use crate::api::conditions::pool_reasons::{DUPLICATE_POOL_ID, KUBERNETES_REFUSED};
 use crate::api::hands_off::HandsOff;
@@ -351,7 +351,7 @@ impl Sweeper {
         }
         let writer = NeutronWriter { pool, clock: &self.clock };
         let may_go_on = || self.may_go_on(pool);
-        if !writer.perform_while_unneeded(action, &self.memory, may_go_on, leave_outdated).await? {
+        if !writer.perform_while(is_still_unneeded, action, &self.memory, may_go_on, leave_outdated).await? {
             return Ok(false);
         }
         match action {

@@ -540,6 +540,43 @@ fn a_large_sweep_ends_soon_after_its_pool_is_to_retain() {
     outcome.assert_lawful();
 }
 
+/// Its claim is restored while the deletions wait for their turn.
+#[test]
+fn a_floating_ip_that_a_restored_claim_has_again_is_not_deleted_with_its_pool() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        let network = json!({"filter": {"name": "public"}});
+        site.create_pool(
+            "public",
+            &json!({"floatingIPNetwork": network, "reuseGracePeriodSeconds": 600, "minFree": 8}),
+        );
+        site.create_claim("web-0", "public");
+        world.advance(SOON).await;
+        let (had, backup) = (site.address_of("web-0"), site.server.get(&key(Kind::Address, "web-0")));
+        let (Some(had), Some(backup)) = (had, backup) else { return };
+        site.delete(Kind::Claim, "web-0");
+        world.expect_gone(Kind::Address).await;
+        world.users_interfered.set(true);
+
+        let wire = site.replicas[0].wire().expect("it runs");
+        wire.delay_turns(10 * SOON, Duration::from_secs(4));
+        site.delete(Kind::Pool, "public");
+        world.advance(Duration::from_secs(2)).await;
+        world.expect(9, "public", "the deletions wait", world.cloud.floating_ips().len() == 9);
+        let metadata =
+            json!({"name": "web-0", "namespace": NAMESPACE, "annotations": backup["metadata"]["annotations"].clone()});
+        let _ = site.server.create(Kind::Address, json!({"metadata": metadata, "spec": backup["spec"]}));
+        site.create_claim("web-0", "public");
+        let is_bound = world.wait_until(2 * SOON, || site.is_bound("web-0")).await;
+        world.expect(7, "web-0", "bound", is_bound);
+        world.expect(5, "web-0", "given its address again", site.address_of("web-0") == Some(had.clone()));
+        wire.clear_faults();
+        world.advance(SOON).await;
+        world.expect(5, "web-0", "kept it", world.cloud.floating_ips().iter().any(|fip| fip.id == had.1));
+    });
+    outcome.assert_lawful();
+}
+
 /// Law 8. OpenStack has done all that was asked.
 #[test]
 fn a_clean_up_that_a_pause_interrupts_blames_nobody() {

@@ -38,6 +38,10 @@ impl<'a> ClaimCase<'a> {
                 {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
+                // A previous process, or a controller in the management cluster that it was moved from, may be deleting it.
+                Ownership::Released { claim, .. } if claim == self.claim.key && self.situation.fence().is_some() => {
+                    self.wait_for_fence()
+                }
                 Ownership::Released { claim, .. } if claim == self.claim.key => self.complete_mark(entry),
                 // The port is the other claim's.
                 Ownership::Released { .. } if entry.fip.is_attached() => {
@@ -193,13 +197,14 @@ impl<'a> ClaimCase<'a> {
         }
     }
 
-    /// Whether another claim has chosen it, and is not certain to have it yet; or whether a clean-up may still remove a tag
-    /// from it.
+    /// Whether another claim has chosen it, and is not certain to have it yet; or whether a clean-up may still delete it or
+    /// remove a tag from it.
     fn is_being_taken(&self, entry: &LedgerEntry) -> bool {
-        let is_others = |hold: &Hold| !hold.is_for(&self.situation.pool.id, &self.claim.key);
-        let is_cleaned_up = || entry.writers().any(|hold| *hold == Hold::Cleanup);
-        entry.writers().any(|hold| matches!(hold, Hold::Claim { .. }) && is_others(hold))
-            || self.situation.created_here(entry).is_none() && is_cleaned_up()
+        entry.writers().any(|hold| match hold {
+            Hold::Claim { .. } => !hold.is_for(&self.situation.pool.id, &self.claim.key),
+            Hold::Cleanup => true,
+            Hold::Unwanted => false,
+        })
     }
 
     pub(super) fn choice_of(&self, entry: &LedgerEntry) -> Option<Choice> {

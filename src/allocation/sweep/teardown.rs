@@ -52,6 +52,12 @@ pub fn plan_teardown(situation: &Situation<'_>) -> PoolTeardown {
     teardown
 }
 
+/// Whether a floating IP whose deletion was planned is still to be deleted. A claim and its IPAddress may have been restored
+/// since.
+pub fn is_still_deletable(situation: &Situation<'_>, id: &FloatingIpId) -> bool {
+    situation.ledger.get(id).is_none_or(|entry| is_deletable(situation, entry))
+}
+
 fn is_deletable(situation: &Situation<'_>, entry: &LedgerEntry) -> bool {
     let Some(mark) = situation.created_here(entry) else { return false };
     let is_only_ours =

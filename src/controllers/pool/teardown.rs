@@ -14,7 +14,7 @@ use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController, log_concealed};
 use crate::allocation::PoolId;
 use crate::allocation::ledger::{Hold, Missing};
 use crate::allocation::mark::Marks;
-use crate::allocation::sweep::{PoolTeardown, SweepAction, plan_teardown};
+use crate::allocation::sweep::{PoolTeardown, SweepAction, is_still_deletable, plan_teardown};
 use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT, FLOATING_IP_LEFT_BEHIND};
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::hands_off::HandsOff;
@@ -248,7 +248,10 @@ impl PoolController {
             // True for one that is planned again.
             let perform_in_time = async |action: &SweepAction| {
                 if Instant::now() < end {
-                    return writer.perform(action, || self.may_delete_for(pool, resolved)).await.map(|_| false);
+                    let may_go_on = || self.may_delete_for(pool, resolved);
+                    let performed =
+                        writer.perform_while(is_still_deletable, action, &self.memory, may_go_on, || false).await;
+                    return performed.map(|_| false);
                 }
                 resolved.project.ledger().set_hold(action.id(), None);
                 Ok(true)

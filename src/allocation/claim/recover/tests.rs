@@ -135,6 +135,9 @@ fn a_published_address_that_its_claim_has_released_is_taken_back_unless_the_port
     let restored = with(released().attached(), ago(239));
     assert_eq!(restored.decide_published("web", 10), take_back, "restored with its machine");
 
+    let fenced = with(released(), ago(900)).fenced();
+    assert_eq!(fenced.decide_published("web", 10), Decision::Fenced(start() + seconds(60)), "it may be being deleted");
+
     let choice = Choice { origin: Origin::Recovered, was_published: true };
     let mut taken = with(released(), ago(900)).chosen(choice, 10, "web");
     taken.ledger.record_tag(&id(10), &tag(), false);
@@ -486,7 +489,6 @@ fn a_published_address_that_another_claim_is_taking_is_left_to_that_claim_until_
     uncertain.ledger.set_hold(&id(10), None);
     assert_eq!(decide(uncertain), wait);
     assert_eq!(decide(fixture().fips([fip(10)]).chosen_by(10, "db")), wait);
-    assert!(matches!(decide(released().held(10, Hold::Cleanup)), Decision::TakeBack(..)), "it is not deleted");
     let owned = fixture().fips([fip(10).created_for("web")]).chosen_by(10, "db");
     assert_eq!(decide(owned), Decision::Keep(id(10)));
 }
@@ -629,17 +631,25 @@ fn the_same_address_on_another_network_does_not_replace_a_floating_ip() {
 }
 
 #[test]
-fn a_published_address_is_marked_again_once_no_clean_up_can_remove_its_tag() {
-    let decide = |fip: Fip| {
+fn a_published_address_is_marked_again_once_no_clean_up_can_delete_it_or_remove_its_tag() {
+    let created = || fip(10).created_for("web").released_by("web", ago(9));
+    let of_another = || fip(10).created_for("db").released_by("db", ago(9));
+    for fip in [fip(10), fip(10).tagged_for("web").released_by("web", ago(9)), created(), of_another(), fip(10).idle()]
+    {
         let mut fixture = fixture().fips([fip]).held(10, Hold::Cleanup).published("web", 10);
+        let bound = BoundAddress { address: address(10), fip: id(10) };
+        let decide = |fixture: &Fixture| {
+            [false, true].map(|was_bound| {
+                let request = ClaimRequest { was_bound, bound: Some(bound.clone()), ..request("web") };
+                decide(&fixture.situation(), &request)
+            })
+        };
+        let wait = [Decision::AwaitMark(id(10)), Decision::AwaitMark(id(10))];
+        assert_eq!(decide(&fixture), wait, "it is under way");
         fixture.ledger.note_uncertain_write(&id(10), start());
         fixture.ledger.set_hold(&id(10), None);
-        fixture.decide_published("web", 10)
-    };
-    for fip in [fip(10), fip(10).tagged_for("web").released_by("web", ago(9))] {
-        assert_eq!(decide(fip), Decision::AwaitMark(id(10)));
+        assert_eq!(decide(&fixture), wait, "there was no answer");
     }
-    assert!(matches!(decide(fip(10).created_for("web").released_by("web", ago(9))), Decision::TakeBack(..)));
 }
 
 #[test]
