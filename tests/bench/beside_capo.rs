@@ -14,7 +14,7 @@ use crate::provider::Provider;
 use crate::report::Report;
 use crate::requirement::{Requirement, print_requirements};
 use crate::round::{Extras, Kind, Measured, Round};
-use crate::support::{Cloud, Namespace, PROGRAM, with_namespace};
+use crate::support::{Cloud, Namespace, PROGRAM, required, with_namespace};
 
 /// As many as the fastest plain clients: 16 are no faster (docs/benchmark.md).
 const CLIENTS: usize = 8;
@@ -167,15 +167,15 @@ fn requirements(rounds: &[Measured], plain: &[Plain]) -> Vec<Requirement> {
         all.push(at_most("free addresses: listings", 1.0, (calls - writes) as f64));
         all.push(at_least("free addresses: writes of CAPO's pool to itself", 1.0, their_idle.pool_writes as f64));
     }
-    all.extend(sizes());
+    let (ours, theirs) = (mebibytes(PROGRAM), mebibytes(&format!("/proc/{}/exe", required("CAIP_CAPO_PID"))));
+    let size = format!("size of the program, of CAPO's manager ({ours:.1} of {theirs:.1} MiB)");
+    all.push(Requirement::at_most(size, 0.4, ours / theirs));
     all
 }
 
-/// The programs' sizes in MiB.
-fn sizes() -> Option<Requirement> {
-    let mebibytes = |path: &str| Some(std::fs::metadata(path).ok()?.len() as f64 / 1048576.0);
-    let capo = std::env::var("CAIP_CAPO_PID").ok().and_then(|pid| mebibytes(&format!("/proc/{pid}/exe")))?;
-    Some(Requirement::at_most("size of the program, of CAPO's manager", 0.4, mebibytes(PROGRAM)? / capo))
+fn mebibytes(program: &str) -> f64 {
+    let found = std::fs::metadata(program).unwrap_or_else(|error| panic!("{program}: {error}"));
+    found.len() as f64 / 1048576.0
 }
 
 async fn measure_plain(ns: &Namespace, network: &str, claims: usize) -> Plain {

@@ -42,6 +42,8 @@ const OTHERS: usize = 20;
 const ROUNDS: usize = 5;
 /// What a claim costs among thousands is compared with what it costs among so many.
 const FEW: usize = 100;
+/// How many floating IPs the controller asks for at once.
+const PAGE: usize = 1000;
 /// Resources that the controller reads.
 const READ: [&str; 8] = [
     "openstackfloatingippools",
@@ -88,20 +90,18 @@ impl Setting {
     /// Measures, prints and writes the figures. Returns whether they are as asked.
     pub async fn run(&self, path: &Path) -> bool {
         let (mut all, mut is_kept) = (Vec::new(), true);
-        let few = if self.costs { Figures::default() } else { self.measure_few().await };
+        let (mut few, mut plainly_bound_s) = (Figures::default(), 0.0);
+        if !self.costs {
+            plainly_bound_s = self.bind_plainly().await;
+            few = self.measure_few().await;
+        }
         let write = |all: &[Figures]| {
             let report = json!({"latency": self.latency, "few": few, "settings": all});
             std::fs::write(path, format!("{report:#}\n"))
                 .unwrap_or_else(|error| panic!("write {}: {error}", path.display()));
         };
-        for (number, &pools) in self.pools.iter().enumerate() {
-            let mut bench = Bench::start(self, pools).await;
-            all.push(bench.measure().await);
-            // Once, and last: a controller would keep what plain clients leave in its memory.
-            if !self.costs && number + 1 == self.pools.len() {
-                let plainly_bound_s = bench.bind_plainly().await;
-                all.iter_mut().for_each(|figures| figures.plainly_bound_s = plainly_bound_s);
-            }
+        for &pools in &self.pools {
+            all.push(Figures { plainly_bound_s, ..Bench::start(self, pools).await.measure().await });
             write(&all);
         }
         for figures in &all {
@@ -113,14 +113,38 @@ impl Setting {
         is_kept
     }
 
-    /// Binds and releases few claims in one pool.
+    /// Binds and releases few claims in one pool, several times: the processor time of one round is a few ticks of the clock
+    /// by which Linux counts it.
     async fn measure_few(&self) -> Figures {
         let few = Self { total: FEW, ..self.clone() };
-        let mut figures = Figures { claims: FEW, pools: 1, ..Figures::default() };
         let mut bench = Bench::start(&few, 1).await;
-        bench.bind_all(&mut figures).await;
-        bench.release(0..FEW, &mut figures).await;
-        figures
+        let mut mean = Figures { claims: FEW, pools: 1, ..Figures::default() };
+        for _ in 0..ROUNDS {
+            let mut figures = Figures::default();
+            bench.bind_all(&mut figures).await;
+            bench.release(0..FEW, &mut figures).await;
+            mean.cpu_ms_to_bind += figures.cpu_ms_to_bind / ROUNDS as f64;
+            mean.cpu_ms_to_release += figures.cpu_ms_to_release / ROUNDS as f64;
+        }
+        mean
+    }
+
+    /// How many seconds plain clients take to create and bind as many claims, without a controller. They release them, since
+    /// a controller would keep what is left in its memory.
+    async fn bind_plainly(&self) -> f64 {
+        eprintln!("{} claims by plain clients", self.total);
+        let world = World::new().await;
+        let namespace = create_namespace(&world, "plain").await;
+        let (plain, begun) = (PlainClients { world: &world, namespace: &namespace }, Instant::now());
+        let bind = (0..self.total).map(async |number| {
+            let address = std::net::Ipv4Addr::from(0x0a00_0000 + number as u32).to_string();
+            plain.bind(number, async || address).await;
+        });
+        stream::iter(bind).buffer_unordered(REQUESTS).count().await;
+        let bound_s = begun.elapsed().as_secs_f64();
+        let release = (0..self.total).map(async |number| plain.release(number, async || ()).await);
+        stream::iter(release).buffer_unordered(REQUESTS).count().await;
+        bound_s
     }
 }
 
@@ -209,8 +233,16 @@ impl<'a> Bench<'a> {
         figures.settled_cpu_percent = (self.cpu() - cpu).as_secs_f64() * 100.0 / watched.as_secs_f64();
         figures.settled_lists_per_minute = (self.lists().await - lists) * 60.0 / watched.as_secs_f64();
         figures.settled_calls = since(&calls, &self.stand_in.calls().await);
+        (figures.settled_s, figures.settled_listings) = (watched.as_secs_f64(), self.listings(&figures.settled_calls));
         figures.settled_writes =
             changes(&versions, &self.versions().await).len() + count_writes(&figures.settled_calls);
+    }
+
+    /// How often each project was listed. A listing of many floating IPs has several pages.
+    fn listings(&self, calls: &Calls) -> f64 {
+        let pages = calls.get("GET floatingips").copied().unwrap_or_default();
+        let of_project = self.setting.total.div_ceil(self.namespaces.len());
+        pages as f64 / (self.namespaces.len() * of_project.div_ceil(PAGE).max(1)) as f64
     }
 
     async fn restart(&mut self, figures: &mut Figures) {
@@ -224,8 +256,10 @@ impl<'a> Bench<'a> {
         sleep(FENCE).await;
         figures.restart_calls = since(&calls, &self.stand_in.calls().await);
         let mut writes = changes(&versions, &self.versions().await);
-        // The pool's status has one more address, and the claim its own objects and events.
-        writes.retain(|version| !version.contains(&name) && !version.starts_with("Pool "));
+        // The claim has its own objects and events, and the status of its pool has one more address.
+        let pool = self.setting.total % self.pools;
+        let own_pool = format!("Pool {}/{} ", self.namespace_of(pool), pool_name(pool));
+        writes.retain(|version| !version.contains(&name) && !version.starts_with(&own_pool));
         figures.restart_writes = writes.len();
         figures.rss_after_restart_mib = self.memory().now;
     }
@@ -359,20 +393,6 @@ impl<'a> Bench<'a> {
         times
     }
 
-    /// As many claims, created and bound by plain clients, without a controller.
-    async fn bind_plainly(&mut self) -> f64 {
-        eprintln!("{} claims by plain clients", self.setting.total);
-        self.controller = None;
-        let namespace = self.create_namespace("plain").await;
-        let (plain, begun) = (PlainClients { world: &self.world, namespace: &namespace }, Instant::now());
-        let bind = (0..self.setting.total).map(async |number| {
-            let address = std::net::Ipv4Addr::from(0x0a00_0000 + number as u32).to_string();
-            plain.bind(number, async || address).await;
-        });
-        stream::iter(bind).buffer_unordered(REQUESTS).count().await;
-        begun.elapsed().as_secs_f64()
-    }
-
     /// Creates the claims. Returns how many seconds each took until it was bound, and how many all took.
     async fn bind(&mut self, claims: Vec<(String, Manifest)>) -> (Vec<f64>, f64) {
         let (begun, count) = (Instant::now(), claims.len());
@@ -412,10 +432,7 @@ impl<'a> Bench<'a> {
     }
 
     async fn create_namespace(&self, project: &str) -> String {
-        let name = unique(project);
-        let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(self.world.client.clone());
-        let body = serde_json::from_value(json!({"metadata": {"name": name}})).expect("that is a namespace");
-        namespaces.create(&PostParams::default(), &body).await.expect("a namespace of a new name can be created");
+        let name = create_namespace(&self.world, project).await;
         let secret =
             json!({"metadata": {"name": "cloud"}, "stringData": {"clouds.yaml": self.stand_in.clouds_yaml(project)}});
         self.create(&name, Manifest::new(Kind::Secret, secret)).await;
@@ -500,6 +517,15 @@ impl<'a> Bench<'a> {
     fn memory(&self) -> usage::Memory {
         usage::memory(self.pid())
     }
+}
+
+/// Creates a namespace whose name begins so.
+async fn create_namespace(world: &World, prefix: &str) -> String {
+    let name = unique(prefix);
+    let namespaces: Api<k8s_openapi::api::core::v1::Namespace> = Api::all(world.client.clone());
+    let body = serde_json::from_value(json!({"metadata": {"name": name}})).expect("that is a namespace");
+    namespaces.create(&PostParams::default(), &body).await.expect("a namespace of a new name can be created");
+    name
 }
 
 fn start_controller(filter: &str) -> Controller {

@@ -30,6 +30,9 @@ pub struct Figures {
     /// LIST requests for Cluster API's and CAPO's kinds, Secrets and namespaces, of all clients.
     pub settled_lists_per_minute: f64,
     pub settled_cpu_percent: f64,
+    /// Of the floating IPs of each project; one may have several pages.
+    pub settled_listings: f64,
+    pub settled_s: f64,
     pub served_after_restart_s: f64,
     pub restart_writes: usize,
     pub restart_calls: Calls,
@@ -61,6 +64,7 @@ impl Figures {
             at_most("writes to OpenStack for bound claims after a restart", 0.0, self.restart_calls_for_bound()),
             at_most("reads of single floating IPs after a restart", 0.0, reads.sum::<usize>() as f64),
             at_most("writes while settled", 0.0, self.settled_writes as f64),
+            at_most("listings of each project while settled", 1.0 + self.settled_s / 60.0, self.settled_listings),
         ]
     }
 

@@ -2,7 +2,8 @@
 //! answer, after the time that they were measured to take or at once. The real Neutron's own processor time would hide the
 //! controller's.
 //!
-//! Each user has a project of its name. A project whose name begins with [`FAILING`] has a Neutron that fails slowly.
+//! Each user has a project of its name. A project whose name begins with [`FAILING`] has a Neutron that answers reads,
+//! and fails slowly otherwise.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -123,16 +124,17 @@ impl Server {
             return respond(Answer(200, json!(self.state().calls)), None);
         }
         let path = path.strip_prefix("/network").unwrap_or(path);
+        let project = parts.headers.get("X-Auth-Token").and_then(|token| token.to_str().ok()).unwrap_or_default();
+        // Not counted: nothing comes of it.
+        if project.starts_with(FAILING) && method != "GET" {
+            sleep(FAILS_AFTER).await;
+            return respond(Answer(503, json!({})), None);
+        }
         *self.state().calls.entry(call_name(method, path)).or_default() += 1;
         if path == "/v3/auth/tokens" {
             self.delay(77).await;
             let project = body["auth"]["scope"]["project"]["name"].as_str().unwrap_or_default();
             return respond(Answer(201, self.token(project)), Some(project));
-        }
-        let project = parts.headers.get("X-Auth-Token").and_then(|token| token.to_str().ok()).unwrap_or_default();
-        if project.starts_with(FAILING) {
-            sleep(FAILS_AFTER).await;
-            return respond(Answer(503, json!({})), None);
         }
         let query: BTreeMap<_, _> =
             url::form_urlencoded::parse(parts.uri.query().unwrap_or_default().as_bytes()).collect();
