@@ -5,7 +5,8 @@
 #   CAPO_SOURCES                  a folder with capo-VERSION.tar.gz, and capo-src.tar.gz for main; by default CAPO is fetched
 #                                 from its repository
 # For Cluster API, Kubernetes and OpenStack: the scenarios of test/v1beta1-scenarios, and those with `clusterctl move`, with the
-# clusterctl of that version. For CAPO: a server that gets an address and gives it back.
+# clusterctl of that version. For CAPO, with the Cluster API that it is made for: a server that gets an address and gives it
+# back, and machines that wait for one.
 set -euo pipefail
 CAIP_ENV=compat
 export CAIP_ENV
@@ -13,7 +14,7 @@ export CAIP_ENV
 . "$(dirname "$0")/test/lib.sh"
 
 (($# > 0)) || set -- cluster-api v1.9.11 cluster-api v1.10.10 cluster-api v1.11.10 cluster-api v1.12.10 \
-  cluster-api v1.13.6 cluster-api v1.14.2 kubernetes v1.31.14 kubernetes v1.37.2 \
+  cluster-api v1.13.6 cluster-api v1.14.2 kubernetes v1.31.4 kubernetes v1.37.2 \
   capo v0.12.7 capo v0.13.9 capo v0.14.7 capo main openstack 2023.1
 (($# % 2 == 0)) || die "usage: compat.sh [NAME VERSION]..."
 
@@ -42,10 +43,18 @@ with_kubernetes() { # VERSION
 
 with_capo() { # VERSION
   local source=https://github.com/kubernetes-sigs/cluster-api-provider-openstack@$1 archive=capo-$1
+  local cluster_api=v1beta2 cases=(a_server_gets a_machine_waits)
+  case $1 in
+    # Its Cluster API has no v1beta2, of which the machines here are.
+    v0.12.*) cluster_api=v1.9.11 cases=(a_server_gets) ;;
+    v0.13.*) cluster_api=v1.11.10 ;;
+    v0.14.*) cluster_api=v1.12.10 ;;
+  esac
+  [ $cluster_api = v1beta2 ] || hack/env/build-programs.sh "capi-core@$cluster_api" || return
   # hack/env/capo.sh has the commit of main.
   [ "$1" != main ] || source="" archive=capo-src
   [ -z "${CAPO_SOURCES:-}" ] || source=$CAPO_SOURCES/$archive.tar.gz
-  CAIP_ENV=compat-capo CAPO_SOURCE=$source hack/e2e-capo.sh a_server_gets
+  CAIP_ENV=compat-capo CAIP_CLUSTER_API=$cluster_api CAPO_SOURCE=$source hack/e2e-capo.sh "${cases[@]}"
 }
 
 with_openstack() { # RELEASE

@@ -3,7 +3,7 @@
 # stops; CAIP_KEEP_ENV=1 leaves them.
 #   CAPO_SOURCE           where CAPO comes from: hack/env/capo.sh
 #   CAIP_PREVIOUS_BINARY  the controller of an earlier version, for the upgrade and the rollback. Without it, that of the
-#                         commit below is built; in a checkout that does not have the commit, it is the one under test
+#                         commit below is built
 # Arguments select tests, as those of `cargo test`. One runs at a time: each keeps the servers busy, and measures delays.
 set -euo pipefail
 CAIP_ENV=${CAIP_ENV:-capo}
@@ -16,11 +16,8 @@ cd "$HERE/../.."
 PREVIOUS=77538e12dcaa38eeac0b7e3accc1f062b6df47ba
 build_previous() {
   local folder=${CARGO_TARGET_DIR:-$PWD/target}/previous
-  if ! git cat-file -e "$PREVIOUS^{commit}" 2>/dev/null; then
-    say "this checkout does not have the commit $PREVIOUS: the upgrade and the rollback run the same program"
-    export CAIP_PREVIOUS_BINARY=${CARGO_TARGET_DIR:-$PWD/target}/debug/caip-openstack
-    return
-  fi
+  git cat-file -e "$PREVIOUS^{commit}" 2>/dev/null ||
+    die "this checkout does not have the commit $PREVIOUS for the upgrade and the rollback: fetch it (git fetch --unshallow), or set CAIP_PREVIOUS_BINARY to the controller of an earlier version"
   rm -rf "$folder/source" && mkdir -p "$folder/source"
   git archive "$PREVIOUS" | tar xm -C "$folder/source"
   # In a target folder of its own: in the other one, cargo would take it for the program under test.

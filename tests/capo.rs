@@ -102,26 +102,30 @@ async fn machines_are_scaled_and_replaced_while_the_controller_dies() {
 #[tokio::test]
 async fn a_machine_waits_while_the_pool_is_exhausted() {
     with_capo(async |ns| {
-        ns.create(pool("public").network("public").max_ips(2)).await;
+        ns.create(pool("public").network("public").max_ips(3)).await;
         let machines = Machines::create(ns, 2, json!({"maxSurge": 1, "maxUnavailable": 0})).await;
         with_kubelets(ns, async {
             machines.await_addresses(2).await;
-            let bound: BTreeSet<_> = ns.list(Kind::Claim).await.iter().map(ResourceExt::name_any).collect();
-            machines.scale(3).await;
-            let third = eventually(PATIENCE, async || {
+            let first = ns.list(Kind::Claim).await.iter().map(ResourceExt::name_any).next().expect("there are two");
+            // One of the two new machines gets the last address.
+            machines.scale(4).await;
+            let waiting = eventually(PATIENCE, async || {
                 let claims = ns.list(Kind::Claim).await;
-                let new = claims.iter().map(ResourceExt::name_any).find(|name| !bound.contains(name));
-                new.ok_or("there is no third claim")
+                let waiting = claims.iter().filter(|claim| claim.data["status"]["addressRef"]["name"].is_null());
+                match (claims.len(), waiting.collect::<Vec<_>>().as_slice()) {
+                    (4, [waiting]) => Ok(waiting.name_any()),
+                    (claims, waiting) => Err(format!("{} of {claims} claims wait", waiting.len())),
+                }
             })
             .await;
-            let message = ns.await_condition(Kind::Claim, &third, "Ready", "False", "PoolExhausted", PATIENCE).await;
+            let message = ns.await_condition(Kind::Claim, &waiting, "Ready", "False", "PoolExhausted", PATIENCE).await;
             assert!(message.contains("maxIPs"), "{message}");
 
             // Cluster API makes another machine in its place, which waits in turn.
-            let server = bound.first().and_then(|claim| claim.strip_suffix("-floating-ip-address"));
-            ns.delete(Kind::Machine, server.expect("the claim has the name that CAPO gives it")).await;
-            let address = ns.await_bound(&third, PATIENCE).await;
-            let waited = third.strip_suffix("-floating-ip-address").expect("that is its server's name, too");
+            let server = first.strip_suffix("-floating-ip-address").expect("CAPO gives the claim its server's name");
+            ns.delete(Kind::Machine, server).await;
+            let address = ns.await_bound(&waiting, PATIENCE).await;
+            let waited = waiting.strip_suffix("-floating-ip-address").expect("that is its server's name, too");
             machines::await_attached_to(ns, waited, &address).await;
             machines::await_running_machine(ns, waited).await;
             machines.scale(2).await;
@@ -386,13 +390,13 @@ async fn a_rolling_update_completes_while_the_controller_is_killed_frozen_upgrad
             controller.signal("CONT");
 
             machines.await_new(3).await;
-            controller.terminate();
+            assert!(controller.terminate().success());
             let controller = start(PROGRAM);
             machines.await_new(4).await;
-            controller.terminate();
+            assert!(controller.terminate().success());
             let controller = start(&previous);
             used.extend(machines.await_replaced(5).await);
-            controller.terminate();
+            assert!(controller.terminate().success());
             start(PROGRAM);
             machines.delete_cluster(&used).await;
         })

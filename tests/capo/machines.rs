@@ -9,7 +9,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::clusters::{self, NAME};
-use crate::support::{Kind, Manifest, Namespace, eventually};
+use crate::support::{FloatingIp, Kind, Manifest, Namespace, eventually};
 
 /// How long machines may take: Nova boots and deletes them one after another, in seconds each, or minutes on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(600);
@@ -230,11 +230,22 @@ pub async fn await_waiting_claim(ns: &Namespace) {
     .await;
 }
 
-/// The claims are gone: soon Neutron has none of the addresses, which the pool had created.
+/// The claims are gone: soon Neutron has none of the addresses, which the pool had created, and nothing else that has a mark
+/// of a pool here, but for the claims that are left.
 pub async fn await_released(ns: &Namespace, addresses: &BTreeSet<String>) {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let id_of = |pool: &DynamicObject| text(&pool.data["status"]["poolID"]).expect("the pool has served");
+    let pools: Vec<_> = ns.list(Kind::Pool).await.iter().map(id_of).collect();
+    assert!(!pools.is_empty(), "their marks have the id of a pool");
     eventually(RELEASED, async || {
-        let found = ns.cloud().await.floating_ips().await;
-        let left: Vec<_> = found.into_iter().filter(|found| addresses.contains(&found.address)).collect();
+        let published = ns.list(Kind::Address).await;
+        let kept: BTreeSet<_> = published.iter().filter_map(|found| text(&found.data["spec"]["address"])).collect();
+        let is_left = |found: &FloatingIp| {
+            let marks = || found.tags.iter().chain([&found.description]);
+            addresses.contains(&found.address)
+                || !kept.contains(&found.address) && pools.iter().any(|id| marks().any(|mark| mark.contains(id)))
+        };
+        let left: Vec<_> = ns.cloud().await.floating_ips().await.into_iter().filter(is_left).collect();
         if left.is_empty() { Ok(()) } else { Err(format!("{left:?} are left")) }
     })
     .await;

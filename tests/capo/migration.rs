@@ -87,6 +87,7 @@ async fn change_addresses(ns: &Namespace, machines: &Machines<'_>) {
     assert_eq!(count_claims_of_capo(ns).await, 3);
     run(ns, &steps.next("infrastructureRef")).await;
     await_new(ns, |new, _| new > 0).await;
+    // Still an old one: while both pools are open.
     delete_one(ns).await;
     await_new(ns, |new, all| (new, all) == (3, 3)).await;
     eventually(PATIENCE, async || match count_claims_of_capo(ns).await {
@@ -121,15 +122,19 @@ async fn recreate_one_without_address(ns: &Namespace) {
     .await;
 }
 
-/// Deletes a machine, and waits until its IPAddress is gone. Returns its address.
+/// Deletes a machine of the old template, and waits until its IPAddress is gone. Returns its address.
 async fn delete_one(ns: &Namespace) -> String {
-    let machines = ns.list(Kind::Machine).await;
-    let first = machines.iter().find(|machine| machine.metadata.deletion_timestamp.is_none());
-    let first = first.map(ResourceExt::name_any).expect("there are machines");
+    let machines = ns.list(Kind::InfrastructureMachine).await;
+    let is_old = |machine: &&DynamicObject| machine.metadata.deletion_timestamp.is_none() && is_from(machine, OLD);
+    let first = machines.iter().find(is_old).map(ResourceExt::name_any).expect("there are old machines");
     let address = ns.await_bound(&claim_of(&first), PATIENCE).await;
     ns.delete(Kind::Machine, &first).await;
     ns.await_gone(Kind::Address, &claim_of(&first), PATIENCE).await;
     address
+}
+
+fn is_from(machine: &DynamicObject, template: &str) -> bool {
+    machine.annotations().get("cluster.x-k8s.io/cloned-from-name").is_some_and(|name| name == template)
 }
 
 fn is_waiting(claim: &DynamicObject) -> bool {
@@ -162,9 +167,7 @@ async fn create_in_tree_machines(ns: &Namespace, count: usize) -> Machines<'_> {
 
 /// Waits for a number of machines of the new template, among all.
 async fn await_new(ns: &Namespace, is_reached: impl Fn(usize, usize) -> bool) {
-    let is_new = |machine: &&DynamicObject| {
-        machine.annotations().get("cluster.x-k8s.io/cloned-from-name").is_some_and(|template| template == NEW)
-    };
+    let is_new = |machine: &&DynamicObject| is_from(machine, NEW);
     eventually(PATIENCE * 2, async || {
         let machines = ns.list(Kind::InfrastructureMachine).await;
         let (new, all) = (machines.iter().filter(is_new).count(), machines.len());
