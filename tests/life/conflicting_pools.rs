@@ -40,7 +40,9 @@ async fn newer_pool_with_a_copied_id_is_deleted_without_touching_addresses_of_th
 #[tokio::test]
 async fn pool_waits_while_capo_has_a_pool_with_its_name() {
     with_namespace(async |ns| {
-        ns.create(Manifest::new(Kind::InTreePool, json!({"metadata": {"name": "public"}}))).await;
+        let finalizers = json!(["openstackfloatingippool.infrastructure.cluster.x-k8s.io"]);
+        let metadata = json!({"name": "public", "finalizers": finalizers});
+        ns.create(Manifest::new(Kind::InTreePool, json!({"metadata": metadata}))).await;
         ns.create_secret_for("demo").await;
         controller();
         ns.create(pool("public").network("public")).await;
@@ -49,9 +51,12 @@ async fn pool_waits_while_capo_has_a_pool_with_its_name() {
         create_waiting_claim(ns, "web-0", "PoolNotReady").await;
         // A pool with another name is served.
         create_ready_pool(ns, pool("other").network("public")).await;
+        // It gives nothing any more, and stays as long as an IPAddress has its pool's name: ours, too.
         ns.delete(Kind::InTreePool, "public").await;
         ns.await_condition(Kind::Pool, "public", "Ready", "True", "Ready", RECOVERY).await;
         await_bound(ns, "web-0").await;
+        assert!(ns.get(Kind::InTreePool, "public").await.is_some());
+        ns.patch(Kind::InTreePool, "public", json!({"metadata": {"finalizers": null}})).await;
     })
     .await;
 }

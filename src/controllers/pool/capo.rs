@@ -46,10 +46,19 @@ pub(in crate::controllers) struct CapoObjects {
     clusters: tokio::sync::Mutex<Option<Timestamp>>,
 }
 
-/// The names of CAPO's in-tree pools; none where they are not served.
+/// The names of CAPO's in-tree pools that may give addresses; none where they are not served. One that is being deleted gives
+/// none, and may stay for long: it waits for IPAddresses of every pool with its name, ours too.
 type PoolNames = Option<Arc<BTreeSet<ObjectName>>>;
-/// One of CAPO's objects, with the addresses that it names.
-type Named = (ObjectName, Vec<IpAddr>);
+
+/// What is read of one of CAPO's objects.
+struct Named {
+    name: ObjectName,
+    is_being_deleted: bool,
+    addresses: Vec<IpAddr>,
+}
+
+/// Where an in-tree pool has addresses that it may give, or has given. What is removed from its list stays in its status.
+const NAMED_BY_POOL: [&str; 3] = ["/spec/preAllocatedFloatingIPs", "/status/availableIPs", "/status/claimedIPs"];
 
 impl CapoObjects {
     pub(in crate::controllers) fn new(
@@ -86,7 +95,10 @@ impl CapoObjects {
             *listed = None;
         }
         let pools = pools?;
-        let names: PoolNames = pools.map(|pools| Arc::new(pools.into_iter().map(|(name, _)| name).collect()));
+        let names: PoolNames = pools.map(|pools| {
+            let giving = pools.into_iter().filter(|pool| !pool.is_being_deleted);
+            Arc::new(giving.map(|pool| pool.name).collect())
+        });
         *listed = Some((began, names.clone()));
         Ok(names)
     }
@@ -141,7 +153,12 @@ impl CapoObjects {
             None => Api::all_with(client, &resource),
         };
         let mut found = Vec::new();
-        let keep = |object| found.extend(readable(object).map(|object| (name_of(&object), addresses_of(&object))));
+        let named = |object: DynamicObject| Named {
+            name: name_of(&object),
+            is_being_deleted: object.metadata.deletion_timestamp.is_some(),
+            addresses: addresses_of(&object),
+        };
+        let keep = |object| found.extend(readable(object).map(named));
         match pages::for_each(&api, keep).await {
             Ok(()) => Ok(Some(found)),
             Err(error) if self.kube.is_unserved(&resource, &error).await => Ok(None),
@@ -152,15 +169,15 @@ impl CapoObjects {
 
 fn by_namespace(objects: &[Named]) -> BTreeMap<String, BTreeSet<IpAddr>> {
     let mut all: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
-    for (name, addresses) in objects {
+    for Named { name, addresses, .. } in objects {
         all.entry(name.namespace.clone()).or_default().extend(addresses);
     }
     all
 }
 
 fn listed_addresses(pool: &DynamicObject) -> Vec<IpAddr> {
-    let listed = pool.data.pointer("/spec/preAllocatedFloatingIPs").and_then(|list| list.as_array());
-    listed.into_iter().flatten().filter_map(|address| address.as_str()?.parse().ok()).collect()
+    let lists = NAMED_BY_POOL.iter().filter_map(|field| pool.data.pointer(field)?.as_array());
+    lists.flatten().filter_map(|address| address.as_str()?.parse().ok()).collect()
 }
 
 fn named_addresses(cluster: &DynamicObject) -> Vec<IpAddr> {
@@ -174,13 +191,28 @@ mod tests {
 
     use super::*;
 
+    fn object(data: serde_json::Value) -> DynamicObject {
+        let resource = ApiResource::erase::<crate::api::OpenStackFloatingIPPool>(&());
+        DynamicObject { data, ..DynamicObject::new("c", &resource) }
+    }
+
+    fn addresses(last: &[u8]) -> Vec<IpAddr> {
+        last.iter().map(|last| IpAddr::from([192, 0, 2, *last])).collect()
+    }
+
+    #[test]
+    fn an_in_tree_pool_may_still_give_what_was_removed_from_its_list() {
+        let data = json!({
+            "spec": {"preAllocatedFloatingIPs": ["192.0.2.1", 7, "none"]},
+            "status": {"availableIPs": ["192.0.2.2"], "claimedIPs": ["192.0.2.3"], "failedIPs": ["192.0.2.4"]}
+        });
+        assert_eq!(listed_addresses(&object(data)), addresses(&[1, 2, 3]));
+        assert_eq!(listed_addresses(&object(json!({"status": {"availableIPs": null}}))), addresses(&[]));
+    }
+
     #[test]
     fn a_cluster_names_the_floating_ips_of_its_api_server_and_bastion() {
-        let named = |data| {
-            let cluster = DynamicObject::new("c", &ApiResource::erase::<crate::api::OpenStackFloatingIPPool>(&()));
-            named_addresses(&DynamicObject { data, ..cluster })
-        };
-        let addresses = |last: &[u8]| -> Vec<_> { last.iter().map(|last| IpAddr::from([192, 0, 2, *last])).collect() };
+        let named = |data| named_addresses(&object(data));
         for (data, expected) in [
             (
                 json!({"spec": {"apiServerFloatingIP": "192.0.2.1", "bastion": {"floatingIP": "192.0.2.2"}}}),
@@ -196,7 +228,10 @@ mod tests {
     #[test]
     fn addresses_are_those_of_their_namespace() {
         let address = |last| IpAddr::from([192, 0, 2, last]);
-        let named = |namespace: &str, last| (ObjectName::new(namespace, "c"), vec![address(last)]);
+        let named = |namespace: &str, last| {
+            let name = ObjectName::new(namespace, "c");
+            Named { name, is_being_deleted: false, addresses: vec![address(last)] }
+        };
         let all = by_namespace(&[named("a", 1), named("b", 2), named("a", 3)]);
         let expected = [("a", vec![1, 3]), ("b", vec![2])];
         let of = |last: Vec<u8>| last.into_iter().map(address).collect();
