@@ -108,6 +108,11 @@ impl<'a> Situation<'a> {
         published.peek().is_some() && published.all(|published| !published.names(fip))
     }
 
+    /// Whether the address is kept for one claim, which may not exist yet.
+    pub(super) fn is_reserved(&self, fip: &FloatingIp) -> bool {
+        self.pool.reserved_for(fip.address).is_some() && !self.pool.is_excluded(fip.address)
+    }
+
     /// Whether the claim that the address is reserved for exists and has no other address.
     pub(super) fn is_awaited(&self, fip: &FloatingIp) -> bool {
         let Some(name) = self.pool.reserved_for(fip.address).filter(|_| !self.pool.is_excluded(fip.address)) else {

@@ -177,6 +177,17 @@ pub fn is_still_unneeded(situation: &Situation<'_>, id: &FloatingIpId) -> bool {
     })
 }
 
+/// Whether an orphan whose release was planned is still to be released: its claim may have been restored since, or a Cluster
+/// of the namespace paused for that, or a port attached.
+pub fn is_still_orphaned(situation: &Situation<'_>, id: &FloatingIpId, is_paused: bool) -> bool {
+    situation.ledger.get(id).is_none_or(|entry| match situation.ownership(entry) {
+        Ownership::Claimed(claim) => {
+            !is_paused && !entry.fip.is_attached() && !situation.is_needed_by(&claim, &entry.fip)
+        }
+        _ => true,
+    })
+}
+
 /// When to list again whether a released address still has a port: after as long as it was seen to stay. Before that, one
 /// listing follows the release, since CAPO deletes the port just before.
 fn next_port_check(seen: Timestamp, released: Timestamp) -> Timestamp {
@@ -275,12 +286,13 @@ impl<'a> SweepPass<'a> {
             return;
         }
         let is_missing_spare = is_givable && self.spares < pool.min_free && self.surplus == 0;
-        let is_awaited = self.situation.is_awaited(&entry.fip) || self.replaces_deleted(entry);
-        if pool.deletes && !is_missing_spare && !is_awaited {
+        let is_kept = self.situation.is_reserved(&entry.fip) || self.replaces_deleted(entry);
+        if pool.deletes && !is_missing_spare && !is_kept {
             return self.delete(entry);
         }
         self.spares = self.spares.saturating_add(usize::from(is_givable));
-        let idle = CreationMark { is_retained: !pool.deletes, ..mark.given_back() };
+        // Where the pool deletes, too: its policy may change.
+        let idle = CreationMark { is_retained: true, ..mark.given_back() };
         self.rewrite(entry, Some(idle.render(None)));
     }
 
@@ -358,7 +370,7 @@ impl<'a> SweepPass<'a> {
         let pool = self.situation.pool;
         let is_dispensable = match self.is_givable(entry) {
             true => self.surplus > 0 || self.spares > pool.min_free && self.waiting == 0,
-            false => !self.situation.is_awaited(&entry.fip) && !self.replaces_deleted(entry),
+            false => !self.situation.is_reserved(&entry.fip) && !self.replaces_deleted(entry),
         };
         // `Retain` keeps what a machine had, and what some claim may get.
         let is_useless = pool.is_excluded(entry.fip.address)

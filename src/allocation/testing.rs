@@ -355,7 +355,7 @@ impl Fixture {
         plan_sweep(&self.situation(), &self.cluster, scope)
     }
     pub fn teardown(&self) -> PoolTeardown {
-        plan_teardown(&self.situation())
+        plan_teardown(&self.situation(), self.cluster.is_paused)
     }
 }
 

@@ -138,7 +138,7 @@ impl NeutronWriter<'_> {
             // The description of what a newer version has marked stays as it is.
             let created = entry.filter(|entry| !entry.marks.is_newer).and_then(|entry| entry.marks.created.as_ref());
             let described = created.filter(|mark| mark.pool == self.pool.policy.id);
-            let is_retained = !self.pool.policy.deletes && entry.is_some_and(|entry| !entry.fip.is_as_created());
+            let is_retained = entry.is_some_and(|entry| !entry.fip.is_as_created());
             let description = described.map(|mark| CreationMark { is_retained, ..mark.given_back() }.render(None));
             // It has both if its description could not be seen for a while.
             let is_tagged = description.is_none() || entry.is_some_and(|entry| entry.fip.tags.contains(tag));

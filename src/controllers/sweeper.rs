@@ -24,12 +24,14 @@ use crate::allocation::ClaimKey;
 use crate::allocation::ledger::Hold;
 use crate::allocation::mark::Ownership;
 use crate::allocation::sweep::{
-    ClusterView, SweepAction, SweepPlan, SweepScope, count_outdated, is_still_unneeded, plan_sweep, prefers_listing,
+    ClusterView, SweepAction, SweepPlan, SweepScope, count_outdated, is_still_orphaned, is_still_unneeded, plan_sweep,
+    prefers_listing,
 };
 use crate::api::conditions::pool_reasons::{DUPLICATE_POOL_ID, KUBERNETES_REFUSED};
 use crate::api::hands_off::HandsOff;
 use crate::api::{IpAddress, OpenStackFloatingIPPool};
 use crate::clock::{Clock, instant_after};
+use crate::floating_ip::FloatingIpId;
 use crate::metrics::{Metrics, ReleasedAs};
 use crate::object_name::ObjectName;
 use crate::openstack;
@@ -349,6 +351,12 @@ impl Sweeper {
             pool.project.ledger().set_hold(action.id(), None);
             return Ok(false);
         }
+        if matches!(action, SweepAction::Release(..) | SweepAction::Describe(..))
+            && !self.may_release(pool, action.id())
+        {
+            pool.project.ledger().set_hold(action.id(), None);
+            return Ok(false);
+        }
         let writer = NeutronWriter { pool, clock: &self.clock };
         let may_go_on = || self.may_go_on(pool);
         if !writer.perform_while(is_still_unneeded, action, &self.memory, may_go_on, leave_outdated).await? {
@@ -363,6 +371,14 @@ impl Sweeper {
             SweepAction::Rewrite { description: None, .. } => self.metrics.swept(ReleasedAs::Unmarked),
         }
         Ok(true)
+    }
+
+    /// Of thousands of releases, the last may have its turn minutes after it was planned.
+    fn may_release(&self, pool: &ResolvedPool, id: &FloatingIpId) -> bool {
+        let is_paused = self.stores.has_paused_cluster(&pool.name.namespace);
+        let ledger = pool.project.ledger();
+        self.memory
+            .with_situation(&ledger, pool, self.clock.now(), |situation| is_still_orphaned(situation, id, is_paused))
     }
 
     /// For a pool without a plan: when the strays that wait for the end of a fence can be released.

@@ -540,6 +540,40 @@ fn a_large_sweep_ends_soon_after_its_pool_is_to_retain() {
     outcome.assert_lawful();
 }
 
+/// `clusterctl move` failed after it had created the Cluster, paused, and the pool. The user begins again.
+#[test]
+fn a_copy_of_a_pool_that_an_interrupted_move_left_is_deleted_without_touching_what_claims_have() {
+    let start = Start { sites: 2, ..START };
+    let outcome = simulate(&start, async |world: &World| {
+        let [from, to] = &world.sites[..] else { return };
+        let spec = json!({"floatingIPNetwork": {"filter": {"name": "public"}}, "poolID": "k3v9x0q2ab"});
+        from.create_pool("public", &spec);
+        ["web-0", "web-1"].iter().for_each(|claim| from.create_claim(claim, "public"));
+        let is_bound = world.wait_until(SOON, || from.is_bound("web-0") && from.is_bound("web-1")).await;
+        world.expect(7, "the claims", "bound", is_bound);
+        let Some((_, attached)) = from.address_of("web-0") else { return };
+        world.tamper(|world| world.cloud.set_port(&attached, Some("port-of-web-0")));
+        world.users_interfered.set(true);
+        from.change(Kind::Cluster, "c", &json!({"spec": {"paused": true}}));
+        to.change(Kind::Cluster, "c", &json!({"spec": {"paused": true}}));
+        to.create_pool("public", &spec);
+        world.advance(3 * SOON).await;
+        let before = world.cloud.floating_ips();
+
+        to.delete(Kind::Pool, "public");
+        world.advance(3 * SOON).await;
+        world.expect(5, "the copy's deletion", "without effect", world.cloud.floating_ips() == before);
+        let pool = to.server.get(&key(Kind::Pool, "public")).unwrap_or_default().to_string();
+        world.expect(9, "public", "said to wait", pool.contains("while a Cluster of the namespace is paused"));
+        to.change(Kind::Pool, "public", &json!({"metadata": {"annotations": {ABANDON_ANNOTATION: "true"}}}));
+        let is_gone = world.wait_until(SOON, || to.server.get(&key(Kind::Pool, "public")).is_none()).await;
+        world.expect(9, "public", "gone", is_gone);
+        world.expect(5, "the copy's end", "without effect", world.cloud.floating_ips() == before);
+        [from, to].iter().for_each(|site| site.change(Kind::Cluster, "c", &json!({"spec": {"paused": false}})));
+    });
+    outcome.assert_lawful();
+}
+
 /// Its claim is restored while the deletions wait for their turn.
 #[test]
 fn a_floating_ip_that_a_restored_claim_has_again_is_not_deleted_with_its_pool() {

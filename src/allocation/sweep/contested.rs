@@ -55,8 +55,7 @@ impl SweepPass<'_> {
     fn remove_marks(&mut self, entry: &LedgerEntry, owners: &[(PoolId, ClaimKey)]) {
         let mark = self.situation.created_here(entry);
         let mark = mark.filter(|mark| owners.iter().any(|(_, claim)| mark.claim.as_ref() == Some(claim)));
-        let is_retained = !self.situation.pool.deletes;
-        let description = mark.map(|mark| CreationMark { is_retained, ..mark.given_back() }.render(None));
+        let description = mark.map(|mark| CreationMark { is_retained: true, ..mark.given_back() }.render(None));
         let claims = entry.marks.claims.iter().filter(|owner| owners.contains(owner));
         let claims = claims.map(|(owner, claim)| claim_tag(owner, claim));
         let releases = entry.marks.release_tags(|owner| owners.contains(owner));

@@ -18,13 +18,17 @@ pub struct PoolTeardown {
     pub newer: Vec<FloatingIpId>,
     /// A write is under way or uncertain, or must be listed.
     pub must_list: bool,
+    /// Addresses that are marked for a claim. None of them is changed while a Cluster of the namespace is paused: the claims
+    /// may be on their way here, or be where the pool was moved from.
+    pub claimed: Vec<FloatingIpId>,
 }
 
-/// Plans the end of a pool.
+/// Plans the end of a pool. `is_paused` says whether a Cluster of its namespace is. While late writes of a previous process
+/// may land, nothing is done: that process may be in the management cluster from which the pool was moved.
 ///
 /// It is complete when there is neither an action nor anything to list: then no late write, of this process or a previous
 /// one, can leave a mark that nothing would ever remove.
-pub fn plan_teardown(situation: &Situation<'_>) -> PoolTeardown {
+pub fn plan_teardown(situation: &Situation<'_>, is_paused: bool) -> PoolTeardown {
     let Situation { ledger, pool, .. } = *situation;
     let may_change =
         ledger.is_unlisted(pool.viewer) || situation.fence().is_some() || ledger.has_uncertain_writes(&pool.id);
@@ -39,6 +43,10 @@ pub fn plan_teardown(situation: &Situation<'_>) -> PoolTeardown {
             teardown.newer.push(id);
             continue;
         }
+        if is_paused && matches!(situation.ownership(entry), Ownership::Claimed(_)) {
+            teardown.claimed.push(id);
+            continue;
+        }
         if is_deletable(situation, entry) {
             teardown.actions.push(SweepAction::Delete(id));
             continue;
@@ -48,6 +56,10 @@ pub fn plan_teardown(situation: &Situation<'_>) -> PoolTeardown {
         }
         let description = situation.created_here(entry).map(|_| String::new());
         teardown.actions.push(SweepAction::Rewrite { id, description, tags: entry.marks.tags_of(&pool.id) });
+    }
+    if situation.fence().is_some() {
+        teardown.actions.clear();
+        teardown.attached.clear();
     }
     teardown
 }

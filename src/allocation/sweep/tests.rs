@@ -209,8 +209,12 @@ fn an_unwanted_address_is_deleted_unless_it_is_reserved_for_a_claim_that_waits()
 
 #[test]
 fn a_released_address_becomes_idle_for_the_claim_that_reserves_it() {
-    let plan = fixture().fips([released()]).reserving("db", 10).active_claim("db").plan();
-    assert_eq!(plan.actions, make_idle(10, false, &[old_release_tag("web")]));
+    let reserved = || fixture().fips([released()]).reserving("db", 10);
+    let idle = make_idle(10, true, &[old_release_tag("web")]);
+    assert_eq!(reserved().active_claim("db").plan().actions, idle);
+    assert_eq!(reserved().active_claim("db").published("db", 11).plan().actions, idle, "the next db may have it");
+    assert_eq!(reserved().plan().actions, idle, "that claim may be created");
+    assert_eq!(reserved().excluding("203.0.113.10/32").plan().actions, delete(10));
 }
 
 #[test]
@@ -224,7 +228,7 @@ fn a_released_address_that_its_claim_may_not_have_again_is_not_left_to_it() {
     let again = || fixture().fips([released()]).active_claim("web");
     assert_eq!(again().excluding("203.0.113.10/32").plan().actions, delete(10));
     assert!(again().reserving("web", 10).plan().actions.is_empty());
-    assert_eq!(again().reserving("db", 10).plan().actions, delete(10));
+    assert_eq!(again().reserving("db", 10).plan().actions, make_idle(10, true, &[old_release_tag("web")]));
 }
 
 #[test]
@@ -237,10 +241,10 @@ fn a_released_address_is_deleted_when_its_claim_has_another_address() {
 fn a_released_address_becomes_a_missing_spare() {
     let spares = |count| fixture().with_policy(|pool| pool.min_free = count).fips([released(), fip(11).idle()]).plan();
     assert_eq!(spares(1).actions, delete(10));
-    assert_eq!(spares(2).actions, make_idle(10, false, &[old_release_tag("web")]));
+    assert_eq!(spares(2).actions, make_idle(10, true, &[old_release_tag("web")]));
     let two = fixture().fips([released(), fip(11).created_for("api").released_by("api", ago(9))]);
     let plan = two.with_policy(|pool| pool.min_free = 1).plan();
-    assert_eq!(plan.actions, [make_idle(10, false, &[old_release_tag("web")]), delete(11)].concat(), "one is missing");
+    assert_eq!(plan.actions, [make_idle(10, true, &[old_release_tag("web")]), delete(11)].concat(), "one is missing");
     assert_eq!(plan.new_spares, 0);
 }
 
@@ -337,7 +341,7 @@ fn spares_that_are_being_created_are_not_created_twice() {
 fn a_spare_that_no_claim_may_have_is_deleted() {
     let spare = || fixture().with_policy(|pool| pool.min_free = 1).fips([fip(10).idle()]);
     assert_eq!(spare().excluding("203.0.113.0/28").plan().actions, delete(10));
-    assert_eq!(spare().reserving("db", 10).plan().actions, delete(10));
+    assert!(spare().reserving("db", 10).plan().actions.is_empty(), "db may be created");
     assert!(spare().reserving("db", 10).active_claim("db").plan().actions.is_empty());
     assert!(spare().with_policy(|pool| pool.network = None).plan().actions == delete(10));
 }
@@ -453,7 +457,7 @@ fn what_replaces_a_deleted_floating_ip_is_an_orphan_where_its_mark_names_a_claim
 
 #[test]
 fn what_replaces_a_deleted_floating_ip_is_left_to_its_claim_once_it_is_released() {
-    let plan_idle = || make_idle(10, false, &[old_release_tag("web")]);
+    let plan_idle = || make_idle(10, true, &[old_release_tag("web")]);
     let plan = replacing(released()).waiting_claim("queue").plan();
     assert_eq!((plan.actions, plan.offered), (plan_idle(), 0));
     assert_eq!(replacing(released()).active_claim("web").plan().actions, plan_idle(), "it may not have it again");
@@ -726,14 +730,12 @@ fn a_late_mark_is_removed_from_a_contested_address_at_once_if_its_claim_has_anot
 }
 
 #[test]
-fn a_pool_that_retains_keeps_what_two_owners_had_marked() {
-    let actions = |deletes| {
+fn what_two_owners_had_marked_is_something_that_a_claim_had() {
+    for deletes in [true, false] {
         let contested = fixture().fips([fip(10).created_for("web").tagged_by_another_pool()]);
         let contested = contested.active_claim("web").published("web", 12);
-        contested.with_policy(|pool| pool.deletes = deletes).plan().actions
-    };
-    assert_eq!(actions(true), make_idle(10, false, &[]));
-    assert_eq!(actions(false), make_idle(10, true, &[]));
+        assert_eq!(contested.with_policy(|pool| pool.deletes = deletes).plan().actions, make_idle(10, true, &[]));
+    }
 }
 
 #[test]
@@ -772,7 +774,7 @@ fn a_contested_address_whose_claim_has_it_is_left_alone() {
 fn a_contested_address_that_the_pool_created_is_its_own_again_without_the_orphaned_claim() {
     let mut fixture = fixture().fips([fip(10).created_for("web").tagged_by_another_pool()]);
     fixture.ledger.note_orphans(&pool_id("p"), &[id(10)], ago(3600));
-    assert_eq!(fixture.plan().actions, make_idle(10, false, &[]));
+    assert_eq!(fixture.plan().actions, make_idle(10, true, &[]));
     fixture.relist([fip(10).created_for("web").tagged_by_another_pool().attached()]);
     assert_eq!(fixture.plan().actions, vec![], "the port may be the claim's");
     fixture.relist([fip(10).created_for("web").tagged_for("db").tagged_by_another_pool()]);
@@ -831,8 +833,34 @@ fn a_deleted_pool_unmarks_and_reports_attached_floating_ips() {
     assert_eq!((teardown.actions, teardown.attached), (vec![unmarked], vec![id(10)]));
 }
 
+/// Its claims may be on their way, or be where the pool was moved from.
+#[test]
+fn a_deleted_pool_changes_nothing_that_is_marked_for_a_claim_while_a_cluster_is_paused() {
+    let attached = fip(11).created_for("db").attached();
+    let mut fixture = fixture().fips([fip(10).created_for("web"), attached, fip(12).tagged_for("old"), fip(13).idle()]);
+    fixture.cluster.is_paused = true;
+    let teardown = fixture.teardown();
+    assert_eq!((teardown.actions, teardown.claimed), (delete(13), vec![id(10), id(11), id(12)]));
+    assert!(teardown.attached.is_empty() && !teardown.must_list);
+}
+
+#[test]
+fn an_orphan_is_released_only_if_it_still_is_one_when_its_turn_comes() {
+    let planned = |fip: Fip| fixture().fips([fip]);
+    let is_orphaned = |fixture: Fixture, is_paused| is_still_orphaned(&fixture.situation(), &id(10), is_paused);
+    let orphan = || fip(10).created_for("web");
+    assert!(is_orphaned(planned(orphan()), false));
+    assert!(!is_orphaned(planned(orphan()), true));
+    assert!(!is_orphaned(planned(orphan().attached()), false));
+    assert!(!is_orphaned(planned(orphan()).active_claim("web"), false), "its claim was restored");
+    assert!(is_orphaned(planned(orphan()).active_claim("web").published("web", 11), false), "it has another address");
+    assert!(is_orphaned(planned(released()), true), "its grace period begins now");
+}
+
 #[test]
 fn a_deleted_pool_waits_for_holds_and_uncertain_writes() {
+    let fenced = fixture().fenced().fips([fip(10).idle(), fip(11).created_for("web").attached()]).teardown();
+    assert_eq!((fenced.actions, fenced.attached, fenced.must_list), (vec![], vec![], true));
     let held = fixture().fips([fip(10).idle()]).held(10, Hold::Cleanup).teardown();
     assert!(held.actions.is_empty() && held.must_list);
     assert!(fixture().fenced().teardown().must_list, "a POST of a predecessor may still land");

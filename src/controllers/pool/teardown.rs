@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use super::failure::PoolFailure;
 use super::identity::known_id;
 use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController, log_concealed};
-use crate::allocation::PoolId;
 use crate::allocation::ledger::{Hold, Missing};
 use crate::allocation::mark::Marks;
 use crate::allocation::sweep::{PoolTeardown, SweepAction, is_still_deletable, plan_teardown};
+use crate::allocation::{PoolId, Situation};
 use crate::api::conditions::event_reasons::{ABANDONED, ATTACHED_FLOATING_IP_LEFT, FLOATING_IP_LEFT_BEHIND};
 use crate::api::conditions::pool_reasons as reasons;
 use crate::api::hands_off::HandsOff;
@@ -74,6 +74,7 @@ impl PoolController {
                 Ok(CleanUp::Interrupted) => return Ok(Action::requeue(Duration::ZERO)),
                 Ok(CleanUp::Unfinished) => return Ok(Action::requeue(self.clock.jitter(CLEANUP_RETRY, 0.5))),
                 Ok(CleanUp::InVain) => return self.report_clean_up_in_vain(pool, resolved).await,
+                Ok(CleanUp::Paused(claimed)) => return self.report_paused_clean_up(pool, resolved, &claimed).await,
                 Err(error) => return self.report_blocked(pool, &PoolFailure::Neutron(error)).await,
             }
         }
@@ -227,6 +228,9 @@ impl PoolController {
             }
             let teardown = self.plan(resolved);
             if teardown.actions.is_empty() && !teardown.must_list {
+                if !teardown.claimed.is_empty() {
+                    return Ok(CleanUp::Paused(addresses_of(resolved, &teardown.claimed)));
+                }
                 // The reads take a while, so everything is looked at once more.
                 if self.confirm_missing(resolved).await? {
                     continue;
@@ -315,8 +319,10 @@ impl PoolController {
 
     /// Plans under the ledger's lock, and holds what is planned.
     fn plan(&self, resolved: &ResolvedPool) -> PoolTeardown {
+        let is_paused = self.stores.has_paused_cluster(&resolved.name.namespace);
         let mut ledger = resolved.project.ledger();
-        let teardown = self.memory.with_situation(&ledger, resolved, self.clock.now(), plan_teardown);
+        let plan = |situation: &Situation<'_>| plan_teardown(situation, is_paused);
+        let teardown = self.memory.with_situation(&ledger, resolved, self.clock.now(), plan);
         teardown.actions.iter().for_each(|action| ledger.set_hold(action.id(), Some(Hold::Cleanup)));
         teardown
     }
@@ -384,6 +390,23 @@ impl PoolController {
         Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
     }
 
+    /// A move or a restore may be under way: the claims of these addresses may be on their way, or in another management
+    /// cluster.
+    async fn report_paused_clean_up(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        resolved: &ResolvedPool,
+        claimed: &str,
+    ) -> Result<Action, Error> {
+        let message = format!(
+            "the pool is being deleted; floating IPs that are marked for claims stay while a Cluster of the namespace is paused: {claimed}. If they are used from another management cluster, annotate the pool with {ABANDON_ANNOTATION}=true"
+        );
+        let problem = Problem { reason: reasons::DELETING, message };
+        self.report_deleting(pool, problem, None, Some(resolved)).await?;
+        self.leave_former_secrets(pool).await?;
+        Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
+    }
+
     /// Records what an abandoned pool leaves behind, in the log and in an event.
     async fn report_abandoned(&self, pool: &OpenStackFloatingIPPool) {
         let name = name_of(pool);
@@ -424,6 +447,8 @@ enum CleanUp {
     Unfinished,
     /// Neutron accepted every request, and shows the same as before.
     InVain,
+    /// Only these addresses are left, which are marked for claims, and a Cluster of the namespace is paused.
+    Paused(String),
 }
 
 fn addresses_of(resolved: &ResolvedPool, ids: &[FloatingIpId]) -> String {
