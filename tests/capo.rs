@@ -28,7 +28,7 @@ use kubelets::{with_kubelets, with_kubelets_of};
 use machines::{Machines, PATIENCE, claim_of, server};
 use support::{
     FloatingIp, Kind, Move, Namespace, PROGRAM, apply_identity, claim, controller, delete_identity, eventually,
-    label_namespace, pool, previous_program, with_namespace, with_two_clusters,
+    label_namespace, leader_election_flags, pool, previous_program, with_namespace, with_two_clusters,
 };
 
 /// A frozen controller's calls to OpenStack end within this time.
@@ -371,7 +371,9 @@ async fn a_moved_cluster_keeps_its_addresses_and_is_scaled_in_its_new_management
 #[tokio::test]
 async fn a_rolling_update_completes_while_the_controller_is_killed_frozen_upgraded_and_rolled_back() {
     with_capo(async |ns| {
-        let start = |program: &str| ns.start_build(program, &ns.world.account, &[]);
+        let leading = leader_election_flags(&ns.name);
+        let flags = leading.each_ref().map(String::as_str);
+        let start = |program: &str| ns.start_build(program, &ns.world.account, &flags);
         let previous = previous_program();
         let controller = start(&previous);
         ns.create(pool("public").network("public").served_in(&ns.name)).await;
@@ -381,23 +383,28 @@ async fn a_rolling_update_completes_while_the_controller_is_killed_frozen_upgrad
             machines.replace_all().await;
             machines.await_new(1).await;
             controller.kill();
-            let controller = start(&previous);
+            let mut controller = start(&previous);
 
             machines.await_new(2).await;
             controller.signal("STOP");
             machines::await_waiting_claim(ns).await;
+            // Another replica takes over meanwhile.
+            let frozen = std::mem::replace(&mut controller, start(&previous));
             tokio::time::sleep(LONGEST_CALL).await;
-            controller.signal("CONT");
+            frozen.signal("CONT");
+            eventually(PATIENCE, async || frozen.ended().map(drop).ok_or("the former leader still runs")).await;
 
+            // As in a rolling update of the Deployment, the next one is there before the last one ends.
+            let mut change_to = |program: &str| {
+                let former = std::mem::replace(&mut controller, start(program));
+                assert!(former.terminate().success());
+            };
             machines.await_new(3).await;
-            assert!(controller.terminate().success());
-            let controller = start(PROGRAM);
+            change_to(PROGRAM);
             machines.await_new(4).await;
-            assert!(controller.terminate().success());
-            let controller = start(&previous);
+            change_to(&previous);
             used.extend(machines.await_replaced(5).await);
-            assert!(controller.terminate().success());
-            start(PROGRAM);
+            change_to(PROGRAM);
             machines.delete_cluster(&used).await;
         })
         .await;

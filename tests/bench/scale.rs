@@ -358,7 +358,9 @@ impl<'a> Bench<'a> {
         self.create(&namespace, self.pool("others")).await;
         self.await_ready(&namespace, "others").await;
         let mut alone = self.times_of_others(&namespace, "before").await;
-        let failing = self.create_namespace(FAILING).await;
+        // In a cloud of its own: calls to one cloud share its slots.
+        let cloud = StandIn::start(self.setting.latency);
+        let failing = self.create_namespace_for(&cloud, FAILING).await;
         self.create(&failing, self.pool("failing")).await;
         let claims = (0..self.setting.waiting).map(|number| {
             let claim = claim(&format!("failing-{number:05}")).without_capo_finalizer().from("failing");
@@ -432,9 +434,13 @@ impl<'a> Bench<'a> {
     }
 
     async fn create_namespace(&self, project: &str) -> String {
+        self.create_namespace_for(&self.stand_in, project).await
+    }
+
+    /// With credentials of a project.
+    async fn create_namespace_for(&self, cloud: &StandIn, project: &str) -> String {
         let name = create_namespace(&self.world, project).await;
-        let secret =
-            json!({"metadata": {"name": "cloud"}, "stringData": {"clouds.yaml": self.stand_in.clouds_yaml(project)}});
+        let secret = json!({"metadata": {"name": "cloud"}, "stringData": {"clouds.yaml": cloud.clouds_yaml(project)}});
         self.create(&name, Manifest::new(Kind::Secret, secret)).await;
         name
     }
