@@ -21,7 +21,7 @@ use crate::plain::PlainClients;
 use crate::provider::MAX_FLOATING_IPS;
 use crate::requirement::print_requirements;
 use crate::round::median;
-use crate::scale_figures::Figures;
+use crate::scale_figures::{Few, Figures};
 use crate::settled::{await_stillness, changes};
 use crate::stand_in::{FAILING, StandIn};
 use crate::support::{Controller, Kind, Manifest, World, claim, pool, unique};
@@ -90,35 +90,32 @@ impl Setting {
     /// Measures, prints and writes the figures. Returns whether they are as asked.
     pub async fn run(&self, path: &Path) -> bool {
         let (mut all, mut is_kept) = (Vec::new(), true);
-        let (mut few, mut plainly_bound_s) = (Figures::default(), 0.0);
-        if !self.costs {
-            plainly_bound_s = self.bind_plainly().await;
-            few = self.measure_few().await;
-        }
+        let plainly_bound_s = if self.costs { 0.0 } else { self.bind_plainly().await };
         let write = |all: &[Figures]| {
-            let report = json!({"latency": self.latency, "few": few, "settings": all});
+            let report = json!({"latency": self.latency, "settings": all});
             std::fs::write(path, format!("{report:#}\n"))
                 .unwrap_or_else(|error| panic!("write {}: {error}", path.display()));
         };
         for &pools in &self.pools {
-            all.push(Figures { plainly_bound_s, ..Bench::start(self, pools).await.measure().await });
+            let few = if self.costs { Few::default() } else { self.measure_few(pools).await };
+            all.push(Figures { plainly_bound_s, few, ..Bench::start(self, pools).await.measure().await });
             write(&all);
         }
         for figures in &all {
             println!("\n{} claims in {} pools", figures.claims, figures.pools);
-            let times = if self.costs { Vec::new() } else { figures.times(&few) };
+            let times = if self.costs { Vec::new() } else { figures.times() };
             is_kept &= print_requirements(&[figures.costs(), times].concat());
         }
         println!("\nwritten to {}", path.display());
         is_kept
     }
 
-    /// Binds and releases few claims in one pool, several times: the processor time of one round is a few ticks of the clock
-    /// by which Linux counts it.
-    async fn measure_few(&self) -> Figures {
+    /// Binds and releases few claims in as many pools, several times: the processor time of one round is a few ticks of the
+    /// clock by which Linux counts it.
+    async fn measure_few(&self, pools: usize) -> Few {
         let few = Self { total: FEW, ..self.clone() };
-        let mut bench = Bench::start(&few, 1).await;
-        let mut mean = Figures { claims: FEW, pools: 1, ..Figures::default() };
+        let mut bench = Bench::start(&few, pools).await;
+        let mut mean = Few::default();
         for _ in 0..ROUNDS {
             let mut figures = Figures::default();
             bench.bind_all(&mut figures).await;

@@ -13,6 +13,13 @@ fn most_memory_mib(claims: usize) -> f64 {
     56.0 + 40.0 * claims as f64 / 10_000.0
 }
 
+/// What each of 100 claims costs in as many pools.
+#[derive(Clone, Copy, Serialize, Default)]
+pub struct Few {
+    pub cpu_ms_to_bind: f64,
+    pub cpu_ms_to_release: f64,
+}
+
 /// The figures of one setting.
 #[derive(Clone, Serialize, Default)]
 pub struct Figures {
@@ -21,6 +28,7 @@ pub struct Figures {
     pub bound_s: f64,
     /// The same claims, created and bound by plain clients.
     pub plainly_bound_s: f64,
+    pub few: Few,
     /// Processor time for each claim.
     pub cpu_ms_to_bind: f64,
     pub rss_bound_mib: f64,
@@ -68,8 +76,9 @@ impl Figures {
         ]
     }
 
-    /// What depends on the machine too. `few` are the figures of few claims in one pool.
-    pub fn times(&self, few: &Self) -> Vec<Requirement> {
+    /// What depends on the machine too.
+    pub fn times(&self) -> Vec<Requirement> {
+        let few = self.few;
         let (at_most, at_least) = (Requirement::at_most, Requirement::at_least);
         let (rate, plain_rate) = (self.claims as f64 / self.bound_s, self.claims as f64 / self.plainly_bound_s);
         vec![
