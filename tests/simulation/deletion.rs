@@ -540,6 +540,43 @@ fn a_large_sweep_ends_soon_after_its_pool_is_to_retain() {
     outcome.assert_lawful();
 }
 
+/// Everything was lost, and a Cluster is paused so that the claims can be restored.
+#[test]
+fn orphans_whose_release_waits_for_its_turn_stay_once_a_cluster_is_paused() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.create_large_pool().await;
+        site.change(Kind::Pool, "public", &json!({"spec": {"reuseGracePeriodSeconds": 600}}));
+        let claims: Vec<_> = (0..80).map(|number| format!("web-{number}")).collect();
+        claims.iter().for_each(|claim| site.create_claim(claim, "public"));
+        let are_bound = world.wait_until(5 * SOON, || claims.iter().all(|claim| site.is_bound(claim))).await;
+        world.expect(7, "the claims", "bound", are_bound);
+        world.users_interfered.set(true);
+        for kind in [Kind::Claim, Kind::Address] {
+            claims.iter().for_each(|claim| site.delete_by_force(kind, claim));
+        }
+        let wire = site.replicas[0].wire().expect("it runs");
+        wire.delay_turns(10 * SOON, Duration::from_secs(5));
+        let count = || {
+            let fips = world.cloud.floating_ips();
+            fips.iter().filter(|fip| fip.tags.iter().any(|tag| tag.starts_with("caip-out."))).count()
+        };
+        let has_begun = world.wait_until(5 * SOON, || count() > 0).await;
+        world.expect(4, "the orphans", "being released", has_begun);
+        site.change(Kind::Cluster, "c", &json!({"spec": {"paused": true}}));
+        // As long as the watch and what has begun may take.
+        world.advance(Duration::from_secs(12)).await;
+        let left = count();
+        world.advance(2 * SOON).await;
+        world.expect(5, "the orphans", &format!("left alone after {left} of 80"), left < 80 && count() == left);
+        wire.clear_faults();
+        site.change(Kind::Cluster, "c", &json!({"spec": {"paused": false}}));
+        // Grace periods end later.
+        world.skips_rest.set(true);
+    });
+    outcome.assert_lawful();
+}
+
 /// `clusterctl move` failed after it had created the Cluster, paused, and the pool. The user begins again.
 #[test]
 fn a_copy_of_a_pool_that_an_interrupted_move_left_is_deleted_without_touching_what_claims_have() {
