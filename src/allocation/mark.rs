@@ -48,7 +48,7 @@ pub struct CreationMark {
     pub claim: Option<ClaimKey>,
     /// When it was released, where Neutron has no tags.
     pub released: Option<Timestamp>,
-    /// A claim had it. Where the pool retains, it is not deleted with the pool then, unlike an unused one.
+    /// A claim had it. With `Retain` it is not deleted with its pool, unlike an unused one.
     pub is_retained: bool,
 }
 

@@ -38,7 +38,7 @@ const ROUNDS: usize = 8;
 const CLEANUP_DURATION: Duration = Duration::from_secs(20);
 /// How soon the cleanup is continued.
 const CLEANUP_RETRY: Duration = Duration::from_secs(5);
-/// How many IPAddresses a condition names.
+/// How many addresses a condition names.
 const NAMED_ADDRESSES: usize = 5;
 /// How often a pool that is being deleted checks its ConfigMap, and whether claims still hold its addresses. The deletion of
 /// the last claim wakes it too.
@@ -229,7 +229,9 @@ impl PoolController {
             let teardown = self.plan(resolved);
             if teardown.actions.is_empty() && !teardown.must_list {
                 if !teardown.claimed.is_empty() {
-                    return Ok(CleanUp::Paused(addresses_of(resolved, &teardown.claimed)));
+                    let (named, others) = teardown.claimed.split_at(teardown.claimed.len().min(NAMED_ADDRESSES));
+                    let more = if others.is_empty() { "" } else { " and others" };
+                    return Ok(CleanUp::Paused(addresses_of(resolved, named) + more));
                 }
                 // The reads take a while, so everything is looked at once more.
                 if self.confirm_missing(resolved).await? {
