@@ -285,8 +285,8 @@ impl NeutronWriter<'_> {
         self.perform_if(action, |_| may_go_on(), || false).await
     }
 
-    /// The same, except that what `is_unneeded` no more when its turn comes is not deleted, nor, if `leave_outdated`, what
-    /// would have to be read first.
+    /// The same, except that a floating IP that is no longer `is_unneeded` when its turn comes is not deleted, nor, if
+    /// `leave_outdated`, one that would have to be read first.
     pub(super) async fn perform_while(
         &self,
         is_unneeded: impl Fn(&Situation<'_>, &FloatingIpId) -> bool + Send + Sync,

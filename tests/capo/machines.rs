@@ -116,10 +116,7 @@ impl<'a> Machines<'a> {
     /// How many machines are of the other template, and how many there are.
     async fn count_new(&self) -> (usize, usize) {
         let machines = self.ns.list(Kind::InfrastructureMachine).await;
-        let template = "cluster.x-k8s.io/cloned-from-name";
-        let is_new =
-            |machine: &&DynamicObject| machine.annotations().get(template).is_some_and(|name| name == "second");
-        (machines.iter().filter(is_new).count(), machines.len())
+        (machines.iter().filter(|machine| is_from(machine, "second")).count(), machines.len())
     }
 
     /// Waits until so many machines run, and no others exist; each must have the address of its claim, attached. Returns
@@ -143,6 +140,11 @@ impl<'a> Machines<'a> {
         };
         tokio::join!(clusters::delete(self.ns), claims_are_gone);
     }
+}
+
+/// Whether an `OpenStackMachine` was made from this template.
+pub fn is_from(machine: &DynamicObject, template: &str) -> bool {
+    machine.annotations().get("cluster.x-k8s.io/cloned-from-name").is_some_and(|name| name == template)
 }
 
 fn template_ref(name: &str) -> Value {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::kubelets::with_kubelets;
-use crate::machines::{Machines, PATIENCE, claim_of};
+use crate::machines::{Machines, PATIENCE, claim_of, is_from};
 use crate::support::{Kind, Manifest, Namespace, consistently, eventually};
 
 const CAPO: &str = "infrastructure.cluster.x-k8s.io";
@@ -131,10 +131,6 @@ async fn delete_one(ns: &Namespace) -> String {
     ns.delete(Kind::Machine, &first).await;
     ns.await_gone(Kind::Address, &claim_of(&first), PATIENCE).await;
     address
-}
-
-fn is_from(machine: &DynamicObject, template: &str) -> bool {
-    machine.annotations().get("cluster.x-k8s.io/cloned-from-name").is_some_and(|name| name == template)
 }
 
 fn is_waiting(claim: &DynamicObject) -> bool {

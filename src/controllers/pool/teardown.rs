@@ -386,10 +386,7 @@ impl PoolController {
         let message = format!(
             "the pool is being deleted; OpenStack accepted that its floating IPs or marks are removed, and still has them: ask its operator, or annotate the pool with {ABANDON_ANNOTATION}=true to leave them behind"
         );
-        let problem = Problem { reason: reasons::DELETING, message };
-        self.report_deleting(pool, problem, None, Some(resolved)).await?;
-        self.leave_former_secrets(pool).await?;
-        Ok(Action::requeue(self.clock.jitter(HELD_RETRY, 0.5)))
+        self.report_unfinished(pool, resolved, message).await
     }
 
     /// A move or a restore may be under way: the claims of these addresses may be on their way, or in another management
@@ -403,6 +400,16 @@ impl PoolController {
         let message = format!(
             "the pool is being deleted; floating IPs that are marked for claims stay while a Cluster of the namespace is paused: {claimed}. If they are used from another management cluster, annotate the pool with {ABANDON_ANNOTATION}=true"
         );
+        self.report_unfinished(pool, resolved, message).await
+    }
+
+    /// The condition says why the pool is still there, and it is cleaned up again later.
+    async fn report_unfinished(
+        &self,
+        pool: &OpenStackFloatingIPPool,
+        resolved: &ResolvedPool,
+        message: String,
+    ) -> Result<Action, Error> {
         let problem = Problem { reason: reasons::DELETING, message };
         self.report_deleting(pool, problem, None, Some(resolved)).await?;
         self.leave_former_secrets(pool).await?;
