@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::api::Kind;
+use crate::given_up::create_foreign_address;
 use crate::laws::condition;
 use crate::memory::Alteration;
 use crate::simulate;
@@ -428,6 +429,24 @@ fn a_cloud_that_ignores_deletions_is_not_sent_one_deletion_all_the_time() {
         world.cloud.alter(Alteration::None);
         let are_gone = world.wait_until(2 * SOON, || world.cloud.floating_ips().is_empty()).await;
         world.expect(4, "the floating IPs", "deleted", are_gone);
+    });
+    outcome.assert_lawful();
+}
+
+/// Another writer made an IPAddress with the claim's name, and the watch does not show it.
+#[test]
+fn an_ip_address_that_the_watch_does_not_show_is_not_created_again_and_again() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        world.bind_in_new_pool("web-0").await;
+        site.replicas[0].wire().expect("it runs").stall_watch("ipaddresses", 2 * SOON);
+        create_foreign_address(world, "web-1");
+        site.create_claim("web-1", "public");
+        world.advance(2 * SOON).await;
+        let most = peak(world, "POST ipaddresses");
+        world.expect(8, "the IPAddress", &format!("created seldom, not {most} times a minute"), most < 10);
+        site.delete(Kind::Address, "web-1");
+        world.await_bound("web-1").await;
     });
     outcome.assert_lawful();
 }

@@ -432,7 +432,7 @@ fn a_claim_withdraws_nothing_while_its_own_ip_address_may_still_appear() {
 }
 
 /// Another writer's IPAddress for a claim of the pool `public`.
-fn create_foreign_address(world: &World, claim: &str) {
+pub fn create_foreign_address(world: &World, claim: &str) {
     world.users_interfered.set(true);
     let pool = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": "public"});
     let spec = json!({"address": "198.51.100.1", "prefix": 32, "claimRef": {"name": claim}, "poolRef": pool});

@@ -108,7 +108,7 @@ impl ClaimController {
         if patch::is_unknown(&error) {
             self.memory.claims.note_uncertain_address(&observed.claim);
         }
-        // Either our own, not seen yet, or another writer's: the watch delivers that, and the claim is reconciled again.
+        // Either our own, not seen yet, or another one: the watch delivers that, and the claim is reconciled again.
         if patch::is_conflict(&error) {
             let existing = api.get(&observed.name.name).await;
             let existing = existing.map_err(|error| Error::Kubernetes("read the IPAddress", error))?;
@@ -117,17 +117,23 @@ impl ClaimController {
                 self.note_published(&existing, observed);
                 return Ok(());
             }
+            self.await_address(observed);
         }
         Err(Error::Kubernetes("create the IPAddress", error))
     }
 
     /// Records the IPAddress before the watch delivers it, so that its address counts as published at once.
     fn note_published(&self, address: &IpAddress, observed: &Observed) {
-        if self.stores.address(&observed.name).is_none() {
-            self.memory.claims.await_address(&observed.claim);
-        }
+        self.await_address(observed);
         if let Some(published) = read_published(address) {
             self.memory.published.write().insert(observed.name.clone(), published);
+        }
+    }
+
+    /// An IPAddress of this name exists: nothing is created until the watch delivers it.
+    fn await_address(&self, observed: &Observed) {
+        if self.stores.address(&observed.name).is_none() {
+            self.memory.claims.await_address(&observed.claim);
         }
     }
 

@@ -17,7 +17,7 @@ use crate::clock::instant_after;
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
 
-/// How long to wait for the watch to deliver a created IPAddress. After that, it was deleted at once and is never seen.
+/// How long to wait for the watch to deliver an IPAddress that exists. After that, it was deleted at once and is never seen.
 pub(in crate::controllers) const ADDRESS_APPEARS_WITHIN: Duration = Duration::from_secs(10);
 /// How long after it was sent a creation without an answer may still take effect: kube-apiserver ends a request after
 /// `--request-timeout`, 60 s by default.
@@ -68,7 +68,7 @@ struct PoolClaims {
     addresses: BTreeMap<String, String>,
     /// Those of them that do not have the name of an existing claim that they are for: few, where there are thousands.
     unpaired_addresses: BTreeSet<String>,
-    /// IPAddresses that were created and that the watch has not delivered yet, with the time of the creation. They outlive
+    /// IPAddresses that exist and that the watch has not delivered yet, with the time when that was known. They outlive
     /// their claims, since a pool that is being deleted waits for them too.
     awaited_addresses: BTreeMap<ObjectName, Instant>,
     /// IPAddresses whose creation has an unknown outcome, with the time until which it may take effect. They outlive their
@@ -408,7 +408,7 @@ impl ClaimRecords {
         records.filter_map(|(claim, record)| std::mem::take(&mut record.is_skipped).then(|| claim.clone())).collect()
     }
 
-    /// The claim's IPAddress was created, and the watch has not delivered it.
+    /// An IPAddress with the claim's name exists, and the watch has not delivered it.
     pub(in crate::controllers) fn await_address(&self, claim: &IpAddressClaim) {
         let mut pools = self.0.lock();
         pools.entry(pool_of(claim)).or_default().awaited_addresses.insert(name_of(claim), Instant::now());
@@ -418,8 +418,7 @@ impl ClaimRecords {
         self.0.lock().get(&pool_of(claim)).is_some_and(|claims| claims.is_awaited(&name_of(claim)))
     }
 
-    /// Whether an IPAddress that was created a moment ago may be one of this pool: it is not seen yet, or its creation has an
-    /// unknown outcome.
+    /// Whether an IPAddress that is not seen yet may be one of this pool, or the creation of one has an unknown outcome.
     pub(in crate::controllers) fn is_any_address_awaited(&self, pool: &ObjectName) -> bool {
         let pools = self.0.lock();
         let mut of_namespace = pools.iter().filter(|(other, _)| other.namespace == pool.namespace);
