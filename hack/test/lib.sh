@@ -5,6 +5,8 @@
 # shellcheck source=../env/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../env/lib.sh"
 cd "$HERE/../.." || exit
+# A panic says where it is; what a test says of a failure would be lost among the frames.
+export RUST_BACKTRACE=0
 
 stage() { # NAME COMMAND...
   local name=$1 began=$SECONDS status=0

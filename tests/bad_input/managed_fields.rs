@@ -83,8 +83,7 @@ async fn time_that_cannot_be_read_stops_no_other_object() {
         ns.delete(Kind::Pool, "last").await;
         ns.await_gone(Kind::Pool, "last", 2 * RECOVERY).await;
         replace_time(ns, Kind::Secret, "cloud", |entry| entry["time"] == UNREADABLE, READABLE).await;
-        let secret = ns.get(Kind::Secret, "cloud").await.expect("it is there");
-        assert_eq!(secret.finalizers().len(), 2, "those of the other pools: {:?}", secret.finalizers());
+        ns.await_object(Kind::Secret, "cloud", RECOVERY, "with the finalizers of the other pools alone", has_two).await;
     })
     .await;
 }
