@@ -32,6 +32,8 @@ struct State<K: Ord + Clone> {
 
 struct KeyShare<K: Ord + Clone> {
     in_use: usize,
+    /// The most that it may use, if it has a limit of its own.
+    own_limit: Option<usize>,
     /// When the key came, or last got or freed a slot. If one that comes were always first, keys that come and go could
     /// keep out one that stays.
     since: u64,
@@ -40,7 +42,7 @@ struct KeyShare<K: Ord + Clone> {
 
 impl<K: Ord + Clone> Default for KeyShare<K> {
     fn default() -> Self {
-        Self { in_use: 0, since: 0, waiters: BTreeMap::new() }
+        Self { in_use: 0, own_limit: None, since: 0, waiters: BTreeMap::new() }
     }
 }
 
@@ -48,10 +50,17 @@ impl<K: Ord + Clone> Share for KeyShare<K> {
     type Turn = (usize, u64);
 
     fn turn(&self) -> Option<Self::Turn> {
-        (!self.waiters.is_empty()).then_some((self.in_use, self.since))
+        let may_use_more = self.own_limit.is_none_or(|limit| self.in_use < limit);
+        (may_use_more && !self.waiters.is_empty()).then_some((self.in_use, self.since))
     }
 
     fn is_empty(&self) -> bool {
+        self.is_idle() && self.own_limit.is_none()
+    }
+}
+
+impl<K: Ord + Clone> KeyShare<K> {
+    fn is_idle(&self) -> bool {
         self.in_use == 0 && self.waiters.is_empty()
     }
 }
@@ -99,6 +108,11 @@ impl<K: Ord + Clone> FairSlots<K> {
         self.change(|state| state.limit = limit);
     }
 
+    /// Limits the slots of one key, until it is called with none. Slots in use above a lower limit end with their users.
+    pub(crate) fn set_key_limit(self: &Arc<Self>, key: &K, limit: Option<usize>) {
+        self.change(|state| state.keys.update(key, |share| share.own_limit = limit));
+    }
+
     fn change<T>(self: &Arc<Self>, change: impl FnOnce(&mut State<K>) -> T) -> T {
         let mut state = self.state.lock();
         let result = change(&mut state);
@@ -116,7 +130,7 @@ impl<K: Ord + Clone> State<K> {
     fn enqueue(&mut self, key: &K, waiter: oneshot::Sender<Slot<K>>) -> u64 {
         let number = self.number();
         self.keys.update(key, |share| {
-            if share.is_empty() {
+            if share.is_idle() {
                 share.since = number;
             }
             share.waiters.insert(number, waiter);

@@ -165,6 +165,7 @@ async fn a_waiter_is_woken() {
 #[derive(Default)]
 struct Model {
     limit: usize,
+    key_limits: BTreeMap<u8, usize>,
     /// Key, and whether it has a slot, in the order in which they came.
     calls: Vec<(u8, bool)>,
     since: BTreeMap<u8, usize>,
@@ -197,7 +198,9 @@ impl Model {
 
     fn settle(&mut self) {
         while self.calls.iter().filter(|call| call.1).count() < self.limit {
-            let waiting = (0..self.calls.len()).filter(|index| !self.calls[*index].1);
+            let may_use_more = |key| self.key_limits.get(&key).is_none_or(|limit| self.count(key, true) < *limit);
+            let waiting =
+                (0..self.calls.len()).filter(|index| !self.calls[*index].1 && may_use_more(self.calls[*index].0));
             let rank = |index: &usize| {
                 let key = self.calls[*index].0;
                 (self.count(key, true), self.since[&key], *index)
@@ -209,7 +212,8 @@ impl Model {
     }
 
     fn records(&self) -> BTreeMap<u8, (usize, usize)> {
-        self.calls.iter().map(|(key, _)| (*key, (self.count(*key, true), self.count(*key, false)))).collect()
+        let keys = self.calls.iter().map(|(key, _)| key).chain(self.key_limits.keys());
+        keys.map(|key| (*key, (self.count(*key, true), self.count(*key, false)))).collect()
     }
 }
 
@@ -219,6 +223,7 @@ enum Step {
     /// The end of a call, or of its waiting.
     End(usize),
     Limit(usize),
+    LimitKey(u8, Option<usize>),
     /// All take the slots that they were given.
     Take,
 }
@@ -228,6 +233,7 @@ fn step() -> impl Strategy<Value = Step> {
         4 => (0..4_u8).prop_map(Step::Begin),
         4 => (0..64_usize).prop_map(Step::End),
         1 => (0..5_usize).prop_map(Step::Limit),
+        1 => (0..4_u8, proptest::option::of(0..3_usize)).prop_map(|(key, limit)| Step::LimitKey(key, limit)),
         2 => Just(Step::Take),
     ]
 }
@@ -252,6 +258,11 @@ proptest! {
                     slots.set_limit(limit);
                     model.limit = limit;
                 }
+                Step::LimitKey(key, limit) => {
+                    slots.set_key_limit(&key, limit);
+                    model.key_limits.remove(&key);
+                    model.key_limits.extend(limit.map(|limit| (key, limit)));
+                }
                 Step::Take => {
                     let expected: Vec<_> = model.calls.iter().map(|call| call.1).collect();
                     prop_assert_eq!(running(&mut calls), expected);
@@ -262,6 +273,7 @@ proptest! {
             prop_assert_eq!(records(&slots), model.records());
         }
         drop(calls);
+        (0..4).for_each(|key| slots.set_key_limit(&key, None));
         prop_assert!(records(&slots).is_empty());
         prop_assert_eq!(slots.state.lock().in_use, 0);
     }

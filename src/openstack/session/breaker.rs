@@ -41,6 +41,10 @@ pub(super) enum Admission {
 }
 
 impl CircuitBreaker {
+    pub(super) fn last_call_was_answered(&self) -> bool {
+        self.outage.is_none() && self.failures_in_a_row == 0
+    }
+
     pub(super) fn admit(&mut self, now: Instant) -> Admission {
         match &mut self.outage {
             None => Admission::Call,
@@ -63,11 +67,17 @@ impl CircuitBreaker {
     }
 
     /// The cloud did not answer, or a proxy answered for it. `jitter` extends the pause.
-    pub(super) fn failed(&mut self, now: Instant, cause: &Error, jitter: impl FnOnce(Duration) -> Duration) {
+    pub(super) fn failed(
+        &mut self,
+        now: Instant,
+        cause: &Error,
+        is_probe: bool,
+        jitter: impl FnOnce(Duration) -> Duration,
+    ) {
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         let pause = match &self.outage {
-            // A late failure of a call that was sent before the breaker opened.
-            Some(outage) if !outage.is_probing => return,
+            // Of a call that was sent before the breaker opened, or that it did not have to admit.
+            Some(_) if !is_probe => return,
             Some(outage) => outage.pause.saturating_mul(2).min(MAX_PAUSE),
             None if self.failures_in_a_row >= MAX_FAILURES => FIRST_PAUSE,
             None => return,
@@ -96,7 +106,7 @@ mod tests {
         let mut breaker = CircuitBreaker::default();
         for _ in 0..MAX_FAILURES {
             assert!(matches!(breaker.admit(now), Admission::Call));
-            breaker.failed(now, &failure(), |pause| pause);
+            breaker.failed(now, &failure(), false, |pause| pause);
         }
         breaker
     }
@@ -120,7 +130,7 @@ mod tests {
         let now = Instant::now();
         let mut breaker = CircuitBreaker::default();
         for _ in 0..20 {
-            breaker.failed(now, &failure(), |pause| pause);
+            breaker.failed(now, &failure(), false, |pause| pause);
             breaker.answered();
         }
         assert!(matches!(breaker.admit(now), Admission::Call));
@@ -136,7 +146,7 @@ mod tests {
             for _ in 0..100 {
                 if let Admission::Probe = breaker.admit(now) {
                     probes += 1;
-                    breaker.failed(now, &failure(), |pause| pause);
+                    breaker.failed(now, &failure(), true, |pause| pause);
                 }
             }
         }

@@ -33,9 +33,18 @@ impl Limiter {
         Self { max, limit: max, quick_answers: 0, halved_at: None, not_before: None }
     }
 
+    pub(super) fn is_at_max(&self) -> bool {
+        self.limit == self.max
+    }
+
     /// How many calls may run concurrently.
     pub(super) fn limit(&self) -> usize {
         self.limit
+    }
+
+    /// Whether a call that took so long indicates overload, even if it was successful.
+    pub(super) fn is_slow(duration: Duration) -> bool {
+        duration > SLOW_CALL
     }
 
     /// How much longer the server asked all clients to wait; zero when it did not.
@@ -44,7 +53,7 @@ impl Limiter {
     }
 
     pub(super) fn answered(&mut self, now: Instant, duration: Duration) {
-        if duration > SLOW_CALL {
+        if Self::is_slow(duration) {
             return self.overloaded(now, None);
         }
         self.quick_answers = self.quick_answers.saturating_add(1);

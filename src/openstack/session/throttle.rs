@@ -1,5 +1,12 @@
-//! The throttle of one cloud, which every call to its Neutron passes: applies the limiter and the circuit breaker.
+//! The throttle of one cloud, which every call to its Neutron passes: a limit of concurrent calls, shared fairly by the
+//! cloud's projects, and a circuit breaker.
+//!
+//! The calls of one project alone may fail or be slow, or a proxy limits its requests. So a project with such a call has a
+//! limit, a breaker and a wait of its own until its calls are answered again, and what fails meanwhile does not lower the
+//! limit of all. The cloud's breaker, which opens when no call of any project is answered, is for the projects whose calls
+//! failed, and for all once several of them are among these: then few calls are sent, however many projects there are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,35 +16,61 @@ use tokio::time::Instant;
 use super::super::{Error, ErrorKind};
 use super::breaker::{Admission, CircuitBreaker};
 use super::limiter::Limiter;
-use crate::clock::Clock;
+use crate::clock::{Clock, instant_after};
 use crate::fair::{FairSlots, Slot};
 use crate::floating_ip::ProjectId;
 
 /// The longest `Retry-After` that a call waits for. For a longer one it fails, so that the caller can do something else.
 const MAX_WAIT: Duration = Duration::from_secs(5);
-/// So that clouds and replicas that failed together do not probe together.
+/// How long after its last bad call and the wait that was asked for a project is throttled, if nothing is answered.
+const FORGET_AFTER: Duration = Duration::from_secs(60);
+/// If so many projects get no answer, and no other one does, it is the cloud that does not answer.
+const SEVERAL: usize = 3;
+/// So that projects, clouds and replicas that failed together do not probe together.
 const JITTER: f64 = 0.5;
 
 /// Shared by all sessions with one cloud.
 pub(super) struct Throttle {
     clock: Clock,
-    // Shared fairly by project, the tenant that a cloud knows. As many as the limiter's limit, which is followed as calls
-    // end.
+    // As many as the limiter's limit, which is followed as calls end. Shared by project, the tenant that a cloud knows.
     slots: Arc<FairSlots<ProjectId>>,
     state: Mutex<ThrottleState>,
 }
 
 struct ThrottleState {
+    max_calls: usize,
     limiter: Limiter,
     breaker: CircuitBreaker,
-    /// Whether the last wait was asked for by an answer that is only for the log.
+    /// The projects with calls that failed since the cloud last answered one, and when the last call of each did.
+    unanswered: BTreeMap<ProjectId, Instant>,
+    throttled: BTreeMap<ProjectId, ProjectThrottle>,
+}
+
+/// Of a project with a call that failed or was slow.
+struct ProjectThrottle {
+    limiter: Limiter,
+    breaker: CircuitBreaker,
+    /// Whether the wait was asked for by an answer that is only for the log.
     is_wait_concealed: bool,
+    ends_at: Instant,
+}
+
+/// How a call ended that was sent.
+#[derive(Clone, Copy)]
+struct CallEnd<'a> {
+    health: Health,
+    error: Option<&'a Error>,
+    taken: Duration,
+    at: Instant,
 }
 
 /// Permission to send calls, one after the other. Dropping it without [`Permit::record`] reports nothing about the cloud.
 pub(super) struct Permit {
     throttle: Arc<Throttle>,
+    project: ProjectId,
+    /// For the cloud's breaker, and for the project's.
     is_probe: bool,
+    is_own_probe: bool,
     granted_at: Instant,
     _slot: Slot<ProjectId>,
 }
@@ -55,65 +88,166 @@ pub(super) enum Health {
 
 impl Throttle {
     pub(super) fn new(clock: Clock, max_calls: usize) -> Self {
-        let limiter = Limiter::new(max_calls);
-        let breaker = CircuitBreaker::default();
-        let state = ThrottleState { limiter, breaker, is_wait_concealed: false };
+        let (limiter, breaker) = (Limiter::new(max_calls), CircuitBreaker::default());
+        let (unanswered, throttled) = (BTreeMap::new(), BTreeMap::new());
+        let state = ThrottleState { max_calls, limiter, breaker, unanswered, throttled };
         Self { clock, slots: Arc::new(FairSlots::new(max_calls)), state: Mutex::new(state) }
     }
 
-    /// Waits for a slot, one of the project's share. Fails at once while the cloud does not answer, or asks for a wait
-    /// longer than [`MAX_WAIT`].
+    /// Waits for a slot, one of the project's share. Fails at once while the project's calls fail, or if it was asked for a
+    /// wait longer than [`MAX_WAIT`].
     pub(super) async fn acquire(self: &Arc<Self>, project: &ProjectId) -> Result<Permit, Error> {
-        let slot = self.slots.acquire(project.clone()).await;
-        let mut permit = Permit { throttle: self.clone(), is_probe: false, granted_at: Instant::now(), _slot: slot };
-        loop {
-            let wait = self.state.lock().limiter.wait(Instant::now());
-            if wait > MAX_WAIT {
-                let error =
-                    Error::new(ErrorKind::TooManyRequests, "", "the cloud asks to wait before the next request");
-                let is_concealed = self.state.lock().is_wait_concealed;
-                return Err(Error { retry_after: Some(wait), is_concealed, ..error });
+        let slot = loop {
+            // Without a slot, so that another project can use it.
+            tokio::time::sleep(self.wait(project)?).await;
+            let slot = self.slots.acquire(project.clone()).await;
+            if self.wait(project)?.is_zero() {
+                break slot;
             }
-            if wait.is_zero() {
-                break;
-            }
-            // Keeps the slot: later calls have to wait as well.
-            tokio::time::sleep(wait).await;
-        }
+        };
+        let (throttle, project, granted_at) = (self.clone(), project.clone(), Instant::now());
+        let mut permit = Permit { throttle, project, is_probe: false, is_own_probe: false, granted_at, _slot: slot };
         // Last, so that a probe is sent as soon as it is granted.
-        let admission = self.state.lock().breaker.admit(Instant::now());
-        match admission {
-            Admission::Call => {}
-            Admission::Probe => permit.is_probe = true,
-            Admission::Refused(error) => return Err(error),
-        }
-        permit.granted_at = Instant::now();
+        permit.admit()?;
         Ok(permit)
+    }
+
+    fn wait(&self, project: &ProjectId) -> Result<Duration, Error> {
+        let state = self.state.lock();
+        state.throttled.get(project).map_or(Ok(Duration::ZERO), |own| own.wait(Instant::now()))
+    }
+}
+
+impl ThrottleState {
+    /// Whether the cloud's breaker is for a project.
+    fn is_bound(&self, project: &ProjectId, now: Instant) -> bool {
+        let has_failed = |at: &Instant| now.duration_since(*at) < FORGET_AFTER;
+        self.unanswered.len() >= SEVERAL || self.unanswered.get(project).is_some_and(has_failed)
+    }
+
+    fn record(&mut self, permit: &Permit, call: CallEnd<'_>, jitter: impl Fn(Duration) -> Duration) {
+        let project = &permit.project;
+        let is_throttled = self.throttled.contains_key(project);
+        let is_its_own = call.is_bad() && is_throttled;
+        match call.health {
+            // Slow calls of several projects mean that the cloud has too much to do.
+            Health::Answering if !is_its_own || self.throttled.len() > 1 => self.limiter.answered(call.at, call.taken),
+            Health::Overloaded(_) | Health::Failing(_) if !is_its_own => self.limiter.overloaded(call.at, None),
+            _ => {}
+        }
+        if let Health::Failing(_) = call.health {
+            self.unanswered.insert(project.clone(), call.at);
+        } else {
+            self.unanswered.clear();
+        }
+        call.report_to(&mut self.breaker, permit.is_probe, &jitter);
+        if call.is_bad() && !is_throttled {
+            self.throttled.insert(project.clone(), ProjectThrottle::new(self.max_calls, call.at));
+        }
+        if let Some(own) = self.throttled.get_mut(project) {
+            own.record(permit, call, &jitter);
+        }
+    }
+
+    /// Removes the throttles that have ended, and returns their projects.
+    fn remove_ended(&mut self, now: Instant) -> Vec<ProjectId> {
+        self.throttled.extract_if(.., |_, own| own.has_ended(now)).map(|(project, _)| project).collect()
+    }
+
+    /// The limit of a throttled project. Others get slots even if its limit rises, since some of its calls are answered.
+    fn limit_of(&self, project: &ProjectId) -> Option<usize> {
+        let own = self.throttled.get(project)?;
+        Some(own.limiter.limit().min(self.max_calls.div_ceil(2)))
+    }
+}
+
+impl ProjectThrottle {
+    fn new(max_calls: usize, now: Instant) -> Self {
+        let (limiter, breaker) = (Limiter::new(max_calls), CircuitBreaker::default());
+        Self { limiter, breaker, is_wait_concealed: false, ends_at: now }
+    }
+
+    fn record(&mut self, permit: &Permit, call: CallEnd<'_>, jitter: impl Fn(Duration) -> Duration) {
+        if let Health::Overloaded(wait) | Health::Failing(wait) = call.health {
+            self.limiter.overloaded(call.at, wait);
+            self.is_wait_concealed = call.error.is_some_and(|error| error.is_concealed);
+        } else {
+            self.limiter.answered(call.at, call.taken);
+        }
+        call.report_to(&mut self.breaker, permit.is_own_probe, jitter);
+        if call.is_bad() {
+            self.ends_at = instant_after(call.at, self.limiter.wait(call.at).saturating_add(FORGET_AFTER));
+        }
+    }
+
+    /// How much longer the project was asked to wait; an error if that is longer than [`MAX_WAIT`].
+    fn wait(&self, now: Instant) -> Result<Duration, Error> {
+        let wait = self.limiter.wait(now);
+        if wait <= MAX_WAIT {
+            return Ok(wait);
+        }
+        let error = Error::new(ErrorKind::TooManyRequests, "", "the cloud asks to wait before the next request");
+        Err(Error { retry_after: Some(wait), is_concealed: self.is_wait_concealed, ..error })
+    }
+
+    fn has_ended(&self, now: Instant) -> bool {
+        let has_recovered =
+            self.limiter.is_at_max() && self.breaker.last_call_was_answered() && self.limiter.wait(now).is_zero();
+        has_recovered || now >= self.ends_at
+    }
+}
+
+impl CallEnd<'_> {
+    fn is_bad(&self) -> bool {
+        self.health != Health::Answering || Limiter::is_slow(self.taken)
+    }
+
+    fn report_to(&self, breaker: &mut CircuitBreaker, is_probe: bool, jitter: impl Fn(Duration) -> Duration) {
+        match (self.health, self.error) {
+            (Health::Failing(_), Some(error)) => breaker.failed(self.at, error, is_probe, jitter),
+            _ => breaker.answered(),
+        }
     }
 }
 
 impl Permit {
+    fn admit(&mut self) -> Result<(), Error> {
+        let mut state = self.throttle.state.lock();
+        let is_bound = state.is_bound(&self.project, self.granted_at);
+        let ThrottleState { breaker, throttled, .. } = &mut *state;
+        let own = throttled.get_mut(&self.project).map(|own| (&mut own.breaker, &mut self.is_own_probe));
+        let of_cloud = is_bound.then_some((breaker, &mut self.is_probe));
+        for (breaker, is_probe) in own.into_iter().chain(of_cloud) {
+            match breaker.admit(self.granted_at) {
+                Admission::Call => {}
+                Admission::Probe => *is_probe = true,
+                Admission::Refused(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
     /// Records what a call's result says about the cloud; `error` is the one that the call failed with.
     pub(super) fn record(&mut self, health: Health, error: Option<&Error>) {
-        let now = Instant::now();
-        let taken = now.duration_since(std::mem::replace(&mut self.granted_at, now));
-        let mut state = self.throttle.state.lock();
-        match health {
-            Health::Answering => state.limiter.answered(now, taken),
-            Health::Overloaded(wait) | Health::Failing(wait) => {
-                state.limiter.overloaded(now, wait);
-                state.is_wait_concealed = error.is_some_and(|error| error.is_concealed);
-            }
-            Health::Unknown => return,
+        let at = Instant::now();
+        let taken = at.duration_since(std::mem::replace(&mut self.granted_at, at));
+        if health == Health::Unknown {
+            return;
         }
-        match (health, error) {
-            (Health::Failing(_), Some(error)) => {
-                state.breaker.failed(now, error, |pause| self.throttle.clock.jitter(pause, JITTER));
-            }
-            _ => state.breaker.answered(),
+        let Throttle { clock, slots, state, .. } = &*self.throttle;
+        let mut state = state.lock();
+        state.record(self, CallEnd { health, error, taken, at }, |pause| clock.jitter(pause, JITTER));
+        // Under the lock, so that the last limit is the newest. Before the slot is freed, so that it is not given to another
+        // above a lower limit.
+        slots.set_limit(state.limiter.limit());
+        for ended in state.remove_ended(at) {
+            slots.set_key_limit(&ended, None);
+        }
+        if let Some(limit) = state.limit_of(&self.project) {
+            slots.set_key_limit(&self.project, Some(limit));
         }
         drop(state);
-        self.is_probe = false;
+        (self.is_probe, self.is_own_probe) = (false, false);
     }
 }
 
@@ -123,20 +257,11 @@ impl Drop for Permit {
         if self.is_probe {
             state.breaker.abandoned();
         }
-        let limit = state.limiter.limit();
-        drop(state);
-        // Before the slot is freed, so that it is not given to another above a lower limit.
-        self.throttle.slots.set_limit(limit);
+        if let Some(own) = state.throttled.get_mut(&self.project).filter(|_| self.is_own_probe) {
+            own.breaker.abandoned();
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn any_number_of_calls_may_be_allowed() {
-        let throttle = Arc::new(Throttle::new(Clock::system(), usize::MAX));
-        assert!(throttle.acquire(&ProjectId::new("p")).await.is_ok());
-    }
-}
+mod tests;
