@@ -8,7 +8,7 @@ set -euo pipefail
 # Calls, writes and memory: `make bench-scale` measures more claims, and times.
 costs() (
   use_servers
-  test_program bench --scale --costs --total 300 --pools 6 --projects 3 --waiting 30 --settled-seconds 15 --json "$RUN/scale.json"
+  test_program bench --scale --costs --total 300 --pools 6 --projects 3 --waiting 30 --settled-seconds 80 --json "$RUN/scale.json"
 )
 
 yield_the_processor 19
