@@ -422,6 +422,11 @@ async fn a_migration_from_capos_pool_gives_new_addresses_while_machines_are_recr
     with_capo(migration::change_addresses_while_machines_are_recreated).await;
 }
 
+#[tokio::test]
+async fn a_bastion_moves_from_capos_pool() {
+    with_capo(migration::replace_a_bastion).await;
+}
+
 /// By CAPO's own kind, which CAPO has since 0.14.
 #[tokio::test]
 async fn a_pool_has_the_credentials_of_an_identity_of_capo_while_its_selector_allows_the_namespace() {

@@ -14,8 +14,9 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::clusters;
 use crate::kubelets::with_kubelets;
-use crate::machines::{Machines, PATIENCE, claim_of, is_from};
+use crate::machines::{Machines, PATIENCE, await_attached_to, claim_of, identity_ref, is_from, machine_spec};
 use crate::support::{Kind, Manifest, Namespace, consistently, eventually};
 
 const CAPO: &str = "infrastructure.cluster.x-k8s.io";
@@ -51,6 +52,31 @@ pub async fn change_addresses_while_machines_are_recreated(ns: &Namespace) {
         machines.delete_cluster(&addresses).await;
     })
     .await;
+}
+
+/// No machine has an address of CAPO's pool.
+pub async fn replace_a_bastion(ns: &Namespace) {
+    ns.start_controller(&ns.world.account, &["--watch-filter="]);
+    create_in_tree_pool(ns).await;
+    let mut bastion = json!({"enabled": true, "spec": machine_spec()});
+    bastion["spec"]["floatingIPPoolRef"] = in_tree_reference();
+    let mut infrastructure = clusters::without_api_address();
+    infrastructure["bastion"] = bastion;
+    clusters::create_infrastructure(ns, infrastructure).await;
+    clusters::create(ns).await;
+    let had = ns.await_bound(&claim_of("prod-bastion"), PATIENCE).await;
+    await_attached_to(ns, "prod-bastion", &had).await;
+    let mut steps = Steps::of(&plan(ns, "--apply").await);
+    run(ns, &steps.next("enabled")).await;
+    run(ns, &steps.next("wait --for=delete")).await;
+    run(ns, &steps.next("enabled")).await;
+    let address = ns.await_bound(&claim_of("prod-bastion"), PATIENCE).await;
+    await_attached_to(ns, "prod-bastion", &address).await;
+    assert_eq!(count_claims_of_capo(ns).await, 0);
+    run(ns, &steps.next("delete openstackfloatingippools")).await;
+    assert!(ns.get(Kind::InTreePool, "capo").await.is_none());
+    steps.end();
+    clusters::delete(ns).await;
 }
 
 async fn keep_addresses(ns: &Namespace, machines: &Machines<'_>, addresses: &BTreeSet<String>) {
@@ -141,15 +167,9 @@ fn is_waiting(claim: &DynamicObject) -> bool {
 /// plan, which has no label for the controller that the scenarios share.
 async fn create_in_tree_machines(ns: &Namespace, count: usize) -> Machines<'_> {
     ns.start_controller(&ns.world.account, &["--watch-filter="]);
-    let spec = json!({
-        "identityRef": {"name": "cloud", "cloudName": "openstack"}, "reclaimPolicy": "Delete",
-        "floatingIPNetwork": {"filter": {"name": "public"}}
-    });
-    ns.create(Manifest::new(Kind::InTreePool, json!({"metadata": {"name": "capo"}, "spec": spec}))).await;
-    let reference = json!({"apiGroup": CAPO, "kind": "OpenStackFloatingIPPool", "name": "capo"});
-    let machine = json!({
-        "flavor": "m1.tiny", "image": {"filter": {"name": "tiny"}}, "sshKeyName": "demo", "floatingIPPoolRef": reference
-    });
+    create_in_tree_pool(ns).await;
+    let mut machine = machine_spec();
+    machine["floatingIPPoolRef"] = in_tree_reference();
     let template = json!({"metadata": {"name": OLD}, "spec": {"template": {"spec": machine}}});
     ns.create(Manifest::new(Kind::MachineTemplate, template)).await;
     let machines = Machines::create(ns, 0, json!({"maxSurge": 1, "maxUnavailable": 0})).await;
@@ -159,6 +179,17 @@ async fn create_in_tree_machines(ns: &Namespace, count: usize) -> Machines<'_> {
     }
     machines.scale(count).await;
     machines
+}
+
+async fn create_in_tree_pool(ns: &Namespace) {
+    let spec = json!({
+        "identityRef": identity_ref(), "reclaimPolicy": "Delete", "floatingIPNetwork": {"filter": {"name": "public"}}
+    });
+    ns.create(Manifest::new(Kind::InTreePool, json!({"metadata": {"name": "capo"}, "spec": spec}))).await;
+}
+
+fn in_tree_reference() -> Value {
+    json!({"apiGroup": CAPO, "kind": "OpenStackFloatingIPPool", "name": "capo"})
 }
 
 /// Waits for a number of machines of the new template, among all.

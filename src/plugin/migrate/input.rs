@@ -30,6 +30,10 @@ pub(super) struct MigrationInput {
     /// The templates that point to CAPO's pool.
     pub(super) templates: Vec<MachineTemplate>,
     pub(super) users: Vec<TemplateUser>,
+    /// The OpenStackClusters whose bastion points to CAPO's pool.
+    pub(super) bastions: Vec<String>,
+    /// The OpenStackServers that point to it and belong to no machine or bastion.
+    pub(super) servers: Vec<String>,
     /// The claims on CAPO's pool.
     pub(super) claims: Vec<InTreeClaim>,
     /// What the IPAddresses of CAPO's pool name.
@@ -102,7 +106,8 @@ pub(super) async fn read_input(session: &PluginSession, args: &Migrate, to: &str
         false => input.has_secret = has_secret(session, &input).await,
     }
     if let Some(templates) = newest_version(&session.client, CAPO_GROUP, "OpenStackMachineTemplate").await {
-        for object in list(session, &templates).await?.into_iter().filter(|object| points_to(object, pool)) {
+        let path = "/spec/template/spec/floatingIPPoolRef";
+        for object in list(session, &templates).await?.into_iter().filter(|object| points_to(object, path, pool)) {
             input.templates.push(MachineTemplate {
                 successor: get(session, &templates, &successor_name(&object.name_any())).await?.map(value),
                 is_generated: object.labels().contains_key(TOPOLOGY_LABEL),
@@ -111,6 +116,8 @@ pub(super) async fn read_input(session: &PluginSession, args: &Migrate, to: &str
         }
     }
     input.users = list_users(session).await?;
+    input.bastions = list_bastions(session, pool).await?;
+    input.servers = list_servers(session, pool).await?;
     read_claims(session, pool, to, &mut input).await?;
     Ok(input)
 }
@@ -157,7 +164,7 @@ fn value_with_kind(object: DynamicObject, resource: &ApiResource) -> Value {
 }
 
 async fn newest_version(client: &Client, group: &str, kind: &str) -> Option<ApiResource> {
-    for version in ["v1beta2", "v1beta1"] {
+    for version in ["v1beta2", "v1beta1", "v1alpha1"] {
         if let Ok((resource, _)) = pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await {
             return Some(resource);
         }
@@ -188,11 +195,31 @@ async fn has_secret(session: &PluginSession, input: &MigrationInput) -> Option<b
     secrets.get_metadata_opt(name).await.ok().map(|found| found.is_some())
 }
 
-/// CAPO itself compares only kind and name; a template with another group is not meant for CAPO's pool.
-fn points_to(template: &DynamicObject, pool: &str) -> bool {
-    let Some(reference) = template.data.pointer("/spec/template/spec/floatingIPPoolRef") else { return false };
+/// CAPO itself compares only kind and name; a reference with another group is not meant for CAPO's pool.
+fn points_to(object: &DynamicObject, path: &str, pool: &str) -> bool {
+    let Some(reference) = object.data.pointer(path) else { return false };
     let is_capos = reference.get("apiGroup").and_then(Value::as_str).is_none_or(|group| group == CAPO_GROUP);
     is_capos && reference["kind"] == POOL_KIND && reference["name"] == pool
+}
+
+async fn list_bastions(session: &PluginSession, pool: &str) -> Result<Vec<String>, Failure> {
+    let Some(clusters) = newest_version(&session.client, CAPO_GROUP, "OpenStackCluster").await else {
+        return Ok(Vec::new());
+    };
+    let path = "/spec/bastion/spec/floatingIPPoolRef";
+    let pointing = list(session, &clusters).await?.into_iter().filter(|cluster| points_to(cluster, path, pool));
+    Ok(pointing.map(|cluster| cluster.name_any()).collect())
+}
+
+/// Those of machines and bastions have an owner.
+async fn list_servers(session: &PluginSession, pool: &str) -> Result<Vec<String>, Failure> {
+    let Some(servers) = newest_version(&session.client, CAPO_GROUP, "OpenStackServer").await else {
+        return Ok(Vec::new());
+    };
+    let is_alone = |server: &DynamicObject| {
+        server.owner_references().is_empty() && points_to(server, "/spec/floatingIPPoolRef", pool)
+    };
+    Ok(list(session, &servers).await?.into_iter().filter(is_alone).map(|server| server.name_any()).collect())
 }
 
 async fn list_users(session: &PluginSession) -> Result<Vec<TemplateUser>, Failure> {

@@ -107,6 +107,7 @@ impl Plan {
         remarks.extend(generated.into_iter().map(|template| describe_generated(template, to)));
         remarks.extend(addresses::describe_lost(input, &kept));
         remarks.extend(describe_risks(input, &kept));
+        remarks.extend(input.servers.iter().map(|server| describe_server(server, to)));
         if input.templates.is_empty() {
             remarks.push("no OpenStackMachineTemplate of the namespace points to the pool".into());
         }
@@ -147,6 +148,12 @@ fn describe_generated(template: &MachineTemplate, to: &str) -> String {
     )
 }
 
+fn describe_server(server: &str, to: &str) -> String {
+    format!(
+        "OpenStackServer {server} belongs to no machine, and its spec cannot be changed: delete it, and create it with apiGroup {GROUP} and name {to} in floatingIPPoolRef"
+    )
+}
+
 /// What may still change an address that is to be kept.
 fn describe_risks(input: &MigrationInput, kept: &[String]) -> Vec<String> {
     let mut risks = Vec::new();
@@ -179,6 +186,11 @@ fn describe_risks(input: &MigrationInput, kept: &[String]) -> Vec<String> {
     if input.users.iter().any(|user| user.is_control_plane() && is_copied(&user.template)) {
         risks.push(
             "CAPO deletes the floating IP of a control plane machine with the machine, listed or not, unless the OpenStackCluster has a managed load balancer or names a floating IP for the API server".into(),
+        );
+    }
+    if !input.bastions.is_empty() {
+        risks.push(
+            "CAPO deletes the floating IP of a bastion with the bastion, listed or not, unless bastion.floatingIP of the OpenStackCluster names it".into(),
         );
     }
     risks

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::super::input::{MigrationInput, TemplateUser, successor_name};
-use crate::api::names::CAPO_GROUP;
+use crate::api::names::{CAPO_GROUP, GROUP, POOL_KIND};
 
 /// CAPO's tag on the addresses of a pool, before the pool's name.
 const TAG: &str = "cluster-api-provider-openstack-fip-pool-";
@@ -51,6 +51,12 @@ pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to
         steps.push(format!("# {} creates a machine, with another address, before it deletes one", user.name));
         steps.push(replace(&kubectl, user));
     }
+    for cluster in &input.bastions {
+        steps.extend(replace_bastion(&kubectl, cluster, to));
+    }
+    if !input.servers.is_empty() {
+        steps.push("# replace the OpenStackServers, as remarked above".into());
+    }
     steps.push("# when no claim of the old pool is left; returns when the pool is gone".into());
     steps.push(format!("{kubectl} delete {in_tree} {from} --ignore-not-found"));
     if keeps_all {
@@ -81,6 +87,22 @@ fn rolling_update(user: &TemplateUser) -> Value {
 
 fn replace(kubectl: &str, user: &TemplateUser) -> String {
     patch(kubectl, user, user.path, successor_name(&user.template).into())
+}
+
+/// CAPO gives the claim of each bastion the same name: the old one has to be gone first.
+fn replace_bastion(kubectl: &str, cluster: &str, to: &str) -> [String; 4] {
+    let clusters = format!("openstackclusters.{CAPO_GROUP}");
+    let change = |bastion: Value| {
+        let change = json!({"spec": {"bastion": bastion}});
+        format!("{kubectl} patch {clusters} {cluster} --type merge -p {}", quote(&change))
+    };
+    let reference = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": to});
+    [
+        format!("# the bastion of {cluster} is removed, and created with another address"),
+        change(json!({"enabled": false})),
+        format!("{kubectl} wait --for=delete ipaddressclaim/{cluster}-bastion-floating-ip-address --timeout=10m"),
+        change(json!({"enabled": true, "spec": {"floatingIPPoolRef": reference}})),
+    ]
 }
 
 fn patch(kubectl: &str, user: &TemplateUser, path: &str, value: Value) -> String {

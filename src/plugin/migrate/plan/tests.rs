@@ -380,3 +380,23 @@ fn what_a_user_wrote_adds_no_command() {
     let last = commands.last().expect("there are commands");
     assert!(last.starts_with("for address in 203.0.113.9 ") && !last.contains("reboot"), "{last}");
 }
+
+#[test]
+fn a_bastion_is_replaced_before_capos_pool_is_deleted_and_a_server_of_its_own_is_named() {
+    for keeps_addresses in [false, true] {
+        let mut input = MigrationInput { bastions: vec!["prod".into()], keeps_addresses, ..running() };
+        input.servers.push("jump".into());
+        let plan = Plan::new(&input, "public", "new");
+        let at = |part: &str| {
+            let found = plan.next_steps.iter().position(|step| step.contains(part));
+            found.unwrap_or_else(|| panic!("{part}: {:#?}", plan.next_steps))
+        };
+        let reference = r#"{"apiGroup":"ipam.cluster.x-k8s.io","kind":"OpenStackFloatingIPPool","name":"new"}"#;
+        let steps = ["\"enabled\":false", "ipaddressclaim/prod-bastion-floating-ip-address", reference];
+        let order = [at(steps[0]), at(steps[1]), at(steps[2]), at("--ignore-not-found")];
+        assert!(order.is_sorted(), "{order:?}");
+        assert!(plan.remarks.iter().any(|remark| remark.contains("OpenStackServer jump")), "{:?}", plan.remarks);
+        let is_told = plan.remarks.iter().any(|remark| remark.contains("bastion.floatingIP"));
+        assert_eq!(is_told, keeps_addresses, "{:?}", plan.remarks);
+    }
+}
