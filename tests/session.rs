@@ -352,7 +352,7 @@ async fn a_project_with_many_calls_does_not_delay_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_retry_after_applies_to_all_calls_to_the_cloud() {
+async fn a_retry_after_applies_to_all_calls_of_the_project() {
     let first = AtomicUsize::new(0);
     let server = Server::start(move |_: &ReceivedRequest| match first.fetch_add(1, Ordering::SeqCst) {
         0 => Reply::new(429, json!({"error": {"message": "slow down"}})).header("Retry-After", "4"),

@@ -17,7 +17,7 @@ use crate::clock::instant_after;
 use crate::controllers::stores::name_of;
 use crate::object_name::ObjectName;
 
-/// How long to wait for the watch to deliver an IPAddress that exists. After that, it was deleted at once and is never seen.
+/// How long to wait for the watch to deliver an IPAddress that exists. After that, it was deleted before the watch saw it.
 pub(in crate::controllers) const ADDRESS_APPEARS_WITHIN: Duration = Duration::from_secs(10);
 /// How long after it was sent a creation without an answer may still take effect: kube-apiserver ends a request after
 /// `--request-timeout`, 60 s by default.

@@ -1,4 +1,4 @@
-//! A circuit breaker: after a few failures in a row, only one probe at a time is sent to a cloud.
+//! A circuit breaker: after a few failures in a row, only one probe at a time is sent to a cloud, or by one of its projects.
 //!
 //! So an outage costs a bounded number of calls a second, however many claims wait, and each of them gets the reason at
 //! once. Pure: time is passed in.
@@ -31,34 +31,37 @@ struct Outage {
     cause: Error,
 }
 
-#[derive(Debug)]
-pub(super) enum Admission {
-    Call,
-    /// May be sent; its result decides whether the breaker closes.
-    Probe,
-    /// Must not be sent; fails with this error.
-    Refused(Error),
-}
-
 impl CircuitBreaker {
+    pub(super) fn is_open(&self) -> bool {
+        self.outage.is_some()
+    }
+
     pub(super) fn last_call_was_answered(&self) -> bool {
         self.outage.is_none() && self.failures_in_a_row == 0
     }
 
-    pub(super) fn admit(&mut self, now: Instant) -> Admission {
-        match &mut self.outage {
-            None => Admission::Call,
-            Some(outage) if now >= outage.probe_at && !outage.is_probing => {
-                outage.is_probing = true;
-                Admission::Probe
-            }
-            // Not with the kind of the cause: this call was not sent, so its outcome is known.
-            Some(Outage { cause, .. }) => {
-                let kind = if cause.kind == ErrorKind::Untrusted { cause.kind } else { ErrorKind::Unreachable };
-                let refusal = Error::new(kind, "", &cause.message);
-                Admission::Refused(Error { is_concealed: cause.is_concealed, ..refusal })
-            }
+    /// Why a call must not be sent now.
+    pub(super) fn refusal(&self, now: Instant) -> Option<Error> {
+        let is_probe_due = |outage: &Outage| now >= outage.probe_at && !outage.is_probing;
+        self.outage.as_ref().filter(|outage| !is_probe_due(outage)).and_then(|_| self.cause())
+    }
+
+    /// Why the breaker is open.
+    pub(super) fn cause(&self) -> Option<Error> {
+        let Outage { cause, .. } = self.outage.as_ref()?;
+        // Not with the kind of the cause: this call was not sent, so its outcome is known.
+        let kind = if cause.kind == ErrorKind::Untrusted { cause.kind } else { ErrorKind::Unreachable };
+        Some(Error { is_concealed: cause.is_concealed, ..Error::new(kind, "", &cause.message) })
+    }
+
+    /// Allows a call, or refuses it. Returns whether it is a probe, whose result decides whether the breaker closes.
+    pub(super) fn admit(&mut self, now: Instant) -> Result<bool, Error> {
+        if let Some(refusal) = self.refusal(now) {
+            return Err(refusal);
         }
+        let Some(outage) = &mut self.outage else { return Ok(false) };
+        outage.is_probing = true;
+        Ok(true)
     }
 
     /// The cloud answered, even if it refused the call.
@@ -105,7 +108,7 @@ mod tests {
     fn opened(now: Instant) -> CircuitBreaker {
         let mut breaker = CircuitBreaker::default();
         for _ in 0..MAX_FAILURES {
-            assert!(matches!(breaker.admit(now), Admission::Call));
+            assert!(matches!(breaker.admit(now), Ok(false)));
             breaker.failed(now, &failure(), false, |pause| pause);
         }
         breaker
@@ -115,14 +118,14 @@ mod tests {
     fn after_a_few_failures_in_a_row_only_one_probe_is_sent() {
         let now = Instant::now();
         let mut breaker = opened(now);
-        let Admission::Refused(error) = breaker.admit(now) else { panic!("it lets calls through") };
+        let Err(error) = breaker.admit(now) else { panic!("it lets calls through") };
         assert_eq!(error.message, "n:9696 does not answer in time");
         assert!(!error.is_unknown(), "the call was not sent, so its outcome is known");
         let later = now + FIRST_PAUSE;
-        assert!(matches!(breaker.admit(later), Admission::Probe));
-        assert!(matches!(breaker.admit(later), Admission::Refused(_)));
+        assert!(matches!(breaker.admit(later), Ok(true)));
+        assert!(breaker.admit(later).is_err());
         breaker.answered();
-        assert!(matches!(breaker.admit(later), Admission::Call));
+        assert!(matches!(breaker.admit(later), Ok(false)));
     }
 
     #[test]
@@ -133,7 +136,7 @@ mod tests {
             breaker.failed(now, &failure(), false, |pause| pause);
             breaker.answered();
         }
-        assert!(matches!(breaker.admit(now), Admission::Call));
+        assert!(matches!(breaker.admit(now), Ok(false)));
     }
 
     #[test]
@@ -144,7 +147,7 @@ mod tests {
         for second in 0..3600 {
             let now = start + Duration::from_secs(second);
             for _ in 0..100 {
-                if let Admission::Probe = breaker.admit(now) {
+                if let Ok(true) = breaker.admit(now) {
                     probes += 1;
                     breaker.failed(now, &failure(), true, |pause| pause);
                 }
@@ -157,8 +160,8 @@ mod tests {
     fn a_dropped_probe_is_replaced_by_the_next_call() {
         let now = Instant::now();
         let mut breaker = opened(now);
-        assert!(matches!(breaker.admit(now + FIRST_PAUSE), Admission::Probe));
+        assert!(matches!(breaker.admit(now + FIRST_PAUSE), Ok(true)));
         breaker.abandoned();
-        assert!(matches!(breaker.admit(now + FIRST_PAUSE), Admission::Probe));
+        assert!(matches!(breaker.admit(now + FIRST_PAUSE), Ok(true)));
     }
 }

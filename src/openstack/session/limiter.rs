@@ -1,4 +1,4 @@
-//! How many calls to a cloud run concurrently, and when the next one may be sent.
+//! How many calls to a cloud, or of one of its projects, run concurrently, and when the next one may be sent.
 //!
 //! Neutron gains nothing from more than 8 (measured: 10 POSTs a second with 8 or 16 clients, 7 with 24), and an overloaded
 //! one gains from fewer: the limit is halved when a call is slow or refused for overload, and grows by one with each round
@@ -16,7 +16,7 @@ pub(super) const DEFAULT_MAX_CALLS: usize = 8;
 const SLOW_CALL: Duration = Duration::from_secs(10);
 /// Concurrent calls fail together, so failures within this time halve the limit once.
 const HALVING_INTERVAL: Duration = Duration::from_secs(2);
-/// A longer `Retry-After` would stop all of the cloud's pools for a value that is most likely a mistake.
+/// A longer `Retry-After` would stop all pools of the project for a value that is most likely a mistake.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl Limiter {
         duration > SLOW_CALL
     }
 
-    /// How much longer the server asked all clients to wait; zero when it did not.
+    /// How much longer the server asked to wait; zero when it did not.
     pub(super) fn wait(&self, now: Instant) -> Duration {
         self.not_before.map(|at| at.saturating_duration_since(now)).unwrap_or_default()
     }

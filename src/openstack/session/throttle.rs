@@ -1,20 +1,22 @@
 //! The throttle of one cloud, which every call to its Neutron passes: a limit of concurrent calls, shared fairly by the
 //! cloud's projects, and a circuit breaker.
 //!
-//! The calls of one project alone may fail or be slow, or a proxy limits its requests. So a project with such a call has a
-//! limit, a breaker and a wait of its own until its calls are answered again, and what fails meanwhile does not lower the
-//! limit of all. The cloud's breaker, which opens when no call of any project is answered, is for the projects whose calls
-//! failed, and for all once several of them are among these: then few calls are sent, however many projects there are.
+//! Each project with a failed or slow call gets a limit, a breaker and a wait of its own until its calls succeed again. Its
+//! failures do not lower the cloud's limit. If calls of three projects fail and none succeeds, the cloud itself is considered
+//! down: then its breaker applies to each of them, and a project whose calls have not failed may try one, one project at a
+//! time.
 
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::super::{Error, ErrorKind};
-use super::breaker::{Admission, CircuitBreaker};
+use super::breaker::CircuitBreaker;
 use super::limiter::Limiter;
 use crate::clock::{Clock, instant_after};
 use crate::fair::{FairSlots, Slot};
@@ -24,8 +26,10 @@ use crate::floating_ip::ProjectId;
 const MAX_WAIT: Duration = Duration::from_secs(5);
 /// How long after its last bad call and the wait that was asked for a project is throttled, if nothing is answered.
 const FORGET_AFTER: Duration = Duration::from_secs(60);
-/// If so many projects get no answer, and no other one does, it is the cloud that does not answer.
-const SEVERAL: usize = 3;
+/// If this many projects fail and none is answered, the cloud is down.
+const PROJECTS_OF_AN_OUTAGE: usize = 3;
+/// How long a failure counts for that.
+const FAILURE_COUNTS_FOR: Duration = Duration::from_secs(300);
 /// So that projects, clouds and replicas that failed together do not probe together.
 const JITTER: f64 = 0.5;
 
@@ -43,19 +47,22 @@ struct ThrottleState {
     breaker: CircuitBreaker,
     /// The projects with calls that failed since the cloud last answered one, and when the last call of each did.
     unanswered: BTreeMap<ProjectId, Instant>,
+    /// While the cloud is down, a project whose calls have not failed tries one.
+    is_first_call_sent: bool,
     throttled: BTreeMap<ProjectId, ProjectThrottle>,
 }
 
-/// Of a project with a call that failed or was slow.
+/// The throttle of one project whose call failed or was slow.
 struct ProjectThrottle {
     limiter: Limiter,
     breaker: CircuitBreaker,
+    last_slow: Option<Instant>,
     /// Whether the wait was asked for by an answer that is only for the log.
     is_wait_concealed: bool,
     ends_at: Instant,
 }
 
-/// How a call ended that was sent.
+/// The result of a call that was sent.
 #[derive(Clone, Copy)]
 struct CallEnd<'a> {
     health: Health,
@@ -71,6 +78,8 @@ pub(super) struct Permit {
     /// For the cloud's breaker, and for the project's.
     is_probe: bool,
     is_own_probe: bool,
+    /// See [`ThrottleState::is_first_call_sent`].
+    is_first_call: bool,
     granted_at: Instant,
     _slot: Slot<ProjectId>,
 }
@@ -90,7 +99,7 @@ impl Throttle {
     pub(super) fn new(clock: Clock, max_calls: usize) -> Self {
         let (limiter, breaker) = (Limiter::new(max_calls), CircuitBreaker::default());
         let (unanswered, throttled) = (BTreeMap::new(), BTreeMap::new());
-        let state = ThrottleState { max_calls, limiter, breaker, unanswered, throttled };
+        let state = ThrottleState { max_calls, limiter, breaker, unanswered, is_first_call_sent: false, throttled };
         Self { clock, slots: Arc::new(FairSlots::new(max_calls)), state: Mutex::new(state) }
     }
 
@@ -99,39 +108,82 @@ impl Throttle {
     pub(super) async fn acquire(self: &Arc<Self>, project: &ProjectId) -> Result<Permit, Error> {
         let slot = loop {
             // Without a slot, so that another project can use it.
-            tokio::time::sleep(self.wait(project)?).await;
-            let slot = self.slots.acquire(project.clone()).await;
-            if self.wait(project)?.is_zero() {
+            tokio::time::sleep(self.wait_or_refusal(project)?).await;
+            let slot = self.take_slot(project).await?;
+            if self.wait_or_refusal(project)?.is_zero() {
                 break slot;
             }
         };
-        let (throttle, project, granted_at) = (self.clone(), project.clone(), Instant::now());
-        let mut permit = Permit { throttle, project, is_probe: false, is_own_probe: false, granted_at, _slot: slot };
+        let mut permit = Permit {
+            throttle: self.clone(),
+            project: project.clone(),
+            is_probe: false,
+            is_own_probe: false,
+            is_first_call: false,
+            granted_at: Instant::now(),
+            _slot: slot,
+        };
         // Last, so that a probe is sent as soon as it is granted.
         permit.admit()?;
         Ok(permit)
     }
 
-    fn wait(&self, project: &ProjectId) -> Result<Duration, Error> {
-        let state = self.state.lock();
-        state.throttled.get(project).map_or(Ok(Duration::ZERO), |own| own.wait(Instant::now()))
+    /// While the cloud is down, nobody waits for a slot: one after another would wait as long as a call hangs.
+    async fn take_slot(&self, project: &ProjectId) -> Result<Slot<ProjectId>, Error> {
+        let refusal = || {
+            let state = self.state.lock();
+            state.is_down(Instant::now()).then(|| state.breaker.cause()).flatten()
+        };
+        let mut waiting = pin!(self.slots.acquire(project.clone()));
+        if let Some(slot) = waiting.as_mut().now_or_never() {
+            return Ok(slot);
+        }
+        if let Some(refusal) = refusal() {
+            return Err(refusal);
+        }
+        let slot = waiting.await;
+        refusal().map_or(Ok(slot), Err)
+    }
+
+    /// How long a call of the project has to wait before it asks for a slot.
+    fn wait_or_refusal(&self, project: &ProjectId) -> Result<Duration, Error> {
+        let (state, now) = (self.state.lock(), Instant::now());
+        let own = state.throttled.get(project);
+        let of_cloud = || state.uses_cloud_breaker(project, now).then(|| state.breaker.refusal(now)).flatten();
+        match own.and_then(|own| own.breaker.refusal(now)).or_else(of_cloud) {
+            Some(refusal) => Err(refusal),
+            None => own.map_or(Ok(Duration::ZERO), |own| own.wait_or_refusal(now)),
+        }
     }
 }
 
 impl ThrottleState {
-    /// Whether the cloud's breaker is for a project.
-    fn is_bound(&self, project: &ProjectId, now: Instant) -> bool {
-        let has_failed = |at: &Instant| now.duration_since(*at) < FORGET_AFTER;
-        self.unanswered.len() >= SEVERAL || self.unanswered.get(project).is_some_and(has_failed)
+    fn is_down(&self, now: Instant) -> bool {
+        let is_recent = |at: &&Instant| now.duration_since(**at) < FAILURE_COUNTS_FOR;
+        self.breaker.is_open() && self.unanswered.values().filter(is_recent).count() >= PROJECTS_OF_AN_OUTAGE
+    }
+
+    /// Whether the cloud is down, and the project has found that out, or another one is trying.
+    fn uses_cloud_breaker(&self, project: &ProjectId, now: Instant) -> bool {
+        let has_failed = |at: &Instant| now.duration_since(*at) < FAILURE_COUNTS_FOR;
+        self.is_down(now) && (self.is_first_call_sent || self.unanswered.get(project).is_some_and(has_failed))
+    }
+
+    /// Whether the calls of another project are slow, too: then the cloud has too much to do.
+    fn are_others_slow(&self, project: &ProjectId, now: Instant) -> bool {
+        let is_slow = |own: &ProjectThrottle| own.last_slow.is_some_and(|at| now.duration_since(at) < FORGET_AFTER);
+        self.throttled.iter().any(|(other, own)| other != project && is_slow(own))
     }
 
     fn record(&mut self, permit: &Permit, call: CallEnd<'_>, jitter: impl Fn(Duration) -> Duration) {
         let project = &permit.project;
         let is_throttled = self.throttled.contains_key(project);
+        // The first one may be the cloud's.
         let is_its_own = call.is_bad() && is_throttled;
         match call.health {
-            // Slow calls of several projects mean that the cloud has too much to do.
-            Health::Answering if !is_its_own || self.throttled.len() > 1 => self.limiter.answered(call.at, call.taken),
+            Health::Answering if !is_its_own || self.are_others_slow(project, call.at) => {
+                self.limiter.answered(call.at, call.taken);
+            }
             Health::Overloaded(_) | Health::Failing(_) if !is_its_own => self.limiter.overloaded(call.at, None),
             _ => {}
         }
@@ -154,7 +206,7 @@ impl ThrottleState {
         self.throttled.extract_if(.., |_, own| own.has_ended(now)).map(|(project, _)| project).collect()
     }
 
-    /// The limit of a throttled project. Others get slots even if its limit rises, since some of its calls are answered.
+    /// The limit of a throttled project: half of the slots at most, also if it rises since some of its calls are answered.
     fn limit_of(&self, project: &ProjectId) -> Option<usize> {
         let own = self.throttled.get(project)?;
         Some(own.limiter.limit().min(self.max_calls.div_ceil(2)))
@@ -164,7 +216,7 @@ impl ThrottleState {
 impl ProjectThrottle {
     fn new(max_calls: usize, now: Instant) -> Self {
         let (limiter, breaker) = (Limiter::new(max_calls), CircuitBreaker::default());
-        Self { limiter, breaker, is_wait_concealed: false, ends_at: now }
+        Self { limiter, breaker, last_slow: None, is_wait_concealed: false, ends_at: now }
     }
 
     fn record(&mut self, permit: &Permit, call: CallEnd<'_>, jitter: impl Fn(Duration) -> Duration) {
@@ -175,13 +227,16 @@ impl ProjectThrottle {
             self.limiter.answered(call.at, call.taken);
         }
         call.report_to(&mut self.breaker, permit.is_own_probe, jitter);
+        if Limiter::is_slow(call.taken) {
+            self.last_slow = Some(call.at);
+        }
         if call.is_bad() {
             self.ends_at = instant_after(call.at, self.limiter.wait(call.at).saturating_add(FORGET_AFTER));
         }
     }
 
     /// How much longer the project was asked to wait; an error if that is longer than [`MAX_WAIT`].
-    fn wait(&self, now: Instant) -> Result<Duration, Error> {
+    fn wait_or_refusal(&self, now: Instant) -> Result<Duration, Error> {
         let wait = self.limiter.wait(now);
         if wait <= MAX_WAIT {
             return Ok(wait);
@@ -212,17 +267,16 @@ impl CallEnd<'_> {
 
 impl Permit {
     fn admit(&mut self) -> Result<(), Error> {
-        let mut state = self.throttle.state.lock();
-        let is_bound = state.is_bound(&self.project, self.granted_at);
-        let ThrottleState { breaker, throttled, .. } = &mut *state;
-        let own = throttled.get_mut(&self.project).map(|own| (&mut own.breaker, &mut self.is_own_probe));
-        let of_cloud = is_bound.then_some((breaker, &mut self.is_probe));
-        for (breaker, is_probe) in own.into_iter().chain(of_cloud) {
-            match breaker.admit(self.granted_at) {
-                Admission::Call => {}
-                Admission::Probe => *is_probe = true,
-                Admission::Refused(error) => return Err(error),
-            }
+        let (mut state, now) = (self.throttle.state.lock(), self.granted_at);
+        let (is_down, uses_cloud_breaker) = (state.is_down(now), state.uses_cloud_breaker(&self.project, now));
+        let ThrottleState { breaker, throttled, is_first_call_sent, .. } = &mut *state;
+        if let Some(own) = throttled.get_mut(&self.project) {
+            self.is_own_probe = own.breaker.admit(now)?;
+        }
+        if uses_cloud_breaker {
+            self.is_probe = breaker.admit(now)?;
+        } else if is_down {
+            (*is_first_call_sent, self.is_first_call) = (true, true);
         }
         Ok(())
     }
@@ -239,12 +293,17 @@ impl Permit {
         state.record(self, CallEnd { health, error, taken, at }, |pause| clock.jitter(pause, JITTER));
         // Under the lock, so that the last limit is the newest. Before the slot is freed, so that it is not given to another
         // above a lower limit.
-        slots.set_limit(state.limiter.limit());
+        // While the cloud is down, one is for the first call of a project, beside a probe that hangs.
+        let for_first_call = usize::from(state.is_down(at));
+        slots.set_limit(state.limiter.limit().saturating_add(for_first_call).min(state.max_calls));
         for ended in state.remove_ended(at) {
             slots.set_key_limit(&ended, None);
         }
         if let Some(limit) = state.limit_of(&self.project) {
             slots.set_key_limit(&self.project, Some(limit));
+        }
+        if std::mem::take(&mut self.is_first_call) {
+            state.is_first_call_sent = false;
         }
         drop(state);
         (self.is_probe, self.is_own_probe) = (false, false);
@@ -256,6 +315,9 @@ impl Drop for Permit {
         let mut state = self.throttle.state.lock();
         if self.is_probe {
             state.breaker.abandoned();
+        }
+        if self.is_first_call {
+            state.is_first_call_sent = false;
         }
         if let Some(own) = state.throttled.get_mut(&self.project).filter(|_| self.is_own_probe) {
             own.breaker.abandoned();
