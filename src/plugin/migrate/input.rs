@@ -30,8 +30,8 @@ pub(super) struct MigrationInput {
     /// The templates that point to CAPO's pool.
     pub(super) templates: Vec<MachineTemplate>,
     pub(super) users: Vec<TemplateUser>,
-    /// The OpenStackClusters whose bastion points to CAPO's pool.
-    pub(super) bastions: Vec<String>,
+    /// The bastions that point to CAPO's pool.
+    pub(super) bastions: Vec<Bastion>,
     /// The OpenStackServers that point to it and belong to no machine or bastion.
     pub(super) servers: Vec<String>,
     /// The claims on CAPO's pool.
@@ -53,6 +53,17 @@ pub(super) struct MachineTemplate {
     pub(super) object: Value,
     /// An existing template with the new name.
     pub(super) successor: Option<Value>,
+    /// By a ClusterClass.
+    pub(super) is_generated: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Bastion {
+    /// The OpenStackCluster.
+    pub(super) infrastructure: String,
+    /// The Cluster, after which CAPO names the bastion.
+    pub(super) cluster: String,
+    pub(super) is_enabled: bool,
     /// By a ClusterClass.
     pub(super) is_generated: bool,
 }
@@ -202,24 +213,37 @@ fn points_to(object: &DynamicObject, path: &str, pool: &str) -> bool {
     is_capos && reference["kind"] == POOL_KIND && reference["name"] == pool
 }
 
-async fn list_bastions(session: &PluginSession, pool: &str) -> Result<Vec<String>, Failure> {
-    let Some(clusters) = newest_version(&session.client, CAPO_GROUP, "OpenStackCluster").await else {
-        return Ok(Vec::new());
+async fn list_bastions(session: &PluginSession, pool: &str) -> Result<Vec<Bastion>, Failure> {
+    let clusters = list_pointing(session, "OpenStackCluster", "/spec/bastion/spec/floatingIPPoolRef", pool).await?;
+    let bastion = |infrastructure: &DynamicObject| {
+        let name = infrastructure.name_any();
+        let is_enabled = infrastructure.data.pointer("/spec/bastion/enabled").and_then(Value::as_bool);
+        Bastion {
+            cluster: infrastructure.labels().get(CLUSTER_NAME_LABEL).unwrap_or(&name).clone(),
+            infrastructure: name,
+            is_enabled: is_enabled.unwrap_or(true),
+            is_generated: infrastructure.labels().contains_key(TOPOLOGY_LABEL),
+        }
     };
-    let path = "/spec/bastion/spec/floatingIPPoolRef";
-    let pointing = list(session, &clusters).await?.into_iter().filter(|cluster| points_to(cluster, path, pool));
-    Ok(pointing.map(|cluster| cluster.name_any()).collect())
+    Ok(clusters.iter().map(bastion).collect())
 }
 
-/// Those of machines and bastions have an owner.
 async fn list_servers(session: &PluginSession, pool: &str) -> Result<Vec<String>, Failure> {
-    let Some(servers) = newest_version(&session.client, CAPO_GROUP, "OpenStackServer").await else {
-        return Ok(Vec::new());
-    };
-    let is_alone = |server: &DynamicObject| {
-        server.owner_references().is_empty() && points_to(server, "/spec/floatingIPPoolRef", pool)
-    };
-    Ok(list(session, &servers).await?.into_iter().filter(is_alone).map(|server| server.name_any()).collect())
+    let servers = list_pointing(session, "OpenStackServer", "/spec/floatingIPPoolRef", pool).await?;
+    // Those of machines and bastions have an owner.
+    let alone = servers.iter().filter(|server| server.owner_references().is_empty());
+    Ok(alone.map(ResourceExt::name_any).collect())
+}
+
+/// The objects of a kind of CAPO that point to the pool; none if the kind is not served.
+async fn list_pointing(
+    session: &PluginSession,
+    kind: &str,
+    path: &str,
+    pool: &str,
+) -> Result<Vec<DynamicObject>, Failure> {
+    let Some(resource) = newest_version(&session.client, CAPO_GROUP, kind).await else { return Ok(Vec::new()) };
+    Ok(list(session, &resource).await?.into_iter().filter(|object| points_to(object, path, pool)).collect())
 }
 
 async fn list_users(session: &PluginSession) -> Result<Vec<TemplateUser>, Failure> {

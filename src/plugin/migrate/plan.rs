@@ -7,7 +7,7 @@ mod steps;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::input::{MachineTemplate, MigrationInput};
+use super::input::{Bastion, MachineTemplate, MigrationInput};
 use crate::api::names::GROUP;
 
 /// The field of both pools for addresses that the pool gives and never deletes.
@@ -108,7 +108,10 @@ impl Plan {
         remarks.extend(addresses::describe_lost(input, &kept));
         remarks.extend(describe_risks(input, &kept));
         remarks.extend(input.servers.iter().map(|server| describe_server(server, to)));
-        if input.templates.is_empty() {
+        remarks.extend(
+            input.bastions.iter().filter(|bastion| bastion.is_generated).map(|bastion| describe_bastion(bastion, to)),
+        );
+        if input.templates.is_empty() && input.bastions.is_empty() && input.servers.is_empty() {
             remarks.push("no OpenStackMachineTemplate of the namespace points to the pool".into());
         }
         Self {
@@ -145,6 +148,13 @@ fn describe_generated(template: &MachineTemplate, to: &str) -> String {
     format!(
         "template {} is generated from a ClusterClass: set apiGroup {GROUP} and name {to} in floatingIPPoolRef of the class's template (or its patch); Cluster API then rolls out the change",
         object_name(&template.object)
+    )
+}
+
+fn describe_bastion(bastion: &Bastion, to: &str) -> String {
+    format!(
+        "the bastion of {} is generated from a ClusterClass: disable it there, wait until its claim is gone, and enable it with apiGroup {GROUP} and name {to} in floatingIPPoolRef",
+        bastion.cluster
     )
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 
-use super::super::input::{MigrationInput, TemplateUser, successor_name};
+use super::super::input::{Bastion, MigrationInput, TemplateUser, successor_name};
 use crate::api::names::{CAPO_GROUP, GROUP, POOL_KIND};
 
 /// CAPO's tag on the addresses of a pool, before the pool's name.
@@ -51,8 +51,8 @@ pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to
         steps.push(format!("# {} creates a machine, with another address, before it deletes one", user.name));
         steps.push(replace(&kubectl, user));
     }
-    for cluster in &input.bastions {
-        steps.extend(replace_bastion(&kubectl, cluster, to));
+    for bastion in input.bastions.iter().filter(|bastion| !bastion.is_generated) {
+        steps.extend(replace_bastion(&kubectl, bastion, to));
     }
     if !input.servers.is_empty() {
         steps.push("# replace the OpenStackServers, as remarked above".into());
@@ -90,18 +90,22 @@ fn replace(kubectl: &str, user: &TemplateUser) -> String {
 }
 
 /// CAPO gives the claim of each bastion the same name: the old one has to be gone first.
-fn replace_bastion(kubectl: &str, cluster: &str, to: &str) -> [String; 4] {
+fn replace_bastion(kubectl: &str, bastion: &Bastion, to: &str) -> Vec<String> {
+    let Bastion { infrastructure, cluster, .. } = bastion;
     let clusters = format!("openstackclusters.{CAPO_GROUP}");
     let change = |bastion: Value| {
         let change = json!({"spec": {"bastion": bastion}});
-        format!("{kubectl} patch {clusters} {cluster} --type merge -p {}", quote(&change))
+        format!("{kubectl} patch {clusters} {infrastructure} --type merge -p {}", quote(&change))
     };
-    let reference = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": to});
-    [
-        format!("# the bastion of {cluster} is removed, and created with another address"),
+    let spec = json!({"floatingIPPoolRef": {"apiGroup": GROUP, "kind": POOL_KIND, "name": to}});
+    if !bastion.is_enabled {
+        return vec![format!("# the bastion of {cluster} is not enabled"), change(json!({"spec": spec}))];
+    }
+    vec![
+        format!("# the bastion of {cluster} is replaced, and gets another address"),
         change(json!({"enabled": false})),
         format!("{kubectl} wait --for=delete ipaddressclaim/{cluster}-bastion-floating-ip-address --timeout=10m"),
-        change(json!({"enabled": true, "spec": {"floatingIPPoolRef": reference}})),
+        change(json!({"enabled": true, "spec": spec})),
     ]
 }
 

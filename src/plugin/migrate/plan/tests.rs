@@ -1,6 +1,6 @@
 use serde_json::json;
 
-use super::super::input::{InTreeClaim, TemplateUser};
+use super::super::input::{Bastion, InTreeClaim, TemplateUser};
 use super::*;
 use crate::api::names::{CAPO_GROUP, POOL_KIND};
 use crate::plugin::output::Report;
@@ -381,10 +381,14 @@ fn what_a_user_wrote_adds_no_command() {
     assert!(last.starts_with("for address in 203.0.113.9 ") && !last.contains("reboot"), "{last}");
 }
 
+fn bastion() -> Bastion {
+    Bastion { infrastructure: "prod-x7k2p".into(), cluster: "prod".into(), is_enabled: true, is_generated: false }
+}
+
 #[test]
 fn a_bastion_is_replaced_before_capos_pool_is_deleted_and_a_server_of_its_own_is_named() {
     for keeps_addresses in [false, true] {
-        let mut input = MigrationInput { bastions: vec!["prod".into()], keeps_addresses, ..running() };
+        let mut input = MigrationInput { bastions: vec![bastion()], keeps_addresses, ..running() };
         input.servers.push("jump".into());
         let plan = Plan::new(&input, "public", "new");
         let at = |part: &str| {
@@ -392,11 +396,25 @@ fn a_bastion_is_replaced_before_capos_pool_is_deleted_and_a_server_of_its_own_is
             found.unwrap_or_else(|| panic!("{part}: {:#?}", plan.next_steps))
         };
         let reference = r#"{"apiGroup":"ipam.cluster.x-k8s.io","kind":"OpenStackFloatingIPPool","name":"new"}"#;
-        let steps = ["\"enabled\":false", "ipaddressclaim/prod-bastion-floating-ip-address", reference];
-        let order = [at(steps[0]), at(steps[1]), at(steps[2]), at("--ignore-not-found")];
-        assert!(order.is_sorted(), "{order:?}");
+        let disable = r#"prod-x7k2p --type merge -p '{"spec":{"bastion":{"enabled":false}}}'"#;
+        let steps = [disable, "ipaddressclaim/prod-bastion-floating-ip-address", reference, "--ignore-not-found"];
+        assert!(steps.map(at).is_sorted(), "{:#?}", plan.next_steps);
         assert!(plan.remarks.iter().any(|remark| remark.contains("OpenStackServer jump")), "{:?}", plan.remarks);
         let is_told = plan.remarks.iter().any(|remark| remark.contains("bastion.floatingIP"));
         assert_eq!(is_told, keeps_addresses, "{:?}", plan.remarks);
     }
+}
+
+#[test]
+fn a_bastion_that_is_not_enabled_stays_so_and_one_of_a_cluster_class_is_left_to_the_class() {
+    let with = |bastion: Bastion| {
+        let input = MigrationInput { bastions: vec![bastion], ..input(spec()) };
+        let plan = Plan::new(&input, "public", "new");
+        (plan.next_steps.join("\n"), plan.remarks.concat())
+    };
+    let (steps, _) = with(Bastion { is_enabled: false, ..bastion() });
+    assert!(steps.contains("floatingIPPoolRef") && !steps.contains("\"enabled\""), "{steps}");
+    let (steps, remarks) = with(Bastion { is_generated: true, ..bastion() });
+    assert!(!steps.contains("floatingIPPoolRef") && remarks.contains("the bastion of prod"), "{steps} {remarks}");
+    assert!(!remarks.contains("no OpenStackMachineTemplate"), "{remarks}");
 }
