@@ -5,7 +5,7 @@
 # shellcheck source=../env/lib.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../env/lib.sh"
 cd "$HERE/../.." || exit
-# A panic says where it is; what a test says of a failure would be lost among the frames.
+# So that what a test says of a failure is not lost among frames.
 export RUST_BACKTRACE=0
 
 stage() { # NAME COMMAND...

@@ -292,7 +292,7 @@ impl<'a> Bench<'a> {
         sleep(WAITED.min(Duration::from_secs(self.setting.settled_seconds))).await;
         figures.waiting_cpu_percent = (self.cpu() - cpu).as_secs_f64() * 100.0 / begun.elapsed().as_secs_f64();
 
-        // The first that is released has an address since before, the next one has got that of the one before, and so on.
+        // Each time, the claim that was bound last gives its address to the next one.
         let mut bound = vec![self.claim(0).1.name()];
         for _ in 0..ROUNDS {
             let oldest = self.oldest_waiting(&namespace).await;
