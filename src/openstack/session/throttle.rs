@@ -128,7 +128,7 @@ impl Throttle {
         Ok(permit)
     }
 
-    /// While the cloud is down, nobody waits for a slot: one after another would wait as long as a call hangs.
+    /// While the cloud is down, a call that finds no free slot is refused, so that no queue forms behind calls that hang.
     async fn take_slot(&self, project: &ProjectId) -> Result<Slot<ProjectId>, Error> {
         let refusal = || {
             let state = self.state.lock();
@@ -157,16 +157,21 @@ impl Throttle {
     }
 }
 
+/// Whether a failure still counts.
+fn counts(failed_at: Instant, now: Instant) -> bool {
+    now.duration_since(failed_at) < FAILURE_COUNTS_FOR
+}
+
 impl ThrottleState {
     fn is_down(&self, now: Instant) -> bool {
-        let is_recent = |at: &&Instant| now.duration_since(**at) < FAILURE_COUNTS_FOR;
-        self.breaker.is_open() && self.unanswered.values().filter(is_recent).count() >= PROJECTS_OF_AN_OUTAGE
+        let failures = self.unanswered.values().filter(|at| counts(**at, now));
+        self.breaker.is_open() && failures.count() >= PROJECTS_OF_AN_OUTAGE
     }
 
     /// Whether the cloud is down, and the project has found that out, or another one is trying.
     fn uses_cloud_breaker(&self, project: &ProjectId, now: Instant) -> bool {
-        let has_failed = |at: &Instant| now.duration_since(*at) < FAILURE_COUNTS_FOR;
-        self.is_down(now) && (self.is_first_call_sent || self.unanswered.get(project).is_some_and(has_failed))
+        let has_failed = self.unanswered.get(project).is_some_and(|at| counts(*at, now));
+        self.is_down(now) && (self.is_first_call_sent || has_failed)
     }
 
     /// Whether the calls of another project are slow, too: then the cloud has too much to do.

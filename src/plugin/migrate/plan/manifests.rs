@@ -67,7 +67,7 @@ pub(super) fn list_in_capos_pool(input: &MigrationInput, kept: &[String], from: 
 pub(super) fn copy_template(old: &Value, namespace: &str, to: &str) -> Value {
     let mut spec = old["spec"].clone();
     if let Some(reference) = spec.pointer_mut("/template/spec/floatingIPPoolRef") {
-        *reference = json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": to});
+        *reference = pool_reference(to);
     }
     let name = successor_name(object_name(old));
     let metadata = match old.pointer("/metadata/labels") {
@@ -75,4 +75,9 @@ pub(super) fn copy_template(old: &Value, namespace: &str, to: &str) -> Value {
         None => json!({"name": name, "namespace": namespace}),
     };
     json!({"apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": metadata, "spec": spec})
+}
+
+/// The `floatingIPPoolRef` of the new pool.
+pub(super) fn pool_reference(to: &str) -> Value {
+    json!({"apiGroup": GROUP, "kind": POOL_KIND, "name": to})
 }

@@ -6,7 +6,8 @@ use std::net::IpAddr;
 use serde_json::{Value, json};
 
 use super::super::input::{Bastion, MigrationInput, TemplateUser, successor_name};
-use crate::api::names::{CAPO_GROUP, GROUP, POOL_KIND};
+use super::manifests::pool_reference;
+use crate::api::names::CAPO_GROUP;
 
 /// CAPO's tag on the addresses of a pool, before the pool's name.
 const TAG: &str = "cluster-api-provider-openstack-fip-pool-";
@@ -45,7 +46,7 @@ pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to
         steps
             .push("# when these machines are replaced: the new pool creates addresses when its list is used up".into());
         let change = json!({"spec": {"floatingIPNetwork": network}});
-        steps.push(format!("{kubectl} patch fippool {to} --type merge -p {}", quote(&change)));
+        steps.push(merge(&kubectl, "fippool", to, &change));
     }
     for user in late {
         steps.push(format!("# {} creates a machine, with another address, before it deletes one", user.name));
@@ -93,11 +94,8 @@ fn replace(kubectl: &str, user: &TemplateUser) -> String {
 fn replace_bastion(kubectl: &str, bastion: &Bastion, to: &str) -> Vec<String> {
     let Bastion { infrastructure, cluster, .. } = bastion;
     let clusters = format!("openstackclusters.{CAPO_GROUP}");
-    let change = |bastion: Value| {
-        let change = json!({"spec": {"bastion": bastion}});
-        format!("{kubectl} patch {clusters} {infrastructure} --type merge -p {}", quote(&change))
-    };
-    let spec = json!({"floatingIPPoolRef": {"apiGroup": GROUP, "kind": POOL_KIND, "name": to}});
+    let change = |bastion: Value| merge(kubectl, &clusters, infrastructure, &json!({"spec": {"bastion": bastion}}));
+    let spec = json!({"floatingIPPoolRef": pool_reference(to)});
     if !bastion.is_enabled {
         return vec![format!("# the bastion of {cluster} is not enabled"), change(json!({"spec": spec}))];
     }
@@ -112,7 +110,11 @@ fn replace_bastion(kubectl: &str, bastion: &Bastion, to: &str) -> Vec<String> {
 fn patch(kubectl: &str, user: &TemplateUser, path: &str, value: Value) -> String {
     let nest = |value: Value, part: &str| json!({ part: value });
     let change: Value = path.rsplit('/').filter(|part| !part.is_empty()).fold(value, nest);
-    format!("{kubectl} patch {} {} --type merge -p {}", user.resource, user.name, quote(&change))
+    merge(kubectl, user.resource, &user.name, &change)
+}
+
+fn merge(kubectl: &str, resource: &str, name: &str, change: &Value) -> String {
+    format!("{kubectl} patch {resource} {name} --type merge -p {}", quote(change))
 }
 
 /// As one word of a shell: a network's name may have any character.
