@@ -3,8 +3,8 @@
 //!
 //! Each project with a failed or slow call gets a limit, a breaker and a wait of its own until its calls succeed again. Its
 //! failures do not lower the cloud's limit. If calls of three projects fail and none succeeds, the cloud itself is considered
-//! down: then its breaker applies to each of them, and a project whose calls have not failed may try one, one project at a
-//! time.
+//! down: then its breaker applies to each of them, and a project whose calls have not failed, or in one
+//! burst a while ago, may try one, one project at a time.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -30,6 +30,11 @@ const FORGET_AFTER: Duration = Duration::from_secs(60);
 const PROJECTS_OF_AN_OUTAGE: usize = 3;
 /// How long a failure counts for that.
 const FAILURE_COUNTS_FOR: Duration = Duration::from_secs(300);
+/// While the cloud is down, how long a project that has failed in one burst only waits until it may try a call beside the
+/// probes: it may be answered although others are not. Longer than a call that hangs, and its repetition.
+const RETRIED_AFTER: Duration = Duration::from_secs(90);
+/// Failures of one burst are not further apart: concurrent calls time out together.
+const BURST: Duration = Duration::from_secs(60);
 /// So that projects, clouds and replicas that failed together do not probe together.
 const JITTER: f64 = 0.5;
 
@@ -45,11 +50,17 @@ struct ThrottleState {
     max_calls: usize,
     limiter: Limiter,
     breaker: CircuitBreaker,
-    /// The projects with calls that failed since the cloud last answered one, and when the last call of each did.
-    unanswered: BTreeMap<ProjectId, Instant>,
-    /// While the cloud is down, a project whose calls have not failed tries one.
+    /// The projects with calls that failed since the cloud last answered one.
+    unanswered: BTreeMap<ProjectId, Failures>,
+    /// While the cloud is down, a project whose failures do not [hold it back](Failures::hold_back) tries a call.
     is_first_call_sent: bool,
     throttled: BTreeMap<ProjectId, ProjectThrottle>,
+}
+
+/// When calls of a project failed, the first and the last time.
+struct Failures {
+    first: Instant,
+    last: Instant,
 }
 
 /// The throttle of one project whose call failed or was slow.
@@ -157,21 +168,29 @@ impl Throttle {
     }
 }
 
-/// Whether a failure still counts.
-fn counts(failed_at: Instant, now: Instant) -> bool {
-    now.duration_since(failed_at) < FAILURE_COUNTS_FOR
+impl Failures {
+    /// Whether they still say that the cloud may be down.
+    fn count(&self, now: Instant) -> bool {
+        now.duration_since(self.last) < FAILURE_COUNTS_FOR
+    }
+
+    /// Whether the project leaves it to others to find out that the cloud answers again.
+    fn hold_back(&self, now: Instant) -> bool {
+        let is_one_burst = self.last.duration_since(self.first) <= BURST;
+        now.duration_since(self.last) < if is_one_burst { RETRIED_AFTER } else { FAILURE_COUNTS_FOR }
+    }
 }
 
 impl ThrottleState {
     fn is_down(&self, now: Instant) -> bool {
-        let failures = self.unanswered.values().filter(|at| counts(**at, now));
-        self.breaker.is_open() && failures.count() >= PROJECTS_OF_AN_OUTAGE
+        let failing = self.unanswered.values().filter(|failures| failures.count(now));
+        self.breaker.is_open() && failing.count() >= PROJECTS_OF_AN_OUTAGE
     }
 
     /// Whether the cloud is down, and the project has found that out, or another one is trying.
     fn uses_cloud_breaker(&self, project: &ProjectId, now: Instant) -> bool {
-        let has_failed = self.unanswered.get(project).is_some_and(|at| counts(*at, now));
-        self.is_down(now) && (self.is_first_call_sent || has_failed)
+        let is_held_back = self.unanswered.get(project).is_some_and(|failures| failures.hold_back(now));
+        self.is_down(now) && (self.is_first_call_sent || is_held_back)
     }
 
     /// Whether the calls of another project are slow, too: then the cloud has too much to do.
@@ -193,7 +212,9 @@ impl ThrottleState {
             _ => {}
         }
         if let Health::Failing(_) = call.health {
-            self.unanswered.insert(project.clone(), call.at);
+            self.unanswered.retain(|_, failures| call.at.duration_since(failures.last) < 2 * FAILURE_COUNTS_FOR);
+            let new = || Failures { first: call.at, last: call.at };
+            self.unanswered.entry(project.clone()).or_insert_with(new).last = call.at;
         } else {
             self.unanswered.clear();
         }

@@ -110,8 +110,8 @@ async fn cloud_that_is_down_gets_few_calls_whatever_the_number_of_projects() {
         }
     }
     assert!(first <= 2 * names.len(), "{first}");
-    // A probe every 10 to 15 s, and one call of each project every five minutes.
-    let most = 19 * (6 + names.len() / 5);
+    // A probe every 10 to 15 s; one call of each project after 90 s, and then one every five minutes.
+    let most = 19 * (6 + names.len() / 5) + names.len();
     assert!((19 * 3..=most).contains(&sent), "{sent}");
 
     let began = Instant::now();
@@ -146,6 +146,44 @@ async fn project_that_was_quiet_is_answered_beside_three_that_fail() {
             tokio::time::sleep(Duration::from_secs(90)).await;
         }
     });
+}
+
+#[tokio::test(start_paused = true)]
+async fn project_that_failed_once_is_answered_soon_beside_three_that_go_on_failing() {
+    let (cloud, began) = (Cloud::new(), Instant::now());
+    let retry = async |name: &'static str| {
+        while began.elapsed() < Duration::from_secs(600) {
+            if !cloud.fails(name).await {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    };
+    tokio::join!(retry("a"), retry("b"), retry("c"), async {
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        while !cloud.fails("once").await {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        tokio::time::sleep(RETRIED_AFTER).await;
+        let began = Instant::now();
+        while !cloud.answers("once").await {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn failures_of_projects_that_do_not_come_back_are_forgotten() {
+    let cloud = Cloud::new();
+    for number in 0..1000 {
+        let name = number.to_string();
+        while !cloud.fails(&name).await {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(10)).await;
+    }
+    let kept = cloud.0.state.lock().unanswered.len();
+    assert!(kept <= 40, "{kept}: one each 15 s, for ten minutes");
 }
 
 #[tokio::test(start_paused = true)]
