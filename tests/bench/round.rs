@@ -43,7 +43,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::New => "new",
             Self::Predefined => "predefined",
@@ -323,6 +323,7 @@ fn seconds_until_last(begun: Instant, times: &BTreeMap<String, Instant>) -> f64 
 }
 
 pub fn median(mut values: Vec<f64>) -> f64 {
+    assert!(!values.is_empty(), "there is a figure");
     values.sort_by(f64::total_cmp);
     percentile(&values, 0.5)
 }

@@ -106,7 +106,11 @@ impl Setting {
         for figures in &all {
             println!("\n{} claims in {} pools", figures.claims, figures.pools);
             let times = if self.costs { Vec::new() } else { figures.times() };
-            is_kept &= print_requirements(&[figures.costs(), times].concat());
+            let rates = if self.costs || self.latency { Vec::new() } else { figures.rates() };
+            if self.latency {
+                println!("{:.1} claims bound in a second", figures.claims as f64 / figures.bound_s);
+            }
+            is_kept &= print_requirements(&[figures.costs(), times, rates].concat());
         }
         println!("\nwritten to {}", path.display());
         is_kept
