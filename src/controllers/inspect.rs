@@ -346,7 +346,7 @@ impl View {
     pub async fn release(&self, action: &SweepAction) -> Result<(), openstack::Error> {
         match action {
             SweepAction::Release(..) | SweepAction::Describe(..) => {
-                NeutronWriter { pool: &self.pool, clock: &self.clock }.perform(action, || true).await.map(drop)
+                NeutronWriter::new(&self.pool, &self.clock).perform(action).await.map(drop)
             }
             SweepAction::Delete(_) | SweepAction::Rewrite { .. } => Ok(()),
         }

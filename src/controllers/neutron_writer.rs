@@ -19,7 +19,7 @@ use crate::allocation::{ClaimKey, Ledger, Nonce, Refusal, Situation};
 use crate::clock::Clock;
 use crate::floating_ip::{FloatingIp, FloatingIpId, SubnetId};
 use crate::object_name::ObjectName;
-use crate::openstack::{DeletionStep, Error, ErrorKind, NewFloatingIp};
+use crate::openstack::{DeletionStep, Error, ErrorKind, MaySend, NewFloatingIp};
 use crate::time::after;
 
 /// How long a pool creates nothing after a refusal: one request for all its waiting claims. With the time until the pool
@@ -37,14 +37,24 @@ pub(super) const PARALLEL_ACTIONS: usize = 16;
 
 /// Writes to the floating IPs of one pool.
 pub(super) struct NeutronWriter<'a> {
-    pub(super) pool: &'a ResolvedPool,
-    pub(super) clock: &'a Clock,
+    pool: &'a ResolvedPool,
+    clock: &'a Clock,
+    may_go_on: Option<&'a MaySend<'a>>,
 }
 
-impl NeutronWriter<'_> {
+impl<'a> NeutronWriter<'a> {
+    pub(super) fn new(pool: &'a ResolvedPool, clock: &'a Clock) -> Self {
+        Self { pool, clock, may_go_on: None }
+    }
+
+    /// A writer that sends nothing once this is false. Each write is checked when it has its turn.
+    pub(super) fn only_while(self, may_go_on: &'a MaySend<'a>) -> Self {
+        Self { may_go_on: Some(may_go_on), ..self }
+    }
+
     /// No write is sent once the pool's session has ended: the next one expects none.
-    fn may_send(&self) -> impl Fn() -> bool + Send + Sync {
-        || !self.pool.session.has_ended()
+    fn may_send(&self) -> bool {
+        !self.pool.session.has_ended() && self.may_go_on.is_none_or(|may_go_on| may_go_on())
     }
 
     /// Writes a claim's mark on an address that is held for it.
@@ -61,7 +71,7 @@ impl NeutronWriter<'_> {
 
     pub(super) async fn describe(&self, id: &FloatingIpId, description: &str) -> Result<(), Error> {
         let began = self.pool.project.begin_call(self.clock.now());
-        match self.pool.neutron.describe_floating_ip(id, description, &self.may_send()).await {
+        match self.pool.neutron.describe_floating_ip(id, description, &|| self.may_send()).await {
             Ok(fip) if fip.description != description => {
                 let mut ledger = self.pool.project.ledger();
                 // If nothing was written, what was confirmed before still is.
@@ -84,7 +94,7 @@ impl NeutronWriter<'_> {
     pub(super) async fn add_tag(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
         let result = {
             let _tagging = self.pool.project.begin_tagging();
-            self.pool.neutron.add_tag(id, tag, &self.may_send()).await
+            self.pool.neutron.add_tag(id, tag, &|| self.may_send()).await
         };
         match result {
             Ok(()) => {
@@ -97,7 +107,7 @@ impl NeutronWriter<'_> {
 
     /// Adds a tag of `spec.tags`. It is no mark, so an unknown outcome is harmless: the next listing shows what is missing.
     pub(super) async fn label(&self, id: &FloatingIpId, tag: &str) -> Result<(), Error> {
-        match self.pool.neutron.add_tag(id, tag, &self.may_send()).await {
+        match self.pool.neutron.add_tag(id, tag, &|| self.may_send()).await {
             Ok(()) => {
                 self.note_tagged(id, tag);
                 Ok(())
@@ -115,7 +125,7 @@ impl NeutronWriter<'_> {
     /// Removes tags, in their order.
     pub(super) async fn remove_tags(&self, id: &FloatingIpId, tags: &[String]) -> Result<(), Error> {
         for tag in tags {
-            match self.pool.neutron.remove_tag(id, tag, &self.may_send()).await {
+            match self.pool.neutron.remove_tag(id, tag, &|| self.may_send()).await {
                 Ok(()) => {
                     info!(pool.name = %self.pool.name, fip.id = %id, fip.tag = tag, "untagged");
                     self.pool.project.ledger().record_tag(id, tag, false);
@@ -176,7 +186,7 @@ impl NeutronWriter<'_> {
         let began = self.pool.project.begin_call(self.clock.now());
         let CreationPlace { network, subnet } = place.clone();
         let new = NewFloatingIp { network, subnet: subnet.clone(), description: render(mark, claim) };
-        let mut result = self.pool.neutron.create_floating_ip(&new, &self.may_send()).await;
+        let mut result = self.pool.neutron.create_floating_ip(&new, &|| self.may_send()).await;
         if let Ok(fip) = &result
             && fip.description != new.description
         {
@@ -269,20 +279,16 @@ impl NeutronWriter<'_> {
                 (action, is_kept)
             };
             // What is needed by now stays as it is: the sweep gives it to its claim.
-            let performed = self.perform_while(is_still_unneeded, &action, memory, || true, || false).await;
+            let performed = self.perform_while(is_still_unneeded, &action, memory, || false).await;
             result = result.and_then(|any_kept| performed.map(|is_done| any_kept || is_kept || !is_done));
         }
         result
     }
 
-    /// Performs one action on an address that is held for it, and ends the hold. False if nothing was done: the floating IP had
-    /// changed, or a deletion `may_go_on` no more when its turn came.
-    pub(super) async fn perform(
-        &self,
-        action: &SweepAction,
-        may_go_on: impl Fn() -> bool + Send + Sync,
-    ) -> Result<bool, Error> {
-        self.perform_if(action, |_| may_go_on(), || false).await
+    /// Performs one action on an address that is held for it, and ends the hold. False if it was not done: the floating IP had
+    /// changed, or a write was no longer to be sent when it had its turn.
+    pub(super) async fn perform(&self, action: &SweepAction) -> Result<bool, Error> {
+        self.perform_if(action, |_| true, || false).await
     }
 
     /// The same, except that a floating IP that is no longer `is_unneeded` when its turn comes is not deleted, nor, if
@@ -292,12 +298,11 @@ impl NeutronWriter<'_> {
         is_unneeded: impl Fn(&Situation<'_>, &FloatingIpId) -> bool + Send + Sync,
         action: &SweepAction,
         memory: &Memory,
-        may_go_on: impl Fn() -> bool + Send + Sync,
         leave_outdated: impl Fn() -> bool + Send + Sync,
     ) -> Result<bool, Error> {
         let may_delete = |ledger: &Ledger| {
             let is_unneeded = |situation: &Situation<'_>| is_unneeded(situation, action.id());
-            may_go_on() && memory.with_situation(ledger, self.pool, self.clock.now(), is_unneeded)
+            memory.with_situation(ledger, self.pool, self.clock.now(), is_unneeded)
         };
         self.perform_if(action, may_delete, leave_outdated).await
     }
@@ -317,7 +322,10 @@ impl NeutronWriter<'_> {
             SweepAction::Describe(id, mark) => self.describe(id, &mark.render(None)).await.map(|()| true),
         };
         self.pool.project.ledger().set_hold(action.id(), None);
-        result
+        match result {
+            Err(error) if error.is_unsent() => Ok(false),
+            other => other,
+        }
     }
 
     /// Deletes a floating IP if it may still be deleted: it may have changed since that was planned. One that is gone already
@@ -395,7 +403,7 @@ impl NeutronWriter<'_> {
     ) -> Result<bool, (Error, MayBeSent)> {
         let mut is_decided = false;
         let mut recorded = |read: Option<FloatingIp>| {
-            let step = if self.pool.session.has_ended() { DeletionStep::Keep } else { check(read) };
+            let step = if self.may_send() { check(read) } else { DeletionStep::Keep };
             is_decided = step == DeletionStep::Delete;
             step
         };

@@ -218,10 +218,12 @@ impl Sweeper {
     }
 
     /// Whether the pool still serves, with the session and the policy with which the sweep began. What it plans with the
-    /// former policy, such as thousands of deletions, is not done after a change to `Retain`.
+    /// former policy, such as thousands of deletions, is not done after a change to `Retain`. Nor is anything done while a
+    /// watch is interrupted: the stores may be out of date.
     fn may_go_on(&self, pool: &ResolvedPool) -> bool {
         let has_policy = |known: &ResolvedPool| known.policy == pool.policy;
         self.stores.is_serving(&pool.name)
+            && !self.memory.interruptions.is_any()
             && !pool.session.has_ended()
             && self.memory.pools.update(&pool.name, |state| state.resolved.as_deref().is_some_and(has_policy))
                 == Some(true)
@@ -357,9 +359,9 @@ impl Sweeper {
             pool.project.ledger().set_hold(action.id(), None);
             return Ok(false);
         }
-        let writer = NeutronWriter { pool, clock: &self.clock };
         let may_go_on = || self.may_go_on(pool);
-        if !writer.perform_while(is_still_unneeded, action, &self.memory, may_go_on, leave_outdated).await? {
+        let writer = NeutronWriter::new(pool, &self.clock).only_while(&may_go_on);
+        if !writer.perform_while(is_still_unneeded, action, &self.memory, leave_outdated).await? {
             return Ok(false);
         }
         match action {

@@ -118,6 +118,11 @@ impl Error {
         Self::new(ErrorKind::Conflict, operation, message)
     }
 
+    /// Whether it is [such a write](Self::unsent): Neutron did not answer that there is a conflict.
+    pub fn is_unsent(&self) -> bool {
+        self.kind == ErrorKind::Conflict && self.status.is_none()
+    }
+
     /// Whether a write that failed like this may have taken effect, so that the caller has to read the result.
     ///
     /// This includes every 5xx: after a proxy's 502 or 504, Neutron may still complete the request.

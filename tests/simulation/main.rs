@@ -107,6 +107,7 @@ mod tampering;
 mod tenants;
 mod told;
 mod trace;
+mod turns;
 mod unfinished;
 mod users;
 mod waiting;

@@ -451,6 +451,6 @@ impl<'a> Attempt<'a> {
     }
 
     fn writer(&self) -> NeutronWriter<'a> {
-        NeutronWriter { pool: self.pool, clock: &self.controller.clock }
+        NeutronWriter::new(self.pool, &self.controller.clock)
     }
 }

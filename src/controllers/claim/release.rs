@@ -149,7 +149,7 @@ impl ClaimController {
         let given_up = self.memory.with_situation(&pool.project.ledger(), pool, self.clock.now(), |situation| {
             given_up(situation, claim, observed.is_bound())
         });
-        let (writer, mut result) = (NeutronWriter { pool, clock: &self.clock }, Ok(()));
+        let (writer, mut result) = (NeutronWriter::new(pool, &self.clock), Ok(()));
         for fip in given_up {
             let hold = Hold::Claim { pool: id.clone(), claim: claim.clone() };
             match writer.withdraw(&fip, &claim_tag(id, claim), hold).await {
@@ -274,7 +274,7 @@ pub(in crate::controllers) async fn release_marks(
         pool.list_now(clock).await?;
     }
     end_unwanted_holds(pool, &key);
-    let writer = NeutronWriter { pool, clock };
+    let writer = NeutronWriter::new(pool, clock);
     for _ in 0..STEPS {
         let step =
             memory.with_situation(&pool.project.ledger(), pool, clock.now(), |situation| decide(situation, &key));

@@ -1,6 +1,7 @@
 //! Tears down a pool that is being deleted: no new claim is served, bound ones are waited for, then all marks are removed.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::{StreamExt, TryStreamExt};
@@ -211,7 +212,6 @@ impl PoolController {
         resolved: &ResolvedPool,
         pool: &OpenStackFloatingIPPool,
     ) -> Result<CleanUp, openstack::Error> {
-        let writer = NeutronWriter { pool: resolved, clock: &self.clock };
         let (mut end, mut last) = (None, None);
         resolved.project.ledger().keep_missing(&resolved.policy.id);
         for _ in 0..ROUNDS {
@@ -223,10 +223,11 @@ impl PoolController {
             if self.resolver.duplicates().has_original(pool, resolved) {
                 return Ok(CleanUp::Done);
             }
-            if !self.may_delete_for(pool, resolved) {
+            if !self.may_clean_up_for(pool, resolved) {
                 return Ok(CleanUp::Interrupted);
             }
-            let teardown = self.plan(resolved);
+            let is_paused = self.stores.has_paused_cluster(&resolved.name.namespace);
+            let teardown = self.plan(resolved, is_paused);
             if teardown.actions.is_empty() && !teardown.must_list {
                 if !teardown.claimed.is_empty() {
                     let (named, others) = teardown.claimed.split_at(teardown.claimed.len().min(NAMED_ADDRESSES));
@@ -251,21 +252,32 @@ impl PoolController {
                 break; // Only time ends it.
             }
             let end = *end.get_or_insert_with(|| instant_after(Instant::now(), CLEANUP_DURATION));
-            // True for one that is planned again.
+            let is_stopped = AtomicBool::new(false);
+            let may_go_on = || {
+                let may_go_on = self.may_clean_up_for(pool, resolved)
+                    && !self.is_held(&resolved.name)
+                    && self.stores.has_paused_cluster(&resolved.name.namespace) == is_paused;
+                is_stopped.fetch_or(!may_go_on, Ordering::Relaxed);
+                may_go_on
+            };
+            let writer = NeutronWriter::new(resolved, &self.clock).only_while(&may_go_on);
+            // True for one that is left, since the time is up.
             let perform_in_time = async |action: &SweepAction| {
-                if Instant::now() < end {
-                    let may_go_on = || self.may_delete_for(pool, resolved);
-                    let performed =
-                        writer.perform_while(is_still_deletable, action, &self.memory, may_go_on, || false).await;
+                let is_in_time = Instant::now() < end;
+                if is_in_time && may_go_on() {
+                    let performed = writer.perform_while(is_still_deletable, action, &self.memory, || false).await;
                     return performed.map(|_| false);
                 }
                 resolved.project.ledger().set_hold(action.id(), None);
-                Ok(true)
+                Ok(!is_in_time)
             };
             let actions = futures::stream::iter(&teardown.actions).map(perform_in_time);
             let results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
             let skipped = results.into_iter().collect::<Result<Vec<_>, _>>()?;
             let left = skipped.into_iter().filter(|is_skipped| *is_skipped).count();
+            if is_stopped.into_inner() {
+                continue;
+            }
             if left > 0 {
                 return Ok(self.interrupted(&resolved.name, left));
             }
@@ -274,13 +286,15 @@ impl PoolController {
         Ok(CleanUp::Unfinished)
     }
 
-    /// Whether the pool is still to be cleaned up as was planned. A deletion may wait for its turn for minutes.
-    fn may_delete_for(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> bool {
-        self.stores.pool(&resolved.name).is_some_and(|now| {
-            HandsOff::of(&now.metadata).is_none()
+    /// Whether the pool is still to be cleaned up as was planned. A write may wait for its turn for minutes.
+    fn may_clean_up_for(&self, pool: &OpenStackFloatingIPPool, resolved: &ResolvedPool) -> bool {
+        let is_as_planned = |now: &OpenStackFloatingIPPool| {
+            now.metadata.deletion_timestamp.is_some()
+                && HandsOff::of(&now.metadata).is_none()
                 && now.spec.reclaim_policy == pool.spec.reclaim_policy
-                && !is_abandoned(now.as_ref())
-        })
+                && !is_abandoned(now)
+        };
+        !self.memory.interruptions.is_any() && self.stores.pool(&resolved.name).as_deref().is_some_and(is_as_planned)
     }
 
     /// Makes sure that the pool's floating IPs which listings no longer show are gone. False if there are none.
@@ -320,8 +334,7 @@ impl PoolController {
     }
 
     /// Plans under the ledger's lock, and holds what is planned.
-    fn plan(&self, resolved: &ResolvedPool) -> PoolTeardown {
-        let is_paused = self.stores.has_paused_cluster(&resolved.name.namespace);
+    fn plan(&self, resolved: &ResolvedPool, is_paused: bool) -> PoolTeardown {
         let mut ledger = resolved.project.ledger();
         let plan = |situation: &Situation<'_>| plan_teardown(situation, is_paused);
         let teardown = self.memory.with_situation(&ledger, resolved, self.clock.now(), plan);
@@ -450,7 +463,7 @@ enum CleanUp {
     Done,
     /// A claim or an IPAddress needs the pool after all.
     Held,
-    /// The time is up: the pool is reconciled again at once.
+    /// The time is up, or it is not to go on as planned: the pool is reconciled again at once.
     Interrupted,
     /// What is left is done at the next try.
     Unfinished,

@@ -110,7 +110,7 @@ impl Sweeper {
             self.memory.with_situation(&ledger, pool, now, |situation| needs_tag(situation, id, tag))
         };
         match needs_it && self.may_go_on(pool) {
-            true => match (NeutronWriter { pool, clock: &self.clock }).label(id, tag).await {
+            true => match NeutronWriter::new(pool, &self.clock).label(id, tag).await {
                 // Not sent since the session ended.
                 Err(_) if pool.session.has_ended() => Ok(false),
                 labelled => labelled.map(|()| true),

@@ -69,7 +69,7 @@ impl Sweeper {
             pool.project.ledger().leave_unwanted(&unwanted);
             return Ok(());
         }
-        if (NeutronWriter { pool, clock: &self.clock }).discard(unwanted, &self.memory).await? {
+        if NeutronWriter::new(pool, &self.clock).discard(unwanted, &self.memory).await? {
             self.wake.waiting_claims_of(&pool.name);
         }
         Ok(())
@@ -81,7 +81,7 @@ impl Sweeper {
         pool: &ResolvedPool,
         has_unwanted: bool,
     ) -> Result<Option<(FloatingIp, Option<SubnetId>)>, openstack::Error> {
-        let writer = NeutronWriter { pool, clock: &self.clock };
+        let writer = NeutronWriter::new(pool, &self.clock);
         while let Some((place, mark)) = self.begin(pool, &writer) {
             match writer.create(&place, &mark, None).await {
                 Ok(fip) => return Ok(Some((fip, place.subnet))),
