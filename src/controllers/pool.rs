@@ -287,7 +287,7 @@ impl PoolController {
                 state.resolved = Some(Arc::new(self.resolver.with_present_spec(pool, &known)));
             }
         });
-        let (retry_after, mut listed) = (failure.retry_after(), None);
+        let (retry_after, mut listed) = (failure.retry_after(pool), None);
         let has_no_session = || self.memory.pools.get(&name).resolved.is_none();
         let may_have_credentials = match &failure {
             PoolFailure::Network(_) | PoolFailure::Conflict(_) | PoolFailure::Neutron(_) => true,
@@ -318,7 +318,7 @@ impl PoolController {
             self.restore_id(pool).await?;
         }
         self.leave_former_secrets(pool).await?;
-        Ok(Action::requeue(self.clock.jitter(retry_after.unwrap_or(PROBLEM_RETRY), 0.25)))
+        Ok(Action::requeue(self.clock.jitter(retry_after, 0.25)))
     }
 
     /// Wakes the claims whose conditions say what is wrong with their pool, if that is new.

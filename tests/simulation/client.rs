@@ -134,7 +134,7 @@ fn failed(failure: &CallFailure) -> Answered {
     match failure {
         CallFailure::NoAnswer | CallFailure::Refused(Rejection::Unreachable) => Err(Silence),
         CallFailure::Refused(Rejection::Server) => status(500, "InternalError"),
-        CallFailure::Refused(Rejection::TooMany) => status(429, "TooManyRequests"),
+        CallFailure::Refused(Rejection::TooMany | Rejection::Later) => status(429, "TooManyRequests"),
         CallFailure::Refused(Rejection::Conflict) => status(409, "Conflict"),
         CallFailure::Refused(Rejection::Forbidden) => status(403, "Forbidden"),
         CallFailure::Refused(Rejection::Page) => {

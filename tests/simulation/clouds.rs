@@ -1,6 +1,7 @@
 //! The connection to OpenStack: the in-memory cloud's sessions, over the wire of one process.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
@@ -72,13 +73,16 @@ fn error(operation: &'static str, failure: CallFailure) -> Error {
     let (kind, message) = match failure {
         CallFailure::NoAnswer => (ErrorKind::NoAnswer, "the cloud does not answer in time"),
         CallFailure::Refused(Rejection::Server) => (ErrorKind::Server, "the cloud has an internal error"),
-        CallFailure::Refused(Rejection::TooMany) => (ErrorKind::TooManyRequests, "too many requests"),
+        CallFailure::Refused(Rejection::TooMany | Rejection::Later) => {
+            (ErrorKind::TooManyRequests, "too many requests")
+        }
         CallFailure::Refused(Rejection::Conflict) => (ErrorKind::Conflict, "another request changed it"),
         CallFailure::Refused(Rejection::Forbidden) => (ErrorKind::Forbidden, "the cloud's policy forbids it"),
         CallFailure::Refused(Rejection::Page) => (ErrorKind::Rejected, "404 page not found"),
         CallFailure::Refused(Rejection::Unreachable) => (ErrorKind::Unreachable, "the cloud refuses connections"),
     };
-    Error::new(kind, operation, message)
+    let is_later = matches!(failure, CallFailure::Refused(Rejection::Later));
+    Error { retry_after: is_later.then_some(Duration::from_secs(300)), ..Error::new(kind, operation, message) }
 }
 
 impl WiredNeutron {

@@ -16,6 +16,8 @@ pub enum Rejection {
     Server,
     /// 429.
     TooMany,
+    /// 429 that asks to wait for five minutes.
+    Later,
     /// 409.
     Conflict,
     /// 403, as of a role, a policy or a quota.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::api::objects::Part;
 use crate::api::{Key, Kind};
+use crate::fault::Rejection;
 use crate::world::{NAMESPACE, Site, Start, World, address};
 use crate::{is_due, simulate};
 
@@ -89,6 +90,35 @@ fn a_deleted_pool_waits_until_its_namespace_may_use_the_identity_again() {
         world.expect_gone(Kind::Claim).await;
         world.expect_gone(Kind::Pool).await;
         world.expect(4, "Neutron", "empty", world.cloud.floating_ips().is_empty());
+    });
+    outcome.assert_lawful();
+}
+
+/// Law 10. The cloud asks to wait for longer than a namespace may keep its access.
+#[test]
+fn access_is_withdrawn_soon_although_the_cloud_asks_to_wait() {
+    let outcome = simulate(&START, async |world: &World| {
+        let site = &world.sites[0];
+        allow(site, true);
+        create_pool(site);
+        site.create_claim("web-0", "public");
+        world.await_bound("web-0").await;
+        let wire = site.replicas[0].wire().expect("it runs");
+        wire.refuse("list floating IPs", Rejection::Later, 3 * SOON);
+        let is_failing = || site.ready(Kind::Pool, NAMESPACE, "public").0 == "OpenStackUnreachable";
+        let has_failed = world.wait_until(2 * SOON, is_failing).await;
+        world.expect(7, "the pool", "told that the cloud refuses", has_failed);
+        wire.clear_faults();
+        allow(site, false);
+        world.advance(Duration::from_secs(30)).await;
+        let (reason, _) = site.ready(Kind::Pool, NAMESPACE, "public");
+        world.expect(
+            10,
+            "the pool",
+            &format!("refused the identity, and not {reason}"),
+            reason == "NamespaceNotAllowed",
+        );
+        allow(site, true);
     });
     outcome.assert_lawful();
 }

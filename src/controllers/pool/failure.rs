@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::{POLLED_RESYNC, PROBLEM_RETRY};
 use crate::api::OpenStackFloatingIPPool;
 use crate::api::conditions::pool_reasons as reasons;
 use crate::controllers::explain::explain;
@@ -57,10 +58,16 @@ impl PoolFailure {
         identity.is_some_and(|used| matches!(self, Self::Access(_)) || is_another(used))
     }
 
-    pub(super) fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Session(error) | Self::Neutron(error) => error.retry_after,
-            _ => None,
+    /// How soon the pool is tried again: when the server asked for it. But where the credentials are those of a cluster
+    /// identity, nothing else shows that the namespace has lost access to it, or that it names another Secret.
+    pub(super) fn retry_after(&self, pool: &OpenStackFloatingIPPool) -> Duration {
+        let after = match self {
+            Self::Session(error) | Self::Neutron(error) => error.retry_after.unwrap_or(PROBLEM_RETRY),
+            _ => PROBLEM_RETRY,
+        };
+        match pool.spec.identity_ref.cluster_identity() {
+            Some(_) => after.min(POLLED_RESYNC),
+            None => after,
         }
     }
 }

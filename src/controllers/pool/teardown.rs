@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::failure::PoolFailure;
 use super::identity::known_id;
-use super::{AUDIT_AGE, Error, PROBLEM_RETRY, PoolController, log_concealed};
+use super::{AUDIT_AGE, Error, PoolController, log_concealed};
 use crate::allocation::ledger::{Hold, Missing};
 use crate::allocation::mark::Marks;
 use crate::allocation::sweep::{PoolTeardown, SweepAction, is_still_deletable, plan_teardown};
@@ -387,7 +387,7 @@ impl PoolController {
         let problem = Problem { reason: reasons::DELETING, message };
         self.report_deleting(pool, problem, Some(failure), None).await?;
         self.leave_former_secrets(pool).await?;
-        Ok(Action::requeue(self.clock.jitter(failure.retry_after().unwrap_or(PROBLEM_RETRY), 0.25)))
+        Ok(Action::requeue(self.clock.jitter(failure.retry_after(pool), 0.25)))
     }
 
     /// OpenStack accepted what was done, and did not carry it out.
