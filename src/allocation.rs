@@ -44,6 +44,6 @@ pub mod usage;
 pub use identity::{ClaimKey, Nonce, PoolId};
 pub use ledger::Ledger;
 pub use policy::PoolPolicy;
-pub use published::{InTreePools, PublishedAddresses};
+pub use published::{CapoAddresses, InTreePools, PublishedAddresses};
 pub use refusal::Refusal;
 pub use situation::Situation;

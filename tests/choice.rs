@@ -17,7 +17,9 @@ use caip_openstack::allocation::policy::ReuseRule;
 use caip_openstack::allocation::published::{Binding, PublishedAddress};
 use caip_openstack::allocation::situation::{ClaimState, QueuePosition};
 use caip_openstack::allocation::sweep::{ClusterView, SweepScope, plan_sweep};
-use caip_openstack::allocation::{ClaimKey, Ledger, Nonce, PoolId, PoolPolicy, PublishedAddresses, Refusal};
+use caip_openstack::allocation::{
+    CapoAddresses, ClaimKey, Ledger, Nonce, PoolId, PoolPolicy, PublishedAddresses, Refusal,
+};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId, NetworkId, PortId, ProjectId, SubnetId};
 use caip_openstack::object_name::ObjectName;
 use jiff::{SignedDuration, Timestamp};
@@ -371,7 +373,9 @@ impl Situation {
         named.listed = listed;
         if let Some((index, is_in_the_namespace)) = self.spec.named_by_cluster {
             let namespace = if is_in_the_namespace { "team" } else { "elsewhere" };
-            published.set_named_by_clusters(Some([(namespace.to_owned(), [address(index)].into())].into()));
+            let mut by_clusters = CapoAddresses::default();
+            by_clusters.add(namespace, [address(index)]);
+            published.set_named_by_clusters(Some(by_clusters));
             named.listed.extend(is_in_the_namespace.then(|| address(index)));
         }
         for (index, row) in self.rows() {

@@ -67,16 +67,45 @@ pub struct PublishedAddresses {
     by_address: Index<IpAddr, Arc<ObjectName>>,
     by_claim: Index<(PoolId, ClaimKey), Arc<ObjectName>>,
     listed: BTreeMap<ObjectName, BTreeSet<IpAddr>>,
-    listed_in_tree: BTreeMap<String, BTreeSet<IpAddr>>,
+    listed_in_tree: CapoAddresses,
     are_in_tree_pools_unknown: bool,
-    named_by_clusters: BTreeMap<String, BTreeSet<IpAddr>>,
+    named_by_clusters: CapoAddresses,
     are_clusters_unknown: bool,
+}
+
+/// The addresses that CAPO's objects name, by namespace. A tenant may name any number, and all tenants share the memory: once
+/// there are more than [`CapoAddresses::MOST`] in a namespace, any address may be named there.
+#[derive(Clone, Default, Debug)]
+pub struct CapoAddresses(BTreeMap<String, BTreeSet<IpAddr>>);
+
+impl CapoAddresses {
+    /// As many as four pools of ours can list.
+    pub const MOST: usize = 4096;
+
+    /// Adds what an object of the namespace names. Returns whether there are too many in the namespace by now.
+    pub fn add(&mut self, namespace: &str, addresses: impl IntoIterator<Item = IpAddr>) -> bool {
+        let mut addresses = addresses.into_iter().peekable();
+        if addresses.peek().is_none() {
+            return false;
+        }
+        let named = self.0.entry(namespace.to_owned()).or_default();
+        while named.len() <= Self::MOST
+            && let Some(address) = addresses.next()
+        {
+            named.insert(address);
+        }
+        named.len() > Self::MOST
+    }
+
+    fn may_name(&self, namespace: &str, address: IpAddr) -> bool {
+        self.0.get(namespace).is_some_and(|named| named.len() > Self::MOST || named.contains(&address))
+    }
 }
 
 /// What is known of CAPO's in-tree pools.
 pub enum InTreePools {
-    /// What all of them list, by namespace.
-    List(BTreeMap<String, BTreeSet<IpAddr>>),
+    /// What all of them list.
+    List(CapoAddresses),
     /// While the CRD is being replaced, what the pools listed still counts.
     NotServed,
     /// They cannot be listed now.
@@ -127,8 +156,8 @@ impl PublishedAddresses {
         }
     }
 
-    /// What CAPO's clusters name for their API servers and bastions, by namespace; none where that is not known now.
-    pub fn set_named_by_clusters(&mut self, addresses: Option<BTreeMap<String, BTreeSet<IpAddr>>>) {
+    /// What CAPO's clusters name for their API servers and bastions; none where that is not known now.
+    pub fn set_named_by_clusters(&mut self, addresses: Option<CapoAddresses>) {
         self.are_clusters_unknown = addresses.is_none();
         self.named_by_clusters = addresses.unwrap_or_else(|| std::mem::take(&mut self.named_by_clusters));
     }
@@ -160,7 +189,7 @@ impl<'a> RelevantAddresses<'a> {
 
     /// Whether a cluster of CAPO may name the address.
     pub(super) fn may_be_named_by_cluster(self, address: IpAddr) -> bool {
-        self.all.are_clusters_unknown || self.names_in(&self.all.named_by_clusters, address)
+        self.all.are_clusters_unknown || self.may_name(&self.all.named_by_clusters, address)
     }
 
     /// Whether a pool lists or reserves the address, or one of CAPO's may list it.
@@ -168,12 +197,11 @@ impl<'a> RelevantAddresses<'a> {
         let mut listed = self.all.listed.iter().filter(|(pool, _)| self.namespaces.contains(&pool.namespace));
         self.all.are_in_tree_pools_unknown
             || listed.any(|(_, listed)| listed.contains(&address))
-            || self.names_in(&self.all.listed_in_tree, address)
+            || self.may_name(&self.all.listed_in_tree, address)
     }
 
-    fn names_in(self, by_namespace: &BTreeMap<String, BTreeSet<IpAddr>>, address: IpAddr) -> bool {
-        let mut named = self.namespaces.iter().filter_map(|namespace| by_namespace.get(namespace));
-        named.any(|named| named.contains(&address))
+    fn may_name(self, named: &CapoAddresses, address: IpAddr) -> bool {
+        self.namespaces.iter().any(|namespace| named.may_name(namespace, address))
     }
 
     /// Whether an IPAddress names this floating IP: one of ours on the same network, another provider's by the address.
@@ -314,6 +342,23 @@ mod tests {
         );
     }
 
+    fn named(namespace: &str, addresses: impl IntoIterator<Item = IpAddr>) -> CapoAddresses {
+        let mut named = CapoAddresses::default();
+        assert!(!named.add(namespace, addresses));
+        named
+    }
+
+    #[test]
+    fn of_too_many_addresses_in_a_namespace_any_may_be_named_there() {
+        let many = |count: u32| (0..count).map(|number| IpAddr::from(std::net::Ipv4Addr::from(number)));
+        let most = u32::try_from(CapoAddresses::MOST).unwrap();
+        let mut all = named("team", many(most).chain(many(most)));
+        assert!(!all.may_name("team", address(1)));
+        assert!(all.add("team", many(1_000_000)));
+        assert_eq!(all.0["team"].len(), CapoAddresses::MOST + 1);
+        assert!(all.may_name("team", address(1)) && !all.may_name("others", address(1)));
+    }
+
     #[test]
     fn a_list_is_replaced_and_removed() {
         let mut fixture = fixture().listed([10, 11]);
@@ -323,9 +368,9 @@ mod tests {
         assert!(!fixture.situation().relevant_addresses().may_be_listed(address(11)));
         fixture.published.set_listed(pool(), [].into());
         assert!(!fixture.situation().relevant_addresses().may_be_listed(address(10)));
-        fixture.published.note_in_tree_pools(InTreePools::List([("team".into(), [address(12)].into())].into()));
+        fixture.published.note_in_tree_pools(InTreePools::List(named("team", [address(12)])));
         assert!(fixture.situation().relevant_addresses().may_be_listed(address(12)));
-        fixture.published.note_in_tree_pools(InTreePools::List([].into()));
+        fixture.published.note_in_tree_pools(InTreePools::List(CapoAddresses::default()));
         assert!(!fixture.situation().relevant_addresses().may_be_listed(address(12)));
     }
 
@@ -345,8 +390,7 @@ mod tests {
             fixture.published.insert(object("web"), ours);
             fixture.published.insert(object("other"), PublishedAddress { address: address(11), binding: None });
             fixture.published.set_listed(object("pool"), [address(12)].into());
-            let in_tree = [(namespace.to_owned(), [address(13)].into())].into();
-            fixture.published.note_in_tree_pools(InTreePools::List(in_tree));
+            fixture.published.note_in_tree_pools(InTreePools::List(named(namespace, [address(13)])));
             fixture
         };
         let counts = |fixture: &Fixture| {
@@ -372,7 +416,7 @@ mod tests {
             published.set_named_by_clusters(clusters);
             published.is_unknown_what_capo_names()
         };
-        let named = || Some(BTreeMap::new());
+        let named = || Some(CapoAddresses::default());
         assert!(is_unknown(InTreePools::Unknown, named()) && is_unknown(InTreePools::NotServed, None));
         assert!(!is_unknown(InTreePools::NotServed, named()));
     }

@@ -3,7 +3,7 @@
 //!
 //! Only the controllers know which calls are under way, and what Neutron refused recently; that is missing here.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
@@ -24,7 +24,7 @@ use crate::allocation::ledger::{CreationBlock, LedgerEntry};
 use crate::allocation::situation::QueuePosition;
 use crate::allocation::sweep::{SweepAction, SweepPlan, SweepScope, plan_sweep};
 use crate::allocation::usage::{self, PoolUsage};
-use crate::allocation::{InTreePools, PoolPolicy, Refusal, Situation};
+use crate::allocation::{CapoAddresses, InTreePools, PoolPolicy, Refusal, Situation};
 use crate::api::conditions::pool_reasons::DUPLICATE_POOL_ID;
 use crate::api::{IpAddress, IpAddressClaim, IpamVersion, OpenStackFloatingIPPool};
 use crate::clock::Clock;
@@ -211,7 +211,7 @@ impl Inspection {
         {
             // Not as the controller, which would reuse nothing: it may list them even if this user may not.
             tracing::debug!("what CAPO's clusters name is not known: {error}");
-            self.memory.published.write().set_named_by_clusters(Some(BTreeMap::new()));
+            self.memory.published.write().set_named_by_clusters(Some(CapoAddresses::default()));
         }
         // Of which project the pools of other namespaces are, the controller knows.
         match reported_duplicate(pool) {

@@ -1,11 +1,11 @@
 //! Each rule of choice, with an example and a counterexample.
 
 use super::*;
-use crate::allocation::Nonce;
 use crate::allocation::ledger::{CreationBlock, Ledger, Viewer};
 use crate::allocation::mark::release_tag;
 use crate::allocation::policy::ReuseRule;
 use crate::allocation::testing::{self, *};
+use crate::allocation::{CapoAddresses, Nonce};
 use crate::floating_ip::SubnetId;
 
 pub(super) fn hold_of(claim: &str) -> Hold {
@@ -111,8 +111,11 @@ fn a_pool_without_a_network_or_that_never_reuses_takes_no_floating_ip_of_the_pro
 fn an_address_that_a_cluster_may_name_is_not_reused() {
     let decide = |named: Option<(&str, u8)>| {
         let mut fixture = fixture().fips([fip(10)]);
-        let named = named.map(|(namespace, last)| [(namespace.into(), [address(last)].into())].into());
-        fixture.published.set_named_by_clusters(named);
+        fixture.published.set_named_by_clusters(named.map(|(namespace, last)| {
+            let mut named = CapoAddresses::default();
+            named.add(namespace, [address(last)]);
+            named
+        }));
         marked(&fixture.decide("web")).cloned()
     };
     assert_eq!(decide(Some(("team", 10))), None);

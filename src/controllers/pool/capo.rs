@@ -1,7 +1,7 @@
 //! What CAPO's objects say about floating IPs: its in-tree pools, and the addresses that its clusters name. One list
 //! serves all pools.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use kube::Api;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 
-use crate::allocation::InTreePools;
+use crate::allocation::{CapoAddresses, InTreePools};
 use crate::api::guarded::Guarded;
 use crate::api::names::{CAPO_GROUP, POOL_KIND};
 use crate::clock::Clock;
@@ -50,13 +50,6 @@ pub(in crate::controllers) struct CapoObjects {
 /// none, and may stay for long: it waits for IPAddresses of every pool with its name, ours too.
 type PoolNames = Option<Arc<BTreeSet<ObjectName>>>;
 
-/// What is read of one of CAPO's objects.
-struct Named {
-    name: ObjectName,
-    is_being_deleted: bool,
-    addresses: Vec<IpAddr>,
-}
-
 /// Where an in-tree pool has addresses that it may give, or has given. What is removed from its list stays in its status.
 const NAMED_BY_POOL: [&str; 3] = ["/spec/preAllocatedFloatingIPs", "/status/availableIPs", "/status/claimedIPs"];
 
@@ -85,20 +78,24 @@ impl CapoObjects {
             return Ok(names.clone());
         }
         let began = self.clock.now();
-        let pools = self.list(POOL_KIND, "openstackfloatingippools", "v1alpha1", listed_addresses).await;
-        self.memory.published.write().note_in_tree_pools(match &pools {
-            Ok(Some(pools)) => InTreePools::List(by_namespace(pools)),
-            Ok(None) => InTreePools::NotServed,
+        let (mut giving, mut addresses) = (BTreeSet::new(), CapoAddresses::default());
+        let see = |pool: DynamicObject| {
+            add(&mut addresses, &pool, listed_addresses(&pool));
+            if pool.metadata.deletion_timestamp.is_none() {
+                giving.insert(name_of(&pool));
+            }
+        };
+        let is_served = self.list(POOL_KIND, "openstackfloatingippools", "v1alpha1", see).await;
+        let pools = match &is_served {
+            Ok(true) => InTreePools::List(addresses),
+            Ok(false) => InTreePools::NotServed,
             Err(_) => InTreePools::Unknown,
-        });
-        if pools.is_err() {
+        };
+        self.memory.published.write().note_in_tree_pools(pools);
+        if is_served.is_err() {
             *listed = None;
         }
-        let pools = pools?;
-        let names: PoolNames = pools.map(|pools| {
-            let giving = pools.into_iter().filter(|pool| !pool.is_being_deleted);
-            Arc::new(giving.map(|pool| pool.name).collect())
-        });
+        let names: PoolNames = is_served?.then(|| Arc::new(giving));
         *listed = Some((began, names.clone()));
         Ok(names)
     }
@@ -111,35 +108,38 @@ impl CapoObjects {
             return Ok(());
         }
         let began = self.clock.now();
-        let clusters = self.list_clusters().await;
-        let named = clusters.as_ref().ok().map(|clusters| by_namespace(clusters));
+        let (named, result) = match self.list_clusters().await {
+            Ok(named) => (Some(named), Ok(())),
+            Err(error) => (None, Err(error)),
+        };
+        *listed = named.is_some().then_some(began);
         self.memory.published.write().set_named_by_clusters(named);
-        *listed = Some(began).filter(|_| clusters.is_ok());
-        clusters.map(drop)
+        result
     }
 
-    async fn list_clusters(&self) -> Result<Vec<Named>, kube::Error> {
+    async fn list_clusters(&self) -> Result<CapoAddresses, kube::Error> {
         for version in ["v1beta1", "v1beta2"] {
-            if let Some(clusters) = self.list("OpenStackCluster", "openstackclusters", version, named_addresses).await?
-            {
-                return Ok(clusters);
+            let mut named = CapoAddresses::default();
+            let see = |cluster: DynamicObject| add(&mut named, &cluster, named_addresses(&cluster));
+            if self.list("OpenStackCluster", "openstackclusters", version, see).await? {
+                return Ok(named);
             }
         }
-        Ok(Vec::new())
+        Ok(CapoAddresses::default())
     }
 
     fn since(&self, is_now: bool) -> Timestamp {
         if is_now { self.clock.now() } else { before(self.clock.now(), VALIDITY) }
     }
 
-    /// The objects of a kind with their addresses; none where it is not served in this version.
+    /// Lists the objects of a kind. False where it is not served in this version.
     async fn list(
         &self,
         kind: &str,
         plural: &str,
         version: &str,
-        addresses_of: fn(&DynamicObject) -> Vec<IpAddr>,
-    ) -> Result<Option<Vec<Named>>, kube::Error> {
+        mut see: impl FnMut(DynamicObject),
+    ) -> Result<bool, kube::Error> {
         let resource = ApiResource {
             group: CAPO_GROUP.into(),
             version: version.into(),
@@ -152,37 +152,29 @@ impl CapoObjects {
             Some(namespace) => Api::namespaced_with(client, namespace, &resource),
             None => Api::all_with(client, &resource),
         };
-        let mut found = Vec::new();
-        let named = |object: DynamicObject| Named {
-            name: name_of(&object),
-            is_being_deleted: object.metadata.deletion_timestamp.is_some(),
-            addresses: addresses_of(&object),
-        };
-        let keep = |object| found.extend(readable(object).map(named));
-        match pages::for_each(&api, keep).await {
-            Ok(()) => Ok(Some(found)),
-            Err(error) if self.kube.is_unserved(&resource, &error).await => Ok(None),
+        match pages::for_each(&api, |object| readable(object).into_iter().for_each(&mut see)).await {
+            Ok(()) => Ok(true),
+            Err(error) if self.kube.is_unserved(&resource, &error).await => Ok(false),
             Err(error) => Err(error),
         }
     }
 }
 
-fn by_namespace(objects: &[Named]) -> BTreeMap<String, BTreeSet<IpAddr>> {
-    let mut all: BTreeMap<String, BTreeSet<IpAddr>> = BTreeMap::new();
-    for Named { name, addresses, .. } in objects {
-        all.entry(name.namespace.clone()).or_default().extend(addresses);
+fn add(all: &mut CapoAddresses, object: &DynamicObject, addresses: impl Iterator<Item = IpAddr>) {
+    let name = name_of(object);
+    if all.add(&name.namespace, addresses) {
+        let most = CapoAddresses::MOST;
+        tracing::warn!(object = %name, "CAPO's objects of the namespace name more than {most} addresses: nothing is reused there");
     }
-    all
 }
 
-fn listed_addresses(pool: &DynamicObject) -> Vec<IpAddr> {
+fn listed_addresses(pool: &DynamicObject) -> impl Iterator<Item = IpAddr> {
     let lists = NAMED_BY_POOL.iter().filter_map(|field| pool.data.pointer(field)?.as_array());
-    lists.flatten().filter_map(|address| address.as_str()?.parse().ok()).collect()
+    lists.flatten().filter_map(|address| address.as_str()?.parse().ok())
 }
 
-fn named_addresses(cluster: &DynamicObject) -> Vec<IpAddr> {
-    let address = |field: &&str| -> Option<IpAddr> { cluster.data.pointer(field)?.as_str()?.parse().ok() };
-    NAMED_BY_CLUSTER.iter().filter_map(address).collect()
+fn named_addresses(cluster: &DynamicObject) -> impl Iterator<Item = IpAddr> {
+    NAMED_BY_CLUSTER.iter().filter_map(|field| cluster.data.pointer(field)?.as_str()?.parse().ok())
 }
 
 #[cfg(test)]
@@ -206,13 +198,14 @@ mod tests {
             "spec": {"preAllocatedFloatingIPs": ["192.0.2.1", 7, "none"]},
             "status": {"availableIPs": ["192.0.2.2"], "claimedIPs": ["192.0.2.3"], "failedIPs": ["192.0.2.4"]}
         });
-        assert_eq!(listed_addresses(&object(data)), addresses(&[1, 2, 3]));
-        assert_eq!(listed_addresses(&object(json!({"status": {"availableIPs": null}}))), addresses(&[]));
+        let listed = |data| listed_addresses(&object(data)).collect::<Vec<_>>();
+        assert_eq!(listed(data), addresses(&[1, 2, 3]));
+        assert_eq!(listed(json!({"status": {"availableIPs": null}})), addresses(&[]));
     }
 
     #[test]
     fn a_cluster_names_the_floating_ips_of_its_api_server_and_bastion() {
-        let named = |data| named_addresses(&object(data));
+        let named = |data| named_addresses(&object(data)).collect::<Vec<_>>();
         for (data, expected) in [
             (
                 json!({"spec": {"apiServerFloatingIP": "192.0.2.1", "bastion": {"floatingIP": "192.0.2.2"}}}),
@@ -223,18 +216,5 @@ mod tests {
         ] {
             assert_eq!(named(data.clone()), addresses(expected), "{data}");
         }
-    }
-
-    #[test]
-    fn addresses_are_those_of_their_namespace() {
-        let address = |last| IpAddr::from([192, 0, 2, last]);
-        let named = |namespace: &str, last| {
-            let name = ObjectName::new(namespace, "c");
-            Named { name, is_being_deleted: false, addresses: vec![address(last)] }
-        };
-        let all = by_namespace(&[named("a", 1), named("b", 2), named("a", 3)]);
-        let expected = [("a", vec![1, 3]), ("b", vec![2])];
-        let of = |last: Vec<u8>| last.into_iter().map(address).collect();
-        assert_eq!(all, expected.map(|(namespace, last)| (namespace.to_owned(), of(last))).into());
     }
 }
