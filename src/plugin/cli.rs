@@ -90,6 +90,36 @@ pub(super) struct Global {
     pub(super) os_cloud: Option<String>,
 }
 
+impl Global {
+    /// The flags that lead kubectl to the same API server as the same user, each with a space before it, for a shell. A token
+    /// is left out: it is a secret.
+    pub(super) fn connection_flags(&self) -> String {
+        let (kubeconfig, server) =
+            (self.kubeconfig.as_ref().map(|path| path.display().to_string()), self.server.as_ref().map(Uri::to_string));
+        let once = [
+            ("--kubeconfig", &kubeconfig),
+            ("--context", &self.context),
+            ("--cluster", &self.cluster),
+            ("--user", &self.user),
+            ("--server", &server),
+            ("--as", &self.as_user),
+            ("--as-uid", &self.as_uid),
+        ];
+        let once = once.into_iter().filter_map(|(flag, value)| Some((flag, value.as_ref()?)));
+        let all = once.chain(self.as_group.iter().map(|group| ("--as-group", group)));
+        all.map(|(flag, value)| format!(" {flag} {}", quoted(value))).collect()
+    }
+}
+
+/// As one word of a shell.
+pub(super) fn quoted(text: &str) -> String {
+    let is_plain = |character: char| character.is_ascii_alphanumeric() || "-_./:@=+,".contains(character);
+    if !text.is_empty() && text.chars().all(is_plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
 /// As kubectl: a number without a unit is in seconds.
 fn request_timeout(text: &str) -> Result<Duration, String> {
     match text.parse() {
@@ -290,8 +320,8 @@ pub(super) struct Migrate {
     #[arg(long, value_name = "NAME")]
     pub(super) to: Option<String>,
 
-    /// Keep all addresses of CAPO's pool. Both pools list them, so that CAPO does not delete them and the new pool gives
-    /// them to the machines that replace the old ones.
+    /// Keep the addresses of CAPO's pool. Both pools list them, so that the new pool gives them to the machines that
+    /// replace the old ones. CAPO deletes some all the same, as those of bastions: the plan says which.
     #[arg(long)]
     pub(super) keep_addresses: bool,
 
@@ -309,6 +339,20 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+
+    #[test]
+    fn the_flags_of_a_connection_are_repeated_for_a_shell() {
+        let flags = |args: &[&str]| {
+            let line = [&["kubectl-fippool", "usage"], args].concat();
+            Cli::try_parse_from(line).map(|cli| cli.global.connection_flags()).map_err(|error| error.to_string())
+        };
+        assert_eq!(flags(&[]), Ok(String::new()));
+        let given = ["--context", "it's b", "--as=me", "--as-group", "a", "--as-group", "b", "--token", "secret"];
+        let expected = r" --context 'it'\''s b' --as me --as-group a --as-group b";
+        assert_eq!(flags(&given), Ok(expected.to_owned()));
+        let given = ["-s", "https://h:6443/", "--kubeconfig", "k b.yaml"];
+        assert_eq!(flags(&given), Ok(" --kubeconfig 'k b.yaml' --server https://h:6443/".to_owned()));
+    }
 
     #[test]
     fn the_command_line_is_well_formed() {

@@ -39,6 +39,7 @@ pub(super) async fn migrate_pool(
     if args.apply && is_possible {
         apply(session, &mut plan).await?;
     }
+    plan.complete_steps();
     output::print(&plan, format)?;
     Ok(Answer::yes_if(is_possible))
 }

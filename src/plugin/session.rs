@@ -30,6 +30,8 @@ pub(super) struct PluginSession {
     pub(super) client: Client,
     /// The URL of the API server.
     pub(super) url: String,
+    /// The flags of the command line by which the API server was found, without a token.
+    pub(super) flags: String,
     /// From the command line, or else from the kubeconfig.
     pub(super) namespace: String,
     /// Whether the namespace is from the command line.
@@ -54,6 +56,7 @@ impl PluginSession {
         Ok(Self {
             client,
             url,
+            flags: global.connection_flags(),
             namespace: global.namespace.clone().unwrap_or(default),
             is_given: global.namespace.is_some(),
             is_all: global.all_namespaces,

@@ -67,6 +67,7 @@ pub async fn replace_a_bastion(ns: &Namespace) {
     let had = ns.await_bound(&claim_of("prod-bastion"), PATIENCE).await;
     await_attached_to(ns, "prod-bastion", &had).await;
     let mut steps = Steps::of(&plan(ns, "--apply").await);
+    run(ns, &steps.next("condition=Ready")).await;
     run(ns, &steps.next("enabled")).await;
     run(ns, &steps.next("wait --for=delete")).await;
     run(ns, &steps.next("enabled")).await;
@@ -88,6 +89,7 @@ async fn keep_addresses(ns: &Namespace, machines: &Machines<'_>, addresses: &BTr
         addresses
     );
     let mut steps = Steps::of(&plan(ns, "--keep-addresses --apply").await);
+    run(ns, &steps.next("condition=Ready")).await;
     run(ns, &steps.next("--wait=false")).await;
     run(ns, &steps.next("--keep-addresses --apply")).await;
     recreate_one_without_address(ns).await;
@@ -96,9 +98,12 @@ async fn keep_addresses(ns: &Namespace, machines: &Machines<'_>, addresses: &BTr
     await_new(ns, |new, all| (new, all) == (3, 3)).await;
     assert_eq!(&machines.await_addresses(3).await, addresses);
     run(ns, &steps.next("floatingIPNetwork")).await;
+    run(ns, &steps.next("condition=Ready")).await;
     run(ns, &steps.next("delete openstackfloatingippools")).await;
     assert!(ns.get(Kind::InTreePool, "capo").await.is_none());
+    run(ns, &steps.next("paused=")).await;
     run(ns, &steps.next("unset --tag")).await;
+    run(ns, &steps.next("paused-")).await;
     steps.end();
     // The pool is open: one machine more gets an address that it creates.
     machines.scale(4).await;
@@ -107,6 +112,7 @@ async fn keep_addresses(ns: &Namespace, machines: &Machines<'_>, addresses: &BTr
 
 async fn change_addresses(ns: &Namespace, machines: &Machines<'_>) {
     let mut steps = Steps::of(&plan(ns, "--apply").await);
+    run(ns, &steps.next("condition=Ready")).await;
     // Still from the old template, and so with an address of CAPO's pool.
     delete_one(ns).await;
     machines.await_addresses(3).await;

@@ -21,6 +21,8 @@ const TOPOLOGY_LABEL: &str = "topology.cluster.x-k8s.io/owned";
 #[derive(Default, Debug)]
 pub(super) struct MigrationInput {
     pub(super) namespace: String,
+    /// The flags by which the management cluster was found, for the commands of the plan; each with a space before it.
+    pub(super) connection: String,
     /// Whether all addresses of CAPO's pool are to be kept.
     pub(super) keeps_addresses: bool,
     /// The Secret for the new pool, where it is not that of CAPO's pool.
@@ -92,6 +94,13 @@ pub(super) struct InTreeClaim {
     pub(super) owner: Option<String>,
 }
 
+impl InTreeClaim {
+    /// CAPO names the claim of a bastion after the Cluster.
+    pub(super) fn is_of_bastion(&self) -> bool {
+        self.name.ends_with("-bastion-floating-ip-address")
+    }
+}
+
 pub(super) fn successor_name(template: &str) -> String {
     format!("{template}-ipam")
 }
@@ -106,6 +115,7 @@ pub(super) async fn read_input(session: &PluginSession, args: &Migrate, to: &str
     };
     let mut input = MigrationInput {
         namespace,
+        connection: session.flags.clone(),
         keeps_addresses: args.keep_addresses,
         secret: args.secret.clone(),
         pool: value(in_tree),
@@ -149,6 +159,13 @@ impl MigrationInput {
     /// The Secret of the new pool.
     pub(super) fn secret_name(&self) -> Option<&str> {
         self.secret.as_deref().or_else(|| self.pool.pointer("/spec/identityRef/name")?.as_str())
+    }
+
+    /// What the condition of an existing pool of ours says, if it is not ready.
+    pub(super) fn why_not_ready(&self) -> Option<&str> {
+        let conditions = self.our_pool.as_ref()?.pointer("/status/conditions")?.as_array()?;
+        let ready = conditions.iter().find(|condition| condition.get("type").is_some_and(|it| it == "Ready"))?;
+        (ready.get("status")? == "False").then(|| ready.get("message").and_then(Value::as_str).unwrap_or_default())
     }
 
     /// CAPO's pool gives no address while it is being deleted. It remains until its last IPAddress is gone.

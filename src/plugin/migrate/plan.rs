@@ -30,8 +30,11 @@ pub(super) struct Plan {
     /// Nothing is written while there is one.
     pub(super) obstacles: Vec<String>,
     pub(super) remarks: Vec<String>,
-    /// For the user: each is a command, or a comment that begins with `#`.
+    /// For the user: each is a command, or a comment that begins with `#`. None while there is an obstacle.
     pub(super) next_steps: Vec<String>,
+    /// The command that writes the objects.
+    #[serde(skip)]
+    pub(super) applying: String,
     /// Whether the objects exist now.
     pub(super) is_applied: bool,
 }
@@ -94,17 +97,19 @@ impl Plan {
     pub(super) fn new(input: &MigrationInput, from: &str, to: &str) -> Self {
         let kept = addresses::list_kept(input);
         let (pool, mut remarks) = manifests::create_pool(input, &kept, to);
+        let keeps_all = input.keeps_addresses && !kept.is_empty();
         let (generated, own): (Vec<_>, Vec<_>) = input.templates.iter().partition(|template| template.is_generated);
         let mut objects = vec![PlannedObject::new(pool, input.our_pool.as_ref())];
         objects.extend(own.into_iter().map(|template| {
             let copy = manifests::copy_template(&template.object, &input.namespace, to);
             PlannedObject::new(copy, template.successor.as_ref())
         }));
-        if input.keeps_addresses && !kept.is_empty() {
+        if keeps_all {
             let listing = manifests::list_in_capos_pool(input, &kept, from);
             objects.push(PlannedObject::new(listing, Some(&input.pool)));
         }
-        remarks.extend(generated.into_iter().map(|template| describe_generated(template, to)));
+        remarks.extend(generated.into_iter().map(|template| describe_generated(template, to, keeps_all)));
+        remarks.extend(describe_unused(input));
         remarks.extend(addresses::describe_lost(input, &kept));
         remarks.extend(describe_risks(input, &kept));
         remarks.extend(input.servers.iter().map(|server| describe_server(server, to)));
@@ -122,9 +127,22 @@ impl Plan {
             obstacles: find_obstacles(input, &kept, &objects, from, to),
             remarks,
             next_steps: steps::list_steps(input, &kept, from, to),
+            applying: steps::repeat_applying(input, from, to),
             is_applied: false,
             kept_addresses: kept,
             objects,
+        }
+    }
+}
+
+impl Plan {
+    /// Nothing is to be done while there is an obstacle; otherwise first what is not done yet.
+    pub(super) fn complete_steps(&mut self) {
+        if !self.obstacles.is_empty() {
+            self.next_steps.clear();
+        } else if !self.is_applied {
+            let first = ["# write these objects; the command prints the steps again".into(), self.applying.clone()];
+            self.next_steps.splice(0..0, first);
         }
     }
 }
@@ -144,11 +162,25 @@ impl MigrationInput {
     }
 }
 
-fn describe_generated(template: &MachineTemplate, to: &str) -> String {
+fn describe_generated(template: &MachineTemplate, to: &str, keeps_all: bool) -> String {
+    let first = if keeps_all {
+        "first set maxSurge: 0 and maxUnavailable: 1 in the rollout strategy of its MachineDeployments, and maxSurge: 0 in that of a control plane of three or more machines, since a new machine waits for the address of an old one; then "
+    } else {
+        ""
+    };
     format!(
-        "template {} is generated from a ClusterClass: set apiGroup {GROUP} and name {to} in floatingIPPoolRef of the class's template (or its patch); Cluster API then rolls out the change",
+        "template {} is generated from a ClusterClass: {first}set apiGroup {GROUP} and name {to} in floatingIPPoolRef of the class's template (or its patch); Cluster API then rolls out the change",
         object_name(&template.object)
     )
+}
+
+/// Templates for which the plan has no command: what uses them is of another kind.
+fn describe_unused(input: &MigrationInput) -> impl Iterator<Item = String> {
+    let own = input.templates.iter().filter(|template| !template.is_generated).map(|it| object_name(&it.object));
+    let unused = own.filter(|name| !input.users.iter().any(|user| user.template == *name));
+    unused.map(|name| {
+        format!("no MachineDeployment or KubeadmControlPlane uses template {name}: if something else does, such as a MachineSet, change its reference yourself")
+    })
 }
 
 fn describe_bastion(bastion: &Bastion, to: &str) -> String {
@@ -235,6 +267,9 @@ fn find_obstacles(
         obstacles.push(format!(
             "claims use pool {to} already, and CAPO's pool could give them listed addresses of each other's machines: choose another name with --to, or delete CAPO's pool first"
         ));
+    }
+    if let Some(why) = input.why_not_ready().filter(|_| !input.is_closed()) {
+        obstacles.push(format!("pool {to} is not ready: {why}"));
     }
     let different = objects.iter().filter(|object| object.state == ObjectState::Different);
     obstacles.extend(different.map(|object| {

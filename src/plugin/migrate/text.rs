@@ -36,7 +36,9 @@ impl Report for Plan {
             text += "---\n# Nothing was changed";
             text += if self.obstacles.is_empty() { "; --apply writes these objects.\n" } else { ".\n" };
         }
-        text += "# Next steps:\n";
+        if !self.next_steps.is_empty() {
+            text += "# Next steps:\n";
+        }
         for step in &self.next_steps {
             text += &if step.starts_with('#') { format!("{step}\n") } else { format!("#   {step}\n") };
         }

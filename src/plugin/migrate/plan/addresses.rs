@@ -16,7 +16,11 @@ pub(super) fn list_kept(input: &MigrationInput) -> Vec<String> {
         let failed = strings(&input.pool, "/status/failedIPs");
         let status = ["/status/claimedIPs", "/status/availableIPs"].map(|path| strings(&input.pool, path)).concat();
         let found = status.into_iter().filter(|address| !failed.contains(address));
-        let others: BTreeSet<String> = found.chain(input.published.iter().cloned()).collect();
+        let bastions: Vec<_> = input.claims.iter().filter(|claim| claim.is_of_bastion()).collect();
+        // CAPO deletes them, or attaches them again: the OpenStackCluster says which.
+        let is_of_bastion = |address: &String| bastions.iter().any(|claim| claim.address.as_ref() == Some(address));
+        let others = found.chain(input.published.iter().cloned()).filter(|address| !is_of_bastion(address));
+        let others: BTreeSet<String> = others.collect();
         // A person runs commands with them.
         let is_address = |text: &String| text.parse::<IpAddr>().is_ok();
         let mut others: Vec<String> = others.into_iter().filter(is_address).collect();
@@ -47,6 +51,9 @@ pub(super) fn describe_machine(claim: &InTreeClaim, input: &MigrationInput, kept
             "gets no address of CAPO's pool, which is being deleted; its replacement uses the new pool"
         }
         None => "waits for CAPO's pool; its replacement uses the new pool",
+        Some(_) if claim.is_of_bastion() => {
+            "keeps its address until it is replaced, and then gets another one; CAPO deletes the address, unless bastion.floatingIP of the OpenStackCluster names it"
+        }
         Some(address) if kept.contains(address) => {
             "keeps its address until it is replaced; the address is then free for the new pool, and the new machine gets one of the list"
         }

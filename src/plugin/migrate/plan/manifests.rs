@@ -46,6 +46,7 @@ pub(super) fn create_pool(input: &MigrationInput, kept: &[String], to: &str) -> 
             }
         }
     }
+    remarks.extend(raise_limit(input, kept, &mut spec));
     // CAPO's pool never reuses free floating IPs of the project.
     spec.insert("reuse".into(), json!({"policy": "Never"}));
     let manifest = json!({
@@ -53,6 +54,23 @@ pub(super) fn create_pool(input: &MigrationInput, kept: &[String], to: &str) -> 
         "metadata": {"name": to, "namespace": input.namespace}, "spec": spec,
     });
     (manifest, remarks)
+}
+
+/// CAPO's `maxIPs` limits what the pool creates, ours all addresses that claims have. An existing pool keeps its own.
+fn raise_limit(input: &MigrationInput, kept: &[String], spec: &mut Map<String, Value>) -> Option<String> {
+    let theirs = spec.get("maxIPs")?.as_u64()?;
+    let of_existing = input.our_pool.as_ref().and_then(|pool| pool.pointer("/spec/maxIPs")?.as_u64());
+    let needed = u64::try_from(kept.len().max(input.claims.len())).unwrap_or(u64::MAX);
+    let limit = of_existing.filter(|ours| *ours >= theirs).unwrap_or(theirs.max(needed));
+    spec.insert("maxIPs".into(), limit.into());
+    if limit < needed {
+        return Some(format!(
+            "raise spec.maxIPs of the new pool to {needed}: it also limits the addresses of the list"
+        ));
+    }
+    (limit > theirs).then(|| {
+        format!("spec.maxIPs is {limit}, and not {theirs} as in CAPO's pool: it also limits the addresses of the list")
+    })
 }
 
 /// CAPO's pool with these addresses in its list: then CAPO does not delete them when their machine or the pool is deleted.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use super::super::input::{Bastion, MigrationInput, TemplateUser, successor_name};
 use super::manifests::pool_reference;
 use crate::api::names::CAPO_GROUP;
+use crate::plugin::cli::quoted;
 
 /// CAPO's tag on the addresses of a pool, before the pool's name.
 const TAG: &str = "cluster-api-provider-openstack-fip-pool-";
@@ -15,22 +16,25 @@ const TAG: &str = "cluster-api-provider-openstack-fip-pool-";
 const SMALLEST_SCALED_IN: u64 = 3;
 
 pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to: &str) -> Vec<String> {
-    let kubectl = format!("kubectl -n {}", input.namespace);
+    let kubectl = format!("kubectl -n {}{}", input.namespace, input.connection);
+    let await_ready = format!("{kubectl} wait --for=condition=Ready fippool/{to} --timeout=60s");
     let in_tree = format!("openstackfloatingippools.{CAPO_GROUP}");
     let keeps_all = input.keeps_addresses && !kept.is_empty();
     let users = input.users.iter().filter(|user| input.has_copy_of(&user.template) && !user.is_generated);
     let (early, late): (Vec<_>, Vec<_>) = users.partition(|user| !keeps_all || can_delete_first(user));
-    let mut steps: Vec<String> = Vec::new();
+    let mut steps = vec![await_ready.clone()];
     if !kept.is_empty() && !input.is_closed() {
-        steps.push("# close CAPO's pool: it gives no address from now on, and is gone after its last machine".into());
+        steps.push(
+            "# close CAPO's pool, for good: it gives no address from now on, and is gone after its last machine".into(),
+        );
         steps.push(format!("{kubectl} delete {in_tree} {from} --wait=false"));
     }
     if keeps_all {
         steps.push("# add what CAPO gave in the meantime; repeat until all is unchanged".into());
-        steps.push(format!("kubectl fippool migrate {from} -n {}{} --apply", input.namespace, flags(input, from, to)));
+        steps.push(repeat_applying(input, from, to));
     }
     if !early.is_empty() {
-        steps.push("# each command replaces machines, one after the other".into());
+        steps.push("# run these one at a time: wait until the machines are replaced".into());
     }
     for user in early {
         if keeps_all {
@@ -47,6 +51,7 @@ pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to
             .push("# when these machines are replaced: the new pool creates addresses when its list is used up".into());
         let change = json!({"spec": {"floatingIPNetwork": network}});
         steps.push(merge(&kubectl, "fippool", to, &change));
+        steps.push(await_ready);
     }
     for user in late {
         steps.push(format!("# {} creates a machine, with another address, before it deletes one", user.name));
@@ -62,12 +67,15 @@ pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to
     steps.push(format!("{kubectl} delete {in_tree} {from} --ignore-not-found"));
     if keeps_all {
         steps.push("# a pool of CAPO with the same name would take the addresses that have its tag".into());
+        steps.push("# openstack writes all tags of an address: the new pool must not change one meanwhile".into());
+        steps.push(format!("{kubectl} annotate fippool {to} cluster.x-k8s.io/paused="));
         let addresses: Vec<&str> =
             kept.iter().map(String::as_str).filter(|address| address.parse::<IpAddr>().is_ok()).collect();
         steps.push(format!(
-            "for address in {}; do openstack floating ip unset --tag {TAG}{from} $address; done",
+            "sleep 30; for address in {}; do openstack floating ip unset --tag {TAG}{from} $address; done",
             addresses.join(" ")
         ));
+        steps.push(format!("{kubectl} annotate fippool {to} cluster.x-k8s.io/paused-"));
     }
     steps
 }
@@ -114,17 +122,12 @@ fn patch(kubectl: &str, user: &TemplateUser, path: &str, value: Value) -> String
 }
 
 fn merge(kubectl: &str, resource: &str, name: &str, change: &Value) -> String {
-    format!("{kubectl} patch {resource} {name} --type merge -p {}", quote(change))
+    format!("{kubectl} patch {resource} {name} --type merge -p {}", quoted(&change.to_string()))
 }
 
-/// As one word of a shell: a network's name may have any character.
-fn quote(change: &Value) -> String {
-    format!("'{}'", change.to_string().replace('\'', r"'\''"))
-}
-
-/// The flags of this plan, which the default does not give.
-fn flags(input: &MigrationInput, from: &str, to: &str) -> String {
-    let mut flags = String::new();
+/// The command of this plan, which writes its objects.
+pub(super) fn repeat_applying(input: &MigrationInput, from: &str, to: &str) -> String {
+    let mut flags = input.connection.clone();
     if to != super::super::default_name(from) {
         flags += &format!(" --to {to}");
     }
@@ -134,5 +137,5 @@ fn flags(input: &MigrationInput, from: &str, to: &str) -> String {
     if let Some(secret) = &input.secret {
         flags += &format!(" --secret {secret}");
     }
-    flags
+    format!("kubectl fippool migrate {from} -n {}{flags} --apply", input.namespace)
 }

@@ -63,6 +63,9 @@ fn a_template_of_a_cluster_class_is_left_to_the_class() {
     let plan = Plan::new(&input, "public", "public-ipam");
     assert_eq!(plan.objects.len(), 1);
     assert!(plan.remarks.iter().any(|remark| remark.contains("ClusterClass")), "{:?}", plan.remarks);
+    let is_told = |input: &MigrationInput| Plan::new(input, "public", "new").remarks.concat().contains("maxSurge: 0");
+    assert!(!is_told(&input));
+    assert!(is_told(&MigrationInput { templates: vec![workers(true)], ..running() }), "a new machine waits");
 }
 
 #[test]
@@ -302,6 +305,7 @@ fn commands(input: &MigrationInput) -> Vec<String> {
 }
 
 const IN_TREE: &str = "openstackfloatingippools.infrastructure.cluster.x-k8s.io";
+const AWAIT_READY: &str = "kubectl -n team wait --for=condition=Ready fippool/new --timeout=60s";
 const SWITCH: &str = r#"kubectl -n team patch machinedeployments.cluster.x-k8s.io md --type merge -p '{"spec":{"template":{"spec":{"infrastructureRef":{"name":"workers-ipam"}}}}}'"#;
 
 #[test]
@@ -313,10 +317,8 @@ fn the_owners_of_templates_are_switched_by_a_person_and_capos_pool_is_deleted_la
         deployment("unrelated", "else", false),
         deployment("classy", "workers", true),
     ];
-    assert_eq!(
-        commands(&input),
-        [SWITCH.to_owned(), format!("kubectl -n team delete {IN_TREE} public --ignore-not-found")]
-    );
+    let last = format!("kubectl -n team delete {IN_TREE} public --ignore-not-found");
+    assert_eq!(commands(&input), [AWAIT_READY.to_owned(), SWITCH.to_owned(), last]);
 }
 
 #[test]
@@ -334,6 +336,7 @@ fn capos_pool_is_closed_before_the_first_machine_gets_a_listed_address() {
     let first = |numbers: &str| format!(r#"{{"spec":{{"rollout":{{"strategy":{{"rollingUpdate":{numbers}}}}}}}}}"#);
     let kept = KEPT.join(" ");
     let expected = [
+        AWAIT_READY.to_owned(),
         format!("kubectl -n team delete {IN_TREE} public --wait=false"),
         "kubectl fippool migrate public -n team --to new --keep-addresses --apply".to_owned(),
         patch(planes, "cp", &first(r#"{"maxSurge":0}"#)),
@@ -341,16 +344,19 @@ fn capos_pool_is_closed_before_the_first_machine_gets_a_listed_address() {
         patch("machinedeployments.cluster.x-k8s.io", "md", &first(r#"{"maxSurge":0,"maxUnavailable":1}"#)),
         SWITCH.to_owned(),
         patch("fippool", "new", r#"{"spec":{"floatingIPNetwork":{"filter":{"name":"public"}}}}"#),
+        AWAIT_READY.to_owned(),
         // It cannot delete its only machine first.
         switch("single"),
         format!("kubectl -n team delete {IN_TREE} public --ignore-not-found"),
+        "kubectl -n team annotate fippool new cluster.x-k8s.io/paused=".to_owned(),
         format!(
-            "for address in {kept}; do openstack floating ip unset --tag cluster-api-provider-openstack-fip-pool-public $address; done"
+            "sleep 30; for address in {kept}; do openstack floating ip unset --tag cluster-api-provider-openstack-fip-pool-public $address; done"
         ),
+        "kubectl -n team annotate fippool new cluster.x-k8s.io/paused-".to_owned(),
     ];
     assert_eq!(commands(&input), expected);
     close(&mut input);
-    assert_eq!(commands(&input), expected[1..]);
+    assert_eq!(commands(&input), [&expected[..1], &expected[2..]].concat());
 }
 
 #[test]
@@ -361,11 +367,84 @@ fn a_list_of_capos_pool_is_taken_over_only_after_the_pool_is_closed() {
     let plan = Plan::new(&input, "public", "new");
     assert_eq!((plan.kept_addresses, plan.objects.len()), (vec!["203.0.113.9".to_owned()], 2));
     let expected = [
+        AWAIT_READY.to_owned(),
         format!("kubectl -n team delete {IN_TREE} public --wait=false"),
         SWITCH.to_owned(),
         format!("kubectl -n team delete {IN_TREE} public --ignore-not-found"),
     ];
     assert_eq!(commands(&input), expected);
+}
+
+#[test]
+fn the_commands_are_for_the_cluster_of_the_plan() {
+    let mut input = MigrationInput { connection: " --context 'the b'".into(), ..running() };
+    input.bastions.push(bastion());
+    let (kubectl, plugin): (Vec<_>, Vec<_>) = commands(&input)
+        .into_iter()
+        .filter(|it| it.contains("kubectl"))
+        .partition(|it| !it.contains("fippool migrate"));
+    assert!(kubectl.iter().all(|command| command.starts_with("kubectl -n team --context 'the b' ")), "{kubectl:?}");
+    assert_eq!(plugin, ["kubectl fippool migrate public -n team --context 'the b' --to new --keep-addresses --apply"]);
+}
+
+#[test]
+fn a_plan_begins_with_what_is_not_done_and_has_no_steps_beside_an_obstacle() {
+    let steps = |plan: &mut Plan| {
+        plan.complete_steps();
+        plan.next_steps.clone()
+    };
+    let mut plan = Plan::new(&running(), "public", "new");
+    assert_eq!(steps(&mut plan)[1], "kubectl fippool migrate public -n team --to new --keep-addresses --apply");
+    let mut applied = Plan { is_applied: true, ..Plan::new(&running(), "public", "new") };
+    assert_eq!(steps(&mut applied)[0], AWAIT_READY);
+    let ready = json!({"type": "Ready", "status": "False", "message": "the Secret is missing"});
+    let mut input = running();
+    let mut ours = Plan::new(&input, "public", "new").objects[0].manifest.clone();
+    ours["status"] = json!({"conditions": [ready]});
+    input.our_pool = Some(ours);
+    let mut blocked = Plan::new(&input, "public", "new");
+    assert_eq!(blocked.obstacles, ["pool new is not ready: the Secret is missing"]);
+    assert!(steps(&mut blocked).is_empty() && !blocked.text(false).contains("Next steps"));
+    close(&mut input);
+    assert!(Plan::new(&input, "public", "new").obstacles.is_empty(), "CAPO's pool is closed already");
+}
+
+#[test]
+fn the_limit_of_the_new_pool_suffices_for_the_list_and_the_machines() {
+    let limit = |input: &MigrationInput| {
+        let plan = Plan::new(input, "public", "new");
+        let is_told = plan.remarks.iter().any(|remark| remark.contains("maxIPs"));
+        (plan.objects[0].manifest["spec"]["maxIPs"].as_u64(), is_told, plan.objects[0].state)
+    };
+    assert_eq!(limit(&input(spec())), (Some(3), false, ObjectState::New));
+    assert_eq!(limit(&running()), (Some(5), true, ObjectState::New), "it lists five");
+    let mut existing = Plan::new(&running(), "public", "new").objects[0].manifest.clone();
+    existing["spec"]["maxIPs"] = 4.into();
+    let with = |existing: &Value| MigrationInput { our_pool: Some(existing.clone()), ..running() };
+    assert_eq!(limit(&with(&existing)), (Some(4), true, ObjectState::Unchanged));
+    existing["spec"]["maxIPs"] = 2.into();
+    assert_eq!(limit(&with(&existing)).2, ObjectState::Different);
+}
+
+#[test]
+fn the_address_of_a_bastion_is_not_kept() {
+    let mut input = running();
+    let name = "prod-bastion-floating-ip-address".into();
+    input.claims = vec![InTreeClaim { name, ..claim(Some("203.0.113.77")) }];
+    let plan = Plan::new(&input, "public", "new");
+    assert!(!plan.kept_addresses.contains(&"203.0.113.77".into()), "{:?}", plan.kept_addresses);
+    assert!(plan.machines[0].change.contains("CAPO deletes the address"), "{}", plan.machines[0].change);
+}
+
+#[test]
+fn a_template_that_nothing_listed_uses_is_named() {
+    let mut input = running();
+    input.templates.push(workers(false));
+    let is_told =
+        |input: &MigrationInput| Plan::new(input, "public", "new").remarks.concat().contains("uses template workers");
+    assert!(is_told(&input));
+    input.users = vec![deployment("md", "workers", false)];
+    assert!(!is_told(&input));
 }
 
 #[test]
@@ -377,8 +456,8 @@ fn what_a_user_wrote_adds_no_command() {
     let commands = commands(&input);
     let network = r#"'{"spec":{"floatingIPNetwork":{"filter":{"name":"it'\''s; reboot"}}}}'"#;
     assert!(commands.iter().any(|command| command.ends_with(network)), "{commands:?}");
-    let last = commands.last().expect("there are commands");
-    assert!(last.starts_with("for address in 203.0.113.9 ") && !last.contains("reboot"), "{last}");
+    let loops: Vec<_> = commands.iter().filter(|command| command.contains("for address in 203.0.113.9 ")).collect();
+    assert!(loops.len() == 1 && !loops[0].contains("reboot"), "{commands:?}");
 }
 
 fn bastion() -> Bastion {
