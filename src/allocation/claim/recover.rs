@@ -56,6 +56,11 @@ impl<'a> ClaimCase<'a> {
                     Decision::Lost(LostAddress::MarkedForAnother(bound.address))
                 }
                 _ if self.is_of_older_claim(entry) => Decision::Lost(LostAddress::MarkedForAnother(bound.address)),
+                // Its own mark is there, and an earlier release of its own: another mark would change nothing.
+                Ownership::Released { .. } if entry.marks.has_mark_of(&self.owner()) => match self.situation.fence() {
+                    Some(_) => self.wait_for_fence(),
+                    None => self.complete_mark(entry),
+                },
                 ownership if !self.claim.was_bound && self.is_restorable(&ownership, entry) => self.restore(entry),
                 // Another claim had it last, so this is a choice.
                 Ownership::Released { .. } if self.situation.fence().is_some() => self.wait_for_fence(),

@@ -439,6 +439,20 @@ fn a_published_address_that_another_claim_has_released_is_marked_again_once_it_i
     assert!(matches!(fenced.decide_published("web", 10), Decision::Fenced(_)));
 }
 
+/// Such as a user's tags: the mark alone, written again and again, would change nothing.
+#[test]
+fn a_published_address_that_the_claim_and_later_another_one_have_released_is_taken_back() {
+    let take_back = Decision::TakeBack(id(10), vec![release_tag(&pool_id("p"), &key("web"), ago(9))]);
+    for marked in [fip(10).created_for("web"), fip(10).tagged_for("web")] {
+        let marked = marked.released_by("web", ago(9)).tagged_for("db").released_by("db", ago(5));
+        let mut fixture = fixture().fips([marked.clone()]);
+        assert_eq!(fixture.decide_published("web", 10), take_back);
+        fixture.relist([marked.attached()]);
+        let lost = Decision::Lost(LostAddress::MarkedForAnother(address(10)));
+        assert_eq!(fixture.decide_published("web", 10), lost);
+    }
+}
+
 #[test]
 fn a_published_address_that_another_claim_has_released_is_not_kept_if_it_has_a_port_after_all() {
     let withdraw = || Decision::Withdraw(id(10), claim_tag(&pool_id("p"), &key("web")));
