@@ -35,6 +35,8 @@ const FAILURE_COUNTS_FOR: Duration = Duration::from_secs(300);
 const RETRIED_AFTER: Duration = Duration::from_secs(90);
 /// Failures of one burst are not further apart: concurrent calls time out together.
 const BURST: Duration = Duration::from_secs(60);
+/// How long failures are remembered: longer than they hold back, so that the next one is not taken for the first.
+const REMEMBERED_FOR: Duration = Duration::from_secs(600);
 /// So that projects, clouds and replicas that failed together do not probe together.
 const JITTER: f64 = 0.5;
 
@@ -212,7 +214,7 @@ impl ThrottleState {
             _ => {}
         }
         if let Health::Failing(_) = call.health {
-            self.unanswered.retain(|_, failures| call.at.duration_since(failures.last) < 2 * FAILURE_COUNTS_FOR);
+            self.unanswered.retain(|_, failures| call.at.duration_since(failures.last) < REMEMBERED_FOR);
             let new = || Failures { first: call.at, last: call.at };
             self.unanswered.entry(project.clone()).or_insert_with(new).last = call.at;
         } else {
