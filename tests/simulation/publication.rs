@@ -57,6 +57,8 @@ impl PublicationWatcher {
             return;
         }
         let claim = server.get(&Key { kind: Kind::Claim, ..change.key.clone() });
+        // A process that is gone may have sent it before its claim was deleted and released.
+        let is_late = claim.as_deref().is_some_and(is_being_deleted) && self.witness.rates().interruptions() > 0;
         // Without its claim, which a user deleted by force, there is nothing to compare with.
         let before = claim.and_then(|claim| {
             let uid = Uid::of(server, &claim);
@@ -75,7 +77,7 @@ impl PublicationWatcher {
         }
         let is_copied = self.copied.borrow().contains(&change.key);
         let keystone = keystone_of_pool(server, &change.object);
-        if self.witness.was_attached_before(&binding, keystone, is_copied) {
+        if !is_late && self.witness.was_attached_before(&binding, keystone, is_copied) {
             let how = format!("given to {}, although something is attached to it", binding.object);
             violations.push(Violation::new(2, binding.address, how));
         }
@@ -94,7 +96,7 @@ impl PublicationWatcher {
     /// A claim whose finalizer is gone has been released in Neutron, unless nobody could.
     fn check_released(&self, server: &ApiServer, change: &Change) {
         // One that was removed by force was not being deleted when it lost its finalizer. A cloud may hide its mark.
-        if change.object["metadata"].get("deletionTimestamp").is_none() || self.witness.was_altered() {
+        if !is_being_deleted(&change.object) || self.witness.was_altered() {
             return;
         }
         let (claims, uid) = (self.witness.claims(), Uid::of(server, &change.object));
@@ -109,6 +111,10 @@ impl PublicationWatcher {
             self.violations.borrow_mut().push(Violation::new(4, &binding.object, how));
         }
     }
+}
+
+fn is_being_deleted(claim: &Value) -> bool {
+    claim["metadata"].get("deletionTimestamp").is_some()
 }
 
 fn origin(address: &Arc<Value>) -> &str {
