@@ -227,6 +227,14 @@ impl ClaimController {
         if self.is_address_gone(observed).await? {
             return Ok(Action::requeue(OUTDATED_RETRY));
         }
+        // An IPAddress without our annotations is recognised by its floating IP.
+        if observed.address.is_some() && pool.project.ledger().is_unlisted(pool.policy.viewer) {
+            match pool.list_now(&self.clock).await {
+                Ok(()) => {}
+                Err(_) if pool.session.has_ended() => return Ok(Action::requeue(CHANGED_RETRY)),
+                Err(error) => return self.fail(observed, &pool, error).await,
+            }
+        }
         let request = match build_request(observed, &pool) {
             Ok(request) => request,
             Err(message) => {

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use caip_openstack::allocation::mark::Marks;
-use caip_openstack::api::names::POOL_ID_ANNOTATION;
+use caip_openstack::api::names::{FLOATING_IP_ID_ANNOTATION, POOL_ID_ANNOTATION};
 use serde_json::{Value, json};
 
 use crate::api::Kind;
+use crate::fault::Rejection;
 use crate::laws::{pool_id, text};
 use crate::users::key;
 use crate::world::{NAMESPACE, Site, Start, World, address};
@@ -269,5 +270,32 @@ fn nothing_is_created_on_the_network_of_before() {
         site.change(Kind::Pool, "public", &json!({"spec": {"minFree": 2}}));
         world.advance(2 * SOON).await;
         world.expect(4, "the project", "with the claim's address alone", world.cloud.floating_ips().len() == 1);
+    });
+}
+
+/// Law 7. An interrupted move that is repeated leaves it without annotations: only OpenStack knows whose it is.
+#[test]
+fn an_ip_address_without_annotations_is_not_called_another_ones_before_its_project_is_listed() {
+    simulate_bound(&START, async |world, site| {
+        let had = site.address_of("web-0").map(|(address, _)| address);
+        world.users_interfered.set(true);
+        site.kill_controller();
+        let annotations = json!({POOL_ID_ANNOTATION: null, FLOATING_IP_ID_ANNOTATION: null});
+        site.change(Kind::Address, "web-0", &json!({"metadata": {"annotations": annotations}}));
+        // Before it lists.
+        while site.replicas[0].wire().is_none() {
+            world.advance(Duration::from_millis(20)).await;
+        }
+        let wire = site.replicas[0].wire().expect("it runs");
+        wire.refuse("list floating IPs", Rejection::Server, SOON / 2);
+        let is_misled = world.wait_until(SOON / 2, || site.is_told("web-0", "was not created by this pool")).await;
+        world.expect(7, "web-0", "told what is wrong", !is_misled && site.is_told("web-0", "internal error"));
+        wire.clear_faults();
+        let has_it = || {
+            let has = site.address_of("web-0").map(|(address, _)| address);
+            has == had && site.is_told("web-0", "AddressAllocated")
+        };
+        let is_recovered = world.wait_until(SOON, has_it).await;
+        world.expect(5, "web-0", "bound as before", is_recovered);
     });
 }

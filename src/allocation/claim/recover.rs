@@ -391,9 +391,11 @@ impl<'a> ClaimCase<'a> {
         if entry.marks.is_released_by(&self.owner()) {
             let is_described =
                 described.is_some_and(|mark| mark.claim.as_ref() == Some(&self.claim.key) && mark.released.is_none());
-            // The claim's mark is written before the release is removed: in between, the address stays released by us.
-            if is_described || entry.marks.claims.contains(&self.owner()) {
-                return Decision::TakeBack(id, entry.marks.release_tags(|owner| *owner == self.owner()).collect());
+            let tags: Vec<_> = entry.marks.release_tags(|owner| *owner == self.owner()).collect();
+            // The claim's mark is written before the release is removed: in between, the address stays released by us. A
+            // release in the description is removed by the claim's mark itself.
+            if !tags.is_empty() && (is_described || entry.marks.claims.contains(&self.owner())) {
+                return Decision::TakeBack(id, tags);
             }
         } else if self.has_claimed(entry) {
             // A tag that was written or removed, and not read back: the reply does not show whether there is a port now.

@@ -558,6 +558,13 @@ fn a_released_address_is_taken_back_by_its_claim() {
 }
 
 #[test]
+fn a_release_in_the_description_of_a_tagged_address_is_taken_back_by_a_new_description() {
+    let released = CreationMark { released: Some(ago(9)), ..unclaimed_mark(10).given_to(&key("web")) };
+    let fixture = fixture().fips([fip(10).described(released.render(None)).tagged_for("web").full_of_tags()]);
+    assert_eq!(fixture.decide("web"), Decision::Mark(id(10), Origin::Recovered, describe(10)));
+}
+
+#[test]
 fn an_address_that_was_taken_back_is_read_again_before_it_is_published() {
     let released = fip(10).created_for("web").released_by("web", ago(10));
     let mut fixture = fixture().fips([released]).chosen_from(Origin::Recovered, 10, "web");
