@@ -349,17 +349,12 @@ impl Sweeper {
         action: &SweepAction,
         leave_outdated: impl Fn() -> bool + Send + Sync,
     ) -> Result<bool, openstack::Error> {
-        if !self.may_go_on(pool) {
+        let is_release = matches!(action, SweepAction::Release(..) | SweepAction::Describe(..));
+        let may_go_on = || self.may_go_on(pool) && (!is_release || self.may_release(pool, action.id()));
+        if !may_go_on() {
             pool.project.ledger().set_hold(action.id(), None);
             return Ok(false);
         }
-        if matches!(action, SweepAction::Release(..) | SweepAction::Describe(..))
-            && !self.may_release(pool, action.id())
-        {
-            pool.project.ledger().set_hold(action.id(), None);
-            return Ok(false);
-        }
-        let may_go_on = || self.may_go_on(pool);
         let writer = NeutronWriter::new(pool, &self.clock).only_while(&may_go_on);
         if !writer.perform_while(is_still_unneeded, action, &self.memory, leave_outdated).await? {
             return Ok(false);

@@ -97,6 +97,8 @@ pub struct Error {
     pub is_concealed: bool,
 }
 
+const UNSENT: &str = "it had to wait, and was not sent: what was known when it was decided may have changed";
+
 impl Error {
     /// A failure without an HTTP answer. The message may quote the cloud.
     pub fn new(kind: ErrorKind, operation: &'static str, message: impl AsRef<str>) -> Self {
@@ -114,13 +116,12 @@ impl Error {
 
     /// The write had to wait, and then it was [no longer to be sent](super::MaySend).
     pub fn unsent(operation: &'static str) -> Self {
-        let message = "it had to wait, and was not sent: what was known when it was decided may have changed";
-        Self::new(ErrorKind::Conflict, operation, message)
+        Self::new(ErrorKind::Conflict, operation, UNSENT)
     }
 
-    /// Whether it is [such a write](Self::unsent): Neutron did not answer that there is a conflict.
+    /// Whether it is [such a write](Self::unsent).
     pub fn is_unsent(&self) -> bool {
-        self.kind == ErrorKind::Conflict && self.status.is_none()
+        self.kind == ErrorKind::Conflict && self.status.is_none() && self.message == UNSENT
     }
 
     /// Whether a write that failed like this may have taken effect, so that the caller has to read the result.

@@ -273,11 +273,14 @@ impl PoolController {
             };
             let actions = futures::stream::iter(&teardown.actions).map(perform_in_time);
             let results: Vec<_> = actions.buffer_unordered(PARALLEL_ACTIONS).collect().await;
-            let skipped = results.into_iter().collect::<Result<Vec<_>, _>>()?;
-            let left = skipped.into_iter().filter(|is_skipped| *is_skipped).count();
             if is_stopped.into_inner() {
+                if !self.may_clean_up_for(pool, resolved) {
+                    return Ok(CleanUp::Interrupted);
+                }
                 continue;
             }
+            let skipped = results.into_iter().collect::<Result<Vec<_>, _>>()?;
+            let left = skipped.into_iter().filter(|is_skipped| *is_skipped).count();
             if left > 0 {
                 return Ok(self.interrupted(&resolved.name, left));
             }

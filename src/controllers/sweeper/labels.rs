@@ -109,13 +109,13 @@ impl Sweeper {
             let now = self.clock.now();
             self.memory.with_situation(&ledger, pool, now, |situation| needs_tag(situation, id, tag))
         };
-        match needs_it && self.may_go_on(pool) {
-            true => match NeutronWriter::new(pool, &self.clock).label(id, tag).await {
-                // Not sent since the session ended.
-                Err(_) if pool.session.has_ended() => Ok(false),
-                labelled => labelled.map(|()| true),
-            },
-            false => Ok(false),
+        let may_go_on = || self.may_go_on(pool);
+        if !needs_it || !may_go_on() {
+            return Ok(false);
+        }
+        match NeutronWriter::new(pool, &self.clock).only_while(&may_go_on).label(id, tag).await {
+            Err(error) if error.is_unsent() || pool.session.has_ended() => Ok(false),
+            labelled => labelled.map(|()| true),
         }
     }
 }

@@ -65,11 +65,13 @@ impl Sweeper {
     }
 
     async fn discard(&self, pool: &ResolvedPool, unwanted: Vec<FloatingIpId>) -> Result<(), openstack::Error> {
-        if !self.may_go_on(pool) {
+        let may_go_on = || self.may_go_on(pool);
+        if !may_go_on() {
             pool.project.ledger().leave_unwanted(&unwanted);
             return Ok(());
         }
-        if NeutronWriter::new(pool, &self.clock).discard(unwanted, &self.memory).await? {
+        let writer = NeutronWriter::new(pool, &self.clock).only_while(&may_go_on);
+        if writer.discard(unwanted, &self.memory).await? {
             self.wake.waiting_claims_of(&pool.name);
         }
         Ok(())
@@ -81,10 +83,12 @@ impl Sweeper {
         pool: &ResolvedPool,
         has_unwanted: bool,
     ) -> Result<Option<(FloatingIp, Option<SubnetId>)>, openstack::Error> {
-        let writer = NeutronWriter::new(pool, &self.clock);
+        let may_go_on = || self.may_go_on(pool);
+        let writer = NeutronWriter::new(pool, &self.clock).only_while(&may_go_on);
         while let Some((place, mark)) = self.begin(pool, &writer) {
             match writer.create(&place, &mark, None).await {
                 Ok(fip) => return Ok(Some((fip, place.subnet))),
+                Err(error) if error.is_unsent() => return Ok(None),
                 // What the quota leaves may be held as unwanted.
                 Err(error) if has_unwanted && error.kind == ErrorKind::OverQuota => return Ok(None),
                 // What is recorded forbids the next one, or leaves another subnet.
