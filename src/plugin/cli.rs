@@ -321,7 +321,7 @@ pub(super) struct Migrate {
     pub(super) to: Option<String>,
 
     /// Keep the addresses of CAPO's pool. Both pools list them, so that the new pool gives them to the machines that
-    /// replace the old ones. CAPO deletes some all the same, as those of bastions: the plan says which.
+    /// replace the old ones. CAPO deletes some in any case, such as that of a bastion: the plan says which.
     #[arg(long)]
     pub(super) keep_addresses: bool,
 

@@ -89,7 +89,6 @@ async fn keep_addresses(ns: &Namespace, machines: &Machines<'_>, addresses: &BTr
         addresses
     );
     let mut steps = Steps::of(&plan(ns, "--keep-addresses --apply").await);
-    run(ns, &steps.next("condition=Ready")).await;
     run(ns, &steps.next("--wait=false")).await;
     run(ns, &steps.next("--keep-addresses --apply")).await;
     recreate_one_without_address(ns).await;

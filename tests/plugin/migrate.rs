@@ -107,12 +107,12 @@ async fn apply_creates_what_was_planned_and_can_be_repeated() {
         let (code, plan) = asked(ns, &["migrate", "public", "--apply"]).await;
         assert_eq!((code, states(&plan)), (0, expected("Unchanged")));
         // A changed pool is not overwritten.
-        ns.patch(Kind::Pool, "public-ipam", json!({"spec": {"maxIPs": 2}})).await;
+        ns.patch(Kind::Pool, "public-ipam", json!({"spec": {"reclaimPolicy": "Retain"}})).await;
         let (code, plan) = asked(ns, &["migrate", "public", "--apply"]).await;
         assert_eq!((code, &plan["isApplied"]), (1, &json!(false)));
         assert!(plan["obstacles"].to_string().contains("public-ipam already exists"), "{plan:#}");
         let pool = ns.get(Kind::Pool, "public-ipam").await.expect("it is there");
-        assert_eq!(pool.data["spec"]["maxIPs"], 2);
+        assert_eq!(pool.data["spec"]["reclaimPolicy"], "Retain");
     })
     .await;
 }

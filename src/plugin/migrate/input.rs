@@ -97,7 +97,7 @@ pub(super) struct InTreeClaim {
 impl InTreeClaim {
     /// CAPO names the claim of a bastion after the Cluster.
     pub(super) fn is_of_bastion(&self) -> bool {
-        self.name.ends_with("-bastion-floating-ip-address")
+        self.cluster.as_ref().is_some_and(|cluster| self.name == format!("{cluster}-bastion-floating-ip-address"))
     }
 }
 

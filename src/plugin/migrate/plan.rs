@@ -7,7 +7,7 @@ mod steps;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::input::{Bastion, MachineTemplate, MigrationInput};
+use super::input::{Bastion, MachineTemplate, MigrationInput, successor_name};
 use crate::api::names::GROUP;
 
 /// The field of both pools for addresses that the pool gives and never deletes.
@@ -34,7 +34,7 @@ pub(super) struct Plan {
     pub(super) next_steps: Vec<String>,
     /// The command that writes the objects.
     #[serde(skip)]
-    pub(super) applying: String,
+    pub(super) apply_command: String,
     /// Whether the objects exist now.
     pub(super) is_applied: bool,
 }
@@ -97,19 +97,20 @@ impl Plan {
     pub(super) fn new(input: &MigrationInput, from: &str, to: &str) -> Self {
         let kept = addresses::list_kept(input);
         let (pool, mut remarks) = manifests::create_pool(input, &kept, to);
-        let keeps_all = input.keeps_addresses && !kept.is_empty();
+        let keeps_addresses = input.keeps_addresses && !kept.is_empty();
         let (generated, own): (Vec<_>, Vec<_>) = input.templates.iter().partition(|template| template.is_generated);
         let mut objects = vec![PlannedObject::new(pool, input.our_pool.as_ref())];
         objects.extend(own.into_iter().map(|template| {
             let copy = manifests::copy_template(&template.object, &input.namespace, to);
             PlannedObject::new(copy, template.successor.as_ref())
         }));
-        if keeps_all {
+        if keeps_addresses {
             let listing = manifests::list_in_capos_pool(input, &kept, from);
             objects.push(PlannedObject::new(listing, Some(&input.pool)));
         }
-        remarks.extend(generated.into_iter().map(|template| describe_generated(template, to, keeps_all)));
+        remarks.extend(generated.into_iter().map(|template| describe_generated(template, to, keeps_addresses)));
         remarks.extend(describe_unused(input));
+        remarks.extend(input.why_not_ready().map(|why| format!("pool {to} is not ready: {why}")));
         remarks.extend(addresses::describe_lost(input, &kept));
         remarks.extend(describe_risks(input, &kept));
         remarks.extend(input.servers.iter().map(|server| describe_server(server, to)));
@@ -127,7 +128,7 @@ impl Plan {
             obstacles: find_obstacles(input, &kept, &objects, from, to),
             remarks,
             next_steps: steps::list_steps(input, &kept, from, to),
-            applying: steps::repeat_applying(input, from, to),
+            apply_command: steps::apply_command(input, from, to),
             is_applied: false,
             kept_addresses: kept,
             objects,
@@ -140,8 +141,9 @@ impl Plan {
     pub(super) fn complete_steps(&mut self) {
         if !self.obstacles.is_empty() {
             self.next_steps.clear();
-        } else if !self.is_applied {
-            let first = ["# write these objects; the command prints the steps again".into(), self.applying.clone()];
+        } else if self.objects.iter().any(|object| matches!(object.state, ObjectState::New | ObjectState::Incomplete)) {
+            let first =
+                ["# write these objects; the command prints the steps again".into(), self.apply_command.clone()];
             self.next_steps.splice(0..0, first);
         }
     }
@@ -162,8 +164,8 @@ impl MigrationInput {
     }
 }
 
-fn describe_generated(template: &MachineTemplate, to: &str, keeps_all: bool) -> String {
-    let first = if keeps_all {
+fn describe_generated(template: &MachineTemplate, to: &str, keeps_addresses: bool) -> String {
+    let first = if keeps_addresses {
         "first set maxSurge: 0 and maxUnavailable: 1 in the rollout strategy of its MachineDeployments, and maxSurge: 0 in that of a control plane of three or more machines, since a new machine waits for the address of an old one; then "
     } else {
         ""
@@ -177,7 +179,10 @@ fn describe_generated(template: &MachineTemplate, to: &str, keeps_all: bool) -> 
 /// Templates for which the plan has no command: what uses them is of another kind.
 fn describe_unused(input: &MigrationInput) -> impl Iterator<Item = String> {
     let own = input.templates.iter().filter(|template| !template.is_generated).map(|it| object_name(&it.object));
-    let unused = own.filter(|name| !input.users.iter().any(|user| user.template == *name));
+    // Of one that uses the copy already, the old template is left.
+    let is_used =
+        |name: &str| input.users.iter().any(|user| user.template == name || user.template == successor_name(name));
+    let unused = own.filter(move |name| !is_used(name));
     unused.map(|name| {
         format!("no MachineDeployment or KubeadmControlPlane uses template {name}: if something else does, such as a MachineSet, change its reference yourself")
     })
@@ -267,9 +272,6 @@ fn find_obstacles(
         obstacles.push(format!(
             "claims use pool {to} already, and CAPO's pool could give them listed addresses of each other's machines: choose another name with --to, or delete CAPO's pool first"
         ));
-    }
-    if let Some(why) = input.why_not_ready().filter(|_| !input.is_closed()) {
-        obstacles.push(format!("pool {to} is not ready: {why}"));
     }
     let different = objects.iter().filter(|object| object.state == ObjectState::Different);
     obstacles.extend(different.map(|object| {

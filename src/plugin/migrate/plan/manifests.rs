@@ -58,17 +58,19 @@ pub(super) fn create_pool(input: &MigrationInput, kept: &[String], to: &str) -> 
 
 /// CAPO's `maxIPs` limits what the pool creates, ours all addresses that claims have. An existing pool keeps its own.
 fn raise_limit(input: &MigrationInput, kept: &[String], spec: &mut Map<String, Value>) -> Option<String> {
-    let theirs = spec.get("maxIPs")?.as_u64()?;
-    let of_existing = input.our_pool.as_ref().and_then(|pool| pool.pointer("/spec/maxIPs")?.as_u64());
+    let theirs = spec.remove("maxIPs").and_then(|limit| limit.as_u64());
     let needed = u64::try_from(kept.len().max(input.claims.len())).unwrap_or(u64::MAX);
-    let limit = of_existing.filter(|ours| *ours >= theirs).unwrap_or(theirs.max(needed));
+    let limit = match &input.our_pool {
+        Some(pool) => pool.pointer("/spec/maxIPs").and_then(Value::as_u64),
+        None => theirs.map(|theirs| theirs.max(needed)),
+    }?;
     spec.insert("maxIPs".into(), limit.into());
     if limit < needed {
         return Some(format!(
             "raise spec.maxIPs of the new pool to {needed}: it also limits the addresses of the list"
         ));
     }
-    (limit > theirs).then(|| {
+    theirs.filter(|theirs| *theirs < limit).map(|theirs| {
         format!("spec.maxIPs is {limit}, and not {theirs} as in CAPO's pool: it also limits the addresses of the list")
     })
 }

@@ -19,25 +19,27 @@ pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to
     let kubectl = format!("kubectl -n {}{}", input.namespace, input.connection);
     let await_ready = format!("{kubectl} wait --for=condition=Ready fippool/{to} --timeout=60s");
     let in_tree = format!("openstackfloatingippools.{CAPO_GROUP}");
-    let keeps_all = input.keeps_addresses && !kept.is_empty();
+    let keeps_addresses = input.keeps_addresses && !kept.is_empty();
     let users = input.users.iter().filter(|user| input.has_copy_of(&user.template) && !user.is_generated);
-    let (early, late): (Vec<_>, Vec<_>) = users.partition(|user| !keeps_all || can_delete_first(user));
-    let mut steps = vec![await_ready.clone()];
-    if !kept.is_empty() && !input.is_closed() {
+    let (early, late): (Vec<_>, Vec<_>) = users.partition(|user| !keeps_addresses || can_delete_first(user));
+    let mut steps: Vec<String> = Vec::new();
+    if kept.is_empty() || input.is_closed() {
+        steps.push(await_ready.clone());
+    } else {
         steps.push(
             "# close CAPO's pool, for good: it gives no address from now on, and is gone after its last machine".into(),
         );
-        steps.push(format!("{kubectl} delete {in_tree} {from} --wait=false"));
+        steps.push(format!("{await_ready} && {kubectl} delete {in_tree} {from} --wait=false"));
     }
-    if keeps_all {
+    if keeps_addresses {
         steps.push("# add what CAPO gave in the meantime; repeat until all is unchanged".into());
-        steps.push(repeat_applying(input, from, to));
+        steps.push(apply_command(input, from, to));
     }
     if !early.is_empty() {
         steps.push("# run these one at a time: wait until the machines are replaced".into());
     }
     for user in early {
-        if keeps_all {
+        if keeps_addresses {
             steps.push(format!("# {} deletes a machine before it creates one, which gets the address", user.name));
             steps.push(patch(&kubectl, user, user.rolling_update, rolling_update(user)));
         }
@@ -46,7 +48,7 @@ pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to
     if input.templates.iter().any(|template| template.is_generated) {
         steps.push("# change the ClusterClass, as remarked above".into());
     }
-    if let Some(network) = network(&input.pool).filter(|_| keeps_all) {
+    if let Some(network) = network(&input.pool).filter(|_| keeps_addresses) {
         steps
             .push("# when these machines are replaced: the new pool creates addresses when its list is used up".into());
         let change = json!({"spec": {"floatingIPNetwork": network}});
@@ -65,14 +67,14 @@ pub(super) fn list_steps(input: &MigrationInput, kept: &[String], from: &str, to
     }
     steps.push("# when no claim of the old pool is left; returns when the pool is gone".into());
     steps.push(format!("{kubectl} delete {in_tree} {from} --ignore-not-found"));
-    if keeps_all {
+    if keeps_addresses {
         steps.push("# a pool of CAPO with the same name would take the addresses that have its tag".into());
         steps.push("# openstack writes all tags of an address: the new pool must not change one meanwhile".into());
-        steps.push(format!("{kubectl} annotate fippool {to} cluster.x-k8s.io/paused="));
         let addresses: Vec<&str> =
             kept.iter().map(String::as_str).filter(|address| address.parse::<IpAddr>().is_ok()).collect();
+        steps.push(format!("{kubectl} annotate fippool {to} cluster.x-k8s.io/paused= && sleep 60"));
         steps.push(format!(
-            "sleep 30; for address in {}; do openstack floating ip unset --tag {TAG}{from} $address; done",
+            "for address in {}; do openstack floating ip unset --tag {TAG}{from} $address; done",
             addresses.join(" ")
         ));
         steps.push(format!("{kubectl} annotate fippool {to} cluster.x-k8s.io/paused-"));
@@ -126,16 +128,16 @@ fn merge(kubectl: &str, resource: &str, name: &str, change: &Value) -> String {
 }
 
 /// The command of this plan, which writes its objects.
-pub(super) fn repeat_applying(input: &MigrationInput, from: &str, to: &str) -> String {
+pub(super) fn apply_command(input: &MigrationInput, from: &str, to: &str) -> String {
     let mut flags = input.connection.clone();
     if to != super::super::default_name(from) {
-        flags += &format!(" --to {to}");
+        flags += &format!(" --to {}", quoted(to));
     }
     if input.keeps_addresses {
         flags += " --keep-addresses";
     }
     if let Some(secret) = &input.secret {
-        flags += &format!(" --secret {secret}");
+        flags += &format!(" --secret {}", quoted(secret));
     }
     format!("kubectl fippool migrate {from} -n {}{flags} --apply", input.namespace)
 }
