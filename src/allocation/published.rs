@@ -82,11 +82,11 @@ impl CapoAddresses {
     /// As many as four pools of ours can list.
     pub const MOST: usize = 4096;
 
-    /// Adds what an object of the namespace names. Returns whether there are too many in the namespace by now.
-    pub fn add(&mut self, namespace: &str, addresses: impl IntoIterator<Item = IpAddr>) -> bool {
+    /// Adds what an object of the namespace names.
+    pub fn add(&mut self, namespace: &str, addresses: impl IntoIterator<Item = IpAddr>) {
         let mut addresses = addresses.into_iter().peekable();
         if addresses.peek().is_none() {
-            return false;
+            return;
         }
         let named = self.0.entry(namespace.to_owned()).or_default();
         while named.len() <= Self::MOST
@@ -94,7 +94,11 @@ impl CapoAddresses {
         {
             named.insert(address);
         }
-        named.len() > Self::MOST
+    }
+
+    /// The namespaces whose objects name too many.
+    pub fn above_limit(&self) -> impl Iterator<Item = &String> {
+        self.0.iter().filter(|(_, named)| named.len() > Self::MOST).map(|(namespace, _)| namespace)
     }
 
     fn may_name(&self, namespace: &str, address: IpAddr) -> bool {
@@ -344,7 +348,7 @@ mod tests {
 
     fn named(namespace: &str, addresses: impl IntoIterator<Item = IpAddr>) -> CapoAddresses {
         let mut named = CapoAddresses::default();
-        assert!(!named.add(namespace, addresses));
+        named.add(namespace, addresses);
         named
     }
 
@@ -353,8 +357,9 @@ mod tests {
         let many = |count: u32| (0..count).map(|number| IpAddr::from(std::net::Ipv4Addr::from(number)));
         let most = u32::try_from(CapoAddresses::MOST).unwrap();
         let mut all = named("team", many(most).chain(many(most)));
-        assert!(!all.may_name("team", address(1)));
-        assert!(all.add("team", many(1_000_000)));
+        assert!(!all.may_name("team", address(1)) && all.above_limit().next().is_none());
+        all.add("team", many(1_000_000));
+        assert_eq!(all.above_limit().collect::<Vec<_>>(), ["team"]);
         assert_eq!(all.0["team"].len(), CapoAddresses::MOST + 1);
         assert!(all.may_name("team", address(1)) && !all.may_name("others", address(1)));
     }

@@ -43,6 +43,7 @@ pub(super) use observe::observe as observe_claim;
 pub(super) use publish::{is_claimed, remove_address};
 pub(super) use release::{MarkRelease, release_marks};
 pub(super) use request::build_request;
+use request::needs_listing;
 pub(super) use triage::triage;
 
 /// How long a failed claim waits before it is tried again, when OpenStack does not say.
@@ -227,8 +228,7 @@ impl ClaimController {
         if self.is_address_gone(observed).await? {
             return Ok(Action::requeue(OUTDATED_RETRY));
         }
-        // An IPAddress without our annotations is recognised by its floating IP.
-        if observed.address.is_some() && pool.project.ledger().is_unlisted(pool.policy.viewer) {
+        if needs_listing(observed, &pool) {
             match pool.list_now(&self.clock).await {
                 Ok(()) => {}
                 Err(_) if pool.session.has_ended() => return Ok(Action::requeue(CHANGED_RETRY)),

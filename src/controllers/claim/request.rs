@@ -59,6 +59,14 @@ fn recognize(address: &IpAddress, observed: &Observed, pool: &ResolvedPool) -> O
     Some(BoundAddress { address: named, fip: entry.fip.id.clone() })
 }
 
+/// Whether the IPAddress can be [recognized] only once the project has been listed.
+///
+/// [recognized]: recognize
+pub(super) fn needs_listing(observed: &Observed, pool: &ResolvedPool) -> bool {
+    let is_unknown = |address: &IpAddress| read_bound(address, &observed.claim, pool).is_none();
+    pool.project.ledger().is_unlisted(pool.policy.viewer) && observed.address.as_deref().is_some_and(is_unknown)
+}
+
 fn is_for(address: &IpAddress, claim: &IpAddressClaim) -> bool {
     address.spec.claim_ref.name == claim.name_any() && address.spec.pool_ref == claim.spec.pool_ref
 }

@@ -1,7 +1,7 @@
 //! What CAPO's objects say about floating IPs: its in-tree pools, and the addresses that its clusters name. One list
 //! serves all pools.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -44,6 +44,8 @@ pub(in crate::controllers) struct CapoObjects {
     // tokio's mutexes: held for a list, so that pools that ask meanwhile share it.
     pools: tokio::sync::Mutex<Option<(Timestamp, PoolNames)>>,
     clusters: tokio::sync::Mutex<Option<Timestamp>>,
+    /// The namespaces whose objects of a kind name too many addresses, as the log says.
+    above_limit: parking_lot::Mutex<BTreeMap<&'static str, BTreeSet<String>>>,
 }
 
 /// The names of CAPO's in-tree pools that may give addresses; none where they are not served. One that is being deleted gives
@@ -60,7 +62,8 @@ impl CapoObjects {
         memory: Arc<Memory>,
         clock: Clock,
     ) -> Self {
-        Self { kube, namespace, memory, clock, pools: Default::default(), clusters: Default::default() }
+        let (pools, clusters, above_limit) = Default::default();
+        Self { kube, namespace, memory, clock, pools, clusters, above_limit }
     }
 
     /// Lists now what may name a floating IP that is about to be reused.
@@ -80,12 +83,16 @@ impl CapoObjects {
         let began = self.clock.now();
         let (mut giving, mut addresses) = (BTreeSet::new(), CapoAddresses::default());
         let see = |pool: DynamicObject| {
-            add(&mut addresses, &pool, listed_addresses(&pool));
+            let name = name_of(&pool);
+            addresses.add(&name.namespace, listed_addresses(&pool));
             if pool.metadata.deletion_timestamp.is_none() {
-                giving.insert(name_of(&pool));
+                giving.insert(name);
             }
         };
         let is_served = self.list(POOL_KIND, "openstackfloatingippools", "v1alpha1", see).await;
+        if is_served.is_ok() {
+            self.warn_above_limit(POOL_KIND, &addresses);
+        }
         let pools = match &is_served {
             Ok(true) => InTreePools::List(addresses),
             Ok(false) => InTreePools::NotServed,
@@ -120,12 +127,26 @@ impl CapoObjects {
     async fn list_clusters(&self) -> Result<CapoAddresses, kube::Error> {
         for version in ["v1beta1", "v1beta2"] {
             let mut named = CapoAddresses::default();
-            let see = |cluster: DynamicObject| add(&mut named, &cluster, named_addresses(&cluster));
+            let see = |cluster: DynamicObject| named.add(&name_of(&cluster).namespace, named_addresses(&cluster));
             if self.list("OpenStackCluster", "openstackclusters", version, see).await? {
+                self.warn_above_limit("OpenStackCluster", &named);
                 return Ok(named);
             }
         }
         Ok(CapoAddresses::default())
+    }
+
+    /// Once for each namespace: a tenant must not fill the log.
+    fn warn_above_limit(&self, kind: &'static str, named: &CapoAddresses) {
+        let above: BTreeSet<String> = named.above_limit().cloned().collect();
+        let before = self.above_limit.lock().insert(kind, above.clone()).unwrap_or_default();
+        for namespace in above.difference(&before) {
+            let most = CapoAddresses::MOST;
+            tracing::warn!(
+                namespace,
+                "CAPO's objects of the namespace name more than {most} addresses: nothing is reused there"
+            );
+        }
     }
 
     fn since(&self, is_now: bool) -> Timestamp {
@@ -157,14 +178,6 @@ impl CapoObjects {
             Err(error) if self.kube.is_unserved(&resource, &error).await => Ok(false),
             Err(error) => Err(error),
         }
-    }
-}
-
-fn add(all: &mut CapoAddresses, object: &DynamicObject, addresses: impl Iterator<Item = IpAddr>) {
-    let name = name_of(object);
-    if all.add(&name.namespace, addresses) {
-        let most = CapoAddresses::MOST;
-        tracing::warn!(object = %name, "CAPO's objects of the namespace name more than {most} addresses: nothing is reused there");
     }
 }
 

@@ -58,8 +58,8 @@ impl PoolFailure {
         identity.is_some_and(|used| matches!(self, Self::Access(_)) || is_another(used))
     }
 
-    /// How soon the pool is tried again: when the server asked for it. But where the credentials are those of a cluster
-    /// identity, nothing else shows that the namespace has lost access to it, or that it names another Secret.
+    /// How soon the pool is tried again: when the server asks for it, but after [`POLLED_RESYNC`] at most if it has a cluster
+    /// identity. Nothing else shows that the namespace has lost access to that, or that it names another Secret.
     pub(super) fn retry_after(&self, pool: &OpenStackFloatingIPPool) -> Duration {
         let after = match self {
             Self::Session(error) | Self::Neutron(error) => error.retry_after.unwrap_or(PROBLEM_RETRY),

@@ -3,8 +3,8 @@
 //!
 //! Each project with a failed or slow call gets a limit, a breaker and a wait of its own until its calls succeed again. Its
 //! failures do not lower the cloud's limit. If calls of three projects fail and none succeeds, the cloud itself is considered
-//! down: then its breaker applies to each of them, and a project whose calls have not failed, or in one
-//! burst a while ago, may try one, one project at a time.
+//! down: then its breaker applies to each of them. Beside its probes, a project may try one call if none of its calls has
+//! failed, or if they failed in one burst more than 90 s ago. Only one project tries at a time.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -55,7 +55,7 @@ struct ThrottleState {
     /// The projects with calls that failed since the cloud last answered one.
     unanswered: BTreeMap<ProjectId, Failures>,
     /// While the cloud is down, a project whose failures do not [hold it back](Failures::hold_back) tries a call.
-    is_first_call_sent: bool,
+    is_trial_sent: bool,
     throttled: BTreeMap<ProjectId, ProjectThrottle>,
 }
 
@@ -91,8 +91,8 @@ pub(super) struct Permit {
     /// For the cloud's breaker, and for the project's.
     is_probe: bool,
     is_own_probe: bool,
-    /// See [`ThrottleState::is_first_call_sent`].
-    is_first_call: bool,
+    /// See [`ThrottleState::is_trial_sent`].
+    is_trial: bool,
     granted_at: Instant,
     _slot: Slot<ProjectId>,
 }
@@ -112,7 +112,7 @@ impl Throttle {
     pub(super) fn new(clock: Clock, max_calls: usize) -> Self {
         let (limiter, breaker) = (Limiter::new(max_calls), CircuitBreaker::default());
         let (unanswered, throttled) = (BTreeMap::new(), BTreeMap::new());
-        let state = ThrottleState { max_calls, limiter, breaker, unanswered, is_first_call_sent: false, throttled };
+        let state = ThrottleState { max_calls, limiter, breaker, unanswered, is_trial_sent: false, throttled };
         Self { clock, slots: Arc::new(FairSlots::new(max_calls)), state: Mutex::new(state) }
     }
 
@@ -132,7 +132,7 @@ impl Throttle {
             project: project.clone(),
             is_probe: false,
             is_own_probe: false,
-            is_first_call: false,
+            is_trial: false,
             granted_at: Instant::now(),
             _slot: slot,
         };
@@ -172,7 +172,7 @@ impl Throttle {
 
 impl Failures {
     /// Whether they still say that the cloud may be down.
-    fn count(&self, now: Instant) -> bool {
+    fn are_recent(&self, now: Instant) -> bool {
         now.duration_since(self.last) < FAILURE_COUNTS_FOR
     }
 
@@ -185,14 +185,14 @@ impl Failures {
 
 impl ThrottleState {
     fn is_down(&self, now: Instant) -> bool {
-        let failing = self.unanswered.values().filter(|failures| failures.count(now));
+        let failing = self.unanswered.values().filter(|failures| failures.are_recent(now));
         self.breaker.is_open() && failing.count() >= PROJECTS_OF_AN_OUTAGE
     }
 
     /// Whether the cloud is down, and the project has found that out, or another one is trying.
     fn uses_cloud_breaker(&self, project: &ProjectId, now: Instant) -> bool {
         let is_held_back = self.unanswered.get(project).is_some_and(|failures| failures.hold_back(now));
-        self.is_down(now) && (self.is_first_call_sent || is_held_back)
+        self.is_down(now) && (self.is_trial_sent || is_held_back)
     }
 
     /// Whether the calls of another project are slow, too: then the cloud has too much to do.
@@ -297,14 +297,14 @@ impl Permit {
     fn admit(&mut self) -> Result<(), Error> {
         let (mut state, now) = (self.throttle.state.lock(), self.granted_at);
         let (is_down, uses_cloud_breaker) = (state.is_down(now), state.uses_cloud_breaker(&self.project, now));
-        let ThrottleState { breaker, throttled, is_first_call_sent, .. } = &mut *state;
+        let ThrottleState { breaker, throttled, is_trial_sent, .. } = &mut *state;
         if let Some(own) = throttled.get_mut(&self.project) {
             self.is_own_probe = own.breaker.admit(now)?;
         }
         if uses_cloud_breaker {
             self.is_probe = breaker.admit(now)?;
         } else if is_down {
-            (*is_first_call_sent, self.is_first_call) = (true, true);
+            (*is_trial_sent, self.is_trial) = (true, true);
         }
         Ok(())
     }
@@ -321,17 +321,17 @@ impl Permit {
         state.record(self, CallEnd { health, error, taken, at }, |pause| clock.jitter(pause, JITTER));
         // Under the lock, so that the last limit is the newest. Before the slot is freed, so that it is not given to another
         // above a lower limit.
-        // While the cloud is down, one is for the first call of a project, beside a probe that hangs.
-        let for_first_call = usize::from(state.is_down(at));
-        slots.set_limit(state.limiter.limit().saturating_add(for_first_call).min(state.max_calls));
+        // While the cloud is down, one is for the call that a project tries, beside a probe that hangs.
+        let for_trial = usize::from(state.is_down(at));
+        slots.set_limit(state.limiter.limit().saturating_add(for_trial).min(state.max_calls));
         for ended in state.remove_ended(at) {
             slots.set_key_limit(&ended, None);
         }
         if let Some(limit) = state.limit_of(&self.project) {
             slots.set_key_limit(&self.project, Some(limit));
         }
-        if std::mem::take(&mut self.is_first_call) {
-            state.is_first_call_sent = false;
+        if std::mem::take(&mut self.is_trial) {
+            state.is_trial_sent = false;
         }
         drop(state);
         (self.is_probe, self.is_own_probe) = (false, false);
@@ -344,8 +344,8 @@ impl Drop for Permit {
         if self.is_probe {
             state.breaker.abandoned();
         }
-        if self.is_first_call {
-            state.is_first_call_sent = false;
+        if self.is_trial {
+            state.is_trial_sent = false;
         }
         if let Some(own) = state.throttled.get_mut(&self.project).filter(|_| self.is_own_probe) {
             own.breaker.abandoned();
