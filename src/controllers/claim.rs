@@ -228,12 +228,10 @@ impl ClaimController {
         if self.is_address_gone(observed).await? {
             return Ok(Action::requeue(OUTDATED_RETRY));
         }
-        if needs_listing(observed, &pool) {
-            match pool.list_now(&self.clock).await {
-                Ok(()) => {}
-                Err(_) if pool.session.has_ended() => return Ok(Action::requeue(CHANGED_RETRY)),
-                Err(error) => return self.fail(observed, &pool, error).await,
-            }
+        if needs_listing(observed, &pool)
+            && let Err(error) = pool.list_now(&self.clock).await
+        {
+            return self.conclude(observed, &pool, AttemptOutcome::after_failure(&pool, error)).await;
         }
         let request = match build_request(observed, &pool) {
             Ok(request) => request,

@@ -7,6 +7,7 @@ use caip_openstack::api::names::PAUSED_ANNOTATION;
 use serde_json::{Value, json};
 
 use crate::api::Kind;
+use crate::api::metadata::is_deleting;
 use crate::history::Edit;
 use crate::identities;
 use crate::laws;
@@ -139,7 +140,7 @@ impl World {
             let is_shared = pools.iter().any(|pool| laws::text(pool, "/spec/identityRef/type") == "ClusterIdentity");
             let secret = site.server.get(&key(Kind::Secret, "cloud"));
             // A pool that uses it through the identity does not keep it from being deleted.
-            if is_shared && secret.is_some_and(|it| it["metadata"].get("deletionTimestamp").is_some()) {
+            if is_shared && secret.is_some_and(|it| is_deleting(&it)) {
                 site.delete_by_force(Kind::Secret, "cloud");
             }
             self.renew_secret(&site.server);

@@ -10,9 +10,11 @@ use caip_openstack::api::names::{GROUP, POOL_KIND};
 use caip_openstack::floating_ip::{FloatingIp, FloatingIpId};
 use serde_json::{Value, json};
 
+use crate::api::metadata::is_deleting;
 use crate::api::objects::finalizers;
 use crate::api::{Key, Kind};
 use crate::events::CAPO_FINALIZER;
+use crate::labels::is_serving;
 use crate::laws::{self, FORGED_LABEL, Violation};
 use crate::memory::Alteration;
 use crate::tampering::COPY;
@@ -70,7 +72,8 @@ impl World {
             let objects = [site.server.all(Kind::Claim), site.server.all(Kind::Address)].concat();
             let is_foreign = |object: &Value| laws::text(object, "/spec/poolRef/apiGroup") != GROUP;
             let foreign = objects.iter().filter(|object| is_foreign(object)).count();
-            for pool in site.server.all(Kind::Pool).into_iter().filter(|pool| is_counted(pool)) {
+            // The counters of others need not be those of now.
+            for pool in site.server.all(Kind::Pool).into_iter().filter(|pool| is_serving(pool)) {
                 let name = laws::text(&pool, "/metadata/name");
                 // A copy counts what the original's claims have, whose pool is gone.
                 let names = [name, name.trim_end_matches(COPY)];
@@ -121,7 +124,7 @@ impl World {
     async fn judge_order(&self, seed: u64) {
         self.trace.record(|| "--- a pool gets an address back".to_owned());
         for site in &self.sites {
-            for pool in site.server.all(Kind::Pool).into_iter().filter(|pool| is_counted(pool)) {
+            for pool in site.server.all(Kind::Pool).into_iter().filter(|pool| is_serving(pool)) {
                 let name = laws::text(&pool, "/metadata/name");
                 if site.queue(&pool).is_empty() {
                     continue;
@@ -206,13 +209,6 @@ impl World {
     }
 }
 
-/// Whether the counters in a pool's status are those of now: not while it is being deleted, or has a problem.
-fn is_counted(pool: &Value) -> bool {
-    let mut conditions = pool["status"]["conditions"].as_array().into_iter().flatten();
-    let is_ready = conditions.any(|condition| condition["type"] == "Ready" && condition["status"] == "True");
-    is_ready && pool["metadata"].get("deletionTimestamp").is_none()
-}
-
 impl Site {
     /// The claims of the pool that have no address and are not being deleted.
     pub fn waiting_claims(&self, pool: &str) -> Vec<String> {
@@ -221,7 +217,7 @@ impl Site {
             let pool_ref = ["apiGroup", "kind", "name"].map(|field| claim["spec"]["poolRef"][field].as_str());
             pool_ref == [Some(GROUP), Some(POOL_KIND), Some(pool)]
                 && claim["status"].get("addressRef").is_none()
-                && claim["metadata"].get("deletionTimestamp").is_none()
+                && !is_deleting(claim)
         });
         claims.iter().map(|claim| laws::text(claim, "/metadata/name").to_owned()).collect()
     }

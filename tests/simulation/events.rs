@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::api::Kind;
 use crate::api::deletion::{Deletion, Propagation};
+use crate::api::metadata::is_deleting;
 use crate::api::objects::finalizers;
 use crate::claims::Uid;
 use crate::generator::{call_fault, hang, outage_fault, outage_share, side};
@@ -256,7 +257,7 @@ impl World {
 
     pub fn is_deleting(&self, site: &Site, claim: &str) -> bool {
         let claim = site.server.get(&key(Kind::Claim, claim));
-        claim.is_none_or(|claim| claim["metadata"].get("deletionTimestamp").is_some())
+        claim.is_none_or(|claim| is_deleting(&claim))
     }
 
     fn toggle_finalizer(&self, claim: u8) {

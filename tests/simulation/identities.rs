@@ -1,5 +1,6 @@
 //! A pool with the credentials of a cluster identity, which its namespace may use at one time and not at another.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -35,15 +36,21 @@ fn create_pool(site: &Site) {
     site.create_pool("public", &json!({"identityRef": identity, "floatingIPNetwork": {"filter": {"name": "public"}}}));
 }
 
+/// `web-0` has an address of a pool whose namespace may use the identity. Returns the address.
+async fn bind(world: &World) -> Option<IpAddr> {
+    let site = &world.sites[0];
+    allow(site, true);
+    create_pool(site);
+    site.create_claim("web-0", "public");
+    world.await_bound("web-0").await
+}
+
 #[test]
 fn nothing_is_changed_with_an_identity_that_the_namespace_may_not_use() {
     for is_restarted in [false, true] {
         let outcome = simulate(&START, async |world: &World| {
             let site = &world.sites[0];
-            allow(site, true);
-            create_pool(site);
-            site.create_claim("web-0", "public");
-            let had = world.await_bound("web-0").await;
+            let had = bind(world).await;
             allow(site, false);
             if is_restarted {
                 site.kill_controller();
@@ -73,10 +80,7 @@ fn nothing_is_changed_with_an_identity_that_the_namespace_may_not_use() {
 fn a_deleted_pool_waits_until_its_namespace_may_use_the_identity_again() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        allow(site, true);
-        create_pool(site);
-        site.create_claim("web-0", "public");
-        world.await_bound("web-0").await;
+        bind(world).await;
         allow(site, false);
         world.advance(SOON).await;
         site.delete(Kind::Claim, "web-0");
@@ -99,10 +103,7 @@ fn a_deleted_pool_waits_until_its_namespace_may_use_the_identity_again() {
 fn access_is_withdrawn_soon_although_the_cloud_asks_to_wait() {
     let outcome = simulate(&START, async |world: &World| {
         let site = &world.sites[0];
-        allow(site, true);
-        create_pool(site);
-        site.create_claim("web-0", "public");
-        world.await_bound("web-0").await;
+        bind(world).await;
         let wire = site.replicas[0].wire().expect("it runs");
         wire.refuse("list floating IPs", Rejection::Later, 3 * SOON);
         let is_failing = || site.ready(Kind::Pool, NAMESPACE, "public").0 == "OpenStackUnreachable";

@@ -6,6 +6,7 @@ use caip_openstack::allocation::mark::{Marks, Ownership};
 use serde_json::{Value, json};
 
 use crate::api::Kind;
+use crate::api::metadata::is_deleting;
 use crate::edits::LABEL;
 use crate::laws;
 use crate::simulate;
@@ -54,9 +55,10 @@ impl World {
     }
 }
 
-fn is_serving(pool: &Value) -> bool {
+/// Whether the pool is ready, and is not being deleted.
+pub fn is_serving(pool: &Value) -> bool {
     let is_ready = laws::condition(pool, "Ready").is_some_and(|ready| ready["status"] == "True");
-    is_ready && pool["metadata"].get("deletionTimestamp").is_none()
+    is_ready && !is_deleting(pool)
 }
 
 #[test]

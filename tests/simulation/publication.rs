@@ -10,6 +10,7 @@ use caip_openstack::api::names::{ABANDON_ANNOTATION, ORIGIN_ANNOTATION};
 use caip_openstack::openstack::{Credentials, KeystoneId};
 use serde_json::Value;
 
+use crate::api::metadata::is_deleting;
 use crate::api::{ApiServer, Change, Key, Kind};
 use crate::claims::Uid;
 use crate::laws::{self, Violation};
@@ -58,7 +59,7 @@ impl PublicationWatcher {
         }
         let claim = server.get(&Key { kind: Kind::Claim, ..change.key.clone() });
         // A process that is gone may have sent it before its claim was deleted and released.
-        let is_late = claim.as_deref().is_some_and(is_being_deleted) && self.witness.rates().interruptions() > 0;
+        let is_late = claim.as_deref().is_some_and(is_deleting) && self.witness.rates().interruptions() > 0;
         // Without its claim, which a user deleted by force, there is nothing to compare with.
         let before = claim.and_then(|claim| {
             let uid = Uid::of(server, &claim);
@@ -96,7 +97,7 @@ impl PublicationWatcher {
     /// A claim whose finalizer is gone has been released in Neutron, unless nobody could.
     fn check_released(&self, server: &ApiServer, change: &Change) {
         // One that was removed by force was not being deleted when it lost its finalizer. A cloud may hide its mark.
-        if !is_being_deleted(&change.object) || self.witness.was_altered() {
+        if !is_deleting(&change.object) || self.witness.was_altered() {
             return;
         }
         let (claims, uid) = (self.witness.claims(), Uid::of(server, &change.object));
@@ -111,10 +112,6 @@ impl PublicationWatcher {
             self.violations.borrow_mut().push(Violation::new(4, &binding.object, how));
         }
     }
-}
-
-fn is_being_deleted(claim: &Value) -> bool {
-    claim["metadata"].get("deletionTimestamp").is_some()
 }
 
 fn origin(address: &Arc<Value>) -> &str {

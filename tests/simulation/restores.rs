@@ -9,6 +9,7 @@ use caip_openstack::api::names::{DELETE_FOR_MOVE_ANNOTATION, PAUSED_ANNOTATION};
 use serde_json::{Value, json};
 
 use crate::api::Kind;
+use crate::api::metadata::is_deleting;
 use crate::api::objects::Part;
 use crate::claims::Uid;
 use crate::history::{Owners, Restoration};
@@ -129,7 +130,7 @@ impl World {
 fn backup(site: &Site) -> Vec<(Kind, Arc<Value>)> {
     let lives = |kind: Kind, name: &str| {
         let object = site.server.get(&key(kind, name));
-        object.is_some_and(|object| object["metadata"].get("deletionTimestamp").is_none())
+        object.is_some_and(|object| !is_deleting(&object))
     };
     let kinds = [Kind::Pool, Kind::Claim, Kind::Address];
     let objects =

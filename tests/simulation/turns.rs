@@ -56,7 +56,7 @@ fn a_large_sweep_goes_on_however_late_its_turns_are() {
     }
 }
 
-/// Spares that are no longer wanted are deleted, and the user thinks better of it.
+/// Spares that are no longer wanted are being deleted when the user sets `Retain`.
 #[test]
 fn a_large_sweep_ends_soon_after_its_pool_is_to_retain() {
     let outcome = simulate(&START, async |world: &World| {
@@ -244,7 +244,7 @@ fn nothing_more_is_deleted_or_unmarked_while_a_watch_is_interrupted() {
     }
 }
 
-/// Claims were lost, and their pool is being deleted, when somebody pauses a Cluster to restore them.
+/// A pool whose claims were lost is being deleted. A user pauses a Cluster, to restore the claims.
 #[test]
 fn attached_floating_ips_keep_their_claims_marks_once_a_cluster_is_paused() {
     let outcome = simulate(&START, async |world: &World| {

@@ -52,6 +52,13 @@ pub(super) enum AttemptOutcome {
     Failed(openstack::Error),
 }
 
+impl AttemptOutcome {
+    /// A write that was not sent since the session ended looks like a conflict. The next session decides.
+    pub(super) fn after_failure(pool: &ResolvedPool, error: openstack::Error) -> Self {
+        if pool.session.has_ended() { Self::Changed } else { Self::Failed(error) }
+    }
+}
+
 /// Why an attempt decides nothing.
 enum Undecided {
     SessionEnded,
@@ -125,9 +132,7 @@ impl<'a> Attempt<'a> {
             match self.step().await {
                 Ok(Some(outcome)) => return outcome,
                 Ok(None) => {}
-                // A write that was not sent for that reason looks like a conflict. The next session decides.
-                Err(_) if self.pool.session.has_ended() => return AttemptOutcome::Changed,
-                Err(error) => return AttemptOutcome::Failed(error),
+                Err(error) => return AttemptOutcome::after_failure(self.pool, error),
             }
         }
         // The next attempt goes on asking.

@@ -90,11 +90,11 @@ impl CapoObjects {
             }
         };
         let is_served = self.list(POOL_KIND, "openstackfloatingippools", "v1alpha1", see).await;
-        if is_served.is_ok() {
-            self.warn_above_limit(POOL_KIND, &addresses);
-        }
         let pools = match &is_served {
-            Ok(true) => InTreePools::List(addresses),
+            Ok(true) => {
+                self.warn_above_limit(POOL_KIND, &addresses);
+                InTreePools::List(addresses)
+            }
             Ok(false) => InTreePools::NotServed,
             Err(_) => InTreePools::Unknown,
         };

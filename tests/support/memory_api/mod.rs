@@ -23,7 +23,7 @@ pub mod garbage;
 pub mod http;
 pub mod kinds;
 mod lists;
-mod metadata;
+pub mod metadata;
 pub mod namespaces;
 pub mod objects;
 pub mod refusal;
